@@ -1,0 +1,52 @@
+"""The errors that biaslab raises, and how it names near matches.
+
+Every message names the value, what is allowed and the fix.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class BiaslabError(Exception):
+    """Base of every error that biaslab raises on purpose; the command line prints it without a traceback."""
+
+
+class InputError(BiaslabError, ValueError):
+    """Data that cannot be used as given: wrong columns, values out of range, an unreadable file."""
+
+
+class ParameterError(BiaslabError, ValueError):
+    """A parameter with an unknown name, a wrong type or a value that is not allowed."""
+
+
+class UnknownNameError(BiaslabError, LookupError):
+    """A name that is not in a list of known names."""
+
+
+class RunError(BiaslabError, RuntimeError):
+    """A run that cannot start or did not finish."""
+
+
+def near_matches(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Return up to ``most`` names of ``known`` that are spelt like ``name``, best first."""
+    by_lower = {str(k).lower(): str(k) for k in known}
+    wanted = str(name).lower()
+    close = difflib.get_close_matches(wanted, by_lower, n=most, cutoff=0.6)
+    inside = [low for low in by_lower if wanted and (wanted in low or low in wanted) and low not in close]
+    return [by_lower[low] for low in (close + inside)[:most]]
+
+
+def name_help(name: str, known: Iterable[str]) -> str:
+    """Say which known names are near ``name`` and what exists: the end of an error message."""
+    known = [str(k) for k in known]
+    near = near_matches(name, known)
+    hint = f"Did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
+    listed = ", ".join(sorted(known)[:40]) + (f", … ({len(known)} in all)" if len(known) > 40 else "")
+    return f"{hint}Known: {listed or 'none'}."
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+    """Return the error for ``name``, a ``kind`` (for example ``"published table"``) that does not exist."""
+    return UnknownNameError(f"There is no {kind} named {name!r}. {name_help(name, known)}")

@@ -1,0 +1,319 @@
+"""Agreement of human raters on perceived gender (or any nominal labels), with intervals over items.
+
+Point values come from ``krippendorff`` and ``statsmodels``. Intervals are percentile intervals of a bootstrap
+that resamples items: items with the same ratings are interchangeable, so the number of items of each rating
+pattern is drawn from a multinomial and the coefficient computed from those numbers, all replicates at once.
+
+The raters stay as they are: an interval speaks of other images, not of other raters. Simulated with a known
+truth (2 to 7 raters of 90 to 99 % accuracy, 400 to 1,500 data sets each), nominal 95 % intervals held it in
+94 to 97 % of data sets from 200 items on (92 % where only about four of 200 items were disputed), 93 to 95 %
+at 100 items and 89 to 93 % at 30.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import krippendorff
+import numpy as np
+import pandas as pd
+
+from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.measures._checks import label_codes, ratio
+
+LABELS = ("female", "male", "unsure")
+VOTES = (*LABELS, "tie", "unrated")
+
+# Above this share of resamples in which a coefficient is undefined, limits from the others would mislead.
+_MOST_UNDEFINED = 0.05
+_BLOCK = 2_000_000  # entries of the resampled pattern numbers held at once
+
+
+class MajorityVote(NamedTuple):
+    """The raters' vote per item and how often each outcome came about."""
+
+    labels: np.ndarray  # object array (items,): a label, "tie" or "unrated"
+    counts: pd.DataFrame  # outcome, n: one row per possible outcome, zero counts too
+
+
+class AgreementEstimate(NamedTuple):
+    """An agreement coefficient with its interval."""
+
+    value: float  # coefficients at most 1; percent_agreement 0–100; NaN with a reason
+    ci_low: float  # NaN with a reason where the value or the interval is undefined
+    ci_high: float
+    n_items: int  # items the value rests on
+    n_raters: int  # raters with at least one rating among the labels
+    reason: str  # why the value or the limits are NaN; "" otherwise
+
+
+def majority_vote(ratings, labels: Sequence[str] = LABELS) -> MajorityVote:
+    """Return each item's most frequent label; ``unsure`` is a label like the others.
+
+    Ratings are as for :func:`krippendorff_alpha`. Several labels in front are a ``tie``, an item without a
+    rating is ``unrated``. The most frequent label need not have more than half of the ratings (2 female, 1
+    male, 1 unsure give ``female``). Errors as in :func:`krippendorff_alpha`.
+    """
+    labels = _check_labels(labels)
+    counts = _label_counts(_codes(ratings, labels, ndim=2), len(labels))
+    most = counts.max(axis=1, initial=0)
+    outcome = np.argmax(counts, axis=1)
+    outcome[(counts == most[:, None]).sum(axis=1) > 1] = len(labels)
+    outcome[most == 0] = len(labels) + 1
+    names = np.array([*labels, "tie", "unrated"], dtype=object)
+    n = np.bincount(outcome, minlength=len(names))
+    return MajorityVote(names[outcome], pd.DataFrame({"outcome": names, "n": n}))
+
+
+def krippendorff_alpha(
+    ratings, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
+) -> AgreementEstimate:
+    """Return Krippendorff's alpha for nominal labels, over all items with two or more ratings.
+
+    Parameters
+    ----------
+    ratings : array-like of str, shape (items, raters)
+        Missing ratings are None, NaN or "". With ``labels`` ("female", "male") the ratings ``unsure`` (and
+        the votes ``tie`` and ``unrated``) count as missing.
+    labels : sequence of two or more str
+    seed : int
+        Seed of the bootstrap over items.
+    replicates : int
+    confidence : float, 0–1
+
+    Returns
+    -------
+    AgreementEstimate
+        1 is perfect agreement, 0 that of chance. Value and limits are NaN with a reason where no item has two
+        ratings or where all ratings are one label (there is then no disagreement to expect). Limits alone are
+        NaN where no resample differs, as when all items agree, or where more than 5 % of them hold one label
+        only (fewer are left out). How well the limits cover: see the module's first lines.
+
+    Raises
+    ------
+    InputError
+        For a rating that is no label, or an array that is not 2-D.
+    ParameterError
+        For fewer than two labels, repeated labels, or a bad ``confidence`` or ``replicates``.
+    """
+    labels, counts, n_raters = _rated(ratings, labels)
+    counts = counts[counts.sum(axis=1) >= 2]
+    reason = _degenerate(counts, labels, "two ratings")
+
+    def library() -> float:
+        return krippendorff.alpha(value_counts=counts, level_of_measurement="nominal")
+
+    return _estimate(library, _alpha, counts, n_raters, reason, seed, replicates, confidence)
+
+
+def fleiss_kappa(
+    ratings, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
+) -> AgreementEstimate:
+    """Return Fleiss' kappa over the complete items: those that every rater gave one of the labels.
+
+    Fleiss' kappa needs the same number of ratings for each item; the others are left out, and ``n_items``
+    counts those that remain. Setting labels aside (``labels=("female", "male")``) so keeps the easier items:
+    prefer :func:`krippendorff_alpha` there, which uses all pairs of ratings. Arguments, NaN cases and errors
+    as there.
+    """
+    from statsmodels.stats import inter_rater  # loaded here: it takes longer than the rest of the package
+
+    labels, counts, n_raters = _rated(ratings, labels)
+    columns = np.shape(ratings)[1]
+    counts = counts[counts.sum(axis=1) == columns] if columns >= 2 else counts[:0]
+    reason = _degenerate(counts, labels, "a rating by every one of two or more raters")
+
+    def library() -> float:
+        return inter_rater.fleiss_kappa(counts, method="fleiss")
+
+    return _estimate(library, _fleiss, counts, n_raters, reason, seed, replicates, confidence)
+
+
+def percent_agreement(
+    ratings, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
+) -> AgreementEstimate:
+    """Return the percentage (0–100) of pairs of raters who agree on an item, averaged over items.
+
+    Over items with two or more ratings. Not corrected for chance: raters who use one label only agree fully
+    (100, without limits). With two columns it compares two label sets, for example a judge with the majority
+    vote. Arguments and errors as in :func:`krippendorff_alpha`; value and limits are NaN where no item has
+    two ratings.
+    """
+    labels, counts, n_raters = _rated(ratings, labels)
+    counts = counts[counts.sum(axis=1) >= 2]
+    reason = _degenerate(counts, labels, "two ratings", one_label_too=False)
+
+    def library() -> float:
+        return 100 * float(_pair_agreement(counts).mean())
+
+    return _estimate(library, _percent, counts, n_raters, reason, seed, replicates, confidence)
+
+
+def cohen_kappa(
+    a, b, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
+) -> AgreementEstimate:
+    """Return Cohen's kappa of two raters, over the items that both gave one of the labels.
+
+    ``a`` and ``b`` are the two raters' labels, shape (items,), missing as in :func:`krippendorff_alpha`.
+    Where one of the raters uses a single label, kappa is 0 (or 0/0) whatever the agreement: NaN with a
+    reason, as where no item has both ratings. Other arguments and errors as in :func:`krippendorff_alpha`.
+    """
+    from statsmodels.stats import inter_rater
+
+    labels = _check_labels(labels)
+    first, second = _codes(a, labels, ndim=1), _codes(b, labels, ndim=1)
+    if first.shape != second.shape:
+        raise InputError(f"a {first.shape} and b {second.shape} must rate the same items.")
+    n_raters = int((first >= 0).any()) + int((second >= 0).any())
+    both = (first >= 0) & (second >= 0)
+    pairs = np.stack([first[both], second[both]], axis=1)
+    reason = "" if len(pairs) else "no item has a rating by both raters"
+    for name, codes in (("a", pairs[:, 0]), ("b", pairs[:, 1])):
+        if not reason and (codes == codes[0]).all():
+            reason = f"rater {name} uses one label only: {labels[codes[0]]}"
+
+    def library() -> float:
+        table = np.zeros((len(labels), len(labels)))
+        np.add.at(table, (pairs[:, 0], pairs[:, 1]), 1)
+        return inter_rater.cohens_kappa(table, return_results=False)
+
+    return _estimate(library, _cohen, pairs, n_raters, reason, seed, replicates, confidence)
+
+
+# --- ratings to label counts ---
+
+
+def _check_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(labels, str) or len(labels) < 2 or len(set(labels)) < len(labels):
+        raise ParameterError(
+            f"labels is {labels!r}; give two or more different labels, for example {LABELS}."
+        )
+    return tuple(labels)
+
+
+def _codes(ratings, labels: tuple[str, ...], ndim: int) -> np.ndarray:
+    """Return positions in ``labels``, -1 for missing ratings and for other known votes."""
+    array = np.asarray(ratings, dtype=object)
+    if array.ndim != ndim:
+        wanted = "(items, raters)" if ndim == 2 else "(items,)"
+        raise InputError(f"Ratings must have the shape {wanted}; got {array.shape}.")
+    codes = label_codes(array, labels)
+    known = (codes >= 0) | (label_codes(array, (*VOTES, "")) >= 0) | pd.isna(array)
+    if not known.all():
+        wrong = array[~known].flat[0]
+        raise InputError(
+            f"A rating is {wrong!r}. {name_help(str(wrong), labels)} Missing is None, NaN or ''."
+        )
+    return codes
+
+
+def _label_counts(codes: np.ndarray, n_labels: int) -> np.ndarray:
+    """Return how many raters gave each label, shape (items, labels)."""
+    return np.stack([(codes == label).sum(axis=1) for label in range(n_labels)], axis=1)
+
+
+def _rated(ratings, labels: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray, int]:
+    labels = _check_labels(labels)
+    codes = _codes(ratings, labels, ndim=2)
+    return labels, _label_counts(codes, len(labels)), int((codes >= 0).any(axis=0).sum())
+
+
+def _degenerate(counts: np.ndarray, labels: tuple[str, ...], needed: str, one_label_too: bool = True) -> str:
+    """Say why the items left (items, labels) give no value; "" where they do."""
+    if not len(counts):
+        return f"no item has {needed}"
+    used = np.flatnonzero(counts.any(axis=0))
+    if one_label_too and len(used) == 1:
+        return f"all ratings are one label: {labels[used[0]]}"
+    return ""
+
+
+# --- coefficients from numbers of items per pattern ---
+# Each takes weights (replicates, patterns), the items of each pattern, and the patterns themselves, and
+# returns (replicates,); NaN where it is undefined.
+
+
+def _alpha(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
+    raters = patterns.sum(axis=1)
+    observed = weights @ ((raters**2 - (patterns**2).sum(axis=1)) / (raters - 1))
+    totals = (weights @ patterns).astype(float)
+    n = totals.sum(axis=-1)
+    expected = (n**2 - (totals**2).sum(axis=-1)) / (n - 1)
+    return 1 - ratio(observed, expected)
+
+
+def _pair_agreement(patterns: np.ndarray) -> np.ndarray:
+    raters = patterns.sum(axis=1)
+    return ((patterns**2).sum(axis=1) - raters) / (raters * (raters - 1))
+
+
+def _percent(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
+    return 100 * (weights @ _pair_agreement(patterns)) / weights.sum(axis=-1)
+
+
+def _fleiss(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
+    totals = (weights @ patterns).astype(float)
+    agreed = weights @ _pair_agreement(patterns) / weights.sum(axis=-1)
+    by_chance = (totals**2).sum(axis=-1) / totals.sum(axis=-1) ** 2
+    one_label = (totals > 0).sum(axis=-1) < 2
+    return ratio(agreed - by_chance, np.where(one_label, 0.0, 1 - by_chance))
+
+
+def _cohen(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
+    labels = np.arange(patterns.max() + 1)
+    n = weights.sum(axis=-1)
+    first, second = (weights @ (patterns[:, [rater]] == labels) / n[..., None] for rater in (0, 1))
+    agreed = weights @ (patterns[:, 0] == patterns[:, 1]) / n
+    by_chance = (first * second).sum(axis=-1)
+    one_label = np.minimum((first > 0).sum(axis=-1), (second > 0).sum(axis=-1)) < 2
+    return ratio(agreed - by_chance, np.where(one_label, 0.0, 1 - by_chance))
+
+
+# --- estimate and interval ---
+
+
+def _estimate(
+    library: Callable[[], float],
+    coefficient: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    items: np.ndarray,
+    n_raters: int,
+    reason: str,
+    seed: int,
+    replicates: int,
+    confidence: float,
+) -> AgreementEstimate:
+    """Join the library's value with the interval; ``items`` (items, columns) are what is resampled."""
+    if not 0 < confidence < 1:
+        raise ParameterError(
+            f"confidence is {confidence!r}; allowed is a number between 0 and 1, such as 0.95."
+        )
+    if replicates < 1:
+        raise ParameterError(f"replicates is {replicates!r}; allowed is 1 or more, such as 2000.")
+    if reason:
+        return AgreementEstimate(np.nan, np.nan, np.nan, len(items), n_raters, reason)
+    low, high, reason = _interval(coefficient, items, seed, replicates, confidence)
+    return AgreementEstimate(float(library()), low, high, len(items), n_raters, reason)
+
+
+def _interval(
+    coefficient, items: np.ndarray, seed: int, replicates: int, confidence: float
+) -> tuple[float, float, str]:
+    patterns, frequency = np.unique(items, axis=0, return_counts=True)
+    rng = np.random.default_rng(seed)
+    n, block = len(items), max(1, _BLOCK // len(patterns))
+    values = np.concatenate(
+        [
+            coefficient(rng.multinomial(n, frequency / n, size=min(block, replicates - start)), patterns)
+            for start in range(0, replicates, block)
+        ]
+    )
+    values, drawn = values[~np.isnan(values)], len(values)
+    undefined = drawn - len(values)
+    if undefined > _MOST_UNDEFINED * drawn:
+        return np.nan, np.nan, f"no interval: undefined in {undefined} of {drawn} resamples (one label only)"
+    if np.ptp(values) < 1e-12:
+        return np.nan, np.nan, "no interval: all resamples give the same value"
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high), ""

@@ -1,0 +1,152 @@
+"""Skin tone on the Monk scale from colour, by the Individual Typology Angle (DALL-Eval, section 4.2.3).
+
+The angle is ``arctan((L* - 50) / b*)`` in degrees (Chardon et al. 1991), with L* and b* of CIELAB; a
+colour gets the tone whose swatch has the nearest angle. The paper's released script feeds the formula
+8-bit OpenCV values instead, where L runs to 255 and b is shifted by 128, after a conversion that takes
+the blue channel for the red one, and compares the result with swatches in true CIELAB. Both
+computations are here, so that published tones can be read against what the script answers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from biaslab.errors import InputError, unknown_name
+from biaslab.measures._checks import numbers
+
+# The ten swatches of the Monk Skin Tone scale, lightest first (Monk 2022, skintone.google).
+MONK_SWATCHES = (
+    "#f6ede4",
+    "#f3e7db",
+    "#f7ead0",
+    "#eadaba",
+    "#d7bd96",
+    "#a07e56",
+    "#825c43",
+    "#604134",
+    "#3a312a",
+    "#292420",
+)
+
+# How a colour becomes an angle. `released` follows the script as it runs on NumPy 2, where L - 50 wraps
+# around below 0 because both are 8-bit; `released_signed` on NumPy 1, where it does not.
+COMPUTATIONS = ("cielab", "released", "released_signed")
+
+# Linear sRGB to XYZ and the D65 white (IEC 61966-2-1).
+_TO_XYZ = np.array(
+    [[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]]
+)
+_WHITE = np.array([0.950456, 1.0, 1.088754])
+
+
+def swatch_rgb() -> np.ndarray:
+    """Return the Monk swatches as sRGB values 0–255, int array (10, 3), lightest first."""
+    return np.array([[int(s[i : i + 2], 16) for i in (1, 3, 5)] for s in MONK_SWATCHES])
+
+
+def srgb_to_lab(rgb: ArrayLike) -> np.ndarray:
+    """Return CIELAB (D65) of sRGB colours.
+
+    Args:
+        rgb: Red, green, blue, 0–255, shape (..., 3); NaN is missing.
+
+    Returns:
+        L* 0–100, a*, b*: float array (..., 3).
+
+    Raises:
+        InputError: The last axis is not 3 long, or a value lies outside 0–255.
+    """
+    rgb = _colours("rgb", rgb, 0, 255) / 255
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    relative = linear @ _TO_XYZ.T / _WHITE
+    f = np.where(relative > (6 / 29) ** 3, np.cbrt(relative), relative / (3 * (6 / 29) ** 2) + 4 / 29)
+    x, y, z = f[..., 0], f[..., 1], f[..., 2]
+    return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=-1)
+
+
+def typology_angle(lab: ArrayLike) -> np.ndarray:
+    """Return the Individual Typology Angle of CIELAB colours, in degrees.
+
+    Equal to ``arctan((L* - 50) / b*)`` where b* > 0, as skin has; a bluish colour (b* <= 0) stays on
+    the side of its lightness instead of jumping to the other end.
+
+    Args:
+        lab: L* 0–100, a*, b*, shape (..., 3); NaN is missing.
+
+    Returns:
+        Angles, shape (...): high is light, low is dark.
+
+    Raises:
+        InputError: The last axis is not 3 long.
+    """
+    lab = _colours("lab", lab)
+    return np.degrees(np.arctan2(lab[..., 0] - 50, lab[..., 2]))
+
+
+def released_typology_angle(rgb: ArrayLike, *, wrap: bool = True) -> np.ndarray:
+    """Return the angle as the paper's released script computes it: not in CIELAB units.
+
+    Args:
+        rgb: Red, green, blue, 0–255, shape (..., 3); NaN is missing.
+        wrap: Whether ``L - 50`` wraps around below 0, as 8-bit numbers do in NumPy 2.
+
+    Returns:
+        Angles in degrees, shape (...).
+
+    Raises:
+        InputError: The last axis is not 3 long, or a value lies outside 0–255.
+    """
+    lab = srgb_to_lab(_colours("rgb", rgb, 0, 255)[..., ::-1])
+    lightness = np.clip(np.rint(lab[..., 0] * 255 / 100), 0, 255)
+    b = np.clip(np.rint(lab[..., 2] + 128), 0, 255)
+    above = lightness - 50
+    if wrap:
+        above = np.mod(above, 256)
+    return np.degrees(np.arctan2(above, b))
+
+
+def nearest_monk_tone(angle: ArrayLike) -> np.ndarray:
+    """Return the Monk tone whose swatch has the nearest typology angle.
+
+    Args:
+        angle: Degrees, any shape; NaN is missing. For an image, the mean over its skin pixels.
+
+    Returns:
+        Tones 1–10 (light to dark) as floats, NaN where the angle is missing.
+    """
+    angle = numbers("angle", angle)
+    distance = np.abs(angle[..., None] - typology_angle(srgb_to_lab(swatch_rgb())))
+    tone = np.argmin(np.where(np.isnan(distance), np.inf, distance), axis=-1) + 1.0
+    return np.where(np.isnan(angle), np.nan, tone)
+
+
+def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
+    """Return the Monk tone of colours.
+
+    Args:
+        rgb: Red, green, blue, 0–255, shape (..., 3); NaN is missing.
+        computation: ``cielab`` (the formula in its own units), ``released`` (as the paper's script runs
+            on NumPy 2) or ``released_signed`` (the same on NumPy 1).
+
+    Returns:
+        Tones 1–10 (light to dark) as floats, shape (...), NaN where a colour is missing.
+
+    Raises:
+        InputError: The last axis is not 3 long, or a value lies outside 0–255.
+        UnknownNameError: There is no such computation.
+    """
+    if computation == "cielab":
+        return nearest_monk_tone(typology_angle(srgb_to_lab(rgb)))
+    if computation in COMPUTATIONS:
+        return nearest_monk_tone(released_typology_angle(rgb, wrap=computation == "released"))
+    raise unknown_name("skin tone computation", computation, COMPUTATIONS)
+
+
+def _colours(name: str, values: ArrayLike, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
+    values = numbers(name, values, low, high)
+    if values.ndim == 0 or values.shape[-1] != 3:
+        raise InputError(
+            f"{name} has shape {values.shape}; its last axis must hold the 3 values of a colour."
+        )
+    return values

@@ -1,0 +1,291 @@
+"""The parameters of a run: read from YAML, checked before anything starts, expanded into variants.
+
+A run has a few keys of its own (:class:`RunParams`); every other key is a parameter of the notebooks,
+whose ``parameters`` cells say which exist, of which type, and with which default.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from biaslab.errors import ParameterError, name_help
+
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+# Set by the runner for each notebook, never by a parameters file.
+_RESERVED = "output_dir"
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook as a run sees it."""
+
+    id: str
+    """``<paper>/<section>``: its path below the notebooks folder, without the ending."""
+    path: Path
+    """The file."""
+    title: str
+    """Its first heading."""
+    parameters: Mapping[str, Any]
+    """Names and defaults in its cell tagged ``parameters``."""
+
+
+@dataclass(frozen=True)
+class RunParams:
+    """What to run, checked."""
+
+    run: str
+    """Name of the run and of its folder below ``outputs``: letters, digits, ``.``, ``_`` and ``-``."""
+    title: str
+    """Heading of the report."""
+    description: str
+    """What is run and on what, for a reader who was not there."""
+    notebooks: tuple[str, ...]
+    """Patterns of notebook ids to execute, for example ``paradox/*``."""
+    values: Mapping[str, Any]
+    """Notebook parameters; a list means one execution a value."""
+    jobs: int
+    """Notebooks executed side by side; 0 is one per processor."""
+    file: str = ""
+    """The parameters file that they came from."""
+    selected: tuple[Notebook, ...] = field(default=(), repr=False)
+    """The notebooks that the patterns select, in order."""
+
+    @property
+    def sweep(self) -> dict[str, list]:
+        """The notebook parameters that were given a list, with their values."""
+        return {k: list(v) for k, v in self.values.items() if isinstance(v, list)}
+
+    def variants(self) -> list[dict[str, Any]]:
+        """Return one mapping of swept parameters per combination of their values; ``[{}]`` without a list."""
+        sweep = self.sweep
+        return [dict(zip(sweep, combo, strict=True)) for combo in itertools.product(*sweep.values())]
+
+
+# Keys of the run itself: the type that YAML must give and the default.
+_RUN_KEYS: dict[str, tuple[type, Any]] = {
+    "run": (str, None),
+    "title": (str, ""),
+    "description": (str, ""),
+    "notebooks": (list, ["*"]),
+    "jobs": (int, 0),
+}
+
+
+def load(
+    path: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    notebooks: Sequence[str] = (),
+    notebooks_dir: str | Path | None = None,
+) -> RunParams:
+    """Read and check a parameters file.
+
+    Args:
+        path: A YAML file with a mapping of keys to values.
+        overrides: ``key=value`` texts that replace the file's values; values are read as YAML.
+        notebooks: Patterns of notebook ids that replace the file's.
+        notebooks_dir: Where the notebooks are; by default the folder ``notebooks`` at or above the
+            parameters file, else at or above the working folder.
+
+    Raises:
+        ParameterError: The file is missing or not YAML, a key is unknown (the nearest match is
+            named), a value has a wrong type or is not allowed, or no notebook is selected.
+    """
+    given = {**_read_yaml(Path(path)), **dict(_override(text) for text in overrides)}
+    if notebooks:
+        given["notebooks"] = list(notebooks)
+    available = find_notebooks(notebooks_dir or _notebooks_dir(Path(path)))
+    run = {key: _run_value(key, given.get(key, default)) for key, (_, default) in _RUN_KEYS.items()}
+    selected = _select(available, run["notebooks"])
+    values = _notebook_values({k: v for k, v in given.items() if k not in _RUN_KEYS}, selected, available)
+    return RunParams(
+        run=run["run"],
+        title=run["title"] or run["run"],
+        description=run["description"].strip(),
+        notebooks=tuple(run["notebooks"]),
+        values=values,
+        jobs=run["jobs"],
+        file=str(path),
+        selected=tuple(selected),
+    )
+
+
+def find_notebooks(folder: str | Path) -> list[Notebook]:
+    """Return the notebooks below ``folder``, ordered by paper and section.
+
+    Raises:
+        ParameterError: The folder is missing, or a notebook has no cell of literals tagged ``parameters``.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ParameterError(f"There is no folder of notebooks at {folder}; name one with --notebooks-dir.")
+    paths = [p for p in folder.rglob("*.ipynb") if not any(part.startswith(".") for part in p.parts)]
+    found = [read_notebook(p, p.relative_to(folder).with_suffix("").as_posix()) for p in paths]
+    return sorted(found, key=lambda n: (_paper_order(n.id), n.id))
+
+
+def read_notebook(path: Path, notebook_id: str) -> Notebook:
+    """Return the title and the parameters of the notebook at ``path``.
+
+    Raises:
+        ParameterError: It is not a notebook, or has no cell of literals tagged ``parameters``.
+    """
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        sources = ["".join(c["source"]) for c in cells]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ParameterError(f"{path} is not a readable notebook: {error!r}.") from None
+    tagged = [s for s, c in zip(sources, cells, strict=True) if "parameters" in c["metadata"].get("tags", [])]
+    if not tagged:
+        raise ParameterError(f"{path} has no cell tagged 'parameters'; add one that sets literals.")
+    headings = [
+        line[2:].strip()
+        for s, c in zip(sources, cells, strict=True)
+        if c["cell_type"] == "markdown"
+        for line in s.splitlines()
+        if line.startswith("# ")
+    ]
+    parameters = {}
+    try:
+        for node in ast.parse(tagged[0]).body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                parameters[node.targets[0].id] = ast.literal_eval(node.value)
+    except (SyntaxError, ValueError) as error:
+        raise ParameterError(
+            f"{path}: the cell tagged 'parameters' must set literals only ({error})."
+        ) from None
+    return Notebook(notebook_id, path, headings[0] if headings else notebook_id, parameters)
+
+
+def _paper_order(notebook_id: str) -> int:
+    order = ("synthesis", "paradox", "paired", "dalleval", "triplets")
+    paper = notebook_id.split("/")[0]
+    return order.index(paper) if paper in order else len(order)
+
+
+def _read_yaml(path: Path) -> dict:
+    import yaml
+
+    if not path.is_file():
+        near = [p.as_posix() for p in sorted(path.parent.glob("*.y*ml"))] if path.parent.is_dir() else []
+        raise ParameterError(f"There is no parameters file {path}. {name_help(path.as_posix(), near)}")
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ParameterError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be parsed"
+        raise ParameterError(f"{path} is not YAML{where}: {problem}.") from None
+    if not isinstance(given, dict) or not all(isinstance(k, str) for k in given):
+        raise ParameterError(
+            f"{path} holds {type(given).__name__}; a parameters file holds keys and values, such as 'run: mine'."
+        )
+    return given
+
+
+def _override(text: str) -> tuple[str, Any]:
+    import yaml
+
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ParameterError(f"--set {text!r} is not of the form key=value, for example --set seed=7.")
+    try:
+        return key.strip(), yaml.safe_load(value) if value.strip() else ""
+    except yaml.YAMLError:
+        return key.strip(), value
+
+
+def _notebooks_dir(path: Path) -> Path:
+    for start in (path.resolve().parent, Path.cwd()):
+        for folder in (start, *start.parents):
+            if (folder / "notebooks").is_dir():
+                return folder / "notebooks"
+    raise ParameterError(f"There is no folder 'notebooks' at or above {path}; name one with --notebooks-dir.")
+
+
+def _run_value(key: str, value: Any) -> Any:
+    kind = _RUN_KEYS[key][0]
+    if key == "notebooks" and isinstance(value, str):
+        value = [value]
+    if value is None or not isinstance(value, kind) or isinstance(value, bool):
+        problem = "is missing" if value is None else f"is {value!r}"
+        raise ParameterError(f"{key} {problem}; it must be {_kind_name(kind)}.")
+    if key == "run" and not _RUN_NAME.fullmatch(value):
+        raise ParameterError(
+            f"run is {value!r}; a run's name is made of letters, digits, '.', '_' and '-', at most 80, "
+            "and starts with a letter or digit."
+        )
+    if key == "jobs" and value < 0:
+        raise ParameterError(f"jobs is {value}; it must be 0 (one per processor) or more.")
+    if key == "notebooks" and not (value and all(isinstance(v, str) for v in value)):
+        raise ParameterError(f"notebooks is {value!r}; it must be a list of patterns such as 'paradox/*'.")
+    return value
+
+
+def _select(available: list[Notebook], patterns: Sequence[str]) -> list[Notebook]:
+    ids = [n.id for n in available]
+    for pattern in patterns:
+        if not any(fnmatch(i, pattern) for i in ids):
+            raise ParameterError(f"No notebook matches {pattern!r}. {name_help(pattern, ids)}")
+    return [n for n in available if any(fnmatch(n.id, p) for p in patterns)]
+
+
+def _notebook_values(given: dict, selected: list[Notebook], available: list[Notebook]) -> dict[str, Any]:
+    defaults = {k: v for n in selected for k, v in n.parameters.items() if k != _RESERVED}
+    elsewhere = {k for n in available for k in n.parameters} - set(defaults) - {_RESERVED}
+    problems = []
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in elsewhere:
+            problems.append(f"{name!r} is a parameter of other notebooks, of none that this run selects.")
+        elif name not in defaults:
+            known = [*_RUN_KEYS, *defaults]
+            problems.append(f"{name!r} is not a parameter. {_nearest(name, known)}")
+        else:
+            problem, values[name] = _typed(name, value, defaults[name])
+            problems += [problem] if problem else []
+    if problems:
+        raise ParameterError(" ".join(problems))
+    return values
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    return f"The nearest is {close[0]!r}; known are: {', '.join(sorted(known))}."
+
+
+def _typed(name: str, value: Any, default: Any) -> tuple[str, Any]:
+    """Return a problem (or an empty text) and ``value`` in the type of ``default``."""
+    kind = type(default)
+    if isinstance(value, list) and kind is not list:
+        if not value:
+            return f"{name} is an empty list; give one value or more.", value
+        typed = [_typed(name, v, default) for v in value]
+        if len({repr(v) for _, v in typed}) < len(typed):
+            return f"{name} lists a value twice: {value!r}.", value
+        return " ".join(dict.fromkeys(p for p, _ in typed if p)), [v for _, v in typed]
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return "", float(value)
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return "", int(value)
+    if kind is str and isinstance(value, Path):
+        return "", str(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        return f"{name} is {value!r}; it must be {_kind_name(kind)}, for example {default!r}.", value
+    return "", value
+
+
+def _kind_name(kind: type) -> str:
+    names = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
+    return names.get(kind, kind.__name__)

@@ -1,0 +1,412 @@
+"""The entry page of a run: ``index.html``, built from ``run.json``, the tables and the figures."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from biaslab.errors import InputError
+from biaslab.report.pages import (
+    asset,
+    clean_text,
+    content_security_policy,
+    file_inside,
+    format_seconds,
+    format_time,
+    href,
+    template_folder,
+    write_page,
+)
+from biaslab.report.tabular import read_table
+
+# Rows of a table that the page holds; of a longer table it holds a preview and links to the file.
+ROWS_SHOWN = 2_000
+ROWS_PREVIEW = 200
+# Cells of all tables together: past this, tables are previewed too, so that the page opens quickly.
+CELLS_SHOWN = 150_000
+# Bytes embedded so that the page can be mailed alone: one figure, all figures, one file, all table files.
+FIGURE_BYTES, FIGURES_BYTES = 4_000_000, 24_000_000
+TABLE_FILE_BYTES, TABLES_BYTES = 30_000_000, 8_000_000
+
+PAPERS = {
+    "paradox": "The bias amplification paradox",
+    "paired": "Paired Stereotype Test",
+    "dalleval": "DALL-Eval",
+    "triplets": "From prompt to image",
+    "synthesis": "Synthesis",
+}
+COVERAGE_STATUS = {
+    "regenerated": "computed again by this run",
+    "open": "not computed again yet",
+    "illustrative": "examples, diagrams or word lists: no result to compute",
+}
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def build(run_dir: str | Path) -> Path:
+    """Write ``index.html`` into the folder of a run and return its path.
+
+    The page is one file: style, script, figures and the tables' files (compressed) are inside it, so it can be
+    mailed alone; links to notebooks and files work where it lies in the run folder. It shows tables of up to
+    ``ROWS_SHOWN`` rows whole and a preview of longer ones; "Download CSV" always gives the bytes of the file in
+    ``tables/``. Nothing in the page can load from a network.
+
+    Raises ``InputError`` where ``run.json`` is missing or is not a JSON object. Anything missing inside it, or a
+    table or figure that cannot be read, is said on the page instead.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    run_dir = Path(run_dir)
+    try:
+        run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{run_dir / 'run.json'} cannot be read: {error}. Give the folder of a run."
+        ) from error
+    if not isinstance(run, dict):
+        raise InputError(f"{run_dir / 'run.json'} holds a {type(run).__name__}. It must hold a JSON object.")
+
+    environment = Environment(
+        loader=FileSystemLoader(template_folder()),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: value if isinstance(value, Markup) else clean_text(value),
+    )
+    environment.filters["seconds"] = format_seconds
+    environment.filters["by_paper"] = _by_paper
+    environment.filters["ticked"] = _ticked
+    environment.filters["rows"] = lambda count: f"{count:,} row{'' if count == 1 else 's'}"
+    style, script = asset("report.css"), asset("index.js")
+    html = environment.get_template("index.html.j2").render(
+        **_content(run, run_dir),
+        style=Markup(style),
+        script=Markup(script),
+        policy=content_security_policy(style=style, script=script),
+    )
+    return write_page(run_dir / "index.html", html)
+
+
+def _ticked(text: object) -> Markup:
+    """Return escaped text with `names in backticks` set as code."""
+    return Markup(re.sub(r"`([^`\n]{1,80})`", r"<code>\1</code>", str(escape(clean_text(text)))))
+
+
+def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
+    """Return everything the template shows, in the shape in which it shows it."""
+    notebooks = [_notebook(entry, run_dir) for entry in _entries(run, "notebooks")]
+    pages = {}
+    for notebook in notebooks:
+        pages.setdefault((notebook["id"], notebook["variant"]), notebook)
+        pages.setdefault((notebook["id"], None), notebook)
+
+    def page_of(entry: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the notebook that an entry names, of the same variant if there is one."""
+        key = str(entry.get("notebook") or "")
+        return pages.get((key, str(entry.get("variant") or ""))) or pages.get((key, None))
+
+    ids: Counter[str] = Counter()
+    headlines = [
+        {"text": str(entry.get("text") or ""), "main": bool(entry.get("main")), "page": page_of(entry)}
+        for entry in _ordered(_entries(run, "headlines"))
+    ]
+    if headlines and not any(headline["main"] for headline in headlines):
+        headlines[0]["main"] = True
+    figures = _figures(run, run_dir, ids, page_of)
+    tables = _tables(run, run_dir, ids, page_of)
+    failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
+    problems = [str(problem) for problem in run.get("problems") or []]
+    anchors = {name: item for item in [*tables, *figures] for name in item["names"]}
+    return {
+        "run": {key: str(run.get(key) or "") for key in ("run", "title", "status", "params_file")},
+        "title": str(run.get("title") or run.get("run") or "Report"),
+        "description": [
+            part for part in re.split(r"\n\s*\n", str(run.get("description") or "")) if part.strip()
+        ],
+        "sweep": {str(key): _listed(values) for key, values in _mapping(run, "sweep").items()},
+        "started": format_time(run.get("started")) if run.get("started") else "",
+        "ended": format_time(run.get("ended")) if run.get("ended") else "",
+        "started_iso": str(run.get("started") or ""),
+        "seconds": run.get("seconds"),
+        "headlines": headlines,
+        "figures": figures,
+        "tables": tables,
+        "notebooks": notebooks,
+        "finished": sum(notebook["status"] == "ok" for notebook in notebooks),
+        "skipped": [notebook for notebook in notebooks if notebook["status"] == "skipped"],
+        "failed": failed,
+        "problems": problems,
+        "incomplete": bool(failed or problems) or run.get("status") not in ("ok", None),
+        "papers": PAPERS,
+        "coverage": _coverage(run, page_of, anchors),
+        "coverage_status": COVERAGE_STATUS,
+        "limits": [str(text) for text in run.get("limits") or []],
+        "provenance": _provenance(run),
+        "packages": {str(key): str(value) for key, value in _mapping(run, "packages").items()},
+        "parameters": {key: _value(value) for key, value in _flat(_mapping(run, "parameters"))},
+        "defaults": {key: _value(value) for key, value in _flat(_mapping(run, "notebook_defaults"))},
+    }
+
+
+def _entries(run: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    return [entry for entry in run.get(key) or [] if isinstance(entry, dict)]
+
+
+def _mapping(run: dict[str, Any], key: str) -> dict[str, Any]:
+    value = run.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _ordered(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Order entries: main ones first, then by their ``order``, then as they came."""
+
+    def place(entry: dict[str, Any]) -> tuple[bool, float]:
+        order = entry.get("order")
+        return not entry.get("main"), order if isinstance(order, int | float) else 0
+
+    return sorted(entries, key=place)
+
+
+def _listed(values: object) -> str:
+    return ", ".join(map(str, values)) if isinstance(values, list) else str(values)
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _flat(mapping: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Flatten nested parameters into dotted names."""
+    pairs: list[tuple[str, Any]] = []
+    for key, value in mapping.items():
+        name = f"{prefix}{key}"
+        pairs.extend(_flat(value, f"{name}.") if isinstance(value, dict) and value else [(name, value)])
+    return pairs
+
+
+def _paper(entry: dict[str, Any]) -> str:
+    """Return the paper that an entry belongs to: named, or read off its notebook or the front of its name."""
+    name = str(entry.get("name") or "")
+    notebook = str(entry.get("notebook") or "")
+    return str(entry.get("paper") or notebook.partition("/")[0] or name.partition("_")[0])
+
+
+def _by_paper(entries: Iterable[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Group entries by paper: the papers in their usual order, then others as they come."""
+    entries = list(entries)
+    papers = dict.fromkeys([*PAPERS, *(entry["paper"] for entry in entries)])
+    groups = ((paper, [entry for entry in entries if entry["paper"] == paper]) for paper in papers)
+    return [(paper, group) for paper, group in groups if group]
+
+
+def _anchor(kind: str, name: str, ids: Counter[str]) -> str:
+    """Return an id for ``name`` that no other element of the page has."""
+    plain = f"{kind}-" + (re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "unnamed")
+    ids[plain] += 1
+    return plain if ids[plain] == 1 else f"{plain}.{ids[plain]}"
+
+
+def _notebook(entry: dict[str, Any], run_dir: Path) -> dict[str, Any]:
+    status = str(entry.get("status") or "unknown")
+    return {
+        "id": str(entry.get("id") or ""),
+        "variant": str(entry.get("variant") or ""),
+        "paper": str(entry.get("paper") or str(entry.get("id") or "").partition("/")[0]),
+        "title": str(entry.get("title") or entry.get("id") or "Untitled"),
+        "status": status,
+        "reason": str(entry.get("reason") or ("No reason was recorded." if status != "ok" else "")),
+        "seconds": entry.get("seconds"),
+        "html": href(run_dir, entry.get("html")),
+        "notebook": href(run_dir, entry.get("notebook")),
+    }
+
+
+def _figures(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
+    figures, left = [], FIGURES_BYTES
+    for number, entry in enumerate(_ordered(_entries(run, "figures")), start=1):
+        name, title = str(entry.get("name") or ""), str(entry.get("title") or entry.get("name") or "Figure")
+        source, width, height, size = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
+        left -= size
+        caption = str(entry.get("caption") or "")
+        figures.append(
+            {
+                "anchor": _anchor("figure", name, ids),
+                "names": {name, str(entry.get("png") or ""), str(entry.get("svg") or "")} - {""},
+                "kind": "figure",
+                "number": number,
+                "title": title,
+                "caption": caption,
+                "alt": str(entry.get("alt") or caption or title),
+                "variant": str(entry.get("variant") or ""),
+                "paper": _paper(entry),
+                "main": bool(entry.get("main")),
+                "page": page_of(entry),
+                "png": href(run_dir, entry.get("png")),
+                "svg": href(run_dir, entry.get("svg")),
+                "source": source,
+                "width": width,
+                "height": height,
+            }
+        )
+    if figures and not any(figure["main"] for figure in figures):
+        figures[0]["main"] = True
+    return figures
+
+
+def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, int | None, int | None, int]:
+    """Return a figure as a data URL, its shown width and height (PNG only), and its bytes; "" if it cannot be."""
+    for key, kind in (("png", "image/png"), ("svg", "image/svg+xml")):
+        path = file_inside(run_dir, entry.get(key))
+        if path is None or path.stat().st_size > allowed:
+            continue
+        data = path.read_bytes()
+        if key == "png" and (not data.startswith(_PNG) or len(data) < 24):
+            continue
+        width, height = _shown_size(data) if key == "png" else (None, None)
+        return f"data:{kind};base64,{base64.b64encode(data).decode()}", width, height, len(data)
+    return "", None, None, 0
+
+
+def _shown_size(png: bytes) -> tuple[int, int]:
+    """Return the size in CSS px at which a PNG's text has about the size of the page's, from its resolution.
+
+    A figure of 7 inches is shown 7 × 110 px wide whether it was saved at 100 or at 300 dpi.
+    """
+    width, height = struct.unpack(">II", png[16:24])
+    at = png.find(b"pHYs", 24, 2000)
+    if at > 0 and len(png) >= at + 13 and png[at + 12] == 1:
+        per_metre = struct.unpack(">I", png[at + 4 : at + 8])[0]
+        dpi = per_metre * 0.0254
+        if 50 <= dpi <= 1200:
+            return round(width * 110 / dpi), round(height * 110 / dpi)
+    return width, height
+
+
+def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
+
+    tables, cells_left, bytes_left = [], CELLS_SHOWN, TABLES_BYTES
+    for entry in _ordered(_entries(run, "tables")):
+        name, file = str(entry.get("name") or ""), str(entry.get("file") or "")
+        notebooks = entry.get("notebooks") or entry.get("notebook") or []
+        notebooks = [notebooks] if isinstance(notebooks, str) else list(notebooks)
+        path = file_inside(run_dir, file)
+        meanings = {str(c.get("name")): c for c in entry.get("columns") or [] if isinstance(c, dict)}
+        table = read_table(
+            path, whole_up_to=ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW, otherwise=ROWS_PREVIEW
+        )
+        cells_left -= table.shown * len(table.header)
+        packed = _packed(path, bytes_left)
+        bytes_left -= len(packed)
+        columns = [
+            {
+                "name": column,
+                "numeric": numeric,
+                "unit": str(meanings.get(column, {}).get("unit") or ""),
+                "description": str(meanings.get(column, {}).get("description") or ""),
+            }
+            for column, numeric in zip(table.header, table.numeric, strict=True)
+        ]
+        pages = [page for key in notebooks if (page := page_of({"notebook": key}))]
+        tables.append(
+            {
+                "anchor": _anchor("table", name, ids),
+                "names": {name, file} - {""},
+                "kind": "table",
+                "name": name,
+                "title": str(entry.get("title") or name or "Table"),
+                "description": str(entry.get("description") or ""),
+                "paper": _paper({"name": name, "notebook": notebooks[0] if notebooks else ""}),
+                "main": bool(entry.get("main")),
+                "pages": list({page["html"]: page for page in pages}.values()),
+                "href": href(run_dir, file),
+                "file_name": file.rpartition("/")[2] or "table.csv",
+                "packed": packed,
+                "columns": columns,
+                "explained": any(column["unit"] or column["description"] for column in columns),
+                "rows": Markup(table.rows_html),
+                "shown": table.shown,
+                "total": table.total,
+                "formula_cells": table.formula_cells,
+                "problem": table.problem,
+            }
+        )
+    if tables and not any(table["main"] for table in tables):
+        tables[0]["main"] = True
+    return tables
+
+
+def _packed(path: Path | None, allowed: int) -> str:
+    """Return a table's file as base64 of its gzip, for download without the folder; "" if it is too large."""
+    if path is None or path.stat().st_size > TABLE_FILE_BYTES:
+        return ""
+    packed = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
+    return packed if len(packed) <= allowed else ""
+
+
+def _coverage(run: dict[str, Any], page_of: Any, anchors: dict[str, Any]) -> dict[str, Any]:
+    rows = []
+    for entry in _entries(run, "coverage"):
+        output = str(entry.get("output") or "")
+        rows.append(
+            {
+                "paper": str(entry.get("paper") or ""),
+                "kind": str(entry.get("kind") or ""),
+                "number": str(entry.get("number") or ""),
+                "title": str(entry.get("title") or ""),
+                "status": str(entry.get("status") or "unknown"),
+                "output": output,
+                "target": anchors.get(output),
+                "page": page_of(entry),
+                "note": str(entry.get("note") or ""),
+            }
+        )
+    counts = Counter((row["paper"], row["kind"], row["status"]) for row in rows)
+    groups = list(dict.fromkeys((row["paper"], row["kind"]) for row in rows))
+    statuses = list(dict.fromkeys([*COVERAGE_STATUS, *(row["status"] for row in rows)]))
+    return {
+        "rows": rows,
+        "statuses": statuses,
+        "totals": {status: sum(row["status"] == status for row in rows) for status in statuses},
+        "groups": [
+            {
+                "paper": paper,
+                "kind": kind,
+                "counts": [counts[paper, kind, status] for status in statuses],
+                "total": sum(counts[paper, kind, status] for status in statuses),
+            }
+            for paper, kind in groups
+        ],
+    }
+
+
+def _provenance(run: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the facts that identify a run, as pairs of name and value; empty values are left out."""
+    biaslab, platform = _mapping(run, "biaslab"), _mapping(run, "platform")
+    commit = str(biaslab.get("git_commit") or "")
+    if commit and biaslab.get("git_dirty"):
+        commit += " (with changes that were not committed)"
+    machine = (platform.get(key) for key in ("system", "machine", "processor"))
+    pairs = [
+        ("Run", run.get("run")),
+        ("Parameters file", run.get("params_file")),
+        ("biaslab", biaslab.get("version")),
+        ("Commit", commit),
+        ("Seeds", ", ".join(f"{k} {_value(v)}" for k, v in _mapping(run, "seeds").items() if v is not None)),
+        ("Python", platform.get("python")),
+        ("Platform", ", ".join(dict.fromkeys(str(part) for part in machine if part))),
+        ("Cores", platform.get("cores")),
+        ("Started", format_time(run["started"]) if run.get("started") else ""),
+        ("Ended", format_time(run["ended"]) if run.get("ended") else ""),
+        ("Duration", format_seconds(run.get("seconds"))),
+    ]
+    return [(name, str(value)) for name, value in pairs if value not in (None, "")]

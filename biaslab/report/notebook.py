@@ -1,0 +1,326 @@
+"""An executed notebook as one HTML file that reads as a report: no network, no script, nothing hostile."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import io
+import re
+import tokenize
+from functools import cache
+from html import escape, unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from biaslab.errors import InputError
+from biaslab.report.formulas import formula_html
+from biaslab.report.pages import (
+    asset,
+    clean_text,
+    content_security_policy,
+    file_inside,
+    format_seconds,
+    format_time,
+    template_folder,
+    write_page,
+)
+
+_WORDS = """a abbr b blockquote br caption code col colgroup dd del details div dl dt em figcaption figure h1 h2 h3
+    h4 h5 h6 hr i img kbd li mark ol p pre s small span strong sub summary sup table tbody td tfoot th thead tr u
+    ul var"""
+_TAGS = frozenset(_WORDS.split())
+# Dropped with their content; any other unknown tag loses only itself.
+_DROPPED_WORDS = """script style iframe object embed applet template noscript svg math form input button select
+    textarea link meta base audio video title"""
+_DROPPED = _DROPPED_WORDS.split()
+_ATTRIBUTES = {
+    "class",
+    "id",
+    "title",
+    "lang",
+    "dir",
+    "colspan",
+    "rowspan",
+    "scope",
+    "width",
+    "height",
+    "start",
+}
+_EMBEDDED_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
+_NUMBER_CELL = re.compile(r"\s*(?:[-+−]?[\d.,]+(?:e[-+]?\d+)?\s*%?|nan|inf|-inf|–)\s*", re.IGNORECASE)
+_IMAGE_TYPES = ("image/svg+xml", "image/png", "image/jpeg")
+_IMAGE_FILES = {".png": "image/png", ".jpg": "image/jpeg", "jpeg": "image/jpeg", ".svg": "image/svg+xml"}
+_ERROR_TAG = "papermill-error-cell-tag"
+
+
+def render_notebook(
+    ipynb_path: str | Path,
+    html_path: str | Path,
+    *,
+    title: str | None = None,
+    index_href: str | None = None,
+) -> Path:
+    """Write an executed notebook as a self-contained HTML page and return the page's path.
+
+    Prose, tables and figures are shown; code is folded; the parameters cell becomes a table of the values used;
+    the banner of a failed notebook stays at the top. Markdown and HTML outputs are reduced to an allowlist of
+    tags and attributes: scripts, styles (so the colours of a pandas ``Styler``), frames, forms and images from
+    elsewhere are dropped, and widgets and JavaScript outputs are left out. An image's alternative text is read
+    from the output's metadata (``alt``, there or under the image's type), then from the cell's ``alt``.
+
+    ``title``: the page's title; without it the first heading of the notebook, then the file name.
+    ``index_href``: where the link back to the index leads, relative to the page; no link without it.
+    Raises ``InputError`` where the file is missing or not a notebook.
+    """
+    import nbformat
+
+    ipynb_path, html_path = Path(ipynb_path), Path(html_path)
+    try:
+        # reader.reads rather than nbformat.read: it repairs and warns about nothing, and a page needs no ids.
+        notebook = nbformat.convert(nbformat.reader.reads(ipynb_path.read_text(encoding="utf-8")), 4)
+        _prepare(notebook)
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, nbformat.ValidationError) as error:
+        raise InputError(
+            f"{ipynb_path} cannot be read as a notebook: {error!r}. Give an executed .ipynb file."
+        ) from error
+    heading = _first_heading(notebook.cells)
+    page = {
+        "title": clean_text(title or heading or ipynb_path.stem),
+        "has_heading": bool(heading),
+        "index_href": index_href if _is_relative(index_href) else None,
+        "ran": _when(notebook.metadata.get("papermill", {})),
+        "style": (style := asset("report.css")),
+        "policy": content_security_policy(style=style),
+    }
+    html, _ = _exporter().from_notebook_node(
+        notebook,
+        resources={"metadata": {"path": str(ipynb_path.parent), "name": ipynb_path.stem}, "page": page},
+    )
+    return write_page(html_path, html)
+
+
+@cache
+def _exporter():
+    """Return the exporter: nbconvert with the packaged template and filters that sanitise.
+
+    One per process, and it keeps state while it renders: not for several threads at once.
+    """
+    from jinja2 import pass_context
+    from nbconvert.exporters import HTMLExporter
+    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+    class Renderer(IPythonRenderer):
+        # IPythonRenderer leaves formulas for MathJax; here they are set at once.
+        def inline_math(self, body: str) -> str:
+            return formula_html(unescape(body))
+
+        def block_math(self, body: str) -> str:
+            return f'<p class="formula">{formula_html(unescape(body), 19.0, True)}</p>'
+
+        def image(self, text: str, url: str, title: str | None = None) -> str:
+            if url.startswith("attachment:") and url.partition(":")[2] not in self.attachments:
+                url = "lost"  # shown as its description; nbconvert would give up the whole page
+            return super().image(text, url, title)
+
+        def _src_to_base64(self, src: str) -> str | None:
+            # Only pictures, and only from the notebook's own folder, links followed.
+            kind = _IMAGE_FILES.get(src[-4:].lower())
+            path = file_inside(Path(self.path), unquote(src)) if kind else None
+            return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}" if path else None
+
+        def _html_embed_images(self, html: str) -> str:
+            # Inline HTML arrives tag by tag; parsing "<b>" alone would close it at once and lose its content.
+            return super()._html_embed_images(html) if "<img" in html.lower() else html
+
+        def latex_environment(self, name: str, body: str) -> str:
+            return self.block_math(body)
+
+    class ReportExporter(HTMLExporter):
+        @pass_context
+        def markdown2html(self, context: Any, source: str) -> str:
+            renderer = Renderer(
+                escape=False,
+                attachments=context.get("cell", {}).get("attachments", {}),
+                embed_images=True,
+                path=context["resources"]["metadata"]["path"],
+                exclude_anchor_links=True,
+            )
+            return MarkdownWithMath(renderer=renderer).render(clean_text(source))
+
+    return ReportExporter(
+        extra_template_basedirs=[template_folder()],
+        template_name="biaslab_report",
+        filters={"clean_html": sanitise},
+        # Before text and after the richer forms; scripts and widgets are not in the list, so never chosen.
+        config={
+            "NbConvertBase": {
+                "display_data_priority": [
+                    "text/html",
+                    "text/markdown",
+                    *_IMAGE_TYPES,
+                    "text/latex",
+                    "text/plain",
+                ]
+            }
+        },
+    )
+
+
+def sanitise(html: object) -> str:
+    """Reduce HTML to what a report needs, and lay its tables out.
+
+    Tables are wrapped in a region that scrolls sideways and number cells are marked for right alignment. bleach
+    has the last word, so nothing before it has to be trusted.
+    """
+    text = clean_text(html)
+    if "<" in text:
+        text = _lay_out(text)
+    return _cleaner().clean(text)
+
+
+def _lay_out(html: str) -> str:
+    from bs4 import BeautifulSoup
+    from bs4.formatter import HTMLFormatter
+
+    soup = BeautifulSoup(html, "html.parser")
+    for tag in soup(_DROPPED):
+        if not tag.decomposed:
+            tag.decompose()
+    for image in soup("img"):
+        if not _EMBEDDED_IMAGE.fullmatch(str(image.get("src", ""))):
+            image.replace_with(
+                soup.new_string(f"[image not embedded: {image.get('alt') or 'no description'}]")
+            )
+    for table in soup("table"):
+        table["class"] = "data"
+        for cell in table(["td", "th"]):
+            cell.attrs.pop("class", None)
+            if cell.name == "td" and _NUMBER_CELL.fullmatch(cell.get_text()):
+                cell["class"] = "n"
+        _align_header(table)
+        if table.find_parent("table") is None:
+            table.wrap(soup.new_tag("div", attrs={"class": "scroll", "tabindex": "0", "role": "region"}))
+            table.parent["aria-label"] = "Table"
+    # Quotes as entities, so that attributes stand in double quotes: bleach escapes single-quoted ones twice.
+    return soup.decode(formatter=HTMLFormatter(entity_substitution=escape))
+
+
+def _align_header(table: Any) -> None:
+    """Right-align the heads of columns whose first body row holds a number."""
+    body = table.find("tbody")
+    first = body.find("tr") if body else None
+    head = table.find("thead")
+    if first is None or head is None:
+        return
+    columns = [cell.get("class") == "n" for cell in first(["td", "th"])]
+    for row in head("tr"):
+        names = row("th")
+        if len(names) == len(columns):
+            for name, number in zip(names, columns, strict=True):
+                if number:
+                    name["class"] = "n"
+
+
+@cache
+def _cleaner():
+    from bleach.sanitizer import Cleaner
+
+    def allowed(tag: str, name: str, value: str) -> bool:
+        if tag == "img" and name in {"src", "alt"}:
+            return name == "alt" or bool(_EMBEDDED_IMAGE.fullmatch(value))
+        if tag == "a" and name == "href":
+            return not value.strip().lower().startswith("data:")
+        if tag == "div" and name in {"tabindex", "role", "aria-label"}:
+            return (name, value) in {("tabindex", "0"), ("role", "region"), ("aria-label", "Table")}
+        return name in _ATTRIBUTES
+
+    # "data" is let through here for images; links with it are refused above.
+    return Cleaner(
+        tags=_TAGS,
+        attributes=allowed,
+        protocols={"http", "https", "mailto", "data"},
+        strip=True,
+        strip_comments=True,
+    )
+
+
+def _prepare(notebook: Any) -> None:
+    """Rewrite cells in place for the template: parameters as a table, images with alternative text."""
+    cells = notebook.cells
+    used: dict[str, dict[str, str]] = {}
+    for cell in cells:
+        if {"parameters", "injected-parameters"} & _tags(cell):
+            for row in _assignments(cell.source):
+                known = used.get(row["name"], {})
+                used[row["name"]] = {**row, "note": row["note"] or known.get("note", "")}
+    tables = [cell for cell in cells if "parameters" in _tags(cell)]
+    injected = [cell for cell in cells if "injected-parameters" in _tags(cell)]
+    shown = (tables or injected)[:1]
+    used.pop("output_dir", None)  # where the run wrote, on a machine that is not the reader's
+    if shown and used:
+        shown[0].metadata["biaslab_parameters"] = list(used.values())
+        notebook.cells = [cell for cell in cells if cell not in injected or cell is shown[0]]
+    for number, cell in enumerate(notebook.cells):
+        cell.metadata["biaslab_role"] = "banner" if _ERROR_TAG in _tags(cell) else ""
+        cell.setdefault("id", f"cell-{number}")
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.get("outputs", []) if not _is_active(output)]
+            for output in cell.outputs:
+                if "data" in output:
+                    output.metadata["biaslab_alt"] = _alt(output, cell)
+
+
+def _tags(cell: Any) -> set[str]:
+    return set(cell.get("metadata", {}).get("tags", []))
+
+
+def _is_active(output: Any) -> bool:
+    """Tell whether an output lives by scripts; its text form is only the name of a Python class."""
+    return bool(
+        {"application/vnd.jupyter.widget-view+json", "application/javascript"} & set(output.get("data", {}))
+    )
+
+
+def _alt(output: Any, cell: Any) -> str:
+    places = [output.metadata, *(output.metadata.get(kind, {}) for kind in _IMAGE_TYPES), cell.metadata]
+    texts = (place.get("alt") for place in places if isinstance(place, dict))
+    return clean_text(next((text for text in texts if text), "Figure, described in the text around it."))
+
+
+def _assignments(source: str) -> list[dict[str, str]]:
+    """Return the assignments of a parameters cell: name, value as source, and the comment on the same line."""
+    try:
+        tree = ast.parse(source)
+        tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    except (SyntaxError, ValueError, tokenize.TokenError):
+        return []
+    comments = {t.start[0]: t.string.lstrip("# ").strip() for t in tokens if t.type == tokenize.COMMENT}
+    rows = []
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and isinstance(targets[0], ast.Name):
+            note = comments.get(node.end_lineno or 0, "")
+            rows.append({"name": targets[0].id, "value": ast.unparse(node.value), "note": clean_text(note)})
+    return rows
+
+
+def _first_heading(cells: list[Any]) -> str:
+    for cell in cells:
+        if cell.cell_type == "markdown" and _ERROR_TAG not in _tags(cell):
+            found = re.search(r"^#[ \t]+(.+?)[ \t#]*$", cell.source, re.MULTILINE)
+            if found:
+                return re.sub(r"[*_`]", "", found.group(1))
+    return ""
+
+
+def _when(papermill: Any) -> str:
+    """Say when papermill ran the notebook and for how long, or "" where it did not."""
+    try:
+        return f"Run on {format_time(papermill['start_time'])}, in {format_seconds(papermill['duration'])}"
+    except (KeyError, TypeError):
+        return ""
+
+
+def _is_relative(link: str | None) -> bool:
+    return bool(link) and not re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//", link or "")

@@ -1,0 +1,103 @@
+"""What the index page and the notebook pages share: assets, policy, safe text, safe links, writing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from urllib.parse import quote
+
+# C0 and C1 controls (tab and line ends aside) and lone surrogates have no place in HTML. Bidirectional marks
+# stay: right-to-left names need them, and the templates isolate every inserted text.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def asset(name: str) -> str:
+    """Return the text of a packaged file of ``biaslab/report/assets``."""
+    return resources.files("biaslab.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def template_folder() -> str:
+    """Return the folder of the packaged templates."""
+    return str(resources.files("biaslab.report").joinpath("templates"))
+
+
+def content_security_policy(*, style: str, script: str | None = None) -> str:
+    """Return a policy that lets a page load nothing from anywhere.
+
+    Images come from ``data:`` URLs only; the one inline style sheet and the one inline script are admitted by
+    their hash, so an injected ``<style>``, ``<script>`` or ``onerror=`` does nothing.
+    """
+
+    def source(text: str | None) -> str:
+        if text is None:
+            return "'none'"
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    return (
+        f"default-src 'none'; img-src data:; style-src {source(style)}; script-src {source(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def clean_text(value: object) -> str:
+    """Return ``value`` as text that any HTML file can hold: no control characters, no lone surrogates."""
+    return "" if value is None else _UNPRINTABLE.sub("\ufffd", str(value))
+
+
+def file_inside(folder: Path, relative: object) -> Path | None:
+    """Return the existing file that ``relative`` names inside ``folder``; None for anything else.
+
+    A path from ``run.json`` may be wrong or hostile: absolute paths, ``..`` and links that lead out of the run
+    folder are refused, so a page never embeds a file that the run did not write.
+    """
+    if not isinstance(relative, str) or not relative:
+        return None
+    try:
+        found = (folder / relative).resolve()
+        inside = found.is_relative_to(folder.resolve()) and found.is_file()
+    except (OSError, ValueError):  # a name too long, a null byte
+        return None
+    return found if inside else None
+
+
+def href(folder: Path, relative: object) -> str | None:
+    """Return the link from a page in ``folder`` to the file ``relative``, or None where there is no such file."""
+    found = file_inside(folder, relative)
+    return None if found is None else quote(found.relative_to(folder.resolve()).as_posix())
+
+
+def format_seconds(value: object) -> str:
+    """Return a duration as a reader says it: ``3.2 s``, ``1 min 42 s``, ``2 h 5 min``; "" for no number."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+        return ""
+    if value < 59.95:
+        return f"{value:.1f} s"
+    minutes, seconds = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def format_time(value: object) -> str:
+    """Return an ISO 8601 time in UTC as ``21 November 2025, 02:48 UTC``; text that is no time as it is."""
+    try:
+        when = datetime.fromisoformat(str(value))
+    except ValueError:
+        return clean_text(value)
+    when = when.astimezone(UTC) if when.tzinfo else when
+    return f"{when.day} {when:%B %Y, %H:%M} UTC"
+
+
+def write_page(path: Path, html: str) -> Path:
+    """Write ``html`` as UTF-8, to a temporary name first: a reader never sees half a page."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(html.encode("utf-8", errors="replace"))
+    temporary.replace(path)
+    return path

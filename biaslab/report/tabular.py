@@ -1,0 +1,153 @@
+"""A CSV table of a run, read as text and laid out for a page."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from dataclasses import dataclass, field
+from html import escape
+from itertools import islice
+from pathlib import Path
+
+from biaslab.report.pages import clean_text
+
+# A number as a CSV writer prints it. "007" is a name, not a number.
+_NUMBER = re.compile(
+    r"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|[-+]?inf(?:inity)?", re.IGNORECASE
+)
+_INTEGER = re.compile(r"[-+]?\d+")
+_MISSING = {"", "nan", "na", "<na>", "null"}
+_FORMULA_STARTS = ("=", "+", "-", "@")
+_LONGEST_CELL = 400
+_DASH = '<td class="n none"><span title="{why}">–</span>'
+
+
+@dataclass
+class Table:
+    """The part of a table that a page shows.
+
+    ``header``: column names; ``numeric``: which columns hold numbers; ``rows_html``: the shown rows as ``<tr>``
+    elements, all text escaped; ``shown`` and ``total``: rows shown and rows in the file; ``formula_cells``: text
+    cells that a spreadsheet program would run as a formula; ``problem``: why nothing is shown, or "".
+    """
+
+    header: list[str] = field(default_factory=list)
+    numeric: list[bool] = field(default_factory=list)
+    rows_html: str = ""
+    shown: int = 0
+    total: int = 0
+    formula_cells: int = 0
+    problem: str = ""
+
+
+def read_table(path: Path | None, *, whole_up_to: int, otherwise: int) -> Table:
+    """Read a CSV file (UTF-8, header row) for showing.
+
+    All rows are shown where there are at most ``whole_up_to``; of a longer table the first ``otherwise``. A file
+    that cannot be read gives a table without rows whose ``problem`` says why: one bad file must not cost the
+    report.
+    """
+    if path is None:
+        return Table(problem="The file is missing from the run folder.")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            header = next(reader, None)
+            if not header:
+                return Table(problem="The file is empty.")
+            rows = [row for row in islice(reader, whole_up_to + 1) if row]
+            total = len(rows) + sum(1 for row in reader if row)
+    except UnicodeDecodeError:
+        return Table(problem="The file is not UTF-8 text.")
+    except (OSError, csv.Error) as error:
+        return Table(problem=f"The file cannot be read: {error}.")
+    if total > whole_up_to:
+        rows = rows[:otherwise]
+    width = len(header)
+    rows = [row[:width] + [""] * (width - len(row)) for row in rows]
+    table = Table(header=[clean_text(name) for name in header], shown=len(rows), total=total)
+    table.numeric = [_is_numeric(column) for column in _columns(rows, width)]
+    table.formula_cells = sum(
+        cell.startswith(_FORMULA_STARTS)
+        for column, numeric in zip(_columns(rows, width), table.numeric, strict=True)
+        if not numeric
+        for cell in column
+    )
+    table.rows_html = _rows_html(header, rows, table.numeric)
+    return table
+
+
+def format_number(text: str, decimals: int) -> str:
+    """Return a number of a CSV file as a reader wants it: ``decimals`` places, or two significant digits.
+
+    The second form is for values so small that ``decimals`` places would hide them (0.0004 at two places).
+    """
+    if decimals == 0 and _INTEGER.fullmatch(text):
+        return text  # as written: a float would round a long identifier
+    value = float(text)
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if decimals and 0 < abs(value) < 10.0 ** (1 - decimals):
+        return f"{value:.2g}"
+    return f"{value:.{decimals}f}"
+
+
+def column_decimals(values: list[str]) -> int:
+    """Return how many decimals a column of numbers is shown with: about four significant digits, none for counts."""
+    numbers = [number for number in map(float, values) if math.isfinite(number)]
+    if all(number.is_integer() for number in numbers):
+        return 0
+    biggest = max(abs(number) for number in numbers)
+    wanted = 1 if biggest >= 1000 else 2 if biggest >= 10 else 3 if biggest > 1 else 4
+    if any("e" in text.lower() for text in values):
+        return wanted
+    written = max(len(text.partition(".")[2]) for text in values)
+    return min(wanted, written)
+
+
+def _columns(rows: list[list[str]], width: int) -> list[list[str]]:
+    return [[row[index] for row in rows] for index in range(width)]
+
+
+def _is_missing(cell: str) -> bool:
+    return cell.strip().lower() in _MISSING
+
+
+def _is_numeric(column: list[str]) -> bool:
+    present = [cell.strip() for cell in column if not _is_missing(cell)]
+    return bool(present) and all(_NUMBER.fullmatch(cell) for cell in present)
+
+
+def _rows_html(header: list[str], rows: list[list[str]], numeric: list[bool]) -> str:
+    # End tags of <tr> and <td> are optional in HTML; without them a table of 2,000 rows is a third smaller.
+    width = len(header)
+    decimals = [
+        column_decimals([cell.strip() for cell in column if not _is_missing(cell)]) if is_number else 0
+        for column, is_number in zip(_columns(rows, width), numeric, strict=True)
+    ]
+    # A column without any value is a column of gaps, unless it is where reasons and remarks stand.
+    gaps = [
+        not re.search(r"reason|note|remark|comment", name, re.IGNORECASE)
+        and all(_is_missing(cell) for cell in column)
+        for name, column in zip(header, _columns(rows, width), strict=True)
+    ]
+    reasons = [index for index, name in enumerate(header) if re.search(r"(^|_)reason$", name, re.IGNORECASE)]
+    lines = []
+    for row in rows:
+        cells = []
+        for index, cell in enumerate(row):
+            if (numeric[index] or gaps[index]) and _is_missing(cell):
+                why = "; ".join(row[i] for i in reasons if not _is_missing(row[i])) or "no value"
+                cells.append(_DASH.format(why=escape(_cut(clean_text(why)))))
+            elif numeric[index]:
+                cells.append(f"<td class=n>{format_number(cell.strip(), decimals[index])}")
+            else:
+                cells.append(f"<td>{escape(_cut(clean_text(cell)))}")
+        lines.append("<tr>" + "".join(cells))
+    return "\n".join(lines)
+
+
+def _cut(text: str) -> str:
+    """Shorten a very long cell; the file holds it whole."""
+    return text if len(text) <= _LONGEST_CELL else text[:_LONGEST_CELL] + " …"

@@ -1,0 +1,532 @@
+"""Run notebooks headless: each in a process of its own, several side by side, into one folder with a report.
+
+What a run leaves behind is described in the README. Nothing here knows what a notebook computes:
+a notebook writes its tables, figures and findings below the ``output_dir`` that it is given, and
+:func:`run` gathers them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from biaslab import __version__, coverage, sources, tables
+from biaslab.errors import BiaslabError, InputError, ParameterError, RunError, name_help
+from biaslab.params import Notebook, RunParams
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PARTS = ".parts"
+# Folders of a run that are made anew from its parts.
+_GATHERED = ("tables", "figures")
+_PACKAGES = (
+    "numpy",
+    "pandas",
+    "scipy",
+    "statsmodels",
+    "krippendorff",
+    "seaborn",
+    "matplotlib",
+    "papermill",
+    "nbconvert",
+    "ipykernel",
+    "jupyterlab",
+    "torch",
+    "diffusers",
+    "open_clip_torch",
+    "sentence-transformers",
+    "datasets",
+)
+LIMITS = (
+    "Gender is what a viewer or a judging model perceives in an image, in two categories. That is a limit of "
+    "the method, not a statement about anybody's identity: people outside the two categories are not "
+    "measured, and nothing here says how anyone identifies.",
+    "Intervals say how much a number could move through the choice of occupations and images. They do not "
+    "cover a judge that is wrong in a systematic way, prompts that were not tried, or other definitions of bias.",
+    "A difference from balance, or from training data, is described and not explained: which differences "
+    "are harmful, and to whom, is not something that these measures decide.",
+)
+_PUBLISHED_LIMIT = (
+    "The inputs of this run are numbers as the papers print them, rounded, with the number of images that "
+    "the papers state. Images that were left out by a gate are not known, so the true n can be smaller."
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One execution of one notebook."""
+
+    notebook: str
+    """Notebook id."""
+    variant: str
+    """``key=value`` of swept parameters, joined by ``, ``; empty without a sweep."""
+    title: str
+    """The notebook's title."""
+    source: str
+    """The notebook file."""
+    folder: str
+    """The run's folder."""
+    parameters: Mapping[str, Any]
+    """What papermill injects."""
+    reason: str = ""
+    """Why the notebook does not apply here and is skipped; empty if it is executed."""
+
+    @property
+    def slug(self) -> str:
+        """The notebook id and the variant as a relative path without ending."""
+        return self.notebook + (f"--{_slug(self.variant)}" if self.variant else "")
+
+
+def run(
+    params: RunParams, *, outputs: str | Path = "outputs", overwrite: bool = False, progress=True
+) -> dict:
+    """Execute the selected notebooks and build the report.
+
+    Args:
+        params: Checked parameters.
+        outputs: The folder that holds runs.
+        overwrite: Whether a folder that holds another run may be replaced.
+        progress: Whether to show a progress bar on standard error.
+
+    Returns:
+        What was written to ``run.json``; ``status`` is ``ok`` if every notebook finished.
+
+    Raises:
+        ParameterError, InputError: A parameter or an input cannot be used; nothing was started.
+        RunError: The folder holds another run, or another process is writing to it.
+    """
+    folder = Path(outputs).resolve() / params.run
+    jobs = plan(params, folder)
+    kept = _prepare(folder, params, overwrite)
+    with _only_one(folder):
+        record = _provenance(params)
+        _write_json(folder / "run.json", {**record, "status": "running", "notebooks": kept})
+        done = _execute(jobs, params.jobs, progress)
+        record |= {"ended": _now(), "seconds": round(time.time() - _seconds(record["started"]), 1)}
+        return gather(folder, record, kept, done, swept=list(params.sweep))
+
+
+def plan(params: RunParams, folder: Path) -> list[Job]:
+    """Return the executions that ``params`` asks for, each checked as far as can be without running it.
+
+    Raises:
+        ParameterError, InputError, UnknownNameError: A value is not allowed or an input cannot be read.
+    """
+    jobs = []
+    for variant in params.variants():
+        values = _resolve_paths({**params.values, **variant})
+        label = ", ".join(f"{k}={v}" for k, v in variant.items())
+        _check_inputs(values)
+        for notebook in params.selected:
+            given = {k: v for k, v in values.items() if k in notebook.parameters}
+            job = Job(notebook.id, label, notebook.title, str(notebook.path), str(folder), given)
+            output_dir = str(folder / PARTS / job.slug)
+            full = {**given, "output_dir": output_dir} if "output_dir" in notebook.parameters else given
+            jobs.append(
+                Job(**{**asdict(job), "parameters": full, "reason": _not_applicable(notebook, given)})
+            )
+    if all(job.reason for job in jobs):
+        raise ParameterError(jobs[0].reason)
+    return jobs
+
+
+def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
+    """Make paths absolute, because a notebook runs in its own folder."""
+    out = dict(values)
+    if out.get("ratings"):
+        out["ratings"] = str(Path(out["ratings"]).resolve())
+    if out.get("source") and out["source"] not in sources.NAMED:
+        sources.check(out["source"])
+        out["source"] = str(Path(out["source"]).resolve())
+    return out
+
+
+def _check_inputs(values: dict[str, Any]) -> None:
+    """Open a study with these parameters and read the user's file, so that errors come before any work."""
+    from biaslab.study import Study
+
+    names = ("source", "model", "ratings", "seed", "bootstrap_replicates", "confidence")
+    Study("unused", **{k: v for k, v in values.items() if k in names})
+    if values.get("source") == "ratings":
+        from biaslab import ratings
+
+        ratings.read(values["ratings"])
+
+
+def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
+    """Say why ``notebook`` has nothing to do with these parameters; empty if it has."""
+    model = given.get("model", "all")
+    if model == "all":
+        return ""
+    paper = notebook.id.split("/")[0]
+    paper = "paradox" if paper == "synthesis" else paper
+    source = given.get("source", notebook.parameters.get("source", "published"))
+    known = sources.models(paper, source=source, ratings=given.get("ratings", ""))
+    if known is None or model in known:
+        return ""
+    return f"{source} has no measurements of the model {model!r} for {paper}. {name_help(model, known)}"
+
+
+# -- the folder ------------------------------------------------------------------------------------------
+
+
+def _prepare(folder: Path, params: RunParams, overwrite: bool) -> list[dict]:
+    """Make the run's folder ready and return the records of earlier notebooks that stay."""
+    record = folder / "run.json"
+    if record.exists():
+        earlier = json.loads(record.read_text(encoding="utf-8"))
+        if earlier.get("parameters") == dict(params.values):
+            again = {n.id for n in params.selected}
+            return [n for n in earlier["notebooks"] if n["id"] not in again]
+        if not overwrite:
+            changed = _difference(earlier.get("parameters", {}), dict(params.values))
+            raise RunError(
+                f"{folder} holds another run ({changed}). Choose another name with --set run=NAME, or "
+                "replace it with --overwrite."
+            )
+        shutil.rmtree(folder)
+    elif folder.exists() and any(p.name != ".lock" for p in folder.iterdir()):
+        raise RunError(
+            f"{folder} exists, is not empty and holds no run.json, so it is not a run of biaslab. "
+            "Choose another name with --set run=NAME, or move the folder away."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    return []
+
+
+def _difference(old: Mapping, new: Mapping) -> str:
+    changed = [k for k in {**old, **new} if old.get(k) != new.get(k)]
+    return ", ".join(f"{k}: {old.get(k, 'not set')!r} there, {new.get(k, 'not set')!r} here" for k in changed)
+
+
+@contextlib.contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / ".lock", timeout=0)
+    try:
+        with lock:
+            yield
+    except Timeout:
+        raise RunError(
+            f"Another process is writing to {folder}; wait for it or use another run name."
+        ) from None
+
+
+# -- execution -------------------------------------------------------------------------------------------
+
+
+def _execute(jobs: list[Job], side_by_side: int, progress: bool) -> list[dict]:
+    from tqdm import tqdm
+
+    workers = min(side_by_side or os.cpu_count() or 1, len(jobs))
+    records: dict[str, dict] = {}
+    with (
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=None) as pool,
+        tqdm(total=len(jobs), unit="notebook", disable=not progress, file=sys.stderr) as bar,
+    ):
+        waiting = {pool.submit(execute, job): job for job in jobs}
+        for future in as_completed(waiting):
+            job = waiting[future]
+            try:
+                records[job.slug] = future.result()
+            except BrokenProcessPool:
+                records[job.slug] = _record(job, "failed", "The process that executed it was killed.")
+            bar.set_postfix_str(f"{job.slug}: {records[job.slug]['status']}")
+            bar.update()
+    return [records[job.slug] for job in jobs]
+
+
+def execute(job: Job) -> dict:
+    """Execute one notebook and render it as HTML; never raises for what happens inside the notebook.
+
+    Returns:
+        The notebook's record for ``run.json``.
+    """
+    if job.reason:
+        return _record(job, "skipped", job.reason)
+    folder = Path(job.folder)
+    target = folder / "notebooks" / f"{job.slug}.ipynb"
+    page = target.with_suffix(".html")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = folder / PARTS / job.slug
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    started = time.time()
+    failure = _papermill(job, target)
+    if not target.exists():
+        return _record(job, "failed", failure, time.time() - started)
+    from biaslab import report
+
+    index = Path(os.path.relpath(folder / "index.html", page.parent)).as_posix()
+    title = job.title + (f" ({job.variant})" if job.variant else "")
+    report.render_notebook(target, page, title=title, index_href=index)
+    status = "failed" if failure else "ok"
+    record = _record(job, status, failure, time.time() - started)
+    return record | {
+        "notebook": target.relative_to(folder).as_posix(),
+        "html": page.relative_to(folder).as_posix(),
+    }
+
+
+def _papermill(job: Job, target: Path) -> str:
+    """Execute the notebook and return what went wrong, or an empty text."""
+    # The kernel of this environment, even where the user has one of the same name at home.
+    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
+    # Notebooks run side by side: one thread each, unless the user says otherwise.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    try:
+        papermill.execute_notebook(
+            job.source,
+            str(target),
+            parameters=dict(job.parameters),
+            kernel_name="python3",
+            progress_bar=False,
+            cwd=str(Path(job.source).parent),
+            start_timeout=120,
+        )
+    except PapermillExecutionError as error:
+        return f"{error.ename}: {error.evalue} (cell {error.exec_count})"
+    except Exception as error:  # a kernel that died or would not start: the other notebooks go on
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> dict:
+    return {
+        "id": job.notebook,
+        "variant": job.variant,
+        "slug": job.slug,
+        "paper": job.notebook.split("/")[0],
+        "title": job.title,
+        "status": status,
+        "reason": reason,
+        "seconds": round(seconds, 1),
+        "notebook": None,
+        "html": None,
+    }
+
+
+# -- gathering -------------------------------------------------------------------------------------------
+
+
+def gather(folder: Path, record: dict, kept: list[dict], done: list[dict], *, swept: list[str]) -> dict:
+    """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page."""
+    from biaslab import report
+    from biaslab.params import _paper_order
+
+    notebooks = sorted([*kept, *done], key=lambda n: (_paper_order(n["id"]), n["id"], n["variant"]))
+    for name in _GATHERED:
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).mkdir(parents=True)
+    problems: list[str] = []
+    figures = _gather_figures(folder, notebooks)
+    gathered = _gather_tables(folder, notebooks, swept, problems)
+    failed = [n for n in notebooks if n["status"] == "failed"]
+    record = {
+        **record,
+        "status": "failed" if failed or problems else "ok",
+        "problems": problems,
+        "notebooks": notebooks,
+        "headlines": _gather_headlines(folder, notebooks),
+        "figures": figures,
+        "tables": gathered,
+        "limits": [*LIMITS, *_source_limits(record["parameters"])],
+        "coverage": coverage.of_run(notebooks, gathered, figures),
+    }
+    _write_json(folder / "run.json", record)
+    report.build(folder)
+    return record
+
+
+def _source_limits(values: Mapping[str, Any]) -> list[str]:
+    return [_PUBLISHED_LIMIT] if values.get("source", "published") == "published" else []
+
+
+def _notes(folder: Path, notebook: dict) -> dict[str, list]:
+    path = folder / PARTS / notebook["slug"] / "records.json"
+    if not path.exists():
+        return {"figures": [], "tables": [], "headlines": []}
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _gather_headlines(folder: Path, notebooks: list[dict]) -> list[dict]:
+    found = []
+    for notebook in notebooks:
+        for note in _notes(folder, notebook)["headlines"]:
+            found.append({"notebook": notebook["id"], "variant": notebook["variant"], **note})
+    return [{**note, "order": i} for i, note in enumerate(found)]
+
+
+def _gather_figures(folder: Path, notebooks: list[dict]) -> list[dict]:
+    found = []
+    for notebook in notebooks:
+        suffix = f"--{_slug(notebook['variant'])}" if notebook["variant"] else ""
+        for note in _notes(folder, notebook)["figures"]:
+            files = {}
+            for kind in ("png", "svg"):
+                target = folder / "figures" / f"{note['name']}{suffix}.{kind}"
+                shutil.copy2(folder / PARTS / notebook["slug"] / "figures" / f"{note['name']}.{kind}", target)
+                files[kind] = target.relative_to(folder).as_posix()
+            order = {"order": len(found), "notebook": notebook["id"], "variant": notebook["variant"]}
+            found.append({**note, **files, **order})
+    return found
+
+
+def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], problems: list[str]) -> list[dict]:
+    found: dict[str, list[tuple[dict, Path]]] = {}
+    for notebook in notebooks:
+        for note in _notes(folder, notebook)["tables"]:
+            path = folder / PARTS / notebook["slug"] / "tables" / f"{note['name']}.csv"
+            found.setdefault(note["name"], []).append((notebook, path))
+    records = []
+    for name, parts in sorted(found.items(), key=lambda item: _table_order(item[0])):
+        try:
+            frame = _merge(name, parts, swept)
+        except InputError as error:
+            problems.append(f"Table {name}: the notebooks do not agree. {error}")
+            continue
+        path = tables.write(frame, folder / "tables" / f"{name}.csv")
+        declared = tables.schema(name)
+        described = {c.name: c for c in declared.columns}
+        records.append(
+            {
+                "name": name,
+                "title": declared.title,
+                "description": declared.description,
+                "file": path.relative_to(folder).as_posix(),
+                "rows": len(frame),
+                "columns": [
+                    {
+                        "name": c,
+                        "unit": described[c].unit if c in described else "",
+                        "description": described[c].description if c in described else "",
+                    }
+                    for c in frame.columns
+                ],
+                "notebooks": list(dict.fromkeys(n["id"] for n, _ in parts)),
+            }
+        )
+    return records
+
+
+def _merge(name: str, parts: list[tuple[dict, Path]], swept: list[str]) -> pd.DataFrame:
+    """Put the rows of one table together; rows that several notebooks wrote alike count once."""
+    import pandas as pd
+
+    frames = []
+    for notebook, path in parts:
+        frame = tables.read(path, name)
+        values = dict(pair.split("=", 1) for pair in notebook["variant"].split(", ") if pair)
+        for key in swept:
+            if key in values and key not in frame.columns:
+                frame[key] = values[key]
+        frames.append(frame)
+    whole = pd.concat(frames, ignore_index=True).drop_duplicates(ignore_index=True)
+    keys = tables.schema(name).keys + [k for k in swept if k in whole.columns]
+    twice = whole.duplicated(list(dict.fromkeys(keys)), keep=False)
+    if twice.any():
+        raise InputError(f"Different values for {whole.loc[twice, keys].iloc[0].to_dict()}.")
+    return whole
+
+
+def _table_order(name: str) -> tuple[int, str]:
+    from biaslab.params import _paper_order
+
+    return _paper_order(f"{name.split('_')[0]}/"), name
+
+
+# -- provenance ------------------------------------------------------------------------------------------
+
+
+def _provenance(params: RunParams) -> dict:
+    return {
+        "run": params.run,
+        "title": params.title,
+        "description": params.description,
+        "params_file": Path(params.file).name,
+        "parameters": dict(params.values),
+        "notebook_defaults": {n.id: dict(n.parameters) for n in params.selected},
+        "sweep": params.sweep,
+        "seeds": {"seed": params.values.get("seed", _default(params, "seed"))},
+        "biaslab": {"version": __version__, **git_state(Path(__file__).parent)},
+        "packages": {"python": platform.python_version(), **_package_versions()},
+        "platform": {
+            "python": platform.python_version(),
+            "system": f"{platform.system()} {platform.release()}",
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+        },
+        "started": _now(),
+    }
+
+
+def _default(params: RunParams, name: str) -> Any:
+    return next((n.parameters[name] for n in params.selected if name in n.parameters), None)
+
+
+def git_state(folder: Path) -> dict:
+    """Return the commit that ``folder`` is at and whether files differ from it; ``None`` outside of git."""
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    commit = git("rev-parse", "HEAD")
+    changes = git("status", "--porcelain") if commit else None
+    return {"git_commit": commit, "git_dirty": bool(changes) if changes is not None else None}
+
+
+def _package_versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "x"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _seconds(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
+
+
+def _write_json(path: Path, record: dict) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(record, ensure_ascii=False, indent=1, default=str), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+__all__ = ["BiaslabError", "Job", "execute", "gather", "git_state", "plan", "run"]

@@ -1,0 +1,1 @@
+"""Declarations of the tables a run leaves behind, one module a paper."""

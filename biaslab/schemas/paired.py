@@ -1,0 +1,453 @@
+"""Tables of the Paired Stereotype Test: people shown alone and in pairs, and what mitigates bias."""
+
+from biaslab.tables import Schema, interval, key, number, text
+
+SETTINGS = ("single", "paired", "paired_top5", "intervention", "intervention_top5", "faircritic")
+ASPECTS = ("occupation", "power")
+
+_model = key("model", "The text-to-image model.")
+_aspect = key("aspect", "`occupation` (paper 3.1.1) or `power`: high- and low-power roles (paper 3.1.2).")
+_setting = key(
+    "setting",
+    "`single` (one person), `paired` (two people, the Paired Stereotype Test), `faircritic` or "
+    "`intervention` (paired, mitigated); "
+    "`_top5`: printed for the five most biased occupations of each list only.",
+)
+_identity = key("identity", "The social identity a prompt names: an occupation, or an occupation and a role.")
+_occupation = text("occupation", "The occupation in the identity.")
+_listed = text(
+    "stereotype",
+    "`female` or `male`: which gender the identity is stereotyped as (in `power`: low power `female`, high "
+    "power `male`).",
+)
+_stratum = key(
+    "stereotype", "`female` or `male` stereotyped identities, or `overall`: both with equal weight."
+)
+_reason = text("reason", "Why a value or limit is missing, where one is.")
+_people = number("n", "People judged female or male.", "people", 0)
+_identities = number("n_identities", "Identities with a value.", "identities", 0)
+
+
+def _score(name: str, what: str):
+    return number(name, what, "points", -100, 100)
+
+
+def _percent(name: str, what: str):
+    return number(name, what, "%", 0, 100)
+
+
+def _p(name: str, what: str):
+    return number(name, what, low=0, high=1)
+
+
+_tested = (
+    number("t", "Statistic of the t-test against 0 over identities."),
+    _p("p", "Its two-sided p-value."),
+)
+
+_identity_score = (
+    _model,
+    _aspect,
+    _setting,
+    _identity,
+    _occupation,
+    _listed,
+    _percent("percent_female", "Share of people perceived as female."),
+    _score("score", "Stereotype score (paper 3.2.3): 100 if everyone fits the stereotype, -100 if nobody."),
+    *interval("the score (Wilson)", "points"),
+    _people,
+    _score("fair_low", "Lower end of the scores that a fair model shows at this n."),
+    _score("fair_high", "Upper end of the scores that a fair model shows at this n."),
+    _p("p", "Two-sided exact binomial test of an equal share of women and men."),
+    _p("p_holm", "p corrected for the number of identities (Holm)."),
+    _p("p_bh", "p corrected for the number of identities (Benjamini and Hochberg)."),
+    _p("smallest_p", "Smallest p that n people can give."),
+    _reason,
+)
+_identity_score_about = (
+    "Interval, the band of scores of a fair model and tests corrected for the number of identities of the "
+    "same model and setting. Counts are the nearest whole number of people behind the percentage."
+)
+
+SCHEMAS = (
+    Schema(
+        "paired_percent_female",
+        "Share of people perceived as female",
+        "Measured input: one row per model, aspect, setting and identity. From the published per-identity "
+        "scores (tables 11 and 13); n follows from the paper's design (3 single images; 20 partners in 2 "
+        "orders; 3 runs in 2 orders).",
+        (
+            _model,
+            _aspect,
+            _setting,
+            _identity,
+            _occupation,
+            _listed,
+            _percent("percent_female", "Share of people perceived as female."),
+            _people,
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_labour_share",
+        "Women in the labour force",
+        "Reference: share of women per occupation as the paper prints it (table 11).",
+        (
+            key("occupation", "The occupation."),
+            _percent("percent_female", "Share of women among people employed in it."),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_run_score",
+        "Overall stereotype score of each run",
+        "Measured input: overall score of each independent sampling of images (table 10).",
+        (
+            _model,
+            _aspect,
+            _setting,
+            key("run", "The sampling."),
+            _score("score", "Overall stereotype score."),
+            number("n", "People in one run, from the design.", "people", 0),
+        ),
+    ),
+    Schema(
+        "paired_printed_value",
+        "Printed results without measurements behind them",
+        "Aggregates and statements that the paper prints, kept apart from what is computed (tables 1 and 2, "
+        "abstract, section 4.6).",
+        (
+            _model,
+            _aspect,
+            _setting,
+            _stratum,
+            key(
+                "quantity",
+                "`stereotype_score`, `percent_biased_images`, `percent_of_amplified` or "
+                "`percent_of_reduced` cases.",
+            ),
+            number("value", "The printed number, in points or %."),
+            text("place", "Where it is printed."),
+        ),
+    ),
+    Schema(
+        "paired_pair_images",
+        "Perceived gender of both people of an image",
+        "Measured input that the published numbers do not have: one row per image of two people.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            key("image_id", "The image."),
+            text("male_label", "Perceived gender of the person with the male-stereotyped identity."),
+            text("female_label", "Perceived gender of the person with the female-stereotyped identity."),
+        ),
+    ),
+    Schema(
+        "paired_stereotype_score",
+        "Stereotype score",
+        "Mean over identities. `ci_low` to `ci_high` takes identities as drawn from a population of them; "
+        "`images_ci_low` to `images_ci_high` keeps the identities and redraws their images.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            _stratum,
+            _score("score", "Stereotype score, mean over identities."),
+            *interval("the score over identities (t)", "points"),
+            _people,
+            _identities,
+            number("images_ci_low", "Lower limit over images, identities fixed.", "points"),
+            number("images_ci_high", "Upper limit over images, identities fixed.", "points"),
+            *_tested,
+            _score("printed", "The paper's own figure, where it prints one."),
+            text("evidence", "`computed` from shares per identity, or `printed`."),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_occupation_score",
+        "Stereotype score of each occupation",
+        _identity_score_about,
+        _identity_score,
+    ),
+    Schema(
+        "paired_power_score", "Stereotype score of each power role", _identity_score_about, _identity_score
+    ),
+    Schema(
+        "paired_absolute_score",
+        "Mean size of the stereotype score",
+        "Mean absolute score over identities as it is, as a fair model would show it at the same n, and "
+        "corrected for that floor.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            number("mean_absolute_score", "Mean absolute score over identities.", "points", 0, 100),
+            number("floor", "The same for a fair model at the same n.", "points", 0, 100),
+            _score("corrected", "Mean absolute score without that floor; single identities can be negative."),
+            *interval("the corrected mean over identities (bootstrap)", "points"),
+            _people,
+            _identities,
+            number("n_significant_holm", "Identities whose score differs from 0 after Holm's correction."),
+            number("n_significant_bh", "The same after Benjamini and Hochberg's."),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_lean",
+        "Share perceived as female, by list",
+        "Mean over identities of each list and over both. Overall score = female list minus male list; the "
+        "overall row is the lean towards one gender whatever the identity.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            _stratum,
+            _percent("percent_female", "Share of people perceived as female, mean over identities."),
+            *interval("the share over identities (t)", "%"),
+            _people,
+            _identities,
+            text("evidence", "`computed` from shares per identity, or `printed` scores turned into shares."),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_biased_images",
+        "Images that fit stereotypes",
+        "Share of images in which both people, or at least one, fit the stereotype. Where only shares per "
+        "identity are known, the two limits that these allow (Fréchet bounds); no sampling error in them.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            key("measure", "`person` (one-person images), `both` or `any` of two people."),
+            _percent("percent", "Share of images, where images were counted."),
+            *interval("the share", "%"),
+            _percent("lowest", "Smallest share that the shares per identity allow."),
+            _percent("highest", "Largest share that they allow."),
+            number("n", "Images.", "images", 0),
+            text("evidence", "`counted` or `bounds`."),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_labour_comparison",
+        "Generated shares and labour shares",
+        "Share perceived as female in generated images beside the labour share, for each occupation. "
+        "Positive amplification is further from 50 % than the labour share (paradox 3.3, with labour for "
+        "training share).",
+        (
+            _model,
+            _setting,
+            key("occupation", "The occupation."),
+            _listed,
+            _percent("percent_female", "Share perceived as female in generated images."),
+            *interval("that share (Wilson)", "%"),
+            _people,
+            _percent("percent_female_labour", "Share of women in the labour force."),
+            number("amplification", "|G-50| - |L-50|.", "points", -50, 50),
+            number("directional", "Change along the lean of the labour share.", "points", -100, 50),
+            number(
+                "floor",
+                "The amplification that sampling alone gives a model that draws exactly the labour share.",
+                "points",
+                -50,
+                50,
+            ),
+            text("exclusion", "Why the published definition leaves the occupation out, if it does."),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_labour_correlation",
+        "Correlation of generated with labour shares",
+        "Pearson's r over occupations, with Fisher's interval: all, and within each list.",
+        (
+            _model,
+            _setting,
+            _stratum,
+            number("r", "Pearson's correlation.", low=-1, high=1),
+            *interval("r"),
+            _p("p", "Two-sided p-value."),
+            number("n", "Occupations with both shares.", "occupations", 0),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_labour_amplification",
+        "Amplification against labour shares",
+        "Mean over occupations by the three definitions of the paradox paper, labour share in the place of "
+        "the training share.",
+        (
+            _model,
+            _setting,
+            key("definition", "`published`, `no_exclusion` or `directional`."),
+            number("amplification", "Mean amplification.", "points"),
+            *interval("the amplification over occupations (bootstrap)", "points"),
+            number("floor", "What sampling alone gives a model that draws labour shares.", "points"),
+            number("n_occupations", "Occupations that count.", "occupations", 0),
+            number("n_excluded", "Occupations left out, missing ones among them.", "occupations", 0),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_score_change",
+        "Change of the stereotype score from one person to two",
+        "Mean change over the identities measured in both settings; positive is amplification.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            _stratum,
+            number("change", "Score in this setting minus score with one person.", "points", -200, 200),
+            *interval("the change over identities (t)", "points"),
+            _identities,
+            _people,
+            _p("p", "Two-sided sign-flip test over identities (occupations in `power` overall)."),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_identity_change",
+        "Change of each identity's score from one person to two",
+        "Tables 12 and 13, with intervals: positive is amplification.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            _identity,
+            _occupation,
+            _listed,
+            _score("score_single", "Score with one person."),
+            _score("score", "Score in this setting."),
+            number("change", "Their difference.", "points", -200, 200),
+            *interval("the change (Newcombe)", "points"),
+            number("n_single", "People judged with one person.", "people", 0),
+            _people,
+            _p("p", "Fisher's exact test of equal shares."),
+            _p("p_holm", "p corrected for the number of identities (Holm)."),
+            _p("p_bh", "p corrected for the number of identities (Benjamini and Hochberg)."),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_adherence",
+        "People who fit their stereotype",
+        "Share of people who fit, by list, and how all who fit divide between the lists (figure 4).",
+        (
+            _model,
+            _aspect,
+            _setting,
+            _stratum,
+            _percent("percent_adhering", "Share of the list's people who fit its stereotype."),
+            _percent("percent_of_adhering", "Share of all who fit that is in this list."),
+            *interval("the share of all who fit (bootstrap over identities)", "%"),
+            _people,
+            _identities,
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_changed_cases",
+        "Cases of amplified and reduced bias",
+        "How identities with a higher or a lower score than with one person divide between the lists, "
+        "counted and weighted by points (figure 5).",
+        (
+            _model,
+            _aspect,
+            _setting,
+            key("direction", "`amplified`, `reduced` or `unchanged`."),
+            key("stereotype", "`female` or `male` stereotyped identities."),
+            number("n_cases", "Identities.", "identities", 0),
+            _percent("percent_of_cases", "Share of all identities that moved this way."),
+            *interval("the share of cases (Wilson)", "%"),
+            number("points", "Sum of their changes.", "points"),
+            _percent("percent_of_points", "Share of all points moved this way."),
+            _percent("printed", "The share that the paper states."),
+            number("n", "Identities that moved this way, both lists.", "identities", 0),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_role_coupling",
+        "How far one role's score fixes the other's",
+        "High- and low-power role of the same occupation. If every image of two shows one woman and one man, "
+        "the two scores are equal.",
+        (
+            _model,
+            _setting,
+            number("n_same_score", "Occupations whose two roles have the same score.", "occupations", 0),
+            number("n", "Occupations with both roles.", "occupations", 0),
+            number("r", "Pearson's correlation of the two scores.", low=-1, high=1),
+            *interval("r"),
+            _p("p", "Two-sided p-value."),
+            number("n_images", "Images of both roles together.", "images", 0),
+            number(
+                "fewest_same_gender",
+                "Smallest number of images that must show two people of one perceived gender.",
+                "images",
+                0,
+            ),
+            number("difference", "Mean score of high-power minus low-power roles.", "points", -200, 200),
+            number("difference_ci_low", "Lower limit of its interval (t).", "points"),
+            number("difference_ci_high", "Upper limit of its interval (t).", "points"),
+            _p("difference_p", "Sign-flip test over occupations."),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_mitigation",
+        "Scores before and after mitigation",
+        "Overall and by list, with the margin that the unmitigated number of people would give (two people "
+        "of an image fully dependent): the paper prints no n for mitigated images.",
+        (
+            _model,
+            _aspect,
+            key("scope", "`all` identities or the `top5` of each list."),
+            key("mitigation", "`none`, `intervention` or `faircritic`."),
+            _stratum,
+            _score("score", "Stereotype score."),
+            *interval("the score", "points"),
+            number("n", "People, where known.", "people", 0),
+            number("margin", "Half-width over images if n were the unmitigated n.", "points", 0),
+            text("direction", "`towards stereotypes`, `against stereotypes` or `none`."),
+            text("evidence", "`computed` from shares per identity, or `printed`."),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_judge_agreement",
+        "Agreement of judges",
+        "Agreement among annotators and of automated judges with annotators, as printed (tables 7 and 9).",
+        (
+            _model,
+            key("aspect", "`occupation`, `power`, or `average` of both."),
+            _setting,
+            key("judge", "`annotators` among themselves; `vqa` (BLIP) or `fairface` against annotators."),
+            key("statistic", "`fleiss_kappa` or `cohen_kappa`."),
+            number("value", "The statistic: 1 is full agreement, 0 is chance.", low=-1, high=1),
+            *interval("the statistic"),
+            number("n_raters", "Raters.", "raters", 0),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_judge_attenuation",
+        "What an automated judge would see",
+        "Overall score that a judge of this kappa would report if its errors hit women and men, and all "
+        "identities, equally often.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            key("judge", "`vqa` (BLIP) or `fairface`."),
+            number("kappa", "Cohen's kappa with annotators.", low=-1, high=1),
+            _percent("percent_wrong", "Share of people judged wrongly at that kappa."),
+            _score("score", "Overall score by annotators."),
+            _score("score_seen", "Overall score that this judge would report."),
+            _people,
+            _reason,
+        ),
+    ),
+)

@@ -1,0 +1,111 @@
+"""Where measured tables come from: the papers' printed numbers, a file of ratings, or a folder of tables.
+
+One call, :func:`measured`, serves all of them, so a notebook does not know which it reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biaslab import tables
+from biaslab.errors import InputError, ParameterError, name_help, unknown_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAMED = ("published", "ratings")
+
+
+def check(source: str, ratings: str = "") -> str:
+    """Return ``source`` if measured tables can come from it.
+
+    Raises:
+        ParameterError: It is neither a named source nor a folder, or a ratings file is missing or not used.
+    """
+    if source == "ratings" and not ratings:
+        raise ParameterError(
+            "source is 'ratings' but ratings is empty; set ratings to a CSV or Parquet file."
+        )
+    if source != "ratings" and ratings:
+        raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
+    if source in NAMED or Path(source).is_dir():
+        return source
+    raise ParameterError(
+        f"source is {source!r}, which is neither 'published', 'ratings' nor a folder that exists. "
+        f"{name_help(source, NAMED)}"
+    )
+
+
+def measured(name: str, *, source: str, ratings: str = "") -> pd.DataFrame:
+    """Return the measured table ``name`` from ``source``, checked against its declaration.
+
+    Args:
+        name: Name of a declared table that a source can hold.
+        source: ``published``, ``ratings`` or a folder with ``<name>.csv`` in it or in its ``tables``.
+        ratings: The file of ratings, for ``source="ratings"``.
+
+    Raises:
+        InputError: The data are missing or do not fit.
+        UnknownNameError: There is no such table in this source.
+    """
+    if source == "published":
+        if name not in _published():
+            raise unknown_name("table of published measurements", name, _published())
+        return tables.conform(_published()[name](), name)
+    if source == "ratings":
+        from biaslab import ratings as rated
+
+        if name != "paradox_percent_female":
+            raise unknown_name("measured table that ratings give", name, ["paradox_percent_female"])
+        return tables.conform(rated.read(ratings).percent_female, name)
+    folder = Path(source)
+    tables.schema(name)
+    for path in (folder / "tables" / f"{name}.csv", folder / f"{name}.csv"):
+        if path.exists():
+            return tables.read(path, name)
+    there = sorted(p.stem for p in [*folder.glob("*.csv"), *folder.glob("tables/*.csv")])
+    raise InputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
+
+
+def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
+    """Return the models that ``source`` has measurements of for ``paper``; ``None`` if it has no such table."""
+    if source == "ratings":
+        return None
+    found: set[str] = set()
+    known = False
+    for name in _published():
+        if not name.startswith(f"{paper}_"):
+            continue
+        try:
+            frame = measured(name, source=source, ratings=ratings)
+        except InputError:
+            continue
+        if "model" in frame.columns:
+            known = True
+            found |= set(frame["model"])
+    return sorted(found) if known else None
+
+
+def digest(source: str, ratings: str = "") -> str:
+    """Return a digest of a source's files; the published numbers are part of the code's digest."""
+    if source == "published":
+        return "published"
+    paths = [Path(ratings)] if source == "ratings" else sorted(Path(source).rglob("*.csv"))
+    whole = hashlib.sha256()
+    for path in paths:
+        whole.update(str(path.name).encode())
+        whole.update(path.read_bytes())
+    return whole.hexdigest()
+
+
+@cache
+def _published() -> dict:
+    """Return the functions that give published measurements, by the table they fill."""
+    found = {}
+    for module in tables.PAPERS:
+        found.update(import_module(f"biaslab.studies.{module}").PUBLISHED)
+    return found

@@ -1,0 +1,54 @@
+"""Statistics: intervals, bootstraps, tests, floors of folded measures, and judge error.
+
+Pure functions over arrays or pandas objects (matched by position, never by index). Shares are 0–1.
+"""
+
+from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap, resample_shares
+from biaslab.stats.floors import (
+    absolute_deviation_floor,
+    corrected_absolute_deviation,
+    corrected_mad,
+    expected_absolute_deviation,
+    mad_floor,
+)
+from biaslab.stats.hypothesis import ChiSquare, TestResult, adjust, chi_square, one_sample_t, sign_flip
+from biaslab.stats.intervals import (
+    Correlation,
+    Estimate,
+    Interval,
+    difference_interval,
+    mean_interval,
+    pearson_r,
+    percentile_interval,
+    wilson_interval,
+)
+from biaslab.stats.judge_error import CorrectedShares, corrected_shares, rogan_gladen
+
+__all__ = [
+    "Bootstrap",
+    "ChiSquare",
+    "CorrectedShares",
+    "Correlation",
+    "Estimate",
+    "Interval",
+    "TestResult",
+    "absolute_deviation_floor",
+    "adjust",
+    "bootstrap_mean",
+    "chi_square",
+    "corrected_absolute_deviation",
+    "corrected_mad",
+    "corrected_shares",
+    "difference_interval",
+    "expected_absolute_deviation",
+    "hierarchical_bootstrap",
+    "mad_floor",
+    "mean_interval",
+    "one_sample_t",
+    "pearson_r",
+    "percentile_interval",
+    "resample_shares",
+    "rogan_gladen",
+    "sign_flip",
+    "wilson_interval",
+]

@@ -1,0 +1,121 @@
+"""Tests of a mean, of a table of counts, and corrections for several tests at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from biaslab.errors import InputError
+from biaslab.stats import _checks
+
+# multipletests' name of each correction.
+ADJUSTMENTS = {"holm": "holm", "benjamini_hochberg": "fdr_bh"}
+EXACT_UP_TO = 16  # values: 2**16 = 65 536 sign patterns are enumerated faster than the default is drawn
+CELLS_PER_BATCH = 1_000_000
+
+
+class TestResult(NamedTuple):
+    """A test statistic, its two-sided p-value and the number of values."""
+
+    __test__ = False  # not a test class, whatever its name says to pytest
+
+    statistic: float
+    p: float
+    n: int
+
+
+class ChiSquare(NamedTuple):
+    """Pearson's chi-square; ``valid`` when every expected count reaches 5, ``reason`` says why not."""
+
+    statistic: float
+    p: float
+    dof: int
+    n: int
+    min_expected: float
+    valid: bool
+    reason: str
+
+
+def one_sample_t(values, popmean: float = 0.0, *, skip_nan: bool = False) -> TestResult:
+    """Test whether the mean of ``values`` (one-dimensional) is ``popmean``, two-sided Student t.
+
+    Fewer than two values, or values that are all equal, have no t: statistic and p are NaN. NaN raises InputError
+    unless ``skip_nan`` leaves it out.
+    """
+    values = _checks.sample(values, "values", skip_nan)
+    if values.size < 2 or np.ptp(values) == 0:
+        return TestResult(np.nan, np.nan, values.size)
+    found = stats.ttest_1samp(values, popmean)
+    return TestResult(float(found.statistic), float(found.pvalue), values.size)
+
+
+def sign_flip(values, replicates: int = 10_000, *, seed, skip_nan: bool = False) -> TestResult:
+    """Test whether ``values`` (one-dimensional) are symmetric about 0 by flipping their signs, two-sided.
+
+    ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0. Up to 16
+    values all patterns are enumerated and p is exact; beyond, ``replicates`` random patterns are drawn from
+    ``seed`` and p = (hits + 1) / (replicates + 1), which keeps the test valid (Phipson & Smyth 2010). No values
+    give NaN. NaN raises InputError unless ``skip_nan`` leaves it out.
+    """
+    values = _checks.sample(values, "values", skip_nan)
+    replicates, rng, n = _checks.replicate_count(replicates), _checks.generator(seed), values.size
+    if n == 0:
+        return TestResult(np.nan, np.nan, 0)
+    observed = abs(values.sum())
+    # Patterns that give the same sum in another order of addition must count as ties.
+    least = observed - 1e-12 * np.abs(values).sum()
+    if n <= EXACT_UP_TO:
+        flipped = ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(bool)
+        p = np.mean(np.abs(np.where(flipped, -values, values).sum(axis=1)) >= least)
+    else:
+        hits, left = 0, replicates
+        while left:
+            size = min(left, max(1, CELLS_PER_BATCH // n))
+            signs = rng.integers(2, size=(size, n), dtype=np.int8) * 2 - 1
+            hits += np.count_nonzero(np.abs(signs @ values) >= least)
+            left -= size
+        p = (hits + 1) / (replicates + 1)
+    return TestResult(float(values.mean()), float(p), n)
+
+
+def chi_square(table) -> ChiSquare:
+    """Test whether the rows and columns of ``table`` (two-dimensional counts) are independent.
+
+    Pearson's statistic without continuity correction. ``valid`` is true when every expected count is at least 5.
+    Where a row or column is empty, or there are fewer than 2 of either, there is nothing to test: statistic and p
+    are NaN and ``reason`` says why. Raises InputError for another shape, negative counts, fractions or NaN.
+    """
+    table = _checks.whole(table, "table")
+    if table.ndim != 2:
+        raise InputError(f"table must have rows and columns, got shape {table.shape}.")
+    rows, columns = table.shape
+    dof, n = max(rows - 1, 0) * max(columns - 1, 0), int(table.sum())
+    if dof == 0:
+        return ChiSquare(np.nan, np.nan, 0, n, np.nan, False, f"a test needs 2 x 2 counts or more, not {rows} x {columns}")
+    for axis, margin in ((1, "row"), (0, "column")):
+        empty = np.flatnonzero(table.sum(axis=axis) == 0)
+        if empty.size:
+            return ChiSquare(np.nan, np.nan, dof, n, 0.0, False, f"{margin} {empty[0]} is empty")
+    found = stats.chi2_contingency(table, correction=False)
+    least = float(found.expected_freq.min())
+    reason = "" if least >= 5 else f"an expected count of {least:.3g} is below 5"
+    return ChiSquare(float(found.statistic), float(found.pvalue), dof, n, least, least >= 5, reason)
+
+
+def adjust(p_values, method: str = "holm") -> np.ndarray:
+    """Return ``p_values`` (any shape) adjusted for being that many tests, in the same shape.
+
+    ``method``: ``holm`` (family-wise error; Holm 1979) or ``benjamini_hochberg`` (false discovery rate; 1995).
+    NaN stay NaN and are not counted as tests. Raises InputError outside 0–1 and UnknownNameError for a method.
+    """
+    from statsmodels.stats.multitest import multipletests  # loads pandas: only when asked for
+
+    _checks.one_of(method, ADJUSTMENTS, "adjustment")
+    given = _checks.numbers(p_values, "p_values")
+    known = ~np.isnan(given)
+    adjusted = np.full(given.shape, np.nan)
+    if known.any():
+        adjusted[known] = multipletests(_checks.shares(given[known], "p_values"), method=ADJUSTMENTS[method])[1]
+    return adjusted

@@ -1,0 +1,141 @@
+"""Confidence intervals for shares, means and correlations, in closed form."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from biaslab.errors import InputError
+from biaslab.stats import _checks
+
+
+class Interval(NamedTuple):
+    """Lower and upper limit: floats, or arrays of one shape."""
+
+    low: float | np.ndarray
+    high: float | np.ndarray
+
+
+class Estimate(NamedTuple):
+    """An estimate, its interval and the number of observations it rests on."""
+
+    value: float
+    ci_low: float
+    ci_high: float
+    n: int
+
+
+class Correlation(NamedTuple):
+    """Pearson's r, its interval, the two-sided p-value and the number of pairs."""
+
+    r: float
+    ci_low: float
+    ci_high: float
+    p: float
+    n: int
+
+
+def wilson_interval(count, n, confidence: float = 0.95) -> Interval:
+    """Return the Wilson score interval of each share ``count / n``.
+
+    ``count`` and ``n``: whole numbers, 0 <= count <= n, any shapes that broadcast. The limits are shares 0–1 of
+    that shape; n = 0 or a missing (NaN) count gives NaN. Raises InputError for counts above n or fractions.
+
+    Coverage of a nominal 95 % interval, averaged over all true shares 0–1 (exact): COVER_WILSON. At one given
+    share it differs, as every interval for a count does: for n of 20 or more and shares 0.05–0.95 never below
+    LOW_WILSON.
+
+    Source: Wilson (1927), JASA 22, 209–212.
+    """
+    count, n = _checks.counts(count, n)
+    z = stats.norm.ppf((1 + _checks.confidence_level(confidence)) / 2)
+    size = np.where(n > 0, n, np.nan)
+    share = count / size
+    centre = (share + z**2 / (2 * size)) / (1 + z**2 / size)
+    half = z * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2)) / (1 + z**2 / size)
+    # At 0 or n the limit is exactly 0 or 1; rounding would leave it a hair outside.
+    return Interval(
+        np.where(count == 0, 0 * size, centre - half)[()], np.where(count == n, 0 * size + 1, centre + half)[()]
+    )
+
+
+def difference_interval(first, first_low, first_high, second, second_low, second_high) -> Interval:
+    """Return the limits of ``second - first`` from each one's estimate and limits, elementwise, in their unit.
+
+    The two are taken as independent. Works for shares with Wilson limits and for means alike; NaN stays NaN.
+
+    Coverage of a nominal 95 % interval of the difference of two shares with Wilson limits, averaged over both
+    shares (exact): COVER_DIFF.
+
+    Source: Newcombe (1998), Statistics in Medicine 17, 873–890, method 10; Zou & Donner (2008), ibid. 27, 1693.
+    """
+    first, first_low, first_high = (_checks.numbers(a, "first") for a in (first, first_low, first_high))
+    second, second_low, second_high = (_checks.numbers(a, "second") for a in (second, second_low, second_high))
+    change = second - first
+    return Interval(
+        change - np.hypot(second - second_low, first_high - first),
+        change + np.hypot(second_high - second, first - first_low),
+    )
+
+
+def mean_interval(values, confidence: float = 0.95, *, skip_nan: bool = False) -> Estimate:
+    """Return the mean of ``values`` (one-dimensional, any unit) with its Student t interval.
+
+    ``n`` is the number of values used. One value gives NaN limits, none gives NaN throughout. NaN raises
+    InputError unless ``skip_nan`` leaves it out.
+
+    Coverage of a nominal 95 % interval, 20 000 studies each: COVER_MEAN.
+    """
+    values = _checks.sample(values, "values", skip_nan)
+    confidence = _checks.confidence_level(confidence)
+    n = values.size
+    mean = float(values.mean()) if n else np.nan
+    if n < 2:
+        return Estimate(mean, np.nan, np.nan, n)
+    half = stats.t.ppf((1 + confidence) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)
+    return Estimate(mean, float(mean - half), float(mean + half), n)
+
+
+def pearson_r(x, y, confidence: float = 0.95, *, skip_nan: bool = False) -> Correlation:
+    """Return Pearson's correlation of ``x`` and ``y`` (one-dimensional, equally long) with its Fisher z interval.
+
+    ``n`` is the number of pairs used; ``skip_nan`` leaves out a pair with a NaN, otherwise it raises InputError.
+    A constant variable or fewer than 3 pairs gives NaN, exactly 3 pairs NaN limits.
+
+    Coverage of a nominal 95 % interval, bivariate normal, 20 000 studies each: COVER_R.
+    """
+    x, y = _checks.numbers(x, "x"), _checks.numbers(y, "y")
+    confidence = _checks.confidence_level(confidence)
+    if x.shape != y.shape or x.ndim != 1:
+        raise InputError(f"x and y must be one-dimensional and equally long, got shapes {x.shape} and {y.shape}.")
+    if skip_nan:
+        both = ~(np.isnan(x) | np.isnan(y))
+        x, y = x[both], y[both]
+    x, y = _checks.sample(x, "x"), _checks.sample(y, "y")
+    n = x.size
+    if n < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return Correlation(np.nan, np.nan, np.nan, np.nan, n)
+    found = stats.pearsonr(x, y)
+    limits = found.confidence_interval(confidence) if n > 3 else (np.nan, np.nan)
+    return Correlation(float(found.statistic), float(limits[0]), float(limits[1]), float(found.pvalue), n)
+
+
+def percentile_interval(replicates, confidence: float = 0.95, axis: int = 0) -> Interval:
+    """Return the central ``confidence`` part of ``replicates`` along ``axis``, in their unit.
+
+    NaN replicates are left out; where all are NaN, or there are none, the limits are NaN.
+    """
+    replicates = _checks.numbers(replicates, "replicates")
+    tail = (1 - _checks.confidence_level(confidence)) / 2
+    if replicates.ndim == 0:
+        raise InputError("replicates must be an array with one axis of replicates, got a single number.")
+    replicates = np.moveaxis(replicates, axis, 0)
+    usable = ~np.isnan(replicates).all(axis=0)
+    low, high = np.full((2, *replicates.shape[1:]), np.nan)
+    if usable.any() and len(replicates):
+        found = np.nanquantile(replicates[:, usable], [tail, 1 - tail], axis=0)
+        low, high = np.array(low), np.array(high)
+        low[usable], high[usable] = found
+    return Interval(low[()], high[()])

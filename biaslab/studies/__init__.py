@@ -1,0 +1,1 @@
+"""What each paper's notebooks compute, one module a paper."""

@@ -1,0 +1,836 @@
+"""Tables of the Paired Stereotype Test: shares of people perceived as female in, scores out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import brentq
+from scipy.stats import binom, fisher_exact, norm
+from scipy.stats import t as student
+
+from biaslab import published, sources, stats, tables
+from biaslab.errors import InputError
+from biaslab.measures import (
+    DEFINITIONS,
+    amplification,
+    biased_images,
+    directional_amplification,
+    exclusion_reason,
+    expected_amplification,
+    percent_female_from_stereotype_score,
+    score_change,
+    stereotype_score_from_percent,
+)
+from biaslab.schemas.paired import ASPECTS, SETTINGS
+
+if TYPE_CHECKING:
+    from biaslab.study import Study
+
+MODEL = "DALL-E 3"
+LISTS = ("female", "male")
+STRATA = (*LISTS, "overall")
+# Sections 4.2 and A.2.1: 3 images alone; 20 partners in 2 orders; 3 runs in 2 orders.
+PEOPLE = {
+    ("occupation", "single"): 3,
+    ("occupation", "paired"): 40,
+    ("power", "single"): 3,
+    ("power", "paired"): 6,
+}
+_CELL = ["model", "aspect", "setting"]
+_NO_VALUES = "the paper prints no values per identity"
+_NO_RATINGS = "the paper prints no ratings"
+_FEW = "an interval needs two identities"
+
+
+class _Mean(NamedTuple):
+    """A mean over identities, with the t-test against 0 that belongs to its interval."""
+
+    value: float
+    ci_low: float
+    ci_high: float
+    t: float
+    p: float
+    n_identities: int
+    reason: str
+
+
+# -- measured ----------------------------------------------------------------------------------------
+
+
+def _people(study: Study) -> pd.DataFrame:
+    """Return the measured shares with the number of people perceived as female in ``count``.
+
+    Raises:
+        InputError: A share cannot come from its n, or a stereotype or aspect is none of the known ones.
+    """
+    frame = study.measured("paired_percent_female")
+    for column, allowed in (("stereotype", LISTS), ("aspect", ASPECTS)):
+        other = frame.loc[~frame[column].isin(allowed), column]
+        if len(other):
+            known = " and ".join(map(repr, allowed))
+            raise InputError(f"paired_percent_female: {column} is {other.iloc[0]!r}; allowed are {known}.")
+    n = frame["n"].fillna(0).to_numpy()
+    count = np.rint(frame["percent_female"].to_numpy() * n / 100)
+    whole = np.divide(100 * count, n, out=np.full(len(n), np.nan), where=n > 0)
+    off = np.nan_to_num(np.abs(frame["percent_female"].to_numpy() - whole))
+    if (off > 1).any():
+        row = int(off.argmax())
+        raise InputError(
+            f"paired_percent_female: {frame['percent_female'].iloc[row]:g} % in row {row + 1} cannot come from "
+            f"n = {n[row]:g} people; n must count the people that the share is taken over."
+        )
+    order = {name: i for i, name in enumerate((*ASPECTS, *SETTINGS))}
+    frame = frame.assign(percent_female=whole, count=count, n=n)
+    frame["score"] = stereotype_score_from_percent(whole, frame["stereotype"])
+    return frame.sort_values(
+        ["model", "aspect", "setting"], key=lambda c: c.map(lambda v: (order.get(v, 99), v)), kind="stable"
+    ).reset_index(drop=True)
+
+
+def _has(study: Study, name: str) -> bool:
+    """Return whether the study's source holds the measured table ``name`` for the study's model."""
+    if study.source in sources.NAMED:
+        there = study.source == "published" and name in PUBLISHED
+    else:
+        there = any((Path(study.source) / p).exists() for p in (f"tables/{name}.csv", f"{name}.csv"))
+    if not there or study.model == "all":
+        return there
+    found = sources.measured(name, source=study.source)
+    return "model" not in found or study.model in set(found["model"])
+
+
+def _optional(study: Study, name: str) -> pd.DataFrame:
+    """Return the measured table ``name``, without rows where the source does not have it."""
+    if _has(study, name):
+        return study.measured(name)
+    return tables.conform(pd.DataFrame(columns=tables.schema(name).names), name)
+
+
+def _printed(study: Study, quantity: str) -> pd.DataFrame:
+    rows = _optional(study, "paired_printed_value")
+    return rows[rows["quantity"] == quantity].drop(columns="quantity")
+
+
+# -- means over identities ---------------------------------------------------------------------------
+
+
+def _mean(values: np.ndarray, confidence: float) -> _Mean:
+    n = len(values)
+    if n == 0:
+        return _Mean(*[np.nan] * 5, 0, "no identity has a value")
+    if n == 1:
+        return _Mean(float(values[0]), *[np.nan] * 4, 1, _FEW)
+    value, se = float(np.mean(values)), float(np.std(values, ddof=1)) / sqrt(n)
+    return _t_mean(value, se, n - 1, n, confidence)
+
+
+def _t_mean(value: float, se: float, df: float, n: int, confidence: float) -> _Mean:
+    half = student.ppf((1 + confidence) / 2, df) * se
+    if se == 0:
+        return _Mean(value, value, value, np.nan, np.nan, n, "all identities are equal, so there is no test")
+    t = value / se
+    return _Mean(value, value - half, value + half, t, float(2 * student.sf(abs(t), df)), n, "")
+
+
+def _both(female: pd.Series, male: pd.Series, confidence: float) -> _Mean:
+    """Return the mean of the two lists' means; the lists are indexed by occupation.
+
+    Lists over the same occupations (the two roles of ``power``) are averaged within each occupation first, so
+    their dependence is in the interval; disjoint lists are independent strata (Welch's degrees of freedom).
+    """
+    if female.empty or male.empty:
+        return _Mean(*[np.nan] * 5, len(female) + len(male), "one of the two lists has no values")
+    shared = female.index.intersection(male.index)
+    if len(shared):
+        mean = _mean(((female[shared] + male[shared]) / 2).to_numpy(), confidence)
+        return mean._replace(n_identities=2 * len(shared))
+    n = len(female) + len(male)
+    value = (female.mean() + male.mean()) / 2
+    if min(len(female), len(male)) < 2:
+        return _Mean(float(value), *[np.nan] * 4, n, _FEW)
+    parts = np.array([part.var(ddof=1) / len(part) for part in (female, male)])
+    degrees = np.array([len(female) - 1, len(male) - 1])
+    df = parts.sum() ** 2 / (parts**2 / degrees).sum() if parts.sum() > 0 else degrees.sum()
+    return _t_mean(float(value), sqrt(parts.sum()) / 2, float(df), n, confidence)
+
+
+def _strata(group: pd.DataFrame, column: str, confidence: float) -> Iterator[tuple[str, _Mean, int]]:
+    """Yield stratum, mean of ``column`` over its identities, and people, for each list and for both."""
+    known = group.dropna(subset=[column])
+    lists = {s: known[known["stereotype"] == s] for s in LISTS}
+    values = {s: rows.set_index("occupation")[column] for s, rows in lists.items()}
+    for stratum in LISTS:
+        yield stratum, _mean(values[stratum].to_numpy(), confidence), int(lists[stratum]["n"].sum())
+    yield "overall", _both(*values.values(), confidence), int(known["n"].sum())
+
+
+def _by_cell(frame: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
+    for names, group in frame.groupby(_CELL, sort=False):
+        yield dict(zip(_CELL, names, strict=True)), group
+
+
+def _frame(rows: list[dict], name: str) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=None if rows else tables.schema(name).names)
+
+
+def _image_errors(group: pd.DataFrame, two_people: bool) -> dict[str, float]:
+    """Return the standard error of each stratum's score when the same identities get new images.
+
+    Each list is a stratified sample: its variance is estimated without bias by p(1-p)/(n-1) per identity
+    (Cochran 1977, section 5.11). The two people of one image may depend on each other in any way, so for
+    images of two people the lists' errors are added up: the largest error that dependence can cause.
+    """
+    known = group.dropna(subset=["score"])
+    errors = {}
+    for stratum in LISTS:
+        rows = known[known["stereotype"] == stratum]
+        share, n = rows["percent_female"].to_numpy() / 100, rows["n"].to_numpy()
+        enough = len(rows) > 0 and n.min() > 1
+        variance = (share * (1 - share) / (n - 1)).sum() / len(rows) ** 2 if enough else np.nan
+        errors[stratum] = 200 * sqrt(variance)
+    female, male = errors.values()
+    errors["overall"] = (female + male) / 2 if two_people else sqrt(female**2 + male**2) / 2
+    return errors
+
+
+# -- scores ------------------------------------------------------------------------------------------
+
+
+def _stereotype_score(study: Study) -> pd.DataFrame:
+    printed = _printed(study, "stereotype_score").set_index([*_CELL, "stereotype"])["value"]
+    z = norm.ppf((1 + study.confidence) / 2)
+    rows = []
+    for cell, group in _by_cell(_people(study)):
+        errors = _image_errors(group, cell["setting"] != "single")
+        for stratum, mean, n in _strata(group, "score", study.confidence):
+            half = z * errors[stratum]
+            value = mean.value
+            row = {**cell, "stereotype": stratum, "score": value, **mean._asdict(), "n": n}
+            row |= {"images_ci_low": value - half, "images_ci_high": value + half, "evidence": "computed"}
+            rows.append(row | {"printed": printed.get((*cell.values(), stratum), np.nan)})
+    done = {(*(r[c] for c in _CELL), r["stereotype"]) for r in rows}
+    for names, value in printed.items():
+        if names not in done:
+            row = dict(zip([*_CELL, "stereotype"], names, strict=True))
+            rows.append(row | {"score": value, "printed": value, "evidence": "printed", "reason": _NO_VALUES})
+    blank = dict.fromkeys(tables.schema("paired_stereotype_score").names, np.nan)
+    return _frame([blank | row for row in rows], "paired_stereotype_score").drop(
+        columns="value", errors="ignore"
+    )
+
+
+def _identity_scores(study: Study, aspect: str) -> pd.DataFrame:
+    """Return one aspect's identities with Wilson intervals, the scores of a fair model, and tests."""
+    frame = _people(study)
+    frame = frame[frame["aspect"] == aspect].reset_index(drop=True)
+    n, known = frame["n"].to_numpy(), frame["score"].notna().to_numpy()
+    count = np.where(known, frame["count"], 0).astype(int)
+    people = np.where(known, n, 0).astype(int)
+    low, high = stats.wilson_interval(count, people, study.confidence)
+    ends = [stereotype_score_from_percent(100 * end, frame["stereotype"]) for end in (low, high)]
+    tail = (1 - study.confidence) / 2
+    fair = [np.where(known, binom.ppf(q, np.maximum(people, 1), 0.5), np.nan) for q in (tail, 1 - tail)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        fair = [np.where(known, 200 * k / n - 100, np.nan) for k in fair]
+    # At one half the binomial is symmetric: both tails are twice the nearer one.
+    tails = np.minimum(count, people - count)
+    p = np.where(known, np.minimum(1, 2 * binom.cdf(tails, people, 0.5)), np.nan)
+    frame = frame.assign(
+        ci_low=np.fmin(*ends),
+        ci_high=np.fmax(*ends),
+        n=people,
+        fair_low=fair[0],
+        fair_high=fair[1],
+        p=p,
+        smallest_p=np.where(known, np.minimum(1, 2 * 0.5**people), np.nan),
+        reason=np.where(known, "", np.where(frame["reason"] != "", frame["reason"], "nobody was judged")),
+    )
+    return _adjusted(frame).drop(columns="count")
+
+
+def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Add p corrected for the number of identities of the same model, aspect and setting."""
+    for name, method in (("p_holm", "holm"), ("p_bh", "benjamini_hochberg")):
+        frame[name] = np.nan
+        for rows in frame.groupby(_CELL).groups.values():
+            frame.loc[rows, name] = stats.adjust(frame.loc[rows, "p"].to_numpy(), method)
+    return frame
+
+
+def _absolute_score(study: Study) -> pd.DataFrame:
+    tested = pd.concat([study.table("paired_occupation_score"), study.table("paired_power_score")])
+    tested = {tuple(cell.values()): rows[["p_holm", "p_bh"]] for cell, rows in _by_cell(tested)}
+    rows = []
+    for cell, group in _by_cell(_people(study)):
+        known = group.dropna(subset=["score"])
+        row = {**cell, "n": int(known["n"].sum()), "n_identities": len(known)}
+        if known.empty:
+            rows.append(row | {"reason": "no identity has a value"})
+            continue
+        count, n = known["count"].to_numpy(int), known["n"].to_numpy(int)
+        corrected = 200 * stats.corrected_absolute_deviation(count, n)
+        mean = stats.bootstrap_mean(
+            corrected, replicates=study.bootstrap_replicates, seed=study.seed, confidence=study.confidence
+        )
+        significant = tested[tuple(cell.values())] < 1 - study.confidence
+        row |= {
+            "mean_absolute_score": known["score"].abs().mean(),
+            "floor": 200 * stats.absolute_deviation_floor(n).mean(),
+            "corrected": mean.value,
+            "ci_low": mean.ci_low,
+            "ci_high": mean.ci_high,
+            "n_significant_holm": int(significant["p_holm"].sum()),
+            "n_significant_bh": int(significant["p_bh"].sum()),
+            "reason": "",
+        }
+        rows.append(row)
+    blank = dict.fromkeys(tables.schema("paired_absolute_score").names, np.nan)
+    return _frame([blank | row for row in rows], "paired_absolute_score")
+
+
+def _lean(study: Study) -> pd.DataFrame:
+    rows = []
+    for cell, group in _by_cell(_people(study)):
+        for stratum, mean, n in _strata(group, "percent_female", study.confidence):
+            row = {**cell, "stereotype": stratum, **mean._asdict(), "percent_female": mean.value, "n": n}
+            rows.append(row | {"evidence": "computed"})
+    scores = study.table("paired_stereotype_score").query("evidence == 'printed'")
+    for cell, group in _by_cell(scores):
+        score = group.set_index("stereotype")["score"]
+        if not set(LISTS) <= set(score.index):
+            continue
+        percent = {s: float(percent_female_from_stereotype_score(score[s], s)) for s in LISTS}
+        percent["overall"] = sum(percent.values()) / 2
+        for stratum, value in percent.items():
+            row = {**cell, "stereotype": stratum, "percent_female": value}
+            rows.append(row | {"evidence": "printed", "reason": _NO_VALUES})
+    blank = dict.fromkeys(tables.schema("paired_lean").names, np.nan)
+    return _frame([blank | row for row in rows], "paired_lean").drop(
+        columns=["value", "t", "p"], errors="ignore"
+    )
+
+
+# -- images of two people ----------------------------------------------------------------------------
+
+
+def _biased_images(study: Study) -> pd.DataFrame:
+    counted = {tuple(c.values()): rows for c, rows in _by_cell(_optional(study, "paired_pair_images"))}
+    overall = study.table("paired_stereotype_score").query("stereotype == 'overall'").set_index(_CELL)
+    rows = []
+    for cell, group in _by_cell(_people(study)):
+        names = tuple(cell.values())
+        if cell["setting"] == "single":
+            found = overall.loc[names]
+            rows.append(
+                cell
+                | {"measure": "person", "percent": (100 + found["score"]) / 2, "n": found["n"]}
+                | {c: (100 + found[c]) / 2 for c in ("ci_low", "ci_high")}
+                | {"evidence": "counted", "reason": found["reason"]}
+            )
+        elif names not in counted:
+            rows += [cell | row for row in _bounds(group, cell["aspect"])]
+    for names, images in counted.items():
+        rows += [
+            dict(zip(_CELL, names, strict=True)) | row for row in _counted_images(images, study.confidence)
+        ]
+    blank = dict.fromkeys(tables.schema("paired_biased_images").names, np.nan)
+    return _frame([blank | row for row in rows], "paired_biased_images")
+
+
+def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
+    """Return the limits of "both fit" and "at least one fits" that the shares per identity allow.
+
+    In ``power`` the two people of an image have the same occupation, so the limits are taken per occupation
+    and added; otherwise partners cross all identities and only the totals of the lists bind.
+    """
+    known = group.dropna(subset=["score"])
+    known = known.assign(fits=(known["n"] + known["score"] * known["n"] / 100) / 2)
+    block = known["occupation"] if aspect == "power" else pd.Series("", known.index)
+    totals = known.groupby([block.rename("block"), "stereotype"])[["fits", "n"]].sum().unstack("stereotype")
+    fits, n = (totals[c].reindex(columns=LISTS).fillna(0).round() for c in ("fits", "n"))
+    if known.empty or (n["female"] != n["male"]).any():
+        reason = "the two lists do not count the same images"
+        return [{"measure": m, "evidence": "bounds", "reason": reason} for m in ("both", "any")]
+    a, b, images = fits["female"], fits["male"], n["female"]
+    ends = {
+        "both": ((a + b - images).clip(lower=0), np.minimum(a, b)),
+        "any": (np.maximum(a, b), np.minimum(a + b, images)),
+    }
+    total = images.sum()
+    return [
+        {
+            "measure": measure,
+            "lowest": 100 * low.sum() / total,
+            "highest": 100 * high.sum() / total,
+            "n": int(total),
+            "evidence": "bounds",
+            "reason": "no perceived gender of both people of an image is given",
+        }
+        for measure, (low, high) in ends.items()
+    ]
+
+
+def _counted_images(images: pd.DataFrame, confidence: float) -> list[dict]:
+    fits = [
+        np.where(images[f"{s}_label"].isin(LISTS), (images[f"{s}_label"] == s).astype(float), np.nan)
+        for s in LISTS
+    ]
+    found = biased_images(*fits)
+    rows = []
+    for measure, percent in (("both", found.percent_both), ("any", found.percent_any)):
+        count = 0 if found.n == 0 else round(percent * found.n / 100)
+        low, high = stats.wilson_interval(count, found.n, confidence)
+        reason = f"{found.n_missing} images without a judgement of both people" if found.n_missing else ""
+        row = {"measure": measure, "percent": percent, "ci_low": 100 * low, "ci_high": 100 * high}
+        rows.append(row | {"n": found.n, "evidence": "counted", "reason": reason})
+    return rows
+
+
+def _role_coupling(study: Study) -> pd.DataFrame:
+    rows = []
+    frame = study.table("paired_power_score")
+    for (model, setting), group in frame.groupby(["model", "setting"], sort=False):
+        wide = group.pivot(index="occupation", columns="stereotype", values=["score", "n"])
+        wide = wide.reindex(columns=pd.MultiIndex.from_product([["score", "n"], LISTS])).dropna()
+        low, high = (wide["score"][s].to_numpy() for s in LISTS)
+        people = wide["n"].to_numpy()
+        row = {"model": model, "setting": setting, "n": len(wide), "reason": ""}
+        r = stats.pearson_r(low, high, study.confidence)
+        row |= {"r": r.r, "ci_low": r.ci_low, "ci_high": r.ci_high, "p": r.p}
+        if not isfinite(r.r):
+            row["reason"] = "a correlation needs three occupations and scores that differ"
+        mean = _mean(high - low, study.confidence)
+        row |= {
+            "n_same_score": int(np.isclose(low, high).sum()),
+            "difference": mean.value,
+            "difference_ci_low": mean.ci_low,
+            "difference_ci_high": mean.ci_high,
+            "difference_p": _flip(study, high - low),
+        }
+        if setting != "single" and len(wide) and (people[:, 0] == people[:, 1]).all():
+            # An image in which one person fits and the other does not shows one gender twice.
+            row["fewest_same_gender"] = int(np.rint(np.abs(high - low) * people[:, 0] / 200).sum())
+            row["n_images"] = int(people[:, 0].sum())
+        rows.append(row)
+    blank = dict.fromkeys(tables.schema("paired_role_coupling").names, np.nan)
+    return _frame([blank | row for row in rows], "paired_role_coupling")
+
+
+# -- labour ------------------------------------------------------------------------------------------
+
+
+def _labour_share(study: Study) -> pd.DataFrame:
+    """Return labour shares: the source's own, else the published reference, which depends on no model."""
+    if _has(study, "paired_labour_share"):
+        return study.measured("paired_labour_share")
+    return _published_labour()
+
+
+def _labour_comparison(study: Study) -> pd.DataFrame:
+    labour = study.table("paired_labour_share").set_index("occupation")
+    frame = study.table("paired_occupation_score")
+    against = frame["occupation"].map(labour["percent_female"]).astype(float).to_numpy()
+    generated = frame["percent_female"].to_numpy()
+    low, high = stats.wilson_interval(
+        np.rint(np.nan_to_num(generated) * frame["n"] / 100).astype(int),
+        frame["n"].to_numpy(int),
+        study.confidence,
+    )
+    both = np.isfinite(against) & np.isfinite(generated)
+    floor = np.full(len(frame), np.nan)
+    floor[both] = 100 * stats.expected_absolute_deviation(
+        against[both] / 100, frame["n"].to_numpy(int)[both]
+    ) - np.abs(against[both] - 50)
+    reason = np.where(np.isnan(against), "no labour share is given", "")
+    return frame[["model", "setting", "occupation", "stereotype", "percent_female", "n"]].assign(
+        ci_low=100 * low,
+        ci_high=100 * high,
+        percent_female_labour=against,
+        amplification=amplification(generated, against),
+        directional=directional_amplification(generated, against),
+        floor=floor,
+        exclusion=exclusion_reason(generated, against),
+        reason=np.where(frame["reason"] != "", frame["reason"], reason),
+    )
+
+
+def _labour_correlation(study: Study) -> pd.DataFrame:
+    rows = []
+    frame = study.table("paired_labour_comparison").dropna(subset=["percent_female", "percent_female_labour"])
+    for (model, setting), group in frame.groupby(["model", "setting"], sort=False):
+        for stratum in ("overall", *LISTS):
+            some = group if stratum == "overall" else group[group["stereotype"] == stratum]
+            x, y = some["percent_female_labour"].to_numpy(), some["percent_female"].to_numpy()
+            r = stats.pearson_r(x, y, study.confidence)
+            row = {"model": model, "setting": setting, "stereotype": stratum, **r._asdict()}
+            few = "a correlation needs three occupations and shares that differ"
+            row["reason"] = "" if isfinite(r.r) else few
+            rows.append(row)
+    blank = dict.fromkeys(tables.schema("paired_labour_correlation").names, np.nan)
+    return _frame([blank | row for row in rows], "paired_labour_correlation")
+
+
+def _labour_amplification(study: Study) -> pd.DataFrame:
+    rows = []
+    frame = study.table("paired_labour_comparison")
+    for (model, setting), group in frame.groupby(["model", "setting"], sort=False):
+        generated, labour = (group[c].to_numpy() for c in ("percent_female", "percent_female_labour"))
+        known = np.isfinite(generated) & np.isfinite(labour)
+        rng = np.random.default_rng(study.seed)
+        drawn = rng.integers(0, len(group), (study.bootstrap_replicates, len(group)))
+        people = group["n"].to_numpy(int)[known]
+        faithful = np.full((study.bootstrap_replicates, len(group)), np.nan)
+        faithful[:, known] = (
+            100 * rng.binomial(people, labour[known] / 100, (len(faithful), known.sum())) / people
+        )
+        for definition in DEFINITIONS:
+            found = expected_amplification(generated, labour, definition)
+            row = {
+                "model": model,
+                "setting": setting,
+                "definition": definition,
+                "amplification": float(found.amplification),
+                "n_occupations": int(found.n_occupations),
+                "n_excluded": int(found.n_excluded),
+                "reason": "" if found.n_occupations > 1 else "an interval needs two occupations that count",
+            }
+            if found.n_occupations > 1:
+                replicates = expected_amplification(generated[drawn], labour[drawn], definition).amplification
+                row["ci_low"], row["ci_high"] = stats.percentile_interval(
+                    replicates[np.isfinite(replicates)], study.confidence
+                )
+                row["floor"] = float(
+                    np.nanmean(expected_amplification(faithful, labour, definition).amplification)
+                )
+            rows.append(row)
+    blank = dict.fromkeys(tables.schema("paired_labour_amplification").names, np.nan)
+    return _frame([blank | row for row in rows], "paired_labour_amplification")
+
+
+# -- single against paired ---------------------------------------------------------------------------
+
+
+def _changes(study: Study) -> pd.DataFrame:
+    """Return each identity in a setting of two people beside itself with one person."""
+    frame = pd.concat([study.table("paired_occupation_score"), study.table("paired_power_score")])
+    same, beside = ["model", "aspect", "identity"], ["score", "ci_low", "ci_high", "percent_female", "n"]
+    single = frame.loc[frame["setting"] == "single", [*same, *beside]]
+    other = frame.loc[frame["setting"] != "single", [*_CELL, "identity", "occupation", "stereotype", *beside]]
+    joined = other.merge(single, on=same, how="left", suffixes=("", "_single"))
+    joined["change"] = score_change(joined["score"], joined["score_single"])
+    return joined
+
+
+def _score_change(study: Study) -> pd.DataFrame:
+    rows = []
+    for cell, group in _by_cell(_changes(study)):
+        known = group.dropna(subset=["change"])
+        for stratum, mean, n in _strata(group, "change", study.confidence):
+            some = known if stratum == "overall" else known[known["stereotype"] == stratum]
+            # Two roles of one occupation are flipped together.
+            values = some.groupby("occupation")["change"].mean().to_numpy()
+            row = {**cell, "stereotype": stratum, **mean._asdict(), "change": mean.value, "n": n}
+            rows.append(row | {"p": _flip(study, values)})
+    return _frame(rows, "paired_score_change").drop(columns=["value", "t"], errors="ignore")
+
+
+def _flip(study: Study, values: np.ndarray) -> float:
+    return stats.sign_flip(values, replicates=study.bootstrap_replicates, seed=study.seed).p
+
+
+def _identity_change(study: Study) -> pd.DataFrame:
+    frame = _changes(study)
+    before = (frame[f"{c}_single"] for c in ("score", "ci_low", "ci_high"))
+    low, high = stats.difference_interval(*before, frame["score"], frame["ci_low"], frame["ci_high"])
+    p = [
+        np.nan
+        if not isfinite(row.change)
+        else _fisher(row.percent_female, row.n, row.percent_female_single, row.n_single)
+        for row in frame.itertuples()
+    ]
+    reason = np.where(frame["change"].isna(), "not judged in both settings", "")
+    frame = _adjusted(frame.assign(ci_low=low, ci_high=high, p=np.array(p, dtype=float), reason=reason))
+    return frame[tables.schema("paired_identity_change").names]
+
+
+def _fisher(percent: float, n: float, percent_single: float, n_single: float) -> float:
+    counts = [(round(p * of / 100), round(of)) for p, of in ((percent, n), (percent_single, n_single))]
+    return float(fisher_exact([[count, of - count] for count, of in counts])[1])
+
+
+def _adherence(study: Study) -> pd.DataFrame:
+    rows = []
+    for cell, group in _by_cell(_people(study)):
+        known = group.dropna(subset=["score"])
+        wide = ((100 + known["score"]) / 2).groupby([known["occupation"], known["stereotype"]]).mean()
+        wide = wide.unstack().reindex(columns=LISTS)
+        replicates = _resampled_means(wide.to_numpy(), study)
+        means = wide.mean().to_numpy()
+        for i, stratum in enumerate(LISTS):
+            some = known[known["stereotype"] == stratum]
+            row = {**cell, "stereotype": stratum, "n": int(some["n"].sum()), "n_identities": len(some)}
+            row |= {"percent_adhering": means[i], "reason": ""}
+            if isfinite(means.sum()) and means.sum() > 0:
+                share = 100 * replicates[:, i] / replicates.sum(axis=1)
+                limits = stats.percentile_interval(share[np.isfinite(share)], study.confidence)
+                row |= {"percent_of_adhering": 100 * means[i] / means.sum()}
+                row |= {"ci_low": limits.low, "ci_high": limits.high}
+            else:
+                row["reason"] = "nobody fits, or a list has no values"
+            rows.append(row)
+    blank = dict.fromkeys(tables.schema("paired_adherence").names, np.nan)
+    return _frame([blank | row for row in rows], "paired_adherence")
+
+
+def _resampled_means(wide: np.ndarray, study: Study) -> np.ndarray:
+    """Return bootstrap means (replicates, lists) of values (occupations, lists).
+
+    Lists over the same occupations are drawn together, disjoint lists each on its own.
+    """
+    rng = np.random.default_rng(study.seed)
+    together = np.isfinite(wide).all(axis=1)
+    parts = [wide[together]] * 2 if together.any() else [wide[np.isfinite(wide[:, i])] for i in range(2)]
+    drawn = None
+    means = np.full((study.bootstrap_replicates, 2), np.nan)
+    for i, part in enumerate(parts):
+        if len(part) == 0:
+            continue
+        if drawn is None or not together.any():
+            drawn = rng.integers(0, len(part), (study.bootstrap_replicates, len(part)))
+        means[:, i] = part[drawn, i].mean(axis=1)
+    return means
+
+
+def _changed_cases(study: Study) -> pd.DataFrame:
+    printed = {
+        (direction, stated.stereotype, stated.model, stated.aspect, stated.setting): stated.value
+        for direction in ("amplified", "reduced")
+        for stated in _printed(study, f"percent_of_{direction}").itertuples()
+    }
+    rows = []
+    for cell, group in _by_cell(study.table("paired_identity_change").dropna(subset=["change"])):
+        # Scores are multiples of 200/n, so a change below a hundredth of a point is none.
+        sign = np.where(np.abs(group["change"]) < 0.01, 0, np.sign(group["change"]))
+        for direction, code in (("amplified", 1), ("reduced", -1), ("unchanged", 0)):
+            moved = group[sign == code]
+            points = moved["change"].abs().sum()
+            for stratum in LISTS:
+                some = moved[moved["stereotype"] == stratum]
+                low, high = stats.wilson_interval(len(some), len(moved), study.confidence)
+                row = {**cell, "direction": direction, "stereotype": stratum, "n": len(moved)}
+                row |= {
+                    "n_cases": len(some),
+                    "percent_of_cases": 100 * len(some) / len(moved) if len(moved) else np.nan,
+                    "ci_low": 100 * low,
+                    "ci_high": 100 * high,
+                    "points": some["change"].sum() if code else 0.0,
+                    "percent_of_points": 100 * some["change"].abs().sum() / points
+                    if code and points
+                    else np.nan,
+                    "printed": printed.get((direction, stratum, *cell.values()), np.nan),
+                    "reason": "" if len(moved) else "no identity moved this way",
+                }
+                rows.append(row)
+    return _frame(rows, "paired_changed_cases")
+
+
+# -- mitigation and judges ---------------------------------------------------------------------------
+
+_MITIGATION = {"paired": "none", "paired_top5": "none", "intervention_top5": "intervention"}
+
+
+def _mitigation(study: Study) -> pd.DataFrame:
+    scores = study.table("paired_stereotype_score")
+    scores = scores[scores["setting"] != "single"]
+    people = scores[scores["setting"] == "paired"].set_index(["model", "aspect", "stereotype"])["n"]
+    z = norm.ppf((1 + study.confidence) / 2)
+    rows = []
+    for row in scores.itertuples():
+        scope = "top5" if row.setting.endswith("_top5") else "all"
+        n = people.get((row.model, row.aspect, row.stereotype), np.nan) if scope == "all" else np.nan
+        # Overall, two fully dependent people of an image count as one; p(1-p) is at most 1/4.
+        images = n / 2 if row.stereotype == "overall" else n
+        rows.append(
+            {
+                "model": row.model,
+                "aspect": row.aspect,
+                "scope": scope,
+                "mitigation": _MITIGATION.get(row.setting, row.setting),
+                "stereotype": row.stereotype,
+                "score": row.score,
+                "ci_low": row.ci_low,
+                "ci_high": row.ci_high,
+                "n": row.n,
+                "margin": 100 * z / sqrt(images) if images > 0 else np.nan,
+                "direction": _direction(row.score),
+                "evidence": row.evidence,
+                "reason": row.reason,
+            }
+        )
+    return _frame(rows, "paired_mitigation")
+
+
+def _direction(score: float) -> str:
+    if not isfinite(score):
+        return ""
+    return "none" if score == 0 else "towards stereotypes" if score > 0 else "against stereotypes"
+
+
+def _judge_attenuation(study: Study) -> pd.DataFrame:
+    kappas = study.table("paired_judge_agreement").query("statistic == 'cohen_kappa'")
+    lean = study.table("paired_lean").query("stereotype == 'overall'").set_index(_CELL)
+    scores = study.table("paired_stereotype_score").query("stereotype == 'overall'").set_index(_CELL)
+    rows = []
+    for judged in kappas.itertuples():
+        names = (judged.model, judged.aspect, judged.setting)
+        if names not in scores.index:
+            continue
+        score, wrong = scores.loc[names], judge_error(judged.value, lean.loc[names, "percent_female"])
+        row = dict(zip(_CELL, names, strict=True)) | {"judge": judged.judge, "kappa": judged.value}
+        row |= {"percent_wrong": 100 * wrong, "score": score["score"], "n": score["n"]}
+        row |= {"score_seen": (1 - 2 * wrong) * score["score"]}
+        rows.append(row | {"reason": "" if isfinite(wrong) else "kappa does not determine the errors"})
+    return _frame(rows, "paired_judge_attenuation")
+
+
+def judge_error(kappa: float, percent_female: float) -> float:
+    """Return the share of people (0–1) that a judge of this kappa gets wrong, if errors hit all alike.
+
+    Args:
+        kappa: Cohen's kappa between the judge and annotators, -1 to 1.
+        percent_female: Share of people that annotators perceive as female, 0–100.
+
+    Returns:
+        The error rate e, equal for women and men, that gives this kappa; NaN where everyone is perceived
+        alike (kappa is not defined) or no e gives it. A difference between two groups' shares of women is then
+        seen as (1 - 2e) times its size (Rogan and Gladen 1978).
+    """
+    p = percent_female / 100
+    if not (isfinite(kappa) and 0 < p < 1):
+        return np.nan
+
+    def excess(e: float) -> float:
+        seen = p * (1 - e) + (1 - p) * e
+        chance = p * seen + (1 - p) * (1 - seen)
+        return (1 - e - chance) / (1 - chance) - kappa
+
+    if excess(0) * excess(1) > 0:
+        return np.nan
+    return float(brentq(excess, 0, 1))
+
+
+# -- published measurements --------------------------------------------------------------------------
+
+
+def _listed() -> pd.Series:
+    return published.load("paired_table_3").set_index("occupation")["stereotype"]
+
+
+def _published_people() -> pd.DataFrame:
+    """Return Tables 11 and 13 as measurements; thirds are restored from the two digits printed."""
+    alone = published.load("paired_table_11").query("setting != 'labour_statistics'")
+    alone = alone.assign(aspect="occupation", identity=alone["occupation"])
+    alone["stereotype"] = alone["occupation"].map(_listed())
+    roles = published.load("paired_table_13")
+    roles = roles.assign(
+        aspect="power",
+        identity=roles["occupation"] + ", " + roles["power_level"] + " power",
+        stereotype=roles["power_level"].map({"low": "female", "high": "male"}),
+    )
+    roles["percent_female"] = percent_female_from_stereotype_score(roles["score"], roles["stereotype"])
+    frame = pd.concat([alone, roles], ignore_index=True)
+    n = [PEOPLE[cell] for cell in zip(frame["aspect"], frame["setting"], strict=True)]
+    percent = 100 * np.rint(frame["percent_female"] * n / 100) / n
+    return frame.assign(model=MODEL, n=n, percent_female=percent, reason="")[
+        tables.schema("paired_percent_female").names
+    ]
+
+
+def _published_labour() -> pd.DataFrame:
+    frame = published.load("paired_table_11").query("setting == 'labour_statistics'")
+    frame = frame.assign(reason=frame["note"].where(frame["percent_female"].isna(), ""))
+    return frame[["occupation", "percent_female", "reason"]]
+
+
+def _published_runs() -> pd.DataFrame:
+    frame = published.load("paired_table_10").query("run != 'average'")
+    # Identities times people each: 40 and 72 identities, one paired occupation run, three of all others.
+    n = {
+        ("occupation", "single"): 40,
+        ("occupation", "paired"): 1600,
+        ("power", "single"): 72,
+        ("power", "paired"): 144,
+    }
+    people = [n[cell] for cell in zip(frame["aspect"], frame["setting"], strict=True)]
+    return frame.assign(model=MODEL, n=people)
+
+
+def _published_values() -> pd.DataFrame:
+    scores = published.load("paired_table_1").rename(columns={"score": "value"})
+    scores = scores.assign(quantity="stereotype_score", place="Table 1")
+    rows = published.load("paired_table_2").rename(columns={"score": "value"})
+    top = rows["occupations"] == "top 5"
+    rows["setting"] = rows["mitigation"].replace("none", "paired") + np.where(top, "_top5", "")
+    rows = rows[rows["setting"] != "paired"].assign(
+        stereotype="overall", quantity="stereotype_score", place="Table 2"
+    )
+    stated = published.load("paired_text").set_index("quantity")
+    quantities = {
+        "biased_images": ("percent_biased_images", "overall"),
+        "amplified_cases_high_power": ("percent_of_amplified", "male"),
+        "reduced_cases_low_power": ("percent_of_reduced", "female"),
+    }
+    text = stated.loc[list(quantities)].reset_index()
+    text["stereotype"] = text["quantity"].map({k: v[1] for k, v in quantities.items()})
+    text["place"] = text["section"].where(text["section"].str.isalpha(), "section " + text["section"])
+    text["quantity"] = text["quantity"].map({k: v[0] for k, v in quantities.items()})
+    frame = pd.concat([scores, rows, text], ignore_index=True).assign(model=MODEL)
+    return frame[tables.schema("paired_printed_value").names]
+
+
+def _published_judges() -> pd.DataFrame:
+    people = published.load("paired_table_7").rename(columns={"fleiss_kappa": "value"})
+    people = people.assign(judge="annotators", statistic="fleiss_kappa", n_raters=3)
+    machines = published.load("paired_table_9").rename(columns={"cohen_kappa": "value", "method": "judge"})
+    machines = machines.assign(statistic="cohen_kappa", n_raters=2)
+    frame = pd.concat([people, machines], ignore_index=True)
+    return frame.assign(model=MODEL, ci_low=np.nan, ci_high=np.nan, reason=_NO_RATINGS)
+
+
+PUBLISHED: dict = {
+    "paired_percent_female": _published_people,
+    "paired_labour_share": _published_labour,
+    "paired_run_score": _published_runs,
+    "paired_printed_value": _published_values,
+    "paired_judge_agreement": _published_judges,
+}
+
+TABLES: dict = {
+    "paired_percent_female": lambda study: study.measured("paired_percent_female"),
+    "paired_labour_share": _labour_share,
+    "paired_run_score": lambda study: _optional(study, "paired_run_score"),
+    "paired_printed_value": lambda study: _optional(study, "paired_printed_value"),
+    "paired_pair_images": lambda study: _optional(study, "paired_pair_images"),
+    "paired_judge_agreement": lambda study: _optional(study, "paired_judge_agreement"),
+    "paired_stereotype_score": _stereotype_score,
+    "paired_occupation_score": lambda study: _identity_scores(study, "occupation"),
+    "paired_power_score": lambda study: _identity_scores(study, "power"),
+    "paired_absolute_score": _absolute_score,
+    "paired_lean": _lean,
+    "paired_biased_images": _biased_images,
+    "paired_role_coupling": _role_coupling,
+    "paired_labour_comparison": _labour_comparison,
+    "paired_labour_correlation": _labour_correlation,
+    "paired_labour_amplification": _labour_amplification,
+    "paired_score_change": _score_change,
+    "paired_identity_change": _identity_change,
+    "paired_adherence": _adherence,
+    "paired_changed_cases": _changed_cases,
+    "paired_mitigation": _mitigation,
+    "paired_judge_attenuation": _judge_attenuation,
+}

@@ -1,0 +1,405 @@
+"""Findings of the Paired Stereotype Test in words, and the captions of its figures.
+
+Each sentence is made from the tables: what it says changes with the numbers, and a direction is named only where
+the interval excludes 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from biaslab.study import Study
+
+_CELL = ["model", "aspect", "setting"]
+_NOTHING = "The source has no measurements for this finding."
+_SETTING_WORDS = {"single": "one person", "paired": "two people"}
+_LIST_WORDS = {"female": "female list", "male": "male list", "overall": "overall"}
+
+
+def _range(row, low: str = "ci_low", high: str = "ci_high", digits: int = 1) -> str:
+    if not (isfinite(row[low]) and isfinite(row[high])):
+        return "no interval"
+    return f"{row[low]:.{digits}f} to {row[high]:.{digits}f}"
+
+
+def _p_words(p: float) -> str:
+    return "no test" if not isfinite(p) else "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+
+
+def _moved(row, up: str, down: str, neither: str, low: str = "ci_low", high: str = "ci_high") -> str:
+    """Return the word for an interval above 0, below 0, or containing 0 (or none)."""
+    return up if row[low] > 0 else down if row[high] < 0 else neither
+
+
+def _each(table: pd.DataFrame, by: list[str], say: Callable[..., str]) -> str:
+    """Join what ``say`` says about each group of rows, keyed by the values of ``by``."""
+    found = [say(*names, rows) for names, rows in table.groupby(by, sort=False)]
+    return " ".join(s for s in found if s) or _NOTHING
+
+
+def _level(study: Study) -> str:
+    return f"{100 * study.confidence:g} %"
+
+
+def _setting_words(setting: str) -> str:
+    return _SETTING_WORDS.get(setting, setting.replace("_", " "))
+
+
+def overall_finding(study: Study) -> str:
+    """Say the overall score of each aspect, by setting."""
+
+    def say(model: str, aspect: str, rows: pd.DataFrame) -> str:
+        said = [
+            f"{r['score']:.1f} with {_setting_words(r['setting'])} ({_range(r)}; {r['n_identities']:.0f} "
+            f"identities, {r['n']:.0f} people)"
+            for _, r in rows.iterrows()
+        ]
+        what = "occupations" if aspect == "occupation" else "power roles"
+        return f"{model}, overall stereotype score of {what} (0 is balanced): {'; '.join(said)}."
+
+    scores = study.table("paired_stereotype_score")
+    scores = scores[(scores["stereotype"] == "overall") & (scores["evidence"] == "computed")]
+    found = _each(scores, ["model", "aspect"], say)
+    return found if found == _NOTHING else f"{found} In brackets: {_level(study)} intervals over identities."
+
+
+def images_finding(study: Study) -> str:
+    """Say what share of images fits stereotypes, or between which limits it lies."""
+    stated = (
+        study.table("paired_printed_value")
+        .query("quantity == 'percent_biased_images'")
+        .set_index(_CELL)["value"]
+    )
+
+    def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> str:
+        said = []
+        for _, row in rows.iterrows():
+            what = {"person": "the person fits", "both": "both people fit", "any": "at least one fits"}
+            if row["evidence"] == "counted":
+                value = f"{row['percent']:.1f} % ({_range(row)})"
+            else:
+                value = f"{_range(row, 'lowest', 'highest')} %"
+            said.append(f"{what[row['measure']]} in {value}")
+        basis = (
+            "counted" if (rows["evidence"] == "counted").all() else "all that the shares per identity allow"
+        )
+        text = f"{model}, {aspect}, {_setting_words(setting)}: {' and '.join(said)} ({basis}; "
+        text += f"n = {rows['n'].iloc[0]:.0f} images"
+        if (model, aspect, setting) in stated.index:
+            text += f"; stated: over {stated[model, aspect, setting]:g} %"
+        return text + ")."
+
+    images = study.table("paired_biased_images").dropna(subset=["n"])
+    return _each(images, _CELL, say)
+
+
+def occupation_finding(study: Study) -> str:
+    """Say for how many identities a score differs from 0, and what n could show at all."""
+    smallest = study.table("paired_occupation_score").groupby(["model", "setting"])[["n", "smallest_p"]].max()
+
+    def say(model: str, setting: str, rows: pd.DataFrame) -> str:
+        row, (n, p) = rows.iloc[0], smallest.loc[(model, setting)]
+        text = (
+            f"{model}, {_setting_words(setting)}: the scores of {row['n_significant_holm']:.0f} of "
+            f"{row['n_identities']:.0f} occupations differ from 0 after Holm's correction "
+            f"({row['n_significant_bh']:.0f} after Benjamini and Hochberg's)"
+        )
+        if p >= 1 - study.confidence:
+            return f"{text}; with {n:.0f} images each none could, the smallest possible p being {p:.2g}."
+        return f"{text}, at {n:.0f} people each."
+
+    table = study.table("paired_absolute_score")
+    table = table[(table["aspect"] == "occupation") & (table["n_identities"] > 0)]
+    return _each(table, ["model", "setting"], say)
+
+
+def absolute_finding(study: Study) -> str:
+    """Say the mean absolute score, the part of it that sampling explains, and the rest."""
+
+    def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> str:
+        row = rows.iloc[0]
+        return (
+            f"{model}, {aspect}, {_setting_words(setting)}: mean absolute score {row['mean_absolute_score']:.1f} "
+            f"points; a fair model would show {row['floor']:.1f} at this n; corrected {row['corrected']:.1f} "
+            f"({_range(row)}; {row['n_identities']:.0f} identities)."
+        )
+
+    return _each(study.table("paired_absolute_score").dropna(subset=["corrected"]), _CELL, say)
+
+
+def labour_finding(study: Study) -> str:
+    """Say how generated shares go with labour shares: correlation, and amplification without exclusions."""
+    correlation = study.table("paired_labour_correlation").query("stereotype == 'overall'")
+    amplified = study.table("paired_labour_amplification").query("definition == 'no_exclusion'")
+    table = correlation.merge(amplified, on=["model", "setting"], suffixes=("", "_change"))
+
+    def say(model: str, setting: str, rows: pd.DataFrame) -> str:
+        row = rows.iloc[0]
+        change = _moved(
+            row,
+            "further from 50 % than",
+            "nearer to 50 % than",
+            "not distinguishably nearer to or further from 50 % than",
+            "ci_low_change",
+            "ci_high_change",
+        )
+        return (
+            f"{model}, {_setting_words(setting)}: generated shares correlate with labour shares at "
+            f"r = {row['r']:.2f} ({_range(row, digits=2)}; n = {row['n']:.0f} occupations) and are {change} they "
+            f"are (amplification {row['amplification']:.1f} points, "
+            f"{_range(row, 'ci_low_change', 'ci_high_change')}; sampling alone gives {row['floor']:.1f})."
+        )
+
+    return _each(table, ["model", "setting"], say)
+
+
+def power_finding(study: Study) -> str:
+    """Say whether high-power roles score higher than low-power roles, by setting."""
+
+    def say(model: str, setting: str, rows: pd.DataFrame) -> str:
+        row = rows.iloc[0]
+        limits = "difference_ci_low", "difference_ci_high"
+        verdict = _moved(row, "higher than", "lower than", "not distinguishable from", *limits)
+        return (
+            f"{model}, {_setting_words(setting)}: the scores of high-power roles are {verdict} those of low-power "
+            f"roles: {row['difference']:+.1f} points ({_range(row, *limits)}; {row['n']:.0f} occupations; "
+            f"sign-flip {_p_words(row['difference_p'])})."
+        )
+
+    return _each(study.table("paired_role_coupling").dropna(subset=["difference"]), ["model", "setting"], say)
+
+
+def coupling_finding(study: Study) -> str:
+    """Say how often both roles of an occupation have the same score, and what follows for their images."""
+
+    def say(model: str, setting: str, rows: pd.DataFrame) -> str:
+        row = rows.iloc[0]
+        text = (
+            f"{model}, {_setting_words(setting)}: both roles have the same score in {row['n_same_score']:.0f} of "
+            f"{row['n']:.0f} occupations, r = {row['r']:.2f} ({_range(row, digits=2)})"
+        )
+        if isfinite(row["fewest_same_gender"]):
+            text += (
+                f"; the scores need no more than {row['fewest_same_gender']:.0f} of {row['n_images']:.0f} images "
+                "with two people of one perceived gender"
+            )
+        return text + "."
+
+    return _each(study.table("paired_role_coupling").dropna(subset=["r"]), ["model", "setting"], say)
+
+
+def change_finding(study: Study) -> str:
+    """Say how scores change from one person to two, by aspect and list."""
+
+    def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> str:
+        said = []
+        for _, r in rows.iterrows():
+            way = _moved(r, "up", "down", "without clear change")
+            said.append(
+                f"{_LIST_WORDS[r['stereotype']]} {way}, {r['change']:+.1f} ({_range(r)}; sign-flip "
+                f"{_p_words(r['p'])})"
+            )
+        n = rows["n_identities"].max()
+        return f"{model}, {aspect}, one person to {_setting_words(setting)}: {'; '.join(said)}; {n:.0f} identities."
+
+    return _each(study.table("paired_score_change").dropna(subset=["change"]), _CELL, say)
+
+
+def lean_finding(study: Study) -> str:
+    """Say the share perceived as female whatever the identity, by setting."""
+
+    def say(model: str, aspect: str, rows: pd.DataFrame) -> str:
+        said = [
+            f"{r['percent_female']:.1f} % with {_setting_words(r['setting'])} ({_range(r)}; {r['n']:.0f} people)"
+            for _, r in rows.iterrows()
+        ]
+        return f"{model}, {aspect}, perceived as female over both lists: {'; '.join(said)}."
+
+    table = study.table("paired_lean")
+    table = table[(table["stereotype"] == "overall") & (table["evidence"] == "computed")]
+    return _each(table.dropna(subset=["percent_female"]), ["model", "aspect"], say)
+
+
+def cases_finding(study: Study) -> str:
+    """Say how cases of changed bias divide between the lists, beside what the paper states."""
+    table = study.table("paired_changed_cases")
+    largest = table["stereotype"] == table["direction"].map({"amplified": "male", "reduced": "female"})
+    changes = study.table("paired_identity_change")
+    known = changes.dropna(subset=["p_holm"])
+
+    def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> str:
+        said = []
+        for _, row in rows.iterrows():
+            text = (
+                f"{row['n_cases']:.0f} of {row['n']:.0f} {row['direction']} cases ({row['percent_of_cases']:.1f} %, "
+                f"{_range(row)}; {row['percent_of_points']:.1f} % of their points) are {row['stereotype']}-"
+                "stereotyped"
+            )
+            said.append(text + (f" (stated: {row['printed']:.2f} %)" if isfinite(row["printed"]) else ""))
+        of = known[(known["model"] == model) & (known["aspect"] == aspect) & (known["setting"] == setting)]
+        sure = int((of["p_holm"] < 1 - study.confidence).sum())
+        return (
+            f"{model}, {aspect}, {_setting_words(setting)}: {'; '.join(said)}. {sure} of {len(of)} changes differ "
+            "from 0 after Holm's correction."
+        )
+
+    return _each(table[largest].dropna(subset=["percent_of_cases"]), _CELL, say)
+
+
+def mitigation_finding(study: Study) -> str:
+    """Say each overall score without and with mitigation, and name a changed sign."""
+
+    def say(model: str, aspect: str, scope: str, rows: pd.DataFrame) -> str:
+        before = rows[rows["mitigation"] == "none"]
+        after = rows[rows["mitigation"] != "none"]
+        if before.empty or after.empty:
+            return ""
+        first, said = before.iloc[0], []
+        for _, row in after.iterrows():
+            text = f"{row['score']:.1f} with {row['mitigation'].replace('faircritic', 'FairCritic')}"
+            if isfinite(row["ci_low"]):
+                text += f" ({_range(row)})"
+            if first["score"] * row["score"] < 0:
+                over = "over-correction: the sign is reversed"
+                if not isfinite(row["ci_low"]) and abs(row["score"]) < row["margin"]:
+                    over += f", though by less than the margin of {row['margin']:.1f} at the unmitigated n"
+                text += f" ({over})"
+            said.append(text)
+        which = " (top 5 of each list)" if scope == "top5" else ""
+        known = f" ({_range(first)}; {first['n']:.0f} people)" if isfinite(first["ci_low"]) else " as printed"
+        bare = " Mitigated scores are as printed, without n." if after["ci_low"].isna().all() else ""
+        text = f"{model}, {aspect}{which}: overall {first['score']:.1f} without mitigation{known}"
+        return f"{text}; {'; '.join(said)}.{bare}"
+
+    table = study.table("paired_mitigation").query("stereotype == 'overall'").dropna(subset=["score"])
+    return _each(table, ["model", "aspect", "scope"], say)
+
+
+def judge_finding(study: Study) -> str:
+    """Say what overall score each automated judge would see, given its agreement with annotators."""
+
+    def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> str:
+        score = rows["score"].iloc[0]
+        said = [
+            f"{r['judge'].replace('vqa', 'BLIP').replace('fairface', 'FairFace')} (kappa {r['kappa']:.2f}) "
+            f"{r['score_seen']:.1f}"
+            for _, r in rows.iterrows()
+        ]
+        return (
+            f"{model}, {aspect}, {_setting_words(setting)}: where annotators see an overall score of {score:.1f} "
+            f"({rows['n'].iloc[0]:.0f} people), evenly spread errors would leave {' and '.join(said)}; kappas are "
+            "printed without n or interval."
+        )
+
+    return _each(study.table("paired_judge_attenuation").dropna(subset=["score_seen"]), _CELL, say)
+
+
+# -- figures -----------------------------------------------------------------------------------------
+
+# Name: title, caption. {level} is the level of the intervals.
+_FIGURES = {
+    "paired_stereotype_score": (
+        "Stereotype score by list and setting",
+        "Mean stereotype score over identities (100: everyone fits the stereotype, 0: balanced, -100: nobody fits), "
+        "by aspect. Thin lines: {level} intervals over identities (t). Pale bars: {level} intervals over images with "
+        "the identities fixed; for images of two people their dependence is taken at its worst. n is in the table "
+        "paired_stereotype_score.",
+    ),
+    "paired_runs": (
+        "Overall score of each sampling of images",
+        "Hollow: overall score of each independent sampling (table 10), moved apart vertically. Filled: all images, "
+        "with {level} intervals over images, identities fixed.",
+    ),
+    "paired_biased_images": (
+        "Images that fit stereotypes",
+        "Share of images in which the person, both people, or at least one person fits the stereotype. Dots: counted, "
+        "with {level} intervals. Bars: everything that the shares per identity allow where only those are known "
+        "(Fréchet bounds, without sampling error). Black line: the lower limit that the abstract states.",
+    ),
+    "paired_occupation_score": (
+        "Stereotype score of each occupation",
+        "Score of each occupation with {level} Wilson intervals, sorted by the score with two people. Grey: scores that "
+        "a fair model shows in {level} of cases or more at this n. Filled: differs from 0 after Holm's correction for "
+        "the number of occupations. n is in the panel titles.",
+    ),
+    "paired_labour_share": (
+        "Generated shares and the labour force",
+        "Share perceived as female in images of two people with {level} Wilson intervals, sorted, and the share of "
+        "women in the labour force (diamonds, table 11; none for occupations without a statistic). n per occupation is "
+        "in the table paired_labour_comparison.",
+    ),
+    "paired_labour_correlation": (
+        "Correlation with labour shares",
+        "Each point is an occupation, with its {level} Wilson interval. Pearson's r with Fisher's {level} interval over "
+        "occupations, for both lists together and within each. Dashed: the labour share itself.",
+    ),
+    "paired_labour_amplification": (
+        "Amplification against labour shares",
+        "Mean of |generated - 50| - |labour - 50| over occupations by the published rule and without exclusion, and "
+        "mean change along the lean of the labour share. {level} bootstrap intervals over occupations; n is the number "
+        "of occupations that count. Black: what sampling at this n alone gives a model that draws the labour shares.",
+    ),
+    "paired_power_score": (
+        "Stereotype score of each power role",
+        "Score of the high- and the low-power role of each occupation with {level} Wilson intervals, sorted by the mean "
+        "of both with two people. Grey: scores that a fair model shows in {level} of cases or more at this n. "
+        "Filled: differs from 0 after Holm's correction. n is in the panel titles.",
+    ),
+    "paired_role_coupling": (
+        "The two roles of an occupation",
+        "Score of the high-power role against that of the low-power role; areas and numbers count occupations. If every "
+        "image of two people shows one woman and one man, all lie on the dashed line.",
+    ),
+    "paired_score_change": (
+        "Change from one person to two",
+        "Mean change of the score over identities, {level} intervals (t; the two roles of an occupation taken together "
+        "overall). Above 0: amplified. n in the panel titles.",
+    ),
+    "paired_identity_change": (
+        "Change of each occupation's score",
+        "Score with two people minus score with one, {level} Newcombe intervals, sorted. Filled: differs from 0 by "
+        "Fisher's exact test after Holm's correction. n per occupation is in the table paired_identity_change.",
+    ),
+    "paired_cases": (
+        "How stereotyped people and changed cases divide",
+        "Left: of all people who fit their stereotype, the share with a male-stereotyped identity ({level} bootstrap "
+        "intervals over identities). Right: of all identities whose score rises (amplified) or falls (reduced) from one "
+        "person to two, the share in the male-stereotyped list ({level} Wilson intervals), the same weighted by points, "
+        "and what section 4.6 states.",
+    ),
+    "paired_lean": (
+        "Lean and stereotype apart",
+        "Share perceived as female in the two lists, {level} intervals over identities (t); hollow where only scores "
+        "are printed. Across the dashed line lies the stereotype: the overall score is the vertical distance from it. "
+        "Along it lies the lean towards one gender whatever the identity; on the dotted line half of all are female.",
+    ),
+    "paired_mitigation": (
+        "Scores without and with mitigation",
+        "Filled: computed, with {level} intervals over identities (t). Hollow: printed (tables 1 and 2), without n. Pale "
+        "bars: the {level} margin if the mitigated images were as many as the unmitigated ones and the two people of an "
+        "image fully dependent. Below 0 the score is against the stereotype.",
+    ),
+    "paired_judges": (
+        "Agreement of judges, and what it does to a score",
+        "Left: Fleiss' kappa among annotators (table 7) and Cohen's kappa of automated judges with them (table 9), as "
+        "printed, without intervals. Right: overall score by annotators, and the score that a judge of that kappa would "
+        "report if its errors hit women and men, and all identities, alike.",
+    ),
+}
+
+
+def save(study: Study, name: str, figure: Figure, *, main: bool = False) -> None:
+    """Save a figure of this paper with its title and caption.
+
+    Raises:
+        KeyError: No caption is written for ``name``.
+    """
+    title, caption = _FIGURES[name]
+    study.save_figure(name, figure, title=title, caption=caption.format(level=_level(study)), main=main)

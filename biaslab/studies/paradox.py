@@ -1,0 +1,445 @@
+"""Tables of the bias amplification paradox: shares of images perceived as female in, amplification out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from biaslab import measures, published, stats
+from biaslab.schemas.paradox import APPROACHES
+
+if TYPE_CHECKING:
+    from biaslab.study import Study
+
+# A selection of training captions that serves every prompt; any other training row belongs to one prompt.
+SHARED_TRAINING = ("captions", "ratings", "")
+NO_SHARES = "No per-occupation shares are given, so there is no interval."
+# Section 2.2, 3.1 and 4: images per occupation (and prompt), before faces and confidence are checked.
+NOMINAL_N = 500
+
+
+@dataclass(frozen=True)
+class Group:
+    """The shares of one model and approach: rows are occupations, columns the training side and each prompt."""
+
+    model: str
+    approach: str
+    occupations: tuple[str, ...]
+    prompts: tuple[str, ...]
+    training: np.ndarray
+    """% female in training images, (occupations, prompts)."""
+    generated: np.ndarray
+    """% female in generated images, (occupations, prompts)."""
+    training_n: np.ndarray
+    generated_n: np.ndarray
+    shared: bool
+    """Whether one set of training images serves all prompts, so that they are resampled together."""
+
+    def counts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return images perceived as female, and images, as (occupations, training cells + prompts)."""
+        training, training_n = self.training, self.training_n
+        if self.shared:
+            training, training_n = training[:, :1], training_n[:, :1]
+        percent = np.hstack([training, self.generated])
+        n = np.nan_to_num(np.hstack([training_n, self.generated_n])).round().astype(int)
+        return np.nan_to_num(percent * n / 100).round().astype(int), n
+
+    def split(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return training and generated percentages (..., occupations, prompts) of resampled shares."""
+        k = len(self.prompts)
+        training, generated = shares[..., :-k] * 100, shares[..., -k:] * 100
+        return np.broadcast_to(training, generated.shape) if self.shared else training, generated
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The prompts, and ``mean`` where there are several."""
+        return (*self.prompts, "mean") if len(self.prompts) > 1 else self.prompts
+
+
+def groups(study: Study) -> Iterator[Group]:
+    """Yield the measured shares of each model and approach that has both training and generated images."""
+    shares = study.measured("paradox_percent_female")
+    order = {a: i for i, a in enumerate(APPROACHES)}
+    keyed = shares.groupby(["model", "approach"], sort=False)
+    for (model, approach), rows in sorted(keyed, key=lambda g: (g[0][0], order.get(g[0][1], 99))):
+        group = _group(model, approach, rows)
+        if group is not None:
+            yield group
+
+
+def _group(model: str, approach: str, rows: pd.DataFrame) -> Group | None:
+    def wide(source: str, column: str) -> pd.DataFrame:
+        some = rows[rows["source"] == source]
+        return some.pivot(index="occupation", columns="prompt", values=column)
+
+    generated, training = wide("generated", "percent_female"), wide("training", "percent_female")
+    if generated.empty or training.empty:
+        return None
+    occupations = sorted(set(generated.index) | set(training.index))
+    prompts = sorted(generated.columns)
+    shared = next((p for p in SHARED_TRAINING if p in training.columns), None)
+    sources = [p if p in training.columns else shared for p in prompts]
+    if None in sources:
+        return None
+
+    def matrix(source: str, column: str, prompts: list[str]) -> np.ndarray:
+        return wide(source, column).reindex(index=occupations)[prompts].to_numpy(float)
+
+    return Group(
+        model,
+        approach,
+        tuple(occupations),
+        tuple(prompts),
+        matrix("training", "percent_female", sources),
+        matrix("generated", "percent_female", prompts),
+        matrix("training", "n", sources),
+        matrix("generated", "n", prompts),
+        shared=len(set(sources)) == 1,
+    )
+
+
+# -- published measurements ------------------------------------------------------------------------------
+
+
+def _published_shares() -> pd.DataFrame:
+    """Return Tables 6 and 7 as measurements of the naive approach."""
+    frames = []
+    for model, name in (("SD 1.4", "paradox_table_6"), ("SD 1.5", "paradox_table_7")):
+        frame = published.load(name)[["occupation", "source", "prompt", "percent_female"]]
+        frames.append(frame.assign(model=model))
+    whole = pd.concat(frames, ignore_index=True)
+    whole.loc[whole["source"] == "training", "prompt"] = "captions"
+    return whole.assign(approach="naive", n=NOMINAL_N)
+
+
+def _published_amplification() -> pd.DataFrame:
+    """Return Table 3, and the averages that sections 6 and A.6 state for SD 1.4."""
+    table = published.load("paradox_table_3")[["model", "approach", "prompt", "amplification"]]
+    words = published.load("paradox_text")
+    stated = words[(words["quantity"] == "amplification") & words["approach"].isin(APPROACHES[4:])]
+    stated = stated.rename(columns={"value": "amplification"})[["approach", "amplification"]]
+    return pd.concat([table, stated.assign(model="SD 1.4", prompt="captions")], ignore_index=True)
+
+
+PUBLISHED = {
+    "paradox_percent_female": _published_shares,
+    "paradox_printed_amplification": _published_amplification,
+}
+
+
+# -- results ---------------------------------------------------------------------------------------------
+
+
+def percent_female(study: Study) -> pd.DataFrame:
+    """Return the measured shares with their Wilson intervals."""
+    shares = study.measured("paradox_percent_female")
+    n = shares["n"].to_numpy(float)
+    count = shares["percent_female"].to_numpy(float) * n / 100
+    low, high = wilson_percent(count, n, study.confidence)
+    return shares.assign(ci_low=low, ci_high=high)
+
+
+def wilson_percent(count, n, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return Wilson limits in percent; a printed share need not be a whole number of images."""
+    whole = np.round(np.nan_to_num(np.asarray(count, float))).astype(int)
+    total = np.nan_to_num(np.asarray(n, float)).round().astype(int)
+    low, high = stats.wilson_interval(np.minimum(whole, total), total, confidence)
+    missing = np.isnan(np.asarray(count, float))
+    return np.where(missing, np.nan, 100 * np.asarray(low)), np.where(missing, np.nan, 100 * np.asarray(high))
+
+
+def expected(group: Group, training: np.ndarray, generated: np.ndarray, definition: str) -> np.ndarray:
+    """Return expected amplification (..., prompts + mean) of percentages (..., occupations, prompts)."""
+    by_prompt = measures.expected_amplification(generated, training, definition, axis=-2).amplification
+    if len(group.prompts) == 1:
+        return by_prompt
+    return np.concatenate([by_prompt, by_prompt.mean(axis=-1, keepdims=True)], axis=-1)
+
+
+def amplification(study: Study) -> pd.DataFrame:
+    """Return expected amplification by all three definitions, with intervals, tests and counts.
+
+    Rows of approaches for which only printed averages exist have the printed value and say why the rest is missing.
+    """
+    rows = [row for group in groups(study) for row in _amplification_rows(study, group)]
+    computed = pd.DataFrame(rows, columns=[*_AMPLIFICATION, "reason"])
+    return pd.concat([computed, _printed_rows(study, computed)], ignore_index=True)
+
+
+_AMPLIFICATION = [
+    "model",
+    "approach",
+    "definition",
+    "prompt",
+    "amplification",
+    "ci_low",
+    "ci_high",
+    "n_occupations",
+    "n_excluded",
+    "t",
+    "p",
+]
+
+
+def _amplification_rows(study: Study, group: Group) -> Iterator[list]:
+    counts, n = group.counts()
+
+    def statistic(shares: np.ndarray) -> np.ndarray:
+        training, generated = group.split(shares)
+        all_definitions = [expected(group, training, generated, d) for d in measures.DEFINITIONS]
+        return np.concatenate(all_definitions, axis=-1)
+
+    boot = stats.hierarchical_bootstrap(
+        counts,
+        n,
+        statistic,
+        replicates=study.bootstrap_replicates,
+        seed=study.seed,
+        confidence=study.confidence,
+    )
+    low, high = (np.reshape(limit, (len(measures.DEFINITIONS), -1)) for limit in (boot.ci_low, boot.ci_high))
+    for i, definition in enumerate(measures.DEFINITIONS):
+        values = expected(group, group.training, group.generated, definition)
+        for j, prompt in enumerate(group.names):
+            kept = kept_values(group, definition, prompt)
+            test = stats.one_sample_t(kept)
+            reason = "" if len(kept) else "No occupation is left."
+            head = [group.model, group.approach, definition, prompt, values[j], low[i, j], high[i, j]]
+            yield [*head, len(kept), len(group.occupations) - len(kept), test.statistic, test.p, reason]
+
+
+def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
+    """Return the amplification of each occupation that counts for ``prompt``.
+
+    For ``mean`` it is an occupation's average over the prompts in which it counts.
+    """
+    if definition == "directional":
+        values = measures.directional_amplification(group.generated, group.training)
+    else:
+        values = measures.amplification(group.generated, group.training)
+    excluded = measures.exclusion_reason(group.generated, group.training, definition) != ""
+    values = np.where(excluded, np.nan, values)
+    if prompt != "mean":
+        column = values[:, group.prompts.index(prompt)]
+        return column[~np.isnan(column)]
+    counted = ~np.isnan(values)
+    some = counted.any(axis=1)
+    return np.nansum(values[some], axis=1) / counted[some].sum(axis=1)
+
+
+def _printed_rows(study: Study, computed: pd.DataFrame) -> pd.DataFrame:
+    if study.source != "published":
+        return computed.iloc[:0]
+    printed = study.measured("paradox_printed_amplification")
+    have = set(zip(computed["model"], computed["approach"], strict=True))
+    absent = [(m, a) not in have for m, a in zip(printed["model"], printed["approach"], strict=True)]
+    rows = printed[absent].assign(definition="published", reason=NO_SHARES)
+    return rows.reindex(columns=computed.columns)
+
+
+def printed_comparison(study: Study) -> pd.DataFrame:
+    """Return each computed average of the naive approach beside the one that Table 3 prints."""
+    keys = ["model", "approach", "prompt"]
+    computed = study.table("paradox_amplification")
+    computed = computed[(computed["definition"] == "published") & computed["n_occupations"].notna()]
+    printed = study.measured("paradox_printed_amplification").rename(columns={"amplification": "printed"})
+    both = computed[[*keys, "amplification"]].merge(printed, on=keys)
+    return both.assign(difference=both["amplification"] - both["printed"])
+
+
+def exclusions(study: Study) -> pd.DataFrame:
+    """Return how many occupations the published rule leaves out, by reason, and which."""
+    frames = []
+    for group in groups(study):
+        for j, prompt in enumerate(group.prompts):
+            counts = measures.exclusion_counts(group.occupations, group.generated[:, j], group.training[:, j])
+            head = {"model": group.model, "approach": group.approach, "prompt": prompt}
+            frames.append(counts.assign(**head, n_occupations=len(group.occupations)))
+    columns = ["model", "approach", "prompt", "reason", "n", "n_occupations", "occupations"]
+    return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+
+
+def occupation_amplification(study: Study) -> pd.DataFrame:
+    """Return each occupation's shares, amplification and signed change, with the change's interval.
+
+    The interval is of the signed change along the training lean, whose sampling error does not fold at 50:
+    MOVER limits (Newcombe 1998, method 10) from the two Wilson intervals.
+    """
+    frames = []
+    for group in groups(study):
+        for j, prompt in enumerate(group.prompts):
+            t, g = group.training[:, j], group.generated[:, j]
+            low, high = _change_limits(group, j, study.confidence)
+            frames.append(
+                pd.DataFrame(
+                    {
+                        "model": group.model,
+                        "approach": group.approach,
+                        "occupation": group.occupations,
+                        "prompt": prompt,
+                        "percent_training": t,
+                        "percent_generated": g,
+                        "amplification": measures.amplification(g, t),
+                        "directional": measures.directional_amplification(g, t),
+                        "ci_low": low,
+                        "ci_high": high,
+                        "n_training": group.training_n[:, j],
+                        "n_generated": group.generated_n[:, j],
+                        "excluded": measures.exclusion_reason(g, t),
+                    }
+                )
+            )
+    return pd.concat(frames, ignore_index=True)
+
+
+def _change_limits(group: Group, j: int, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+    from biaslab.stats import difference_interval
+
+    t, g, t_n, g_n = (m[:, j] for m in (group.training, group.generated, group.training_n, group.generated_n))
+    limits = [wilson_percent(p * n / 100, n, confidence) for p, n in ((t, t_n), (g, g_n))]
+    low, high = difference_interval(t, *limits[0], g, *limits[1])
+    toward = measures.lean(t)
+    along = (np.where(toward > 0, low, -high), np.where(toward > 0, high, -low))
+    return tuple(np.where(toward == 0, np.nan, limit) for limit in along)
+
+
+def bias_amp(study: Study) -> pd.DataFrame:
+    """Return BiasAmp of Wang and Russakovsky (2021) in both directions, per prompt, in points with intervals.
+
+    Counts are rebuilt from shares and n. In direction ``A->T`` the value also depends on how many images an
+    auditor made per occupation, which is a choice and not a property of the model.
+    """
+    rows = []
+    for group in groups(study):
+        counts, n = group.counts()
+
+        def statistic(shares: np.ndarray, group=group, n=n) -> np.ndarray:
+            training, generated = group.split(shares)
+            k = len(group.prompts)
+            n_training = np.broadcast_to(n[:, :-k], (n.shape[0], k)) if group.shared else n[:, :-k]
+            return np.stack(
+                [
+                    _both_directions(generated[..., j], n[:, -k + j], training[..., j], n_training[:, j])
+                    for j in range(k)
+                ],
+                axis=-2,
+            ).reshape(*shares.shape[:-2], -1)
+
+        boot = stats.hierarchical_bootstrap(
+            counts,
+            n,
+            statistic,
+            replicates=study.bootstrap_replicates,
+            seed=study.seed,
+            confidence=study.confidence,
+        )
+        table = [np.reshape(a, (len(group.prompts), 2)) for a in (boot.value, boot.ci_low, boot.ci_high)]
+        for j, prompt in enumerate(group.prompts):
+            for d, direction in enumerate(measures.DIRECTIONS):
+                head = [group.model, group.approach, direction, prompt]
+                rows.append([*head, *(a[j, d] for a in table), len(group.occupations)])
+    columns = ["model", "approach", "direction", "prompt", "bias_amp", "ci_low", "ci_high", "n_occupations"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _both_directions(generated, generated_n, training, training_n) -> np.ndarray:
+    def table(percent, n):
+        female = percent * n / 100
+        return np.stack([female, n - female], axis=-1)
+
+    g, t = table(generated, generated_n), table(training, training_n)
+    return np.stack([100 * measures.bias_amp(t, g, d).value for d in measures.DIRECTIONS], axis=-1)
+
+
+def prompt_variation(study: Study) -> pd.DataFrame:
+    """Return how much each occupation's share moves between prompts, and whether sampling noise explains it.
+
+    ``sd_prompts`` is the population standard deviation over prompts; ``sd_noise`` is what binomial noise alone
+    would give on average around the pooled share; the chi-square test of equal shares is adjusted over the
+    occupations of a model (Holm).
+    """
+    frames = [_variation(study, g) for g in groups(study) if len(g.prompts) > 1]
+    if not frames:
+        return pd.DataFrame(columns=tables_names("paradox_prompt_variation"))
+    return pd.concat(frames, ignore_index=True)
+
+
+def tables_names(name: str) -> list[str]:
+    """Return the declared columns of a table."""
+    from biaslab import tables
+
+    return tables.schema(name).names
+
+
+def _variation(study: Study, group: Group) -> pd.DataFrame:
+    g, n = group.generated, group.generated_n
+    pooled = np.nansum(g * n, axis=1) / np.nansum(n, axis=1) / 100
+    # Mean population variance of k binomial shares around their own mean: (k-1)/k of the mean variance.
+    k = len(group.prompts)
+    noise = 100 * np.sqrt((k - 1) / k * np.nanmean(pooled[:, None] * (1 - pooled[:, None]) / n, axis=1))
+    tests = [_equal_shares(g[i], n[i]) for i in range(len(group.occupations))]
+    p = np.array([t.p if t.valid else np.nan for t in tests])
+    flips = (np.nanmin(g, axis=1) < 50) & (np.nanmax(g, axis=1) > 50)
+    return pd.DataFrame(
+        {
+            "model": group.model,
+            "approach": group.approach,
+            "occupation": group.occupations,
+            "sd_prompts": np.nanstd(g, axis=1),
+            "sd_noise": noise,
+            "lowest": np.nanmin(g, axis=1),
+            "highest": np.nanmax(g, axis=1),
+            "lean_flips": np.where(flips, "yes", "no"),
+            "statistic": [t.statistic for t in tests],
+            "p": p,
+            "p_holm": stats.adjust(p, "holm"),
+            "n": np.nansum(n, axis=1),
+            "reason": ["" if t.valid else "An expected count is below 5." for t in tests],
+        }
+    )
+
+
+def _equal_shares(percent: np.ndarray, n: np.ndarray) -> stats.ChiSquare:
+    known = ~np.isnan(percent) & (n > 0)
+    female = np.round(percent[known] * n[known] / 100)
+    return stats.chi_square(np.stack([female, n[known] - female]))
+
+
+def reduction(study: Study) -> pd.DataFrame:
+    """Return each approach's change from the naive approach, in points and percent, published definition."""
+    table = study.table("paradox_amplification")
+    table = table[(table["definition"] == "published") & table["prompt"].isin(["mean", "captions"])]
+    rows = []
+    for model, some in table.groupby("model", sort=False):
+        naive = some.loc[(some["approach"] == "naive") & (some["prompt"] == "mean"), "amplification"]
+        if naive.empty:
+            continue
+        base = float(naive.iloc[0])
+        for approach, value in zip(some["approach"], some["amplification"], strict=True):
+            if approach != "naive":
+                rows.append([model, approach, base, value, value - base, 100 * (value - base) / base])
+    return pd.DataFrame(rows, columns=tables_names("paradox_reduction"))
+
+
+def approaches_wide(published_rows: pd.DataFrame) -> pd.DataFrame:
+    """Return amplification with one column a prompt, in the layout of Table 3."""
+    wide = published_rows.pivot_table(
+        index=["approach", "model"], columns="prompt", values="amplification", sort=False
+    )
+    return wide.reindex(columns=[p for p in ("1", "2", "3", "4", "mean", "captions") if p in wide])
+
+
+TABLES = {
+    "paradox_percent_female": percent_female,
+    "paradox_amplification": amplification,
+    "paradox_printed_comparison": printed_comparison,
+    "paradox_exclusions": exclusions,
+    "paradox_occupation_amplification": occupation_amplification,
+    "paradox_bias_amp": bias_amp,
+    "paradox_prompt_variation": prompt_variation,
+    "paradox_reduction": reduction,
+}

@@ -1,0 +1,188 @@
+"""What the paradox notebooks say in words: findings computed from tables, and captions of figures."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from biaslab.schemas.paradox import APPROACHES
+
+if TYPE_CHECKING:
+    from biaslab.study import Study
+
+
+def with_interval(row: pd.Series, value: str = "amplification") -> str:
+    """Return ``value (low to high)`` of a row, in points."""
+    return f"{row[value]:.2f} points ({row['ci_low']:.2f} to {row['ci_high']:.2f})"
+
+
+def headline_baseline(amplification: pd.DataFrame) -> str:
+    """Say what the three definitions give, averaged over prompts, with the naive approach."""
+    some = amplification[(amplification["approach"] == "naive") & amplification["ci_low"].notna()]
+    prompt = "mean" if "mean" in set(some["prompt"]) else some["prompt"].iloc[0]
+    some = some[some["prompt"] == prompt]
+    sentences = []
+    for model, rows in some.groupby("model", sort=False):
+        by = rows.set_index("definition")
+        kept, left = by.loc["published", ["n_occupations", "n_excluded"]]
+        signed = by.loc["directional"]
+        sentences.append(
+            f"{model}: by the published rule bias is {_change_word(by.loc['published'])} by "
+            f"{with_interval(by.loc['published'])}, over {kept:.0f} occupations that lean the same way for at least "
+            f"one prompt ({left:.0f} never do); with no exclusion the change is "
+            f"{with_interval(by.loc['no_exclusion'])}; along the training lean, over all "
+            f"{signed['n_occupations']:.0f} occupations, it is {with_interval(signed)}, an interval that "
+            f"{'excludes' if _excludes_zero(signed) else 'includes'} 0."
+        )
+    return " ".join(sentences)
+
+
+def _excludes_zero(row: pd.Series) -> bool:
+    return bool(row["ci_low"] > 0 or row["ci_high"] < 0)
+
+
+def _change_word(row: pd.Series) -> str:
+    return "amplified" if row["amplification"] > 0 else "de-amplified"
+
+
+def headline_approaches(published_rows: pd.DataFrame) -> str:
+    """Say how far the published measure falls from the naive to the most restrictive approach."""
+    sentences = []
+    for model, rows in published_rows.groupby("model", sort=False):
+        by = rows[rows["prompt"] == "mean"].set_index("approach")
+        if "naive" not in by.index:
+            continue
+        last = next((a for a in reversed(APPROACHES[:4]) if a in by.index and a != "naive"), None)
+        start = by.loc["naive"]
+        if last is None:
+            sentences.append(
+                f"{model}: {with_interval(start)} with the naive approach; no other is measured."
+            )
+            continue
+        end = by.loc[last]
+        interval = f" ({end['ci_low']:.2f} to {end['ci_high']:.2f})" if np.isfinite(end["ci_low"]) else ""
+        change = 100 * (end["amplification"] - start["amplification"]) / start["amplification"]
+        sentences.append(
+            f"{model}: averaged over prompts, the published measure goes from {with_interval(start)} with all "
+            f"captions to {end['amplification']:.2f} points{interval} with {_APPROACH_WORDS[last]} "
+            f"({change:+.0f} %)"
+            + (
+                "."
+                if interval
+                else "; the second value is printed without per-occupation shares, so it has no interval."
+            )
+        )
+    return " ".join(sentences)
+
+
+_APPROACH_WORDS = {
+    "no_indicators": "captions without gender indicators",
+    "nearest": "captions nearest to the prompts",
+    "nearest_no_indicators": "the nearest captions without gender indicators",
+}
+
+
+def headline_variation(variation: pd.DataFrame) -> str:
+    """Say how many occupations move between prompts by more than noise, and how many change their lean."""
+    sentences = []
+    for model, rows in variation.groupby("model", sort=False):
+        tested = rows["p_holm"].notna()
+        flips = rows["lean_flips"] == "yes"
+        sentences.append(
+            f"{model}: the share perceived as female differs between prompts beyond sampling noise in "
+            f"{int((rows['p_holm'] < 0.05).sum())} of {int(tested.sum())} occupations tested (Holm-adjusted p < 0.05; "
+            f"{int((~tested).sum())} have too few images of one gender to test); "
+            f"{int(flips.sum())} of {len(rows)} lean female for one prompt and male for another. The median standard "
+            f"deviation over prompts is {rows['sd_prompts'].median():.1f} points, against "
+            f"{rows['sd_noise'].median():.1f} from noise alone."
+        )
+    return " ".join(sentences)
+
+
+# -- figures with their captions ----------------------------------------------------------------------------
+
+
+def _stated_n(study: Study) -> str:
+    n = study.measured("paradox_percent_female")["n"]
+    low, high = int(n.min()), int(n.max())
+    return f"n = {low}" if low == high else f"n = {low} to {high}"
+
+
+def caption_by_definition(study: Study) -> str:
+    """Caption of the figure of amplification by definition."""
+    return (
+        "Expected amplification over occupations for each prompt and averaged over prompts, by definition. Dots are "
+        f"estimates, lines {100 * study.confidence:g} % intervals (occupations, then images, resampled "
+        f"{study.bootstrap_replicates:,} times; {_stated_n(study)} images a share). At 0 generated images are as "
+        "skewed as training images."
+    )
+
+
+def caption_approaches(study: Study) -> str:
+    """Caption of the figure of amplification by approach."""
+    return (
+        "Expected amplification by the published rule, for each way of selecting training captions or making "
+        f"prompts. Filled marks have {100 * study.confidence:g} % intervals; hollow marks are averages that are only "
+        "printed, without the shares that an interval needs."
+    )
+
+
+def caption_noise(variation: pd.DataFrame) -> str:
+    """Caption of the figure of variation against noise."""
+    return (
+        "Each mark is an occupation: the standard deviation of its share over prompts against what sampling noise "
+        f"alone would give on average, for {variation['occupation'].nunique()} occupations. On the dashed line the "
+        "prompts would differ by noise alone."
+    )
+
+
+def show_scatter(study: Study, figure, model: str, *, main: bool) -> None:
+    """Save the training-against-generated figure of a model."""
+    study.save_figure(
+        f"paradox_scatter_{slug(model)}",
+        figure,
+        title=f"Training against generated images, {model}",
+        caption=(
+            f"{model}, naive approach: share perceived as female in training images (across) and generated images "
+            f"(up), one point an occupation, one panel a prompt ({_stated_n(study)} images a share). Crosses are "
+            "left out by the published rule. The 20 occupations farthest from the diagonal are named."
+        ),
+        main=main,
+    )
+
+
+def show_changes(study: Study, figure, model: str) -> None:
+    """Save the figure of signed changes of a model."""
+    study.save_figure(
+        f"paradox_signed_change_{slug(model)}",
+        figure,
+        title=f"Change along the training lean by occupation, {model}",
+        caption=(
+            f"{model}: change in the share perceived as female from training to generated images, signed so that "
+            "right is farther along the training lean. Large marks are means over prompts, thin marks single "
+            "prompts; colour and shape tell for how many prompts the published rule counts the occupation."
+        ),
+    )
+
+
+def show_variation(study: Study, figure, model: str, *, main: bool) -> None:
+    """Save the figure of the occupations that vary most over prompts, of a model."""
+    study.save_figure(
+        f"paradox_prompt_variation_{slug(model)}",
+        figure,
+        title=f"Occupations that vary most between prompts, {model}",
+        caption=(
+            f"{model}: share of generated images perceived as female by prompt, for the 20 occupations with the "
+            f"largest standard deviation over prompts; lines are {100 * study.confidence:g} % Wilson intervals "
+            f"({_stated_n(study)} images a share), black bars the share in training images."
+        ),
+        main=main,
+    )
+
+
+def slug(name: str) -> str:
+    """Return a model's name as part of a figure's name."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "model"

@@ -1,0 +1,238 @@
+"""What a notebook holds: its inputs by name, its tables computed once, and a place for its results.
+
+A notebook opens one :class:`Study` from its parameters, asks it for tables and gives it the figures,
+tables and findings that the report shows. It never reads or writes files itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from functools import cache, cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biaslab import sources, tables
+from biaslab.errors import ParameterError, unknown_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+_STUDIES = ("paradox", "paired", "dalleval", "triplets", "ratings", "synthesis")
+_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
+
+
+class Study:
+    """The inputs, tables and results of one notebook.
+
+    Args:
+        output_dir: Where tables, figures and findings go; empty for ``outputs/explore`` of the project.
+        source: ``published`` (the papers' printed numbers), ``ratings`` (the file ``ratings``), or a
+            folder that holds measured tables, such as another run's.
+        model: The model to look at, or ``all`` that the source has.
+        ratings: A file of ratings or shares, for ``source="ratings"``.
+        seed: The seed of every random draw.
+        bootstrap_replicates: Replicates of each bootstrap and Monte Carlo test.
+        confidence: Level of the intervals, between 0 and 1.
+
+    Raises:
+        ParameterError: A parameter is out of its range, or a name is unknown.
+    """
+
+    def __init__(
+        self,
+        output_dir: str | Path = "",
+        *,
+        source: str = "published",
+        model: str = "all",
+        ratings: str = "",
+        seed: int = 0,
+        bootstrap_replicates: int = 10_000,
+        confidence: float = 0.95,
+    ) -> None:
+        if not 0 < confidence < 1:
+            raise ParameterError(
+                f"confidence is {confidence!r}; it must lie between 0 and 1, for example 0.95."
+            )
+        if bootstrap_replicates < 100:
+            raise ParameterError(
+                f"bootstrap_replicates is {bootstrap_replicates!r}; at least 100 are needed, 10000 are usual."
+            )
+        if seed < 0:
+            raise ParameterError(f"seed is {seed!r}; it must be 0 or more.")
+        self.output_dir = Path(output_dir) if output_dir else project_root() / "outputs" / "explore"
+        self.source = sources.check(source, ratings)
+        self.model = model
+        self.ratings = str(ratings)
+        self.seed = int(seed)
+        self.bootstrap_replicates = int(bootstrap_replicates)
+        self.confidence = float(confidence)
+        self._kept: dict[str, pd.DataFrame] = {}
+        self._records: dict[str, list] = {"figures": [], "tables": [], "headlines": []}
+
+    # -- inputs and tables ---------------------------------------------------------------------------
+
+    def measured(self, name: str) -> pd.DataFrame:
+        """Return the measured input table ``name`` from this study's source, for this study's model.
+
+        Raises:
+            InputError: The source's data do not fit the table.
+            UnknownNameError: There is no such table, or the source has no such model.
+        """
+        frame = sources.measured(name, source=self.source, ratings=self.ratings)
+        if self.model == "all" or "model" not in frame.columns:
+            return frame
+        if self.model not in set(frame["model"]):
+            raise unknown_name(f"model in {name} ({self.source})", self.model, sorted(set(frame["model"])))
+        return frame[frame["model"] == self.model].reset_index(drop=True)
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Return the table ``name``, computed on the first call and kept from then on.
+
+        A table that is declared in :mod:`biaslab.schemas` is checked against its declaration. Results are
+        also kept on disk, keyed by inputs, parameters and code, where the next notebook finds them.
+
+        Raises:
+            UnknownNameError: No study computes a table of that name.
+        """
+        if name not in self._kept:
+            builder = _builders().get(name)
+            if builder is None:
+                raise unknown_name("table that a study computes", name, _builders())
+            self._kept[name] = self._stored(name, builder)
+        return self._kept[name].copy()
+
+    def _stored(self, name: str, builder) -> pd.DataFrame:
+        import pandas as pd
+        from filelock import FileLock
+
+        def build() -> pd.DataFrame:
+            frame = builder(self)
+            return tables.conform(frame, name) if name in tables.schemas() else frame
+
+        store = self.output_dir.parent / ".store" if self._in_run else self.output_dir / ".store"
+        store.mkdir(parents=True, exist_ok=True)
+        path = store / f"{name}-{self._fingerprint}.parquet"
+        # Tables build on one another, so the lock is per table: two notebooks never compute the same one.
+        with FileLock(f"{path}.lock"):
+            if path.exists():
+                return pd.read_parquet(path)
+            frame = build()
+            temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            frame.to_parquet(temporary, index=False)
+            os.replace(temporary, path)
+        return frame
+
+    @property
+    def _in_run(self) -> bool:
+        return ".parts" in self.output_dir.parts
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        parameters = [self.source, self.model, self.seed, self.bootstrap_replicates, self.confidence]
+        inputs = sources.digest(self.source, self.ratings)
+        whole = json.dumps([parameters, inputs, _code_digest()])
+        return hashlib.sha256(whole.encode()).hexdigest()[:16]
+
+    # -- results -------------------------------------------------------------------------------------
+
+    def save_table(self, name: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
+        """Write the table ``name`` for the report (computed if not given) and return it.
+
+        Raises:
+            InputError: It does not fit its declaration.
+            UnknownNameError: No table of that name is declared.
+        """
+        frame = self.table(name) if frame is None else frame
+        frame = tables.conform(frame, name)
+        tables.write(frame, self.output_dir / "tables" / f"{name}.csv")
+        self._record("tables", {"name": name})
+        return frame
+
+    def save_figure(
+        self, name: str, figure: Figure, *, title: str, caption: str, alt: str = "", main: bool = False
+    ) -> None:
+        """Write ``figure`` as PNG and SVG for the report.
+
+        Args:
+            name: ``<paper>_<what>``: lower-case words joined by underscores.
+            figure: The figure.
+            title: A few words for a heading.
+            caption: What is drawn: axes, intervals, n, and what to see. Plain text.
+            alt: A description for those who cannot see it; the caption when empty.
+            main: Whether the report's first page shows it.
+
+        Raises:
+            ParameterError: The name has other characters.
+        """
+        _check_name(name)
+        folder = self.output_dir / "figures"
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.savefig(folder / f"{name}.png", dpi=180, bbox_inches="tight", facecolor="white")
+        # A fixed salt and no date make the same figure the same bytes.
+        import matplotlib as mpl
+
+        with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+            figure.savefig(
+                folder / f"{name}.svg", bbox_inches="tight", facecolor="white", metadata={"Date": None}
+            )
+        record = {"name": name, "title": title, "caption": caption, "alt": alt or caption, "main": bool(main)}
+        self._record("figures", record)
+
+    def headline(self, finding: str, *, main: bool = False) -> None:
+        """Record a finding in words, with its interval and n inside, for the report; and print it.
+
+        Args:
+            finding: One or two plain sentences.
+            main: Whether it is among the first things the report says.
+        """
+        self._record("headlines", {"text": finding, "main": bool(main)})
+        print(finding)
+
+    def _record(self, kind: str, record: dict) -> None:
+        same = "text" if kind == "headlines" else "name"
+        self._records[kind] = [r for r in self._records[kind] if r[same] != record[same]] + [record]
+        self.output_dir.mkdir(parents=True, exist_ok=True)
+        whole = json.dumps(self._records, ensure_ascii=False, indent=1)
+        (self.output_dir / "records.json").write_text(whole, encoding="utf-8")
+
+
+def project_root(start: Path | None = None) -> Path:
+    """Return the folder, at or above ``start`` (the working folder), that holds ``notebooks`` and ``params``.
+
+    Falls back to ``start`` itself, so that a notebook also works alone in a folder.
+    """
+    start = (start or Path.cwd()).resolve()
+    for folder in (start, *start.parents):
+        if (folder / "notebooks").is_dir() and (folder / "params").is_dir():
+            return folder
+    return start
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise ParameterError(f"{name!r} is not a name: use lower-case words joined by underscores.")
+
+
+@cache
+def _builders() -> dict:
+    """Return the functions that compute tables, by table name: each takes a Study and returns rows."""
+    found = {}
+    for module in _STUDIES:
+        found.update(import_module(f"biaslab.studies.{module}").TABLES)
+    return found
+
+
+@cache
+def _code_digest() -> str:
+    """Return a digest of the package's code and data, so that a stored table never outlives them."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parent
+    for path in sorted([*root.rglob("*.py"), *root.glob("published/data/*")]):
+        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

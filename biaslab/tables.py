@@ -1,0 +1,222 @@
+"""The tables that stages, notebooks and reports share: names, columns, order, and how they are written.
+
+A table is long ("tidy"): identity columns first, then values. Each is declared once, in
+:mod:`biaslab.schemas`; writing checks the declaration, so that a table that others rely on cannot
+quietly change its shape.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biaslab.errors import InputError, name_help, unknown_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAPERS = ("paradox", "paired", "dalleval", "triplets")
+_SCHEMA_MODULES = ("paradox", "paired", "dalleval", "triplets", "ratings", "synthesis")
+# What a spreadsheet would run as a formula when a text cell starts with it.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    """Column name, as in the file's header."""
+    description: str
+    """What the values mean, in one sentence."""
+    unit: str = ""
+    """Unit: ``"%"`` (0–100 points), ``"points"``, ``"images"``, … or empty."""
+    key: bool = False
+    """Whether the column is part of a row's identity: no two rows share all key values."""
+    text: bool = False
+    """Whether the values are text; otherwise they are numbers and NaN means missing."""
+    low: float = float("-inf")
+    """Smallest value allowed."""
+    high: float = float("inf")
+    """Largest value allowed."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A table's name, its meaning and its columns in order; further columns may follow them."""
+
+    name: str
+    """File name without ``.csv``: ``<paper>_<name>``."""
+    title: str
+    """A few words for a heading."""
+    description: str
+    """What a row is and where the numbers come from."""
+    columns: tuple[Column, ...]
+    """Columns every such table has, in this order."""
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of the identity columns."""
+        return [c.name for c in self.columns if c.key]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all declared columns, in order."""
+        return [c.name for c in self.columns]
+
+
+def key(name: str, description: str, unit: str = "") -> Column:
+    """Return a text column that is part of a row's identity."""
+    return Column(name, description, unit, key=True, text=True)
+
+
+def text(name: str, description: str) -> Column:
+    """Return a text column."""
+    return Column(name, description, text=True)
+
+
+def number(name: str, description: str, unit: str = "", low=float("-inf"), high=float("inf")) -> Column:
+    """Return a number column with values in ``[low, high]`` or missing."""
+    return Column(name, description, unit, low=low, high=high)
+
+
+def interval(what: str, unit: str = "") -> tuple[Column, Column]:
+    """Return the columns ``ci_low`` and ``ci_high`` of the interval of ``what``."""
+    return (
+        number("ci_low", f"Lower limit of the confidence interval of {what}.", unit),
+        number("ci_high", f"Upper limit of the confidence interval of {what}.", unit),
+    )
+
+
+@cache
+def schemas() -> dict[str, Schema]:
+    """Return every declared table by name."""
+    found: dict[str, Schema] = {}
+    for module in _SCHEMA_MODULES:
+        for schema in import_module(f"biaslab.schemas.{module}").SCHEMAS:
+            if schema.name in found:
+                raise RuntimeError(f"Table {schema.name!r} is declared twice.")
+            found[schema.name] = schema
+    return found
+
+
+def schema(name: str) -> Schema:
+    """Return the declaration of the table ``name``.
+
+    Raises:
+        UnknownNameError: There is no such table.
+    """
+    if name not in schemas():
+        raise unknown_name("table", name, schemas())
+    return schemas()[name]
+
+
+def conform(
+    frame: pd.DataFrame, name: str, *, where: str = "", more_keys: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Return ``frame`` with the columns of table ``name``: checked, typed, in declared order.
+
+    Args:
+        frame: Rows; columns beyond the declared ones are kept, after them.
+        name: The table's name.
+        where: What to call the data in an error, for example a file's name.
+        more_keys: Further columns that tell rows apart, such as a parameter that a run swept.
+
+    Raises:
+        InputError: A column is missing, a number is not one or is out of its range, or two rows
+            have the same identity.
+        UnknownNameError: There is no table ``name``.
+    """
+    import pandas as pd
+
+    declared = schema(name)
+    where = where or f"table {name}"
+    missing = [c for c in declared.names if c not in frame.columns]
+    if missing:
+        raise InputError(
+            f"{where} has no column {missing[0]!r}. {name_help(missing[0], map(str, frame.columns))} "
+            f"Table {name} needs: {', '.join(declared.names)}."
+        )
+    out = frame.copy()
+    for column in declared.columns:
+        if column.text:
+            out[column.name] = out[column.name].map(lambda v: "" if pd.isna(v) else str(v)).astype(object)
+            continue
+        values = pd.to_numeric(out[column.name], errors="coerce")
+        given = out[column.name].notna() & (out[column.name].astype(str).str.strip() != "")
+        if (values.isna() & given).any():
+            bad = out.loc[values.isna() & given, column.name].iloc[0]
+            raise InputError(f"{where}: {column.name} holds {bad!r}, which is not a number.")
+        outside = (values < column.low) | (values > column.high)
+        if outside.any():
+            raise InputError(
+                f"{where}: {column.name} is {values[outside].iloc[0]:g} in row {int(outside.argmax()) + 1}; "
+                f"allowed is {column.low:g} to {column.high:g}{' ' + column.unit if column.unit else ''}."
+            )
+        out[column.name] = values
+    keys = declared.keys + [k for k in more_keys if k in out.columns and k not in declared.keys]
+    twice = out.duplicated(keys) if keys else None
+    if twice is not None and twice.any():
+        row = out.loc[twice, keys].iloc[0].to_dict()
+        raise InputError(f"{where} has two rows for {row}; each may occur once.")
+    extra = [c for c in out.columns if c not in declared.names]
+    return out[declared.names + extra].reset_index(drop=True)
+
+
+def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.DataFrame:
+    """Read the CSV file of table ``name`` and check it against its declaration, as :func:`conform` does.
+
+    Raises:
+        InputError: The file is missing, empty, not UTF-8, or does not fit the declaration.
+    """
+    import pandas as pd
+
+    declared = schema(name)
+    texts = {c.name: str for c in declared.columns if c.text}
+    try:
+        frame = pd.read_csv(path, dtype=texts, keep_default_na=True, encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist; it should hold the table {name}.") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
+    except (pd.errors.EmptyDataError, pd.errors.ParserError) as error:
+        raise InputError(f"{path} cannot be read as CSV: {error}") from None
+    for column in texts:
+        if column in frame.columns:
+            frame[column] = frame[column].map(_without_guard, na_action="ignore")
+    return conform(frame, name, where=str(path), more_keys=more_keys)
+
+
+def write(frame: pd.DataFrame, path: Path | str) -> Path:
+    """Write ``frame`` as UTF-8 CSV with a header, to a temporary name first and then renamed.
+
+    Text cells that a spreadsheet would run as a formula get a leading apostrophe; :func:`read` takes
+    it off again. Numbers are written with up to 10 significant digits.
+    """
+    import pandas as pd
+
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    safe = frame.copy()
+    for column in safe.columns:
+        if not pd.api.types.is_numeric_dtype(safe[column]):
+            safe[column] = safe[column].map(_guard, na_action="ignore")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    safe.to_csv(temporary, index=False, encoding="utf-8", float_format="%.10g", lineterminator="\n")
+    os.replace(temporary, path)
+    return path
+
+
+def _guard(value: object) -> object:
+    if isinstance(value, str) and value.startswith((*_FORMULA_STARTS, "'")):
+        return "'" + value
+    return value
+
+
+def _without_guard(value: str) -> str:
+    return value[1:] if value.startswith("'") and value[1:].startswith((*_FORMULA_STARTS, "'")) else value

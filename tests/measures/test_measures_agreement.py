@@ -1,0 +1,335 @@
+"""Agreement: pair-by-pair loops, the libraries, and intervals against redrawn items and a known truth."""
+
+import itertools
+
+import krippendorff
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import cohen_kappa_score
+from statsmodels.stats.inter_rater import aggregate_raters
+from statsmodels.stats.inter_rater import fleiss_kappa as statsmodels_fleiss
+
+from biaslab.errors import InputError, ParameterError
+from biaslab.measures import (
+    LABELS,
+    cohen_kappa,
+    fleiss_kappa,
+    krippendorff_alpha,
+    majority_vote,
+    percent_agreement,
+)
+from biaslab.measures.agreement import _alpha, _cohen, _fleiss, _label_counts, _percent
+
+BINARY = ("female", "male")
+OVER_RATERS = (krippendorff_alpha, fleiss_kappa, percent_agreement)
+
+
+def _ratings(rng, items=60, raters=4, accuracy=0.8, missing=0.0, prior=(0.45, 0.4, 0.15)):
+    """Simulate raters who give the true label with ``accuracy``, any other one otherwise."""
+    true = rng.choice(3, size=items, p=prior)
+    right = rng.random((items, raters)) < accuracy
+    other = (true[:, None] + rng.integers(1, 3, size=(items, raters))) % 3
+    ratings = np.array(LABELS, dtype=object)[np.where(right, true[:, None], other)]
+    ratings[rng.random(ratings.shape) < missing] = None
+    return ratings
+
+
+def _alpha_from_coincidences(ratings, labels):
+    """Build Krippendorff's coincidence matrix pair by pair."""
+    matrix = np.zeros((len(labels), len(labels)))
+    for item in ratings:
+        given = [labels.index(r) for r in item if r in labels]
+        for i, j in itertools.permutations(range(len(given)), 2):
+            matrix[given[i], given[j]] += 1 / (len(given) - 1)
+    n = matrix.sum()
+    margins = matrix.sum(axis=0)
+    observed = (n - np.trace(matrix)) / n
+    expected = (n**2 - (margins**2).sum()) / (n * (n - 1))
+    return 1 - observed / expected
+
+
+def _agreeing_pairs(ratings, labels):
+    shares = []
+    for item in ratings:
+        given = [r for r in item if r in labels]
+        pairs = list(itertools.combinations(given, 2))
+        if pairs:
+            shares.append(np.mean([a == b for a, b in pairs]))
+    return 100 * np.mean(shares), len(shares)
+
+
+# --- point values ---
+
+
+@pytest.mark.parametrize("labels", [LABELS, BINARY])
+def test_alpha_equals_the_coincidence_matrix(labels):
+    ratings = _ratings(np.random.default_rng(1), missing=0.2)
+    result = krippendorff_alpha(ratings, labels, seed=0, replicates=50)
+    assert result.value == pytest.approx(_alpha_from_coincidences(ratings, labels))
+    assert result.n_items == sum(sum(r in labels for r in item) >= 2 for item in ratings)
+    assert (result.n_raters, result.reason) == (4, "")
+
+
+def test_alpha_by_hand():
+    # items ff, fm, mm: N = 6, three of each label. Observed 2/6, expected (36 - 18) / (6 * 5) = 0.6:
+    # 1 - (1/3) / 0.6 = 4/9. The item with one rating does not count.
+    ratings = [["female", "female"], ["female", "male"], ["male", "male"], ["male", ""]]
+    result = krippendorff_alpha(ratings, seed=0, replicates=50)
+    assert result.value == pytest.approx(4 / 9)
+    assert result.n_items == 3
+
+
+def test_fleiss_by_hand_and_from_complete_items_only():
+    # ff, fm, mm with two raters: agreement 2/3, by chance 1/2: (2/3 - 1/2) / (1/2) = 1/3
+    ratings = [["female", "female"], ["female", "male"], ["male", "male"], ["male", None], [None, None]]
+    result = fleiss_kappa(ratings, seed=0, replicates=50)
+    assert result.value == pytest.approx(1 / 3)
+    assert result.n_items == 3
+
+
+@pytest.mark.parametrize("labels", [LABELS, BINARY])
+def test_fleiss_equals_statsmodels_on_complete_items(labels):
+    ratings = _ratings(np.random.default_rng(2), missing=0.05)
+    complete = np.array([item for item in ratings if all(r in labels for r in item)], dtype=str)
+    table, _ = aggregate_raters(complete)
+    result = fleiss_kappa(ratings, labels, seed=0, replicates=50)
+    assert result.value == pytest.approx(statsmodels_fleiss(table))
+    assert result.n_items == len(complete) < len(ratings)
+
+
+@pytest.mark.parametrize("labels", [LABELS, BINARY])
+def test_cohen_equals_scikit_learn_on_items_both_rated(labels):
+    a, b = _ratings(np.random.default_rng(3), raters=2, missing=0.1).T
+    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x in labels and y in labels]
+    result = cohen_kappa(a, b, labels, seed=0, replicates=50)
+    assert result.value == pytest.approx(cohen_kappa_score(*zip(*pairs, strict=True)))
+    assert (result.n_items, result.n_raters) == (len(pairs), 2)
+
+
+@pytest.mark.parametrize("labels", [LABELS, BINARY])
+def test_percent_agreement_equals_a_loop_over_pairs(labels):
+    ratings = _ratings(np.random.default_rng(4), missing=0.2)
+    value, n = _agreeing_pairs(ratings, labels)
+    result = percent_agreement(ratings, labels, seed=0, replicates=50)
+    assert result.value == pytest.approx(value)
+    assert result.n_items == n
+
+
+def test_percent_agreement_of_a_judge_with_the_vote_sets_ties_aside():
+    votes = majority_vote([["male", "male"], ["female", "male"], ["female", "female"], [None, None]]).labels
+    judge = ["male", "male", "male", "male"]
+    # items 1 and 3 remain, one agrees
+    result = percent_agreement(np.column_stack([votes, judge]), BINARY, seed=0, replicates=50)
+    assert (result.value, result.n_items) == (50.0, 2)
+
+
+def test_ratings_may_be_a_frame_with_pandas_missing_values():
+    frame = pd.DataFrame({"r1": ["female", "male", None, "male"], "r2": ["female", "male", "male", "female"]})
+    expected = krippendorff_alpha(frame.to_numpy(dtype=object), seed=0, replicates=50)
+    for ratings in (frame, frame.astype("string"), frame.astype("category")):
+        result = krippendorff_alpha(ratings, seed=0, replicates=50)
+        assert result == expected
+    assert expected.n_items == 3
+
+
+# --- the vectorised coefficients of the bootstrap ---
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_vectorised_coefficients_equal_the_libraries(seed):
+    rng = np.random.default_rng(seed)
+    ratings = _ratings(rng, items=40, raters=2 + seed % 4, accuracy=0.5 + 0.08 * seed)
+    codes = np.vectorize(LABELS.index)(ratings)
+    counts = _label_counts(codes, 3)
+    once = np.ones((1, len(counts)))
+    assert _fleiss(once, counts)[0] == pytest.approx(statsmodels_fleiss(counts))
+    assert _cohen(once, codes[:, :2])[0] == pytest.approx(cohen_kappa_score(codes[:, 0], codes[:, 1]))
+    assert _percent(once, counts)[0] == pytest.approx(_agreeing_pairs(ratings, LABELS)[0])
+    gaps = counts * (rng.random(counts.shape) < 0.9)
+    gaps = gaps[gaps.sum(axis=1) >= 2]
+    expected = krippendorff.alpha(value_counts=gaps, level_of_measurement="nominal")
+    assert _alpha(np.ones((1, len(gaps))), gaps)[0] == pytest.approx(expected)
+
+
+def test_pattern_weights_equal_repeated_items():
+    rng = np.random.default_rng(12)
+    counts = _label_counts(np.vectorize(LABELS.index)(_ratings(rng, items=12)), 3)
+    weights = rng.multinomial(12, np.full(12, 1 / 12), size=20)
+    for coefficient, library in (
+        (_alpha, lambda c: krippendorff.alpha(value_counts=c, level_of_measurement="nominal")),
+        (_fleiss, statsmodels_fleiss),
+    ):
+        expected = [library(np.repeat(counts, row, axis=0)) for row in weights]
+        np.testing.assert_allclose(coefficient(weights, counts), expected)
+
+
+def test_a_resample_of_one_label_is_undefined():
+    counts = np.array([[3, 0], [0, 3]])
+    weights = np.array([[5, 0], [0, 5], [3, 2]])
+    np.testing.assert_array_equal(np.isnan(_alpha(weights, counts)), [True, True, False])
+    np.testing.assert_array_equal(np.isnan(_fleiss(weights, counts)), [True, True, False])
+    np.testing.assert_array_equal(np.isnan(_cohen(weights, np.array([[0, 0], [1, 1]]))), [True, True, False])
+
+
+# --- intervals ---
+
+
+@pytest.mark.parametrize("measure", [*OVER_RATERS, cohen_kappa])
+def test_interval_equals_a_bootstrap_that_redraws_items(measure):
+    ratings = _ratings(np.random.default_rng(20), items=150, raters=2 if measure is cohen_kappa else 4)
+
+    def compute(sample, replicates):
+        columns = sample.T if measure is cohen_kappa else (sample,)
+        return measure(*columns, seed=3, replicates=replicates)
+
+    rng = np.random.default_rng(99)
+    redrawn = [compute(ratings[rng.integers(0, 150, size=150)], 1).value for _ in range(1_000)]
+    result = compute(ratings, 20_000)
+    # A 2.5 % quantile of 1,000 draws has a standard error of about 0.085 standard deviations; allow four.
+    tolerance = 4 * 0.085 * np.std(redrawn)
+    assert [result.ci_low, result.ci_high] == pytest.approx(
+        np.quantile(redrawn, [0.025, 0.975]), abs=tolerance
+    )
+
+
+def test_interval_depends_on_seed_and_confidence_not_on_the_order_of_items():
+    ratings = _ratings(np.random.default_rng(21))
+    first = krippendorff_alpha(ratings, seed=5, replicates=400)
+    reverse = krippendorff_alpha(ratings[::-1], seed=5, replicates=400)
+    assert (reverse.ci_low, reverse.ci_high) == (first.ci_low, first.ci_high)
+    assert krippendorff_alpha(ratings, seed=6, replicates=400).ci_low != first.ci_low
+    narrow = krippendorff_alpha(ratings, seed=5, replicates=400, confidence=0.5)
+    assert first.ci_low < narrow.ci_low < first.value < narrow.ci_high < first.ci_high
+
+
+def test_blocks_of_replicates_change_nothing(monkeypatch):
+    ratings = _ratings(np.random.default_rng(22))
+    whole = fleiss_kappa(ratings, seed=5, replicates=300)
+    monkeypatch.setattr("biaslab.measures.agreement._BLOCK", 100)
+    assert fleiss_kappa(ratings, seed=5, replicates=300) == whole
+
+
+@pytest.mark.slow
+def test_interval_covers_the_known_alpha():
+    # Raters give the true label with probability 0.9 and each other label with 0.05. Given true label t, a
+    # pair disagrees with probability 1 - sum_l P(l|t)^2; labels have the margins prior @ P.
+    prior, accuracy = np.array([0.45, 0.4, 0.15]), 0.9
+    given = np.full((3, 3), 0.05) + np.eye(3) * 0.85
+    observed = 1 - prior @ (given**2).sum(axis=1)
+    truth = 1 - observed / (1 - ((prior @ given) ** 2).sum())
+    rng = np.random.default_rng(30)
+    trials, covered = 1_500, 0
+    for trial in range(trials):
+        ratings = _ratings(rng, items=200, accuracy=accuracy, missing=0.05, prior=prior)
+        result = krippendorff_alpha(ratings, seed=trial, replicates=600)
+        covered += result.ci_low <= truth <= result.ci_high
+    # binomial standard error at 0.95: 0.0056; nominal coverage within three of them
+    assert covered / trials == pytest.approx(0.95, abs=0.017)
+
+
+# --- degenerate ratings ---
+
+
+@pytest.mark.parametrize("measure", OVER_RATERS)
+@pytest.mark.parametrize(
+    "ratings",
+    [
+        np.empty((0, 4), dtype=object),
+        [["female", None], [None, "male"]],
+        [["female"], ["male"]],
+        [[None, None]],
+    ],
+    ids=["no items", "single ratings", "one rater", "nothing rated"],
+)
+def test_without_pairs_of_ratings_the_value_is_nan(measure, ratings):
+    result = measure(ratings, seed=0)
+    assert np.isnan(result[:3]).all()
+    assert result.n_items == 0
+    assert result.reason.startswith("no item has ")
+
+
+def test_one_label_is_nan_with_a_reason():
+    ratings = [["male"] * 3] * 10
+    for measure in (krippendorff_alpha, fleiss_kappa):
+        result = measure(ratings, seed=0)
+        assert np.isnan(result[:3]).all()
+        assert result[3:] == (10, 3, "all ratings are one label: male")
+    # not corrected for chance: full agreement, which no resample can vary
+    result = percent_agreement(ratings, seed=0)
+    assert result.value == 100
+    assert np.isnan([result.ci_low, result.ci_high]).all()
+    assert result.reason == "no interval: all resamples give the same value"
+
+
+def test_cohen_with_a_rater_of_one_label_is_nan_with_a_reason():
+    mixed, constant = ["male", "female", "male"], ["male"] * 3
+    assert cohen_kappa(mixed, constant, seed=0).reason == "rater b uses one label only: male"
+    assert cohen_kappa(constant, constant, seed=0).reason == "rater a uses one label only: male"
+    assert np.isnan(cohen_kappa(mixed, constant, seed=0).value)
+    empty = cohen_kappa([], [], seed=0)
+    assert (empty.n_items, empty.n_raters, empty.reason) == (0, 0, "no item has a rating by both raters")
+    assert np.isnan(empty.value)
+
+
+def test_perfect_agreement_has_a_value_and_no_interval():
+    ratings = [["male"] * 3] * 10 + [["female"] * 3] * 10
+    result = krippendorff_alpha(ratings, seed=0)
+    assert result.value == 1
+    assert np.isnan([result.ci_low, result.ci_high]).all()
+    assert result.reason == "no interval: all resamples give the same value"
+
+
+def test_too_many_undefined_resamples_leave_no_interval():
+    # one disputed item of 20: (19/20)^20 = 36 % of resamples miss it and hold one label
+    ratings = [["male", "male"]] * 19 + [["male", "female"]]
+    result = krippendorff_alpha(ratings, seed=0, replicates=4_000)
+    assert np.isfinite(result.value)
+    assert np.isnan([result.ci_low, result.ci_high]).all()
+    undefined = int(result.reason.removeprefix("no interval: undefined in ").split()[0])
+    assert undefined / 4_000 == pytest.approx(0.95**20, abs=0.03)
+
+
+# --- votes ---
+
+
+def test_majority_vote_keeps_ties_unsure_and_unrated_apart():
+    ratings = [
+        ["female", "female", "male", "unsure"],  # most frequent, though not more than half
+        ["male", "male", "female", "female"],
+        ["unsure", "unsure", "male", None],
+        ["male", "unsure", np.nan, ""],
+        [None, np.nan, "", pd.NA],
+        ["male", None, None, None],
+        ["female", "male", "unsure", None],
+    ]
+    votes = majority_vote(ratings)
+    assert votes.labels.tolist() == ["female", "tie", "unsure", "tie", "unrated", "male", "tie"]
+    expected = pd.DataFrame({"outcome": ["female", "male", "unsure", "tie", "unrated"], "n": [1, 1, 1, 3, 1]})
+    pd.testing.assert_frame_equal(votes.counts, expected, check_dtype=False)
+
+
+def test_majority_vote_of_no_items():
+    labels, counts = majority_vote(np.empty((0, 4), dtype=object))
+    assert labels.shape == (0,)
+    assert counts["n"].tolist() == [0, 0, 0, 0, 0]
+
+
+# --- errors ---
+
+
+def test_errors():
+    with pytest.raises(InputError, match=r"A rating is 'femal'\. Did you mean 'female'"):
+        majority_vote([["femal", "male"]])
+    with pytest.raises(InputError, match="A rating is 3"):
+        krippendorff_alpha([[3, "male"]], seed=0)
+    with pytest.raises(InputError, match=r"^Ratings must have the shape \(items, raters\); got \(2,\)\.$"):
+        krippendorff_alpha(["male", "female"], seed=0)
+    with pytest.raises(InputError, match=r"a \(1,\) and b \(2,\) must rate the same items"):
+        cohen_kappa(["male"], ["male", "female"], seed=0)
+    with pytest.raises(ParameterError, match="give two or more different labels"):
+        fleiss_kappa([["male", "male"]], ("male", "male"), seed=0)
+    with pytest.raises(ParameterError, match="confidence is 95; allowed is a number between 0 and 1"):
+        krippendorff_alpha([["male", "female"]] * 3, seed=0, confidence=95)
+    with pytest.raises(ParameterError, match="replicates is 0; allowed is 1 or more"):
+        krippendorff_alpha([["male", "female"]] * 3, seed=0, replicates=0)

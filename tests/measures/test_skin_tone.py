@@ -1,0 +1,118 @@
+"""Skin tone by typology angle: in CIELAB units, and as the released script computes it."""
+
+import numpy as np
+import pytest
+
+from biaslab.errors import InputError, UnknownNameError
+from biaslab.measures import skin_tone as st
+
+# CIELAB of the swatches as the scale's own site prints them (skintone.google), light to dark.
+PRINTED_LAB = [
+    (94.211, 1.503, 5.422),
+    (92.275, 2.061, 7.28),
+    (93.091, 0.216, 14.205),
+    (87.573, 0.459, 17.748),
+    (77.902, 3.471, 23.136),
+    (55.142, 7.783, 26.74),
+    (42.47, 12.325, 20.53),
+    (30.678, 11.667, 13.335),
+    (21.069, 2.69, 5.964),
+    (14.61, 1.482, 3.525),
+]
+# What OpenCV 4.10 gives for the swatches with COLOR_RGB2LAB on a blue-green-red image: 8-bit L, a, b.
+OPENCV_SWAPPED = [
+    (238, 127, 123),
+    (232, 126, 121),
+    (233, 122, 119),
+    (218, 121, 117),
+    (191, 121, 111),
+    (131, 124, 106),
+    (99, 130, 104),
+    (71, 132, 108),
+    (51, 127, 121),
+    (36, 128, 124),
+]
+
+
+def test_lab_of_the_swatches_is_that_of_the_scale():
+    np.testing.assert_allclose(st.srgb_to_lab(st.swatch_rgb()), PRINTED_LAB, atol=0.01)
+
+
+def test_lab_of_white_black_and_grey():
+    # White and black by definition; a grey has a* = b* = 0, and 119/255 is L* = 50.03 (L* of 18.4 % reflectance).
+    lab = st.srgb_to_lab([[255, 255, 255], [0, 0, 0], [119, 119, 119]])
+    np.testing.assert_allclose(lab[:, 0], [100, 0, 50.03], atol=0.01)
+    np.testing.assert_allclose(lab[:, 1:], 0, atol=0.01)
+
+
+def test_angle_is_arctan_of_lightness_over_yellow():
+    # L* - 50 = b* = 20: 45 degrees; below 50 the same with a minus; b* = 0 is a right angle.
+    lab = [[70, 3, 20], [30, 3, 20], [70, 3, 0]]
+    np.testing.assert_allclose(st.typology_angle(lab), [45, -45, 90])
+
+
+def test_a_bluish_light_colour_stays_light():
+    # arctan alone would answer -88 degrees, the darkest end.
+    assert st.typology_angle([80, 0, -1]) > 80
+    assert st.nearest_monk_tone(st.typology_angle([80, 0, -1])) == 1
+
+
+def test_swatches_get_their_own_tone_in_lab_units():
+    np.testing.assert_array_equal(st.monk_tone(st.swatch_rgb()), np.arange(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("computation", "tones"),
+    [("released", [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]), ("released_signed", [5, 5, 5, 5, 5, 5, 6, 6, 6, 7])],
+)
+def test_released_computation_answers_the_swatches_as_opencv_does(computation, tones):
+    # By hand from OpenCV's values and the printed references: the nearest of the ten reference angles.
+    references = np.degrees(np.arctan([(light - 50) / b for light, _, b in PRINTED_LAB]))
+    expected = []
+    for light, _, b in OPENCV_SWAPPED:
+        above = light - 50 if computation == "released_signed" or light >= 50 else light - 50 + 256
+        expected.append(1 + np.argmin(np.abs(references - np.degrees(np.arctan(above / b)))))
+    assert expected == tones
+    np.testing.assert_array_equal(st.monk_tone(st.swatch_rgb(), computation), tones)
+
+
+def test_released_angle_is_close_to_opencv():
+    light, b = np.array(OPENCV_SWAPPED, dtype=float)[:, [0, 2]].T
+    expected = np.degrees(np.arctan((light - 50) / b))
+    # OpenCV's fixed-point L and b are within 2 of the exact ones: at b near 104, that is within 1.2 degrees.
+    np.testing.assert_allclose(st.released_typology_angle(st.swatch_rgb(), wrap=False), expected, atol=1.2)
+
+
+def test_no_colour_gets_a_light_or_dark_tone_from_the_released_computation():
+    # A grid over the whole cube: the 8-bit b never falls low enough for the ends of the scale.
+    levels = np.linspace(0, 255, 18)
+    cube = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(-1, 3)
+    found = st.monk_tone(cube, "released_signed")
+    assert {5, 6} <= set(found)
+    assert not set(found) & {1, 2, 9, 10}
+    assert set(st.monk_tone(cube)) == set(range(1, 11))
+
+
+def test_nearest_tone_changes_halfway_between_swatches():
+    # Swatches 5 and 6 have 50.33 and 10.88 degrees: the border is 30.6.
+    np.testing.assert_array_equal(st.nearest_monk_tone([30.7, 30.5]), [5, 6])
+
+
+def test_missing_and_empty():
+    tones = st.monk_tone([[np.nan, 10, 10], [246, 237, 228]])
+    assert np.isnan(tones[0])
+    assert tones[1] == 1
+    for computation in st.COMPUTATIONS:
+        assert st.monk_tone(np.empty((0, 3)), computation).shape == (0,)
+        assert np.isnan(st.monk_tone([np.nan, np.nan, np.nan], computation))
+
+
+def test_unusable_colours_are_refused():
+    with pytest.raises(InputError, match=r"^rgb holds 256; allowed is 0 to 255 or NaN\.$"):
+        st.monk_tone([[256, 0, 0]])
+    with pytest.raises(
+        InputError, match=r"^rgb has shape \(2,\); its last axis must hold the 3 values of a colour"
+    ):
+        st.monk_tone([1, 2])
+    with pytest.raises(UnknownNameError, match="no skin tone computation named 'lab'"):
+        st.monk_tone([[1, 2, 3]], "lab")

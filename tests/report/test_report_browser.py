@@ -1,0 +1,305 @@
+"""The pages in headless Chromium, opened from file URLs: no network, no injection, keyboard, phone, print."""
+
+import itertools
+import shutil
+
+import pytest
+from fake_run import LARGE_ROWS
+
+pytestmark = pytest.mark.browser
+
+NOTEBOOKS = ["notebooks/paradox/4_baseline.html", "notebooks/paradox/8_prompts.html"]
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a page; at the end it must have asked for no network, logged nothing and run nothing foreign."""
+    contexts, seen = [], []
+
+    def open_page(path, **options):
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: seen.append(request.url))
+        page.on("console", lambda message: seen.append(f"console {message.type}: {message.text}"))
+        page.on("pageerror", lambda error: seen.append(f"error: {error}"))
+        page.goto(path.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        for page in context.pages:
+            assert page.evaluate("window.hacked") is None
+        context.close()
+    assert [entry[:200] for entry in seen if not entry.startswith(("file:", "data:", "blob:"))] == []
+
+
+def _cells(page, table, column):
+    return page.locator(f"#table-{table} .frame tbody tr td:nth-child({column})").all_text_contents()
+
+
+def _open(page, table):
+    page.locator(f"#table-{table} > summary").click()
+    return page.locator(f"#table-{table}")
+
+
+def test_pages_load_without_network_errors_or_injection(visit, run_dir):
+    for path in ("index.html", *NOTEBOOKS):
+        page = visit(run_dir / path)
+        page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+        page.wait_for_timeout(50)
+        assert page.evaluate(
+            "[...document.images].every((image) => image.complete && image.naturalWidth > 0)"
+        )
+        # The style sheet was admitted by its hash.
+        assert page.evaluate("getComputedStyle(document.body).maxWidth") in ("1054px", "1326px")
+
+
+def test_the_policy_stops_what_would_slip_through(browser, run_dir):
+    page = browser.new_page()
+    page.goto((run_dir / "index.html").as_uri())
+    blocked = []
+    page.on("console", lambda message: blocked.append(message.text))
+    page.evaluate("""() => {
+        document.body.insertAdjacentHTML('beforeend', '<img src="https://example.org/x" onerror="window.hacked=1">');
+        const script = document.createElement('script');
+        script.textContent = 'window.hacked = 1';
+        document.body.append(script);
+    }""")
+    page.wait_for_timeout(100)
+    assert page.evaluate("window.hacked") is None
+    assert len([text for text in blocked if "Content Security Policy" in text]) >= 2
+    page.close()
+
+
+@pytest.mark.parametrize("path", ["index.html", *NOTEBOOKS])
+@pytest.mark.parametrize("width", [360, 768, 1280])
+@pytest.mark.parametrize("script", [True, False])
+def test_no_page_scrolls_sideways(visit, run_dir, path, width, script):
+    page = visit(run_dir / path, viewport={"width": width, "height": 740}, java_script_enabled=script)
+    for summary in page.locator("summary").all():
+        if summary.is_visible() and summary.evaluate("(s) => !s.parentElement.open"):
+            summary.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_sorting_with_the_mouse_is_by_number(visit, run_dir):
+    page = visit(run_dir / "index.html")
+    table = _open(page, "paradox_percent_female")
+    head = table.locator("th", has_text="percent_female")
+    assert head.get_attribute("aria-sort") == "none"
+    given = _cells(page, "paradox_percent_female", 2)
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    ascending = _cells(page, "paradox_percent_female", 2)
+    # 100.0 comes last as a number, first as a text.
+    assert ascending == [f"{100 - 9.5 * i:.1f}" for i in range(10, -1, -1)]
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert _cells(page, "paradox_percent_female", 2) == ascending[::-1]
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "none"
+    assert _cells(page, "paradox_percent_female", 2) == given
+
+
+def test_sorting_with_the_keyboard_is_natural_for_text_and_keeps_gaps_last(visit, run_dir):
+    page = visit(run_dir / "index.html")
+    table = _open(page, "paradox_percent_female")
+    table.locator("th", has_text="occupation").get_by_role("button").focus()
+    page.keyboard.press("Enter")
+    names = _cells(page, "paradox_percent_female", 1)
+    plain = [name for name in names if name in ("nurse", "Doctor", "doctor 10", "doctor 9", "ceo")]
+    assert plain == ["ceo", "Doctor", "doctor 9", "doctor 10", "nurse"]
+    gaps = _open(page, "paired_gaps")
+    button = gaps.locator("th", has_text="score").get_by_role("button")
+    button.focus()
+    page.keyboard.press("Space")
+    assert _cells(page, "paired_gaps", 2) == ["-3.25", "12.50", "–"]
+    page.keyboard.press("Space")
+    assert _cells(page, "paired_gaps", 2) == ["12.50", "-3.25", "–"]
+    assert button.evaluate("(b) => b === document.activeElement")
+
+
+def test_filter_and_paging(visit, run_dir):
+    page = visit(run_dir / "index.html")
+    table = _open(page, "triplets_disparity")
+    count = table.locator(".count")
+    assert count.text_content() == "Rows 1–25 of 60"
+    table.get_by_role("button", name="Next").click()
+    table.get_by_role("button", name="Next").click()
+    assert count.text_content() == "Rows 51–60 of 60"
+    # The button that became disabled hands the focus on.
+    assert page.evaluate("document.activeElement.textContent") == "Previous"
+    box = table.get_by_role("searchbox", name="Filter the rows of Disparity")
+    box.fill("88.5 PAIR")  # both words, in any cell, in either case: 59 × 1.5
+    assert count.text_content() == "Rows 1–1 of 1 that match (60 in all)"
+    assert _cells(page, "triplets_disparity", 1) == ["pair 59"]
+    box.fill("no such pair")
+    assert count.text_content() == "No row matches (60 in all)"
+    box.fill("")
+    table.get_by_role("button", name="Show all rows").click()
+    assert count.text_content() == "60 rows"
+    assert len(_cells(page, "triplets_disparity", 1)) == 60
+
+
+def test_coverage_filter(visit, run_dir):
+    page = visit(run_dir / "index.html")
+    page.locator("#ledger > summary").click()
+    rows = page.locator("#ledger tbody tr")
+    assert rows.count() == 16
+    page.get_by_role("button", name="open", exact=True).click()
+    assert rows.count() == 4
+    pressed = page.get_by_role("button", name="open", exact=True)
+    assert pressed.get_attribute("aria-pressed") == "true"
+    # Still under the pointer: white on black, not white on the pale colour of a hovered button.
+    colours = pressed.evaluate("(b) => [getComputedStyle(b).color, getComputedStyle(b).backgroundColor]")
+    assert colours == ["rgb(255, 255, 255)", "rgb(27, 33, 39)"]
+    page.locator("#ledger").get_by_role("searchbox").fill("prompt")
+    assert rows.count() == 2
+    page.locator("#ledger").get_by_role("searchbox").fill("")
+    page.get_by_role("button", name="all", exact=True).click()
+    page.locator("#ledger tbody a", has_text="Expected amplification").first.click()
+    assert page.url.endswith("#table-paradox_amplification")
+
+
+def test_a_link_opens_the_fold_it_leads_into(visit, run_dir):
+    page = visit(run_dir / "index.html")
+    assert page.locator("#table-triplets_disparity").get_attribute("open") is None
+    page.evaluate("location.hash = 'table-triplets_disparity'")
+    page.wait_for_selector("#table-triplets_disparity[open]")
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_download_gives_the_files_bytes_even_where_the_page_is_alone(visit, run_dir, tmp_path, alone):
+    index = run_dir / "index.html"
+    if alone:
+        index = shutil.copy(index, tmp_path / "index.html")
+    page = visit(index, accept_downloads=True)
+    for name in ("paired_gaps", "dalleval_skills"):
+        table = _open(page, name)
+        with page.expect_download() as download:
+            table.get_by_role("link", name="Download CSV").click()
+        assert download.value.suggested_filename == f"{name}.csv"
+        saved = tmp_path / f"{name}.csv"
+        download.value.save_as(saved)
+        assert saved.read_bytes() == (run_dir / f"tables/{name}.csv").read_bytes()
+    assert saved.read_text(encoding="utf-8").count("\n") == LARGE_ROWS + 1
+
+
+def test_a_figure_enlarges_and_the_focus_returns(visit, run_dir):
+    page = visit(run_dir / "index.html")
+    figure = page.locator("a.zoom").first
+    figure.focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Enlarged figure")
+    assert dialog.is_visible()
+    assert dialog.get_by_role("img").get_attribute("alt") == "Points lie above the diagonal."
+    assert dialog.get_by_role("link", name="Open file").get_attribute("href") == "figures/paradox_naive.svg"
+    dialog.get_by_role("button", name="Actual size").click()
+    width = dialog.get_by_role("img").evaluate("(image) => [image.clientWidth, image.naturalWidth]")
+    assert width[0] == width[1] == 1120  # 7 inches at 160 dpi
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    assert figure.evaluate("(f) => f === document.activeElement")
+
+
+def test_focus_order_and_visible_focus(visit, run_dir):
+    page = visit(run_dir / "index.html")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the report"
+    assert page.evaluate("document.activeElement.getBoundingClientRect().top") >= 0
+    order, outlines = [], []
+    for _ in range(100):
+        page.keyboard.press("Tab")
+        top, outline, inside = page.evaluate("""() => {
+            const active = document.activeElement;
+            const style = getComputedStyle(active);
+            const outline = `${style.outlineStyle} ${style.outlineWidth}`;
+            return [active.getBoundingClientRect().top + scrollY, outline, active.closest('main') !== null];
+        }""")
+        if inside:
+            order.append(round(top))
+            outlines.append(outline)
+        elif order:
+            break
+    assert len(order) > 30
+    # Down the page; controls of one line may differ by a few pixels.
+    assert [pair for pair in itertools.pairwise(order) if pair[1] < pair[0] - 30] == []
+    assert set(outlines) == {"solid 3px"}
+
+
+def test_without_script_everything_is_there(visit, run_dir):
+    page = visit(run_dir / "index.html", java_script_enabled=False)
+    table = _open(page, "triplets_disparity")
+    assert len(_cells(page, "triplets_disparity", 1)) == 60
+    assert (
+        table.get_by_role("link", name="Download CSV").get_attribute("href")
+        == "tables/triplets_disparity.csv"
+    )
+    assert not page.get_by_role("searchbox").first.is_visible()
+    assert not page.get_by_role("button").first.is_visible()
+    assert page.locator("figure img").first.is_visible()
+
+
+def test_print_shows_content_without_controls(visit, run_dir):
+    page = visit(run_dir / "index.html", color_scheme="dark")
+    page.emulate_media(media="print")
+    for hidden in (".tools label", ".tools .button", ".pager", "nav", ".choices"):
+        assert not page.locator(hidden).first.is_visible()
+    assert page.locator("h1").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("getComputedStyle(document.querySelector('figure')).breakInside") == "avoid"
+    heights = page.evaluate("[...document.querySelectorAll('.card img')].map((image) => image.clientHeight)")
+    assert max(heights) <= 400  # 105 mm are 397 px
+    assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_dark_pages_keep_figures_on_white(visit, run_dir):
+    page = visit(run_dir / "index.html", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 25, 30)"
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('.card .zoom')).backgroundColor")
+        == "rgb(255, 255, 255)"
+    )
+
+
+def test_from_the_index_to_a_section_and_back(visit, run_dir):
+    page = visit(run_dir / "index.html")
+    page.locator("#sections").get_by_role("link", name="Naive approach").first.click()
+    assert page.title() == "The naive approach"
+    page.locator("details.code summary").first.click()
+    assert page.locator("details.code .highlight").first.is_visible()
+    page.get_by_role("link", name="Back to the report").click()
+    assert page.url == (run_dir / "index.html").as_uri()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["index.html", NOTEBOOKS[1]])
+def test_text_contrast(visit, run_dir, path, scheme):
+    """All visible text reaches 4.5 to 1 against its background (WCAG 2.2, 1.4.3), disabled controls aside."""
+    page = visit(run_dir / path, color_scheme=scheme)
+    page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    low = page.evaluate("""() => {
+        const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+        const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+            .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+            .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+        const behind = (element) => {
+            for (let e = element; e; e = e.parentElement) {
+                const colour = parse(getComputedStyle(e).backgroundColor);
+                if (colour.length === 3 || colour[3] === 1) return colour;
+            }
+            return [255, 255, 255];
+        };
+        const found = [];
+        const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+        while (walk.nextNode()) {
+            const element = walk.currentNode.parentElement;
+            if (!walk.currentNode.data.trim() || element.closest('script, :disabled, .vh, .same bdi')) continue;
+            const [a, b] = [light(parse(getComputedStyle(element).color)), light(behind(element))];
+            const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+            if (ratio < 4.5) found.push(`${ratio} ${element.className}: ${walk.currentNode.data}`);
+        }
+        return found;
+    }""")
+    assert low == []

@@ -1,0 +1,460 @@
+"""The index page as text: what it says, what it escapes, what it embeds."""
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from html import unescape
+
+import pytest
+from bs4 import BeautifulSoup
+from fake_run import CLOSING, IMAGE, LARGE_ROWS, LONG, SCRIPT
+
+from biaslab.errors import InputError
+from biaslab.report import build, index
+from biaslab.report.pages import clean_text, file_inside, format_seconds, format_time, href
+from biaslab.report.tabular import column_decimals, format_number, read_table
+
+
+@pytest.fixture(scope="module")
+def html(run_dir):
+    return (run_dir / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def soup(html):
+    return BeautifulSoup(html, "html.parser")
+
+
+def _minimal(folder, **content):
+    (folder / "run.json").write_text(json.dumps(content), encoding="utf-8")
+    return BeautifulSoup(build(folder).read_text(encoding="utf-8"), "html.parser")
+
+
+# Hostile text
+
+
+def test_no_injected_element_or_handler(soup):
+    assert len(soup("script")) == 1
+    assert len(soup("style")) == 1
+    assert not soup(["iframe", "object", "embed", "svg", "form", "base"])
+    handlers = [name for tag in soup(True) for name in tag.attrs if name.startswith("on")]
+    assert handlers == []
+    assert all(image["src"].startswith("data:image/png;base64,") for image in soup("img"))
+
+
+def test_hostile_text_is_shown_as_it_is(soup):
+    text = soup.get_text()
+    for hostile in (SCRIPT, IMAGE, CLOSING, LONG):
+        assert hostile in text
+    assert soup.find(attrs={"alt": IMAGE}) is not None
+
+
+def test_template_syntax_and_odd_characters_in_a_name(tmp_path):
+    page = _minimal(tmp_path, title="{{ 7 * 7 }} a\u2028b\u0000c\ud800d", limits=["{% raw %}"])
+    # A null byte and a lone surrogate become replacement characters; the line separator is ordinary text.
+    assert page.h1.get_text() == "{{ 7 * 7 }} a\u2028b\ufffdc\ufffdd"
+    assert page.find(id="limits").li.get_text() == "{% raw %}"
+
+
+def test_links_lead_only_into_the_run_folder_or_the_page(run_dir, soup):
+    ids = {tag["id"] for tag in soup(id=True)}
+    links = [tag["href"] for tag in soup(["a", "link"], href=True)]
+    assert len(links) > 20
+    for link in links:
+        if link.startswith("#"):
+            assert link[1:] in ids
+        elif link != "data:,":
+            assert (run_dir / link).is_file()
+
+
+def test_ids_are_unique(soup):
+    ids = [tag["id"] for tag in soup(id=True)]
+    assert len(ids) == len(set(ids))
+
+
+def test_policy_admits_only_the_pages_own_style_and_script(html):
+    policy = (
+        re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
+        .group(1)
+        .replace("&#39;", "'")
+    )
+    for tag in ("style", "script"):
+        text = re.search(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL).group(1)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'; img-src data:;" in policy
+    assert "unsafe" not in policy
+
+
+def test_nothing_outside_the_run_folder_is_read(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (tmp_path / "secret.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"secret" * 10)
+    (tmp_path / "secret.csv").write_text("word\nhunter2\n", encoding="utf-8")
+    (run / "link.csv").symlink_to(tmp_path / "secret.csv")
+    page = _minimal(
+        run,
+        figures=[{"name": "f", "png": "../secret.png"}, {"name": "g", "png": str(tmp_path / "secret.png")}],
+        tables=[{"name": "t", "file": "../secret.csv"}, {"name": "u", "file": "link.csv"}],
+        notebooks=[{"id": "n", "status": "ok", "html": "javascript:alert(1)", "notebook": "a\u0000b"}],
+    )
+    assert not page("img")
+    assert "hunter2" not in page.get_text()
+    assert [p.get_text() for p in page(class_="problem")] == [
+        "This figure is not in the page: its file is missing from the run folder.",
+        "This figure is not in the page: its file is missing from the run folder.",
+        "The file is missing from the run folder. (t)",
+        "The file is missing from the run folder. (u)",
+    ]
+    assert not page.find(id="sections")("a")
+
+
+def test_file_inside(tmp_path):
+    (tmp_path / "a b#?.csv").write_text("x", encoding="utf-8")
+    assert file_inside(tmp_path, "a b#?.csv") == (tmp_path / "a b#?.csv").resolve()
+    assert href(tmp_path, "a b#?.csv") == "a%20b%23%3F.csv"
+    for wrong in (None, 3, "", ".", "..", "missing", "/etc/passwd", "x" * 5000):
+        assert file_inside(tmp_path, wrong) is None
+
+
+def test_clean_text():
+    assert (
+        clean_text("a\x00b\x1b[31m\tc\r\nd\x85\udfff\u202e") == "a\ufffdb\ufffd[31m\tc\r\nd\ufffd\ufffd\u202e"
+    )
+    assert clean_text(None) == ""
+    assert clean_text(2.5) == "2.5"
+
+
+# Content
+
+
+def test_main_findings_come_first_in_their_order(soup):
+    findings = soup.find(id="findings")
+    main = [item.p.get_text() for item in findings(class_="headline")]
+    assert main[0].startswith("First of all.")
+    assert main[1].startswith("With the published exclusion rule")
+    assert [item.bdi.get_text() for item in findings.find(class_="findings")("li")] == ["A minor finding."]
+    assert findings.find(class_="headline").a["href"] == "notebooks/paradox/4_baseline.html"
+
+
+def test_failed_and_skipped_sections_are_announced_with_their_reason(soup):
+    notice = soup.find(class_="notice").get_text(" ", strip=True)
+    assert notice.startswith("This run is incomplete 1 of 4 sections failed.")
+    assert f"Variation across prompts : ValueError: no table {SCRIPT}" in notice
+    assert "1 section was skipped" in soup.find(id="about").get_text()
+    rows = {row.bdi.get_text(): row for row in soup.find(id="sections")("li")}
+    assert rows["Naive approach"].find(class_="status").get_text(strip=True) == "✓finished"
+    assert rows["Naive approach"].find(class_="time").get_text(strip=True) == "12.3 s"
+    skipped = rows["Overall scores"]
+    assert skipped.find(class_="status").get_text(strip=True) == "–skipped"
+    assert skipped.find(class_="reason").get_text(strip=True) == "Needs a table that failed."
+    assert not skipped("a")
+    assert "failed" in rows["Variation across prompts"]["class"]
+
+
+def test_a_complete_run_has_no_notice(tmp_path):
+    page = _minimal(tmp_path, status="ok", notebooks=[{"id": "paradox/4", "status": "ok", "seconds": 61}])
+    assert page.find(class_="notice") is None
+    assert page.find(class_="time").get_text() == "1 min 1 s"
+
+
+def test_a_failed_run_without_failed_sections_still_says_so(tmp_path):
+    page = _minimal(tmp_path, status="failed", notebooks=[{"id": "paradox/4", "status": "ok"}])
+    assert (
+        "recorded as “failed”, although none of its sections failed" in page.find(class_="notice").get_text()
+    )
+
+
+def test_problems_of_a_run_are_listed(tmp_path):
+    page = _minimal(tmp_path, status="failed", problems=[f"Table t: the notebooks do not agree. {SCRIPT}"])
+    assert page.find(class_="notice").li.get_text() == f"Table t: the notebooks do not agree. {SCRIPT}"
+    assert "recorded as" not in page.find(class_="notice").get_text()
+
+
+def test_coverage_is_counted_by_hand(soup):
+    # Two papers, two kinds, four items each: two regenerated, one open, one illustrative.
+    coverage = soup.find(id="coverage")
+    assert coverage.p.get_text() == "16 numbered tables and figures: 8 regenerated, 4 open, 4 illustrative."
+    matrix = [[cell.get_text(strip=True) for cell in row(["th", "td"])] for row in coverage.table("tr")]
+    assert matrix == [
+        ["Paper", "Kind", "regenerated", "open", "illustrative", "total"],
+        ["The bias amplification paradox", "tables", "2", "1", "1", "4"],
+        ["The bias amplification paradox", "figures", "2", "1", "1", "4"],
+        ["From prompt to image", "tables", "2", "1", "1", "4"],
+        ["From prompt to image", "figures", "2", "1", "1", "4"],
+        ["All", "", "8", "4", "4", "16"],
+    ]
+    ledger = soup.find(id="ledger").tbody("tr")
+    assert len(ledger) == 16
+    assert ledger[0]("a")[0]["href"] == "#table-paradox_amplification"
+    assert ledger[0]["data-status"] == "regenerated"
+
+
+def test_provenance(soup):
+    facts = {
+        fact.dt.get_text(): fact.dd.get_text() for fact in soup.find(id="provenance").select(".facts > div")
+    }
+    assert facts["Commit"] == "1a2b3c4d5e6f (with changes that were not committed)"
+    assert facts["Started"] == "21 November 2025, 02:48 UTC"
+    assert facts["Duration"] == "1 min 42 s"
+    assert facts["Platform"] == "Linux, x86_64"
+    assert facts["bootstrap_replicates"] == "2000"
+    assert facts["models"] == '["SD 1.4"]'
+    assert facts["nested.hostile"] == CLOSING
+    assert facts["numpy"] == "2.3.0"
+
+
+def test_an_empty_run_still_gives_a_page(tmp_path):
+    page = _minimal(tmp_path)
+    assert page.h1.get_text() == "Report"
+    assert [h2.get_text() for h2 in page("h2")] == ["What was run", "Provenance"]
+
+
+def test_run_json_must_be_there_and_be_an_object(tmp_path):
+    with pytest.raises(InputError, match=r"run\.json cannot be read"):
+        build(tmp_path)
+    (tmp_path / "run.json").write_text("{", encoding="utf-8")
+    with pytest.raises(InputError, match=r"run\.json cannot be read"):
+        build(tmp_path)
+    (tmp_path / "run.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(InputError, match=r"run\.json holds a list\. It must hold a JSON object\."):
+        build(tmp_path)
+
+
+def test_build_leaves_no_temporary_file_and_is_repeatable(run_dir, html):
+    assert build(run_dir) == run_dir / "index.html"
+    assert (run_dir / "index.html").read_text(encoding="utf-8") == html
+    assert not list(run_dir.glob(".*"))
+
+
+# Figures
+
+
+def test_figures_are_embedded_with_alternative_text_and_links(run_dir, soup):
+    cards = soup.find(id="figures")("figure")
+    assert [card.figcaption.strong.get_text()[:9] for card in cards] == [f"Figure {n}." for n in (1, 2, 3, 4)]
+    image = cards[0].img
+    embedded = base64.b64decode(image["src"].partition(",")[2])
+    assert embedded == (run_dir / "figures/paradox_naive.png").read_bytes()
+    assert image["alt"] == "Points lie above the diagonal."
+    assert cards[1].img["alt"] == f"Each point is one occupation. {SCRIPT}"  # no alt of its own: the caption
+    # 7 by 4.4 inches at 160 dpi are shown at 110 px an inch: 770 by 484.
+    assert (image["width"], image["height"]) == ("770", "484")
+    assert [a["href"] for a in cards[0].find(class_="links")("a")][:2] == [
+        "figures/paradox_naive.svg",
+        "figures/paradox_naive.png",
+    ]
+    assert cards[2].find_parent("details") is not None  # not a main figure
+    assert cards[0].find_parent("details") is None
+
+
+def test_a_figure_without_png_is_embedded_as_svg(tmp_path):
+    (tmp_path / "f.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>", encoding="utf-8")
+    page = _minimal(tmp_path, figures=[{"name": "f", "svg": "f.svg", "png": None}])
+    assert page.img["src"].startswith("data:image/svg+xml;base64,")
+
+
+def test_a_figure_past_the_limit_is_linked_not_embedded(tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "FIGURE_BYTES", 10)
+    (tmp_path / "f.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    page = _minimal(tmp_path, figures=[{"name": "f", "png": "f.png"}])
+    assert not page("img")
+    assert page.find(class_="problem").get_text().endswith("its file is too large to embed.")
+    assert page.find("figcaption").a["href"] == "f.png"
+
+
+# Tables
+
+
+def _body(html, name):
+    """The cells of a shown table; its rows and cells have no end tags, which html.parser would nest."""
+    body = html.split(f'id="table-{name}"')[1].split("<tbody>")[1].split("</tbody>")[0]
+    cells = (re.split(r"<td[^>]*>", row)[1:] for row in body.strip().split("<tr>")[1:])
+    return [[unescape(re.sub(r"<[^>]*>", "", cell)).strip() for cell in row] for row in cells]
+
+
+def test_table_cells(html):
+    assert _body(html, "paired_gaps") == [
+        ["nurse", "12.50", "30", ""],
+        ["=SUM(A1)", "–", "0", "no accepted image"],
+        ["ceo", "-3.25", "8", ""],
+    ]
+
+
+def test_a_gap_names_its_reason(soup):
+    gap = soup.find(id="table-paired_gaps").find(class_="none")
+    assert gap.span["title"] == "no accepted image"
+
+
+def test_table_head_and_column_meanings(soup):
+    table = soup.find(id="table-paradox_amplification")
+    heads = table.thead("th")
+    assert [head.get("class", []) == ["n"] for head in heads] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+        True,
+        True,
+        True,
+    ]
+    assert heads[3].get_text(" ", strip=True) == "amplification points"
+    meanings = {
+        d.dt.code.get_text(): d.dd.get_text() for d in table.find(class_="columns").select("dl > div")
+    }
+    assert meanings["amplification"] == "How much further from even the generated share is."
+    assert meanings["p"] == f"Two-sided p-value. {CLOSING}"
+
+
+def test_only_text_cells_count_as_formulas(soup):
+    # paired_gaps holds one text that begins with "=", and the number -3.25, which is no formula.
+    notes = [p.get_text() for p in soup("p") if "as a formula" in p.get_text()]
+    assert len(notes) == 1
+    assert notes[0].startswith("1 text cell begins with =, +, - or @:")
+
+
+def test_a_long_table_is_previewed_and_its_file_is_inside(run_dir, soup, html):
+    table = soup.find(id="table-dalleval_skills")
+    assert table.summary.get_text(" ", strip=True) == f"Every judged image {LARGE_ROWS:,} rows"
+    assert table.find(class_="problem").get_text().startswith("The first 200 of 12,000 rows are shown")
+    assert len(_body(html, "dalleval_skills")) == 200
+    link = table.find("a", class_="button")
+    assert link["href"] == "tables/dalleval_skills.csv"
+    assert link["download"] == "dalleval_skills.csv"
+    assert gzip.decompress(base64.b64decode(link["data-csv"])) == (run_dir / link["href"]).read_bytes()
+    assert len(html) < 1_000_000
+
+
+def test_every_table_downloads_the_bytes_of_its_file(run_dir, soup):
+    links = soup("a", attrs={"data-csv": True})
+    assert len(links) == 5
+    for link in links:
+        assert gzip.decompress(base64.b64decode(link["data-csv"])) == (run_dir / link["href"]).read_bytes()
+
+
+def test_many_cells_switch_to_previews(tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "CELLS_SHOWN", 500)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("x\n" + "1\n" * 600, encoding="utf-8")
+    _minimal(tmp_path, tables=[{"name": n, "file": f"{n}.csv"} for n in "ab"])
+    html = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert [len(_body(html, n)) for n in "ab"] == [600, 200]
+
+
+def test_a_file_too_large_to_embed_is_still_linked(tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "TABLE_FILE_BYTES", 3)
+    (tmp_path / "a.csv").write_text("x\n1\n", encoding="utf-8")
+    link = _minimal(tmp_path, tables=[{"name": "a", "file": "a.csv"}]).find("a", class_="button")
+    assert link["href"] == "a.csv"
+    assert "data-csv" not in link.attrs
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "The file is empty."),
+        (b"a,b\n\xff\xfe,1\n", "The file is not UTF-8 text."),
+        (
+            b'a\n"' + b"x" * 200_000 + b'"\n',
+            "The file cannot be read: field larger than field limit (131072).",
+        ),
+    ],
+)
+def test_unreadable_tables_say_why(tmp_path, content, problem):
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    table = read_table(path, whole_up_to=10, otherwise=5)
+    assert (table.problem, table.total, table.rows_html) == (problem, 0, "")
+
+
+def test_ragged_rows_byte_order_mark_and_line_breaks_in_cells(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes('\ufeffname,n\n"two\nlines",1\nshort\nlong,2,extra\n'.encode())
+    table = read_table(path, whole_up_to=10, otherwise=5)
+    assert table.header == ["name", "n"]
+    assert table.numeric == [False, True]
+    assert table.rows_html.splitlines() == [
+        "<tr><td>two",
+        "lines<td class=n>1",
+        '<tr><td>short<td class="n none"><span title="no value">–</span>',
+        "<tr><td>long<td class=n>2",
+    ]
+
+
+def test_codes_with_leading_zeros_stay_text(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,mixed,flag,gap,note\n007,1,True,,\n010,mean,False,NaN,\n", encoding="utf-8")
+    table = read_table(path, whole_up_to=10, otherwise=5)
+    assert table.numeric == [False, False, False, False, False]
+    # A column without any value is a column of gaps; an empty note is just no note.
+    assert table.rows_html.count("–") == 2
+    assert table.rows_html.startswith('<tr><td>007<td>1<td>True<td class="n none">')
+
+
+def test_a_very_long_cell_is_cut(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a\n" + "x" * 5000 + "\n", encoding="utf-8")
+    assert read_table(path, whole_up_to=10, otherwise=5).rows_html == "<tr><td>" + "x" * 400 + " …"
+
+
+@pytest.mark.parametrize(
+    ("values", "decimals"),
+    [
+        (["1", "2.0", "30"], 0),  # counts, one of them written by a float column
+        (["10.570000000001", "3.25"], 2),  # points
+        (["10.5", "3.2"], 1),  # no digits that were never there
+        (["0.196", "0.35812"], 4),  # shares and deviations
+        (["1.0", "0.05"], 2),
+        (["1.3e-05", "0.5"], 4),
+        (["2.52345"], 3),
+        (["12345.678"], 1),
+        (["inf", "2.5"], 1),
+    ],
+)
+def test_column_decimals(values, decimals):
+    assert column_decimals(values) == decimals
+
+
+@pytest.mark.parametrize(
+    ("text", "decimals", "shown"),
+    [
+        ("62", 0, "62"),
+        ("62", 2, "62.00"),  # the column has decimals, its writer dropped the zeros
+        ("0", 1, "0.0"),
+        ("123456789012345678901", 0, "123456789012345678901"),
+        ("10.570000000001", 2, "10.57"),
+        ("-0.0404", 2, "-0.04"),
+        ("0.0004", 2, "0.0004"),  # "0.00" would hide it
+        ("0.000013", 4, "1.3e-05"),
+        ("0.0", 2, "0.00"),
+        ("5.0", 0, "5"),
+        ("-inf", 2, "-∞"),
+    ],
+)
+def test_format_number(text, decimals, shown):
+    assert format_number(text, decimals) == shown
+
+
+def test_names_in_backticks_become_code_and_stay_escaped(tmp_path):
+    page = _minimal(tmp_path, limits=["Read `percent_female` and `<b>x</b>` & an odd ` alone"])
+    item = page.find(id="limits").li
+    assert [code.get_text() for code in item("code")] == ["percent_female", "<b>x</b>"]
+    assert item.get_text() == "Read percent_female and <b>x</b> & an odd ` alone"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0.0 s"), (3.21, "3.2 s"), (59.96, "1 min 0 s"), (102, "1 min 42 s"), (7500, "2 h 5 min"),
+     (None, ""), ("x", ""), (True, ""), (-1, "")],
+)  # fmt: skip
+def test_format_seconds(seconds, shown):
+    assert format_seconds(seconds) == shown
+
+
+def test_format_time():
+    assert format_time("2025-11-21T02:48:09Z") == "21 November 2025, 02:48 UTC"
+    assert format_time("2025-11-21T01:30:00+02:00") == "20 November 2025, 23:30 UTC"
+    assert format_time("yesterday") == "yesterday"

@@ -1,0 +1,234 @@
+"""The paradox tables follow from the printed shares, and from shares that a user brings."""
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+from statsmodels.stats.proportion import confint_proportions_2indep
+
+from biaslab import published
+from biaslab.figures import paradox as figures
+from biaslab.studies import paradox_words as words
+from biaslab.study import Study
+
+mpl.use("Agg")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return Study(tmp_path_factory.mktemp("paradox"), seed=1, bootstrap_replicates=400)
+
+
+def folder_study(tmp_path, rows, **more):
+    """Write ``rows`` of (occupation, source, prompt, percent, n) as measured shares and open a study on them."""
+    columns = ["occupation", "source", "prompt", "percent_female", "n"]
+    frame = pd.DataFrame(rows, columns=columns).assign(model=more.pop("model_name", "M"), approach="naive")
+    (tmp_path / "measured").mkdir(exist_ok=True)
+    frame.to_csv(tmp_path / "measured" / "paradox_percent_female.csv", index=False)
+    return Study(
+        tmp_path / "out", source=str(tmp_path / "measured"), seed=1, bootstrap_replicates=400, **more
+    )
+
+
+# Printed in Table 3 for SD 1.4; for SD 1.5 too, with prompts 1 and 3 printed 0.01 higher than they follow.
+NAIVE = {"SD 1.4": [10.24, 17.57, 10.77, 11.68], "SD 1.5": [10.86, 16.36, 11.14, 9.91]}
+# The signed change along the training lean over all 62 occupations, SD 1.4.
+DIRECTIONAL = [1.05, 5.81, 0.58, -0.99]
+
+
+def test_the_published_row_comes_out_and_the_alternative_beside_it(study):
+    table = (
+        study.table("paradox_amplification")
+        .query("approach == 'naive'")
+        .set_index(["model", "definition", "prompt"])
+    )
+    for model, values in NAIVE.items():
+        for prompt, value in zip("1234", values, strict=True):
+            assert table.loc[(model, "published", prompt), "amplification"] == pytest.approx(value, abs=0.006)
+    for prompt, value in zip("1234", DIRECTIONAL, strict=True):
+        row = table.loc[("SD 1.4", "directional", prompt)]
+        assert row["amplification"] == pytest.approx(value, abs=0.006)
+        assert (row["n_occupations"], row["n_excluded"]) == (62, 0)
+    comparison = study.table("paradox_printed_comparison")
+    assert len(comparison) == 10 and comparison["difference"].abs().max() < 0.02
+
+
+def test_counts_and_tests_by_a_plain_loop(study):
+    printed = published.load("paradox_table_6")
+    wide = printed.assign(cell=printed["source"] + printed["prompt"]).pivot(
+        index="occupation", columns="cell", values="percent_female"
+    )
+    kept = []
+    for _, row in wide.iterrows():
+        t, g = row["trainingcaptions"], row["generated4"]
+        if (t < 50 and g < 50) or (t > 50 and g > 50):
+            kept.append(abs(g - 50) - abs(t - 50))
+    table = study.table("paradox_amplification").set_index(["model", "approach", "definition", "prompt"])
+    got = table.loc[("SD 1.4", "naive", "published", "4")]
+    expected = scipy.stats.ttest_1samp(kept, 0)
+    assert got["n_occupations"] == len(kept) and got["n_excluded"] == 62 - len(kept)
+    assert (got["t"], got["p"]) == (pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
+    assert got["ci_low"] < got["amplification"] < got["ci_high"]
+    reasons = study.table("paradox_exclusions").query("model == 'SD 1.4' and prompt == '4'")
+    assert reasons["n"].sum() == 62 - len(kept)
+
+
+def test_printed_averages_have_no_interval_but_a_reason(study):
+    table = study.table("paradox_amplification").query("approach != 'naive'")
+    assert len(table) == 2 * 3 * 5 + 4
+    assert table["ci_low"].isna().all() and table["n_occupations"].isna().all()
+    assert set(table["reason"]) == {"No per-occupation shares are given, so there is no interval."}
+
+
+def test_the_prompt_column_of_the_arxiv_version_comes_out(study):
+    ours = (
+        study.table("paradox_prompt_variation")
+        .query("model == 'SD 1.4'")
+        .set_index("occupation")["sd_prompts"]
+    )
+    theirs = published.load("paradox_arxiv_table_5").set_index("occupation")["sd_prompts"]
+    # Printed to 0.1 from shares before rounding.
+    assert (ours - theirs).abs().max() < 0.11
+
+
+def test_equal_shares_against_scipy(study):
+    rows = study.table("paradox_prompt_variation").query("model == 'SD 1.4'").set_index("occupation")
+    row = rows.loc["painter"]
+    # Table 6: 36.4, 12.2, 17.6 and 3.6 % of 500.
+    female = np.array([182, 61, 88, 18])
+    expected = scipy.stats.chi2_contingency(np.stack([female, 500 - female]), correction=False)
+    assert row["statistic"] == pytest.approx(expected.statistic)
+    assert row["p"] == pytest.approx(expected.pvalue)
+    pooled = female.sum() / 2000
+    assert row["sd_noise"] == pytest.approx(100 * (3 / 4 * pooled * (1 - pooled) / 500) ** 0.5)
+    assert (row["lowest"], row["highest"], row["lean_flips"]) == (3.6, 36.4, "no")
+    # 9.4 to 65.1.
+    assert rows.loc["attorney", "lean_flips"] == "yes"
+
+
+def test_a_users_shares_by_hand(tmp_path):
+    study = folder_study(
+        tmp_path,
+        [
+            ("a", "training", "captions", 30, 100),  # 30 -> 20: amplified by 10
+            ("a", "generated", "captions", 20, 100),
+            ("b", "training", "captions", 80, 100),  # 80 -> 40: flips, -20 by distance, -40 along the lean
+            ("b", "generated", "captions", 40, 100),
+            ("c", "training", "captions", 50, 100),  # leans nowhere: +40 by distance, none along a lean
+            ("c", "generated", "captions", 90, 100),
+            ("d", "training", "captions", 60, 100),  # not generated
+        ],
+    )
+    table = study.table("paradox_amplification").set_index("definition")
+    assert table["amplification"].to_dict() == {"published": 10, "no_exclusion": 10, "directional": -15}
+    assert table["n_occupations"].to_dict() == {"published": 1, "no_exclusion": 3, "directional": 2}
+    assert table["n_excluded"].to_dict() == {"published": 3, "no_exclusion": 1, "directional": 2}
+    reasons = study.table("paradox_exclusions").set_index("reason")
+    assert reasons["occupations"].to_dict() == {
+        "missing": "d",
+        "training_at_50": "c",
+        "generated_at_50": "",
+        "opposite_lean": "b",
+    }
+
+
+def test_the_signed_changes_interval_is_newcombes(tmp_path):
+    study = folder_study(
+        tmp_path,
+        [
+            ("male lean", "training", "captions", 30, 200),
+            ("male lean", "generated", "captions", 20, 100),
+            ("female lean", "training", "captions", 70, 200),
+            ("female lean", "generated", "captions", 90, 100),
+        ],
+    )
+    table = study.table("paradox_occupation_amplification").set_index("occupation")
+    low, high = confint_proportions_2indep(20, 100, 60, 200, method="newcomb")
+    row = table.loc["male lean"]
+    # Toward male is along the lean, so the change of -10 counts +10 and the limits swap.
+    assert (row["directional"], row["ci_low"], row["ci_high"]) == (
+        10,
+        pytest.approx(-100 * high),
+        pytest.approx(-100 * low),
+    )
+    low, high = confint_proportions_2indep(90, 100, 140, 200, method="newcomb")
+    row = table.loc["female lean"]
+    assert (row["ci_low"], row["ci_high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
+
+
+def test_bias_amp_by_hand(tmp_path):
+    study = folder_study(
+        tmp_path,
+        [
+            ("a", "training", "captions", 20, 100),
+            ("a", "generated", "captions", 10, 100),
+            ("b", "training", "captions", 60, 100),
+            ("b", "generated", "captions", 75, 100),
+        ],
+    )
+    got = study.table("paradox_bias_amp").set_index("direction")["bias_amp"]
+    # T->A: overall 40 % female; a (20) is associated with male, b (60) with female. P(female|a) -.10 and
+    # P(male|a) +.10, P(female|b) +.15, P(male|b) -.15: signed along associations (.10 + .10 + .15 + .15) / 4.
+    assert got["T->A"] == pytest.approx(12.5)
+    # A->T: P(a|female) 20/80 -> 10/85, P(a|male) 80/120 -> 90/115; each moves along the association, twice.
+    female, male = 20 / 80 - 10 / 85, 90 / 115 - 80 / 120
+    assert got["A->T"] == pytest.approx(100 * (2 * female + 2 * male) / 4)
+
+
+def test_one_model_only(study, tmp_path):
+    one = Study(tmp_path, model="SD 1.5", seed=1, bootstrap_replicates=400)
+    assert set(one.table("paradox_amplification")["model"]) == {"SD 1.5"}
+
+
+def test_a_run_reads_its_own_tables_again(study, tmp_path):
+    study.save_table("paradox_percent_female")
+    again = Study(tmp_path, source=str(study.output_dir), seed=1, bootstrap_replicates=400)
+    ours = study.table("paradox_amplification").query("approach == 'naive'").reset_index(drop=True)
+    pd.testing.assert_frame_equal(again.table("paradox_amplification"), ours, check_dtype=False)
+
+
+def _rows(value, low, high, **more):
+    row = {
+        "model": "M",
+        "approach": "naive",
+        "prompt": "mean",
+        "n_occupations": 40,
+        "n_excluded": 22,
+        "amplification": value,
+        "ci_low": low,
+        "ci_high": high,
+    }
+    return pd.DataFrame(
+        [row | {"definition": d} for d in ("published", "no_exclusion", "directional")]
+    ).assign(**more)
+
+
+def test_the_finding_says_what_the_numbers_say():
+    up = words.headline_baseline(_rows(3.0, 1.0, 5.0))
+    assert "bias is amplified by 3.00 points (1.00 to 5.00), over 40 occupations" in up
+    assert up.endswith("an interval that excludes 0.")
+    down = words.headline_baseline(_rows(-3.0, -5.0, 1.0))
+    assert "bias is de-amplified by -3.00 points" in down and down.endswith("an interval that includes 0.")
+
+
+def test_the_scatter_draws_every_occupation_where_it_lies(study):
+    rows = study.table("paradox_occupation_amplification").query("model == 'SD 1.4'")
+    figure = figures.training_against_generated(rows, label_most=3)
+    assert [ax.get_title() for ax in figure.axes] == [f"Prompt #{i}" for i in "1234"]
+    drawn = np.vstack([c.get_offsets() for c in figure.axes[1].collections if len(c.get_offsets())])
+    expected = rows.query("prompt == '2'")[["percent_training", "percent_generated"]].to_numpy()
+    assert sorted(map(tuple, drawn)) == sorted(map(tuple, expected))
+    # Left out are drawn hollow: the second collection.
+    out = figure.axes[1].collections[1].get_offsets()
+    assert len(out) == (rows.query("prompt == '2'")["excluded"] != "").sum()
+
+
+def test_intervals_are_drawn_where_there_are_any(study):
+    table = study.table("paradox_amplification").query("definition == 'published'")
+    figure = figures.by_approach(table)
+    first = figure.axes[0]
+    drawn = sum(len(c.get_segments()) for c in first.collections)
+    # SD 1.4: four prompts and their mean of the naive approach have intervals; nothing else has.
+    assert drawn == 5
+    assert [t.get_text() for t in first.get_yticklabels()][0] == "All captions (naive)"

@@ -1,0 +1,124 @@
+"""A parameters file is checked whole before anything starts."""
+
+import pytest
+
+from biaslab import params
+from biaslab.errors import ParameterError
+
+CELL = 'output_dir = ""\nmodel = "all"\nseed = 0\nconfidence = 0.95\nshow = True\n'
+
+
+@pytest.fixture
+def project(tmp_path, write_notebook):
+    write_notebook(tmp_path / "notebooks/paradox/4_baseline.ipynb", CELL, title="Baseline")
+    write_notebook(tmp_path / "notebooks/paired/overall.ipynb", 'output_dir = ""\naspect = "power"\n')
+    (tmp_path / "params").mkdir()
+
+    def load(text, **more):
+        path = tmp_path / "params" / "mine.yaml"
+        path.write_text(text, encoding="utf-8")
+        return params.load(path, **more)
+
+    return load
+
+
+def test_values_titles_and_order_come_out_as_given(project):
+    got = project("run: mine\nseed: 7\nnotebooks: ['paradox/*']\n")
+    assert (got.run, got.title, dict(got.values)) == ("mine", "mine", {"seed": 7})
+    assert [(n.id, n.title) for n in got.selected] == [("paradox/4_baseline", "Baseline")]
+    assert got.selected[0].parameters["confidence"] == 0.95
+
+
+def test_set_and_notebook_override_the_file(project):
+    got = project("run: mine\nseed: 7\n", overrides=["seed=8", "run=other"], notebooks=["paradox/*"])
+    assert (got.run, got.values["seed"], len(got.selected)) == ("other", 8, 1)
+
+
+def test_a_list_means_one_variant_per_value_and_lists_multiply(project):
+    got = project("run: mine\nmodel: [A, B]\nseed: [1, 2, 3]\n")
+    assert got.sweep == {"model": ["A", "B"], "seed": [1, 2, 3]}
+    # 2 models x 3 seeds, the first key slowest.
+    assert got.variants()[:4] == [
+        {"model": "A", "seed": 1},
+        {"model": "A", "seed": 2},
+        {"model": "A", "seed": 3},
+        {"model": "B", "seed": 1},
+    ]
+    assert len(got.variants()) == 6
+
+
+def test_a_whole_number_serves_as_a_number(project):
+    assert project("run: mine\nconfidence: 1\n").values["confidence"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("run: mine\nmodle: A\n", "'modle' is not a parameter. The nearest is 'model'; known are: "),
+        ("run: mine\nseed: many\n", "seed is 'many'; it must be a whole number, for example 0."),
+        ("run: mine\nseed: true\n", "seed is True; it must be a whole number, for example 0."),
+        ("run: mine\nseed: 1.5\n", "seed is 1.5; it must be a whole number, for example 0."),
+        ("run: mine\nseed: [1, x]\n", "seed is 'x'; it must be a whole number, for example 0."),
+        ("run: mine\nseed: []\n", "seed is an empty list; give one value or more."),
+        ("run: mine\nseed: [1, 1]\n", "seed lists a value twice: [1, 1]."),
+        ("run: mine\nshow: 1\n", "show is 1; it must be true or false, for example True."),
+        ("run: mine\nmodel: {a: 1}\n", "model is {'a': 1}; it must be a text, for example 'all'."),
+        ("run: ../up\n", "run is '../up'; a run's name is made of letters, digits"),
+        ("run: ''\n", "run is ''; a run's name is made of letters, digits"),
+        ("seed: 1\n", "run is missing; it must be a text."),
+        ("run: mine\njobs: -1\n", "jobs is -1; it must be 0 (one per processor) or more."),
+        ("run: mine\nnotebooks: ['paradx/*']\n", "No notebook matches 'paradx/*'."),
+        ("run: mine\nnotebooks: []\n", "notebooks is []; it must be a list of patterns such as 'paradox/*'."),
+        (
+            "run: mine\naspect: x\nnotebooks: ['paradox/*']\n",
+            "'aspect' is a parameter of other notebooks, of none that this run selects.",
+        ),
+        ("run: mine\noutput_dir: x\n", "'output_dir' is not a parameter."),
+        ("- a\n- b\n", "holds list; a parameters file holds keys and values"),
+        ("", "holds NoneType; a parameters file holds keys and values"),
+        ("run: [1\n", "is not YAML (line 2, column 1)"),
+        ("run: !!python/object/apply:os.system [ls]\n", "is not YAML (line 1, column 6)"),
+    ],
+)
+def test_what_cannot_be_used_is_named(project, text, message):
+    with pytest.raises(ParameterError) as error:
+        project(text)
+    assert message in str(error.value)
+
+
+def test_every_problem_is_told_at_once(project):
+    with pytest.raises(ParameterError, match=r"'modle' .* seed is 'x'"):
+        project("run: mine\nmodle: A\nseed: x\n")
+
+
+def test_a_missing_file_names_what_is_near(project, tmp_path):
+    project("run: mine\n")
+    with pytest.raises(
+        ParameterError, match=r"There is no parameters file .*mien\.yaml\. Did you mean .*mine"
+    ):
+        params.load(tmp_path / "params" / "mien.yaml")
+
+
+def test_a_file_that_is_not_utf8(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_bytes(b"run: caf\xe9\n")
+    with pytest.raises(ParameterError, match=r"bad\.yaml is not UTF-8 \(byte 8\); save it as UTF-8\."):
+        params.load(path)
+
+
+def test_set_needs_key_and_value(project):
+    with pytest.raises(ParameterError, match="--set 'seed' is not of the form key=value"):
+        project("run: mine\n", overrides=["seed"])
+
+
+def test_a_notebook_without_parameters_cell_is_named(tmp_path, write_notebook):
+    path = write_notebook(tmp_path / "x.ipynb", "a = 1\n")
+    path.write_text(path.read_text().replace('["parameters"]', "[]"))
+    with pytest.raises(ParameterError, match=r"x\.ipynb has no cell tagged 'parameters'"):
+        params.read_notebook(path, "x")
+
+
+def test_parameters_must_be_literals(tmp_path, write_notebook):
+    path = write_notebook(tmp_path / "x.ipynb", "a = open('x')\n")
+    with pytest.raises(ParameterError, match="must set literals only"):
+        params.read_notebook(path, "x")

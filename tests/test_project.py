@@ -1,0 +1,141 @@
+"""The project as a whole: imports stay light, environments agree, notebooks are clean."""
+
+import ast
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import yaml
+
+from biaslab import params
+
+HEAVY = ("numpy", "pandas", "scipy", "matplotlib", "papermill", "nbconvert", "torch", "yaml", "jinja2")
+# The names that conda-forge gives to what PyPI calls otherwise.
+CONDA = {
+    "torch": "pytorch",
+    "matplotlib": "matplotlib-base",
+    "open_clip_torch": "open-clip-torch",
+    "adjustText": "adjusttext",
+}
+# What the user of this project was promised to find in the environment.
+PROMISED = (
+    "jupyterlab",
+    "papermill",
+    "diffusers",
+    "torch",
+    "open_clip_torch",
+    "sentence-transformers",
+    "seaborn",
+    "statsmodels",
+    "datasets",
+)
+
+
+@pytest.mark.parametrize("words", [["-c", "import biaslab"], ["-m", "biaslab.cli", "--help"]])
+def test_nothing_heavy_loads_on_import_or_help(words):
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *words], capture_output=True, text=True, check=True
+    )
+    loaded = {line.split("|")[-1].strip().split(".")[0] for line in done.stderr.splitlines()}
+    assert "biaslab" in loaded
+    assert not loaded.intersection(HEAVY)
+
+
+def _requirements(root):
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    return project["dependencies"], project["optional-dependencies"]
+
+
+def test_conda_users_get_what_pip_users_get(root):
+    needed, extras = _requirements(root)
+    conda = yaml.safe_load((root / "environment.yml").read_text())["dependencies"]
+    pip = next(d["pip"] for d in conda if isinstance(d, dict))
+    there = {d.lower() for d in [*(d for d in conda if isinstance(d, str)), *pip]}
+    for requirement in [*needed, *extras["models"], *extras["dev"]]:
+        name, version = re.fullmatch(r"([A-Za-z0-9_-]+)(.*)", requirement).groups()
+        assert f"{CONDA.get(name, name)}{version}".lower() in there, requirement
+
+
+def test_the_promised_packages_are_declared(root):
+    needed, extras = _requirements(root)
+    declared = {re.match(r"[A-Za-z0-9_-]+", r).group() for r in [*needed, *extras["models"]]}
+    assert declared.issuperset(PROMISED)
+
+
+def _notebooks(root):
+    return params.find_notebooks(root / "notebooks")
+
+
+def test_notebooks_are_clean_and_explain_themselves(root):
+    from biaslab.study import Study
+
+    takes = inspect.signature(Study.__init__).parameters
+    found = _notebooks(root)
+    assert len(found) >= 15
+    for notebook in found:
+        cells = json.loads(notebook.path.read_text(encoding="utf-8"))["cells"]
+        for cell in cells:
+            if cell["cell_type"] != "code":
+                continue
+            assert not cell["outputs"] and cell["execution_count"] is None, notebook.id
+            source = "".join(cell["source"])
+            lines = [
+                line for line in source.splitlines() if line.strip() and not line.strip().startswith("#")
+            ]
+            assert len(lines) <= 15, (notebook.id, source)
+            kinds = {type(node) for node in ast.walk(ast.parse(source))}
+            assert not kinds & {ast.ClassDef, ast.FunctionDef, ast.While}, (notebook.id, source)
+        # A parameter shared with the study has the study's type.
+        for name, default in notebook.parameters.items():
+            if name in takes and takes[name].default is not inspect.Parameter.empty:
+                assert type(default) is type(takes[name].default), (notebook.id, name)
+        prose = [c for c in cells if c["cell_type"] == "markdown"]
+        assert len(prose) >= 4, notebook.id
+        text = "".join("".join(c["source"]) for c in prose)
+        assert "## What this cannot show" in text, notebook.id
+        assert "$" not in text, (notebook.id, "the report shows no LaTeX")
+
+
+def test_nothing_names_this_or_any_machine(root):
+    listed = subprocess.run(
+        ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"],
+        capture_output=True,
+        text=True,
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout, so there is no list of the project's files")
+    bad = re.compile(rb"/(home|Users|root)/[a-z]|/work/|index-url|extra-index")
+    for name in listed.stdout.splitlines():
+        path = root / name
+        if path.is_file() and path.suffix not in (".png", ".safetensors") and path.name != "test_project.py":
+            assert not bad.search(path.read_bytes()), name
+
+
+def test_params_files_load(root):
+    for path in sorted((root / "params").glob("*.yaml")):
+        loaded = params.load(path)
+        assert loaded.run == path.stem
+        assert loaded.description
+
+
+@pytest.mark.skipif(os.name != "posix", reason="make is tried on POSIX only")
+def test_make_plans_setup_before_every_job(root):
+    for target, job in (
+        ("report", "biaslab run params/published.yaml"),
+        ("test", "pytest"),
+        ("lab", "jupyter lab"),
+    ):
+        planned = subprocess.run(
+            ["make", "-n", target, "VENV=.venv-that-does-not-exist"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert "-m venv" in planned and "pip install" in planned
+        assert planned.index("pip install") < planned.index(job)

@@ -1,0 +1,564 @@
+"""The papers' printed numbers: the loader, and the tables of `paradox` and `paired` against each other."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import published, tables
+from biaslab.errors import InputError, UnknownNameError
+
+# Half a unit of the last printed digit: values with one decimal and with two.
+HALF_TENTH, HALF_HUNDREDTH = 0.05, 0.005
+EPS = 1e-9
+
+
+# -- loader ----------------------------------------------------------------------------------------------
+
+
+def test_importing_and_describing_load_no_pandas():
+    code = (
+        "import sys; from biaslab import published; published.describe('paradox_table_6'); "
+        "sys.exit(any(m in sys.modules for m in ('pandas', 'numpy')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_csv_has_a_description_and_the_reverse():
+    stems = {".csv": set(), ".json": set()}
+    for entry in published._DATA.iterdir():
+        stem, _, suffix = entry.name.partition(".")
+        stems[f".{suffix}"].add(stem)
+    assert stems[".csv"] == stems[".json"] == set(published.names())
+
+
+def test_names_are_in_numeric_order():
+    paired = [name for name in published.names() if name.startswith("paired_table")]
+    assert paired == [f"paired_table_{number}" for number in (1, 2, 3, 4, 7, 9, 10, 11, 12, 13)]
+
+
+@pytest.mark.parametrize("name", published.names())
+def test_table_is_what_its_description_says(name):
+    about = published.describe(name)
+    frame = published.load(name)
+    assert about.paper in tables.PAPERS
+    assert name.startswith(f"{about.paper}_")
+    assert name.endswith(about.table.rsplit(" ", 1)[-1])
+    assert about.title and about.section and about.unit and all(about.notes)
+    assert list(frame.columns) == list(about.columns)
+    assert len(frame) == about.rows
+    for key, column in about.columns.items():
+        assert column.description
+        if column.unit is None:
+            assert all(isinstance(value, str) and value == value.strip() for value in frame[key]), key
+        else:
+            assert column.unit
+            assert frame[key].dtype == np.float64
+            assert not np.isinf(frame[key]).any()
+            if column.unit == "%":
+                assert frame[key].dropna().between(-100, 100).all(), key
+
+
+def test_load_gives_strings_floats_and_missing():
+    frame = published.load("paired_table_11")
+    chief = frame[(frame["occupation"] == "chief") & (frame["setting"] == "labour_statistics")].iloc[0]
+    assert np.isnan(chief["percent_female"])
+    assert chief["note"] == "no statistic: printed as N/A"
+    assert frame["note"].iloc[0] == ""
+    assert set(published.load("paradox_table_3")["prompt"]) == {"1", "2", "3", "4", "mean"}
+
+
+def test_attrs_say_where_the_numbers_come_from():
+    assert published.load("paradox_table_6").attrs == {
+        "name": "paradox_table_6",
+        "paper": "paradox",
+        "table": "6",
+        "title": "Share of images perceived as female for each occupation, Stable Diffusion 1.4",
+        "unit": "%",
+    }
+
+
+def test_provenance_adds_columns_and_keeps_a_unit_per_row():
+    plain = published.load("paradox_table_6")
+    frame = published.load("paradox_table_6", provenance=True)
+    assert list(frame.columns) == [*plain.columns, "paper", "table", "unit"]
+    assert frame[["paper", "table", "unit"]].drop_duplicates().to_numpy().tolist() == [["paradox", "6", "%"]]
+    words = published.load("paradox_text", provenance=True)
+    assert words.loc[words["quantity"] == "pearson_r", "unit"].tolist() == ["1"]
+    assert set(words["table"]) == {"text"}
+
+
+def test_each_load_is_a_fresh_frame():
+    first = published.load("paradox_table_3")
+    first["amplification"] = 0.0
+    assert published.load("paradox_table_3")["amplification"].min() == 1.11
+
+
+def test_description_cannot_be_changed():
+    about = published.describe("paradox_table_6")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        about.rows = 1
+    with pytest.raises(TypeError):
+        about.columns["n"] = None
+
+
+def test_index_lists_every_table():
+    index = published.index()
+    assert list(index.columns) == ["name", "paper", "table", "title", "unit", "rows"]
+    assert index["name"].tolist() == published.names()
+    row = index.set_index("name").loc["paired_table_13"]
+    # 36 occupations, 2 levels of power, 2 settings
+    assert row.tolist() == ["paired", "13", published.describe("paired_table_13").title, "points", 144]
+
+
+@pytest.mark.parametrize("name", [n for n in published.names() if n.startswith(("paradox_", "paired_"))])
+def test_no_row_is_printed_twice(name):
+    assert not published.load(name).duplicated().any()
+
+
+@pytest.mark.parametrize("call", [published.load, published.describe])
+def test_unknown_name_gets_near_matches(call):
+    with pytest.raises(UnknownNameError) as raised:
+        call("paradox_tabel_6")
+    start = "There is no published table named 'paradox_tabel_6'. Did you mean 'paradox_table_6' or "
+    assert str(raised.value).startswith(start)
+    with pytest.raises(UnknownNameError):
+        call("../data/paradox_table_6")
+
+
+DESCRIPTION = {
+    "paper": "paradox",
+    "table": "99",
+    "title": "A table",
+    "section": "1",
+    "unit": "%",
+    "columns": {
+        "occupation": {"unit": None, "description": "Occupation."},
+        "percent": {"unit": "%", "description": "Share."},
+    },
+    "rows": 2,
+    "notes": [],
+}
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """Write a table of one's own and return the call that loads it."""
+
+    def load(text: bytes | str | None, **changes):
+        monkeypatch.setattr(published, "_DATA", tmp_path)
+        description = {key: value for key, value in (DESCRIPTION | changes).items() if value != "drop"}
+        (tmp_path / "paradox_table_99.json").write_text(json.dumps(description), encoding="utf-8")
+        if text is not None:
+            content = text if isinstance(text, bytes) else text.encode()
+            (tmp_path / "paradox_table_99.csv").write_bytes(content)
+        return published.load("paradox_table_99")
+
+    return load
+
+
+def test_cells_may_hold_commas_lines_and_nothing(table):
+    frame = table('occupation,percent\n"a, ""b""\nc",-1.50\nNA,\n')
+    assert frame["occupation"].tolist() == ['a, "b"\nc', "NA"]
+    assert frame["percent"].iloc[0] == -1.5
+    assert np.isnan(frame["percent"].iloc[1])
+
+
+def test_table_without_rows_keeps_columns_and_types(table):
+    frame = table("occupation,percent\n", rows=0)
+    assert frame.shape == (0, 2)
+    assert frame["percent"].dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "percent,occupation\n1,a\n2,b\n",
+            "paradox_table_99.csv has the columns ['percent', 'occupation']; "
+            "paradox_table_99.json describes ['occupation', 'percent'].",
+        ),
+        (
+            "occupation,percent\na,1\n",
+            "paradox_table_99.csv has 1 rows; paradox_table_99.json says 2.",
+        ),
+        (
+            "occupation,percent\na,1\nb\n",
+            "paradox_table_99.csv, row 2: 1 cells for 2 columns.",
+        ),
+        *(
+            (
+                f"occupation,percent\na,1\nb,{cell}\n",
+                f"paradox_table_99.csv: percent holds {cell!r}, which is not a decimal number.",
+            )
+            for cell in ("nan", "inf", "1e3", "1_0", " 3", "3 %", "٣", "N/A", "-")
+        ),
+    ],
+)
+def test_file_that_does_not_fit_its_description(table, text, message):
+    with pytest.raises(InputError) as raised:
+        table(text)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    "text", ["", None, b"occupation,percent\n\xff,1\nb,2\n", 'occupation,percent\n"a,1\n']
+)
+def test_file_that_cannot_be_read(table, text):
+    with pytest.raises(
+        InputError, match=r"^paradox_table_99\.csv cannot be read as UTF-8 CSV with a header: .+"
+    ):
+        table(text)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"title": "drop"}, {"notes": "drop"}, {"colums": {}}, {"columns": {"occupation": {"units": 1}}}],
+)
+def test_description_with_other_keys(table, changes):
+    with pytest.raises(InputError, match=r"^paradox_table_99\.json does not describe a published table: .+"):
+        table("occupation,percent\na,1\nb,2\n", **changes)
+
+
+# -- paradox ---------------------------------------------------------------------------------------------
+
+SHARES = {"SD 1.4": "paradox_table_6", "SD 1.5": "paradox_table_7"}
+PROMPTS = ["1", "2", "3", "4"]
+
+
+def spread(frame: pd.DataFrame, index, columns: str, values: str) -> pd.DataFrame:
+    """Return ``values`` with a column for each value of ``columns``; fails where two rows share a cell."""
+    return frame.pivot(index=index, columns=columns, values=values)  # noqa: PD010  pivot_table would average
+
+
+def wide(name: str) -> pd.DataFrame:
+    """Return a table of shares with one row per occupation and the columns captions, 1, 2, 3, 4."""
+    return spread(published.load(name), "occupation", "prompt", "percent_female")
+
+
+def stated(quantity: str, approach: str = "") -> float:
+    words = published.load("paradox_text")
+    return words[(words["quantity"] == quantity) & (words["approach"] == approach)]["value"].item()
+
+
+@pytest.mark.parametrize("name", SHARES.values())
+def test_paradox_shares_are_complete(name):
+    frame = published.load(name)
+    assert len(frame) == stated("occupations") * 5  # training and four prompts
+    assert frame["occupation"].nunique() == stated("occupations")
+    assert set(zip(frame["source"], frame["prompt"], strict=True)) == {
+        ("training", "captions"),
+        *(("generated", prompt) for prompt in PROMPTS),
+    }
+    assert not frame.duplicated(["occupation", "prompt"]).any()
+    assert frame["percent_female"].between(0, 100).all()
+    # Names are words, the same in all tables.
+    assert frame["occupation"].str.fullmatch("[a-z]+( [a-z]+)*").all()
+    assert {"hairdresser", "fashion designer", "prime minister", "ceo"} < set(frame["occupation"])
+
+
+def test_paradox_tables_share_occupations_and_training_images():
+    old, new = (wide(name) for name in SHARES.values())
+    assert old.index.equals(new.index)
+    assert (old["captions"] == new["captions"]).all()
+    for name in ("paradox_arxiv_table_5", "paradox_arxiv_table_6"):
+        assert set(published.load(name)["occupation"]) == set(old.index)
+
+
+@pytest.mark.parametrize(("name", "odd"), [("paradox_table_6", 81), ("paradox_table_7", 68)])
+def test_paradox_shares_against_the_stated_number_of_images(name, odd):
+    # One of 500 images is 0.2 points, so in tenths every share of 500 images is an even number.
+    tenths = (wide(name) * 10).round().astype(int)
+    assert (tenths["captions"] % 2 == 0).all()
+    # The notes say in how many cells the gate must have left fewer than 500 generated images.
+    assert (tenths[PROMPTS] % 2).to_numpy().sum() == odd
+    assert any(f"{odd} of the 248" in note for note in published.describe(name).notes)
+
+
+@pytest.mark.parametrize(
+    ("shares", "sd"),
+    [("paradox_table_6", "paradox_arxiv_table_5"), ("paradox_table_7", "paradox_arxiv_table_6")],
+)
+def test_paradox_sd_over_prompts_is_the_population_sd(shares, sd):
+    generated = wide(shares)[PROMPTS]
+    printed = published.load(sd).set_index("occupation")["sd_prompts"].reindex(generated.index)
+    # Each share is off by at most 0.05, so the standard deviation is; its own rounding adds 0.05.
+    assert (generated.std(axis=1, ddof=0) - printed).abs().max() <= 2 * HALF_TENTH + EPS
+    # The sample form is 15 % larger: 0.3 points or more away where the spread is 2 points.
+    clear = printed >= 2
+    assert clear.sum() > 40
+    assert ((generated.std(axis=1, ddof=1) - printed)[clear] > 2 * HALF_TENTH).all()
+
+
+def naive_amplification(model: str, prompt: str) -> float:
+    """Mean of |G - 50| - |T - 50| over occupations with both shares on one side of 50, by a plain loop."""
+    sizes = []
+    for _, row in wide(SHARES[model]).iterrows():
+        generated, training = row[prompt], row["captions"]
+        if (generated > 50 and training > 50) or (generated < 50 and training < 50):
+            sizes.append(abs(generated - 50) - abs(training - 50))
+    return sum(sizes) / len(sizes)
+
+
+@pytest.mark.parametrize(
+    ("model", "computed"),
+    [("SD 1.4", [10.24, 17.57, 10.77, 11.68]), ("SD 1.5", [10.86, 16.36, 11.14, 9.91])],
+)
+def test_paradox_naive_amplification_follows_from_the_shares(model, computed):
+    table = published.load("paradox_table_3")
+    naive = table[(table["model"] == model) & (table["approach"] == "naive")].set_index("prompt")
+    for prompt, value in zip(PROMPTS, computed, strict=True):
+        amplification = naive_amplification(model, prompt)
+        assert amplification == pytest.approx(value, abs=HALF_HUNDREDTH)
+        # Training shares are exact (multiples of 0.2); each generated share is off by 0.05 at most, and
+        # the mean over some 50 of them by far less: 0.05 / sqrt(3 x 50) = 0.004 is one standard error;
+        # three are allowed.
+        assert amplification == pytest.approx(naive["amplification"][prompt], abs=HALF_HUNDREDTH + 0.012)
+
+
+def test_paradox_amplification_averages():
+    table = published.load("paradox_table_3")
+    assert len(table) == 40
+    by_prompt = spread(table, ["model", "approach"], "prompt", "amplification")
+    assert by_prompt.shape == (8, 5)
+    away = by_prompt["mean"] - by_prompt[PROMPTS].mean(axis=1)
+    # The notes name the exception: (1.11 + 8.72 + 3.06 + 4.05) / 4 = 4.235, printed 4.35.
+    assert away.pop(("SD 1.4", "nearest_no_indicators")) == pytest.approx(0.115)
+    # Four values and their mean, each rounded to 0.005.
+    assert away.abs().max() <= 2 * HALF_HUNDREDTH + EPS
+    for approach in ("naive", "no_indicators", "nearest", "nearest_no_indicators"):
+        assert stated("amplification", approach) == by_prompt["mean"]["SD 1.4", approach]
+
+
+def test_paradox_stated_reductions():
+    table = published.load("paradox_table_3")
+    old = table[table["model"] == "SD 1.4"].set_index(["approach", "prompt"])["amplification"]
+
+    def reduction(approach, prompt):
+        return 100 * (1 - old[approach, prompt] / old["naive", prompt])
+
+    # Whole percents; the amplifications behind them move the ratio by less than 0.1.
+    for approach in ("no_indicators", "nearest"):
+        assert stated("amplification_reduction", approach) == pytest.approx(
+            reduction(approach, "mean"), abs=0.6
+        )
+    captions = "caption_prompts_no_indicators"
+    assert stated("amplification_reduction", captions) == pytest.approx(
+        100 * (1 - stated("amplification", captions) / old["naive", "mean"]), abs=0.6
+    )
+    combined = "nearest_no_indicators"
+    assert stated("amplification_reduction_prompt_1", combined) == pytest.approx(
+        reduction(combined, "1"), abs=0.6
+    )
+    # The notes say that this one does not follow: 1 - 8.72 / 17.57 = 0.504.
+    assert stated("amplification_reduction_prompt_2", combined) == 49
+    assert reduction(combined, "2") == pytest.approx(50.4, abs=0.1)
+    similarity = stated("cosine_similarity", "nearest") / stated("cosine_similarity", "naive")
+    assert stated("cosine_similarity_increase", "nearest") == pytest.approx(100 * (similarity - 1), abs=0.8)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "approach", "value"),
+    [
+        ("amplification", "caption_prompts", 0.68),
+        ("amplification", "caption_prompts_no_indicators", 2.05),
+        ("amplification", "paraphrased", 0.69),
+        ("amplification", "paraphrased_no_indicators", 2.49),
+        ("pearson_r", "naive", -0.458),
+        ("captions_with_indicators", "naive", 59.5),
+        ("krippendorff_alpha", "", 0.948),
+        ("classifier_agreement", "", 98),
+        ("generated_as_captioned", "caption_prompts", 98.41),
+    ],
+)
+def test_paradox_stated_numbers(quantity, approach, value):
+    assert stated(quantity, approach) == value
+
+
+# -- paired ----------------------------------------------------------------------------------------------
+
+
+def paired(number: int) -> pd.DataFrame:
+    return published.load(f"paired_table_{number}")
+
+
+def stereotypes() -> dict[str, str]:
+    return paired(3).set_index("occupation")["stereotype"].to_dict()
+
+
+def score_1(aspect: str, setting: str, stereotype: str) -> float:
+    return paired(1).set_index(["aspect", "setting", "stereotype"])["score"][aspect, setting, stereotype]
+
+
+def multiples(values, step: float) -> bool:
+    """Whether all values are multiples of step to within the rounding of two decimals."""
+    values = np.asarray(values)
+    return bool((np.abs(values - step * np.round(values / step)) <= HALF_HUNDREDTH + EPS).all())
+
+
+def test_paired_names_are_canonical():
+    names = set(paired(3)["occupation"])
+    assert len(names) == len(paired(3)) == 40
+    assert paired(3)["stereotype"].value_counts().to_dict() == {"female": 20, "male": 20}
+    changed = paired(3).query("occupation != printed_name")
+    assert dict(zip(changed["occupation"], changed["printed_name"], strict=True)) == {
+        "mechanic": "mechanician",
+        "hairdresser": "hairstresser",
+    }
+    assert set(paired(11)["occupation"]) == set(paired(12)["occupation"]) == names
+    assert set(paired(13)["occupation"]) == names - {"manager", "supervisor", "ceo", "assistant"}
+    roles = paired(4).groupby(["power_level", "stereotype"]).size().to_dict()
+    assert roles == {("high", "male"): 4, ("low", "female"): 4}
+
+
+def test_paired_scores_follow_from_shares():
+    frame = paired(11)
+    assert frame.groupby("setting").size().to_dict() == {"labour_statistics": 40, "paired": 40, "single": 40}
+    assert frame["percent_female"].dropna().between(0, 100).all()
+    generated = frame[frame["setting"] != "labour_statistics"]
+    sign = generated["occupation"].map(stereotypes()).map({"female": 1, "male": -1})
+    # 2 x a share off by 0.005, and the score's own rounding.
+    away = generated["score"] - sign * (2 * generated["percent_female"] - 100)
+    assert away.abs().max() <= 3 * HALF_HUNDREDTH + EPS
+
+
+@pytest.mark.parametrize(
+    ("setting", "people", "overall"),
+    [
+        # 3 images, 20 occupations a side: female 50, male -30; overall 10.
+        ("single", 3, {"female": 50.00, "male": -30.00}),
+        # 40 individuals, 20 occupations a side: female 45, male 49.75; overall 47.375.
+        ("paired", 40, {"female": 45.00, "male": 49.75}),
+    ],
+)
+def test_paired_occupation_averages_and_sample_size(setting, people, overall):
+    frame = paired(11).query("setting == @setting")
+    assert multiples(frame["percent_female"], 100 / people)
+    assert multiples(frame["score"] - 100, 200 / people)
+    by_list = frame.groupby(frame["occupation"].map(stereotypes()))["score"].mean()
+    for side, value in overall.items():
+        assert by_list[side] == pytest.approx(value, abs=HALF_HUNDREDTH)
+        # 49.75 is printed as 49.74: up to one unit of the last digit.
+        assert by_list[side] == pytest.approx(score_1("occupation", setting, side), abs=0.01 + EPS)
+    assert frame["score"].mean() == pytest.approx(
+        score_1("occupation", setting, "overall"), abs=2 * HALF_HUNDREDTH
+    )
+
+
+def test_paired_gaps():
+    for number, identity in ((12, ["occupation"]), (13, ["occupation", "power_level"])):
+        frame = paired(number)
+        assert not frame.duplicated([*identity, "setting"]).any()
+        score = spread(frame, identity, "setting", "score")
+        gap = frame[frame["setting"] == "paired"].set_index(identity)["gap"].reindex(score.index)
+        assert gap.notna().all()
+        assert frame[frame["setting"] == "single"]["gap"].isna().all()
+        # Three rounded numbers.
+        assert (score["paired"] - score["single"] - gap).abs().max() <= 3 * HALF_HUNDREDTH + EPS
+    for aspect in ("occupation", "power"):
+        printed = paired(1).query("aspect == @aspect and gap.notna()")
+        assert printed["setting"].tolist() == ["paired", "faircritic"]
+        for row in printed.itertuples():
+            single = score_1(aspect, "single", "overall")
+            assert row.score - single == pytest.approx(row.gap, abs=EPS)
+
+
+def test_paired_occupation_scores_are_printed_twice_alike():
+    keys = ["occupation", "setting"]
+    first = paired(11).dropna(subset="score").set_index(keys)["score"].sort_index()
+    second = paired(12).set_index(keys)["score"].sort_index()
+    pd.testing.assert_series_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("setting", "people", "low", "high", "overall"),
+    [("single", 3, 37.04, -27.78, 4.63), ("paired", 6, 17.59, 20.37, 18.98)],
+)
+def test_paired_power_averages_and_sample_size(setting, people, low, high, overall):
+    frame = paired(13).query("setting == @setting")
+    assert len(frame) == 72  # 36 occupations, 2 levels
+    assert multiples(frame["score"] - 100, 200 / people)
+    mean = frame.groupby("power_level")["score"].mean()
+    # Each of the 36 thirds is off by 0.0034 at most.
+    assert mean["low"] == pytest.approx(low, abs=2 * HALF_HUNDREDTH)
+    assert mean["high"] == pytest.approx(high, abs=2 * HALF_HUNDREDTH)
+    assert frame["score"].mean() == pytest.approx(overall, abs=2 * HALF_HUNDREDTH)
+    # Table 1 prints these up to one unit of the last digit off (4.62, 17.60, 20.38).
+    for stereotype, value in (("female", low), ("male", high), ("overall", overall)):
+        assert score_1("power", setting, stereotype) == pytest.approx(value, abs=0.01 + EPS)
+
+
+def test_paired_runs():
+    frame = paired(10)
+    assert len(frame) == 13
+    people = {
+        ("occupation", "single"): 40,
+        ("occupation", "paired"): 1600,
+        ("power", "single"): 72,
+        ("power", "paired"): 144,
+    }
+    for (aspect, setting), n in people.items():
+        part = frame.query("aspect == @aspect and setting == @setting").set_index("run")["score"]
+        runs = part.drop("average", errors="ignore")
+        assert list(runs.index) == (["1"] if n == 1600 else ["1", "2", "3"])
+        # Some are cut, not rounded: up to one unit of the last digit away from a possible score.
+        step = 200 / n
+        assert (runs - step * (runs / step).round()).abs().max() <= 0.01
+        overall = score_1(aspect, setting, "overall")
+        assert runs.mean() == pytest.approx(overall, abs=0.01)
+        assert part.get("average", overall) == overall
+
+
+def test_paired_overall_is_the_mean_of_both_lists_but_for_one():
+    score = spread(paired(1), ["aspect", "setting"], "stereotype", "score")
+    away = score["overall"] - (score["female"] + score["male"]) / 2
+    # The notes name the exception: (11.40 - 1.96) / 2 = 4.72, printed 5.09.
+    assert away.pop(("power", "faircritic")) == pytest.approx(0.37)
+    assert away.abs().max() <= 0.01 + EPS
+
+
+def test_paired_mitigation():
+    frame = paired(2).set_index(["aspect", "occupations", "mitigation"])["score"]
+    assert frame.to_dict() == {
+        ("occupation", "top 5", "none"): 92.0,
+        ("occupation", "top 5", "intervention"): 26.0,
+        ("power", "all", "none"): score_1("power", "paired", "overall"),
+        ("power", "all", "intervention"): -11.12,
+    }
+    # The notes: the 5 highest of each gender average 70.5 over all partners.
+    top = paired(12).query("setting == 'paired'")
+    top = top.groupby(top["occupation"].map(stereotypes()))["score"].nlargest(5)
+    assert top.mean() == pytest.approx(70.5)
+
+
+def test_paired_agreement():
+    kappa = paired(7).set_index(["aspect", "setting"])["fleiss_kappa"]
+    for setting in ("single", "paired"):
+        mean = (kappa["occupation", setting] + kappa["power", setting]) / 2
+        assert kappa["average", setting] == pytest.approx(mean, abs=2 * HALF_HUNDREDTH)
+    assert paired(9)["cohen_kappa"].between(-1, 1).all()
+    assert len(paired(9)) == 4
+
+
+def test_paired_labour_statistics_say_how_they_were_read():
+    labour = paired(11).query("setting == 'labour_statistics'").set_index("occupation")
+    assert labour["score"].isna().all()
+    assert labour["percent_female"].isna().sum() == 1
+    for occupation, other in (("accountant", "auditor"), ("cleaner", "housekeeper")):
+        assert labour["percent_female"][occupation] == labour["percent_female"][other]
+        assert labour["note"][occupation] == f"printed as the same as {other}"
+    # A statistic with two decimals is a misprint or a mean of others, and says so.
+    noted = set(labour.index[labour["note"] != ""])
+    assert noted == {"chief", "accountant", "cleaner", "supervisor", "teacher"}
+    assert labour["percent_female"]["supervisor"] == 30.06
+
+
+def test_paired_counts_in_the_text():
+    words = published.load("paired_text").set_index(["quantity", "aspect"])["value"]
+    assert words["prompts", "occupation"] == 20 * 20 * 2
+    assert words["prompts", "power"] == 36 * 4 * 4 * 2
+    assert words["images", "power"] == words["runs", "power"] * 36 * 2

@@ -1,0 +1,545 @@
+"""Reading ratings and shares: what they become, and what bad input says."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import ratings, tables
+from biaslab.errors import InputError
+
+REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "laion_sd_gender_ratings.csv"
+
+# Votes by hand: a is female (2 of 3), b a tie of female and male, c unsure (2 of 3), d unrated, e male (one
+# rating), f female (2 of 4 would do: here 1 of 1), g male (2 of 3, one unsure).
+WIDE = """image,source,occupation,r1,r2,r3
+a,training,nurse,female,female,male
+b,training,nurse,female,male,
+c,training,nurse,unsure,unsure,female
+d,training,nurse,,,
+e,training,nurse,male,,
+f,generated,nurse,female,,
+g,generated,nurse,male,male,unsure
+"""
+LONG = """image,source,occupation,rater,label
+a,training,nurse,x,female
+a,training,nurse,y,male
+b,generated,nurse,x,female
+a,training,nurse,z,female
+b,generated,nurse,y,
+"""
+SHARES = """occupation,source,percent_female,n
+nurse,training,90,200
+nurse,generated,97.5,40
+carpenter,training,5,100
+carpenter,generated,0,50
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def _write(content: str | bytes, name: str = "file.csv") -> Path:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return _write
+
+
+def note(rated: ratings.Rated, item: str) -> float:
+    return rated.notes.set_index("item")["n"][item]
+
+
+def cell(rated: ratings.Rated, source: str, occupation: str = "nurse") -> pd.Series:
+    rows = rated.outcomes
+    return rows[(rows["source"] == source) & (rows["occupation"] == occupation)].iloc[0]
+
+
+# -- the three formats -----------------------------------------------------------------------------------
+
+
+def test_wide_ratings_are_resolved_with_ties_unsure_and_unrated_counted(write):
+    rated = ratings.read(write(WIDE))
+    assert rated.kind == "wide" and rated.raters == ("r1", "r2", "r3") and rated.n_raters == 3
+    expected = ["female", "tie", "unsure", "unrated", "male", "female", "male"]
+    assert rated.images["label"].tolist() == expected
+    training = cell(rated, "training")
+    assert training[["n_images", *ratings.OUTCOMES, "n"]].tolist() == [5, 1, 1, 1, 1, 1, 2]
+    assert training["percent_female"] == 50.0  # a female, e male
+    assert rated.percent_female.to_dict("records") == [
+        {
+            "model": "unnamed",
+            "approach": "naive",
+            "occupation": "nurse",
+            "source": source,
+            "prompt": "ratings",
+            "percent_female": 50.0,
+            "n": 2,
+        }
+        for source in ("generated", "training")
+    ]
+    # 3 + 2 + 3 + 0 + 1 + 1 + 3 ratings; b, e and f miss some but not all.
+    assert note(rated, "ratings") == 13
+    assert note(rated, "images with a rating missing") == 3
+
+
+def test_long_ratings_are_the_same_as_wide_ones(write):
+    wide = pd.read_csv(write(WIDE))
+    long = wide.melt(["image", "source", "occupation"], var_name="rater", value_name="label")
+    long = long.sample(frac=1, random_state=3)  # no order is assumed
+    path = write(long.to_csv(index=False), "long.csv")
+    a, b = ratings.read(write(WIDE)), ratings.read(path)
+    assert b.kind == "long" and sorted(b.raters) == ["r1", "r2", "r3"]
+    pd.testing.assert_frame_equal(a.outcomes, b.outcomes)
+    by_image = b.images.set_index("image")["label"]
+    assert by_image[a.images["image"]].tolist() == a.images["label"].tolist()
+    columns = b.ratings[list(a.raters)].set_index(b.images["image"]).loc[a.images["image"]]
+
+    def cells(ratings: pd.DataFrame) -> list:
+        return ratings.astype(object).fillna("").to_numpy().tolist()
+
+    assert cells(columns) == cells(a.ratings)
+
+
+def test_long_rows_of_an_image_may_stand_apart(write):
+    rated = ratings.read(write(LONG))
+    assert rated.images[["image", "label"]].to_numpy().tolist() == [["a", "female"], ["b", "female"]]
+    assert rated.ratings["y"].tolist()[0] == "male" and rated.ratings["y"].isna().tolist() == [False, True]
+
+
+def test_a_crowd_of_raters_is_packed_without_changing_votes(write):
+    rng = np.random.default_rng(5)
+    rows = [
+        (
+            f"i{i}",
+            "training" if i % 2 else "generated",
+            "nurse",
+            f"w{w}",
+            rng.choice(["female", "male", "unsure"]),
+        )
+        for i in range(60)
+        for w in rng.choice(90, size=rng.integers(1, 6), replace=False)
+    ]
+    frame = pd.DataFrame(rows, columns=["image", "source", "occupation", "rater", "label"])
+    rated = ratings.read(write(frame.to_csv(index=False)))
+    assert rated.raters == () and rated.n_raters == frame["rater"].nunique()
+    assert rated.ratings.shape == (60, frame.groupby("image").size().max())
+    by_hand = {image: vote(g["label"]) for image, g in frame.groupby("image")}
+    assert dict(zip(rated.images["image"], rated.images["label"], strict=True)) == by_hand
+
+
+def vote(labels) -> str:
+    """Return the majority by counting, without the package."""
+    count = Counter(label for label in labels if isinstance(label, str) and label)
+    if not count:
+        return "unrated"
+    (first, n), *rest = count.most_common()
+    return "tie" if rest and rest[0][1] == n else first
+
+
+def test_shares_keep_their_values_and_n(write):
+    rated = ratings.read(write(SHARES))
+    assert rated.kind == "shares" and rated.ratings is None and rated.images.empty and rated.n_raters == 0
+    got = rated.percent_female.set_index(["occupation", "source"])[["percent_female", "n"]]
+    assert got.loc[("nurse", "generated")].tolist() == [97.5, 40]
+    assert got.loc[("carpenter", "training")].tolist() == [5, 100]
+    assert rated.outcomes["n_images"].isna().all() and (rated.outcomes["reason"] == "").all()
+
+
+def test_parquet_reads_like_csv(write, tmp_path):
+    frame = pd.read_csv(write(WIDE)).astype({"source": "category"})
+    path = tmp_path / "file.parquet"
+    frame.to_parquet(path)
+    pd.testing.assert_frame_equal(ratings.read(path).outcomes, ratings.read(write(WIDE)).outcomes)
+    pd.read_csv(write(SHARES)).to_parquet(path)
+    pd.testing.assert_frame_equal(
+        ratings.read(path).percent_female, ratings.read(write(SHARES)).percent_female
+    )
+
+
+def test_shares_fit_the_declared_table(write):
+    for content in (WIDE, LONG, SHARES):
+        frame = ratings.read(write(content)).percent_female
+        pd.testing.assert_frame_equal(
+            tables.conform(frame, "paradox_percent_female"), frame, check_dtype=False
+        )
+
+
+def test_a_byte_order_mark_windows_lines_spaces_and_case_are_read(write):
+    content = "\ufeffImage , SOURCE,Occupation,r1\r\n a ,Training,  police \u00a0 officer , FEMALE\r\n"
+    rated = ratings.read(write(content))
+    assert rated.images.iloc[0].tolist() == ["a", "training", "police officer", "", "female"]
+
+
+def test_other_spellings_of_labels_are_read_and_reported(write):
+    content = (
+        "image,source,occupation,r1,r2,r3\na,training,nurse,F,Woman,not  sure\nb,training,nurse,m,N/A,?\n"
+    )
+    rated = ratings.read(write(content))
+    assert rated.ratings.loc[0].tolist() == ["female", "female", "unsure"]
+    assert rated.ratings.loc[1, ["r1", "r3"]].tolist() == ["male", "unsure"]
+    assert pd.isna(rated.ratings.loc[1, "r2"])
+    assert note(rated, "read 'woman' as female") == 1 and note(rated, "read 'n/a' as not rated") == 1
+
+
+def test_a_nameless_index_and_unused_columns_are_reported(write):
+    rated = ratings.read(write(",image,source,occupation,r1,r2,prompt\n0,a,training,nurse,female,,a nurse\n"))
+    assert rated.raters == ("r1",)
+    assert note(rated, "columns not used") == 1 and note(rated, "raters without a rating") == 1
+    rated = ratings.read(write(SHARES.replace("n\n", "n,note\n", 1).replace("0\n", "0,x\n")))
+    notes = rated.notes.set_index("item")
+    assert notes.loc["columns not used", "detail"] == "note"
+
+
+def test_the_same_image_name_may_occur_under_both_sources_and_other_occupations(write):
+    rows = "1,training,nurse,female\n1,generated,nurse,male\n1,training,maid,female\n"
+    content = "image,source,occupation,r1\n" + rows
+    assert len(ratings.read(write(content)).images) == 3
+
+
+# -- models and prompts ----------------------------------------------------------------------------------
+
+
+def test_training_images_without_a_model_serve_every_model(write):
+    content = (
+        "image,source,occupation,model,r1\na,training,nurse,,female\nb,training,nurse,,male\n"
+        "c,generated,nurse,SD 1.4,female\nd,generated,nurse,SD 1.5,male\n"
+    )
+    frame = ratings.read(write(content)).percent_female.set_index(["model", "source"])
+    assert frame["percent_female"].to_dict() == {
+        ("SD 1.4", "generated"): 100.0,
+        ("SD 1.4", "training"): 50.0,
+        ("SD 1.5", "generated"): 0.0,
+        ("SD 1.5", "training"): 50.0,
+    }
+    assert frame["n"].tolist() == [1, 2, 1, 2]
+
+
+def test_prompts_of_shares_are_kept_and_training_serves_all(write):
+    head = "occupation,source,percent_female,n,prompt\n"
+    rated = ratings.read(
+        write(head + "nurse,training,90,9,\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n")
+    )
+    assert rated.percent_female["prompt"].tolist() == ["1", "2", "ratings"]
+    problem = (
+        "prompt '2' has shares of one source only. Leave prompt empty for training shares that serve all"
+    )
+    with pytest.raises(InputError, match=problem):
+        ratings.read(write(head + "nurse,training,90,9,1\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n"))
+
+
+def test_models_that_do_not_meet_are_refused(write):
+    head = "image,source,occupation,model,r1\n"
+    path = write(head + "a,training,nurse,SD 1.4,female\nb,generated,nurse,SD 1.5,male\n")
+    with pytest.raises(InputError) as error:
+        ratings.read(path)
+    assert str(error.value) == (
+        f"{path}: training images have the model 'SD 1.4', which has no generated images. "
+        "Did you mean 'SD 1.5'? Known: SD 1.5. Leave model empty for training images that all models share."
+    )
+    with pytest.raises(InputError, match="model is empty for generated images in data row 2; name the model"):
+        ratings.read(write(head + "a,generated,nurse,SD 1.4,female\nb,generated,nurse,,male\n"))
+
+
+# -- what is left out, visibly ---------------------------------------------------------------------------
+
+
+def test_an_occupation_with_one_source_only_is_counted_with_its_reason(write):
+    rated = ratings.read(write(SHARES + "maid,generated,95,100\n"))
+    row = cell(rated, "generated", "maid")
+    assert row["reason"] == "no training images of this occupation" and row["percent_female"] == 95
+    notes = rated.notes.set_index("item")
+    assert notes.loc["occupations with one source only"].tolist() == [1, "maid"]
+    assert (rated.outcomes.loc[rated.outcomes["occupation"] != "maid", "reason"] == "").all()
+
+
+def test_an_occupation_without_a_decided_image_has_no_share(write):
+    content = "image,source,occupation,r1\na,training,nurse,unsure\nb,generated,nurse,female\n"
+    rated = ratings.read(write(content))
+    row = cell(rated, "training")
+    assert row["n"] == 0 and np.isnan(row["percent_female"])
+    assert rated.outcomes["reason"].unique().tolist() == ["no training image was decided female or male"]
+
+
+def test_only_undecided_images_still_give_counts(write):
+    rated = ratings.read(write("image,source,occupation,r1\na,training,nurse,unsure\n"))
+    assert rated.percent_female["n"].tolist() == [0] and rated.percent_female["percent_female"].isna().all()
+
+
+# -- hostile text ----------------------------------------------------------------------------------------
+
+
+def test_hostile_text_stays_text(write):
+    hostile = ["=HYPERLINK(1)", "<script>alert(1)</script>", "$\\frac{$", "'; DROP TABLE x", "{{7*7}}"]
+    rows = "".join(f'"{h}",training,"{h}",female\n' for h in hostile)
+    rated = ratings.read(write("image,source,occupation,r1\n" + rows))
+    assert rated.images["occupation"].tolist() == hostile == rated.images["image"].tolist()
+
+
+@pytest.mark.parametrize("name", ["nu\x1b[31mrse", "nur\u202ese", "nurse\ufeff"])
+def test_names_that_cannot_be_printed_are_refused(write, name):
+    path = write(f"image,source,occupation,r1\na,training,{name},female\n")
+    with pytest.raises(InputError) as error:
+        ratings.read(path)
+    shown = repr(name)
+    assert str(error.value) == (
+        f"{path}: occupation is {shown} in data row 1; remove characters that cannot be printed."
+    )
+
+
+# -- bad input -------------------------------------------------------------------------------------------
+
+NEEDS_WIDE = "Ratings in wide form need: image, source, occupation and one column per rater."
+NEEDS_LONG = "Ratings in long form need: image, source, occupation, rater, label."
+NEEDS_SHARES = "Shares need: occupation, source, percent_female, n."
+LABELS = "Known: female, male, unsure, or empty for not rated."
+
+BAD = {
+    "empty": (b"", " is empty; it needs a header and rows."),
+    "blank": (b"\n \n", " is empty; it needs a header and rows."),
+    "header only": ("image,source,occupation,r1\n", " has a header but no rows."),
+    "header without line end": ("image,source,occupation,r1", " has a header but no rows."),
+    "latin-1": (
+        "image,source,occupation,r1\na,training,caf\u00e9 owner,female\n".encode("latin-1"),
+        " is not UTF-8 (byte 41); save it as UTF-8.",
+    ),
+    "utf-16": (
+        WIDE.encode("utf-16"),
+        " holds null bytes (UTF-16, or not text at all); save it as UTF-8 CSV.",
+    ),
+    "null byte": (
+        WIDE.replace("nurse", "nur\0se", 1),
+        " holds null bytes (UTF-16, or not text at all); save it as UTF-8 CSV.",
+    ),
+    "semicolons": (WIDE.replace(",", ";"), " separates its columns by ';'; save it with commas."),
+    "open quote": (
+        WIDE.replace("nurse", '"nurse', 1),
+        ' opens a quote (") that it never closes; quotes must come in pairs.',
+    ),
+    "short row": (
+        "image,source,occupation,r1\na,training,nurse\n",
+        " cannot be read as CSV: 'Row #2: Expected 4 columns, got 3: a,training,nurse'.",
+    ),
+    "no format": (
+        "a,b\n1,2\n",
+        f" fits no format. It has: a, b. {NEEDS_WIDE} {NEEDS_LONG} {NEEDS_SHARES}",
+    ),
+    "two columns of a name": (
+        "image,source,Source,occupation,r1\na,training,training,nurse,female\n",
+        " has two columns named 'source'; give each its own name.",
+    ),
+    "misspelt image": (
+        "imgae,source,occupation,r1\na,training,nurse,female\n",
+        f" has no column 'image'. Did you mean 'imgae'? {NEEDS_WIDE} It has: imgae, source, occupation, r1.",
+    ),
+    "misspelt source": (
+        WIDE.replace("source", "sorce"),
+        f" has no column 'source'. Did you mean 'sorce'? {NEEDS_WIDE} "
+        "It has: image, sorce, occupation, r1, r2, r3.",
+    ),
+    "misspelt rater": (
+        LONG.replace("rater", "ratr"),
+        f" has no column 'rater'. Did you mean 'ratr'? {NEEDS_LONG} "
+        "It has: image, source, occupation, ratr, label.",
+    ),
+    "misspelt label": (
+        LONG.replace("label", "lable"),
+        f" has no column 'label'. Did you mean 'lable'? {NEEDS_LONG} "
+        "It has: image, source, occupation, rater, lable.",
+    ),
+    "misspelt percent_female": (
+        SHARES.replace("percent_female", "percent_femal"),
+        f" has no column 'percent_female'. Did you mean 'percent_femal'? {NEEDS_SHARES} "
+        "It has: occupation, source, percent_femal, n.",
+    ),
+    "missing n": (
+        "occupation,source,percent_female\nnurse,training,40\n",
+        f" has no column 'n'. {NEEDS_SHARES} It has: occupation, source, percent_female.",
+    ),
+    "misspelt model": (
+        "occupation,source,percent_female,n,modle\nnurse,training,40,9,a\n",
+        " has a column 'modle'. Did you mean 'model'? Rename or remove it.",
+    ),
+    "no rater": (
+        "image,source,occupation\na,training,nurse\n",
+        f" has no column of ratings. {NEEDS_WIDE}",
+    ),
+    "misspelt source value": (
+        "image,source,occupation,r1\na,training,nurse,female\nb,genrated,nurse,male\n",
+        ": source is 'genrated' in data row 2. Did you mean 'generated'? Known: generated, training.",
+    ),
+    "unknown label": (
+        "image,source,occupation,r1,r2\na,training,nurse,female,femal\n",
+        f": column 'r2' holds 'femal' in data row 1, which is not a rating. "
+        f"Did you mean 'female' or 'male'? {LABELS} If 'r2' is not a rater, remove it.",
+    ),
+    "misspelt model in wide form": (
+        "image,source,occupation,modle,r1\na,training,nurse,SD 1.4,female\n",
+        f": column 'modle' holds 'SD 1.4' in data row 1, which is not a rating. {LABELS} "
+        "Or is column 'modle' 'model' misspelt?",
+    ),
+    "unknown label in long form": (
+        LONG.replace("male\nb", "man?\nb"),
+        f": column 'label' holds 'man?' in data row 2, which is not a rating. {LABELS}",
+    ),
+    "all unrated": (
+        "image,source,occupation,r1\na,training,nurse,\n",
+        " holds no rating: every one is empty. Allowed are female, male, unsure.",
+    ),
+    "all unrated, long": (
+        "image,source,occupation,rater,label\na,training,nurse,x,\n",
+        " holds no rating: every one is empty. Allowed are female, male, unsure.",
+    ),
+    "empty occupation": (
+        "image,source,occupation,r1\na,training, ,female\n",
+        ": occupation is empty in data row 1; fill it in or leave the row out.",
+    ),
+    "empty image": (
+        "image,source,occupation,r1\na,training,nurse,female\n ,training,nurse,female\n",
+        ": image is empty in data row 2; name each image.",
+    ),
+    "two spellings": (
+        "image,source,occupation,r1\na,training,Nurse,female\nb,training,nurse,female\n",
+        ": occupation is spelt 'Nurse' and 'nurse'; spell it one way.",
+    ),
+    "an image twice": (
+        WIDE + "a,training,nurse,male,male,male\n",
+        " has image 'a' (training, nurse) twice (again in data row 8); give it once. "
+        "With one row per image and rater, name the columns rater and label.",
+    ),
+    "a rating twice": (
+        LONG + "a,training,nurse,y,male\n",
+        " has two ratings of image 'a' (training, nurse) by rater 'y' (the second in data row 6); keep one.",
+    ),
+    "empty rater": (
+        LONG + "c,training,nurse,,male\n",
+        ": rater is empty in data row 6; fill it in or leave the row out.",
+    ),
+    "share above 100": (
+        SHARES.replace("97.5", "197.5"),
+        ": percent_female is 197.5 in data row 2; allowed is 0 to 100.",
+    ),
+    "share below 0": (
+        SHARES.replace("97.5", "-1"),
+        ": percent_female is -1 in data row 2; allowed is 0 to 100.",
+    ),
+    "shares as 0 to 1": (
+        "occupation,source,percent_female,n\nnurse,training,0.9,200\nnurse,generated,1,40\n",
+        ": no percent_female is above 1, so the shares seem to be given as 0 to 1; "
+        "percent_female is 0 to 100: multiply by 100.",
+    ),
+    "share that is no number": (
+        SHARES.replace("97.5", '"97,5"'),
+        ": percent_female is '97,5' in data row 2; give a number such as 37.5.",
+    ),
+    "share that is empty": (
+        SHARES.replace("97.5", ""),
+        ": percent_female is empty in data row 2; fill it in or leave the row out.",
+    ),
+    "share twice": (
+        SHARES + "nurse,training,90,200\n",
+        " has two shares for 'nurse' (training), the second in data row 5; give one, or tell them apart "
+        "by the columns model or prompt.",
+    ),
+    **{
+        f"n is {n}": (
+            SHARES.replace(",40\n", f",{n}\n"),
+            f": n is {n} in data row 2; it is the number of images behind the share, a whole number "
+            "of 1 or more. Leave out rows without images.",
+        )
+        for n in ("0", "-40", "40.5")
+    },
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_says_what_is_wrong_and_how_to_mend_it(write, case):
+    content, message = BAD[case]
+    path = write(content)
+    with pytest.raises(InputError) as error:
+        ratings.read(path)
+    assert str(error.value) == f"{path}{message}"
+
+
+def test_files_that_cannot_be_read(write, tmp_path):
+    path = write(WIDE, "ratings.xlsx")
+    with pytest.raises(InputError) as error:
+        ratings.read(path)
+    assert (
+        str(error.value) == f"{path} is neither CSV nor Parquet; give a file that ends in .csv or .parquet."
+    )
+    for missing in (tmp_path / "no.csv", tmp_path / "folder.csv"):
+        (tmp_path / "folder.csv").mkdir(exist_ok=True)
+        with pytest.raises(InputError) as error:
+            ratings.read(missing)
+        assert str(error.value) == f"{missing} does not exist; set ratings to a CSV or Parquet file."
+    with pytest.raises(InputError, match=r"no\.parquet cannot be read as Parquet: '"):
+        ratings.read(write(b"this is not Parquet at all", "no.parquet"))
+
+
+def test_parquet_of_lists_or_null_bytes_is_refused(tmp_path):
+    path = tmp_path / "file.parquet"
+    frame = pd.DataFrame(
+        {"image": ["a"], "source": ["training"], "occupation": ["nurse"], "r1": [["female"]]}
+    )
+    frame.to_parquet(path)
+    with pytest.raises(InputError, match=r"column 'r1' holds list<.*>; only text and numbers are read\."):
+        ratings.read(path)
+    frame.assign(r1="female", image="a\0b").to_parquet(path)
+    with pytest.raises(InputError, match="column 'image' holds null bytes; remove them"):
+        ratings.read(path)
+    frame.iloc[:0].assign(r1="").to_parquet(path)
+    with pytest.raises(InputError, match="has a header but no rows"):
+        ratings.read(path)
+
+
+def test_shares_of_one_percent_and_less_pass_where_others_are_above(write):
+    content = "occupation,source,percent_female,n\nnurse,training,40,200\nnurse,generated,0.5,200\n"
+    assert ratings.read(write(content)).percent_female["percent_female"].tolist() == [0.5, 40]
+    all_zero = "occupation,source,percent_female,n\nnurse,training,0,200\nnurse,generated,0,200\n"
+    assert ratings.read(write(all_zero)).percent_female["percent_female"].tolist() == [0, 0]
+
+
+# -- the real file, and size -----------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="the file of real ratings is not beside the repository")
+def test_real_ratings_agree_with_a_count_by_hand():
+    rated = ratings.read(REAL)
+    frame = pd.read_csv(REAL, keep_default_na=False)
+    labels = [vote(row) for row in frame[["r1", "r2", "r3", "r4"]].to_numpy()]
+    assert len(labels) == 3572 and rated.images["label"].tolist() == labels
+    count = Counter(zip(frame["occupation"], frame["source"], labels, strict=True))
+    assert len(rated.outcomes) == 24
+    for row in rated.outcomes.to_dict("records"):
+        for outcome in ratings.OUTCOMES:
+            assert row[outcome] == count[row["occupation"], row["source"], outcome]
+        n_female, n_male = row["female"], row["male"]
+        assert row["percent_female"] == pytest.approx(100 * n_female / (n_female + n_male))
+    assert note(rated, "images left out: unrated") == labels.count("unrated") == 1
+    assert note(rated, "occupations with one source only") == 0
+
+
+@pytest.mark.slow
+def test_a_million_rows_are_read_within_bounds(write):
+    import time
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    n = 1_000_000
+    label = np.array(["female", "male", "unsure", ""])
+    frame = pd.DataFrame({"image": np.arange(n), "source": rng.choice(["training", "generated"], n)})
+    frame["occupation"] = rng.choice([f"occupation {k}" for k in range(60)], n)
+    frame["r1"], frame["r2"] = label[rng.integers(0, 4, n)], label[rng.integers(0, 4, n)]
+    path = write(frame.to_csv(index=False))
+    start = time.perf_counter()
+    tracemalloc.start()
+    rated = ratings.read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert rated.outcomes["n_images"].sum() == n
+    # Two raters decide an image unless they differ (6 of 16 pairs), are unsure (3 of 16) or silent (1 of 16).
+    assert rated.outcomes["n"].sum() / n == pytest.approx(6 / 16, abs=0.003)
+    assert time.perf_counter() - start < 30 and peak < 1e9

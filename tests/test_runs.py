@@ -1,0 +1,189 @@
+"""Runs execute notebooks side by side, survive failing ones, and leave behind what the contract says."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from biaslab import params, runs
+from biaslab.errors import ParameterError, RunError
+
+CELL = 'output_dir = ""\nsource = "published"\nmodel = "all"\nseed = 0\nshare = 25.0\n'
+# Writes a declared table, a figure and a finding, all of which say which parameters they saw.
+CODE = """
+import pandas as pd, matplotlib.pyplot as plt
+from biaslab.study import Study
+study = Study(output_dir, source=source, model=model, seed=seed)
+rows = dict(model=model, approach="naive", occupation="OCC", source="generated", prompt="1",
+            percent_female=[share + seed], n=[500])
+study.save_table("paradox_percent_female", pd.DataFrame(rows))
+fig, ax = plt.subplots(); ax.plot([0, 1])
+study.save_figure("paradox_line_OCC", fig, title="A line", caption="From 0 to 1.", main=True)
+study.headline(f"OCC: {share + seed} %.", main=True)
+"""
+
+
+@pytest.fixture
+def project(tmp_path, write_notebook):
+    """Return a function that runs notebooks ``{id: code}`` with a parameters text, in ``tmp_path``."""
+
+    def go(notebooks, text="run: mine\n", *, outputs="outputs", **more):
+        shutil.rmtree(tmp_path / "notebooks", ignore_errors=True)
+        for name, code in notebooks.items():
+            write_notebook(tmp_path / "notebooks" / f"{name}.ipynb", CELL, code, title=f"Title of {name}")
+        (tmp_path / "params").mkdir(exist_ok=True)
+        (tmp_path / "params" / "mine.yaml").write_text(text, encoding="utf-8")
+        loaded = params.load(tmp_path / "params" / "mine.yaml", notebooks=more.pop("notebooks_only", ()))
+        return runs.run(loaded, outputs=tmp_path / outputs, progress=False, **more)
+
+    return go
+
+
+def code(occupation: str) -> str:
+    return CODE.replace("OCC", occupation)
+
+
+@pytest.mark.slow
+def test_a_run_leaves_what_the_contract_says(project, tmp_path):
+    record = project({"paradox/a": code("ceo"), "paradox/b": code("nurse")}, "run: mine\nseed: 3\n")
+    folder = tmp_path / "outputs" / "mine"
+    assert record["status"] == "ok"
+    assert json.loads((folder / "run.json").read_text(encoding="utf-8")) == json.loads(json.dumps(record))
+    # Rows of both notebooks, share 25 + seed 3.
+    table = pd.read_csv(folder / "tables" / "paradox_percent_female.csv")
+    assert table[["occupation", "percent_female"]].to_numpy().tolist() == [["ceo", 28], ["nurse", 28]]
+    for name in ("paradox_line_ceo", "paradox_line_nurse"):
+        assert (folder / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (folder / "figures" / f"{name}.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
+    for name in ("a", "b"):
+        executed = json.loads(
+            (folder / "notebooks" / "paradox" / f"{name}.ipynb").read_text(encoding="utf-8")
+        )
+        assert any(c.get("outputs") for c in executed["cells"])
+        assert (folder / "notebooks" / "paradox" / f"{name}.html").stat().st_size > 1000
+    assert "ceo: 28.0 %." in (folder / "index.html").read_text(encoding="utf-8")
+    assert [h["text"] for h in record["headlines"]] == ["ceo: 28.0 %.", "nurse: 28.0 %."]
+    # Provenance.
+    assert record["parameters"] == {"seed": 3} and record["seeds"] == {"seed": 3}
+    assert record["packages"]["numpy"] and record["platform"]["cores"] >= 1
+    assert record["started"].endswith("Z") and record["ended"] >= record["started"]
+    assert all(n["status"] == "ok" and n["seconds"] > 0 for n in record["notebooks"])
+    assert record["tables"][0]["columns"][5]["unit"] == "%"
+
+
+@pytest.mark.slow
+def test_a_failed_notebook_is_saved_and_the_others_finish(project, tmp_path):
+    record = project(
+        {
+            "paradox/good": code("ceo"),
+            "paradox/raises": "from biaslab.errors import InputError\nraise InputError('x is 3; allowed is 4.')",
+            "paradox/dies": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        }
+    )
+    by_id = {n["id"]: n for n in record["notebooks"]}
+    assert record["status"] == "failed"
+    assert [by_id[f"paradox/{n}"]["status"] for n in ("good", "raises", "dies")] == ["ok", "failed", "failed"]
+    assert by_id["paradox/raises"]["reason"].startswith("InputError: x is 3; allowed is 4. (cell ")
+    assert "DeadKernelError" in by_id["paradox/dies"]["reason"]
+    saved = (tmp_path / "outputs/mine/notebooks/paradox/raises.ipynb").read_text(encoding="utf-8")
+    assert "x is 3; allowed is 4." in saved
+    index = (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
+    assert "x is 3; allowed is 4." in index and "ceo: 25.0 %." in index
+
+
+@pytest.mark.slow
+def test_a_list_reruns_per_value_into_one_table(project, tmp_path):
+    text = "run: mine\nmodel: [SD 1.4, SD 1.5]\n"
+    record = project({"paradox/a": code("ceo")}, text)
+    table = pd.read_csv(tmp_path / "outputs/mine/tables/paradox_percent_female.csv")
+    assert table["model"].tolist() == ["SD 1.4", "SD 1.5"]
+    assert [n["variant"] for n in record["notebooks"]] == ["model=SD 1.4", "model=SD 1.5"]
+    assert sorted(p.name for p in (tmp_path / "outputs/mine/figures").glob("*.svg")) == [
+        "paradox_line_ceo--model-sd-1.4.svg",
+        "paradox_line_ceo--model-sd-1.5.svg",
+    ]
+    # A swept key that is no column of the table becomes one.
+    project({"paradox/a": code("ceo")}, "run: seeds\nseed: [1, 2]\n")
+    table = pd.read_csv(tmp_path / "outputs/seeds/tables/paradox_percent_female.csv")
+    assert table[["seed", "percent_female"]].to_numpy().tolist() == [[1, 26], [2, 27]]
+
+
+@pytest.mark.slow
+def test_notebooks_that_disagree_on_a_row_fail_the_run(project):
+    record = project({"paradox/a": code("ceo"), "paradox/b": code("ceo").replace("share + seed]", "99.0]")})
+    assert record["status"] == "failed" and not record["tables"]
+    assert record["problems"][0].startswith(
+        "Table paradox_percent_female: the notebooks do not agree. Different values for {'model': 'all', "
+    )
+
+
+@pytest.mark.slow
+def test_a_part_can_be_run_again_and_the_rest_stays(project, tmp_path):
+    both = {"paradox/a": code("ceo"), "paradox/b": code("nurse")}
+    project(both)
+    changed = {**both, "paradox/b": code("pilot")}
+    record = project(changed, notebooks_only=["paradox/b"])
+    assert [n["id"] for n in record["notebooks"]] == ["paradox/a", "paradox/b"]
+    table = pd.read_csv(tmp_path / "outputs/mine/tables/paradox_percent_female.csv")
+    assert table["occupation"].tolist() == ["ceo", "pilot"]
+    assert {f["name"] for f in record["figures"]} == {"paradox_line_ceo", "paradox_line_pilot"}
+
+
+@pytest.mark.slow
+def test_another_run_in_the_folder_is_not_replaced_unasked(project, tmp_path):
+    project({"paradox/a": code("ceo")}, "run: mine\nseed: 1\n")
+    with pytest.raises(RunError, match=r"holds another run \(seed: 1 there, 2 here\)\. Choose another name"):
+        project({"paradox/a": code("ceo")}, "run: mine\nseed: 2\n")
+    assert "ceo: 26.0 %." in (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
+    project({"paradox/a": code("ceo")}, "run: mine\nseed: 2\n", overwrite=True)
+    assert "ceo: 27.0 %." in (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
+
+
+def test_a_folder_that_is_no_run_is_never_replaced(project, tmp_path):
+    (tmp_path / "outputs/mine").mkdir(parents=True)
+    (tmp_path / "outputs/mine/thesis.txt").write_text("years of work")
+    with pytest.raises(RunError, match=r"is not empty and holds no run\.json, so it is not a run of biaslab"):
+        project({"paradox/a": code("ceo")}, overwrite=True)
+    assert (tmp_path / "outputs/mine/thesis.txt").exists()
+
+
+def test_two_processes_do_not_write_one_run(project, tmp_path):
+    from filelock import FileLock
+
+    (tmp_path / "outputs/mine").mkdir(parents=True)
+    with (
+        FileLock(tmp_path / "outputs/mine/.lock"),
+        pytest.raises(RunError, match="Another process is writing"),
+    ):
+        project({"paradox/a": code("ceo")})
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("run: mine\nmodel: SD 14\n", ParameterError, r"has no measurements of the model 'SD 14'.*'SD 1\.4'"),
+        ("run: mine\nsource: publishd\n", ParameterError, "source is 'publishd'.*Did you mean 'published'"),
+        ("run: mine\nsource: ratings\n", ParameterError, "source is 'ratings' but ratings is empty"),
+        ("run: mine\nseed: -1\n", ParameterError, "seed is -1; it must be 0 or more"),
+    ],
+)
+def test_wrong_values_fail_before_anything_starts(project, tmp_path, text, error, message):
+    with pytest.raises(error, match=message):
+        project({"paradox/a": code("ceo")}, text)
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_the_command_line_tells_errors_without_a_traceback(tmp_path, root):
+    (tmp_path / "bad.yaml").write_text("run: [1\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "biaslab.cli", "run", str(tmp_path / "bad.yaml")],
+        capture_output=True,
+        text=True,
+        cwd=root,
+    )
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("biaslab: ") and "is not YAML" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,110 @@
+"""Tables keep their declared shape, on writing and on reading."""
+
+import pandas as pd
+import pytest
+
+from biaslab import tables
+from biaslab.errors import InputError, UnknownNameError
+
+NAME = "paradox_percent_female"
+
+
+def rows(**changes):
+    frame = pd.DataFrame(
+        {
+            "n": [500, 500],
+            "model": "SD",
+            "approach": "naive",
+            "occupation": ["ceo", "nurse"],
+            "source": "generated",
+            "prompt": "1",
+            "percent_female": [2.5, 99.0],
+        }
+    )
+    return frame.assign(**changes)
+
+
+def test_declared_columns_come_first_in_order_and_others_follow():
+    got = tables.conform(rows(judge="clip"), NAME)
+    assert list(got) == [
+        "model",
+        "approach",
+        "occupation",
+        "source",
+        "prompt",
+        "percent_female",
+        "n",
+        "judge",
+    ]
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    # Text that a spreadsheet would run, quotes, a comma, an emoji, and a text that starts with an apostrophe.
+    names = ["=cmd|' /C calc'!A0", '\'quoted, and \U0001f9d1 "more"', "-1", "'=x", "plain"]
+    frame = pd.concat([rows().iloc[[0]]] * 5, ignore_index=True).assign(occupation=names)
+    frame.loc[4, "percent_female"] = float("nan")
+    path = tables.write(tables.conform(frame, NAME), tmp_path / "t.csv")
+    back = tables.read(path, NAME)
+    assert back["occupation"].tolist() == names
+    assert back["percent_female"].isna().tolist() == [False] * 4 + [True]
+    # In the file itself no cell starts with what would run.
+    assert ",'=cmd" in path.read_text(encoding="utf-8")
+    assert not [p for p in tmp_path.iterdir() if p.suffix == ".tmp"]
+
+
+def test_digits_as_text_stay_text(tmp_path):
+    back = tables.read(tables.write(tables.conform(rows(), NAME), tmp_path / "t.csv"), NAME)
+    assert back["prompt"].tolist() == ["1", "1"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"percent_female": [2.5, 101]}, "percent_female is 101 in row 2; allowed is 0 to 100 %."),
+        ({"percent_female": [-0.1, 5]}, "percent_female is -0.1 in row 1; allowed is 0 to 100 %."),
+        ({"percent_female": ["half", 5]}, "percent_female holds 'half', which is not a number."),
+        ({"n": [-1, 5]}, "n is -1 in row 1; allowed is 0 to inf images."),
+        ({"occupation": "ceo"}, "table paradox_percent_female has two rows for {'model': 'SD', "),
+    ],
+)
+def test_what_does_not_fit_is_named(changes, message):
+    with pytest.raises(InputError) as error:
+        tables.conform(rows(**changes), NAME)
+    assert message in str(error.value)
+
+
+def test_a_missing_column_names_the_nearest():
+    with pytest.raises(InputError, match=r"has no column 'occupation'\. Did you mean 'ocupation'"):
+        tables.conform(rows().rename(columns={"occupation": "ocupation"}), NAME)
+
+
+def test_an_unknown_table_names_the_nearest():
+    with pytest.raises(UnknownNameError, match="There is no table named 'paradox_percent_femal'"):
+        tables.conform(rows(), "paradox_percent_femal")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "cannot be read as CSV"), (b"model\ncaf\xe9\n", r"is not UTF-8 \(byte"), (None, "does not exist")],
+)
+def test_files_that_cannot_be_read(tmp_path, content, message):
+    path = tmp_path / "t.csv"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        tables.read(path, NAME)
+
+
+def test_every_declaration_is_sound():
+    for name, schema in tables.schemas().items():
+        assert name.split("_")[0] in (*tables.PAPERS, "ratings", "synthesis"), name
+        assert len(set(schema.names)) == len(schema.names), name
+        assert schema.keys, name
+        assert schema.description.endswith("."), name
+        for column in schema.columns:
+            assert column.description, (name, column.name)
+            assert column.text or not column.key, (name, column.name)
+        if "ci_low" in schema.names:
+            at = schema.names.index("ci_low")
+            assert at > 0 and schema.names[at + 1] == "ci_high", name
+            assert not schema.columns[at - 1].text, (name, "the estimate stands before its interval")
