@@ -14,7 +14,7 @@ from biaslab.stats import hierarchical_bootstrap
 
 OCCUPATIONS, PROMPTS, IMAGES = 62, 4, 500
 REPLICATES = 10_000
-PEER_REPLICATES = 100  # scaled up: the loop's time is proportional to its replicates
+PEER_REPLICATES = 300  # scaled up: the loop's time is proportional to its replicates
 
 
 def statistic(shares: np.ndarray) -> np.ndarray:
@@ -51,9 +51,11 @@ def main() -> None:
     peer = (time.perf_counter() - start) * REPLICATES / PEER_REPLICATES
 
     print(f"{REPLICATES:,} replicates, {OCCUPATIONS} occupations x {PROMPTS} prompts x {IMAGES} images")
-    print(f"biaslab     {ours:8.2f} s   peak {peak / 2**20:.0f} MiB   {found.value:.4f} ({found.ci_low:.4f}, {found.ci_high:.4f})")
-    print(f"image loop  {peer:8.2f} s   scaled from {PEER_REPLICATES} replicates, sd {replicates.std():.4f} (se {found.se:.4f})")
-    print(f"ratio       {peer / ours:8.0f} x")
+    interval = f"{found.value:.4f} ({found.ci_low:.4f}, {found.ci_high:.4f}), se {found.se:.4f}"
+    print(f"biaslab     {ours:7.2f} s   {interval}, peak memory {peak / 2**20:.0f} MiB")
+    scaled = f"scaled from {PEER_REPLICATES} replicates"
+    print(f"image loop  {peer:7.2f} s   {scaled}, their standard deviation {replicates.std():.4f}")
+    print(f"ratio       {peer / ours:7.0f} x")
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ def side_by_side(
     each number that is not a count) ``<column>_first``, ``<column>_second``, ``<column>_difference`` and,
     where there are intervals, the limits of each and ``ci_low`` and ``ci_high`` of the difference.
     Rows of one run only have missing values on the other side. A key that differs in every row, such as
-    ``model`` where each run holds one, is told apart by ``_first`` and ``_second`` and not matched on. ``swept`` names parameters that a run was repeated for; where both have such
-    a column, rows are matched on it too.
+    ``model`` where each run holds one, is told apart by ``_first`` and ``_second`` and not matched on.
+    ``swept`` names parameters that a run was repeated for; where both have such a column, rows are matched on it too.
     """
     declared = tables.schema(name)
     identity = list(dict.fromkeys([*declared.keys, *(k for k in swept if k in first and k in second)]))
@@ -152,7 +152,8 @@ def _find(run: str | Path, outputs: Path) -> Path:
             return folder.resolve()
     known = [p.parent.name for p in sorted(outputs.glob("*/run.json"))]
     raise ParameterError(
-        f"There is no run {str(run)!r}: neither a folder with run.json nor a run in {outputs}. {name_help(str(run), known)}"
+        f"There is no run {str(run)!r}: neither a folder with run.json nor a run in {outputs}. "
+        f"{name_help(str(run), known)}"
     )
 
 

@@ -105,6 +105,9 @@ def read(path: str | Path) -> Rated:
             meant = f"Did you mean {close[0]!r}? " if close else ""
             raise InputError(f"{path} has no column {name!r}. {meant}{_NEEDS[kind]} {_has(frame.columns)}")
     notes: list[Note] = [("rows read", len(frame), _NEEDS[kind].partition(" need")[0].lower()), *ignored]
+    if kind != "shares" and "prompt" in frame.columns:
+        notes.append(("columns not used: prompt", 1, "an occupation's images of all prompts count together"))
+        frame = frame.drop(columns="prompt")
     for name in ("occupation", *_OPTIONAL):
         if name in frame.columns:
             frame[name] = _names(frame[name], path, empty=name != "occupation")
@@ -116,6 +119,9 @@ def read(path: str | Path) -> Rated:
         return _shares(frame, path, notes)
     frame["image"] = frame["image"].str.strip()
     _refuse(frame["image"] == "", path, "image is empty", "name each image")
+    _refuse(
+        frame["image"].str.contains("\n"), path, "image spans several lines", "look for a quote left open"
+    )
     return (_wide if kind == "wide" else _long)(frame, path, notes)
 
 
@@ -141,7 +147,7 @@ def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.Dat
 
 
 def _wide(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
-    columns = [c for c in frame.columns if c not in (*_FORMATS["wide"], *_OPTIONAL)]
+    columns = [c for c in frame.columns if c not in _ITEM]
     if not columns:
         raise InputError(f"{path} has no column of ratings. {_NEEDS['wide']}")
     again = frame.duplicated(_ITEM)
@@ -160,9 +166,11 @@ def _long(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
     notes = notes + _unused(frame, path, _FORMATS["long"])
     label, read_as = _codes({"label": frame["label"]}, path)
     label = label[:, 0]
-    rater, raters = pd.factorize(_names(frame["rater"], path))
-    group = frame.groupby(_ITEM, sort=False, observed=True)
-    item = group.ngroup().to_numpy()
+    given = label >= 0
+    rater, raters = pd.factorize(_names(frame["rater"], path, empty=True))
+    # An image that nobody rated has no rater either.
+    _refuse((frame["rater"].str.strip() == "") & given, path, "rater is empty", "name who gave the rating")
+    item = frame.groupby(_ITEM, sort=False, observed=True).ngroup().to_numpy()
     again = pd.Series(item * len(raters) + rater).duplicated()
     if again.any():
         raise InputError(
@@ -170,9 +178,9 @@ def _long(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
             f"{_short(raters[rater[again.argmax()]])} (the second in data row {_row(again)}); keep one."
         )
     items = frame.loc[~pd.Series(item).duplicated().to_numpy(), _ITEM].reset_index(drop=True)
-    given = label >= 0
     item, rater, label = item[given], rater[given], label[given]
-    names = [str(name) for name in raters]
+    used, rater = np.unique(rater, return_inverse=True)
+    names = [str(name) for name in raters[used]]
     column, width = rater, len(names)
     if width > _MOST_COLUMNS:
         # Which rater it was does not matter to votes and to agreement over all raters.
@@ -182,7 +190,7 @@ def _long(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
         raise InputError(f"{path} has {len(items)} images with up to {width} ratings, too many to hold.")
     codes = np.full((len(items), width), -1, dtype=np.int8)
     codes[item, column] = label
-    return _resolved("long", items, codes, names, len(np.unique(rater)), path, notes + read_as)
+    return _resolved("long", items, codes, names, len(names), path, notes + read_as)
 
 
 def _resolved(
@@ -386,6 +394,8 @@ def _names(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categori
     for k, name in enumerate(clean):
         if not name and not empty:
             _refuse(codes == k, path, f"{column.name} is empty", "fill it in or leave the row out")
+        if "\n" in str(found[k]).strip():
+            _refuse(codes == k, path, f"{column.name} spans several lines", "look for a quote left open")
         if not name.isprintable():
             _refuse(
                 codes == k,
@@ -546,7 +556,7 @@ def _load_csv(path: Path):
     if text.count('"') % 2:
         raise InputError(f'{path} opens a quote (") that it never closes; quotes must come in pairs.')
     try:
-        names = next(csv.reader(io.StringIO(head)))
+        names = next(csv.reader(io.StringIO(text[:1_000_000].lstrip("\r\n"))))
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as CSV: {error}.") from None
     separator = next((s for s in ";\t|" if len(names) == 1 and s in names[0]), "")

@@ -297,20 +297,36 @@ def _papermill(job: Job, target: Path) -> str:
     from papermill.exceptions import PapermillExecutionError
 
     try:
-        papermill.execute_notebook(
-            job.source,
-            str(target),
-            parameters=dict(job.parameters),
-            kernel_name="python3",
-            progress_bar=False,
-            cwd=str(Path(job.source).parent),
-            start_timeout=120,
-        )
+        with _errors_to(Path(job.folder) / PARTS / job.slug / "kernel.log"):
+            papermill.execute_notebook(
+                job.source,
+                str(target),
+                parameters=dict(job.parameters),
+                kernel_name="python3",
+                progress_bar=False,
+                cwd=str(Path(job.source).parent),
+                start_timeout=120,
+            )
     except PapermillExecutionError as error:
         return f"{error.ename}: {error.evalue} (cell {error.exec_count})"
     except Exception as error:  # a kernel that died or would not start: the other notebooks go on
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+@contextlib.contextmanager
+def _errors_to(path: Path) -> Iterator[None]:
+    """Send what this process and its kernel write to standard error to a file, not through the progress bar."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
 
 
 def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> dict:

@@ -156,7 +156,7 @@ class Study:
     def save_figure(
         self, name: str, figure: Figure, *, title: str, caption: str, alt: str = "", main: bool = False
     ) -> None:
-        """Write ``figure`` as PNG and SVG for the report.
+        """Write ``figure`` as PNG and SVG for the report, show it below the cell, and close it.
 
         Args:
             name: ``<paper>_<what>``: lower-case words joined by underscores.
@@ -182,16 +182,18 @@ class Study:
             )
         record = {"name": name, "title": title, "caption": caption, "alt": alt or caption, "main": bool(main)}
         self._record("figures", record)
+        _show(figure, record["alt"])
 
-    def headline(self, finding: str, *, main: bool = False) -> None:
-        """Record a finding in words, with its interval and n inside, for the report; and print it.
+    def headline(self, *findings: str, main: bool = False) -> None:
+        """Record findings in words, each with its interval and n inside, for the report; and print them.
 
         Args:
-            finding: One or two plain sentences.
-            main: Whether it is among the first things the report says.
+            findings: Plain sentences; a main one reads best below about 260 characters.
+            main: Whether they are among the first things the report says.
         """
-        self._record("headlines", {"text": finding, "main": bool(main)})
-        print(finding)
+        for finding in findings:
+            self._record("headlines", {"text": finding, "main": bool(main)})
+            print(finding)
 
     def _record(self, kind: str, record: dict) -> None:
         same = "text" if kind == "headlines" else "name"
@@ -199,6 +201,17 @@ class Study:
         self.output_dir.mkdir(parents=True, exist_ok=True)
         whole = json.dumps(self._records, ensure_ascii=False, indent=1)
         (self.output_dir / "records.json").write_text(whole, encoding="utf-8")
+
+
+def _show(figure: Figure, alt: str) -> None:
+    """Show a figure in a notebook, with a description for those who cannot see it, and free it."""
+    import matplotlib.pyplot as plt
+    from IPython import get_ipython
+    from IPython.display import display
+
+    if get_ipython() is not None:
+        display(figure, metadata={"image/png": {"alt": alt}})
+    plt.close(figure)
 
 
 def project_root(start: Path | None = None) -> Path:

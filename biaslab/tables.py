@@ -44,6 +44,8 @@ class Column:
     """Smallest value allowed."""
     high: float = float("inf")
     """Largest value allowed."""
+    optional: bool = False
+    """Whether a table may come without it, for example measurements without intervals."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Schema:
     description: str
     """What a row is and where the numbers come from."""
     columns: tuple[Column, ...]
-    """Columns every such table has, in this order."""
+    """Columns in order; a table has all that are not optional."""
 
     @property
     def keys(self) -> list[str]:
@@ -66,8 +68,8 @@ class Schema:
 
     @property
     def names(self) -> list[str]:
-        """Names of all declared columns, in order."""
-        return [c.name for c in self.columns]
+        """Names of the columns that every such table has, in order."""
+        return [c.name for c in self.columns if not c.optional]
 
 
 def key(name: str, description: str, unit: str = "") -> Column:
@@ -85,11 +87,12 @@ def number(name: str, description: str, unit: str = "", low=float("-inf"), high=
     return Column(name, description, unit, low=low, high=high)
 
 
-def interval(what: str, unit: str = "") -> tuple[Column, Column]:
+def interval(what: str, unit: str = "", *, optional: bool = False) -> tuple[Column, Column]:
     """Return the columns ``ci_low`` and ``ci_high`` of the interval of ``what``."""
-    return (
-        number("ci_low", f"Lower limit of the confidence interval of {what}.", unit),
-        number("ci_high", f"Upper limit of the confidence interval of {what}.", unit),
+    ends = (("ci_low", "Lower"), ("ci_high", "Upper"))
+    return tuple(
+        Column(name, f"{end} limit of the confidence interval of {what}.", unit, optional=optional)
+        for name, end in ends
     )
 
 
@@ -143,7 +146,8 @@ def conform(
             f"Table {name} needs: {', '.join(declared.names)}."
         )
     out = frame.copy()
-    for column in declared.columns:
+    present = [c for c in declared.columns if c.name in out.columns]
+    for column in present:
         if column.text:
             out[column.name] = out[column.name].map(lambda v: "" if pd.isna(v) else str(v)).astype(object)
             continue
@@ -164,8 +168,8 @@ def conform(
     if twice is not None and twice.any():
         row = out.loc[twice, keys].iloc[0].to_dict()
         raise InputError(f"{where} has two rows for {row}; each may occur once.")
-    extra = [c for c in out.columns if c not in declared.names]
-    return out[declared.names + extra].reset_index(drop=True)
+    known = [c.name for c in present]
+    return out[known + [c for c in out.columns if c not in known]].reset_index(drop=True)
 
 
 def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.DataFrame:

@@ -20,7 +20,7 @@ CONDA = {
     "torch": "pytorch",
     "matplotlib": "matplotlib-base",
     "open_clip_torch": "open-clip-torch",
-    "adjustText": "adjusttext",
+    "bleach[css]": "bleach-with-css",
 }
 # What the user of this project was promised to find in the environment.
 PROMISED = (
@@ -57,7 +57,7 @@ def test_conda_users_get_what_pip_users_get(root):
     pip = next(d["pip"] for d in conda if isinstance(d, dict))
     there = {d.lower() for d in [*(d for d in conda if isinstance(d, str)), *pip]}
     for requirement in [*needed, *extras["models"], *extras["dev"]]:
-        name, version = re.fullmatch(r"([A-Za-z0-9_-]+)(.*)", requirement).groups()
+        name, version = re.fullmatch(r"([A-Za-z0-9_\[\]-]+)(.*)", requirement).groups()
         assert f"{CONDA.get(name, name)}{version}".lower() in there, requirement
 
 

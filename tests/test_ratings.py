@@ -109,6 +109,12 @@ def test_long_rows_of_an_image_may_stand_apart(write):
     assert rated.ratings["y"].tolist()[0] == "male" and rated.ratings["y"].isna().tolist() == [False, True]
 
 
+def test_an_image_that_nobody_rated_needs_no_rater(write):
+    rated = ratings.read(write(LONG + "c,generated,nurse,,\n"))
+    assert rated.images["label"].tolist() == ["female", "female", "unrated"]
+    assert rated.raters == ("x", "y", "z")
+
+
 def test_a_crowd_of_raters_is_packed_without_changing_votes(write):
     rng = np.random.default_rng(5)
     rows = [
@@ -168,9 +174,11 @@ def test_shares_fit_the_declared_table(write):
 
 
 def test_a_byte_order_mark_windows_lines_spaces_and_case_are_read(write):
-    content = "\ufeffImage , SOURCE,Occupation,r1\r\n a ,Training,  police \u00a0 officer , FEMALE\r\n"
-    rated = ratings.read(write(content))
+    head = "\ufeff Image , SOURCE,Occupation,r1\r\n"
+    rows = " a ,Training,  police \u00a0 officer , FEMALE\r\n007,training,nurse,\r\n"
+    rated = ratings.read(write(head + rows))
     assert rated.images.iloc[0].tolist() == ["a", "training", "police officer", "", "female"]
+    assert rated.images.iloc[1].tolist() == ["007", "training", "nurse", "", "unrated"]
 
 
 def test_other_spellings_of_labels_are_read_and_reported(write):
@@ -186,7 +194,7 @@ def test_other_spellings_of_labels_are_read_and_reported(write):
 
 def test_a_nameless_index_and_unused_columns_are_reported(write):
     rated = ratings.read(write(",image,source,occupation,r1,r2,prompt\n0,a,training,nurse,female,,a nurse\n"))
-    assert rated.raters == ("r1",)
+    assert rated.raters == ("r1",) and note(rated, "columns not used: prompt") == 1
     assert note(rated, "columns not used") == 1 and note(rated, "raters without a rating") == 1
     rated = ratings.read(write(SHARES.replace("n\n", "n,note\n", 1).replace("0\n", "0,x\n")))
     notes = rated.notes.set_index("item")
@@ -392,6 +400,10 @@ BAD = {
         "image,source,occupation,rater,label\na,training,nurse,x,\n",
         " holds no rating: every one is empty. Allowed are female, male, unsure.",
     ),
+    "a quote open over lines": (
+        'image,source,occupation,r1\na,training,"nurse,female\nb,training,nurse",female\n',
+        ": occupation spans several lines in data row 1; look for a quote left open.",
+    ),
     "empty occupation": (
         "image,source,occupation,r1\na,training, ,female\n",
         ": occupation is empty in data row 1; fill it in or leave the row out.",
@@ -415,7 +427,7 @@ BAD = {
     ),
     "empty rater": (
         LONG + "c,training,nurse,,male\n",
-        ": rater is empty in data row 6; fill it in or leave the row out.",
+        ": rater is empty in data row 6; name who gave the rating.",
     ),
     "share above 100": (
         SHARES.replace("97.5", "197.5"),

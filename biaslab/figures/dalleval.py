@@ -5,7 +5,6 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
@@ -21,6 +20,8 @@ _ATTRIBUTE_PROMPTS = ("person", "woman", "man")
 
 def average_gender(table: pd.DataFrame) -> Figure:
     """Draw every profession's average gender with its interval, one panel a model (as Tables 16 and 17)."""
+    if table.empty:
+        return _blank()
     models = _models(table)
     wide = _wide(table, "profession", "model", "value")
     order = list(wide.mean(axis=1).sort_values(ascending=False).index)
@@ -28,7 +29,7 @@ def average_gender(table: pd.DataFrame) -> Figure:
     fig, axes = plt.subplots(
         1,
         len(models),
-        figsize=(2.6 * len(models) + 2.4, 0.185 * len(order) + 1.4),
+        figsize=(2.15 * len(models) + 2.2, 0.185 * len(order) + 1.4),
         sharey=True,
         squeeze=False,
     )
@@ -54,6 +55,8 @@ def gender_counts(table: pd.DataFrame) -> Figure:
 
     Only professions with each model's usual number of images are drawn, since others have other counts.
     """
+    if table.empty:
+        return _blank()
     models = _models(table)
     fig, axes = plt.subplots(
         1, len(models), figsize=(3.4 * len(models) + 0.6, 3.4), sharey=True, squeeze=False
@@ -81,63 +84,48 @@ def gender_counts(table: pd.DataFrame) -> Figure:
 
 
 def mad(table: pd.DataFrame, category: str = "gender") -> Figure:
-    """Draw each model's mean absolute deviation beside the value by chance and the corrected value."""
+    """Draw each model's mean absolute deviation and its corrected value, each beside a fair model's."""
     table = table[table["category"] == category]
+    if table.empty:
+        return _blank()
     models = _models(table)
-    fig, ax = plt.subplots(figsize=(8.2, 0.95 * len(models) + 1.8))
+    fig, ax = plt.subplots(figsize=(8.2, 0.95 * len(models) + 1.9))
     for i, row in enumerate(table.to_dict("records")):
         color, marker = _look(row["model"], models)
+        above, below = i - 0.18, i + 0.18
         style.dots_with_intervals(
-            ax,
-            [row["mad"]],
-            [row["ci_low"]],
-            [row["ci_high"]],
-            [i - 0.17],
-            color=color,
-            marker=marker,
-            size=8,
+            ax, [row["mad"]], [row["ci_low"]], [row["ci_high"]], [above], color=color, marker=marker, size=8
         )
-        ax.plot([row["floor"]] * 2, [i - 0.36, i + 0.36], color=style.BLACK, linewidth=2)
-        ax.plot([row["printed"]], [i - 0.17], "|", color=style.BLACK, markersize=13, markeredgewidth=1.2)
+        ax.plot([row["printed"]], [above], "|", color=style.BLACK, markersize=13, markeredgewidth=1.2)
         ax.hlines(
-            i + 0.17, row["corrected_ci_low"], row["corrected_ci_high"], color=color, linewidth=1.8, alpha=0.6
+            below, row["corrected_ci_low"], row["corrected_ci_high"], color=color, linewidth=1.8, alpha=0.6
         )
-        ax.plot(
-            [row["corrected_mad"]],
-            [i + 0.17],
-            marker,
-            markerfacecolor="white",
-            markeredgecolor=color,
-            markersize=8,
-        )
+        ax.plot([row["corrected_mad"]], [below], marker, mfc="white", mec=color, markersize=8)
+        for at, fair in ((above, row["floor"]), (below, row["corrected_floor"])):
+            ax.plot([fair] * 2, [at - 0.15, at + 0.15], color=style.GREY, linewidth=4, solid_capstyle="butt")
     handles = [
-        Line2D([], [], color=style.GREY, marker="o", markersize=8, label="measured, with interval"),
-        Line2D(
-            [],
-            [],
-            color=style.GREY,
-            marker="o",
-            markersize=8,
-            markerfacecolor="white",
-            label="chance part taken off",
-        ),
-        Line2D([], [], color=style.BLACK, linewidth=2, label="perfectly balanced model, same n"),
+        Line2D([], [], color=style.BLUE, marker="o", markersize=8, label="measured, with interval"),
+        Line2D([], [], color=style.BLUE, marker="o", markersize=8, mfc="white", label="corrected for chance"),
+        Line2D([], [], color=style.GREY, linewidth=4, label="perfectly balanced model, same n"),
         Line2D([], [], color=style.BLACK, marker="|", markersize=12, linestyle="", label="printed"),
     ]
     ax.set_yticks(range(len(table)), table["model"])
     ax.set_ylim(len(table) - 0.45, -0.55)
-    ax.set_xlim(0, max(0.5 if category == "gender" else 0.18, float(table["mad"].max(skipna=True) or 0)))
-    ax.set_xlabel("Mean absolute deviation from an even split  (0 balanced, 0.5 one gender only)")
-    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncol=2)
+    one_only = 0.5 if category == "gender" else 0.18
+    ax.set_xlim(0, one_only)
+    ax.set_xlabel(
+        f"Mean absolute deviation from an even split  (0 balanced, {one_only} one {category.replace('_', ' ')} only)"
+    )
+    fig.legend(handles=handles, loc="outside lower center", ncol=2)
     return fig
 
 
 def differences(table: pd.DataFrame, quantity: str = "average", label: str = "average gender") -> Figure:
     """Draw paired differences between models with intervals."""
     of = table[table["quantity"] == quantity]
-    fig, ax = plt.subplots(figsize=(7.4, 0.5 * max(len(of), 1) + 1.4))
     if of.empty:
-        return _nothing(fig, ax, "One model: there is no difference between models to draw.")
+        return _blank("There is one model only, so no difference between models.")
+    fig, ax = plt.subplots(figsize=(7.4, 0.5 * len(of) + 1.4))
     style.dots_with_intervals(
         ax, of["difference"], of["ci_low"], of["ci_high"], range(len(of)), color=style.BLACK
     )
@@ -186,11 +174,13 @@ def skin_tone_check(table: pd.DataFrame) -> Figure:
 
 
 def average_skin_tone(table: pd.DataFrame, overall: pd.DataFrame, seed: int = 0) -> Figure:
-    """Draw the professions' average tones on the whole scale, and enlarged; the darkest are named."""
+    """Draw the professions' average tones on the whole scale and enlarged; the highest is named."""
+    if table.empty:
+        return _blank()
     models = _models(table)
     fig, (whole, near) = plt.subplots(2, 1, figsize=(9, 1.35 * len(models) + 2.6), height_ratios=(1, 1.5))
-    rng = np.random.default_rng(seed)
     for ax in (whole, near):
+        rng = np.random.default_rng(seed)
         for i, model in enumerate(models):
             color, marker = _look(model, models)
             of = table[(table["model"] == model) & table["value"].notna()]
@@ -200,63 +190,75 @@ def average_skin_tone(table: pd.DataFrame, overall: pd.DataFrame, seed: int = 0)
             for row in mean.to_dict("records"):
                 ax.hlines(i + 0.36, row["ci_low"], row["ci_high"], color=style.BLACK, linewidth=2)
                 ax.plot([row["average"]], [i + 0.36], "|", color=style.BLACK, markersize=9, markeredgewidth=2)
-            if ax is near:
-                for j in of["value"].nlargest(2).index:
-                    place = np.flatnonzero(of.index == j)[0]
-                    ax.annotate(
-                        of.loc[j, "profession"],
-                        (of.loc[j, "value"], i + jitter[place]),
-                        xytext=(0, 6),
-                        textcoords="offset points",
-                        fontsize=8,
-                        ha="center",
-                    )
+            if ax is near and len(of):
+                at = int(np.argmax(of["value"]))
+                label = of["profession"].iloc[at]
+                place = (of["value"].iloc[at], i + jitter[at])
+                ax.annotate(label, place, (7, 0), textcoords="offset points", fontsize=9, va="center")
         ax.set_yticks(range(len(models)), models)
         ax.set_ylim(len(models) - 0.4, -0.6)
     whole.set(xlim=(0.8, 10.2), xticks=range(1, 11), title="Whole scale")
     values = table["value"].dropna()
     if len(values):
         margin = 0.06 * (values.max() - values.min() or 1)
-        near.set_xlim(values.min() - margin, values.max() + margin)
+        near.set_xlim(values.min() - margin, values.max() + 2 * margin)
     near.set(title="Enlarged", xlabel="Average tone of a profession (Monk scale: 1 light, 10 dark)")
     return fig
 
 
 def skin_tone_mad(mads: pd.DataFrame, floors: pd.DataFrame, two_tone: pd.DataFrame) -> Figure:
-    """Draw what an even model shows by number of images, and the models' values at the top of the scale."""
+    """Draw what an even model shows by number of images, beside the models' values."""
     floors = floors[floors["category"] == "skin_tone"]
     mads = mads[mads["category"] == "skin_tone"]
-    fig, ax = plt.subplots(figsize=(8.2, 4.6))
-    ax.plot(
-        floors["images"].astype(int),
-        floors["floor"],
-        "o-",
-        color=style.BLACK,
-        markersize=4,
-        label="even model, by chance",
-    )
-    for share, tones in ((0.18, "one tone only"), (0.16, "two tones, half each")):
-        ax.axhline(share, color=style.GREY, linewidth=1, linestyle="--")
-        ax.annotate(
-            tones, (1.02, share), xytext=(0, 3), textcoords="offset points", fontsize=9, color=style.GREY
-        )
+    if mads.empty:
+        return _blank()
     models = _models(mads)
+    fig, (left, right) = plt.subplots(1, 2, figsize=(9.2, 4.4), sharey=True, width_ratios=(1.3, 1))
+    left.plot(floors["images"].astype(int), floors["floor"], "o-", color=style.BLACK, markersize=4)
+    left.set_xscale("log")
+    ticks = [1, 2, 3, 5, 9, 27, 100, 500]
+    left.set_xticks(ticks, [str(t) for t in ticks])
+    left.minorticks_off()
+    left.set(
+        title="Perfectly even model", xlabel="Images (log scale)", ylabel="Mean absolute deviation, 10 tones"
+    )
     for i, row in enumerate(mads.to_dict("records")):
         color, marker = _look(row["model"], models)
-        x = 30 * 1.35**i
-        style_of = {"color": color, "markersize": 8, "linestyle": ""}
         if np.isfinite(row["ci_low"]):
-            ax.vlines(x, row["ci_low"], row["ci_high"], color=color, linewidth=1.8)
-        ax.plot([x], [row["mad"]], marker=marker, label=f"{row['model']}, {row['evidence']}", **style_of)
+            right.vlines(i - 0.12, row["ci_low"], row["ci_high"], color=color, linewidth=1.8)
+        right.plot([i - 0.12], [row["mad"]], marker, color=color, markersize=8)
         implied = two_tone.loc[two_tone["model"] == row["model"], "implied_mad"]
-        ax.plot([x] * len(implied), implied, marker=marker, markerfacecolor="white", **style_of)
-    ax.set_xscale("log")
-    ticks = [1, 2, 3, 5, 9, 27, 100, 500]
-    ax.set_xticks(ticks, [str(t) for t in ticks])
-    ax.minorticks_off()
-    ax.set(ylim=(0, 0.2), xlabel="Images (log scale; models are placed side by side, not at their n)")
-    ax.set_ylabel("Mean absolute deviation, 10 tones")
-    ax.legend(loc="lower left", title="hollow: implied by the averages\nif two tones occur")
+        right.plot([i + 0.12] * len(implied), implied, marker, mfc="white", mec=color, markersize=8)
+    for ax in (left, right):
+        for share in (0.18, 0.16):
+            ax.axhline(share, color=style.GREY, linewidth=1, linestyle="--", zorder=0)
+    for share, tones in ((0.18, "one tone only"), (0.16, "two tones, half each")):
+        left.annotate(
+            tones,
+            (500, share),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="right",
+            fontsize=9,
+            color=style.GREY,
+        )
+    printed = " and ".join(dict.fromkeys(mads["evidence"]))
+    handles = [
+        Line2D([], [], color=style.GREY, marker="o", linestyle="", markersize=8, label=printed),
+        Line2D(
+            [],
+            [],
+            mec=style.GREY,
+            marker="o",
+            linestyle="",
+            markersize=8,
+            mfc="white",
+            label="if two tones occur",
+        ),
+    ]
+    right.set_xticks(range(len(models)), models)
+    right.set(title="Models", xlim=(-0.6, len(models) - 0.4), ylim=(0, 0.2))
+    right.legend(handles=handles, loc="lower left")
     return fig
 
 
@@ -284,12 +286,15 @@ def skin_tone_methods(table: pd.DataFrame) -> Figure:
 def attribute_difference(table: pd.DataFrame, comparison: str = "woman - man") -> Figure:
     """Draw differences by attribute with intervals, one panel a model; filled where p (Holm) < 0.05."""
     table = table[table["comparison"] == comparison]
+    if table.empty:
+        return _blank()
     models = _models(table)
     order = list(table.groupby("attribute")["difference"].mean().sort_values().index)
     fig, axes = plt.subplots(
         1,
-        max(len(models), 1),
+        len(models),
         figsize=(2.9 * len(models) + 1.4, 0.32 * len(order) + 1.8),
+        sharex=True,
         sharey=True,
         squeeze=False,
     )
@@ -314,12 +319,16 @@ def attribute_difference(table: pd.DataFrame, comparison: str = "woman - man") -
         ax.set_title(model)
     axes[0, 0].set_yticks(range(len(order)), order)
     axes[0, 0].set_ylim(len(order) - 0.5, -0.5)
-    fig.supxlabel(f"Difference in share of images, {comparison.replace(' - ', ' − ')}", fontsize=11)
+    first, second = comparison.split(" - ")
+    label = f"Difference in share of images  (left: more with a {second}, right: more with a {first})"
+    fig.supxlabel(label, fontsize=11)
     return fig
 
 
 def attribute_presence(table: pd.DataFrame) -> Figure:
     """Draw the share of images with each attribute by prompt and model, as a heat map with numbers."""
+    if table.empty:
+        return _blank()
     models = _models(table)
     mean = table.groupby(["attribute", "model", "prompt"], as_index=False)["share"].mean()
     mean = _wide(mean, "attribute", ["model", "prompt"], "share")
@@ -355,52 +364,38 @@ def attribute_presence(table: pd.DataFrame) -> Figure:
     return fig
 
 
-def attribute_mean_difference(table: pd.DataFrame, prompts: pd.DataFrame) -> Figure:
-    """Draw mean absolute differences over attributes beside chance: overall and by profession."""
-    fig, axes = plt.subplots(1, 2, figsize=(10, 0.42 * len(table) + 2), sharey=True)
+def attribute_mean_difference(table: pd.DataFrame) -> Figure:
+    """Draw mean absolute differences over attributes beside chance: of averages, and by profession."""
+    if table.empty:
+        return _blank()
     models = _models(table)
-    by_prompt = prompts.groupby(["model", "comparison"], sort=False)[
-        ["mean_absolute_difference", "floor"]
-    ].mean()
-    for i, row in enumerate(table.to_dict("records")):
-        color, marker = _look(row["model"], models)
-        style.dots_with_intervals(
-            axes[0],
-            [row["mean_absolute_difference"]],
-            [row["ci_low"]],
-            [row["ci_high"]],
-            [i],
-            color=color,
-            marker=marker,
-            size=7,
-        )
-        axes[0].plot([row["floor"]], [i], "|", color=style.BLACK, markersize=13, markeredgewidth=2)
-        single = by_prompt.loc[(row["model"], row["comparison"])]
-        axes[1].plot([single["mean_absolute_difference"]], [i], marker, color=color, markersize=7)
-        axes[1].plot([single["floor"]], [i], "|", color=style.BLACK, markersize=13, markeredgewidth=2)
-    labels = [f"{r['model']}: {r['comparison'].replace(' - ', ' − ')}" for r in table.to_dict("records")]
-    axes[0].set_yticks(range(len(table)), labels)
-    axes[0].set_ylim(len(table) - 0.5, -0.5)
-    axes[0].set(title="Averages over professions", xlabel="Mean absolute difference of shares")
-    axes[1].set(title="Single professions, mean", xlabel="Mean absolute difference of shares")
-    for ax in axes:
+    rows = table.to_dict("records")
+    fig, axes = plt.subplots(1, 2, figsize=(10, 0.4 * len(table) + 2.2), sharey=True)
+    panels = (
+        ("Averages over professions", "mean_absolute_difference", "ci", "floor"),
+        ("Within a profession, mean", "by_profession", "by_profession_ci", "by_profession_floor"),
+    )
+    for ax, (title, value, limits, floor) in zip(axes, panels, strict=True):
+        for i, row in enumerate(rows):
+            color, marker = _look(row["model"], models)
+            low, high = row[f"{limits}_low"], row[f"{limits}_high"]
+            style.dots_with_intervals(
+                ax, [row[value]], [low], [high], [i], color=color, marker=marker, size=7
+            )
+            ax.plot([row[floor]], [i], "|", color=style.BLACK, markersize=13, markeredgewidth=2)
+        ax.set(title=title, xlabel="Mean absolute difference of shares")
         ax.set_xlim(left=0)
         ax.grid(axis="y", color=style.LIGHT, linewidth=0.5)
         ax.set_axisbelow(True)
+    axes[0].set_yticks(
+        range(len(rows)), [f"{r['model']}: {r['comparison'].replace(' - ', ' − ')}" for r in rows]
+    )
+    axes[0].set_ylim(len(rows) - 0.5, -0.5)
     handles = [
-        Line2D([], [], color=style.GREY, marker="o", linestyle="", markersize=7, label="observed"),
-        Line2D(
-            [],
-            [],
-            color=style.BLACK,
-            marker="|",
-            linestyle="",
-            markersize=12,
-            markeredgewidth=2,
-            label="by chance",
-        ),
+        Line2D([], [], color=style.GREY, marker="o", markersize=7, label="observed, with interval"),
+        Line2D([], [], color=style.BLACK, marker="|", linestyle="", markersize=12, mew=2, label="by chance"),
     ]
-    axes[1].legend(handles=handles, loc="best")
+    fig.legend(handles=handles, loc="outside lower center", ncol=2)
     return fig
 
 
@@ -409,9 +404,11 @@ def skill_accuracy(table: pd.DataFrame, references: pd.DataFrame) -> Figure:
     of = table[
         (table["images"] == "test") & (table["evaluator"] == "DETR") & (table["training_percent"] == "100")
     ]
+    if of.empty:
+        return _blank()
     models = _models(of)
     fig, ax = plt.subplots(figsize=(8.4, 4.8))
-    step = 0.8 / max(len(models), 1)
+    step = 0.8 / len(models)
     for i, model in enumerate(models):
         color, marker = _look(model, models)
         rows = of[of["model"] == model].set_index("skill").reindex(_SKILLS)
@@ -425,7 +422,7 @@ def skill_accuracy(table: pd.DataFrame, references: pd.DataFrame) -> Figure:
             color=color,
             marker=marker,
             label=model,
-            size=7,
+            size=5,
         )
     ends = _wide(references[references["measure"].isin(_SKILLS)], "measure", "reference", "value")
     for reference, line in (("oracle", "-"), ("shuffled", ":")):
@@ -446,6 +443,8 @@ def skill_accuracy(table: pd.DataFrame, references: pd.DataFrame) -> Figure:
 
 def skill_agreement(table: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
     """Draw human against DETR accuracy on the same images, with both intervals."""
+    if table.empty:
+        return _blank()
     models = _models(table)
     sample = accuracy[accuracy["images"] == "sample"].set_index(["evaluator", "model", "skill"])
     fig, ax = plt.subplots(figsize=(6.4, 5.6))
@@ -476,9 +475,9 @@ def skill_training(accuracy: pd.DataFrame) -> Figure:
     several = of.groupby("model")["training_percent"].transform("nunique") > 1
     of = of[several & of["skill"].isin(_SKILLS[:3])]
     models = _models(of)
-    fig, axes = plt.subplots(1, 3, figsize=(9.6, 3.8), sharey=True)
     if of.empty:
-        return _nothing(fig, axes[0], "No model was trained on different shares of the data.", *axes[1:])
+        return _blank("The source has no model that was trained on different shares of the data.")
+    fig, axes = plt.subplots(1, 3, figsize=(9.6, 3.8), sharey=True)
     for ax, skill in zip(axes, _SKILLS, strict=False):
         for i, model in enumerate(models):
             color, marker = _look(model, models)
@@ -491,8 +490,8 @@ def skill_training(accuracy: pd.DataFrame) -> Figure:
                 rows["percent_correct"],
                 marker + "-",
                 color=color,
-                markersize=6,
-                linewidth=1.2,
+                markersize=4,
+                linewidth=1,
                 label=model,
             )
         ticks = sorted(of["training_percent"].astype(float).unique())
@@ -507,6 +506,8 @@ def skill_training(accuracy: pd.DataFrame) -> Figure:
 
 def metric_ranks(table: pd.DataFrame, references: pd.DataFrame) -> Figure:
     """Draw each model's rank by metric, with the metric's value beside the marker."""
+    if table.empty:
+        return _blank()
     metrics = list(dict.fromkeys(table["metric"]))
     models = _models(table)
     fig, ax = plt.subplots(figsize=(9.6, 0.75 * len(models) + 1.9))
@@ -547,7 +548,9 @@ def gender_judges(table: pd.DataFrame) -> Figure:
         kind=table["metric"].str.split("_").str[0], k=table["metric"].str.split("_").str[-1].astype(int)
     )
     judges = list(dict.fromkeys(table["judge"]))
-    for ax, kind, label in zip(axes, ("bias", "recall"), ("Bias@K (0: none)", "Recall@K (%)"), strict=True):
+    for ax, kind, label in zip(
+        axes, ("bias", "recall"), ("Bias@K  (0 none, + towards male)", "Recall@K (%)"), strict=True
+    ):
         for (judge, captions), of in table[table["kind"] == kind].groupby(["judge", "captions"], sort=False):
             i = judges.index(judge)
             ax.plot(
@@ -575,8 +578,8 @@ def _look(model: str, models: list[str]) -> tuple[str, str]:
 def _offset(table: pd.DataFrame, metric: str, model: str) -> float:
     """Return a small shift that keeps models of the same rank apart."""
     of = table[table["metric"] == metric].set_index("model")["rank"]
-    same = [m for m in of.index if m in of.index and model in of.index and of[m] == of[model]]
-    return 0.22 * (same.index(model) - (len(same) - 1) / 2) if model in same else 0.0
+    same = [m for m in of.index if model in of.index and of[m] == of[model]]
+    return 0.44 * (same.index(model) - (len(same) - 1) / 2) if model in same else 0.0
 
 
 def _models(table: pd.DataFrame) -> list[str]:
@@ -587,8 +590,9 @@ def _wide(table: pd.DataFrame, index: str, columns: str | list[str], values: str
     return table.pivot(index=index, columns=columns, values=values)
 
 
-def _nothing(fig: Figure, ax: Axes, why: str, *others: Axes) -> Figure:
-    for other in (ax, *others):
-        other.set_axis_off()
+def _blank(why: str = "The source has no such measurements of this model.") -> Figure:
+    """Return a figure that says why there is nothing to draw."""
+    fig, ax = plt.subplots(figsize=(7.4, 0.8))
+    ax.set_axis_off()
     ax.text(0, 0.5, why, transform=ax.transAxes)
     return fig

@@ -5,6 +5,9 @@ Several models are drawn below one another; the sizes fit the width of a report.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -44,8 +47,28 @@ def _setting_name(setting: str) -> str:
     return SETTING_NAMES.get(setting, setting.replace("_", " "))
 
 
+def _title(setting: str) -> str:
+    name = _setting_name(setting)
+    return name[0].upper() + name[1:]
+
+
 def _setting_look(setting: str) -> tuple[str, str]:
     return _SETTING_LOOK.get(setting, (style.PURPLE, "v"))
+
+
+def _or_nothing(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    """Let ``draw`` return a figure that says so when its first table has no rows."""
+
+    @wraps(draw)
+    def figure(table: pd.DataFrame, *args, **options) -> Figure:
+        if len(table):
+            return draw(table, *args, **options)
+        empty, ax = plt.subplots(figsize=(8.2, 0.8))
+        ax.set_axis_off()
+        ax.text(0.5, 0.5, "The source has no measurements for this figure.", ha="center", va="center")
+        return empty
+
+    return figure
 
 
 def _unique(values: pd.Series) -> list[str]:
@@ -85,6 +108,7 @@ def _key(color: str, marker: str, label: str, *, hollow: bool = False, line: str
     return Line2D([], [], color=color, marker=marker, ls=line, label=label, markerfacecolor=face, **bar)
 
 
+@_or_nothing
 def stereotype_scores(scores: pd.DataFrame) -> Figure:
     """Draw the mean score of each list and overall, by aspect and setting, with both kinds of interval.
 
@@ -119,6 +143,7 @@ def stereotype_scores(scores: pd.DataFrame) -> Figure:
     return figure
 
 
+@_or_nothing
 def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     """Draw the overall score of each sampling of images beside the score over all of them.
 
@@ -153,6 +178,7 @@ def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     return figure
 
 
+@_or_nothing
 def biased_images(images: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     """Draw the share of images that fit stereotypes: a dot where counted, else the limits as a bar.
 
@@ -206,6 +232,7 @@ def biased_images(images: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     return figure
 
 
+@_or_nothing
 def identity_scores(scores: pd.DataFrame, *, significant: float = 0.05) -> Figure:
     """Draw each identity's score with its interval and the scores a fair model would show, by setting.
 
@@ -241,9 +268,9 @@ def identity_scores(scores: pd.DataFrame, *, significant: float = 0.05) -> Figur
                 sure = rows["p_holm"] < significant
                 for which, face in ((sure, color), (~sure, "white")):
                     ax.plot(rows["score"][which], y[which], marker, ms=5, mfc=face, mec=color, zorder=3)
-            people = of.loc[of["setting"] == setting, "n"]
+            people = of.loc[(of["setting"] == setting) & of["score"].notna(), "n"]
             each = f"n = {people.min():g}" + (f"–{people.max():g}" if people.min() < people.max() else "")
-            ax.set_title(_heading(model, models, f"{_setting_name(setting).capitalize()} ({each})"))
+            ax.set_title(_heading(model, models, f"{_title(setting)} ({each})"))
             ax.set(xlim=(-106, 106), ylim=(-0.7, len(order) - 0.3), xlabel=_SCORE)
             ax.set_yticks(range(len(order)), order if ax is line[0] else [""] * len(order), fontsize=8.5)
             ax.tick_params(axis="y", length=0)
@@ -257,15 +284,14 @@ def identity_scores(scores: pd.DataFrame, *, significant: float = 0.05) -> Figur
     return figure
 
 
-def labour_shares(comparison: pd.DataFrame, setting: str = "paired") -> Figure:
+@_or_nothing
+def labour_shares(comparison: pd.DataFrame) -> Figure:
     """Draw each occupation's share perceived as female beside its labour share, sorted by the first.
 
     Args:
-        comparison: Rows of ``paired_labour_comparison``.
-        setting: The setting to draw.
+        comparison: Rows of ``paired_labour_comparison`` of one setting.
     """
-    comparison = comparison[comparison["setting"] == setting]
-    count = comparison["occupation"].nunique()
+    count, setting = comparison["occupation"].nunique(), _setting_name(comparison["setting"].iloc[0])
     figure, axes, models = _grid(comparison, [""], (8.2, 0.215 * count + 1.1))
     for ax, model in zip(axes[:, 0], models, strict=True):
         rows = comparison[comparison["model"] == model].sort_values("percent_female", kind="stable")
@@ -288,7 +314,7 @@ def labour_shares(comparison: pd.DataFrame, setting: str = "paired") -> Figure:
         ax.plot(rows["percent_female_labour"], y, "D", mfc=style.YELLOW, mec=style.BLACK, ms=5, zorder=4)
         ax.set_yticks(y, rows["occupation"], fontsize=8.5)
         ax.set(xlim=(-1, 101), ylim=(-0.7, len(rows) - 0.3), xlabel=_FEMALE)
-        ax.set_title(_heading(model, models, f"Generated images ({_setting_name(setting)}) and labour force"))
+        ax.set_title(_heading(model, models, f"Generated images ({setting}) and labour force"))
     handles = [_key(*_LIST_LOOK[s], f"generated, {stratum_name(s)}") for s in ("female", "male")]
     handles.append(
         Line2D(
@@ -305,6 +331,7 @@ def labour_shares(comparison: pd.DataFrame, setting: str = "paired") -> Figure:
     return figure
 
 
+@_or_nothing
 def labour_correlation(comparison: pd.DataFrame, correlation: pd.DataFrame) -> Figure:
     """Draw generated against labour shares, one panel a setting, with Pearson's r and its interval.
 
@@ -333,7 +360,7 @@ def labour_correlation(comparison: pd.DataFrame, correlation: pd.DataFrame) -> F
                 for s in ("overall", "female", "male")
                 if s in r.index
             ]
-            title = _heading(model, models, _setting_name(setting).capitalize())
+            title = _heading(model, models, _title(setting))
             ax.set_title(title, pad=50)
             ax.text(0, 1.02, "\n".join(lines), transform=ax.transAxes, fontsize=9, va="bottom")
             ax.set(xlim=(-2, 102), ylim=(-2, 102), xlabel="Women in the labour force (%)")
@@ -344,6 +371,7 @@ def labour_correlation(comparison: pd.DataFrame, correlation: pd.DataFrame) -> F
     return figure
 
 
+@_or_nothing
 def labour_amplification(table: pd.DataFrame) -> Figure:
     """Draw the mean amplification against labour shares by definition and setting, with its floor.
 
@@ -385,6 +413,7 @@ def labour_amplification(table: pd.DataFrame) -> Figure:
     return figure
 
 
+@_or_nothing
 def role_coupling(scores: pd.DataFrame) -> Figure:
     """Draw the scores of the two roles of each occupation against each other, one panel a setting.
 
@@ -407,7 +436,7 @@ def role_coupling(scores: pd.DataFrame) -> Figure:
                     fontweight="bold", zorder=3,
                 )  # fmt: skip
             same = int((wide["female"] == wide["male"]).sum())
-            name = _heading(model, models, _setting_name(setting).capitalize())
+            name = _heading(model, models, _title(setting))
             ax.set_title(f"{name}: {same} of {len(wide)} equal")
             ax.set(xlim=(-118, 118), ylim=(-118, 118), aspect="equal")
             ax.set_xlabel("Low-power role: score (points)")
@@ -417,6 +446,7 @@ def role_coupling(scores: pd.DataFrame) -> Figure:
     return figure
 
 
+@_or_nothing
 def score_changes(changes: pd.DataFrame) -> Figure:
     """Draw the mean change of the score from one person to two, by list and overall.
 
@@ -444,11 +474,12 @@ def score_changes(changes: pd.DataFrame) -> Figure:
     return figure
 
 
+@_or_nothing
 def identity_changes(changes: pd.DataFrame, *, significant: float = 0.05) -> Figure:
     """Draw each identity's change of score with its interval, sorted.
 
     Args:
-        changes: Rows of ``paired_identity_change`` of one aspect and setting.
+        changes: Rows of ``paired_identity_change`` of one aspect and one setting.
         significant: Filled dots have a Holm-corrected p below this.
     """
     count = changes["identity"].nunique()
@@ -476,6 +507,7 @@ def identity_changes(changes: pd.DataFrame, *, significant: float = 0.05) -> Fig
     return figure
 
 
+@_or_nothing
 def divided(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     """Draw how people who fit, and cases of amplified or reduced bias, divide between the two lists.
 
@@ -484,7 +516,8 @@ def divided(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
         cases: Rows of ``paired_changed_cases``.
     """
     moved = cases[cases["direction"] != "unchanged"]
-    figure, axes, models = _grid(adherence, ["", ""], (9.4, 3.2), sharex=True)
+    most = moved.groupby("model").size().max() / 2 if len(moved) else 0
+    figure, axes, models = _grid(adherence, ["", ""], (9.4, max(3.2, 0.6 * most + 0.8)), sharex=True)
     color, marker = _LIST_LOOK["male"]
     for (left, right), model in zip(axes, models, strict=True):
         fit = _of(adherence, model=model, stereotype="male").iloc[::-1]
@@ -539,6 +572,7 @@ def _printed_male(moved: pd.DataFrame, model: str, case: pd.DataFrame) -> np.nda
     return np.array(found, dtype=float)
 
 
+@_or_nothing
 def lean_and_stereotype(lean: pd.DataFrame) -> Figure:
     """Draw each setting by its shares perceived as female in the two lists.
 
@@ -593,6 +627,7 @@ def lean_and_stereotype(lean: pd.DataFrame) -> Figure:
     return figure
 
 
+@_or_nothing
 def mitigation(table: pd.DataFrame) -> Figure:
     """Draw scores without and with mitigation; pale lines are the margins at the unmitigated n.
 
@@ -638,6 +673,7 @@ def mitigation(table: pd.DataFrame) -> Figure:
     return figure
 
 
+@_or_nothing
 def judges(agreement: pd.DataFrame, attenuation: pd.DataFrame) -> Figure:
     """Draw the agreement of judges, and the overall score that each automated judge would report.
 

@@ -33,6 +33,9 @@ _DEFINITION_LOOK = {
 }
 
 
+_SHARES = ["percent_training", "percent_generated"]
+
+
 def regions(ax: Axes) -> None:
     """Shade where bias is amplified, where it is de-amplified, and where the lean is opposite."""
     up = {"facecolor": style.AMPLIFIED, "alpha": 0.13, "edgecolor": "none", "zorder": 0}
@@ -46,7 +49,7 @@ def regions(ax: Axes) -> None:
             Rectangle(corner, 50, 50, facecolor="none", edgecolor=style.LIGHT, hatch="////", lw=0, zorder=0)
         )
     ax.plot([0, 100], [0, 100], color=style.GREY, lw=1, ls="--", zorder=1)
-    ax.set(xlim=(0, 100), ylim=(-1.5, 101.5), aspect="equal")
+    ax.set(xlim=(0, 100), ylim=(-2, 102), aspect="equal")
 
 
 def region_legend() -> list[Patch]:
@@ -77,10 +80,11 @@ def training_against_generated(occupations: pd.DataFrame, *, label_most: int = 2
     for ax in axes.flat[len(prompts) :]:
         ax.set_visible(False)
     for ax, prompt in zip(axes.flat, prompts, strict=False):
-        some = occupations[occupations["prompt"] == prompt].dropna(
-            subset=["percent_training", "percent_generated"]
-        )
+        some = occupations[occupations["prompt"] == prompt].dropna(subset=_SHARES)
         regions(ax)
+        thin = {"color": style.GREY, "lw": 0.6, "alpha": 0.6, "zorder": 2}
+        ax.hlines(some["percent_generated"], some["training_low"], some["training_high"], **thin)
+        ax.vlines(some["percent_training"], some["generated_low"], some["generated_high"], **thin)
         out = some["excluded"] != ""
         for rows, fill, marker in ((some[~out], style.BLACK, "o"), (some[out], "white", "X")):
             ax.scatter(
@@ -96,13 +100,19 @@ def training_against_generated(occupations: pd.DataFrame, *, label_most: int = 2
         ax.set_title(prompt_name(prompt))
         ax.set_xlabel("Perceived as female in training images (%)")
         ax.set_ylabel("Perceived as female in generated images (%)")
-        far = (some["percent_generated"] - some["percent_training"]).abs().nlargest(label_most).index
-        named = some.loc[far]
-        style.label_points(
-            ax, named["percent_training"], named["percent_generated"], named["occupation"], fontsize=7.5
-        )
     figure.legend(handles=region_legend(), loc="outside lower center", ncols=3)
+    # Last, because texts are placed in the finished layout.
+    for ax, prompt in zip(axes.flat, prompts, strict=False):
+        _name_far_points(ax, occupations[occupations["prompt"] == prompt].dropna(subset=_SHARES), label_most)
     return figure
+
+
+def _name_far_points(ax: Axes, rows: pd.DataFrame, most: int) -> None:
+    """Name the points farthest from the diagonal, as many as find a place."""
+    far = (rows["percent_generated"] - rows["percent_training"]).abs().nlargest(most).index
+    x, y, names = (rows.loc[far, c] for c in ("percent_training", "percent_generated", "occupation"))
+    every = (rows["percent_training"], rows["percent_generated"])
+    style.label_points(ax, x, y, names, avoid=every, fontsize=8)
 
 
 def prompt_name(prompt: str) -> str:

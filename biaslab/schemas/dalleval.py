@@ -340,6 +340,12 @@ _COMPUTED = (
             ),
             number("p", "Share of such swaps that reach the value.", low=0, high=1),
             _printed,
+            number("by_profession", "The same within each profession, then averaged.", low=0, high=1),
+            number("by_profession_ci_low", "Lower limit of its Student t interval over professions."),
+            number("by_profession_ci_high", "Upper limit of the same."),
+            number(
+                "by_profession_floor", "Its mean if both prompts' images came from one pool.", low=0, high=1
+            ),
         ),
     ),
     Schema(

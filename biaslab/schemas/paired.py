@@ -185,7 +185,7 @@ SCHEMAS = (
             _setting,
             number("mean_absolute_score", "Mean absolute score over identities.", "points", 0, 100),
             number("floor", "The same for a fair model at the same n.", "points", 0, 100),
-            _score("corrected", "Mean absolute score without that floor; single identities can be negative."),
+            number("corrected", "Mean without that floor; not bounded by 0 and 100.", "points"),
             *interval("the corrected mean over identities (bootstrap)", "points"),
             _people,
             _identities,

@@ -31,6 +31,7 @@ SCHEMAS = (
             key("prompt", "Prompt `1` to `4`; `captions` where captions select or prompt; `ratings`."),
             number("percent_female", "Share of images perceived as female.", "%", 0, 100),
             number("n", "Images that the share is taken over.", "images", 0),
+            *interval("the share (Wilson)", "%", optional=True),
         ),
     ),
     Schema(
@@ -108,6 +109,10 @@ SCHEMAS = (
             number("amplification", "Growth of the distance from 50.", "points", -50, 50),
             number("directional", "Signed change along the training lean.", "points", -100, 50),
             *interval("the signed change", "points"),
+            number("training_low", "Lower Wilson limit of the training share.", "%", 0, 100),
+            number("training_high", "Upper Wilson limit of the training share.", "%", 0, 100),
+            number("generated_low", "Lower Wilson limit of the generated share.", "%", 0, 100),
+            number("generated_high", "Upper Wilson limit of the generated share.", "%", 0, 100),
             number("n_training", "Training images.", "images", 0),
             number("n_generated", "Generated images.", "images", 0),
             text("excluded", "Why the published rule leaves it out; empty where it counts."),

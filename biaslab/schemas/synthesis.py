@@ -51,4 +51,15 @@ SCHEMAS = (
             number("range", "Largest minus smallest mean over the options of this choice.", "points", 0),
         ),
     ),
+    Schema(
+        "synthesis_exclusion_by_measure",
+        "What the exclusion rule does under each measure",
+        "Mean amplification over models, single prompts and corrections.",
+        (
+            key("exclusion", "Which occupations count: `same_lean`, `certain_lean` or `none` (all)."),
+            key("measure", "`distance` or `directional`; on same-lean occupations they agree."),
+            number("amplification", "Mean over the specifications.", "points"),
+            number("n_specifications", "Specifications.", "specifications", 0),
+        ),
+    ),
 )

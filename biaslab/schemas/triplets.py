@@ -33,7 +33,9 @@ _reading = text(
 )
 _evidence = text("evidence", "`computed` from measurements, or `printed` in the paper.")
 _reason = text("reason", "Why a value or limit is missing, where one is.")
-_comparisons = number("n", "Comparisons that the mean is over: triplets (prompt space) or pairs of images.", "", 0)
+_comparisons = number(
+    "n", "Comparisons that the mean is over: triplets (prompt space) or pairs of images.", "", 0
+)
 _rounding = number("rounding", "One unit of the last printed digit; 0 for measurements.", low=0)
 
 
@@ -78,7 +80,10 @@ _gap_summary = (
     _p("p_datasets", "Two-sided sign-flip test that flips whole datasets."),
     _p("p_datasets_holm", "The same, adjusted over the metrics of a model (Holm)."),
     _p("smallest_p_datasets", "Smallest p that so many datasets can give."),
-    _p("p_cells", "Two-sided sign-flip test that takes cells as independent, which models of a dataset are not."),
+    _p(
+        "p_cells",
+        "Two-sided sign-flip test that takes cells as independent, which models of a dataset are not.",
+    ),
     _p("p_cells_holm", "The same, adjusted over the metrics of a model (Holm)."),
     _unit,
     _reason,
@@ -94,11 +99,15 @@ _tested = (
     *_adjusted,
     number("statistic", "Chi-square statistic.", low=0),
     number("dof", "Degrees of freedom.", low=0),
-    number("cramers_v", "Cramér's V: how far the distributions differ, without what chance alone adds.", low=0),
+    number(
+        "cramers_v", "Cramér's V: how far the distributions differ, without what chance alone adds.", low=0
+    ),
     *interval("Cramér's V"),
     number("n", "Object occurrences.", "objects", 0),
     number("n_objects", "Different objects.", "objects", 0),
-    number("n_pooled", "Objects too rare for the test by themselves (expected below 5), pooled into one.", low=0),
+    number(
+        "n_pooled", "Objects too rare for the test by themselves (expected below 5), pooled into one.", low=0
+    ),
     _sample,
     _evidence,
     _reason,
@@ -112,7 +121,9 @@ _counted = (
 )
 _bias = (
     _object,
-    number("bias_score", "1: only with masculine prompts, 0: only with feminine, 0.5: neither (eq. 5).", "", 0, 1),
+    number(
+        "bias_score", "1: only with masculine prompts, 0: only with feminine, 0.5: neither (eq. 5).", "", 0, 1
+    ),
     *interval("the bias score (Wilson)"),
     _p("p", "Two-sided binomial test of 0.5 (twice the smaller tail)."),
     _p("p_holm", "p adjusted for the objects that are kept of this model and dataset (Holm)."),

@@ -22,7 +22,9 @@ def sample(values, name: str, skip_nan: bool = False) -> np.ndarray:
         raise InputError(f"{name} must be one-dimensional, got shape {flat.shape}.")
     missing = np.isnan(flat)
     if missing.any() and not skip_nan:
-        raise InputError(f"{name} has {missing.sum()} NaN of {flat.size}; pass skip_nan=True to leave them out.")
+        raise InputError(
+            f"{name} has {missing.sum()} NaN of {flat.size}; pass skip_nan=True to leave them out."
+        )
     if np.isinf(flat).any():
         raise InputError(f"{name} must be finite, got an infinite value.")
     return flat[~missing]
@@ -55,30 +57,34 @@ def counts(count, n) -> tuple[np.ndarray, np.ndarray]:
     return count, n
 
 
-def shares(values, name: str) -> np.ndarray:
-    """Return ``values`` as a float array of shares 0–1 or NaN."""
+def shares(values, name: str, allow_nan: bool = False) -> np.ndarray:
+    """Return ``values`` as a float array of shares 0–1."""
     given = numbers(values, name)
-    bad = (given < 0) | (given > 1)
+    bad = ~((given >= 0) & (given <= 1)) & ~(np.isnan(given) & allow_nan)
     if bad.any():
-        raise InputError(f"{name} must lie between 0 and 1 (shares, not percent), got {given[bad].flat[0]:g}.")
+        raise InputError(
+            f"{name} must lie between 0 and 1 (shares, not percent), got {given[bad].flat[0]:g}."
+        )
     return given
 
 
 def confidence_level(confidence: float) -> float:
     """Return ``confidence`` if it lies strictly between 0 and 1."""
-    if not 0 < confidence < 1:
+    if np.ndim(confidence) or not 0 < confidence < 1:
         raise InputError(f"confidence must lie between 0 and 1, for example 0.95, got {confidence!r}.")
     return float(confidence)
 
 
 def replicate_count(replicates: int) -> int:
-    """Return ``replicates`` if it is a whole number of at least 2."""
+    """Return ``replicates`` if it is one whole number of at least 2."""
+    if np.ndim(replicates):
+        raise InputError(f"replicates must be one whole number, got {replicates!r:.80}.")
     return int(whole(replicates, "replicates", least=2))
 
 
 def generator(seed) -> np.random.Generator:
     """Return the generator of one explicit ``seed``; without one a result could not be repeated."""
-    if seed is None or isinstance(seed, bool):
+    if seed is None or isinstance(seed, bool) or np.ndim(seed):
         raise InputError("seed must be given as a whole number, for example seed=0, so that results repeat.")
     if isinstance(seed, np.random.Generator):
         return seed

@@ -2,9 +2,9 @@
 
 Two things are easy to get wrong here, and both were measured:
 
-- Observed shares already vary by image noise. Drawing images anew from them counts that noise twice: at 3 to 9
-  images a prompt, intervals of a mean difference are up to a third too wide. So before images are drawn, the
-  observed shares are pulled towards their mean until what is left is the variance between occupations.
+- Observed shares already vary by image noise. Drawing images anew from them counts that noise twice: at 3 images a
+  prompt, intervals of a mean difference are a fifth to a third too wide. So before images are drawn, the observed
+  shares are pulled towards their mean until what is left is the variance between occupations.
 - A folded measure, such as the mean of |p - 50|, is larger on noisy shares than on true ones. The same pulled
   shares show by how much: the measure of shares drawn from them, less the measure of themselves.
 """
@@ -19,7 +19,7 @@ from scipy import stats
 
 from biaslab.errors import InputError
 from biaslab.stats import _checks
-from biaslab.stats.intervals import Estimate, Interval, percentile_interval
+from biaslab.stats.intervals import Estimate
 
 LEVELS = ("occupation", "image")
 CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist at a time
@@ -54,12 +54,13 @@ def resample_shares(
     """
     counts, n, levels = _table(counts, n, levels)
     replicates, rng = _checks.replicate_count(replicates), _checks.generator(seed)
+    base = _shares(counts, n)
+    if "image" in levels and shrink:
+        base = _denoised(base, n)
     out = np.empty((replicates, *n.shape))
     start = 0
-    for shares, size in _resamples(counts, n, replicates, rng, levels if "occupation" in levels else ()):
-        if "image" in levels:
-            shares = _draw(_denoised(shares, size) if shrink else shares, size, rng)
-        out[start : start + len(shares)] = shares
+    for shares, size in _rows(base, n, replicates, rng, levels):
+        out[start : start + len(shares)] = _draw(shares, size, rng) if "image" in levels else shares
         start += len(shares)
     return out
 
@@ -112,7 +113,7 @@ def hierarchical_bootstrap(
     mean, b, so that the covariance of the cells between occupations loses what binomial noise explains (method of
     moments), and images are drawn from b twice, q and q'. Then f(a) + f(b) - f(q) is what that study would report
     as its corrected estimate, up to the noise of its own drawing; the covariance of the two versions over r is the
-    variance of the corrected estimate without that noise (Newton & Geyer 1994 draw a single inner sample likewise).
+    variance of the corrected estimate without that noise.
 
     COVERAGE
     """
@@ -127,60 +128,69 @@ def hierarchical_bootstrap(
 
     value = f(_shares(counts, n), n)
     if value.ndim > 1:
-        raise InputError(f"statistic must return (...) or (..., k) of (..., groups, cells), got {value.shape}.")
+        raise InputError(
+            f"statistic must return (...) or (..., k) of (..., groups, cells), got {value.shape}."
+        )
     draws = 2 if "image" in levels else 1
     resamples = -(-replicates // draws)
-    first, second, bias = np.empty((3, resamples, *value.shape))
+    first, second, bias = np.zeros((3, resamples, *value.shape))
+    base = _shares(counts, n) if "occupation" in levels else _denoised(_shares(counts, n), n)
     start = 0
-    for shares, size in _resamples(counts, n, resamples, rng, levels):
-        here = slice(start, start + len(shares))
+    for shares, size in _rows(base, n, resamples, rng, levels):
+        here = slice(start, start := start + len(shares))
+        if "occupation" not in levels:
+            shares = _draw(shares, size, rng)
         estimate = f(shares, size)
         if estimate.shape != (len(shares), *value.shape):
             raise InputError(
                 f"statistic must keep leading axes: it made {value.shape} of {n.shape} and {estimate.shape} of "
                 f"{shares.shape}."
             )
+        first[here] = second[here] = estimate
         if "image" in levels:
-            base = _denoised(shares, size)
-            truth = f(base, size)
-            drawn = [f(_draw(base, size, rng), size) for _ in range(2)]
-            first[here], second[here] = (estimate + truth - noisy for noisy in drawn)
-            bias[here] = (drawn[0] + drawn[1]) / 2 - truth
-        else:
-            first[here] = second[here] = estimate
-            bias[here] = 0
-        start += len(shares)
+            pulled = _denoised(shares, size)
+            truth = f(pulled, size)
+            drawn, again = (f(_draw(pulled, size, rng), size) for _ in range(2))
+            first[here] += truth - drawn
+            second[here] += truth - again
+            bias[here] = (drawn + again) / 2 - truth
 
-    usable = np.isfinite(first) & np.isfinite(second)
-    count = usable.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = [np.where(usable, a, 0).sum(axis=0) / count for a in (first, second, bias)]
-        products = np.where(usable, (first - mean[0]) * (second - mean[1]), 0).sum(axis=0)
-        variance = np.where(count > 1, products / (count - 1), np.nan)
+    shift, variance, usable = _moments(first, second, bias)
+    quantile = stats.norm.ppf((1 + confidence) / 2)
     if "occupation" in levels:
         # The variance between resamples of g groups falls short by (g - 1) / g.
-        variance = variance * groups / (groups - 1) if groups > 1 else variance * np.nan
+        variance = variance * (groups / (groups - 1) if groups > 1 else np.nan)
         quantile = stats.t.ppf((1 + confidence) / 2, max(groups - 1, 1))
-    else:
-        quantile = stats.norm.ppf((1 + confidence) / 2)
     se = np.sqrt(np.maximum(variance, 0))
-    centre = value - mean[2]
-    low, high = centre - quantile * se, centre + quantile * se
-    fewest = draws * int(np.min(count, initial=resamples))
-    return Bootstrap(value[()], low[()], high[()], groups, int(n.sum()), fewest, mean[2][()], se[()])
+    low, high = value - shift - quantile * se, value - shift + quantile * se
+    return Bootstrap(
+        value[()], low[()], high[()], groups, int(n.sum()), draws * int(usable), shift[()], se[()]
+    )
+
+
+def _moments(first, second, bias) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the mean bias, the covariance of the two versions, and how many resamples had a value (the fewest)."""
+    usable = np.isfinite(first) & np.isfinite(second)
+    count = usable.sum(axis=0)
+    first, second, bias = (np.where(usable, a, 0) for a in (first, second, bias))
+    n = np.where(count > 1, count, np.nan)
+    covariance = (first * second).sum(axis=0) - first.sum(axis=0) * second.sum(axis=0) / n
+    return bias.sum(axis=0) / n, covariance / (n - 1), count.min(initial=len(first))
 
 
 def bootstrap_mean(
-    values, replicates: int = 10_000, seed=None, confidence: float = 0.95, *, skip_nan: bool = False
+    values, replicates: int, seed, confidence: float = 0.95, *, skip_nan: bool = False
 ) -> Estimate:
     """Return the mean of ``values`` (one per group, any unit) with a bootstrap interval over the groups.
 
     For values without counts, such as published ones per occupation; image noise is in them already. The limits are
     percentiles of the means of resamples, moved outwards to what Student's t asks at that many groups (Hesterberg
-    2015, Am. Stat. 69, 371–386, "expanded percentile"). One group gives NaN limits, none NaN throughout. ``seed``
-    must be given. NaN raises InputError unless ``skip_nan`` leaves it out.
+    2015, Am. Stat. 69, 371–386, "expanded percentile"). One group gives NaN limits, none NaN throughout. NaN
+    raises InputError unless ``skip_nan`` leaves it out.
 
-    Coverage of a nominal 95 % interval: COVER_BM.
+    Coverage of a nominal 95 % interval of 10, 20 and 62 values (2 000 studies each): normal 94.0, 94.8, 94.7 %;
+    U-shaped, Beta(0.7, 0.9), 95.4, 95.6, 95.7 %; exponential only 91.5, 91.7, 93.9 %. Below 10 values a resample
+    cannot reach far enough (5 normal values: 91.1 %): use :func:`mean_interval`.
     """
     values = _checks.sample(values, "values", skip_nan)
     replicates, rng = _checks.replicate_count(replicates), _checks.generator(seed)
@@ -188,18 +198,18 @@ def bootstrap_mean(
     n = values.size
     if n < 2:
         return Estimate(float(values.mean()) if n else np.nan, np.nan, np.nan, n)
-    means = [
-        values[rng.integers(n, size=(size, n))].mean(axis=1) for size in _batches(replicates, values.size)
-    ]
+    means = [values[rng.integers(n, size=(size, n))].mean(axis=1) for size in _batches(replicates, n)]
     tail = stats.norm.cdf(-np.sqrt(n / (n - 1)) * stats.t.ppf((1 + confidence) / 2, n - 1))
-    limits: Interval = percentile_interval(np.concatenate(means), 1 - 2 * tail)
-    return Estimate(float(values.mean()), float(limits.low), float(limits.high), n)
+    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
+    return Estimate(float(values.mean()), float(low), float(high), n)
 
 
 def _table(counts, n, levels) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     counts, n = _checks.counts(counts, n)
     if n.ndim != 2 or n.shape[1] == 0 or not (n > 0).any():
-        raise InputError(f"counts and n must be (groups, cells) with at least one image, got shape {n.shape}.")
+        raise InputError(
+            f"counts and n must be (groups, cells) with at least one image, got shape {n.shape}."
+        )
     levels = (levels,) if isinstance(levels, str) else tuple(levels)
     for level in levels:
         _checks.one_of(level, LEVELS, "level")
@@ -213,17 +223,14 @@ def _batches(replicates: int, cells: int) -> Iterator[int]:
     return (min(size, replicates - start) for start in range(0, replicates, size))
 
 
-def _resamples(counts, n, replicates, rng, levels) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield batches of shares that other studies might observe, with their n: (batch, groups, cells) each."""
-    observed = _shares(counts, n)
-    source = _denoised(observed, n) if levels == ("image",) else observed
+def _rows(shares, n, replicates, rng, levels) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield batches of ``shares`` with their n, (batch, groups, cells) each; rows drawn anew if occupations are."""
     for size in _batches(replicates, n.size):
         if "occupation" in levels:
             rows = rng.integers(len(n), size=(size, len(n)))
-            yield observed.take(rows, axis=0), n.take(rows, axis=0)
+            yield shares.take(rows, axis=0), n.take(rows, axis=0)
         else:
-            sizes = np.broadcast_to(n, (size, *n.shape))
-            yield (_draw(source, sizes, rng) if levels else np.broadcast_to(source, sizes.shape)), sizes
+            yield tuple(np.broadcast_to(a, (size, *n.shape)) for a in (shares, n))
 
 
 def _shares(counts: np.ndarray, n: np.ndarray) -> np.ndarray:
@@ -253,7 +260,9 @@ def _denoised(shares: np.ndarray, n: np.ndarray) -> np.ndarray:
     solid = values > 1e-12 * np.maximum(values[..., -1:], 1e-300)
     root = np.sqrt(np.where(solid, values, 0))
     inverse = np.where(solid, 1 / np.where(solid, root, 1), 0)
-    half, half_inverse = (_cross(vectors.swapaxes(-1, -2) * d[..., None], vectors.swapaxes(-1, -2)) for d in (root, inverse))
+    half, half_inverse = (
+        _cross(vectors.swapaxes(-1, -2) * d[..., None], vectors.swapaxes(-1, -2)) for d in (root, inverse)
+    )
     ratio, axes = np.linalg.eigh((half_inverse * noise[..., None, :]) @ half_inverse)
     kept = np.sqrt(np.clip(1 - ratio, 0, 1))
     pull = half_inverse @ ((axes * kept[..., None, :]) @ axes.swapaxes(-1, -2)) @ half

@@ -28,7 +28,7 @@ def expected_absolute_deviation(share, n, center: float = 0.5) -> np.ndarray:
     ``share``: 0–1 or NaN, ``n``: whole numbers, both broadcast. n = 0 or a missing argument gives NaN. Raises
     InputError outside these ranges.
     """
-    share, center = _checks.shares(share, "share"), _center(center)
+    share, center = _checks.shares(share, "share", allow_nan=True), _center(center)
     _, n = _checks.counts(0, n)
     share, n = np.broadcast_arrays(share, n)
     size = np.where(n > 0, n, np.nan)
@@ -58,7 +58,27 @@ def corrected_absolute_deviation(count, n, center: float = 0.5) -> np.ndarray:
     Near the centre the estimate is **negative**, by up to 0.10 at n = 100: only so can it be right on average where
     the deviation is 0. Average it over occupations and judge the mean; clipping single values brings the floor back.
 
-    DEVIATION_TABLE
+    Measured over all p, centre 0.5, in points (the mean of 62 shares: root mean square error where all p are 0.5,
+    and where they are spread evenly over 0–1):
+
+    ====  =========================  ==========  =========  ==========  ========  =========
+       n  estimate                   worst bias  mean bias  largest sd  62, fair  62, even
+    ====  =========================  ==========  =========  ==========  ========  =========
+       9  plain                           13.67       2.78        13.0     13.73       3.10
+       9  plain less bootstrap bias        8.37       1.42        15.8      8.53       1.72
+       9  inverted expectation             9.29       1.61        15.1      9.40       1.70
+       9  this                             2.93       1.59        23.8      4.05       2.37
+     100  plain                            3.98       0.25         4.8      4.00       0.55
+     100  plain less bootstrap bias        2.33       0.14         5.4      2.38       0.52
+     100  inverted expectation             2.49       0.16         5.4      2.53       0.52
+     100  this                             0.81       0.17         7.8      1.23       0.61
+     500  plain                            1.78       0.05         2.2      1.79       0.23
+     500  plain less bootstrap bias        1.04       0.03         2.4      1.07       0.23
+     500  inverted expectation             1.13       0.03         2.4      1.14       0.23
+     500  this                             0.36       0.03         3.5      0.55       0.25
+    ====  =========================  ==========  =========  ==========  ========  =========
+
+    At 3 and 40 images its worst bias is 6.4 and 1.3 points, against 25.0 and 6.3 of the plain deviation.
 
     No estimate of a single share does much better: |p - c| has a kink that n images cannot resolve. At n = 100 a
     worst-case bias of 0.5 points needs a standard deviation of 27 points, 0.3 points one of 8 000 (measured; the

@@ -93,7 +93,9 @@ def chi_square(table) -> ChiSquare:
     rows, columns = table.shape
     dof, n = max(rows - 1, 0) * max(columns - 1, 0), int(table.sum())
     if dof == 0:
-        return ChiSquare(np.nan, np.nan, 0, n, np.nan, False, f"a test needs 2 x 2 counts or more, not {rows} x {columns}")
+        return ChiSquare(
+            np.nan, np.nan, 0, n, np.nan, False, f"a test needs 2 x 2 counts or more, not {rows} x {columns}"
+        )
     for axis, margin in ((1, "row"), (0, "column")):
         empty = np.flatnonzero(table.sum(axis=axis) == 0)
         if empty.size:
@@ -117,5 +119,7 @@ def adjust(p_values, method: str = "holm") -> np.ndarray:
     known = ~np.isnan(given)
     adjusted = np.full(given.shape, np.nan)
     if known.any():
-        adjusted[known] = multipletests(_checks.shares(given[known], "p_values"), method=ADJUSTMENTS[method])[1]
+        adjusted[known] = multipletests(_checks.shares(given[known], "p_values"), method=ADJUSTMENTS[method])[
+            1
+        ]
     return adjusted

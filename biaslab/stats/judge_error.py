@@ -41,7 +41,8 @@ def rogan_gladen(
     the interval includes their uncertainty. n = 0 gives NaN. Raises InputError where
     sensitivity + specificity <= 1: such a judge carries no information (or its labels are swapped).
 
-    Coverage of a nominal 95 % interval: COVER_RG.
+    Coverage of a nominal 95 % interval, true shares 0.05–0.95, 9 to 500 images (4 000 studies each): 95.5–96.5 %
+    on average and 94.5–97.1 % in the worst case with references of 100 or more, up to 98.7 % with only 30.
 
     Sources: Rogan & Gladen (1978), Am. J. Epidemiol. 107, 71–76; interval: Lang & Reiczigel (2014), Prev. Vet.
     Med. 113, 13–22.
@@ -70,7 +71,9 @@ def corrected_shares(
     try:
         count, n, sens, spec, sens_n, spec_n = np.broadcast_arrays(count, n, sens, spec, sens_n, spec_n)
     except ValueError:
-        raise InputError("count, n, sensitivity, specificity and their n must fit together in shape.") from None
+        raise InputError(
+            "count, n, sensitivity, specificity and their n must fit together in shape."
+        ) from None
     useless = sens + spec <= 1
     if useless.any():
         raise InputError(
@@ -80,18 +83,17 @@ def corrected_shares(
     size = np.where(n > 0, n, np.nan)
     share = (count / size + spec - 1) / (sens + spec - 1)
 
-    # Lang & Reiczigel: add z²/2 successes and failures to the judged images and one of each to both references,
-    # apply the delta method there, and shift the centre by dp.
-    judged, sens, spec = (count + z**2 / 2) / (size + z**2), (sens * sens_n + 1) / (sens_n + 2), (
-        spec * spec_n + 1
-    ) / (spec_n + 2)
-    youden = sens + spec - 1
-    informed = youden > 0  # may fail after the addition: then nothing is known
-    safe = np.where(informed, youden, 1)
-    centre = (judged + spec - 1) / safe
-    var_sens, var_spec = sens * (1 - sens) / (sens_n + 2), spec * (1 - spec) / (spec_n + 2)
-    shift = 2 * z**2 * (centre * var_sens - (1 - centre) * var_spec)
-    half = z / safe * np.sqrt(judged * (1 - judged) / (size + z**2) + centre**2 * var_sens + (1 - centre) ** 2 * var_spec)
-    low = np.where(informed, np.clip(centre + shift - half, 0, 1), 0 * size)
-    high = np.where(informed, np.clip(centre + shift + half, 0, 1), 0 * size + 1)
+    # Lang & Reiczigel: add z²/2 positive and z²/2 negative images to the judged ones and one of each to both
+    # references, apply the delta method there, and shift the centre.
+    judged_n, sens_n, spec_n = size + z**2, sens_n + 2, spec_n + 2
+    judged = (count + z**2 / 2) / judged_n
+    sens, spec = (sens * (sens_n - 2) + 1) / sens_n, (spec * (spec_n - 2) + 1) / spec_n
+    informed = sens + spec > 1  # may fail after the addition: then nothing is known
+    youden = np.where(informed, sens + spec - 1, 1)
+    centre = (judged + spec - 1) / youden
+    from_sens, from_spec = sens * (1 - sens) / sens_n, spec * (1 - spec) / spec_n
+    shift = 2 * z**2 * (centre * from_sens - (1 - centre) * from_spec)
+    variance = judged * (1 - judged) / judged_n + centre**2 * from_sens + (1 - centre) ** 2 * from_spec
+    half = np.where(informed, z * np.sqrt(variance) / youden, np.inf + 0 * size)
+    low, high = (np.clip(centre + shift + side * half, 0, 1) for side in (-1, 1))
     return CorrectedShares(np.clip(share, 0, 1), low, high, n)

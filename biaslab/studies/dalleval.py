@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import binom, binomtest, hypergeom, kendalltau
 
 from biaslab import sources, stats
-from biaslab.errors import InputError
+from biaslab.errors import InputError, UnknownNameError
 from biaslab.measures import (
     attribute_difference,
     average_gender,
@@ -44,7 +44,7 @@ ANNOTATED_IMAGES = 78
 
 def _average_gender(study: Study) -> pd.DataFrame:
     """Return each profession's average with its Wilson interval and exact test against balance."""
-    out = study.measured("dalleval_average_gender")
+    out = _measured(study, "dalleval_average_gender")
     n = out["n"].to_numpy()
     female = _whole((1 + out["value"].to_numpy()) / 2, n, "dalleval_average_gender", "value")
     low, high = stats.wilson_interval(female, n, study.confidence)
@@ -98,6 +98,7 @@ def _overall_average(study: Study) -> pd.DataFrame:
         for model, of in study.table(name).groupby("model", sort=False):
             values = of["value"].dropna().to_numpy()
             mean = stats.mean_interval(values, study.confidence)
+            shared = of["reason"].iloc[0] if of["reason"].nunique() == 1 else ""
             rows.append(
                 {
                     "model": model,
@@ -108,7 +109,7 @@ def _overall_average(study: Study) -> pd.DataFrame:
                     "n": mean.n,
                     "images_per_profession": of["n"].median(),
                     "printed": printed.get((model, category, "average"), np.nan),
-                    "reason": _too_few(len(values)),
+                    "reason": _too_few(len(values)) or shared,
                 }
             )
     return _frame(rows, "dalleval_overall_average")
@@ -246,7 +247,7 @@ def _model_correlation(study: Study) -> pd.DataFrame:
 
 def _average_skin_tone(study: Study) -> pd.DataFrame:
     """Return each profession's average tone; with an interval where the source counts images by tone."""
-    out = study.measured("dalleval_average_skin_tone")
+    out = _measured(study, "dalleval_average_skin_tone")
     given = out["reason"] if "reason" in out else pd.Series("", index=out.index)
     out = out[["model", "profession", "value", "n"]].assign(ci_low=np.nan, ci_high=np.nan, reason=given)
     for model, counts in _tone_counts(study).items():
@@ -384,7 +385,7 @@ def consistent_n(percentages: Iterable[float], most: int, decimals: int = 1) -> 
 
 
 def _attribute_presence(study: Study) -> pd.DataFrame:
-    out = study.measured("dalleval_attribute_presence")
+    out = _measured(study, "dalleval_attribute_presence")
     n = out["n"].to_numpy()
     count = _whole(out["share"].to_numpy(), n, "dalleval_attribute_presence", "share")
     low, high = stats.wilson_interval(count, n, study.confidence)
@@ -452,8 +453,9 @@ def _attribute_difference(study: Study) -> pd.DataFrame:
 
 
 def _attribute_mean_difference(study: Study) -> pd.DataFrame:
-    """Return the mean over attributes of the absolute difference, with what swapping labels gives."""
+    """Return mean absolute differences over attributes: of averages, and of single professions averaged."""
     printed = _printed_attributes(study)
+    single = study.table("dalleval_attribute_prompt_difference")
     rows = []
     for model, comparison, a, b, _, _ in _compared(study):
         paired = attribute_difference(a.to_numpy(), b.to_numpy())
@@ -470,6 +472,10 @@ def _attribute_mean_difference(study: Study) -> pd.DataFrame:
             swapped = np.abs(signs @ paired / n).mean(axis=1)
             row |= {"mean_absolute_difference": value, "ci_low": interval.low, "ci_high": interval.high}
             row |= {"floor": swapped.mean(), "p": (1 + (swapped >= value - 1e-12).sum()) / (1 + len(swapped))}
+        by = single[(single["model"] == model) & (single["comparison"] == comparison)]
+        mean = stats.mean_interval(by["mean_absolute_difference"], study.confidence, skip_nan=True)
+        row |= {"by_profession": mean.value, "by_profession_ci_low": mean.ci_low}
+        row |= {"by_profession_ci_high": mean.ci_high, "by_profession_floor": by["floor"].mean()}
         rows.append(row)
     return _frame(rows, "dalleval_attribute_mean_difference")
 
@@ -530,7 +536,7 @@ def pooled_difference_floor(count_a, n_a, count_b, n_b) -> np.ndarray:
 def _skill_accuracy(study: Study) -> pd.DataFrame:
     """Return accuracies with Wilson intervals, and the mean of the three skills with a MOVER interval."""
     keys = ["model", "evaluator", "images", "training_percent"]
-    given = study.measured("dalleval_skill_accuracy")
+    given = _measured(study, "dalleval_skill_accuracy")
     printed = given[given["skill"] == "average"].set_index(keys)["percent_correct"]
     out = given[given["skill"] != "average"]
     count = np.rint(out["percent_correct"] * out["n"] / 100)
@@ -604,7 +610,7 @@ def _skill_training(study: Study) -> pd.DataFrame:
 
 def _alignment_quality(study: Study) -> pd.DataFrame:
     """Return the metrics with ranks; R-precision is a share of images, so it has a Wilson interval."""
-    out = study.measured("dalleval_alignment_quality")
+    out = _measured(study, "dalleval_alignment_quality")
     share = out["metric"] == "R-precision"
     count = np.rint(out["value"] / 100 * out["n"]).where(share)
     low, high = stats.wilson_interval(count, out["n"], study.confidence)
@@ -648,6 +654,19 @@ def _has(study: Study, name: str) -> bool:
     if not there or study.model == "all":
         return there
     return study.model in set(sources.measured(name, source=study.source)["model"])
+
+
+def _measured(study: Study, name: str) -> pd.DataFrame:
+    """Return the measured table; without rows for a model that the source knows from other tables only.
+
+    The paper measured some models in some sections: a run over one of them leaves the others empty.
+    """
+    try:
+        return study.measured(name)
+    except UnknownNameError:
+        if study.model not in (sources.models("dalleval", source=study.source) or []):
+            raise
+        return sources.measured(name, source=study.source).iloc[:0]
 
 
 def _printed_bias(study: Study) -> dict[tuple[str, str, str], float]:

@@ -159,14 +159,22 @@ def _both(female: pd.Series, male: pd.Series, confidence: float) -> _Mean:
     return _t_mean(float(value), sqrt(parts.sum()) / 2, float(df), n, confidence)
 
 
-def _strata(group: pd.DataFrame, column: str, confidence: float) -> Iterator[tuple[str, _Mean, int]]:
-    """Yield stratum, mean of ``column`` over its identities, and people, for each list and for both."""
+def _strata(
+    group: pd.DataFrame, column: str, confidence: float, lowest: float, highest: float
+) -> Iterator[tuple[str, _Mean, int]]:
+    """Yield stratum, mean of ``column`` over its identities, and people, for each list and for both.
+
+    Limits are cut at ``lowest`` and ``highest``, the range of the values.
+    """
     known = group.dropna(subset=[column])
     lists = {s: known[known["stereotype"] == s] for s in LISTS}
     values = {s: rows.set_index("occupation")[column] for s, rows in lists.items()}
-    for stratum in LISTS:
-        yield stratum, _mean(values[stratum].to_numpy(), confidence), int(lists[stratum]["n"].sum())
-    yield "overall", _both(*values.values(), confidence), int(known["n"].sum())
+    means = {s: _mean(values[s].to_numpy(), confidence) for s in LISTS}
+    means["overall"] = _both(*values.values(), confidence)
+    for stratum, mean in means.items():
+        low, high = (float(np.clip(limit, lowest, highest)) for limit in (mean.ci_low, mean.ci_high))
+        n = (known if stratum == "overall" else lists[stratum])["n"].sum()
+        yield stratum, mean._replace(ci_low=low, ci_high=high), int(n)
 
 
 def _by_cell(frame: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
@@ -175,7 +183,8 @@ def _by_cell(frame: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame
 
 
 def _frame(rows: list[dict], name: str) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=None if rows else tables.schema(name).names)
+    """Return rows with the columns of table ``name``: what a row does not give is missing, what it adds is left."""
+    return pd.DataFrame(rows).reindex(columns=tables.schema(name).names)
 
 
 def _image_errors(group: pd.DataFrame, two_people: bool) -> dict[str, float]:
@@ -207,21 +216,21 @@ def _stereotype_score(study: Study) -> pd.DataFrame:
     rows = []
     for cell, group in _by_cell(_people(study)):
         errors = _image_errors(group, cell["setting"] != "single")
-        for stratum, mean, n in _strata(group, "score", study.confidence):
+        for stratum, mean, n in _strata(group, "score", study.confidence, -100, 100):
             half = z * errors[stratum]
             value = mean.value
             row = {**cell, "stereotype": stratum, "score": value, **mean._asdict(), "n": n}
-            row |= {"images_ci_low": value - half, "images_ci_high": value + half, "evidence": "computed"}
+            low, high = (float(np.clip(value + d, -100, 100)) for d in (-half, half))
+            row |= {"images_ci_low": low, "images_ci_high": high, "evidence": "computed"}
+            if not (isfinite(half) or mean.reason):
+                row["reason"] = "an interval over images needs two people of each identity"
             rows.append(row | {"printed": printed.get((*cell.values(), stratum), np.nan)})
     done = {(*(r[c] for c in _CELL), r["stereotype"]) for r in rows}
     for names, value in printed.items():
         if names not in done:
             row = dict(zip([*_CELL, "stereotype"], names, strict=True))
             rows.append(row | {"score": value, "printed": value, "evidence": "printed", "reason": _NO_VALUES})
-    blank = dict.fromkeys(tables.schema("paired_stereotype_score").names, np.nan)
-    return _frame([blank | row for row in rows], "paired_stereotype_score").drop(
-        columns="value", errors="ignore"
-    )
+    return _frame(rows, "paired_stereotype_score")
 
 
 def _identity_scores(study: Study, aspect: str) -> pd.DataFrame:
@@ -289,14 +298,13 @@ def _absolute_score(study: Study) -> pd.DataFrame:
             "reason": "",
         }
         rows.append(row)
-    blank = dict.fromkeys(tables.schema("paired_absolute_score").names, np.nan)
-    return _frame([blank | row for row in rows], "paired_absolute_score")
+    return _frame(rows, "paired_absolute_score")
 
 
 def _lean(study: Study) -> pd.DataFrame:
     rows = []
     for cell, group in _by_cell(_people(study)):
-        for stratum, mean, n in _strata(group, "percent_female", study.confidence):
+        for stratum, mean, n in _strata(group, "percent_female", study.confidence, 0, 100):
             row = {**cell, "stereotype": stratum, **mean._asdict(), "percent_female": mean.value, "n": n}
             rows.append(row | {"evidence": "computed"})
     scores = study.table("paired_stereotype_score").query("evidence == 'printed'")
@@ -309,10 +317,7 @@ def _lean(study: Study) -> pd.DataFrame:
         for stratum, value in percent.items():
             row = {**cell, "stereotype": stratum, "percent_female": value}
             rows.append(row | {"evidence": "printed", "reason": _NO_VALUES})
-    blank = dict.fromkeys(tables.schema("paired_lean").names, np.nan)
-    return _frame([blank | row for row in rows], "paired_lean").drop(
-        columns=["value", "t", "p"], errors="ignore"
-    )
+    return _frame(rows, "paired_lean")
 
 
 # -- images of two people ----------------------------------------------------------------------------
@@ -338,8 +343,7 @@ def _biased_images(study: Study) -> pd.DataFrame:
         rows += [
             dict(zip(_CELL, names, strict=True)) | row for row in _counted_images(images, study.confidence)
         ]
-    blank = dict.fromkeys(tables.schema("paired_biased_images").names, np.nan)
-    return _frame([blank | row for row in rows], "paired_biased_images")
+    return _frame(rows, "paired_biased_images")
 
 
 def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
@@ -351,8 +355,8 @@ def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
     known = group.dropna(subset=["score"])
     known = known.assign(fits=(known["n"] + known["score"] * known["n"] / 100) / 2)
     block = known["occupation"] if aspect == "power" else pd.Series("", known.index)
-    totals = known.groupby([block.rename("block"), "stereotype"])[["fits", "n"]].sum().unstack("stereotype")
-    fits, n = (totals[c].reindex(columns=LISTS).fillna(0).round() for c in ("fits", "n"))
+    totals = known.groupby([block.rename("block"), "stereotype"])[["fits", "n"]].sum()
+    fits, n = (totals[c].round().unstack("stereotype").reindex(columns=LISTS) for c in ("fits", "n"))
     if known.empty or (n["female"] != n["male"]).any():
         reason = "the two lists do not count the same images"
         return [{"measure": m, "evidence": "bounds", "reason": reason} for m in ("both", "any")]
@@ -417,8 +421,7 @@ def _role_coupling(study: Study) -> pd.DataFrame:
             row["fewest_same_gender"] = int(np.rint(np.abs(high - low) * people[:, 0] / 200).sum())
             row["n_images"] = int(people[:, 0].sum())
         rows.append(row)
-    blank = dict.fromkeys(tables.schema("paired_role_coupling").names, np.nan)
-    return _frame([blank | row for row in rows], "paired_role_coupling")
+    return _frame(rows, "paired_role_coupling")
 
 
 # -- labour ------------------------------------------------------------------------------------------
@@ -471,8 +474,7 @@ def _labour_correlation(study: Study) -> pd.DataFrame:
             few = "a correlation needs three occupations and shares that differ"
             row["reason"] = "" if isfinite(r.r) else few
             rows.append(row)
-    blank = dict.fromkeys(tables.schema("paired_labour_correlation").names, np.nan)
-    return _frame([blank | row for row in rows], "paired_labour_correlation")
+    return _frame(rows, "paired_labour_correlation")
 
 
 def _labour_amplification(study: Study) -> pd.DataFrame:
@@ -508,8 +510,7 @@ def _labour_amplification(study: Study) -> pd.DataFrame:
                     np.nanmean(expected_amplification(faithful, labour, definition).amplification)
                 )
             rows.append(row)
-    blank = dict.fromkeys(tables.schema("paired_labour_amplification").names, np.nan)
-    return _frame([blank | row for row in rows], "paired_labour_amplification")
+    return _frame(rows, "paired_labour_amplification")
 
 
 # -- single against paired ---------------------------------------------------------------------------
@@ -530,13 +531,13 @@ def _score_change(study: Study) -> pd.DataFrame:
     rows = []
     for cell, group in _by_cell(_changes(study)):
         known = group.dropna(subset=["change"])
-        for stratum, mean, n in _strata(group, "change", study.confidence):
+        for stratum, mean, n in _strata(group, "change", study.confidence, -200, 200):
             some = known if stratum == "overall" else known[known["stereotype"] == stratum]
             # Two roles of one occupation are flipped together.
             values = some.groupby("occupation")["change"].mean().to_numpy()
             row = {**cell, "stereotype": stratum, **mean._asdict(), "change": mean.value, "n": n}
             rows.append(row | {"p": _flip(study, values)})
-    return _frame(rows, "paired_score_change").drop(columns=["value", "t"], errors="ignore")
+    return _frame(rows, "paired_score_change")
 
 
 def _flip(study: Study, values: np.ndarray) -> float:
@@ -583,8 +584,7 @@ def _adherence(study: Study) -> pd.DataFrame:
             else:
                 row["reason"] = "nobody fits, or a list has no values"
             rows.append(row)
-    blank = dict.fromkeys(tables.schema("paired_adherence").names, np.nan)
-    return _frame([blank | row for row in rows], "paired_adherence")
+    return _frame(rows, "paired_adherence")
 
 
 def _resampled_means(wide: np.ndarray, study: Study) -> np.ndarray:

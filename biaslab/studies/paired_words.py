@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from biaslab.study import Study
 
 _CELL = ["model", "aspect", "setting"]
-_NOTHING = "The source has no measurements for this finding."
-_SETTING_WORDS = {"single": "one person", "paired": "two people"}
+_SETTING_WORDS = {"single": "one person", "paired": "two people", "faircritic": "FairCritic"}
 _LIST_WORDS = {"female": "female list", "male": "male list", "overall": "overall"}
 
 
@@ -38,10 +37,15 @@ def _moved(row, up: str, down: str, neither: str, low: str = "ci_low", high: str
     return up if row[low] > 0 else down if row[high] < 0 else neither
 
 
-def _each(table: pd.DataFrame, by: list[str], say: Callable[..., str]) -> str:
-    """Join what ``say`` says about each group of rows, keyed by the values of ``by``."""
+def _each(
+    study: Study, table: pd.DataFrame, by: list[str], say: Callable[..., str], *, bare: bool = False
+) -> str:
+    """Join what ``say`` says about each group of rows, keyed by ``by``; ``bare``: nothing has an interval."""
     found = [say(*names, rows) for names, rows in table.groupby(by, sort=False)]
-    return " ".join(s for s in found if s) or _NOTHING
+    text = " ".join(s for s in found if s)
+    if not text:
+        return "The source has no measurements for this finding."
+    return text if bare else f"{text} In brackets: {_level(study)} intervals."
 
 
 def _level(study: Study) -> str:
@@ -66,8 +70,7 @@ def overall_finding(study: Study) -> str:
 
     scores = study.table("paired_stereotype_score")
     scores = scores[(scores["stereotype"] == "overall") & (scores["evidence"] == "computed")]
-    found = _each(scores, ["model", "aspect"], say)
-    return found if found == _NOTHING else f"{found} In brackets: {_level(study)} intervals over identities."
+    return _each(study, scores, ["model", "aspect"], say)
 
 
 def images_finding(study: Study) -> str:
@@ -97,27 +100,29 @@ def images_finding(study: Study) -> str:
         return text + ")."
 
     images = study.table("paired_biased_images").dropna(subset=["n"])
-    return _each(images, _CELL, say)
+    return _each(study, images, _CELL, say)
 
 
 def occupation_finding(study: Study) -> str:
     """Say for how many identities a score differs from 0, and what n could show at all."""
-    smallest = study.table("paired_occupation_score").groupby(["model", "setting"])[["n", "smallest_p"]].max()
+    scores = study.table("paired_occupation_score").dropna(subset=["score"]).groupby(["model", "setting"])
+    people, smallest = scores["n"].agg(["min", "max"]), scores["smallest_p"].min()
 
     def say(model: str, setting: str, rows: pd.DataFrame) -> str:
-        row, (n, p) = rows.iloc[0], smallest.loc[(model, setting)]
+        row, p, (few, most) = rows.iloc[0], smallest[model, setting], people.loc[(model, setting)]
+        n = f"{few:.0f}" if few == most else f"{few:.0f} to {most:.0f}"
         text = (
             f"{model}, {_setting_words(setting)}: the scores of {row['n_significant_holm']:.0f} of "
             f"{row['n_identities']:.0f} occupations differ from 0 after Holm's correction "
             f"({row['n_significant_bh']:.0f} after Benjamini and Hochberg's)"
         )
         if p >= 1 - study.confidence:
-            return f"{text}; with {n:.0f} images each none could, the smallest possible p being {p:.2g}."
-        return f"{text}, at {n:.0f} people each."
+            return f"{text}; with {n} people each none could, the smallest possible p being {p:.2g}."
+        return f"{text}, with {n} people each."
 
     table = study.table("paired_absolute_score")
     table = table[(table["aspect"] == "occupation") & (table["n_identities"] > 0)]
-    return _each(table, ["model", "setting"], say)
+    return _each(study, table, ["model", "setting"], say, bare=True)
 
 
 def absolute_finding(study: Study) -> str:
@@ -131,7 +136,7 @@ def absolute_finding(study: Study) -> str:
             f"({_range(row)}; {row['n_identities']:.0f} identities)."
         )
 
-    return _each(study.table("paired_absolute_score").dropna(subset=["corrected"]), _CELL, say)
+    return _each(study, study.table("paired_absolute_score").dropna(subset=["corrected"]), _CELL, say)
 
 
 def labour_finding(study: Study) -> str:
@@ -157,7 +162,7 @@ def labour_finding(study: Study) -> str:
             f"{_range(row, 'ci_low_change', 'ci_high_change')}; sampling alone gives {row['floor']:.1f})."
         )
 
-    return _each(table, ["model", "setting"], say)
+    return _each(study, table, ["model", "setting"], say)
 
 
 def power_finding(study: Study) -> str:
@@ -173,7 +178,9 @@ def power_finding(study: Study) -> str:
             f"sign-flip {_p_words(row['difference_p'])})."
         )
 
-    return _each(study.table("paired_role_coupling").dropna(subset=["difference"]), ["model", "setting"], say)
+    return _each(
+        study, study.table("paired_role_coupling").dropna(subset=["difference"]), ["model", "setting"], say
+    )
 
 
 def coupling_finding(study: Study) -> str:
@@ -187,12 +194,12 @@ def coupling_finding(study: Study) -> str:
         )
         if isfinite(row["fewest_same_gender"]):
             text += (
-                f"; the scores need no more than {row['fewest_same_gender']:.0f} of {row['n_images']:.0f} images "
-                "with two people of one perceived gender"
+                f"; these scores are possible with as few as {row['fewest_same_gender']:.0f} of "
+                f"{row['n_images']:.0f} images that show two people of one perceived gender"
             )
         return text + "."
 
-    return _each(study.table("paired_role_coupling").dropna(subset=["r"]), ["model", "setting"], say)
+    return _each(study, study.table("paired_role_coupling").dropna(subset=["r"]), ["model", "setting"], say)
 
 
 def change_finding(study: Study) -> str:
@@ -209,7 +216,7 @@ def change_finding(study: Study) -> str:
         n = rows["n_identities"].max()
         return f"{model}, {aspect}, one person to {_setting_words(setting)}: {'; '.join(said)}; {n:.0f} identities."
 
-    return _each(study.table("paired_score_change").dropna(subset=["change"]), _CELL, say)
+    return _each(study, study.table("paired_score_change").dropna(subset=["change"]), _CELL, say)
 
 
 def lean_finding(study: Study) -> str:
@@ -224,7 +231,7 @@ def lean_finding(study: Study) -> str:
 
     table = study.table("paired_lean")
     table = table[(table["stereotype"] == "overall") & (table["evidence"] == "computed")]
-    return _each(table.dropna(subset=["percent_female"]), ["model", "aspect"], say)
+    return _each(study, table.dropna(subset=["percent_female"]), ["model", "aspect"], say)
 
 
 def cases_finding(study: Study) -> str:
@@ -250,7 +257,7 @@ def cases_finding(study: Study) -> str:
             "from 0 after Holm's correction."
         )
 
-    return _each(table[largest].dropna(subset=["percent_of_cases"]), _CELL, say)
+    return _each(study, table[largest].dropna(subset=["percent_of_cases"]), _CELL, say)
 
 
 def mitigation_finding(study: Study) -> str:
@@ -279,7 +286,7 @@ def mitigation_finding(study: Study) -> str:
         return f"{text}; {'; '.join(said)}.{bare}"
 
     table = study.table("paired_mitigation").query("stereotype == 'overall'").dropna(subset=["score"])
-    return _each(table, ["model", "aspect", "scope"], say)
+    return _each(study, table, ["model", "aspect", "scope"], say)
 
 
 def judge_finding(study: Study) -> str:
@@ -298,7 +305,8 @@ def judge_finding(study: Study) -> str:
             "printed without n or interval."
         )
 
-    return _each(study.table("paired_judge_attenuation").dropna(subset=["score_seen"]), _CELL, say)
+    table = study.table("paired_judge_attenuation").dropna(subset=["score_seen"])
+    return _each(study, table, _CELL, say, bare=True)
 
 
 # -- figures -----------------------------------------------------------------------------------------
@@ -307,90 +315,105 @@ def judge_finding(study: Study) -> str:
 _FIGURES = {
     "paired_stereotype_score": (
         "Stereotype score by list and setting",
-        "Mean stereotype score over identities (100: everyone fits the stereotype, 0: balanced, -100: nobody fits), "
-        "by aspect. Thin lines: {level} intervals over identities (t). Pale bars: {level} intervals over images with "
-        "the identities fixed; for images of two people their dependence is taken at its worst. n is in the table "
-        "paired_stereotype_score.",
+        "Mean stereotype score over identities (100: everyone fits the stereotype, 0: balanced, -100: "
+        "nobody fits), by aspect. Thin lines: {level} intervals over identities (t). Pale bars: {level} "
+        "intervals over images with the identities fixed; for images of two people their dependence is "
+        "taken at its worst. n is in the table paired_stereotype_score.",
     ),
     "paired_runs": (
         "Overall score of each sampling of images",
-        "Hollow: overall score of each independent sampling (table 10), moved apart vertically. Filled: all images, "
-        "with {level} intervals over images, identities fixed.",
+        "Hollow: overall score of each independent sampling (table 10), moved apart vertically. Filled: "
+        "all images, with {level} intervals over images, identities fixed.",
     ),
     "paired_biased_images": (
         "Images that fit stereotypes",
-        "Share of images in which the person, both people, or at least one person fits the stereotype. Dots: counted, "
-        "with {level} intervals. Bars: everything that the shares per identity allow where only those are known "
-        "(Fréchet bounds, without sampling error). Black line: the lower limit that the abstract states.",
+        "Share of images in which the person, both people, or at least one person fits the stereotype. "
+        "Dots: counted, with {level} intervals. Bars: everything that the shares per identity allow where "
+        "only those are known (Fréchet bounds, without sampling error). Black line: the lower limit that "
+        "the abstract states.",
     ),
     "paired_occupation_score": (
         "Stereotype score of each occupation",
-        "Score of each occupation with {level} Wilson intervals, sorted by the score with two people. Grey: scores that "
-        "a fair model shows in {level} of cases or more at this n. Filled: differs from 0 after Holm's correction for "
-        "the number of occupations. n is in the panel titles.",
+        "Score of each occupation with {level} Wilson intervals, sorted by the score with two people. "
+        "Grey: scores that a fair model shows in {level} of cases or more at this n. Filled: differs from "
+        "0 after Holm's correction for the number of occupations. n is in the panel titles.",
     ),
     "paired_labour_share": (
         "Generated shares and the labour force",
-        "Share perceived as female in images of two people with {level} Wilson intervals, sorted, and the share of "
-        "women in the labour force (diamonds, table 11; none for occupations without a statistic). n per occupation is "
-        "in the table paired_labour_comparison.",
+        "Share perceived as female in images of two people with {level} Wilson intervals, sorted, and the "
+        "share of women in the labour force (diamonds, table 11; none for occupations without a "
+        "statistic). n per occupation is in the table paired_labour_comparison.",
     ),
     "paired_labour_correlation": (
         "Correlation with labour shares",
-        "Each point is an occupation, with its {level} Wilson interval. Pearson's r with Fisher's {level} interval over "
-        "occupations, for both lists together and within each. Dashed: the labour share itself.",
+        "Each point is an occupation, with its {level} Wilson interval. Pearson's r with Fisher's {level} "
+        "interval over occupations, for both lists together and within each. Dashed: the labour share "
+        "itself.",
     ),
     "paired_labour_amplification": (
         "Amplification against labour shares",
-        "Mean of |generated - 50| - |labour - 50| over occupations by the published rule and without exclusion, and "
-        "mean change along the lean of the labour share. {level} bootstrap intervals over occupations; n is the number "
-        "of occupations that count. Black: what sampling at this n alone gives a model that draws the labour shares.",
+        "Mean of |generated - 50| - |labour - 50| over occupations by the published rule and without "
+        "exclusion, and mean change along the lean of the labour share. {level} bootstrap intervals over "
+        "occupations; n is the number of occupations that count. Black: what sampling at this n alone "
+        "gives a model that draws the labour shares.",
     ),
     "paired_power_score": (
         "Stereotype score of each power role",
-        "Score of the high- and the low-power role of each occupation with {level} Wilson intervals, sorted by the mean "
-        "of both with two people. Grey: scores that a fair model shows in {level} of cases or more at this n. "
-        "Filled: differs from 0 after Holm's correction. n is in the panel titles.",
+        "Score of the high- and the low-power role of each occupation with {level} Wilson intervals, "
+        "sorted by the mean of both with two people. Grey: scores that a fair model shows in {level} of "
+        "cases or more at this n. Filled: differs from 0 after Holm's correction. n is in the panel "
+        "titles.",
     ),
     "paired_role_coupling": (
         "The two roles of an occupation",
-        "Score of the high-power role against that of the low-power role; areas and numbers count occupations. If every "
-        "image of two people shows one woman and one man, all lie on the dashed line.",
+        "Score of the high-power role against that of the low-power role; areas and numbers count "
+        "occupations. If every image of two people shows one woman and one man, all lie on the dashed "
+        "line.",
     ),
     "paired_score_change": (
         "Change from one person to two",
-        "Mean change of the score over identities, {level} intervals (t; the two roles of an occupation taken together "
-        "overall). Above 0: amplified. n in the panel titles.",
+        "Mean change of the score over identities, {level} intervals (t; the two roles of an occupation "
+        "taken together overall). Above 0: amplified. n in the panel titles.",
     ),
     "paired_identity_change": (
         "Change of each occupation's score",
-        "Score with two people minus score with one, {level} Newcombe intervals, sorted. Filled: differs from 0 by "
-        "Fisher's exact test after Holm's correction. n per occupation is in the table paired_identity_change.",
+        "Score with two people minus score with one, {level} Newcombe intervals, sorted. Filled: differs "
+        "from 0 by Fisher's exact test after Holm's correction. n per occupation is in the table "
+        "paired_identity_change.",
     ),
     "paired_cases": (
         "How stereotyped people and changed cases divide",
-        "Left: of all people who fit their stereotype, the share with a male-stereotyped identity ({level} bootstrap "
-        "intervals over identities). Right: of all identities whose score rises (amplified) or falls (reduced) from one "
-        "person to two, the share in the male-stereotyped list ({level} Wilson intervals), the same weighted by points, "
-        "and what section 4.6 states.",
+        "Left: of all people who fit their stereotype, the share with a male-stereotyped identity "
+        "({level} bootstrap intervals over identities). Right: of all identities whose score rises "
+        "(amplified) or falls (reduced) from one person to two, the share in the male-stereotyped list "
+        "({level} Wilson intervals), the same weighted by points, and what section 4.6 states.",
     ),
     "paired_lean": (
         "Lean and stereotype apart",
-        "Share perceived as female in the two lists, {level} intervals over identities (t); hollow where only scores "
-        "are printed. Across the dashed line lies the stereotype: the overall score is the vertical distance from it. "
-        "Along it lies the lean towards one gender whatever the identity; on the dotted line half of all are female.",
+        "Share perceived as female in the two lists, {level} intervals over identities (t); hollow where "
+        "only scores are printed. Across the dashed line lies the stereotype: the overall score is the "
+        "vertical distance from it. Along it lies the lean towards one gender whatever the identity; on "
+        "the dotted line half of all are female.",
+    ),
+    "paired_lean_mitigated": (
+        "Lean and stereotype, with mitigation",
+        "Share perceived as female in the two lists, without and with mitigation: {level} intervals over "
+        "identities (t) where shares per identity are given; hollow where only scores are printed (Table 1). "
+        "The overall score is the vertical distance from the dashed line; on the dotted line half of all "
+        "are female.",
     ),
     "paired_mitigation": (
         "Scores without and with mitigation",
-        "Filled: computed, with {level} intervals over identities (t). Hollow: printed (tables 1 and 2), without n. Pale "
-        "bars: the {level} margin if the mitigated images were as many as the unmitigated ones and the two people of an "
-        "image fully dependent. Below 0 the score is against the stereotype.",
+        "Filled: computed, with {level} intervals over identities (t). Hollow: printed (tables 1 and 2), "
+        "without n. Pale bars: the {level} margin if the mitigated images were as many as the unmitigated "
+        "ones and the two people of an image fully dependent. Below 0 the score is against the "
+        "stereotype.",
     ),
     "paired_judges": (
         "Agreement of judges, and what it does to a score",
-        "Left: Fleiss' kappa among annotators (table 7) and Cohen's kappa of automated judges with them (table 9), as "
-        "printed, without intervals. Right: overall score by annotators, and the score that a judge of that kappa would "
-        "report if its errors hit women and men, and all identities, alike.",
+        "Left: Fleiss' kappa among annotators (table 7) and Cohen's kappa of automated judges with them "
+        "(table 9), as printed, without intervals. Right: overall score by annotators, and the score that "
+        "a judge of that kappa would report if its errors hit women and men, and all identities, alike.",
     ),
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab import measures, published, stats
+from biaslab import measures, published, stats, tables
 from biaslab.schemas.paradox import APPROACHES
 
 if TYPE_CHECKING:
@@ -237,8 +237,20 @@ def _printed_rows(study: Study, computed: pd.DataFrame) -> pd.DataFrame:
     printed = study.measured("paradox_printed_amplification")
     have = set(zip(computed["model"], computed["approach"], strict=True))
     absent = [(m, a) not in have for m, a in zip(printed["model"], printed["approach"], strict=True)]
-    rows = printed[absent].assign(definition="published", reason=NO_SHARES)
-    return rows.reindex(columns=computed.columns)
+    rows = printed[absent].assign(definition="published")
+    return rows.assign(reason=_printed_reasons(rows)).reindex(columns=computed.columns)
+
+
+def _printed_reasons(rows: pd.DataFrame) -> list[str]:
+    """Say why there is no interval, and where a printed mean is not the mean of the printed prompts."""
+    single = rows[rows["prompt"] != "mean"].groupby(["model", "approach"])["amplification"].mean()
+    reasons = []
+    for row in rows.itertuples():
+        mean = single.get((row.model, row.approach), np.nan)
+        # Four values printed to 0.01 average to within 0.01 of a mean that is rounded itself.
+        apart = row.prompt == "mean" and abs(row.amplification - mean) > 0.01
+        reasons.append(NO_SHARES + (f" The printed prompts average {mean:.3f}." if apart else ""))
+    return reasons
 
 
 def printed_comparison(study: Study) -> pd.DataFrame:
@@ -266,45 +278,44 @@ def exclusions(study: Study) -> pd.DataFrame:
 def occupation_amplification(study: Study) -> pd.DataFrame:
     """Return each occupation's shares, amplification and signed change, with the change's interval.
 
-    The interval is of the signed change along the training lean, whose sampling error does not fold at 50:
-    MOVER limits (Newcombe 1998, method 10) from the two Wilson intervals.
+    The interval is of the signed change along the training lean, whose sampling error does not fold at 50: limits
+    of a difference (Newcombe 1998, method 10) from the two Wilson intervals.
     """
-    frames = []
-    for group in groups(study):
-        for j, prompt in enumerate(group.prompts):
-            t, g = group.training[:, j], group.generated[:, j]
-            low, high = _change_limits(group, j, study.confidence)
-            frames.append(
-                pd.DataFrame(
-                    {
-                        "model": group.model,
-                        "approach": group.approach,
-                        "occupation": group.occupations,
-                        "prompt": prompt,
-                        "percent_training": t,
-                        "percent_generated": g,
-                        "amplification": measures.amplification(g, t),
-                        "directional": measures.directional_amplification(g, t),
-                        "ci_low": low,
-                        "ci_high": high,
-                        "n_training": group.training_n[:, j],
-                        "n_generated": group.generated_n[:, j],
-                        "excluded": measures.exclusion_reason(g, t),
-                    }
-                )
-            )
+    frames = [
+        _occupation_rows(group, j, study.confidence)
+        for group in groups(study)
+        for j in range(len(group.prompts))
+    ]
     return pd.concat(frames, ignore_index=True)
 
 
-def _change_limits(group: Group, j: int, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-    from biaslab.stats import difference_interval
-
+def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
     t, g, t_n, g_n = (m[:, j] for m in (group.training, group.generated, group.training_n, group.generated_n))
-    limits = [wilson_percent(p * n / 100, n, confidence) for p, n in ((t, t_n), (g, g_n))]
-    low, high = difference_interval(t, *limits[0], g, *limits[1])
+    t_low, t_high = wilson_percent(t * t_n / 100, t_n, confidence)
+    g_low, g_high = wilson_percent(g * g_n / 100, g_n, confidence)
+    low, high = stats.difference_interval(t, t_low, t_high, g, g_low, g_high)
     toward = measures.lean(t)
-    along = (np.where(toward > 0, low, -high), np.where(toward > 0, high, -low))
-    return tuple(np.where(toward == 0, np.nan, limit) for limit in along)
+    return pd.DataFrame(
+        {
+            "model": group.model,
+            "approach": group.approach,
+            "occupation": group.occupations,
+            "prompt": group.prompts[j],
+            "percent_training": t,
+            "percent_generated": g,
+            "amplification": measures.amplification(g, t),
+            "directional": measures.directional_amplification(g, t),
+            "ci_low": np.where(toward == 0, np.nan, np.where(toward > 0, low, -high)),
+            "ci_high": np.where(toward == 0, np.nan, np.where(toward > 0, high, -low)),
+            "training_low": t_low,
+            "training_high": t_high,
+            "generated_low": g_low,
+            "generated_high": g_high,
+            "n_training": t_n,
+            "n_generated": g_n,
+            "excluded": measures.exclusion_reason(g, t),
+        }
+    )
 
 
 def bias_amp(study: Study) -> pd.DataFrame:
@@ -364,15 +375,8 @@ def prompt_variation(study: Study) -> pd.DataFrame:
     """
     frames = [_variation(study, g) for g in groups(study) if len(g.prompts) > 1]
     if not frames:
-        return pd.DataFrame(columns=tables_names("paradox_prompt_variation"))
+        return pd.DataFrame(columns=tables.schema("paradox_prompt_variation").names)
     return pd.concat(frames, ignore_index=True)
-
-
-def tables_names(name: str) -> list[str]:
-    """Return the declared columns of a table."""
-    from biaslab import tables
-
-    return tables.schema(name).names
 
 
 def _variation(study: Study, group: Group) -> pd.DataFrame:
@@ -422,7 +426,7 @@ def reduction(study: Study) -> pd.DataFrame:
         for approach, value in zip(some["approach"], some["amplification"], strict=True):
             if approach != "naive":
                 rows.append([model, approach, base, value, value - base, 100 * (value - base) / base])
-    return pd.DataFrame(rows, columns=tables_names("paradox_reduction"))
+    return pd.DataFrame(rows, columns=tables.schema("paradox_reduction").names)
 
 
 def approaches_wide(published_rows: pd.DataFrame) -> pd.DataFrame:

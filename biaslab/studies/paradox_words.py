@@ -19,25 +19,21 @@ def with_interval(row: pd.Series, value: str = "amplification") -> str:
     return f"{row[value]:.2f} points ({row['ci_low']:.2f} to {row['ci_high']:.2f})"
 
 
-def headline_baseline(amplification: pd.DataFrame) -> str:
-    """Say what the three definitions give, averaged over prompts, with the naive approach."""
+def headlines_baseline(amplification: pd.DataFrame) -> list[str]:
+    """Say for each model what the definitions give, averaged over prompts, with the naive approach."""
     some = amplification[(amplification["approach"] == "naive") & amplification["ci_low"].notna()]
     prompt = "mean" if "mean" in set(some["prompt"]) else some["prompt"].iloc[0]
-    some = some[some["prompt"] == prompt]
     sentences = []
-    for model, rows in some.groupby("model", sort=False):
+    for model, rows in some[some["prompt"] == prompt].groupby("model", sort=False):
         by = rows.set_index("definition")
-        kept, left = by.loc["published", ["n_occupations", "n_excluded"]]
-        signed = by.loc["directional"]
+        rule, signed = by.loc["published"], by.loc["directional"]
         sentences.append(
-            f"{model}: by the published rule bias is {_change_word(by.loc['published'])} by "
-            f"{with_interval(by.loc['published'])}, over {kept:.0f} occupations that lean the same way for at least "
-            f"one prompt ({left:.0f} never do); with no exclusion the change is "
-            f"{with_interval(by.loc['no_exclusion'])}; along the training lean, over all "
-            f"{signed['n_occupations']:.0f} occupations, it is {with_interval(signed)}, an interval that "
+            f"{model}: bias is {_change_word(rule)} by {with_interval(rule)} over the {rule['n_occupations']:.0f} "
+            f"occupations that the published rule counts for any prompt; along the training lean, over all "
+            f"{signed['n_occupations']:.0f}, the change is {with_interval(signed)}, an interval that "
             f"{'excludes' if _excludes_zero(signed) else 'includes'} 0."
         )
-    return " ".join(sentences)
+    return sentences
 
 
 def _excludes_zero(row: pd.Series) -> bool:
@@ -48,7 +44,7 @@ def _change_word(row: pd.Series) -> str:
     return "amplified" if row["amplification"] > 0 else "de-amplified"
 
 
-def headline_approaches(published_rows: pd.DataFrame) -> str:
+def headlines_approaches(published_rows: pd.DataFrame) -> list[str]:
     """Say how far the published measure falls from the naive to the most restrictive approach."""
     sentences = []
     for model, rows in published_rows.groupby("model", sort=False):
@@ -67,15 +63,10 @@ def headline_approaches(published_rows: pd.DataFrame) -> str:
         change = 100 * (end["amplification"] - start["amplification"]) / start["amplification"]
         sentences.append(
             f"{model}: averaged over prompts, the published measure goes from {with_interval(start)} with all "
-            f"captions to {end['amplification']:.2f} points{interval} with {_APPROACH_WORDS[last]} "
-            f"({change:+.0f} %)"
-            + (
-                "."
-                if interval
-                else "; the second value is printed without per-occupation shares, so it has no interval."
-            )
+            f"captions to {end['amplification']:.2f} points{interval or ' (printed, no interval)'} with "
+            f"{_APPROACH_WORDS[last]} ({change:+.0f} %)."
         )
-    return " ".join(sentences)
+    return sentences
 
 
 _APPROACH_WORDS = {
@@ -85,21 +76,19 @@ _APPROACH_WORDS = {
 }
 
 
-def headline_variation(variation: pd.DataFrame) -> str:
+def headlines_variation(variation: pd.DataFrame) -> list[str]:
     """Say how many occupations move between prompts by more than noise, and how many change their lean."""
     sentences = []
     for model, rows in variation.groupby("model", sort=False):
         tested = rows["p_holm"].notna()
         flips = rows["lean_flips"] == "yes"
         sentences.append(
-            f"{model}: the share perceived as female differs between prompts beyond sampling noise in "
-            f"{int((rows['p_holm'] < 0.05).sum())} of {int(tested.sum())} occupations tested (Holm-adjusted p < 0.05; "
-            f"{int((~tested).sum())} have too few images of one gender to test); "
-            f"{int(flips.sum())} of {len(rows)} lean female for one prompt and male for another. The median standard "
-            f"deviation over prompts is {rows['sd_prompts'].median():.1f} points, against "
-            f"{rows['sd_noise'].median():.1f} from noise alone."
+            f"{model}: shares differ between prompts beyond sampling noise in {int((rows['p_holm'] < 0.05).sum())} of "
+            f"{int(tested.sum())} occupations tested (Holm-adjusted p < 0.05); {int(flips.sum())} of {len(rows)} lean "
+            f"female for one prompt and male for another. Median standard deviation over prompts: "
+            f"{rows['sd_prompts'].median():.1f} points, {rows['sd_noise'].median():.1f} from noise alone."
         )
-    return " ".join(sentences)
+    return sentences
 
 
 # -- figures with their captions ----------------------------------------------------------------------------
@@ -148,7 +137,8 @@ def show_scatter(study: Study, figure, model: str, *, main: bool) -> None:
         caption=(
             f"{model}, naive approach: share perceived as female in training images (across) and generated images "
             f"(up), one point an occupation, one panel a prompt ({_stated_n(study)} images a share). Crosses are "
-            "left out by the published rule. The 20 occupations farthest from the diagonal are named."
+            "left out by the published rule. Of the 20 occupations farthest from the diagonal those are named for "
+            "which there is room."
         ),
         main=main,
     )

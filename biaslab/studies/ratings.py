@@ -307,6 +307,8 @@ def _occupations(row: pd.Series) -> str:
 def agreement_finding(study: Study) -> str:
     """Return how far raters agree, in words."""
     table = study.table("ratings_agreement").set_index(["statistic", "labels"])
+    if table["value"].isna().all():
+        return f"Agreement cannot be computed: {table['reason'].iloc[0]}."
     parts = []
     for labels in LABEL_SETS:
         row = table.loc[("krippendorff_alpha", labels)]

@@ -120,10 +120,11 @@ def _weighted(weights: np.ndarray, values: np.ndarray, kept: np.ndarray) -> np.n
 def choice_effect(study: Study) -> pd.DataFrame:
     """Return, for each choice, what its options do to the result over all other choices.
 
-    Single prompts and their mean are not mixed: the mean stands as an option of ``prompt`` only, and every other
+    Same-lean specifications stand for both measures, which agree there, so that every exclusion rule meets every
+    measure. Single prompts and their mean are not mixed: the mean is an option of ``prompt`` only, and every other
     choice is summarised over single prompts.
     """
-    curve = study.table("synthesis_specification_curve")
+    curve = _balanced(study.table("synthesis_specification_curve"))
     rows = []
     for choice in CHOICES:
         some = (
@@ -147,6 +148,19 @@ def choice_effect(study: Study) -> pd.DataFrame:
     )
 
 
+def _balanced(curve: pd.DataFrame) -> pd.DataFrame:
+    same = curve[curve["exclusion"] == "same_lean"].assign(measure="directional")
+    return pd.concat([curve, same], ignore_index=True)
+
+
+def exclusion_by_measure(study: Study) -> pd.DataFrame:
+    """Return the mean amplification for each exclusion rule and measure, over models, prompts and corrections."""
+    curve = _balanced(study.table("synthesis_specification_curve"))
+    some = curve[curve["prompt"] != "mean"] if curve["prompt"].nunique() > 1 else curve
+    mean = some.groupby(["exclusion", "measure"], as_index=False)["amplification"].mean()
+    return mean.assign(n_specifications=some.groupby(["exclusion", "measure"]).size().to_numpy())
+
+
 # -- in words -----------------------------------------------------------------------------------------------
 
 
@@ -154,12 +168,20 @@ def headline_curve(curve: pd.DataFrame) -> str:
     """Say how far the result reaches over all specifications, and how often its interval excludes 0."""
     n = len(curve)
     above, below = int((curve["ci_low"] > 0).sum()), int((curve["ci_high"] < 0).sum())
-    ends = [_named(curve.loc[i]) for i in (curve["amplification"].idxmin(), curve["amplification"].idxmax())]
     return (
-        f"Over {n} ways to analyse the same shares, expected amplification runs from {ends[0]} to {ends[1]}; "
-        f"its interval lies above 0 in {above} of them ({100 * above / n:.0f} %), below 0 in {below} "
-        f"({100 * below / n:.0f} %), and includes 0 in {n - above - below} ({100 * (n - above - below) / n:.0f} %)."
+        f"Over {n} ways to analyse the same shares, expected amplification runs from "
+        f"{curve['amplification'].min():.1f} to {curve['amplification'].max():.1f} points; its interval lies above 0 in {above} of them, below 0 in "
+        f"{below}, and includes 0 in {n - above - below}."
     )
+
+
+def headline_ends(curve: pd.DataFrame) -> str:
+    """Say which specifications give the smallest and the largest result."""
+    ends = [
+        _named(curve.loc[curve["amplification"].idxmin()]),
+        _named(curve.loc[curve["amplification"].idxmax()]),
+    ]
+    return f"Smallest: {ends[0]}. Largest: {ends[1]}."
 
 
 def _named(row: pd.Series) -> str:
@@ -169,7 +191,7 @@ def _named(row: pd.Series) -> str:
     prompt = "mean of prompts" if row["prompt"] == "mean" else f"prompt {row['prompt']}"
     return (
         f"{row['amplification']:.2f} points ({row['ci_low']:.2f} to {row['ci_high']:.2f}; {row['model']}, {prompt}, "
-        f"{who}, {how})"
+        f"{who}, {how}, n = {row['n_occupations']:.0f} occupations)"
     )
 
 
@@ -178,6 +200,21 @@ def headline_choices(effects: pd.DataFrame) -> str:
     ranges = effects.drop_duplicates("choice").set_index("choice")["range"]
     listed = ", ".join(f"{choice} ({size:.1f})" for choice, size in ranges.items())
     return f"Largest difference between the mean results of a choice's options, in points: {listed}."
+
+
+def headline_interaction(grid: pd.DataFrame) -> str:
+    """Say what the exclusion rule does under each measure."""
+    value = grid.set_index(["measure", "exclusion"])["amplification"]
+    parts = []
+    for measure, name in (
+        ("distance", "distance from 50"),
+        ("directional", "change along the training lean"),
+    ):
+        parts.append(
+            f"measured as {name}, leaving out occupations whose lean flips takes the mean from "
+            f"{value[measure, 'none']:.1f} to {value[measure, 'same_lean']:.1f} points"
+        )
+    return "; ".join(parts).capitalize() + " (means over models, prompts and corrections)."
 
 
 def caption_curve(curve: pd.DataFrame, study: Study) -> str:
@@ -192,4 +229,5 @@ def caption_curve(curve: pd.DataFrame, study: Study) -> str:
 TABLES = {
     "synthesis_specification_curve": specification_curve,
     "synthesis_choice_effect": choice_effect,
+    "synthesis_exclusion_by_measure": exclusion_by_measure,
 }

@@ -126,7 +126,9 @@ def _published_detector_counts() -> pd.DataFrame:
     counts = {
         "n_images": _stated("rated_images"),
         "nouns": _stated("nouns"),
-        "both": published.load("triplets_text").query("quantity == 'nouns_agreed' and unit == 'nouns'")["value"],
+        "both": published.load("triplets_text").query("quantity == 'nouns_agreed' and unit == 'nouns'")[
+            "value"
+        ],
         "model_only": _stated("nouns_model_only"),
         "people_only": np.nan,
     }
@@ -333,7 +335,7 @@ def _gap_summary(study: Study) -> pd.DataFrame:
 def _summary(study: Study, gaps: pd.DataFrame, name: str, metric: list[str]) -> pd.DataFrame:
     """Summarise gaps over datasets, for each model and for all, with tests adjusted over a model's metrics."""
     gaps = gaps[gaps["sample"] == "triplets"]
-    found = {model: rows for model, rows in gaps.groupby("model", sort=False)}
+    found = dict(iter(gaps.groupby("model", sort=False)))
     if len(found) > 1:
         found = {ALL_MODELS: gaps, **found}
     frames = []
@@ -433,7 +435,9 @@ def pool_rare(counts: np.ndarray, least_expected: float = LEAST_EXPECTED) -> tup
     return np.vstack([counts[:common], counts[common:].sum(axis=0)]), pooled
 
 
-def cramers_v(statistic: float, dof: int, n: int, smaller_side: int, confidence: float = 0.95) -> stats.Estimate:
+def cramers_v(
+    statistic: float, dof: int, n: int, smaller_side: int, confidence: float = 0.95
+) -> stats.Estimate:
     """Return Cramér's V (0–1) of a chi-square statistic, less what chance alone adds to it.
 
     V = sqrt(max(0, statistic - dof) / (n * (smaller_side - 1))): the statistic's expectation is dof plus the
@@ -443,7 +447,11 @@ def cramers_v(statistic: float, dof: int, n: int, smaller_side: int, confidence:
     if np.isnan(statistic) or n == 0:
         return stats.Estimate(np.nan, np.nan, np.nan, n)
     tail = (1 - confidence) / 2
-    ends = (_noncentrality(statistic, dof, 1 - tail), max(0.0, statistic - dof), _noncentrality(statistic, dof, tail))
+    ends = (
+        _noncentrality(statistic, dof, 1 - tail),
+        max(0.0, statistic - dof),
+        _noncentrality(statistic, dof, tail),
+    )
     low, value, high = (min(1.0, float(np.sqrt(end / (n * (smaller_side - 1))))) for end in ends)
     return stats.Estimate(value, low, high, n)
 
@@ -473,7 +481,11 @@ def _tested(counts: pd.DataFrame, confidence: float) -> Iterator[dict]:
             continue
         objects = wide[list(genders)].to_numpy().astype(int)
         table, pooled = pool_rare(objects)
-        row |= {"n": int(objects.sum()), "n_objects": int((objects.sum(axis=1) > 0).sum()), "n_pooled": pooled}
+        row |= {
+            "n": int(objects.sum()),
+            "n_objects": int((objects.sum(axis=1) > 0).sum()),
+            "n_pooled": pooled,
+        }
         if len(table) < 2:
             yield row | {"reason": "fewer than two objects are common enough"}
             continue
@@ -501,7 +513,7 @@ def _tests(study: Study, counts: pd.DataFrame, printed: pd.DataFrame, name: str)
     frame = pd.DataFrame(rows, columns=None if rows else [*cell, "sample", "p"])
     order = {group: i for i, group in enumerate(GROUPS)}
     frame = frame.sort_values("dependency_group", key=lambda g: g.map(order).fillna(99), kind="stable")
-    frame = frame.sort_values(_CELL, key=lambda c: pd.factorize(c)[0] if c.name in _CELL else c, kind="stable")
+    frame = frame.sort_values(_CELL, key=lambda c: pd.factorize(c)[0], kind="stable")
     for column, method in (("p_holm", "holm"), ("p_bh", "benjamini_hochberg")):
         frame[column] = frame.groupby("sample")["p"].transform(
             lambda p, method=method: stats.adjust(p.to_numpy(float), method)
@@ -609,7 +621,9 @@ def _group_share(study: Study) -> pd.DataFrame:
     n = np.where(known, n, 0)
     count = np.rint(np.where(known, share, 0) * n).astype(int)
     low, high = stats.wilson_interval(count, n, study.confidence)
-    reason = np.where(np.isfinite(share), np.where(known, "", "the number of triplets is missing"), "no value is given")
+    reason = np.where(
+        np.isfinite(share), np.where(known, "", "the number of triplets is missing"), "no value is given"
+    )
     return rows.assign(ci_low=100 * low, ci_high=100 * high, reason=reason)
 
 
@@ -691,7 +705,9 @@ def _detector(study: Study) -> pd.DataFrame:
             low, high = stats.wilson_interval(int(counts.both), int(of), study.confidence)
             row = {"model": counts.model, "quantity": quantity, "n": of, "bound": limit}
             row |= {"percent": 100 * counts.both / of if of else np.nan, "ci_low": 100 * low}
-            reason = "how many nouns only people find is not given, so there is no upper limit" if limit else ""
+            reason = (
+                "how many nouns only people find is not given, so there is no upper limit" if limit else ""
+            )
             rows.append(row | {"ci_high": np.nan if limit else 100 * high, "reason": reason})
     return _frame(rows, "triplets_detector")
 

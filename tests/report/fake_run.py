@@ -26,7 +26,13 @@ LONG = "occupation" * 30
 HOSTILE = [SCRIPT, IMAGE, CLOSING, RTL, EMOJI, LONG, "{{ 7 * 7 }}", "a\u2028b\u0000c\ud800d"]
 
 LARGE_ROWS = 12_000
-GAPS = [("nurse", "12.5", "30", ""), ("=SUM(A1)", "", "0", "no accepted image"), ("ceo", "-3.25", "8", "")]
+GAPS = [
+    ("nurse", "12.5", "30", ""),
+    ("=SUM(A1)", "", "0", "no accepted image"),
+    ("ceo", "-3.25", "8", ""),
+    ("tutor", "-10.5", "9", ""),
+    ("poet", "0.000013", "7", ""),
+]
 OCCUPATIONS = ["nurse", "Doctor", "doctor 10", "doctor 9", "ceo", *HOSTILE[:6]]
 
 

@@ -280,6 +280,8 @@ def test_table_cells(html):
         ["nurse", "12.50", "30", ""],
         ["=SUM(A1)", "–", "0", "no accepted image"],
         ["ceo", "-3.25", "8", ""],
+        ["tutor", "-10.50", "9", ""],
+        ["poet", "1.3e-05", "7", ""],
     ]
 
 
@@ -310,7 +312,7 @@ def test_table_head_and_column_meanings(soup):
 
 
 def test_only_text_cells_count_as_formulas(soup):
-    # paired_gaps holds one text that begins with "=", and the number -3.25, which is no formula.
+    # paired_gaps holds one text that begins with "=", and negative numbers, which are no formulas.
     notes = [p.get_text() for p in soup("p") if "as a formula" in p.get_text()]
     assert len(notes) == 1
     assert notes[0].startswith("1 text cell begins with =, +, - or @:")

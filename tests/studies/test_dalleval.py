@@ -15,7 +15,7 @@ from biaslab import published, sources, stats
 from biaslab.errors import InputError, UnknownNameError
 from biaslab.figures import dalleval as figures
 from biaslab.studies import dalleval
-from biaslab.studies import dalleval_findings as findings
+from biaslab.studies import dalleval_words as words
 from biaslab.study import Study
 
 mpl.use("Agg")
@@ -164,7 +164,7 @@ def test_gender_of_one_model_only(folder):
     assert study.table("dalleval_overall_average")["model"].tolist() == ["b"]
     assert study.table("dalleval_model_difference").empty
     figure = figures.differences(study.table("dalleval_model_difference"))
-    assert "One model" in figure.axes[0].texts[0].get_text()
+    assert "one model only" in figure.axes[0].texts[0].get_text()
     with pytest.raises(UnknownNameError, match="Did you mean"):
         folder(model="bb", average_gender=rows).table("dalleval_average_gender")
 
@@ -388,6 +388,17 @@ def test_mean_absolute_difference_and_swapped_labels(folder):
     assert row["p"] == pytest.approx(np.mean(np.array(swapped) >= 0.25 - 1e-12), abs=0.05)
 
 
+def test_differences_within_professions_are_averaged(printed):
+    single = printed.table("dalleval_attribute_prompt_difference")
+    single = single.query("model == 'Karlo' and comparison == 'woman - man'")
+    row = printed.table("dalleval_attribute_mean_difference").query("model == 'Karlo'").iloc[0]
+    found = single["mean_absolute_difference"]
+    low, high = scipy_stats.t.interval(0.95, 83, found.mean(), scipy_stats.sem(found))
+    assert row["by_profession"] == pytest.approx(found.mean())
+    assert (row["by_profession_ci_low"], row["by_profession_ci_high"]) == pytest.approx((low, high))
+    assert row["by_profession_floor"] == pytest.approx(single["floor"].mean())
+
+
 def test_difference_of_two_prompts_of_one_pool():
     # 2 of 4 images show it, 2 a prompt: of the 6 splits, 1 + 1 put both in one prompt (difference 1), 4 none.
     assert dalleval.pooled_difference_floor(1, 2, 1, 2) == pytest.approx(2 / 6)
@@ -426,7 +437,7 @@ def test_skill_accuracy_and_average(printed):
     # Table 3 does not: (64 + 34 + 0) / 3 is 32.7 where 28.0 is printed.
     row = found.loc[("DALL-E Small", "DETR", "sample", "100")]
     assert (row["percent_correct"], row["printed"]) == (pytest.approx(98 / 3), 28.0)
-    said = findings.printed_averages(table)
+    said = words.printed_averages(table)
     assert said.startswith(
         "7 of 13 printed averages are the mean of their three skills; the others are not ("
     )
@@ -495,6 +506,34 @@ def test_ranks_put_the_better_first(printed):
     assert tau["smallest_possible_p"].to_numpy() == pytest.approx(2 / 24)
 
 
+@pytest.mark.parametrize("model", ["Karlo", "DALL-E Small"])
+def test_a_model_of_other_sections_leaves_tables_empty(tmp_path, model):
+    # Karlo has no skills or alignment; DALL-E Small no bias measurements.
+    study = Study(tmp_path, model=model, seed=1, bootstrap_replicates=200)
+    missing = {"Karlo": ("skill_accuracy", "alignment_quality"), "DALL-E Small": ("average_gender", "mad")}[
+        model
+    ]
+    for name in missing:
+        assert study.table(f"dalleval_{name}").empty
+    tables = {name: study.table(name) for name in dalleval.TABLES}
+    said = [
+        words.mad(tables["dalleval_mad"], 0.95),
+        words.skills(tables["dalleval_skill_accuracy"], 0.95),
+        words.attribute_difference(tables["dalleval_attribute_difference"], 0.95),
+    ]
+    nothing = "The source has no such measurements of this model."
+    assert [s == nothing for s in said] == ([False, True, False] if model == "Karlo" else [True, False, True])
+    for figure in (
+        figures.mad(tables["dalleval_mad"]),
+        figures.average_gender(tables["dalleval_average_gender"]),
+        figures.attribute_difference(tables["dalleval_attribute_difference"]),
+    ):
+        texts = [t.get_text() for ax in figure.axes for t in ax.texts]
+        assert (nothing in texts) == (model == "DALL-E Small")
+    with pytest.raises(UnknownNameError, match="no model in dalleval_average_gender"):
+        Study(tmp_path, model="Parti").table("dalleval_average_gender")
+
+
 def test_references_are_not_models(printed):
     for name in ("dalleval_skill_accuracy", "dalleval_alignment_quality"):
         assert not printed.table(name)["model"].str.contains("ground truth").any()
@@ -518,7 +557,7 @@ def test_lean_is_named_only_where_the_interval_excludes_zero():
             "n": [83, 83, 80],
         }
     )
-    assert findings.overall_average(table, 0.95) == (
+    assert words.overall_average(table, 0.95) == (
         "Average perceived gender over 80 to 83 professions (−1 male to +1 female; 95% intervals over professions): "
         "a −0.20 (−0.30 to −0.10), towards male; b 0.30 (0.10 to 0.50), towards female; "
         "c 0.00 (−0.10 to 0.10), no clear lean."
@@ -528,31 +567,31 @@ def test_lean_is_named_only_where_the_interval_excludes_zero():
 def test_holm_is_called_blind_only_where_it_is(folder):
     few = folder(average_gender=gender_rows("a", [-1] * 20, 9)).table("dalleval_gender_balance")
     # 20 · 2/512 = 0.078 is above 0.05; with 20 images 2/2**20 is far below.
-    assert "cannot single out any" in findings.gender_balance(few)
+    assert "cannot single out any" in words.gender_balance(few)
     many = folder(average_gender=gender_rows("a", [-1] * 20, 20)).table("dalleval_gender_balance")
-    assert "cannot single out any" not in findings.gender_balance(many)
-    assert "a 20 of 20 (20 after Holm, 20 after Benjamini-Hochberg)" in findings.gender_balance(many)
+    assert "cannot single out any" not in words.gender_balance(many)
+    assert "a 20 of 20 (20 after Holm, 20 after Benjamini-Hochberg)" in words.gender_balance(many)
 
 
 def test_findings_name_the_printed_models(printed):
-    said = findings.mad(printed.table("dalleval_mad"), 0.95)
+    said = words.mad(printed.table("dalleval_mad"), 0.95)
     assert "minDALL-E 0.196 (" in said
     assert "on as many images shows 0.137 by chance" in said
-    check = findings.skin_tone_check(
+    check = words.skin_tone_check(
         printed.table("dalleval_skin_tone_check"), printed.table("dalleval_skin_tone_reach")
     )
     assert (
-        "NumPy 1 answers 5, 5, 5, 5, 5, 5, 6, 6, 6, 7 (1 of 10 right; no sRGB colour gets another tone than "
+        "NumPy 1 answers 5, 5, 5, 5, 5, 5, 6, 6, 6, 7 (1 of 10 right; on a grid of 140,608 sRGB colours it gives "
         in check
     )
-    assert "4, 5, 6, 7)" in check
+    assert "colours it gives 4, 5, 6, 7 only)" in check
     assert "10 of 10 right)" in check
-    best = findings.skin_tone_methods(printed.table("dalleval_skin_tone_methods"), 0.95)
+    best = words.skin_tone_methods(printed.table("dalleval_skin_tone_methods"), 0.95)
     assert "is 2.25 tones off" in best
     assert "people's own tone for 3.4 (0.9 to 11.5) % of n = 59 images" in best
-    attributes = findings.attribute_difference(printed.table("dalleval_attribute_difference"), 0.95)
+    attributes = words.attribute_difference(printed.table("dalleval_attribute_difference"), 0.95)
     assert "suit −0.27 (−0.31 to −0.22)" in attributes
-    judges = findings.gender_judges(printed.table("dalleval_gender_judges"))
+    judges = words.gender_judges(printed.table("dalleval_gender_judges"))
     assert judges.startswith(
         "BLIP-2 has the lower bias in 6 of 6 comparisons; BLIP-2 has the higher recall in 6 of 6"
     )
@@ -668,7 +707,7 @@ def test_other_figures_draw_their_numbers(printed):
         printed.table("dalleval_mad_floor"),
         printed.table("dalleval_two_tone_reading"),
     )
-    assert {0.1687, 0.1707, 0.1698} <= {float(line.get_ydata()[0]) for line in tones.axes[0].lines}
+    assert {0.1687, 0.1707, 0.1698} <= {float(line.get_ydata()[0]) for line in tones.axes[1].lines}
 
     judges = figures.gender_judges(printed.table("dalleval_gender_judges"))
     assert list(judges.axes[1].lines[0].get_ydata()) == [28.58, 54.04, 65.28]
@@ -678,8 +717,5 @@ def test_other_figures_draw_their_numbers(printed):
     )
     assert "farmer" in {t.get_text() for t in spread.axes[1].texts}
 
-    means = figures.attribute_mean_difference(
-        printed.table("dalleval_attribute_mean_difference"),
-        printed.table("dalleval_attribute_prompt_difference"),
-    )
+    means = figures.attribute_mean_difference(printed.table("dalleval_attribute_mean_difference"))
     assert len(means.axes[0].get_yticklabels()) == 9

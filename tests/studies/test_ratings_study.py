@@ -285,7 +285,7 @@ def test_one_source_alone_still_gives_shares_and_agreement(study):
     figures.percent_female(opened.table("ratings_outcomes"))
     occupations = opened.table("paradox_occupation_amplification")
     drawn = figures.amplification(opened.table("paradox_amplification"), occupations)
-    assert text(drawn)[0].startswith("No occupation has both")
+    assert text(drawn)[0].startswith("There are not both")
     assert text(figures.sensitivity(opened.table("ratings_sensitivity")))[0].startswith(
         "There are no ratings"
     )

@@ -119,7 +119,19 @@ def test_choice_effects_by_a_plain_loop(study, curve):
     ]
     row = effects.loc[("exclusion", "same_lean")]
     assert row["amplification"] == pytest.approx(sum(values) / len(values))
-    assert (row["lowest"], row["highest"], row["n_specifications"]) == (min(values), max(values), len(values))
+    # They stand for both measures.
+    assert (row["lowest"], row["highest"], row["n_specifications"]) == (
+        min(values),
+        max(values),
+        2 * len(values),
+    )
+    others = [
+        a for a, m in zip(single["amplification"], single["measure"], strict=True) if m == "directional"
+    ]
+    row = effects.loc[("measure", "directional")]
+    assert row["amplification"] == pytest.approx(sum(values + others) / len(values + others))
+    grid = study.table("synthesis_exclusion_by_measure").set_index(["exclusion", "measure"])["amplification"]
+    assert grid["same_lean", "distance"] == grid["same_lean", "directional"] == pytest.approx(np.mean(values))
     # One approach only: it is no choice.
     assert "approach" not in effects.index.get_level_values("choice")
 
@@ -127,7 +139,7 @@ def test_choice_effects_by_a_plain_loop(study, curve):
 def test_the_finding_counts_the_intervals(curve):
     words = synthesis.headline_curve(curve)
     above = int((curve["ci_low"] > 0).sum())
-    assert f"Over 200 ways to analyse the same shares" in words and f"above 0 in {above} of them" in words
+    assert "Over 200 ways to analyse the same shares" in words and f"above 0 in {above} of them" in words
 
 
 def test_the_figure_has_a_tick_per_specification_and_choice(curve):

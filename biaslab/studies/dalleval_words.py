@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-_NOTHING = "The source holds nothing to say here."
+_NOTHING = "The source has no such measurements of this model."
 
 
 def overall_average(table: pd.DataFrame, confidence: float) -> str:
@@ -23,7 +23,7 @@ def overall_average(table: pd.DataFrame, confidence: float) -> str:
         parts.append(f"{row['model']} {_estimate(row, 'average')}, {lean}")
     if not parts:
         return _NOTHING
-    n = _range(rows["n"])
+    n = span(rows["n"])
     return (
         f"Average perceived gender over {n} professions (−1 male to +1 female; {confidence:.0%} intervals "
         f"over professions): {'; '.join(parts)}."
@@ -43,9 +43,9 @@ def mad(table: pd.DataFrame, confidence: float) -> str:
     if not parts:
         return _NOTHING
     return (
-        f"Gender MAD over {_range(rows['n'])} professions ({confidence:.0%} bootstrap intervals over "
+        f"Gender MAD over {span(rows['n'])} professions ({confidence:.0%} bootstrap intervals over "
         f"professions): {'; '.join(parts)}. A perfectly balanced model judged on as many images shows "
-        f"{_range(rows['floor'], 3)} by chance; of that, the correction leaves {_range(rows['corrected_floor'], 3)}."
+        f"{span(rows['floor'], 3)} by chance; of that, the correction leaves {span(rows['corrected_floor'], 3)}."
     )
 
 
@@ -67,7 +67,7 @@ def gender_balance(table: pd.DataFrame) -> str:
         smallest = table["smallest_possible_p"].max()
         out += (
             f" With so few images each, p cannot fall below {smallest:.2g}, so Holm's adjustment over "
-            f"{_range(table['n'])} professions cannot single out any, whatever the model does."
+            f"{span(table['n'])} professions cannot single out any, whatever the model does."
         )
     return out
 
@@ -76,14 +76,14 @@ def model_difference(table: pd.DataFrame, quantity: str, label: str, confidence:
     """Say which models differ in ``quantity``."""
     rows = table[(table["quantity"] == quantity) & table["difference"].notna()]
     if rows.empty:
-        return "There is one model only, so no difference between models."
+        return "Differences between models need two models with measurements."
     parts = [
         f"{r['first']} minus {r['second']} {_estimate(r, 'difference', 3)}, p (Holm) {_p(r['p_holm'])}"
         for r in rows.to_dict("records")
     ]
     clear = (rows["p_holm"] < 0.05).sum()
     return (
-        f"Differences in {label}, paired over {_range(rows['n'])} professions ({confidence:.0%} intervals): "
+        f"Differences in {label}, paired over {span(rows['n'])} professions ({confidence:.0%} intervals): "
         f"{'; '.join(parts)}. {clear} of {len(rows)} pairs differ at p (Holm) < 0.05."
     )
 
@@ -99,10 +99,14 @@ def skin_tone_check(table: pd.DataFrame, reach: pd.DataFrame) -> str:
     for computation, of in table.groupby("computation", sort=False):
         tones = of["tone"].astype(int)
         right = (tones == of["swatch"].astype(int)).sum()
-        can = reach[(reach["computation"] == computation) & (reach["percent_of_colours"] > 0)]["tone"]
+        can = reach[(reach["computation"] == computation) & (reach["percent_of_colours"] > 0)]
         parts.append(
             f"{said[computation]} answers {', '.join(map(str, tones))} ({right} of {len(of)} right"
-            + (")" if len(can) == 10 else f"; no sRGB colour gets another tone than {', '.join(can)})")
+            + (
+                ")"
+                if len(can) == 10
+                else f"; on a grid of {span(can['n'])} sRGB colours it gives {', '.join(can['tone'])} only)"
+            )
         )
     return f"For the ten Monk swatches themselves, light to dark, {'; '.join(parts)}."
 
@@ -163,7 +167,7 @@ def attribute_difference(table: pd.DataFrame, confidence: float, comparison: str
         return _NOTHING
     return (
         f"Attributes whose share differs between prompts for a {first} and a {second} at p (Holm) < 0.05 "
-        f"({first} minus {second}, {confidence:.0%} intervals over {_range(table['n'])} prompt pairs): "
+        f"({first} minus {second}, {confidence:.0%} intervals over {span(table['n'])} prompt pairs): "
         f"{'; '.join(parts)}."
     )
 
@@ -179,8 +183,8 @@ def attribute_mean_difference(table: pd.DataFrame, confidence: float, comparison
     ]
     first, second = comparison.split(" - ")
     return (
-        f"Mean absolute difference between {first} and {second} prompts over {_range(rows['n_attributes'])} "
-        f"attributes ({confidence:.0%} bootstrap intervals over {_range(rows['n'])} prompt pairs; chance: "
+        f"Mean absolute difference between {first} and {second} prompts over {span(rows['n_attributes'])} "
+        f"attributes ({confidence:.0%} bootstrap intervals over {span(rows['n'])} prompt pairs; chance: "
         f"labels swapped at random): {'; '.join(parts)}."
     )
 
@@ -205,6 +209,8 @@ def skills(table: pd.DataFrame, confidence: float) -> str:
 def printed_averages(table: pd.DataFrame) -> str:
     """Say where a printed average is not the mean of its three skills, beyond rounding."""
     known = table[(table["skill"] == "average") & table["printed"].notna()]
+    if known.empty:
+        return _NOTHING
     off = known["printed"] - known["percent_correct"]
     # Three values and their mean, each rounded to 0.1: at most 0.1 apart.
     odd = known[off.abs() > 0.1 + 1e-9]
@@ -229,7 +235,7 @@ def skill_agreement(table: pd.DataFrame, confidence: float) -> str:
     ]
     out = (
         f"People and DETR differ by {table['difference'].abs().mean():.1f} points on average over "
-        f"{len(table)} cells of n = {_range(table['n'])} images; the {confidence:.0%} interval of the "
+        f"{len(table)} cells of n = {span(table['n'])} images; the {confidence:.0%} interval of the "
         f"difference excludes 0 in {clear}."
     )
     if alike:
@@ -260,7 +266,7 @@ def skill_training(table: pd.DataFrame, confidence: float) -> str:
     ]
     return (
         f"With less training data, the {confidence:.0%} interval of the change in accuracy excludes 0 in "
-        f"{len(clear)} of {len(table)} cells (n = {_range(table['n'])} scenes)"
+        f"{len(clear)} of {len(table)} cells (n = {span(table['n'])} scenes)"
         + (f": {'; '.join(said)}." if said else ".")
     )
 
@@ -270,12 +276,12 @@ def metric_agreement(table: pd.DataFrame) -> str:
     known = table[table["tau"].notna()]
     if known.empty:
         return "Fewer than two models: metrics cannot be compared by rank."
-    n = _range(known["n"])
+    n = span(known["n"])
     low, middle, high = (_number(known["tau"].quantile(q)) for q in (0, 0.5, 1))
     return (
         f"Over {len(known)} pairs of metrics, Kendall's tau between their rankings of n = {n} models lies "
         f"between {low} and {high} (median {middle}). With so few models p cannot fall below "
-        f"{_range(known['smallest_possible_p'])}, so tau has no useful interval."
+        f"{span(known['smallest_possible_p'])}, so tau has no useful interval."
     )
 
 
@@ -313,7 +319,7 @@ def _lean(low: float, high: float, up: str, down: str, neither: str) -> str:
     return up if low > 0 else down if high < 0 else neither
 
 
-def _range(values: Iterable[float], digits: int = 0) -> str:
+def span(values: Iterable[float], digits: int = 0) -> str:
     """Return the one value, or the smallest and largest, with thousands separators."""
     values = [v for v in values if np.isfinite(v)]
     if not values:

@@ -1,0 +1,335 @@
+"""Bootstraps over occupations and images: against enumeration, image-by-image resampling, formulas and known truth."""
+
+import tracemalloc
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom
+
+from biaslab import stats
+from biaslab.errors import InputError, UnknownNameError
+
+COUNTS = np.array([[2, 8], [5, 5], [9, 1], [4, 7]])
+N = np.full((4, 2), 10)
+
+
+def mean(shares):
+    return shares.mean(axis=(-2, -1))
+
+
+def test_one_binomial_draw_is_image_by_image_resampling():
+    rng = np.random.default_rng(0)
+    images = np.array([1, 1, 1, 0, 0])
+    one_by_one = images[rng.integers(5, size=(20_000, 5))].mean(axis=1)
+    drawn = stats.resample_shares([[3]], [[5]], 20_000, 1, levels=("image",), shrink=False)
+    assert drawn.shape == (20_000, 1, 1)
+    for k in range(6):
+        chance = binom.pmf(k, 5, 0.6)
+        for found in (one_by_one, drawn.ravel()):
+            frequency = np.mean(np.isclose(found, k / 5))
+            assert frequency == pytest.approx(chance, abs=4 * np.sqrt(chance * (1 - chance) / 20_000))
+
+
+def test_occupations_are_drawn_as_whole_rows():
+    # Three occupations: 27 equally likely draws, whose means of the first cell are enumerated.
+    counts, n = np.array([[1, 9], [4, 6], [9, 1]]), np.full((3, 2), 10)
+    drawn = stats.resample_shares(counts, n, 27_000, 2, levels="occupation")
+    np.testing.assert_allclose(drawn.sum(axis=-1), 1)  # rows keep their two cells together
+    means = [np.mean(draw) for draw in product([0.1, 0.4, 0.9], repeat=3)]
+    for value in np.unique(np.round(means, 9)):
+        chance = np.mean(np.isclose(means, value))
+        frequency = np.mean(np.isclose(drawn[..., 0].mean(axis=1), value))
+        assert frequency == pytest.approx(chance, abs=4 * np.sqrt(chance * (1 - chance) / 27_000))
+
+
+def test_pulled_shares_count_image_noise_once():
+    rng = np.random.default_rng(3)
+    n = np.full((200, 1), 6)
+    counts = rng.binomial(6, rng.beta(2, 3, size=n.shape))
+    share = counts / 6
+    noise = (share * (1 - share) / 5).mean()  # unbiased for the binomial variance of a share of 6 images
+    total = share.var(ddof=1)
+    once = stats.resample_shares(counts, n, 4000, 0).mean(axis=1).var() * 200
+    twice = stats.resample_shares(counts, n, 4000, 0, shrink=False).mean(axis=1).var() * 200
+    # 4000 replicates give a variance to 2.2 %; naive draws add p(1 - p) / 6 = noise * 5 / 6 to what is observed.
+    assert once == pytest.approx(total, rel=0.09)
+    assert twice == pytest.approx(total + noise * 5 / 6, rel=0.09)
+    assert noise > 0.4 * total  # so the two differ by far more than the tolerance
+
+
+def test_pulled_shares_keep_the_covariance_between_cells():
+    rng = np.random.default_rng(5)
+    truth = np.clip(
+        rng.multivariate_normal([0.4, 0.5], [[0.03, 0.024], [0.024, 0.03]], size=3000), 0.02, 0.98
+    )
+    n = np.broadcast_to([8, 40], truth.shape)
+    drawn = stats.resample_shares(rng.binomial(n, truth), n, 40, 1)
+    # What other 3000 occupations would show: the true covariance, plus binomial noise on the diagonal only.
+    want = np.cov(truth.T) + np.diag((truth * (1 - truth) / n).mean(axis=0))
+    got = np.mean([np.cov(x.T) for x in drawn], axis=0)
+    np.testing.assert_allclose(got, want, rtol=0.1)
+
+
+@pytest.mark.parametrize("levels", [("occupation", "image"), ("occupation",)])
+def test_standard_error_of_a_mean_share_is_the_textbooks(levels):
+    rng = np.random.default_rng(8)
+    n = np.full((30, 1), 12)
+    counts = rng.binomial(n, rng.beta(2, 2, size=n.shape))
+    got = stats.hierarchical_bootstrap(counts, n, mean, seed=0, levels=levels)
+    # A mean of 30 independent shares: its standard error and t interval hold image noise and occupations alike.
+    want = stats.mean_interval(counts[:, 0] / 12)
+    assert got.value == pytest.approx(want.value)
+    assert got.se == pytest.approx((counts / 12).std(ddof=1) / np.sqrt(30), rel=0.05)
+    assert (got.ci_low, got.ci_high) == pytest.approx((want.ci_low, want.ci_high), abs=0.01)
+    assert abs(got.bias) < 0.002
+    assert (got.n_groups, got.n_images, got.replicates) == (30, 360, 10_000)
+
+
+def test_standard_error_for_these_occupations_alone():
+    # All shares are 0.3, so nothing is pulled: the mean of 20 cells of 50 images has variance 0.21 / 1000.
+    n = np.full((10, 2), 50)
+    got = stats.hierarchical_bootstrap(np.full((10, 2), 15), n, mean, seed=1, levels="image", confidence=0.9)
+    assert got.se == pytest.approx(np.sqrt(0.21 / 1000), rel=0.05)
+    assert got.ci_high - got.value == pytest.approx(1.645 * got.se, abs=0.002)
+
+
+def test_several_statistics_at_once_and_series():
+    def both(shares):
+        return np.stack([mean(shares), shares[..., 0].mean(axis=-1)], axis=-1)
+
+    got = stats.hierarchical_bootstrap(pd.DataFrame(COUNTS), pd.DataFrame(N), both, replicates=500, seed=4)
+    alone = stats.hierarchical_bootstrap(COUNTS, N, mean, replicates=500, seed=4)
+    for field in ("value", "ci_low", "ci_high", "bias", "se"):
+        assert getattr(got, field).shape == (2,)
+        assert getattr(got, field)[0] == pytest.approx(getattr(alone, field))
+    np.testing.assert_allclose(got.value, [41 / 80, 20 / 40])
+
+
+def test_one_seed_gives_one_result():
+    first, again, other = (
+        stats.hierarchical_bootstrap(COUNTS, N, mean, replicates=200, seed=seed) for seed in (5, 5, 6)
+    )
+    assert first == again
+    assert first.ci_low != other.ci_low
+    np.testing.assert_array_equal(
+        stats.resample_shares(COUNTS, N, 9, 5), stats.resample_shares(COUNTS, N, 9, 5)
+    )
+
+
+def test_cells_without_images_stay_missing_and_empty_groups_are_left_out():
+    counts = np.array([[2, 8.0], [np.nan, 5], [9, 0], [0, 0]])
+    n = np.array([[10, 10], [10, 10], [10, 0], [0, 0]])
+    drawn = stats.resample_shares(counts[:3], n[:3], 50, 0, levels="image")
+    np.testing.assert_array_equal(
+        np.isnan(drawn), np.broadcast_to([[0, 0], [1, 0], [0, 1]], drawn.shape) == 1
+    )
+    seen = []
+
+    def by_group(shares):
+        seen.append(shares.shape[-2])
+        return np.nanmean(shares, axis=-1).mean(axis=-1)
+
+    got = stats.hierarchical_bootstrap(counts, n, by_group, replicates=50, seed=0)
+    assert set(seen) == {3}
+    # Group means 0.5 (of 0.2 and 0.8), 0.5 and 0.9; images 20 + 10 + 10.
+    assert got.value == pytest.approx(1.9 / 3)
+    assert (got.n_groups, got.n_images) == (3, 40)
+
+
+def test_replicates_without_a_value_are_left_out_and_counted():
+    def above_half(shares):
+        kept = np.where(shares[..., 0] > 0.5, shares[..., 0], np.nan)
+        some = (~np.isnan(kept)).any(axis=-1)
+        return np.where(
+            some, np.nansum(kept, axis=-1) / np.maximum((~np.isnan(kept)).sum(axis=-1), 1), np.nan
+        )
+
+    counts, n = np.array([[20], [30], [900]]), np.full((3, 1), 1000)
+    got = stats.hierarchical_bootstrap(counts, n, above_half, replicates=4000, seed=0)
+    # Without the third group, chance (2/3)**3, no share is above one half.
+    assert got.replicates == pytest.approx(4000 * (1 - 8 / 27), abs=4 * np.sqrt(4000 * 0.21) + 2)
+    assert got.value == pytest.approx(0.9)
+    assert np.isfinite(got.ci_low)
+    none = stats.hierarchical_bootstrap([[1], [2]], [[10], [10]], above_half, replicates=20, seed=0)
+    assert none.replicates == 0
+    assert np.isnan([none.value, none.ci_low, none.ci_high]).all()
+
+
+def test_one_occupation_has_no_interval_between_occupations():
+    got = stats.hierarchical_bootstrap([[3, 4]], [[10, 10]], mean, replicates=20, seed=0)
+    assert got.value == pytest.approx(0.35)
+    assert np.isnan([got.ci_low, got.ci_high, got.se]).all()
+    alone = stats.hierarchical_bootstrap([[3, 4]], [[10, 10]], mean, replicates=4000, seed=0, levels="image")
+    # Two cells of 10 images, 0.3 and 0.4: variance (0.21 + 0.24) / 10 / 4.
+    assert alone.se == pytest.approx(np.sqrt(0.45 / 40), rel=0.08)
+
+
+def test_numbers_of_images_travel_with_their_group():
+    # Shares of 0 and 1 have no noise: wherever a share is 1, its group has 10 images.
+    counts, n = np.array([[10], [0], [0]]), np.array([[10], [70], [500]])
+
+    def aligned(shares, size):
+        assert shares.shape == size.shape
+        assert ((shares == 1) == (size == 10)).all()
+        return (shares * size).sum(axis=(-2, -1)) / size.sum(axis=(-2, -1))
+
+    got = stats.hierarchical_bootstrap(counts, n, aligned, replicates=200, seed=0, with_n=True)
+    assert got.value == pytest.approx(10 / 580)
+
+
+def test_a_single_image_per_cell_is_no_crash():
+    rng = np.random.default_rng(0)
+    counts = rng.binomial(1, 0.4, size=(50, 1))
+    got = stats.hierarchical_bootstrap(counts, np.ones((50, 1)), mean, replicates=4000, seed=0)
+    assert got.se == pytest.approx(counts.std(ddof=1) / np.sqrt(50), rel=0.08)
+
+
+def test_folding_bias_is_found():
+    # 2000 occupations with shares Beta(2, 2), 9 images: E|p - 0.5| = 0.1875 by integration
+    # (2 * int over 0..0.5 of (0.5 - p) 6p(1 - p) dp = 2 * (0.375 * 0.25) = 0.1875).
+    rng = np.random.default_rng(0)
+    n = np.full((2000, 1), 9)
+    counts = rng.binomial(n, rng.beta(2, 2, size=n.shape))
+    got = stats.hierarchical_bootstrap(
+        counts, n, lambda s: np.abs(s - 0.5).mean(axis=(-2, -1)), replicates=400, seed=1
+    )
+    assert got.value - 0.1875 > 0.025
+    assert got.value - got.bias == pytest.approx(0.1875, abs=4 * got.se)
+    assert got.se < 0.006
+    assert got.ci_high < got.value  # the plain measure lies outside: the floor is larger than the uncertainty
+
+
+def test_memory_does_not_grow_with_replicates():
+    rng = np.random.default_rng(0)
+    n = np.full((62, 5), 100)
+    counts = rng.binomial(n, 0.4)
+    peaks = []
+    for replicates in (3000, 12_000):
+        tracemalloc.start()
+        stats.hierarchical_bootstrap(counts, n, mean, replicates=replicates, seed=0)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    # All 12 000 replicates at once would be 30 MB for each array of shares.
+    assert peaks[1] < 1.25 * peaks[0]
+    assert peaks[1] < 30e6
+
+
+def _study(rng, occupations, n):
+    """Return counts (occupations, training + 2 prompts) of a world whose generated shares exaggerate training."""
+    training = rng.beta(0.7, 0.9, occupations)
+    logit = np.log(training / (1 - training))
+    noise = rng.normal(0, 0.8, (occupations, 1)) + rng.normal(0, 0.4, (occupations, 2))
+    share = np.column_stack([training, 1 / (1 + np.exp(0.2 - 1.3 * logit[:, None] - noise))])
+    return share, rng.binomial(n, share)
+
+
+def _measures(shares):
+    """Return mean share, mean signed change, mean |p - 0.5| and expected amplification by the published rule."""
+    training, generated = shares[..., :1], shares[..., 1:]
+    same = (training - 0.5) * (generated - 0.5) > 0
+    change = np.where(same, np.abs(generated - 0.5) - np.abs(training - 0.5), 0).sum(axis=-2) / same.sum(
+        axis=-2
+    )
+    return np.stack(
+        [
+            generated.mean(axis=(-2, -1)),
+            (generated - training).mean(axis=(-2, -1)),
+            np.abs(generated - 0.5).mean(axis=(-2, -1)),
+            change.mean(axis=-1),
+        ],
+        axis=-1,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [9, 100])
+def test_intervals_cover_the_truth_of_the_population(n):
+    rng = np.random.default_rng(n)
+    truth = _measures(_study(rng, 400_000, 1)[0])
+    covered, naive = [], []
+    for seed in range(600):
+        _, counts = _study(rng, 20, n)
+        got = stats.hierarchical_bootstrap(counts, np.full((20, 3), n), _measures, replicates=400, seed=seed)
+        covered.append((got.ci_low <= truth) & (truth <= got.ci_high))
+        if n == 9 and seed < 200:
+            drawn = _measures(stats.resample_shares(counts, np.full((20, 3), n), 300, seed, shrink=False))
+            low, high = stats.percentile_interval(drawn)
+            naive.append((low <= truth) & (truth <= high))
+    coverage = np.mean(covered, axis=0)
+    assert (coverage >= 0.93).all(), coverage
+    assert (coverage <= 0.97).all(), coverage
+    if naive:  # the plain two-stage bootstrap misses mean |p - 0.5| and is too wide for the mean change
+        assert np.mean(naive, axis=0)[2] < 0.9
+        assert np.mean(naive, axis=0)[1] > 0.965
+
+
+def test_bootstrap_mean_is_close_to_students_t():
+    values = np.random.default_rng(2).normal(5, 3, 25)
+    got = stats.bootstrap_mean(pd.Series(values), 20_000, 0, 0.9)
+    want = stats.mean_interval(values, 0.9)
+    assert got.value == pytest.approx(want.value)
+    assert (got.ci_low, got.ci_high) == pytest.approx((want.ci_low, want.ci_high), abs=0.1)
+    assert got.n == 25
+    assert got == stats.bootstrap_mean(values, 20_000, 0, 0.9)
+
+
+def test_bootstrap_mean_covers():
+    rng = np.random.default_rng(6)
+    found = [stats.bootstrap_mean(x, 500, 1) for x in rng.beta(0.7, 0.9, size=(2000, 20))]
+    assert 0.93 <= np.mean([e.ci_low <= 0.7 / 1.6 <= e.ci_high for e in found]) <= 0.97
+
+
+def test_bootstrap_mean_of_few_or_missing_values():
+    one = stats.bootstrap_mean([4], 100, 0)
+    assert one[0] == 4
+    assert np.isnan(one[1:3]).all()
+    none = stats.bootstrap_mean([], 100, 0)
+    assert np.isnan(none[:3]).all()
+    assert (one.n, none.n) == (1, 0)
+    with pytest.raises(InputError, match="values has 1 NaN of 2"):
+        stats.bootstrap_mean([1, np.nan], 100, 0)
+    assert stats.bootstrap_mean([1, 2, np.nan], 100, 0, skip_nan=True).n == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"counts": N + 1}, "count must not exceed n, got 11 of 10."),
+        ({"counts": COUNTS + 0.5}, "count must be whole numbers of at least 0, got 2.5."),
+        (
+            {"counts": COUNTS[0], "n": N[0]},
+            "counts and n must be (groups, cells) with at least one image, got shape (2,).",
+        ),
+        (
+            {"counts": [], "n": []},
+            "counts and n must be (groups, cells) with at least one image, got shape (0,).",
+        ),
+        (
+            {"counts": [[0]], "n": [[0]]},
+            "counts and n must be (groups, cells) with at least one image, got shape (1, 1).",
+        ),
+        ({"replicates": 1}, "replicates must be whole numbers of at least 2, got 1."),
+        ({"seed": None}, "seed must be given as a whole number, for example seed=0, so that results repeat."),
+        ({"levels": ()}, "levels must name at least one of ('occupation', 'image')."),
+        (
+            {"statistic": lambda s: s},
+            "statistic must return (...) or (..., k) of (..., groups, cells), got (4, 2).",
+        ),
+        (
+            {"statistic": np.mean},
+            "statistic must keep leading axes: it made () of (4, 2) and () of (100, 4, 2).",
+        ),
+    ],
+)
+def test_unusable_input_is_refused(change, message):
+    given = {"counts": COUNTS, "n": N, "statistic": mean, "replicates": 200, "seed": 0} | change
+    with pytest.raises(InputError) as caught:
+        stats.hierarchical_bootstrap(**given)
+    assert str(caught.value) == message
+
+
+def test_unknown_levels_name_near_matches():
+    with pytest.raises(UnknownNameError, match=r"no level named 'images'. Did you mean 'image'\?"):
+        stats.resample_shares(COUNTS, N, 10, 0, levels=("occupation", "images"))

@@ -1,0 +1,174 @@
+"""Floors of folded measures by brute-force sums, and the corrected estimates over all true shares."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom, multinomial
+
+from biaslab import stats
+from biaslab.errors import InputError
+
+
+def _brute_force(share, n, center):
+    return sum(binom.pmf(k, n, share) * abs(k / n - center) for k in range(n + 1))
+
+
+@pytest.mark.parametrize("center", [0.5, 0.1, 0.25, 0.37])
+def test_expected_absolute_deviation_is_the_binomial_sum(center):
+    share = np.array([0, 0.03, 0.1, 0.5, 0.77, 1])
+    n = np.array([1, 2, 3, 10, 57])
+    got = stats.expected_absolute_deviation(share[:, None], n, center)
+    want = [[_brute_force(p, k, center) for k in n] for p in share]
+    np.testing.assert_allclose(got, want, atol=1e-12)
+
+
+def test_the_floor_of_a_fair_model_by_hand():
+    # 3 images: |k/3 - 1/2| is 1/2, 1/6, 1/6, 1/2 with chances 1/8, 3/8, 3/8, 1/8, so 1/4.
+    # 8 images: sum C(8, k)|k - 4| / (8 * 256) = 280 / 2048; 9 images give the same 0.13672.
+    got = stats.absolute_deviation_floor(pd.Series([3, 8, 9, 100, 500]))
+    np.testing.assert_allclose(got, [0.25, 280 / 2048, 280 / 2048, 0.039795, 0.017832], atol=1e-6)
+    assert stats.absolute_deviation_floor(1) == 0.5
+    assert stats.absolute_deviation_floor(4, center=0) == 0
+
+
+def test_floor_of_mad_over_ten_bins():
+    # A bin holds Binomial(n, 0.1) images, and for n <= 10 only an empty bin lies below n/10, so the mean deviation
+    # is twice that of empty bins: 2 * 0.1 * 0.9**n.
+    assert stats.mad_floor(9, 10) == pytest.approx(0.2 * 0.9**9)
+    assert stats.mad_floor(8, 10) == pytest.approx(0.2 * 0.9**8)
+    assert stats.mad_floor(9, 2) == pytest.approx(280 / 2048)
+    # Brute force over all outcomes of 3 images in 3 bins.
+    outcomes = [(a, b, 3 - a - b) for a in range(4) for b in range(4 - a)]
+    want = sum(multinomial.pmf(o, 3, [1 / 3] * 3) * np.abs(np.array(o) / 3 - 1 / 3).mean() for o in outcomes)
+    assert stats.mad_floor(3, 3) == pytest.approx(want)
+
+
+def test_without_images_there_is_no_deviation():
+    assert np.isnan(stats.expected_absolute_deviation([0.5, np.nan, 0.5], [0, 5, np.nan])).all()
+    assert np.isnan(stats.corrected_absolute_deviation([0, np.nan], [0, 10])).all()
+    assert np.isnan(stats.mad_floor(0, 10))
+    np.testing.assert_array_equal(np.isnan(stats.corrected_mad([[0, 0], [3, 5]])), [True, False])
+    assert stats.corrected_absolute_deviation([], []).shape == (0,)
+    assert stats.absolute_deviation_floor([]).shape == (0,)
+
+
+def _over_all_shares(n, center):
+    """Return shares, the mean and the standard deviation of the corrected estimate at each."""
+    error = np.sqrt(center * (1 - center) / n)
+    share = np.unique(np.r_[np.linspace(0, 1, 1001), np.clip(center + np.linspace(-5, 5, 301) * error, 0, 1)])
+    estimate = stats.corrected_absolute_deviation(np.arange(n + 1), n, center)
+    chance = binom.pmf(np.arange(n + 1), n, share[:, None])
+    mean = chance @ estimate
+    return share, mean, np.sqrt(np.maximum(chance @ estimate**2 - mean**2, 0))
+
+
+@pytest.mark.parametrize("center", [0.5, 0.1])
+@pytest.mark.parametrize("n", [9, 40, 100, 101, 500, 1500])
+def test_correction_leaves_a_quarter_of_the_floor_for_less_than_twice_the_spread(n, center):
+    share, mean, deviation = _over_all_shares(n, center)
+    assert np.abs(mean - np.abs(share - center)).max() < 0.25 * stats.absolute_deviation_floor(n, center)
+    assert deviation.max() < 1.95 * 0.5 / np.sqrt(
+        n
+    )  # the plain share's largest standard deviation is 0.5/sqrt(n)
+
+
+def test_bias_at_100_images_by_share_and_by_study():
+    share, mean, _ = _over_all_shares(100, 0.5)
+    bias = mean - np.abs(share - 0.5)
+    assert np.abs(bias).max() < 0.0082  # one single share; the plain deviation has 0.0398
+    # Studies whose shares spread over any 20 points: the mean over them is off by less than 0.3 points.
+    even = np.linspace(0, 1, 1001)
+    at_even = np.interp(even, share, bias)
+    windows = [abs(at_even[start : start + 201].mean()) for start in range(0, 801, 10)]
+    assert max(windows) < 0.003
+
+
+@pytest.mark.slow
+def test_mean_over_occupations_is_unbiased_in_2000_studies():
+    rng = np.random.default_rng(0)
+    for low, high in ((0, 1), (0.4, 0.6), (0.3, 0.5), (0.45, 0.8)):
+        share = rng.uniform(low, high, size=(2000, 62))
+        estimate = stats.corrected_absolute_deviation(rng.binomial(100, share), 100).mean(axis=1)
+        bias = (estimate - np.abs(share - 0.5).mean(axis=1)).mean()
+        assert abs(bias) < 0.003
+        # Without the correction 100 images show more than 0.3 points too much in each of these.
+        plain = np.abs(rng.binomial(100, share) / 100 - 0.5).mean(axis=1)
+        assert (plain - np.abs(share - 0.5).mean(axis=1)).mean() > 0.0024
+
+
+def test_less_biased_than_bootstrap_and_inversion():
+    n, center = 100, 0.5
+    k = np.arange(n + 1)
+    plain = np.abs(k / n - center)
+    bootstrap = 2 * plain - stats.expected_absolute_deviation(k / n, n)
+    share, mean, _ = _over_all_shares(n, center)
+    chance = binom.pmf(k, n, share[:, None])
+    worst = np.abs(mean - np.abs(share - center)).max()
+    assert worst < np.abs(chance @ bootstrap - np.abs(share - center)).max() / 2
+    # Inversion: the deviation at which that much is expected, 0 below the floor.
+    expected = stats.expected_absolute_deviation(center + np.linspace(0, 0.5, 2001), n)
+    inverted = np.interp(plain, expected, np.linspace(0, 0.5, 2001))
+    assert worst < np.abs(chance @ inverted - np.abs(share - center)).max() / 2
+
+
+def test_estimates_rise_away_from_the_centre_and_are_plain_far_from_it():
+    for n in (9, 40, 100, 333):
+        estimate = stats.corrected_absolute_deviation(np.arange(n + 1), n)
+        np.testing.assert_allclose(estimate, estimate[::-1], atol=1e-12)
+        rise = np.diff(estimate[n - n // 2 :]) * n
+        assert rise.min() > 0.5 - 1e-6
+        assert rise.max() < 3 + 1e-6
+        assert estimate[n // 2] < 0
+    assert stats.corrected_absolute_deviation(95, 100) == pytest.approx(0.45)
+    assert stats.corrected_absolute_deviation(0, 10**6) == pytest.approx(0.5)
+
+
+def test_mixed_numbers_of_images_and_shapes():
+    count, n = np.array([[3, 40], [40, 0]]), np.array([[9, 100], [100, 0]])
+    got = stats.corrected_absolute_deviation(count, n)
+    assert got.shape == (2, 2)
+    assert got[0, 0] == stats.corrected_absolute_deviation(3, 9)
+    assert got[0, 1] == got[1, 0] == stats.corrected_absolute_deviation(40, 100)
+    series = stats.corrected_absolute_deviation(pd.Series([3, 40], index=[7, 2]), pd.Series([9, 100]))
+    np.testing.assert_array_equal(series, got[0])
+
+
+def test_corrected_mad_averages_its_bins():
+    counts = np.array([[9, 0, 0], [3, 3, 3], [1, 2, 6]])
+    want = [np.mean([stats.corrected_absolute_deviation(k, 9, 1 / 3) for k in row]) for row in counts]
+    np.testing.assert_allclose(stats.corrected_mad(counts), want)
+    np.testing.assert_allclose(stats.corrected_mad(counts.T, axis=0), want)
+    np.testing.assert_allclose(stats.corrected_mad(pd.DataFrame(counts)), want)
+    assert stats.corrected_mad([7, 2]) == pytest.approx(stats.corrected_absolute_deviation(7, 9))
+
+
+def test_corrected_mad_of_uniform_and_of_skewed_bins():
+    rng = np.random.default_rng(1)
+    for chances in (np.full(10, 0.1), np.array([0.02, 0.02, 0.05, 0.1, 0.3, 0.3, 0.1, 0.05, 0.03, 0.03])):
+        counts = rng.multinomial(9, chances, size=20_000)
+        truth = np.abs(chances - 0.1).mean()
+        plain = np.abs(counts / 9 - 0.1).mean()
+        corrected = stats.corrected_mad(counts).mean()
+        assert abs(corrected - truth) < 0.018
+        assert abs(corrected - truth) < abs(plain - truth) / 3
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: stats.corrected_absolute_deviation(5, 4), "count must not exceed n, got 5 of 4."),
+        (lambda: stats.absolute_deviation_floor(2.5), "n must be whole numbers of at least 0, got 2.5."),
+        (lambda: stats.absolute_deviation_floor(5, 50), "center must be one share between 0 and 1, got 50."),
+        (
+            lambda: stats.expected_absolute_deviation(50, 10),
+            "share must lie between 0 and 1 (shares, not percent), got 50.",
+        ),
+        (lambda: stats.mad_floor(9, 1), "bins must be whole numbers of at least 2, got 1."),
+        (lambda: stats.corrected_mad([[3], [4]]), "counts must have at least 2 bins along axis -1, got 1."),
+        (lambda: stats.corrected_mad([[3, np.nan]]), "counts must be whole numbers of at least 0, got nan."),
+    ],
+)
+def test_unusable_input_is_refused(call, message):
+    with pytest.raises(InputError) as caught:
+        call()
+    assert str(caught.value) == message

@@ -1,0 +1,133 @@
+"""Tests of a mean, of tables and of many p-values, against scipy, enumeration and hand-worked numbers."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+
+from biaslab import stats
+from biaslab.errors import InputError, UnknownNameError
+
+
+def test_one_sample_t_by_hand():
+    # 1, 2, 3, 4: mean 2.5, sd sqrt(5/3), t against 1 is 1.5 / sqrt(5/12) = 2.3238; scipy gives p for 3 df.
+    got = stats.one_sample_t(pd.Series([1, 2, 3, 4]), popmean=1)
+    assert got.statistic == pytest.approx(1.5 / np.sqrt(5 / 12))
+    assert got.p == pytest.approx(2 * scipy_stats.t.sf(1.5 / np.sqrt(5 / 12), 3))
+    assert got.n == 4
+
+
+@pytest.mark.parametrize("values", [[], [3.0], [2.0, 2.0, 2.0]])
+def test_one_sample_t_without_spread_is_nan(values):
+    got = stats.one_sample_t(values)
+    assert np.isnan(got[:2]).all()
+    assert got.n == len(values)
+
+
+def test_sign_flip_is_exact_for_few_values():
+    values = np.array([0.3, -1.2, 2.5, 0.3, 4.0, 1.1])
+    sums = [abs(np.dot(signs, values)) for signs in product((-1, 1), repeat=6)]
+    want = np.mean(np.array(sums) >= abs(values.sum()) - 1e-9)
+    got = stats.sign_flip(values, seed=0)
+    assert got == pytest.approx((values.mean(), want, 6))
+    assert stats.sign_flip(values, seed=99).p == got.p
+
+
+def test_sign_flip_of_equal_values():
+    # All of one sign: only the two extreme patterns of 2**5 reach the observed sum. Opposite values sum to 0.
+    assert stats.sign_flip([2, 2, 2, 2, 2], seed=0).p == 2 / 32
+    assert stats.sign_flip([0.1, 0.2, -0.3], seed=0).p == 1
+    # 0.1 + 0.2 + 0.3 and its reverse differ in the last bit and must tie: 2 of 8 patterns.
+    assert stats.sign_flip([0.1, 0.2, 0.3], seed=0).p == 0.25
+    assert stats.sign_flip([0, 0], seed=0).p == 1
+
+
+def test_sign_flip_by_drawing_agrees_with_enumeration(monkeypatch):
+    values = np.random.default_rng(1).normal(0.4, 1, 14)
+    exact = stats.sign_flip(values, seed=0).p
+    monkeypatch.setattr("biaslab.stats.hypothesis.EXACT_UP_TO", 0)
+    drawn = stats.sign_flip(values, replicates=200_000, seed=3)
+    assert drawn.p == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 200_000))
+    assert stats.sign_flip(values, replicates=200_000, seed=3).p == drawn.p
+    # The +1: no p below 1 / (replicates + 1), even where no pattern drawn reaches the observed mean.
+    assert stats.sign_flip(np.ones(40), replicates=99, seed=0).p == 1 / 100
+
+
+def test_sign_flip_holds_its_level():
+    rng = np.random.default_rng(7)
+    p = np.array(
+        [stats.sign_flip(x, replicates=199, seed=i).p for i, x in enumerate(rng.normal(size=(1000, 20)))]
+    )
+    # P(p <= 0.05) is exactly 10/200 = 0.05 under symmetry; 4 standard errors are 0.028.
+    assert np.mean(p <= 0.05) == pytest.approx(0.05, abs=0.028)
+
+
+def test_sign_flip_needs_a_seed_and_values():
+    got = stats.sign_flip([], seed=0)
+    assert np.isnan(got[:2]).all()
+    assert got.n == 0
+    with pytest.raises(InputError) as caught:
+        stats.sign_flip([1, 2], seed=None)
+    assert (
+        str(caught.value)
+        == "seed must be given as a whole number, for example seed=0, so that results repeat."
+    )
+    with pytest.raises(InputError, match="replicates must be whole numbers of at least 2, got 0"):
+        stats.sign_flip([1, 2], replicates=0, seed=0)
+
+
+@pytest.mark.parametrize("table", [[[10, 20], [30, 40]], [[5, 9, 16], [20, 11, 8], [7, 7, 7]]])
+def test_chi_square_by_its_definition(table):
+    table = np.array(table, dtype=float)
+    expected = table.sum(1, keepdims=True) * table.sum(0) / table.sum()
+    statistic = ((table - expected) ** 2 / expected).sum()
+    dof = (table.shape[0] - 1) * (table.shape[1] - 1)
+    got = stats.chi_square(pd.DataFrame(table))
+    assert got[:2] == pytest.approx((statistic, scipy_stats.chi2.sf(statistic, dof)))
+    assert got[2:] == (dof, table.sum(), pytest.approx(expected.min()), True, "")
+
+
+def test_chi_square_says_when_it_is_not_to_be_trusted():
+    # Margins 4, 16 and 5, 15: the smallest expected count is 4 * 5 / 20 = 1.
+    got = stats.chi_square([[1, 3], [4, 12]])
+    assert (got.min_expected, got.valid, got.reason) == (1, False, "an expected count of 1 is below 5")
+    empty = stats.chi_square([[3, 0, 4], [5, 0, 6]])
+    assert np.isnan(empty[:2]).all()
+    assert empty[2:] == (2, 18, 0, False, "column 1 is empty")
+    assert stats.chi_square([[0, 0], [5, 6]]).reason == "row 0 is empty"
+    one = stats.chi_square([[3], [4]])
+    assert np.isnan(one.p)
+    assert one.reason == "a test needs 2 x 2 counts or more, not 2 x 1"
+
+
+def test_chi_square_refuses_what_are_not_counts():
+    for table in ([[1.5, 2], [3, 4]], [[-1, 2], [3, 4]], [[np.nan, 2], [3, 4]]):
+        with pytest.raises(InputError, match="table must be whole numbers of at least 0"):
+            stats.chi_square(table)
+    with pytest.raises(InputError, match=r"rows and columns, got shape \(2,\)"):
+        stats.chi_square([1, 2])
+
+
+def test_adjust_by_hand():
+    p = [0.01, 0.04, 0.03, 0.005]
+    # Holm, sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1 = 0.02, 0.03, 0.06, 0.04; running maximum.
+    np.testing.assert_allclose(stats.adjust(p, "holm"), [0.03, 0.06, 0.06, 0.02])
+    # Benjamini-Hochberg, sorted times 4/1, 4/2, 4/3, 4/4 = 0.02, 0.02, 0.04, 0.04; running minimum from the top.
+    np.testing.assert_allclose(stats.adjust(p, "benjamini_hochberg"), [0.02, 0.04, 0.04, 0.02])
+
+
+def test_adjust_does_not_count_missing_tests_and_keeps_the_shape():
+    p = np.array([[0.01, np.nan], [0.04, 0.5]])
+    np.testing.assert_allclose(stats.adjust(p), [[0.03, np.nan], [0.08, 0.5]])
+    assert stats.adjust([]).shape == (0,)
+    assert np.isnan(stats.adjust(pd.Series([np.nan, np.nan]))).all()
+    assert stats.adjust(0.2) == pytest.approx(0.2)
+
+
+def test_adjust_refuses_unknown_methods_and_impossible_p():
+    with pytest.raises(UnknownNameError, match=r"no adjustment named 'holmes'. Did you mean 'holm'\?"):
+        stats.adjust([0.1], "holmes")
+    with pytest.raises(InputError, match="p_values must lie between 0 and 1"):
+        stats.adjust([0.1, 1.2])

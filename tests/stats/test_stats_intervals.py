@@ -1,0 +1,177 @@
+"""Closed-form intervals against scipy, statsmodels, exact sums and hand-worked numbers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+from statsmodels.stats.proportion import proportion_confint
+
+from biaslab import stats
+from biaslab.errors import InputError
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
+def test_wilson_is_statsmodels_wilson(confidence):
+    count, n = np.array([0, 1, 7, 50, 100, 3]), np.array([5, 9, 9, 100, 100, 750])
+    low, high = stats.wilson_interval(count, n, confidence)
+    want = proportion_confint(count, n, alpha=1 - confidence, method="wilson")
+    np.testing.assert_allclose(low, np.clip(want[0], 0, 1), atol=1e-12)
+    np.testing.assert_allclose(high, np.clip(want[1], 0, 1), atol=1e-12)
+    assert low[0] == 0
+    assert high[4] == 1
+
+
+def test_wilson_is_nan_without_images_and_takes_series_and_scalars():
+    low, high = stats.wilson_interval(pd.Series([0, np.nan, 2]), pd.Series([0, 5, 4]))
+    assert np.isnan(low[:2]).all()
+    assert np.isnan(high[:2]).all()
+    # 2 of 4 with z = 1.96: 0.5 -+ z / sqrt(4 + z²) / 2 = 0.5 -+ 0.35
+    assert (low[2], high[2]) == pytest.approx((0.1500, 0.8500), abs=1e-4)
+    assert stats.wilson_interval(2, 4).low == pytest.approx(low[2])
+    assert np.shape(stats.wilson_interval([], []).low) == (0,)
+
+
+def test_wilson_covers_95_percent_on_average_over_shares():
+    share = (np.arange(4000) + 0.5) / 4000
+    for n in (3, 9, 40, 100, 500):
+        k = np.arange(n + 1)
+        low, high = stats.wilson_interval(k, n)
+        inside = (low <= share[:, None]) & (share[:, None] <= high)
+        covered = (scipy_stats.binom.pmf(k, n, share[:, None]) * inside).sum(axis=1)
+        assert 0.95 <= covered.mean() <= 0.957
+        if n >= 40:
+            assert covered[(share > 0.05) & (share < 0.95)].min() > 0.925
+
+
+@pytest.mark.parametrize(
+    ("count", "n", "message"),
+    [
+        (5, 4, "count must not exceed n, got 5 of 4."),
+        (-1, 4, "count must be whole numbers of at least 0, got -1."),
+        (1.5, 4, "count must be whole numbers of at least 0, got 1.5."),
+        (1, -4, "n must be whole numbers of at least 0, got -4."),
+        (1, np.inf, "n must be whole numbers of at least 0, got inf."),
+        ([1, 2], [3, 4, 5], "count and n must fit together, got shapes (2,) and (3,)."),
+        ("many", 4, "count must be numbers (missing ones NaN), got 'many'."),
+    ],
+)
+def test_counts_that_cannot_be_are_refused(count, n, message):
+    with pytest.raises(InputError) as caught:
+        stats.wilson_interval(count, n)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("confidence", [0, 1, 95, -0.5, np.nan])
+def test_confidence_lies_between_0_and_1(confidence):
+    message = f"confidence must lie between 0 and 1, for example 0.95, got {confidence!r}."
+    for call in (
+        lambda: stats.wilson_interval(1, 2, confidence),
+        lambda: stats.mean_interval([1, 2], confidence),
+        lambda: stats.pearson_r([1, 2, 3], [1, 3, 2], confidence),
+        lambda: stats.percentile_interval([1, 2], confidence),
+        lambda: stats.bootstrap_mean([1, 2], 10, 0, confidence),
+        lambda: stats.rogan_gladen(1, 2, 0.9, 0.9, 10, 10, confidence),
+        lambda: stats.hierarchical_bootstrap([[1]], [[2]], np.mean, seed=0, confidence=confidence),
+    ):
+        with pytest.raises(InputError) as caught:
+            call()
+        assert str(caught.value) == message
+
+
+def test_difference_interval_reproduces_newcombe():
+    # Newcombe 1998, table II, method 10: 56/70 - 48/80 = 0.2, (0.0524, 0.3339).
+    first, second = stats.wilson_interval(48, 80), stats.wilson_interval(56, 70)
+    low, high = stats.difference_interval(48 / 80, *first, 56 / 70, *second)
+    assert (low, high) == pytest.approx((0.0524, 0.3339), abs=5e-5)
+
+
+def test_difference_interval_keeps_nan():
+    low, high = stats.difference_interval(
+        [0.5, np.nan], [0.4, 0.1], [0.6, 0.3], [0.5, 0.2], [0.5, 0.1], [0.5, 0.3]
+    )
+    # The second is known exactly, so only the first's distances count, mirrored.
+    np.testing.assert_allclose([low, high], [[-0.1, np.nan], [0.1, np.nan]])
+
+
+def test_mean_interval_is_scipys_t_interval():
+    values = np.random.default_rng(0).normal(3, 2, 17)
+    got = stats.mean_interval(pd.Series(values, index=range(5, 22)), 0.9)
+    want = scipy_stats.ttest_1samp(values, 0).confidence_interval(0.9)
+    assert got == pytest.approx((values.mean(), want.low, want.high, 17))
+
+
+def test_mean_interval_of_few_values():
+    assert stats.mean_interval([2, 4], 0.5) == pytest.approx(
+        (3, 2, 4, 2)
+    )  # t at 0.75 with 1 df is 1, se is 1
+    one = stats.mean_interval([7])
+    assert one[0] == 7
+    assert one.n == 1
+    assert np.isnan(one[1:3]).all()
+    none = stats.mean_interval([])
+    assert none.n == 0
+    assert np.isnan(none[:3]).all()
+
+
+def test_missing_values_are_refused_or_left_out_when_asked():
+    with pytest.raises(InputError) as caught:
+        stats.mean_interval([1, np.nan, 3, np.nan])
+    assert str(caught.value) == "values has 2 NaN of 4; pass skip_nan=True to leave them out."
+    got = stats.mean_interval([1, np.nan, 3, np.nan], skip_nan=True)
+    assert got == stats.mean_interval([1, 3])
+    assert got.n == 2
+    with pytest.raises(InputError, match="one-dimensional"):
+        stats.mean_interval([[1, 2]])
+    with pytest.raises(InputError, match="finite"):
+        stats.mean_interval([1, np.inf])
+
+
+def test_pearson_r_by_hand():
+    # x = -3, -1, 1, 3 and y = -1, -3, 3, 1 (both centred): r = (3 + 3 + 3 + 3) / 20 = 0.6.
+    # Fisher z with n = 4: arctanh(0.6) = ln 2 = 0.6931, -+ 1.95996 / sqrt(1), so tanh(-1.2668), tanh(2.6531);
+    # t = 0.6 * sqrt(2 / 0.64) = 1.0607 and P(|t2| > t) = 1 - t / sqrt(2 + t²) = 0.4.
+    got = stats.pearson_r([0, 2, 4, 6], [12, 10, 16, 14])
+    assert got == pytest.approx((0.6, np.tanh(np.log(2) - 1.959964), np.tanh(np.log(2) + 1.959964), 0.4, 4))
+
+
+def test_pearson_r_without_information_is_nan():
+    for x, y in (([1, 1, 1, 1], [1, 2, 3, 4]), ([1, 2], [2, 1]), ([], [])):
+        got = stats.pearson_r(x, y)
+        assert np.isnan(got[:4]).all()
+        assert got.n == len(x)
+    three = stats.pearson_r([1, 2, 3], [1, 3, 2])
+    assert three.r == pytest.approx(0.5)
+    assert np.isnan([three.ci_low, three.ci_high]).all()
+    perfect = stats.pearson_r([1, 2, 3, 4], [2, 4, 6, 8])
+    assert perfect.r == pytest.approx(1)
+    assert perfect.ci_high == pytest.approx(1)
+
+
+def test_pearson_r_pairs():
+    got = stats.pearson_r([0, 2, np.nan, 4, 6], [12, 10, 1, 16, 14], skip_nan=True)
+    assert got == stats.pearson_r([0, 2, 4, 6], [12, 10, 16, 14])
+    with pytest.raises(InputError, match="pass skip_nan=True"):
+        stats.pearson_r([1, np.nan, 3], [1, 2, 3])
+    with pytest.raises(InputError, match="equally long"):
+        stats.pearson_r([1, 2, 3], [1, 2])
+
+
+def test_percentile_interval_along_an_axis_leaves_out_nan():
+    replicates = np.stack([np.arange(101.0), np.full(101, np.nan), np.arange(101.0)[::-1]])
+    replicates[2, 0] = np.nan  # leaves 0..99
+    low, high = stats.percentile_interval(replicates, 0.9, axis=1)
+    np.testing.assert_allclose(low, [5, np.nan, 4.95])
+    np.testing.assert_allclose(high, [95, np.nan, 94.05])
+    assert np.isnan(stats.percentile_interval([])).all()
+    assert stats.percentile_interval([1.0, 3.0], 0.5) == (1.5, 2.5)
+    with pytest.raises(InputError, match="single number"):
+        stats.percentile_interval(3.0)
+
+
+def test_mean_and_correlation_intervals_cover():
+    rng = np.random.default_rng(4)
+    z = rng.normal(size=(2000, 20, 2))
+    means = [stats.mean_interval(x) for x in z[..., 0]]
+    assert 0.93 <= np.mean([e.ci_low <= 0 <= e.ci_high for e in means]) <= 0.97
+    rs = [stats.pearson_r(a[:, 0], 0.6 * a[:, 0] + 0.8 * a[:, 1]) for a in z]
+    assert 0.93 <= np.mean([e.ci_low <= 0.6 <= e.ci_high for e in rs]) <= 0.97

@@ -1,0 +1,55 @@
+"""Pieces that all figures share."""
+
+import itertools
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from biaslab.figures import style
+
+mpl.use("Agg")
+
+
+@pytest.fixture
+def axes():
+    figure, ax = plt.subplots(figsize=(5, 5))
+    ax.set(xlim=(0, 100), ylim=(0, 100))
+    yield ax
+    plt.close(figure)
+
+
+def test_labels_cover_neither_each_other_nor_points(axes):
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(5, 95, (2, 60))
+    axes.plot(x, y, "o", markersize=4)
+    placed = style.label_points(axes, x[:25], y[:25], [f"occupation {i}" for i in range(25)], avoid=(x, y))
+    assert len(placed) > 15
+    boxes = [text.get_window_extent() for text in placed]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+    points = axes.transData.transform(np.column_stack([x, y]))
+    assert not any(box.contains(*point) for box in boxes for point in points)
+    frame = axes.get_window_extent()
+    assert all(frame.x0 <= b.x0 and b.x1 <= frame.x1 and frame.y0 <= b.y0 and b.y1 <= frame.y1 for b in boxes)
+
+
+def test_a_label_without_room_is_left_out_and_the_first_wins(axes):
+    # Two hundred texts on one spot: most find no room, the most important one does.
+    placed = style.label_points(axes, [50] * 200, [50] * 200, [f"a long name {i}" for i in range(200)])
+    assert placed[0].get_text() == "a long name 0" and 1 < len(placed) < 100
+    assert len(axes.texts) == len(placed)
+
+
+def test_no_points_no_labels(axes):
+    assert style.label_points(axes, [], [], []) == []
+
+
+def test_intervals_are_drawn_where_known_and_missing_values_are_not(axes):
+    nan = float("nan")
+    style.dots_with_intervals(axes, [1, 2, nan], [0, nan, 0], [3, nan, 1], [0, 1, 2])
+    (lines,) = [c for c in axes.collections if len(c.get_segments())]
+    np.testing.assert_array_equal(lines.get_segments(), [[[0, 0], [3, 0]]])
+    filled, hollow = axes.lines
+    assert filled.get_xydata().tolist() == [[1, 0]] and hollow.get_xydata().tolist() == [[2, 1]]
+    assert hollow.get_markerfacecolor() == "white"
