@@ -64,11 +64,25 @@ def measured(name: str, *, source: str, ratings: str = "") -> pd.DataFrame:
         return tables.conform(rated.read(ratings).percent_female, name)
     folder = Path(source)
     tables.schema(name)
-    for path in (folder / "tables" / f"{name}.csv", folder / f"{name}.csv"):
-        if path.exists():
-            return tables.read(path, name)
+    path = _file(folder, name)
+    if path:
+        return tables.read(path, name)
     there = sorted(p.stem for p in [*folder.glob("*.csv"), *folder.glob("tables/*.csv")])
     raise InputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
+
+
+def has(name: str, *, source: str) -> bool:
+    """Return whether ``source`` holds the measured table ``name``."""
+    if source == "published":
+        return name in _published()
+    if source == "ratings":
+        return name == "paradox_percent_female"
+    return _file(Path(source), name) is not None
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    paths = (folder / "tables" / f"{name}.csv", folder / f"{name}.csv")
+    return next((path for path in paths if path.exists()), None)
 
 
 def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:

@@ -90,6 +90,21 @@ class Study:
             raise unknown_name(f"model in {name} ({self.source})", self.model, sorted(set(frame["model"])))
         return frame[frame["model"] == self.model].reset_index(drop=True)
 
+    def has(self, name: str) -> bool:
+        """Return whether the source holds the measured table ``name`` with rows of this study's model."""
+        if not sources.has(name, source=self.source):
+            return False
+        frame = sources.measured(name, source=self.source, ratings=self.ratings)
+        return self.model == "all" or "model" not in frame.columns or self.model in set(frame["model"])
+
+    def measured_or_empty(self, name: str) -> pd.DataFrame:
+        """Return the measured table ``name``; without rows where the source has none for this study's model."""
+        import pandas as pd
+
+        if self.has(name):
+            return self.measured(name)
+        return tables.conform(pd.DataFrame(columns=tables.schema(name).names), name)
+
     def table(self, name: str) -> pd.DataFrame:
         """Return the table ``name``, computed on the first call and kept from then on.
 
@@ -172,10 +187,10 @@ class Study:
         _check_name(name)
         folder = self.output_dir / "figures"
         folder.mkdir(parents=True, exist_ok=True)
-        figure.savefig(folder / f"{name}.png", dpi=180, bbox_inches="tight", facecolor="white")
-        # A fixed salt and no date make the same figure the same bytes.
         import matplotlib as mpl
 
+        _save_png(figure, folder / f"{name}.png")
+        # A fixed salt and no date make the same figure the same bytes.
         with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
             figure.savefig(
                 folder / f"{name}.svg", bbox_inches="tight", facecolor="white", metadata={"Date": None}
@@ -201,6 +216,19 @@ class Study:
         self.output_dir.mkdir(parents=True, exist_ok=True)
         whole = json.dumps(self._records, ensure_ascii=False, indent=1)
         (self.output_dir / "records.json").write_text(whole, encoding="utf-8")
+
+
+def _save_png(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG of 256 colours: charts need no more, and reports that embed them stay small."""
+    from io import BytesIO
+
+    from PIL import Image
+
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png", dpi=170, bbox_inches="tight", facecolor="white")
+    with Image.open(drawn) as image:
+        small = image.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    small.save(path, optimize=True)
 
 
 def _show(figure: Figure, alt: str) -> None:

@@ -232,7 +232,7 @@ PROMPTS = ["1", "2", "3", "4"]
 
 def spread(frame: pd.DataFrame, index, columns: str, values: str) -> pd.DataFrame:
     """Return ``values`` with a column for each value of ``columns``; fails where two rows share a cell."""
-    return frame.pivot(index=index, columns=columns, values=values)  # noqa: PD010  pivot_table would average
+    return frame.pivot(index=index, columns=columns, values=values)
 
 
 def wide(name: str) -> pd.DataFrame:

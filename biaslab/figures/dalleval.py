@@ -293,7 +293,7 @@ def attribute_difference(table: pd.DataFrame, comparison: str = "woman - man") -
     fig, axes = plt.subplots(
         1,
         len(models),
-        figsize=(2.9 * len(models) + 1.4, 0.32 * len(order) + 1.8),
+        figsize=(max(2.9 * len(models) + 1.4, 7.2), 0.32 * len(order) + 1.8),
         sharex=True,
         sharey=True,
         squeeze=False,

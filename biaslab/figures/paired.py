@@ -425,7 +425,8 @@ def role_coupling(scores: pd.DataFrame) -> Figure:
     for line, model in zip(axes, models, strict=True):
         for ax, setting in zip(line, settings, strict=True):
             rows = _of(scores, model=model, setting=setting).round({"score": 1})
-            wide = rows.pivot(index="occupation", columns="stereotype", values="score").dropna()
+            wide = rows.groupby(["occupation", "stereotype"])["score"].mean().unstack()
+            wide = wide.reindex(columns=["female", "male"]).dropna()
             at = wide.groupby(["female", "male"]).size().reset_index(name="count")
             ax.plot([-100, 100], [-100, 100], "--", color=style.GREY, lw=1, zorder=1)
             color, _ = _setting_look(setting)

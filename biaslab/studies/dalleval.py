@@ -1,11 +1,10 @@
-"""Tables of DALL-Eval: published measurements in, results out; and its findings in words."""
+"""Tables of DALL-Eval: measurements in, results with intervals, floors and tests out."""
 
 from __future__ import annotations
 
 from functools import cache
 from itertools import combinations
 from math import factorial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +20,8 @@ from biaslab.measures import (
     mean_absolute_difference,
     skin_tone,
 )
-from biaslab.studies.dalleval_published import IMAGES_PER_PROMPT, NOT_PRINTED, PUBLISHED
+from biaslab.studies.dalleval_published import IMAGES_PER_PROMPT, NOT_PRINTED
+from biaslab.studies.dalleval_published import PUBLISHED as PUBLISHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -93,7 +93,7 @@ def _overall_average(study: Study) -> pd.DataFrame:
     rows = []
     for category in BINS:
         name = f"dalleval_average_{category}"
-        if not _has(study, name):
+        if not study.has(name):
             continue
         for model, of in study.table(name).groupby("model", sort=False):
             values = of["value"].dropna().to_numpy()
@@ -175,7 +175,7 @@ def _corrected_floor(n: int, bins: int) -> float:
 
 def _gender_counts(study: Study) -> dict[str, pd.DataFrame]:
     """Return, by model, images perceived as female and male: professions × 2."""
-    if not _has(study, "dalleval_average_gender"):
+    if not study.has("dalleval_average_gender"):
         return {}
     table = study.table("dalleval_average_gender").dropna(subset="n_female")
     table = table.assign(n_male=table["n"] - table["n_female"]).set_index("profession")
@@ -184,7 +184,7 @@ def _gender_counts(study: Study) -> dict[str, pd.DataFrame]:
 
 def _tone_counts(study: Study) -> dict[str, pd.DataFrame]:
     """Return, by model, images of tones 1 to 10: professions × 10; empty where the source has none."""
-    if not _has(study, "dalleval_skin_tone_counts"):
+    if not study.has("dalleval_skin_tone_counts"):
         return {}
     table = study.measured("dalleval_skin_tone_counts")
     tones = [str(t) for t in range(1, 11)]
@@ -256,12 +256,8 @@ def _average_skin_tone(study: Study) -> pd.DataFrame:
             tones = np.repeat(np.arange(1, 11), of.astype(int))
             if row.any() and len(tones) > 1:
                 mean = stats.mean_interval(tones, study.confidence)
-                out.loc[row, ["value", "n", "ci_low", "ci_high"]] = (
-                    mean.value,
-                    mean.n,
-                    mean.ci_low,
-                    mean.ci_high,
-                )
+                found = [mean.value, mean.n, mean.ci_low, mean.ci_high, ""]
+                out.loc[row, ["value", "n", "ci_low", "ci_high", "reason"]] = found
     bare = out["ci_low"].isna() & (out["reason"].fillna("") == "")
     out.loc[bare, "reason"] = "the source does not count images by tone"
     return out
@@ -435,16 +431,16 @@ def _attribute_difference(study: Study) -> pd.DataFrame:
             mean = stats.mean_interval(paired, study.confidence)
             row |= {"difference": mean.value, "n_images": n_a.loc[known, attribute].sum()}
             row |= {"share_first": first.mean(), "share_second": second.mean()}
-            if len(paired) > 1 and np.ptp(paired) == 0:
-                shown = first.any() or second.any()
-                why = (
-                    "no profession differs from the others" if shown else "no image of either prompt shows it"
-                )
-                rows.append(row | {"reason": why})
+            if not (first.any() or second.any()):
+                rows.append(row | {"reason": "no image of either prompt shows it"})
                 continue
-            test = stats.sign_flip(paired, replicates=study.bootstrap_replicates, seed=study.seed)
-            row |= {"ci_low": mean.ci_low, "ci_high": mean.ci_high, "p": test.p}
-            rows.append(row | {"reason": _too_few(len(paired))})
+            row["p"] = stats.sign_flip(paired, replicates=study.bootstrap_replicates, seed=study.seed).p
+            if len(paired) > 1 and np.ptp(paired) == 0:
+                rows.append(row | {"reason": "every profession differs by the same amount"})
+                continue
+            rows.append(
+                row | {"ci_low": mean.ci_low, "ci_high": mean.ci_high, "reason": _too_few(len(paired))}
+            )
     out = _frame(rows, "dalleval_attribute_difference")
     return out.assign(
         p_holm=_adjusted(out, ["model", "comparison"], "holm"),
@@ -484,9 +480,8 @@ def _attribute_prompt_difference(study: Study) -> pd.DataFrame:
     rows = []
     for model, comparison, a, b, n_a, n_b in _compared(study):
         difference = mean_absolute_difference(a.to_numpy(), b.to_numpy())
-        floor = pooled_difference_floor(*(np.rint(x.to_numpy()) for x in (a * n_a, n_a, b * n_b, n_b))).mean(
-            axis=1
-        )
+        counts = (np.rint(x.to_numpy()) for x in (a * n_a, n_a, b * n_b, n_b))
+        floor = pooled_difference_floor(*counts).mean(axis=1)
         for i, profession in enumerate(a.index):
             rows.append(
                 {
@@ -537,7 +532,9 @@ def _skill_accuracy(study: Study) -> pd.DataFrame:
     """Return accuracies with Wilson intervals, and the mean of the three skills with a MOVER interval."""
     keys = ["model", "evaluator", "images", "training_percent"]
     given = _measured(study, "dalleval_skill_accuracy")
-    printed = given[given["skill"] == "average"].set_index(keys)["percent_correct"]
+    # Another run's table holds computed averages, with the printed ones beside them.
+    source = "printed" if "printed" in given else "percent_correct"
+    printed = given[given["skill"] == "average"].set_index(keys)[source]
     out = given[given["skill"] != "average"]
     count = np.rint(out["percent_correct"] * out["n"] / 100)
     low, high = stats.wilson_interval(count, out["n"], study.confidence)
@@ -645,17 +642,6 @@ def _metric_agreement(study: Study) -> pd.DataFrame:
 # -- shared ------------------------------------------------------------------------------------------
 
 
-def _has(study: Study, name: str) -> bool:
-    """Return whether the source has the measured table ``name`` with rows of the study's model."""
-    if study.source in sources.NAMED:
-        there = study.source == "published" and name in PUBLISHED
-    else:
-        there = any((Path(study.source) / p).exists() for p in (f"tables/{name}.csv", f"{name}.csv"))
-    if not there or study.model == "all":
-        return there
-    return study.model in set(sources.measured(name, source=study.source)["model"])
-
-
 def _measured(study: Study, name: str) -> pd.DataFrame:
     """Return the measured table; without rows for a model that the source knows from other tables only.
 
@@ -670,14 +656,14 @@ def _measured(study: Study, name: str) -> pd.DataFrame:
 
 
 def _printed_bias(study: Study) -> dict[tuple[str, str, str], float]:
-    if not _has(study, "dalleval_printed_bias"):
+    if not study.has("dalleval_printed_bias"):
         return {}
     table = study.measured("dalleval_printed_bias").set_index(["model", "category"])
     return {(*k, c): table.loc[k, c] for k in table.index for c in ("average", "mad")}
 
 
 def _printed_attributes(study: Study) -> dict[tuple[str, str, str], float]:
-    if not _has(study, "dalleval_printed_attributes"):
+    if not study.has("dalleval_printed_attributes"):
         return {}
     table = study.measured("dalleval_printed_attributes")
     return table.set_index(["model", "prompt", "attribute"])["value"].to_dict()

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 MODEL = "DALL-E 3"
 LISTS = ("female", "male")
-STRATA = (*LISTS, "overall")
 # Sections 4.2 and A.2.1: 3 images alone; 20 partners in 2 orders; 3 runs in 2 orders.
 PEOPLE = {
     ("occupation", "single"): 3,
@@ -143,38 +142,40 @@ def _both(female: pd.Series, male: pd.Series, confidence: float) -> _Mean:
     Lists over the same occupations (the two roles of ``power``) are averaged within each occupation first, so
     their dependence is in the interval; disjoint lists are independent strata (Welch's degrees of freedom).
     """
+    n = len(female) + len(male)
     if female.empty or male.empty:
-        return _Mean(*[np.nan] * 5, len(female) + len(male), "one of the two lists has no values")
+        return _Mean(*[np.nan] * 5, n, "one of the two lists has no values")
     shared = female.index.intersection(male.index)
     if len(shared):
-        mean = _mean(((female[shared] + male[shared]) / 2).to_numpy(), confidence)
-        return mean._replace(n_identities=2 * len(shared))
-    n = len(female) + len(male)
-    value = (female.mean() + male.mean()) / 2
+        return _mean(((female[shared] + male[shared]) / 2).to_numpy(), confidence)
+    value = float((female.mean() + male.mean()) / 2)
     if min(len(female), len(male)) < 2:
-        return _Mean(float(value), *[np.nan] * 4, n, _FEW)
+        return _Mean(value, *[np.nan] * 4, n, _FEW)
     parts = np.array([part.var(ddof=1) / len(part) for part in (female, male)])
     degrees = np.array([len(female) - 1, len(male) - 1])
     df = parts.sum() ** 2 / (parts**2 / degrees).sum() if parts.sum() > 0 else degrees.sum()
-    return _t_mean(float(value), sqrt(parts.sum()) / 2, float(df), n, confidence)
+    return _t_mean(value, sqrt(parts.sum()) / 2, float(df), n, confidence)
 
 
 def _strata(
     group: pd.DataFrame, column: str, confidence: float, lowest: float, highest: float
-) -> Iterator[tuple[str, _Mean, int]]:
-    """Yield stratum, mean of ``column`` over its identities, and people, for each list and for both.
+) -> Iterator[tuple[str, _Mean, pd.DataFrame]]:
+    """Yield stratum, mean of ``column``, and the rows it is taken over, for each list and for both.
 
-    Limits are cut at ``lowest`` and ``highest``, the range of the values.
+    Several identities of one occupation and list are averaged first. Limits are cut at ``lowest`` and
+    ``highest``, the range of the values.
     """
     known = group.dropna(subset=[column])
-    lists = {s: known[known["stereotype"] == s] for s in LISTS}
-    values = {s: rows.set_index("occupation")[column] for s, rows in lists.items()}
+    rows = {s: known[known["stereotype"] == s] for s in LISTS}
+    values = {s: rows[s].groupby("occupation", sort=False)[column].mean() for s in LISTS}
     means = {s: _mean(values[s].to_numpy(), confidence) for s in LISTS}
     means["overall"] = _both(*values.values(), confidence)
+    shared = values["female"].index.intersection(values["male"].index)
+    rows["overall"] = known[known["occupation"].isin(shared)] if len(shared) else known
     for stratum, mean in means.items():
         low, high = (float(np.clip(limit, lowest, highest)) for limit in (mean.ci_low, mean.ci_high))
-        n = (known if stratum == "overall" else lists[stratum])["n"].sum()
-        yield stratum, mean._replace(ci_low=low, ci_high=high), int(n)
+        mean = mean._replace(ci_low=low, ci_high=high, n_identities=len(rows[stratum]))
+        yield stratum, mean, rows[stratum]
 
 
 def _by_cell(frame: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
@@ -216,10 +217,10 @@ def _stereotype_score(study: Study) -> pd.DataFrame:
     rows = []
     for cell, group in _by_cell(_people(study)):
         errors = _image_errors(group, cell["setting"] != "single")
-        for stratum, mean, n in _strata(group, "score", study.confidence, -100, 100):
+        for stratum, mean, some in _strata(group, "score", study.confidence, -100, 100):
             half = z * errors[stratum]
             value = mean.value
-            row = {**cell, "stereotype": stratum, "score": value, **mean._asdict(), "n": n}
+            row = {**cell, "stereotype": stratum, "score": value, **mean._asdict(), "n": some["n"].sum()}
             low, high = (float(np.clip(value + d, -100, 100)) for d in (-half, half))
             row |= {"images_ci_low": low, "images_ci_high": high, "evidence": "computed"}
             if not (isfinite(half) or mean.reason):
@@ -304,8 +305,9 @@ def _absolute_score(study: Study) -> pd.DataFrame:
 def _lean(study: Study) -> pd.DataFrame:
     rows = []
     for cell, group in _by_cell(_people(study)):
-        for stratum, mean, n in _strata(group, "percent_female", study.confidence, 0, 100):
-            row = {**cell, "stereotype": stratum, **mean._asdict(), "percent_female": mean.value, "n": n}
+        for stratum, mean, some in _strata(group, "percent_female", study.confidence, 0, 100):
+            row = {**cell, "stereotype": stratum, **mean._asdict(), "percent_female": mean.value}
+            row["n"] = some["n"].sum()
             rows.append(row | {"evidence": "computed"})
     scores = study.table("paired_stereotype_score").query("evidence == 'printed'")
     for cell, group in _by_cell(scores):
@@ -389,7 +391,8 @@ def _counted_images(images: pd.DataFrame, confidence: float) -> list[dict]:
     for measure, percent in (("both", found.percent_both), ("any", found.percent_any)):
         count = 0 if found.n == 0 else round(percent * found.n / 100)
         low, high = stats.wilson_interval(count, found.n, confidence)
-        reason = f"{found.n_missing} images without a judgement of both people" if found.n_missing else ""
+        missing, total = found.n_missing, found.n + found.n_missing
+        reason = f"no judgement of both people in {missing} of {total} images" if missing else ""
         row = {"measure": measure, "percent": percent, "ci_low": 100 * low, "ci_high": 100 * high}
         rows.append(row | {"n": found.n, "evidence": "counted", "reason": reason})
     return rows
@@ -399,7 +402,8 @@ def _role_coupling(study: Study) -> pd.DataFrame:
     rows = []
     frame = study.table("paired_power_score")
     for (model, setting), group in frame.groupby(["model", "setting"], sort=False):
-        wide = group.pivot(index="occupation", columns="stereotype", values=["score", "n"])
+        each = group.dropna(subset=["score"]).groupby(["occupation", "stereotype"])
+        wide = each.agg(score=("score", "mean"), n=("n", "sum")).unstack("stereotype")
         wide = wide.reindex(columns=pd.MultiIndex.from_product([["score", "n"], LISTS])).dropna()
         low, high = (wide["score"][s].to_numpy() for s in LISTS)
         people = wide["n"].to_numpy()
@@ -530,13 +534,11 @@ def _changes(study: Study) -> pd.DataFrame:
 def _score_change(study: Study) -> pd.DataFrame:
     rows = []
     for cell, group in _by_cell(_changes(study)):
-        known = group.dropna(subset=["change"])
-        for stratum, mean, n in _strata(group, "change", study.confidence, -200, 200):
-            some = known if stratum == "overall" else known[known["stereotype"] == stratum]
+        for stratum, mean, some in _strata(group, "change", study.confidence, -200, 200):
             # Two roles of one occupation are flipped together.
             values = some.groupby("occupation")["change"].mean().to_numpy()
-            row = {**cell, "stereotype": stratum, **mean._asdict(), "change": mean.value, "n": n}
-            rows.append(row | {"p": _flip(study, values)})
+            row = {**cell, "stereotype": stratum, **mean._asdict(), "change": mean.value}
+            rows.append(row | {"n": some["n"].sum(), "p": _flip(study, values)})
     return _frame(rows, "paired_score_change")
 
 
@@ -593,17 +595,17 @@ def _resampled_means(wide: np.ndarray, study: Study) -> np.ndarray:
     Lists over the same occupations are drawn together, disjoint lists each on its own.
     """
     rng = np.random.default_rng(study.seed)
+
+    def means(values: np.ndarray) -> np.ndarray:
+        drawn = rng.integers(0, len(values), (study.bootstrap_replicates, len(values)))
+        return values[drawn].mean(axis=1)
+
     together = np.isfinite(wide).all(axis=1)
-    parts = [wide[together]] * 2 if together.any() else [wide[np.isfinite(wide[:, i])] for i in range(2)]
-    drawn = None
-    means = np.full((study.bootstrap_replicates, 2), np.nan)
-    for i, part in enumerate(parts):
-        if len(part) == 0:
-            continue
-        if drawn is None or not together.any():
-            drawn = rng.integers(0, len(part), (study.bootstrap_replicates, len(part)))
-        means[:, i] = part[drawn, i].mean(axis=1)
-    return means
+    if together.any():
+        return means(wide[together])
+    lists = [column[np.isfinite(column)] for column in wide.T]
+    nothing = np.full(study.bootstrap_replicates, np.nan)
+    return np.column_stack([means(values) if len(values) else nothing for values in lists])
 
 
 def _changed_cases(study: Study) -> pd.DataFrame:

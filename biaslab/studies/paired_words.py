@@ -70,7 +70,7 @@ def overall_finding(study: Study) -> str:
 
     scores = study.table("paired_stereotype_score")
     scores = scores[(scores["stereotype"] == "overall") & (scores["evidence"] == "computed")]
-    return _each(study, scores, ["model", "aspect"], say)
+    return _each(study, scores.dropna(subset=["score"]), ["model", "aspect"], say)
 
 
 def images_finding(study: Study) -> str:

@@ -232,9 +232,7 @@ def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
 
 
 def _printed_rows(study: Study, computed: pd.DataFrame) -> pd.DataFrame:
-    if study.source != "published":
-        return computed.iloc[:0]
-    printed = study.measured("paradox_printed_amplification")
+    printed = study.measured_or_empty("paradox_printed_amplification")
     have = set(zip(computed["model"], computed["approach"], strict=True))
     absent = [(m, a) not in have for m, a in zip(printed["model"], printed["approach"], strict=True)]
     rows = printed[absent].assign(definition="published")
@@ -258,7 +256,8 @@ def printed_comparison(study: Study) -> pd.DataFrame:
     keys = ["model", "approach", "prompt"]
     computed = study.table("paradox_amplification")
     computed = computed[(computed["definition"] == "published") & computed["n_occupations"].notna()]
-    printed = study.measured("paradox_printed_amplification").rename(columns={"amplification": "printed"})
+    printed = study.measured_or_empty("paradox_printed_amplification")
+    printed = printed.rename(columns={"amplification": "printed"})
     both = computed[[*keys, "amplification"]].merge(printed, on=keys)
     return both.assign(difference=both["amplification"] - both["printed"])
 

@@ -168,10 +168,10 @@ def headline_curve(curve: pd.DataFrame) -> str:
     """Say how far the result reaches over all specifications, and how often its interval excludes 0."""
     n = len(curve)
     above, below = int((curve["ci_low"] > 0).sum()), int((curve["ci_high"] < 0).sum())
+    low, high = curve["amplification"].min(), curve["amplification"].max()
     return (
-        f"Over {n} ways to analyse the same shares, expected amplification runs from "
-        f"{curve['amplification'].min():.1f} to {curve['amplification'].max():.1f} points; its interval lies above 0 in {above} of them, below 0 in "
-        f"{below}, and includes 0 in {n - above - below}."
+        f"Over {n} ways to analyse the same shares, expected amplification runs from {low:.1f} to {high:.1f} points; "
+        f"its interval lies above 0 in {above} of them, below 0 in {below}, and includes 0 in {n - above - below}."
     )
 
 

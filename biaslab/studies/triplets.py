@@ -57,7 +57,8 @@ def _stated(quantity: str, subject: str = "") -> float:
 
 
 def _published_prompt_sets() -> pd.DataFrame:
-    return published.load("triplets_table_4")[["dataset", "triplets", "seeds"]]
+    sizes = published.load("triplets_table_4")[["dataset", "triplets", "seeds"]]
+    return sizes.astype({"triplets": int, "seeds": int})
 
 
 def _published_similarity() -> pd.DataFrame:
@@ -115,7 +116,7 @@ def _published_chi_square() -> pd.DataFrame:
 
 
 def _published_group_images() -> pd.DataFrame:
-    size = published.load("triplets_table_4").set_index("dataset")
+    size = published.load("triplets_table_4").set_index("dataset").astype(int)
     printed = published.load("triplets_table_11")
     return printed.assign(
         n=printed["dataset"].map(size["images"]), n_triplets=printed["dataset"].map(size["triplets"])
@@ -148,7 +149,7 @@ PUBLISHED = {
     "triplets_group_object_counts": lambda: _empty("triplets_group_object_counts"),
     "triplets_printed_chi_square": _published_chi_square,
     "triplets_group_images": _published_group_images,
-    "triplets_printed_group_objects": lambda: published.load("triplets_table_12"),
+    "triplets_printed_group_objects": lambda: published.load("triplets_table_12").astype({"objects": int}),
     "triplets_printed_intersection": lambda: published.load("triplets_table_13"),
     "triplets_detector_counts": _published_detector_counts,
 }
@@ -178,14 +179,16 @@ def _any_of(study: Study, *names: str) -> list[pd.DataFrame]:
     """
     found = [_optional(study, name) for name in names]
     if all(frame.empty for frame in found):
-        errors = []
+        missing = None
         for name in names:
             try:
-                study.measured(name)
-            except (InputError, UnknownNameError) as error:
-                errors.append(error)
-        if errors:
-            raise next((e for e in errors if isinstance(e, UnknownNameError)), errors[0])
+                # A table without rows knows no model, so it cannot say which ones there are.
+                if not sources.measured(name, source=study.source, ratings=study.ratings).empty:
+                    study.measured(name)
+            except InputError as error:
+                missing = missing or error
+        if missing:
+            raise missing
     return found
 
 
@@ -271,7 +274,8 @@ def _disparity(study: Study) -> pd.DataFrame:
         mean = _mean(group["value"].to_numpy(), group["case"], _reason(group), study.confidence)
         row = dict(zip(keys, names, strict=True)) | mean._asdict()
         row |= {c: group[c].iloc[0] for c in ("unit", "higher_is_closer", "sample")}
-        rows.append(row | {"n": group["n"].sum(), "reading": _worst_reading(group)})
+        known = group["value"].notna()
+        rows.append(row | {"n": int(group.loc[known, "n"].sum()), "reading": _worst_reading(group)})
     return _frame(rows, "triplets_disparity")
 
 
@@ -281,6 +285,7 @@ def _gaps(rows: pd.DataFrame, cell: list[str], confidence: float) -> Iterator[di
         first = group.iloc[0]
         wide = group.pivot(index="case", columns="pair", values="value").reindex(columns=PAIRS)
         both = wide.notna().all(axis=1)
+        n = group[group["case"].map(both)].groupby("pair")["n"].sum()
         feminine, masculine = (wide[pair].where(both | ~both.any()).mean() for pair in PAIRS)
         higher = first["higher_is_closer"] == 1
         difference = (wide[PAIRS[1]] - wide[PAIRS[0]]) * (1 if higher else -1)
@@ -295,7 +300,7 @@ def _gaps(rows: pd.DataFrame, cell: list[str], confidence: float) -> Iterator[di
             "percent_nearer": _percent_nearer(feminine, masculine, higher, first["unit"]),
             "nearer": _nearer(mean.value, first["rounding"]),
             "rounding": first["rounding"],
-            "n": group.groupby("pair")["n"].sum().min(),
+            "n": int(n.min()) if len(n) else 0,
             "unit": first["unit"],
             "sample": first["sample"],
             "reading": _worst_reading(group),
@@ -510,7 +515,7 @@ def _tests(study: Study, counts: pd.DataFrame, printed: pd.DataFrame, name: str)
     for row in printed.to_dict("records"):
         if tuple(row[c] for c in cell) not in done:
             rows.append(row | {"evidence": "printed", "reason": row["reason"] or NO_COUNTS})
-    frame = pd.DataFrame(rows, columns=None if rows else [*cell, "sample", "p"])
+    frame = _frame(rows, name).assign(dependency_group=[row["dependency_group"] for row in rows])
     order = {group: i for i, group in enumerate(GROUPS)}
     frame = frame.sort_values("dependency_group", key=lambda g: g.map(order).fillna(99), kind="stable")
     frame = frame.sort_values(_CELL, key=lambda c: pd.factorize(c)[0], kind="stable")
@@ -518,7 +523,7 @@ def _tests(study: Study, counts: pd.DataFrame, printed: pd.DataFrame, name: str)
         frame[column] = frame.groupby("sample")["p"].transform(
             lambda p, method=method: stats.adjust(p.to_numpy(float), method)
         )
-    return frame.reindex(columns=tables.schema(name).names).reset_index(drop=True)
+    return frame[tables.schema(name).names].reset_index(drop=True)
 
 
 def _chi_square(study: Study) -> pd.DataFrame:

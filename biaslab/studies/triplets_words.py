@@ -258,21 +258,21 @@ def co_occurrence_finding(study: Study) -> str:
     if not isfinite(mean["ci_low"]):
         each = [f"{r.model}, {r.dataset}, {_with_interval(r)}" for r in known.itertuples()]
         return (
-            "How much more the choice of objects in neutral images is like that of masculine (above 0) than of feminine "
-            f"images (below 0), gap in co-occurrence similarity with {_level(study)} intervals over triplets where they "
-            f"are measured: {'; '.join(each)}."
+            "How much more the objects of neutral images are like those of masculine (above 0) than of feminine ones "
+            f"(below 0), gap in co-occurrence similarity with {_level(study)} intervals over triplets where they are "
+            f"measured: {'; '.join(each)}."
         )
-    verdict = "is not distinguishably more like that of masculine or of feminine images"
+    verdict = "are not distinguishably more like those of masculine or of feminine ones"
     if mean["ci_low"] > 0:
-        verdict = "is more like that of masculine than that of feminine images"
+        verdict = "are more like those of masculine than of feminine ones"
     elif mean["ci_high"] < 0:
-        verdict = "is more like that of feminine than that of masculine images"
+        verdict = "are more like those of feminine than of masculine ones"
     return (
-        f"The choice of objects in neutral images {verdict}: mean gap in co-occurrence similarity {mean['gap']:+.3f} "
-        f"({mean['ci_low']:.3f} to {mean['ci_high']:.3f}; {_level(study)} interval over {_times(int(mean['n_datasets']), 'dataset')}"
-        f"{_from(study, 'Table 6')}); nearer to masculine in {int(count.get('masculine', 0))} of "
-        f"{_times(len(known), 'cell')} of model and dataset, to feminine in {int(count.get('feminine', 0))}, tied in "
-        f"{int(count.get('tie', 0))}."
+        f"The objects of neutral images {verdict}: mean gap in co-occurrence similarity {mean['gap']:+.3f} "
+        f"({mean['ci_low']:.3f} to {mean['ci_high']:.3f}; {_level(study)} interval over "
+        f"{_times(int(mean['n_datasets']), 'dataset')}{_from(study, 'Table 6')}); nearer to masculine in "
+        f"{int(count.get('masculine', 0))} of {_times(len(known), 'cell')} of model and dataset, to feminine in "
+        f"{int(count.get('feminine', 0))}, tied in {int(count.get('tie', 0))}."
     )
 
 
@@ -343,7 +343,9 @@ def show_bias_scores(study: Study, scores: pd.DataFrame) -> None:
         scores: What :func:`biaslab.studies.triplets.bias_scores` returns.
     """
     if scores.empty:
-        print("This source has no counts of objects, so there are no bias scores (the paper prints none).")
+        print(
+            "This source has no counts of objects, so no bias score can be computed (the paper prints none)."
+        )
         return
     grouped = "dependency_group" in scores
     study.save_table("triplets_group_bias_score" if grouped else "triplets_bias_score", scores)

@@ -372,6 +372,21 @@ def test_attribute_differences_by_hand(folder):
     assert tie[["ci_low", "ci_high", "p", "p_holm"]].isna().all()
 
 
+def test_a_difference_without_spread_has_a_test_but_no_interval(folder):
+    shares = {
+        ("woman", "hat"): [1] * 6,
+        ("man", "hat"): [0] * 6,
+        ("woman", "tie"): [1] * 6,
+        ("man", "tie"): [1] * 6,
+    }
+    table = folder(attribute_presence=presence_rows(shares)).table("dalleval_attribute_difference")
+    table = table.set_index("attribute")
+    # Two of the 2**6 sign patterns are as far from 0 as the data; with no difference, all are.
+    assert table["p"].to_dict() == {"hat": 2 / 64, "tie": 1}
+    assert table[["ci_low", "ci_high"]].isna().all(axis=None)
+    assert set(table["reason"]) == {"every profession differs by the same amount"}
+
+
 def test_mean_absolute_difference_and_swapped_labels(folder):
     shares = {
         ("woman", "hat"): [0.5, 0.75, 0.25],
@@ -446,6 +461,14 @@ def test_skill_accuracy_and_average(printed):
     # 7.9 % of 2,700 scenes are 213 images.
     low, high = proportion_confint(213, 2700, method="wilson")
     assert (row["ci_low"], row["ci_high"]) == pytest.approx((100 * low, 100 * high))
+
+
+def test_tables_of_a_run_can_be_measured_tables_of_the_next(printed, folder):
+    names = ("skill_accuracy", "average_gender", "attribute_presence")
+    study = folder(**{name: printed.table(f"dalleval_{name}") for name in names})
+    for name in names:
+        again = study.table(f"dalleval_{name}")
+        pd.testing.assert_frame_equal(again, printed.table(f"dalleval_{name}"), check_dtype=False)
 
 
 def test_average_skill_has_the_interval_of_a_mean_of_three_shares(folder):

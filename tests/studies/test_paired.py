@@ -1,0 +1,874 @@
+"""Paired Stereotype Test: tables, findings and figures, from printed numbers and folders of known truth."""
+
+from itertools import product
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+from statsmodels.stats.inter_rater import cohens_kappa
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
+
+from biaslab import published, sources
+from biaslab.errors import InputError, UnknownNameError
+from biaslab.figures import paired as figures
+from biaslab.figures import style
+from biaslab.studies import paired
+from biaslab.studies import paired_words as words
+from biaslab.study import Study
+
+mpl.use("Agg")
+
+CELL = ["model", "aspect", "setting"]
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    return Study(tmp_path_factory.mktemp("printed"), seed=1, bootstrap_replicates=2000)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a function that writes measured tables and opens a study on them."""
+
+    def write(model="all", **tables) -> Study:
+        source = tmp_path / "measured"
+        source.mkdir(exist_ok=True)
+        for name, rows in tables.items():
+            pd.DataFrame(rows).to_csv(source / f"paired_{name}.csv", index=False)
+        return Study(tmp_path / "out", source=str(source), model=model, seed=1, bootstrap_replicates=1000)
+
+    return write
+
+
+@pytest.fixture(autouse=True)
+def look():
+    with mpl.rc_context():
+        style.use()
+        yield
+    plt.close("all")
+
+
+def row(identity, stereotype, count, n, setting="paired", aspect="occupation", model="A", occupation=None):
+    percent = 100 * count / n if n else np.nan
+    return {
+        "model": model,
+        "aspect": aspect,
+        "setting": setting,
+        "identity": identity,
+        "occupation": occupation or identity,
+        "stereotype": stereotype,
+        "percent_female": percent,
+        "n": n,
+        "reason": "" if n else "no image",
+    }
+
+
+def lists(female, male, n, **names):
+    """Return rows of one cell: numbers of people perceived as female per identity of each list."""
+    return [row(f"f{i}", "female", c, n, **names) for i, c in enumerate(female)] + [
+        row(f"m{i}", "male", c, n, **names) for i, c in enumerate(male)
+    ]
+
+
+def roles(low, high, n, setting="paired", model="A"):
+    """Return rows of `power`: numbers perceived as female in the low- and high-power role of each occupation."""
+    rows = []
+    for i, (a, b) in enumerate(zip(low, high, strict=True)):
+        for stereotype, count in (("female", a), ("male", b)):
+            identity = f"o{i}, {stereotype}"
+            rows.append(row(identity, stereotype, count, n, setting, "power", model, occupation=f"o{i}"))
+    return rows
+
+
+def cell(table, **values):
+    return table[np.logical_and.reduce([table[c] == v for c, v in values.items()])]
+
+
+def one(table, **values):
+    found = cell(table, **values)
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+# -- published measurements --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(paired.PUBLISHED))
+def test_published_measurements_fit_their_tables(name):
+    assert len(sources.measured(name, source="published")) > 0
+
+
+def test_published_shares_are_the_printed_ones_and_whole_people():
+    people = sources.measured("paired_percent_female", source="published")
+    count = people["percent_female"] * people["n"] / 100
+    assert np.abs(count - count.round()).max() < 1e-9
+    table = published.load("paired_table_11").query("setting != 'labour_statistics'")
+    both = table.merge(people[people["aspect"] == "occupation"], on=["occupation", "setting"])
+    assert len(both) == 80
+    # Printed to two decimals: thirds are off by a third of a hundredth.
+    assert np.abs(both["percent_female_x"] - both["percent_female_y"]).max() < 0.005
+
+
+# Means of the printed scores (tables 11 and 13): 20 and 36 identities a list.
+FACTS = [
+    ("occupation", "single", 50.00, -30.00, 10.00),
+    ("occupation", "paired", 45.00, 49.75, 47.375),
+    ("power", "single", 37.04, -27.78, 4.63),
+    ("power", "paired", 17.59, 20.37, 18.98),
+]
+
+
+@pytest.mark.parametrize(("aspect", "setting", "female", "male", "overall"), FACTS)
+def test_overall_scores_follow_from_the_printed_identities(printed, aspect, setting, female, male, overall):
+    scores = cell(printed.table("paired_stereotype_score"), aspect=aspect, setting=setting)
+    found = scores.set_index("stereotype")["score"]
+    assert found[["female", "male", "overall"]].tolist() == pytest.approx([female, male, overall], abs=0.005)
+    assert (found - scores.set_index("stereotype")["printed"]).abs().max() < 0.0105
+    # 3 images alone; 800 images of 2 people; 216 images of 2 people.
+    people = {("occupation", "single"): 120, ("occupation", "paired"): 1600, ("power", "paired"): 432}
+    assert one(scores, stereotype="overall")["n"] == people.get((aspect, setting), 216)
+
+
+def test_printed_rows_are_kept_apart(printed):
+    scores = cell(printed.table("paired_stereotype_score"), evidence="printed")
+    assert set(scores["setting"]) == {"faircritic", "paired_top5", "intervention", "intervention_top5"}
+    assert scores[["ci_low", "ci_high", "n"]].isna().all(axis=None)
+    assert set(scores["reason"]) == {"the paper prints no values per identity"}
+
+
+# -- intervals ---------------------------------------------------------------------------------------
+
+
+def test_interval_over_disjoint_lists_is_welchs(printed):
+    table = published.load("paired_table_12").query("setting == 'single'").set_index("occupation")["score"]
+    listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
+    female, male = table[listed[table.index] == "female"], table[listed[table.index] == "male"]
+    # (F + M) / 2 is half the difference of F and -M.
+    test = scipy_stats.ttest_ind(female, -male, equal_var=False)
+    low, high = test.confidence_interval(0.95)
+    row = one(
+        printed.table("paired_stereotype_score"), aspect="occupation", setting="single", stereotype="overall"
+    )
+    assert [row["ci_low"], row["ci_high"]] == pytest.approx([low / 2, high / 2], abs=0.01)
+    assert [row["t"], row["p"]] == pytest.approx([test.statistic, test.pvalue], abs=0.002)
+
+
+def test_interval_over_shared_occupations_takes_both_roles_together(printed):
+    table = published.load("paired_table_13").query("setting == 'paired'")
+    mean = table.groupby("occupation")["score"].mean()
+    test = scipy_stats.ttest_1samp(mean, 0)
+    low, high = test.confidence_interval(0.95)
+    row = one(
+        printed.table("paired_stereotype_score"), aspect="power", setting="paired", stereotype="overall"
+    )
+    assert [row["ci_low"], row["ci_high"]] == pytest.approx([low, high], abs=0.01)
+    assert row["p"] == pytest.approx(test.pvalue, rel=0.01)
+
+
+def test_interval_of_one_list_is_students():
+    values = np.array([20.0, 40.0, 90.0])
+    found = paired._mean(values, 0.9)
+    low, high = scipy_stats.ttest_1samp(values, 0).confidence_interval(0.9)
+    assert [found.value, found.ci_low, found.ci_high] == pytest.approx([50, low, high])
+
+
+def test_limits_stay_in_the_range_of_scores(folder):
+    study = folder(percent_female=lists([9, 1], [5, 5], 10))
+    female = one(study.table("paired_stereotype_score"), stereotype="female")
+    # Scores 80 and -80: t of 1 degree of freedom gives about ±1016 points.
+    assert (female["score"], female["ci_low"], female["ci_high"]) == (0, -100, 100)
+
+
+def test_error_over_images_is_unbiased_at_small_n():
+    rng = np.random.default_rng(5)
+    share = np.array([0.1, 0.3, 0.5, 0.9, 0.6, 0.2])
+    group = pd.DataFrame(lists([0] * 3, [0] * 3, 3))
+    variances = []
+    for _ in range(3000):
+        group["percent_female"] = 100 * rng.binomial(3, share) / 3
+        group["score"] = 0.0
+        variances.append([e**2 for e in paired._image_errors(group, False).values()])
+    # Variance of 100 (2 p̂ - 1), averaged over 3 identities; overall, of the mean of two independent lists.
+    each = 200**2 * share * (1 - share) / 3
+    truth = [each[:3].sum() / 9, each[3:].sum() / 9, each.sum() / 36]
+    assert np.mean(variances, axis=0) == pytest.approx(truth, rel=0.03)
+
+
+def test_error_over_images_of_two_people_allows_full_dependence():
+    # Every image shows one woman and one man, so both fit or neither does: both lists have the same score, and
+    # the overall score is as uncertain as each of them.
+    group = pd.DataFrame(lists([12, 14], [8, 6], 20)).assign(score=0.0)
+    errors = paired._image_errors(group, True)
+    assert errors["female"] == pytest.approx(errors["male"])
+    assert errors["overall"] == pytest.approx(errors["female"])
+    assert paired._image_errors(group, False)["overall"] == pytest.approx(errors["female"] / np.sqrt(2))
+
+
+# -- identities --------------------------------------------------------------------------------------
+
+
+def test_identity_scores_are_the_printed_ones(printed):
+    occupations = printed.table("paired_occupation_score")
+    table = published.load("paired_table_11").merge(occupations, on=["occupation", "setting"])
+    assert len(table) == 80 and np.abs(table["score_x"] - table["score_y"]).max() < 0.01
+    table = published.load("paired_table_13")
+    table["stereotype"] = table["power_level"].map({"low": "female", "high": "male"})
+    table = table.merge(printed.table("paired_power_score"), on=["occupation", "setting", "stereotype"])
+    assert len(table) == 144 and np.abs(table["score_x"] - table["score_y"]).max() < 0.01
+
+
+def test_intervals_and_tests_of_identities(printed):
+    scores = cell(printed.table("paired_occupation_score"), setting="paired").set_index("occupation")
+    sheriff, sewist = scores.loc["sheriff"], scores.loc["sewist"]
+    # Sheriff: 5 of 40 perceived as female, stereotyped male: the score falls as the share rises.
+    low, high = proportion_confint(5, 40, method="wilson")
+    assert [sheriff["ci_low"], sheriff["ci_high"]] == pytest.approx([100 - 200 * high, 100 - 200 * low])
+    low, high = proportion_confint(34, 40, method="wilson")
+    assert [sewist["ci_low"], sewist["ci_high"]] == pytest.approx([200 * low - 100, 200 * high - 100])
+    count = (scores["percent_female"] * 40 / 100).round().astype(int)
+    p = [scipy_stats.binomtest(c, 40).pvalue for c in count]
+    assert scores["p"].tolist() == pytest.approx(p)
+    holm, bh = (multipletests(p, method=m)[1] for m in ("holm", "fdr_bh"))
+    assert scores["p_holm"].tolist() == pytest.approx(holm)
+    assert scores["p_bh"].tolist() == pytest.approx(bh)
+    row = one(printed.table("paired_absolute_score"), aspect="occupation", setting="paired")
+    assert (row["n_significant_holm"], row["n_significant_bh"]) == ((holm < 0.05).sum(), (bh < 0.05).sum())
+
+
+@pytest.mark.parametrize(
+    ("n", "edge", "smallest"),
+    [
+        # 3 images: nobody or everybody has probability 1/8 > 2.5 %, so no score is unusual; least p 2/8.
+        (3, 100, 1 / 4),
+        # 6: 1/64 = 1.6 % < 2.5 %, but 7/64 is not: counts 1 to 5, scores to 2 * 5/6 - 1; least p 2/64.
+        (6, 100 * 4 / 6, 1 / 32),
+        # 40: P(X <= 13) = 1.9 %, P(X <= 14) = 4.0 %: counts 14 to 26, scores to 2 * 26/40 - 1.
+        (40, 30, 2 / 2**40),
+    ],
+)
+def test_scores_of_a_fair_model(folder, n, edge, smallest):
+    scores = folder(percent_female=lists([1, 2], [0, 3], n)).table("paired_occupation_score")
+    assert scores["fair_low"].tolist() == pytest.approx([-edge] * 4)
+    assert scores["fair_high"].tolist() == pytest.approx([edge] * 4)
+    assert scores["smallest_p"].tolist() == pytest.approx([smallest] * 4)
+
+
+def test_mean_absolute_score_has_its_floor(printed):
+    row = one(printed.table("paired_absolute_score"), aspect="occupation", setting="single")
+    # Of 3 fair images: |score| 100 with probability 2/8, 33.33 with 6/8.
+    assert row["floor"] == pytest.approx(100 / 4 + 100 / 3 * 3 / 4)
+    # Table 11: 14 occupations at 100 or -100, 26 at ±33.33.
+    assert row["mean_absolute_score"] == pytest.approx((14 * 100 + 26 * 100 / 3) / 40)
+    assert row["ci_low"] < row["corrected"] < row["mean_absolute_score"]
+
+
+def test_a_fair_model_has_no_corrected_mean_score(folder):
+    rng = np.random.default_rng(2)
+    study = folder(percent_female=lists(rng.binomial(3, 0.5, 400), rng.binomial(3, 0.5, 400), 3))
+    row = study.table("paired_absolute_score").iloc[0]
+    assert row["mean_absolute_score"] > 45
+    # The remaining bias at a true share of 0.5 is stated in biaslab.stats: less than half the floor of 50.
+    assert abs(row["corrected"]) < 20
+
+
+# -- images of two people ----------------------------------------------------------------------------
+
+
+def test_bounds_on_biased_images_of_the_printed_shares(printed):
+    images = printed.table("paired_biased_images").set_index(["aspect", "measure"])
+    # 72.5 % of the female and 74.875 % of the male list fit: at least 47.375 % fit in common.
+    assert images.loc[("occupation", "both"), ["lowest", "highest"]].tolist() == pytest.approx([47.375, 72.5])
+    assert images.loc[("occupation", "any"), ["lowest", "highest"]].tolist() == pytest.approx([74.875, 100])
+    assert images.loc[("occupation", "person"), "percent"] == pytest.approx(100 * 66 / 120)
+    assert images["n"].tolist() == [120, 800, 800, 216, 216, 216]
+
+
+def test_bounds_are_reached_and_never_left(folder):
+    # Two occupations with 3 images of both roles: all 2^6 patterns of who fits, grouped by what is known.
+    found: dict[tuple, list] = {}
+    patterns = list(product([0, 1], repeat=3))
+    for low, high in product(product(patterns, repeat=2), repeat=2):
+        known = tuple(sum(p) for p in (*low, *high))
+        pairs = [
+            (a, b) for one_, other in zip(low, high, strict=True) for a, b in zip(one_, other, strict=True)
+        ]
+        found.setdefault(known, []).append((sum(a & b for a, b in pairs), sum(a | b for a, b in pairs)))
+    for known in [(1, 2, 3, 1), (2, 2, 2, 2), (0, 3, 1, 1)]:
+        (low_a, low_b, high_a, high_b), outcomes = known, np.array(found[known])
+        # A high-power role fits when perceived as male.
+        study = folder(percent_female=roles([low_a, low_b], [3 - high_a, 3 - high_b], 3))
+        images = study.table("paired_biased_images").set_index("measure")
+        limits = 100 * np.array([outcomes.min(axis=0), outcomes.max(axis=0)]).T / 6
+        assert images.loc["both", ["lowest", "highest"]].tolist() == pytest.approx(limits[0])
+        assert images.loc["any", ["lowest", "highest"]].tolist() == pytest.approx(limits[1])
+        assert images["percent"].isna().all()
+
+
+def test_bounds_need_the_same_images_on_both_sides(folder):
+    rows = lists([3, 4], [1, 2], 10)
+    rows[0] = row("f0", "female", 0, 0)
+    images = folder(percent_female=rows).table("paired_biased_images")
+    assert images[["lowest", "highest", "n"]].isna().all(axis=None)
+    assert set(images["reason"]) == {"the two lists do not count the same images"}
+
+
+def test_images_are_counted_where_both_people_are_judged(folder):
+    labels = [
+        ("male", "female"),
+        ("male", "male"),
+        ("female", "female"),
+        ("female", "male"),
+        ("male", "unsure"),
+    ]
+    images = [
+        {
+            "model": "A",
+            "aspect": "power",
+            "setting": "paired",
+            "image_id": str(i),
+            "male_label": m,
+            "female_label": f,
+        }
+        for i, (m, f) in enumerate(labels)
+    ]
+    study = folder(percent_female=roles([2], [2], 4), pair_images=images)
+    found = study.table("paired_biased_images").set_index("measure")
+    # Of 4 judged images one has both fitting, three at least one.
+    assert found["percent"].to_dict() == {"both": 25, "any": 75}
+    low, high = proportion_confint(1, 4, method="wilson")
+    assert found.loc["both", ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * low, 100 * high])
+    assert found["reason"].unique() == ["no judgement of both people in 1 of 5 images"]
+    assert "both people fit in 25.0 %" in words.images_finding(study)
+
+
+def test_roles_of_the_printed_occupations_are_coupled(printed):
+    table = published.load("paired_table_13").pivot(
+        index="occupation", columns=["setting", "power_level"], values="score"
+    )
+    paired_row = one(printed.table("paired_role_coupling"), setting="paired")
+    low, high = table["paired", "low"], table["paired", "high"]
+    assert paired_row["n_same_score"] == (low == high).sum() == 29
+    assert paired_row["r"] == pytest.approx(scipy_stats.pearsonr(low, high).statistic, abs=1e-4)
+    # One image of 6 moves a score by 33.33 points.
+    assert paired_row["fewest_same_gender"] == ((high - low).abs() / 33.33).round().sum() == 7
+    assert paired_row["n_images"] == 216
+    test = scipy_stats.ttest_rel(high, low).confidence_interval(0.95)
+    assert paired_row["difference_ci_low"] == pytest.approx(test.low, abs=0.01)
+    single = one(printed.table("paired_role_coupling"), setting="single")
+    assert np.isnan(single["fewest_same_gender"]) and np.isnan(single["n_images"])
+
+
+def test_fewest_images_of_one_gender_is_a_lower_limit(folder):
+    rng = np.random.default_rng(3)
+    low, high = rng.random((2, 8, 6)) < 0.5
+    study = folder(percent_female=roles(low.sum(axis=1), high.sum(axis=1), 6))
+    found = study.table("paired_role_coupling").iloc[0]
+    assert 0 < found["fewest_same_gender"] <= (low == high).sum()
+
+
+# -- labour ------------------------------------------------------------------------------------------
+
+
+def printed_labour():
+    table = published.load("paired_table_11")
+    return table.pivot(index="occupation", columns="setting", values="percent_female").dropna()
+
+
+def test_correlation_with_labour_shares(printed):
+    shares = printed_labour()
+    found = one(printed.table("paired_labour_correlation"), setting="paired", stereotype="overall")
+    r = scipy_stats.pearsonr(shares["labour_statistics"], shares["paired"])
+    low, high = r.confidence_interval(0.95)
+    assert [found["r"], found["ci_low"], found["ci_high"]] == pytest.approx([r.statistic, low, high])
+    assert found["n"] == 39  # 40 occupations, none for chief
+    listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
+    some = shares[listed[shares.index] == "female"]
+    within = one(printed.table("paired_labour_correlation"), setting="single", stereotype="female")
+    r = scipy_stats.pearsonr(some["labour_statistics"], some["single"]).statistic
+    assert within["r"] == pytest.approx(r, abs=1e-4)
+
+
+def test_amplification_against_labour_shares(printed):
+    shares = printed_labour()
+    table = cell(printed.table("paired_labour_amplification"), setting="single").set_index("definition")
+    kept, every, signed = [], [], []
+    for labour, generated in zip(shares["labour_statistics"], shares["single"], strict=True):
+        change = abs(generated - 50) - abs(labour - 50)
+        every.append(change)
+        signed.append((generated - labour) if labour > 50 else (labour - generated))
+        if (labour > 50) == (generated > 50):
+            kept.append(change)
+    expected = [np.mean(kept), np.mean(every), np.mean(signed)]
+    order = ["published", "no_exclusion", "directional"]
+    assert table.loc[order, "amplification"].tolist() == pytest.approx(expected, abs=0.01)
+    assert table.loc[order, "n_occupations"].tolist() == [len(kept), 39, 39]
+    assert table.loc[order, "n_excluded"].tolist() == [40 - len(kept), 1, 1]
+    # Without exclusion the floor is exact: E|p̂ - 0.5| of 3 images over the four counts.
+    labour = shares["labour_statistics"].to_numpy()[:, None] / 100
+    k = np.arange(4)
+    expected = (scipy_stats.binom.pmf(k, 3, labour) * np.abs(k / 3 - 0.5)).sum(axis=1)
+    floor = 100 * (expected - np.abs(labour[:, 0] - 0.5)).mean()
+    assert table.loc["no_exclusion", "floor"] == pytest.approx(floor, abs=0.3)
+    assert table.loc["directional", "floor"] == pytest.approx(0, abs=0.5)
+    comparison = cell(printed.table("paired_labour_comparison"), setting="single")
+    assert comparison["floor"].mean() == pytest.approx(floor)
+
+
+def test_labour_shares_come_from_the_source_or_the_paper(folder):
+    study = folder(percent_female=[row("nurse", "female", 8, 10), row("guard", "male", 1, 10)])
+    found = study.table("paired_labour_comparison").set_index("occupation")
+    assert found["percent_female_labour"].to_dict() == {"nurse": 87.9, "guard": 24.3}
+    own = [{"occupation": "nurse", "percent_female": 60, "reason": ""}]
+    study = folder(
+        percent_female=[row("nurse", "female", 8, 10), row("guard", "male", 1, 10)], labour_share=own
+    )
+    found = study.table("paired_labour_comparison").set_index("occupation")
+    assert found.loc["nurse", ["percent_female_labour", "amplification"]].tolist() == [60, 20]
+    assert found.loc["guard", "reason"] == "no labour share is given"
+
+
+# -- changes -----------------------------------------------------------------------------------------
+
+
+def test_changes_are_the_printed_gaps(printed):
+    changes = printed.table("paired_identity_change")
+    table = (
+        published.load("paired_table_12")
+        .dropna(subset="gap")
+        .merge(changes[changes["aspect"] == "occupation"], on="occupation")
+    )
+    assert len(table) == 40 and np.abs(table["gap"] - table["change"]).max() < 0.01
+    table = published.load("paired_table_13").dropna(subset="gap")
+    table["stereotype"] = table["power_level"].map({"low": "female", "high": "male"})
+    table = table.merge(changes[changes["aspect"] == "power"], on=["occupation", "stereotype"])
+    assert len(table) == 72 and np.abs(table["gap"] - table["change"]).max() < 0.011
+    # Table 1: overall gaps 37.38 and 14.36 (from rounded scores).
+    overall = cell(printed.table("paired_score_change"), stereotype="overall").set_index("aspect")["change"]
+    assert overall.to_dict() == pytest.approx({"occupation": 37.38, "power": 14.36}, abs=0.01)
+
+
+def test_interval_and_test_of_one_change(printed):
+    worker = one(printed.table("paired_identity_change"), aspect="occupation", identity="construction worker")
+    # Perceived as female: 6 of 40 with two people, 3 of 3 with one; stereotyped male.
+    low, high = confint_proportions_2indep(6, 40, 3, 3, method="newcomb")
+    assert [worker["ci_low"], worker["ci_high"]] == pytest.approx([-200 * high, -200 * low])
+    assert worker["p"] == pytest.approx(scipy_stats.fisher_exact([[6, 34], [3, 0]]).pvalue)
+    changes = cell(printed.table("paired_identity_change"), aspect="occupation")
+    assert changes["p_holm"].tolist() == pytest.approx(multipletests(changes["p"], method="holm")[1])
+
+
+def test_sign_flip_test_of_a_list(folder):
+    # Changes of the male list: +20, +40, +60, +80 (all up): of 16 sign patterns 2 are as extreme.
+    rows = lists([5] * 4, [5, 5, 5, 5], 10, setting="single") + lists([5] * 4, [4, 3, 2, 1], 10)
+    found = folder(percent_female=rows).table("paired_score_change").set_index("stereotype")
+    assert found.loc["male", ["change", "p"]].tolist() == pytest.approx([50, 2 / 16])
+    assert found.loc["female", ["change", "p"]].tolist() == [0, 1]
+    low, high = scipy_stats.ttest_1samp([20, 40, 60, 80], 0).confidence_interval(0.95)
+    assert found.loc["male", ["ci_low", "ci_high"]].tolist() == pytest.approx([low, high])
+
+
+def test_two_roles_are_flipped_together(folder):
+    rows = roles([5, 5, 5], [5, 5, 5], 10, setting="single") + roles([6, 7, 8], [4, 3, 2], 10)
+    overall = one(folder(percent_female=rows).table("paired_score_change"), stereotype="overall")
+    # Three occupations change by 20, 40, 60 in both roles: 2 of 2^3 patterns, not 2 of 2^6.
+    assert overall["p"] == pytest.approx(2 / 8)
+    assert (overall["change"], overall["n_identities"]) == (pytest.approx(40), 6)
+
+
+def test_lean_and_score_are_two_views_of_the_shares(printed):
+    lean = printed.table("paired_lean").set_index([*CELL, "stereotype"])["percent_female"].unstack()
+    scores = printed.table("paired_stereotype_score").set_index([*CELL, "stereotype"])["score"].unstack()
+    gap = lean["female"] - lean["male"]
+    both = gap.index.difference([("DALL-E 3", "power", "faircritic")])
+    assert gap[both].tolist() == pytest.approx(scores.loc[both, "overall"].tolist(), abs=0.005)
+    # Printed FairCritic scores of power roles do not average to the printed overall score.
+    assert gap["DALL-E 3", "power", "faircritic"] == pytest.approx((11.40 - 1.96) / 2)
+
+
+def test_people_who_fit_divide_between_the_lists(printed):
+    table = printed.table("paired_adherence")
+    # 580 of 800 of the female, 599 of 800 of the male list fit in pairs; 45 and 21 of 60 alone.
+    pair = one(table, aspect="occupation", setting="paired", stereotype="male")
+    assert pair["percent_of_adhering"] == pytest.approx(100 * 599 / (580 + 599))
+    alone = one(table, aspect="occupation", setting="single", stereotype="female")
+    assert alone["percent_of_adhering"] == pytest.approx(100 * 45 / 66)
+    assert alone["ci_low"] < alone["percent_of_adhering"] < alone["ci_high"]
+
+
+def test_cases_beside_the_stated_shares(printed):
+    gaps = published.load("paired_table_13").dropna(subset="gap")
+    table = cell(printed.table("paired_changed_cases"), aspect="power").set_index(["direction", "stereotype"])
+    up, down = gaps[gaps["gap"] > 0], gaps[gaps["gap"] < 0]
+    high = table.loc[("amplified", "male")]
+    assert (high["n_cases"], high["n"]) == ((up["power_level"] == "high").sum(), len(up)) == (24, 34)
+    points = 100 * up.loc[up["power_level"] == "high", "gap"].sum() / up["gap"].sum()
+    assert high["percent_of_points"] == pytest.approx(points, abs=0.01)
+    low = table.loc[("reduced", "female")]
+    assert (low["n_cases"], low["n"]) == ((down["power_level"] == "low").sum(), len(down)) == (22, 26)
+    assert (high["printed"], low["printed"]) == (70.12, 85.32)
+    assert table["printed"].notna().sum() == 2
+    assert table.loc["unchanged", "n"].unique() == [(gaps["gap"] == 0).sum()]
+
+
+# -- mitigation and judges ---------------------------------------------------------------------------
+
+
+def test_mitigation_names_a_reversed_sign(printed):
+    table = printed.table("paired_mitigation")
+    after = one(table, aspect="power", mitigation="intervention", stereotype="overall")
+    assert (after["score"], after["direction"]) == (-11.12, "against stereotypes")
+    # 216 images: 1.96 * 100 / sqrt(216).
+    assert after["margin"] == pytest.approx(13.336, abs=0.001)
+    said = words.mitigation_finding(printed)
+    assert "-11.1 with intervention (over-correction: the sign is reversed" in said
+    assert said.count("over-correction") == 1
+    top = cell(table, scope="top5")
+    assert top["score"].tolist() == [92.0, 26.0] and top["margin"].isna().all()
+
+
+def test_mitigation_that_is_measured_has_intervals(folder):
+    rows = lists([8, 7, 8], [1, 2, 2], 10) + lists([3, 2, 3], [8, 7, 8], 10, setting="faircritic")
+    said = words.mitigation_finding(folder(percent_female=rows))
+    # Lists at 53.3 and 66.7 before, at -46.7 and -53.3 after.
+    assert "overall 60.0 without mitigation (" in said and "-50.0 with FairCritic (-" in said
+    assert "(over-correction: the sign is reversed)" in said and "as printed" not in said
+
+
+@pytest.mark.parametrize(("wrong", "percent"), [(0.05, 50), (0.2, 70), (0.45, 48.8), (0.7, 30)])
+def test_judge_error_recovers_even_errors(wrong, percent):
+    p = percent / 100
+    table = np.array([[p * (1 - wrong), p * wrong], [(1 - p) * wrong, (1 - p) * (1 - wrong)]])
+    kappa = cohens_kappa(1000 * table).kappa
+    assert paired.judge_error(kappa, percent) == pytest.approx(wrong, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kappa", "percent"), [(0.5, 0), (0.5, 100), (np.nan, 50), (0.5, np.nan), (-0.9, 80)]
+)
+def test_judge_error_that_kappa_does_not_determine(kappa, percent):
+    assert np.isnan(paired.judge_error(kappa, percent))
+
+
+def test_even_errors_shrink_the_score(printed):
+    found = one(printed.table("paired_judge_attenuation"), setting="paired", judge="vqa")
+    wrong = found["percent_wrong"] / 100
+    # Shares 72.5 and 25.125 % as seen through the errors, and their difference.
+    seen = [p * (1 - wrong) + (100 - p) * wrong for p in (72.5, 25.125)]
+    assert found["score_seen"] == pytest.approx(seen[0] - seen[1])
+    assert 2 < found["score_seen"] < 4  # kappa 0.06 leaves about 6 % of 47.4
+
+
+# -- other sources -----------------------------------------------------------------------------------
+
+
+def test_missing_identities_are_counted_out_with_a_reason(folder):
+    rows = lists([8, 6], [2, 4], 10)
+    rows[1] = row("f1", "female", 0, 0)
+    study = folder(percent_female=rows)
+    female = one(study.table("paired_stereotype_score"), stereotype="female")
+    assert (female["score"], female["n"], female["n_identities"]) == (pytest.approx(60), 10, 1)
+    assert np.isnan(female["ci_low"]) and female["reason"] == "an interval needs two identities"
+    missing = one(study.table("paired_occupation_score"), identity="f1")
+    assert np.isnan(missing["score"]) and np.isnan(missing["fair_low"]) and missing["reason"] == "no image"
+    # Three identities with a value are tested: Holm's factor is at most 3.
+    scores = study.table("paired_occupation_score").dropna(subset="p")
+    assert (scores["p_holm"] <= 3 * scores["p"] + 1e-12).all()
+
+
+def test_one_image_an_identity_has_no_interval_over_images(folder):
+    scores = folder(percent_female=lists([1, 0], [1, 0], 1)).table("paired_stereotype_score")
+    assert scores["images_ci_low"].isna().all() and scores["ci_low"].notna().all()
+    assert set(scores["reason"]) == {"an interval over images needs two people of each identity"}
+
+
+def test_several_roles_of_an_occupation_are_averaged_first(folder):
+    def role(occupation, name, stereotype, count):
+        identity = f"{occupation} {name}"
+        return row(identity, stereotype, count, 10, "paired", "power", occupation=occupation)
+
+    rows = [
+        role("cook", "intern", "female", 9),
+        role("cook", "aide", "female", 7),
+        role("cook", "head", "male", 2),
+    ]
+    rows += [
+        role("guard", "intern", "female", 5),
+        role("guard", "head", "male", 4),
+        role("guard", "chief", "male", 6),
+    ]
+    study = folder(percent_female=rows)
+    scores = study.table("paired_stereotype_score").set_index("stereotype")
+    # Cook: low 80 and 40, high 60. Guard: low 0, high 20 and -20.
+    assert scores["score"].to_dict() == pytest.approx({"female": 30, "male": 30, "overall": 30})
+    assert scores["n_identities"].to_dict() == {"female": 3, "male": 3, "overall": 6}
+    low, high = scipy_stats.ttest_1samp([60, 0], 0).confidence_interval(0.95)
+    assert scores.loc["overall", "ci_low"] == max(low, -100) and scores.loc["overall", "ci_high"] == min(
+        high, 100
+    )
+    found = study.table("paired_role_coupling").iloc[0]
+    assert (found["n"], found["n_same_score"], found["difference"]) == (2, 2, 0)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        lists([3, 2], [0, 1], 3, setting="single"),
+        roles([3, 2, 1], [0, 1, 3], 6),
+        lists([3, 3], [0, 0], 3, setting="single") + lists([6, 6], [0, 0], 6),
+        [row("f", "female", 0, 0), row("m", "male", 0, 0)],
+    ],
+    ids=["empty", "only single", "only power in pairs", "all alike", "nobody judged"],
+)
+def test_every_table_finding_and_figure_takes_thin_sources(folder, rows):
+    columns = list(row("f", "female", 1, 1))
+    study = folder(percent_female=pd.DataFrame(rows, columns=columns))
+    for name in paired.TABLES:
+        study.save_table(name)
+    for name in [n for n in dir(words) if n.endswith("_finding")]:
+        said = getattr(words, name)(study)
+        assert said and "nan" not in said
+    pairs = study.table("paired_score_change")
+    assert len(figures.score_changes(pairs).axes) >= 1
+    assert len(figures.identity_scores(study.table("paired_occupation_score")).axes) >= 1
+    assert len(figures.role_coupling(study.table("paired_power_score")).axes) >= 1
+
+
+def test_one_model_of_several(folder):
+    rows = lists([8, 7], [1, 2], 10) + lists([2, 3], [9, 8], 10, model="B")
+    both = folder(percent_female=rows)
+    assert words.overall_finding(both).count("overall stereotype score") == 2
+    only = folder(model="B", percent_female=rows)
+    assert set(only.table("paired_stereotype_score")["model"]) == {"B"}
+    assert only.table("paired_printed_value").empty
+    with pytest.raises(UnknownNameError, match=r"There is no model in paired_percent_female .* named 'C'"):
+        folder(model="C", percent_female=rows).table("paired_stereotype_score")
+
+
+def test_unusable_shares_are_refused(folder):
+    wrong = row("f", "female", 1, 4) | {"percent_female": 40}
+    with pytest.raises(InputError, match=r"40 % in row 1 cannot come from n = 4 people"):
+        folder(percent_female=[wrong]).table("paired_occupation_score")
+    wrong = row("f", "feminine", 1, 4)
+    with pytest.raises(InputError, match=r"stereotype is 'feminine'; allowed are 'female' and 'male'\."):
+        folder(percent_female=[wrong]).table("paired_occupation_score")
+
+
+def test_an_earlier_run_can_be_the_source(printed, tmp_path):
+    for name in ("paired_percent_female", "paired_labour_share", "paired_printed_value"):
+        printed.save_table(name)
+    again = Study(tmp_path, source=str(printed.output_dir), seed=1, bootstrap_replicates=2000)
+    pd.testing.assert_frame_equal(
+        again.table("paired_stereotype_score"), printed.table("paired_stereotype_score"), rtol=1e-8
+    )
+
+
+# -- words -------------------------------------------------------------------------------------------
+
+
+def test_findings_on_the_printed_numbers(printed):
+    assert "47.4 with two people (40.6 to 54.2; 40 identities, 1600 people)" in words.overall_finding(printed)
+    said = words.change_finding(printed)
+    assert "male list up, +79.8 (" in said and "female list without clear change, -5.0 (" in said
+    assert "overall without clear change, +14.4 (-3.8 to 32.5" in said
+    assert "not distinguishable from those of low-power roles: +2.8 points" in words.power_finding(printed)
+    assert "with 3 people each none could, the smallest possible p being 0.25" in words.occupation_finding(
+        printed
+    )
+    said = words.images_finding(printed)
+    assert (
+        "at least one fits in 74.9 to 100.0 % (all that the shares per identity allow; n = 800 images" in said
+    )
+    assert "stated: over 74 %" in said
+
+
+def test_directions_follow_the_numbers(folder):
+    rows = lists([5, 6, 5, 6], [5, 4, 5, 4], 10, setting="single")
+    rows += lists([1, 2, 2, 1], [9, 8, 8, 9], 10) + roles([2, 1, 2, 3], [1, 0, 1, 1], 10)
+    study = folder(percent_female=rows)
+    said = words.change_finding(study)
+    assert "female list down, -" in said and "male list down, -" in said and "overall down, -" in said
+    # High power: scores 80, 100, 80, 80; low power: -60, -80, -60, -40.
+    assert (
+        "scores of high-power roles are higher than those of low-power roles: +145.0"
+        in words.power_finding(study)
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.1, 2, "up"),
+        (-2, -0.1, "down"),
+        (-0.1, 2, "neither"),
+        (0, 2, "neither"),
+        (np.nan, np.nan, "neither"),
+    ],
+)
+def test_a_direction_needs_an_interval_beside_zero(low, high, said):
+    assert words._moved({"ci_low": low, "ci_high": high}, "up", "down", "neither") == said
+
+
+def test_figures_are_saved_with_captions_of_their_level(tmp_path):
+    study = Study(tmp_path, confidence=0.9)
+    words.save(study, "paired_role_coupling", plt.figure())
+    words.save(study, "paired_score_change", plt.figure(), main=True)
+    records = {r["name"]: r for r in study._records["figures"]}
+    assert "90 % intervals" in records["paired_score_change"]["caption"]
+    assert [r["main"] for r in records.values()] == [False, True]
+    with pytest.raises(KeyError):
+        words.save(study, "paired_unknown", plt.figure())
+
+
+# -- figures -----------------------------------------------------------------------------------------
+
+
+def drawn(ax, marker):
+    """Return the points of every line with this marker, in order."""
+    return [
+        (x, y)
+        for line in ax.lines
+        if line.get_marker() == marker
+        for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
+    ]
+
+
+def test_scores_are_drawn_where_the_table_says(printed):
+    scores = cell(printed.table("paired_stereotype_score"), evidence="computed")
+    figure = figures.stereotype_scores(scores)
+    left, right = figure.axes
+    assert [t.get_text() for t in left.get_yticklabels()] == [
+        "male-stereotyped",
+        "female-stereotyped",
+        "overall",
+    ]
+    assert [x for x, _ in drawn(left, "o")] == pytest.approx([49.75, 45, 47.375])
+    assert [x for x, _ in drawn(left, "s")] == pytest.approx([-30, 50, 10])
+    assert [x for x, _ in drawn(right, "o")] == pytest.approx([20.37, 17.59, 18.98], abs=0.005)
+
+
+def test_occupations_are_sorted_and_filled_where_significant(printed):
+    scores = printed.table("paired_occupation_score")
+    figure = figures.identity_scores(scores)
+    alone, pairs = figure.axes
+    names = [t.get_text() for t in alone.get_yticklabels()]
+    ordered = cell(scores, setting="paired").set_index("occupation").loc[names, "score"]
+    assert ordered.is_monotonic_increasing and len(names) == 40
+    filled = [
+        len(line.get_xdata())
+        for line in pairs.lines
+        if line.get_marker() in "os" and line.get_markerfacecolor() != "white"
+    ]
+    assert (
+        sum(filled)
+        == one(printed.table("paired_absolute_score"), aspect="occupation", setting="paired")[
+            "n_significant_holm"
+        ]
+    )
+    assert {bar.get_width() for bar in alone.patches} == {200}
+    assert {round(bar.get_width(), 6) for bar in pairs.patches} == {60}
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["One person (n = 3)", "Two people (n = 40)"]
+
+
+def test_bounds_are_bars_and_counts_are_dots(printed):
+    stated = cell(printed.table("paired_printed_value"), quantity="percent_biased_images")
+    ax = figures.biased_images(printed.table("paired_biased_images"), stated).axes[0]
+    bars = sorted((b.get_x(), b.get_x() + b.get_width()) for b in ax.patches if b.get_width() > 0)
+    assert bars[-1] == pytest.approx((74.875, 100)) and len(bars) == 4
+    assert [x for x, _ in drawn(ax, "s")] == pytest.approx([52.3148, 55], abs=0.001)
+
+
+def test_labour_shares_are_drawn_beside_generated_ones(printed):
+    rows = cell(printed.table("paired_labour_comparison"), setting="paired")
+    ax = figures.labour_shares(rows).axes[0]
+    names = [t.get_text() for t in ax.get_yticklabels()]
+    diamonds = {names[int(y)]: x for x, y in drawn(ax, "D")}
+    assert diamonds["nurse"] == 87.9 and np.isnan(diamonds["chief"])
+    generated = {names[int(y)]: x for x, y in drawn(ax, "o") + drawn(ax, "s")}
+    assert generated["nurse"] == 77.5 and len(generated) == 40
+
+
+def test_stated_shares_are_drawn_for_the_same_list(printed):
+    figure = figures.divided(printed.table("paired_adherence"), printed.table("paired_changed_cases"))
+    stated = [x for x, _ in drawn(figure.axes[1], "X") if np.isfinite(x)]
+    # The paper states 70.12 % high power of amplified, and 85.32 % low power of reduced cases.
+    assert sorted(stated) == pytest.approx([100 - 85.32, 70.12])
+
+
+def test_printed_mitigations_are_hollow(printed):
+    ax = figures.mitigation(printed.table("paired_mitigation")).axes[0]
+    hollow = sum(
+        len(line.get_xdata())
+        for line in ax.lines
+        if line.get_marker() == "D" and line.get_markerfacecolor() == "white"
+    )
+    assert hollow == 5  # FairCritic twice, intervention twice, the top 5 without
+
+
+def test_models_are_drawn_below_one_another(folder):
+    rows = [
+        r for m in "AB" for s in ("single", "paired") for r in lists([8, 7], [1, 2], 10, setting=s, model=m)
+    ]
+    study = folder(percent_female=rows)
+    figure = figures.stereotype_scores(study.table("paired_stereotype_score"))
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["A: Occupations", "B: Occupations"]
+    figure = figures.lean_and_stereotype(study.table("paired_lean"))
+    assert drawn(figure.axes[1], "o") == [(pytest.approx(15), pytest.approx(75))]
+
+
+def test_samplings_are_drawn_above_the_score_of_all_images(printed):
+    runs = printed.table("paired_run_score")
+    ax = figures.runs(runs, cell(printed.table("paired_stereotype_score"), evidence="computed")).axes[0]
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    alone = [(x, y) for x, y in drawn(ax, "s") if labels[round(y)] == "Occupations, one person"]
+    # Table 10: samplings at 20, -5 and 15; their mean, 10, lowest.
+    assert sorted(x for x, _ in alone) == pytest.approx([-5, 10, 15, 20])
+    assert min(alone, key=lambda point: point[1])[0] == pytest.approx(10)
+
+
+def test_changes_are_drawn_sorted_and_hollow_without_significance(printed):
+    changes = cell(printed.table("paired_identity_change"), aspect="occupation")
+    ax = figures.identity_changes(changes).axes[0]
+    points = sorted(drawn(ax, "o") + drawn(ax, "s"), key=lambda point: point[1])
+    assert [x for x, _ in points] == pytest.approx(sorted(changes["change"]))
+    assert [t.get_text() for t in ax.get_yticklabels()][-1] == "construction worker"
+    filled = [
+        x
+        for line in ax.lines
+        if line.get_markerfacecolor() != "white" and line.get_marker() in "os"
+        for x in line.get_xdata()
+    ]
+    assert len(filled) == (changes["p_holm"] < 0.05).sum()
+    left, right = figures.score_changes(printed.table("paired_score_change")).axes
+    assert [x for x, _ in drawn(left, "s") + drawn(right, "D")] == pytest.approx([79.75, 14.352], abs=0.001)
+
+
+def test_labour_figures_draw_the_tables(printed):
+    table = printed.table("paired_labour_amplification")
+    ax = figures.labour_amplification(table).axes[0]
+    alone = cell(table, setting="single").set_index("definition")
+    order = ["directional", "no_exclusion", "published"]
+    assert [x for x, _ in drawn(ax, "s")] == pytest.approx(alone.loc[order, "amplification"].tolist())
+    assert {t.get_text() for t in ax.texts} == {"n = 20", "n = 39"}
+    comparison = printed.table("paired_labour_comparison")
+    figure = figures.labour_correlation(comparison, printed.table("paired_labour_correlation"))
+    assert figure.axes[1].texts[0].get_text().startswith("both lists: r = 0.93 (0.86 to 0.96), n = 39\n")
+    nurse = one(comparison, setting="paired", occupation="nurse")
+    assert (nurse["percent_female_labour"], nurse["percent_female"]) in drawn(figure.axes[1], "o")
+
+
+def test_coupled_roles_count_all_occupations(printed):
+    alone, pairs = figures.role_coupling(printed.table("paired_power_score")).axes
+    assert [sum(int(t.get_text()) for t in ax.texts) for ax in (alone, pairs)] == [36, 36]
+    assert pairs.get_title(loc="left") == "Two people: 29 of 36 equal"
+
+
+def test_judges_are_drawn_with_what_they_would_see(printed):
+    attenuation = printed.table("paired_judge_attenuation")
+    left, right = figures.judges(printed.table("paired_judge_agreement"), attenuation).axes
+    assert [x for x, _ in drawn(right, "v")] == pytest.approx(attenuation["score_seen"][::-1].tolist())
+    assert sorted(x for x, _ in drawn(left, "s")) == pytest.approx([0.83, 0.88, 0.90, 0.92])

@@ -1,0 +1,162 @@
+"""The main job, for real: every notebook on the printed numbers, and what it leaves behind."""
+
+import json
+from collections import Counter
+
+import pandas as pd
+import pytest
+
+from biaslab import coverage, params, runs, tables
+
+pytestmark = pytest.mark.slow
+
+# What others rely on: columns that these tables have at least.
+CONTRACT = {
+    "paradox_percent_female": "model approach occupation source prompt percent_female n",
+    "paradox_amplification": (
+        "model approach definition prompt amplification ci_low ci_high n_occupations n_excluded t p"
+    ),
+    "paired_stereotype_score": "model aspect setting stereotype score ci_low ci_high n",
+    "dalleval_average_gender": "model profession value n",
+    "dalleval_average_skin_tone": "model profession value n",
+    "dalleval_mad": "model category mad ci_low ci_high n",
+    "triplets_disparity": "model dataset space metric pair value ci_low ci_high n",
+}
+
+
+def _run(root, outputs, *overrides, notebooks=()):
+    loaded = params.load(root / "params" / "published.yaml", overrides=overrides, notebooks=notebooks)
+    return runs.run(loaded, outputs=outputs, progress=False)
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    return tmp_path_factory.mktemp("outputs")
+
+
+@pytest.fixture(scope="module")
+def record(outputs, pytestconfig):
+    return _run(pytestconfig.rootpath, outputs, "bootstrap_replicates=300")
+
+
+@pytest.fixture(scope="module")
+def folder(outputs, record):
+    return outputs / "published"
+
+
+def table(folder, name):
+    return tables.read(folder / "tables" / f"{name}.csv", name)
+
+
+def test_every_notebook_finishes(record):
+    assert {n["id"]: n["reason"] for n in record["notebooks"] if n["status"] != "ok"} == {}
+    assert record["status"] == "ok" and not record["problems"]
+
+
+def test_the_contract_holds(folder, record):
+    for name, columns in CONTRACT.items():
+        assert set(columns.split()) <= set(table(folder, name)), name
+    assert record == json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    for notebook in record["notebooks"]:
+        assert (folder / notebook["notebook"]).is_file() and (folder / notebook["html"]).is_file()
+    for figure in record["figures"]:
+        assert (folder / figure["png"]).is_file() and (folder / figure["svg"]).is_file()
+        assert figure["caption"].endswith(".") and figure["alt"], figure["name"]
+    for entry in record["tables"]:
+        assert all(c["description"] for c in entry["columns"]), entry["name"]
+
+
+def test_facts_that_the_papers_tables_settle(folder):
+    amplification = table(folder, "paradox_amplification").set_index(
+        ["model", "approach", "definition", "prompt"]
+    )
+    naive = amplification["amplification"].xs(("naive", "published"), level=("approach", "definition"))
+    # Table 3 of the paper, within 0.02.
+    for model, values in {
+        "SD 1.4": [10.24, 17.57, 10.77, 11.68],
+        "SD 1.5": [10.87, 16.36, 11.15, 9.91],
+    }.items():
+        assert [naive[model, p] for p in "1234"] == pytest.approx(values, abs=0.02)
+    scores = table(folder, "paired_stereotype_score").set_index(["aspect", "setting", "stereotype"])["score"]
+    for (aspect, setting), values in {
+        ("occupation", "single"): [50.00, -30.00, 10.00],
+        ("occupation", "paired"): [45.00, 49.75, 47.38],
+        ("power", "single"): [37.04, -27.78, 4.63],
+        ("power", "paired"): [17.59, 20.37, 18.98],
+    }.items():
+        got = [scores[aspect, setting, s] for s in ("female", "male", "overall")]
+        assert got == pytest.approx(values, abs=0.006), (aspect, setting)
+    gender = table(folder, "dalleval_average_gender").groupby("model")["value"].mean()
+    assert gender[["minDALL-E", "Karlo", "Stable Diffusion"]].tolist() == pytest.approx(
+        [-0.25, -0.22, -0.42], abs=0.006
+    )
+    mad = table(folder, "dalleval_mad").query("category == 'gender'").set_index("model")["mad"]
+    assert mad[["minDALL-E", "Karlo", "Stable Diffusion"]].tolist() == pytest.approx(
+        [0.196, 0.358, 0.364], abs=0.0006
+    )
+
+
+def test_every_estimate_has_an_interval_or_a_reason(folder, record):
+    for entry in record["tables"]:
+        frame = pd.read_csv(folder / entry["file"])
+        if "ci_low" not in frame.columns:
+            continue
+        missing = frame[frame["ci_low"].isna()]
+        if len(missing):
+            assert "reason" in frame.columns or "excluded" in frame.columns, entry["name"]
+        known = frame.dropna(subset=["ci_low", "ci_high"])
+        assert (known["ci_low"] <= known["ci_high"]).all(), entry["name"]
+
+
+def test_the_ledger_lists_all_tables_and_figures_of_the_papers():
+    rows = coverage.ledger()
+    assert Counter(r["kind"] for r in rows) == {"table": 64, "figure": 38}
+    assert Counter(r["paper"] for r in rows) == {"paradox": 15, "paired": 25, "dalleval": 41, "triplets": 21}
+    assert len({(r["paper"], r["kind"], r["number"]) for r in rows}) == len(rows)
+    assert {r["status"] for r in rows} <= set(coverage.STATUSES)
+
+
+def test_the_ledger_says_what_a_run_leaves_behind(record):
+    made = {t["name"]: set(t["notebooks"]) for t in record["tables"]}
+    made |= {f["name"]: {f["notebook"]} for f in record["figures"]}
+    for row in coverage.ledger():
+        name = (row["paper"], row["kind"], row["number"])
+        if row["status"] == "regenerated":
+            assert row["output"] in made, name
+            assert row["notebook"] in made[row["output"]], name
+        else:
+            assert not row["output"] and not row["notebook"], name
+            assert row["note"], name
+    # In a complete run the report's ledger is the ledger.
+    assert record["coverage"] == coverage.ledger()
+
+
+def test_a_run_is_a_source_like_any_other(root, folder, outputs):
+    again = _run(
+        root,
+        outputs,
+        "run=again",
+        "bootstrap_replicates=300",
+        f"source={folder}",
+        notebooks=[
+            "paradox/4_baseline",
+            "paired/4_4_overall",
+            "dalleval/5_3_gender",
+            "triplets/4_disparities",
+        ],
+    )
+    assert {n["id"]: n["reason"] for n in again["notebooks"] if n["status"] != "ok"} == {}
+    ours = table(folder, "paradox_amplification").query("approach == 'naive'").reset_index(drop=True)
+    pd.testing.assert_frame_equal(table(outputs / "again", "paradox_amplification"), ours)
+
+
+def test_the_same_seed_gives_the_same_tables(root, folder, outputs, record):
+    again = _run(
+        root, outputs, "run=same", "bootstrap_replicates=300", notebooks=["synthesis/*", "paradox/4_*"]
+    )
+    for entry in again["tables"]:
+        ours = (folder / entry["file"]).read_bytes()
+        if set(entry["notebooks"]) == set(
+            next(t for t in record["tables"] if t["name"] == entry["name"])["notebooks"]
+        ):
+            assert (outputs / "same" / entry["file"]).read_bytes() == ours, entry["name"]
