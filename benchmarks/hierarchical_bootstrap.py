@@ -1,7 +1,8 @@
 """Time 10,000 replicates of the hierarchical bootstrap against resampling images one by one with numpy.
 
-Run: ``python benchmarks/hierarchical_bootstrap.py``. It prints both times from this one run, their ratio and the
-peak memory. The statistic is the mean of |p - 0.5| over 62 occupations, four prompts and 500 images each.
+Run: ``python benchmarks/hierarchical_bootstrap.py``. It prints both times from this one run, their ratio and
+our peak memory. The statistic is the mean of |p - 0.5| over 62 occupations, four prompts and 500 images each.
+Of ours, every two replicates share their draw of the occupations; each has its own images.
 """
 
 import resource

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 PARTS = ".parts"
 # Folders of a run that are made anew from its parts.
-_GATHERED = ("tables", "figures")
+_GATHERED = ("tables", "figures", sources.MEASURED)
 _PACKAGES = (
     "numpy",
     "pandas",
@@ -357,6 +357,7 @@ def gather(folder: Path, record: dict, kept: list[dict], done: list[dict], *, sw
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
     problems: list[str] = []
+    _gather_inputs(folder, notebooks)
     figures = _gather_figures(folder, notebooks)
     gathered = _gather_tables(folder, notebooks, swept, problems)
     failed = [n for n in notebooks if n["status"] == "failed"]
@@ -393,6 +394,15 @@ def _gather_headlines(folder: Path, notebooks: list[dict]) -> list[dict]:
         for note in _notes(folder, notebook)["headlines"]:
             found.append({"notebook": notebook["id"], "variant": notebook["variant"], **note})
     return [{**note, "order": i} for i, note in enumerate(found)]
+
+
+def _gather_inputs(folder: Path, notebooks: list[dict]) -> None:
+    """Copy the measured tables that notebooks read; all read the same source, so the first copy serves."""
+    for notebook in notebooks:
+        for path in sorted((folder / PARTS / notebook["slug"] / sources.MEASURED).glob("*.csv")):
+            target = folder / sources.MEASURED / path.name
+            if not target.exists():
+                shutil.copy2(path, target)
 
 
 def _gather_figures(folder: Path, notebooks: list[dict]) -> list[dict]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMED = ("published", "ratings")
+# Where a run keeps the measured tables that it read.
+MEASURED = "measured"
 
 
 def check(source: str, ratings: str = "") -> str:
@@ -45,7 +47,8 @@ def measured(name: str, *, source: str, ratings: str = "") -> pd.DataFrame:
 
     Args:
         name: Name of a declared table that a source can hold.
-        source: ``published``, ``ratings`` or a folder with ``<name>.csv`` in it or in its ``tables``.
+        source: ``published``, ``ratings`` or a folder with ``<name>.csv`` in its ``measured`` (a run's inputs),
+            in its ``tables``, or in itself.
         ratings: The file of ratings, for ``source="ratings"``.
 
     Raises:
@@ -67,7 +70,7 @@ def measured(name: str, *, source: str, ratings: str = "") -> pd.DataFrame:
     path = _file(folder, name)
     if path:
         return tables.read(path, name)
-    there = sorted(p.stem for p in [*folder.glob("*.csv"), *folder.glob("tables/*.csv")])
+    there = sorted({p.stem for p in [*folder.glob("*.csv"), *folder.glob("*/*.csv")]})
     raise InputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
 
 
@@ -81,7 +84,7 @@ def has(name: str, *, source: str) -> bool:
 
 
 def _file(folder: Path, name: str) -> Path | None:
-    paths = (folder / "tables" / f"{name}.csv", folder / f"{name}.csv")
+    paths = (folder / place / f"{name}.csv" for place in (MEASURED, "tables", "."))
     return next((path for path in paths if path.exists()), None)
 
 

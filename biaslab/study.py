@@ -72,6 +72,7 @@ class Study:
         self.bootstrap_replicates = int(bootstrap_replicates)
         self.confidence = float(confidence)
         self._kept: dict[str, pd.DataFrame] = {}
+        self._inputs: dict[str, pd.DataFrame] = {}
         self._records: dict[str, list] = {"figures": [], "tables": [], "headlines": []}
 
     # -- inputs and tables ---------------------------------------------------------------------------
@@ -83,7 +84,7 @@ class Study:
             InputError: The source's data do not fit the table.
             UnknownNameError: There is no such table, or the source has no such model.
         """
-        frame = sources.measured(name, source=self.source, ratings=self.ratings)
+        frame = self._read(name)
         if self.model == "all" or "model" not in frame.columns:
             return frame
         if self.model not in set(frame["model"]):
@@ -94,8 +95,15 @@ class Study:
         """Return whether the source holds the measured table ``name`` with rows of this study's model."""
         if not sources.has(name, source=self.source):
             return False
-        frame = sources.measured(name, source=self.source, ratings=self.ratings)
+        frame = self._read(name)
         return self.model == "all" or "model" not in frame.columns or self.model in set(frame["model"])
+
+    def _read(self, name: str) -> pd.DataFrame:
+        """Return a measured table whole, and keep it beside the results: a run's folder is a source, too."""
+        if name not in self._inputs:
+            self._inputs[name] = sources.measured(name, source=self.source, ratings=self.ratings)
+            tables.write(self._inputs[name], self.output_dir / sources.MEASURED / f"{name}.csv")
+        return self._inputs[name].copy()
 
     def measured_or_empty(self, name: str) -> pd.DataFrame:
         """Return the measured table ``name``; without rows where the source has none for this study's model."""
@@ -203,10 +211,10 @@ class Study:
         """Record findings in words, each with its interval and n inside, for the report; and print them.
 
         Args:
-            findings: Plain sentences; a main one reads best below about 260 characters.
+            findings: Plain text, one finding a line; a main one reads best below about 260 characters.
             main: Whether they are among the first things the report says.
         """
-        for finding in findings:
+        for finding in "\n".join(findings).splitlines():
             self._record("headlines", {"text": finding, "main": bool(main)})
             print(finding)
 

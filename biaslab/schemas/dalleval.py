@@ -1,6 +1,8 @@
 """Tables of DALL-Eval: measured inputs first, then what its notebooks compute."""
 
-from biaslab.tables import Schema, interval, key, number, text
+from dataclasses import replace
+
+from biaslab.tables import Column, Schema, interval, key, number, text
 
 _model = key("model", "The text-to-image model.")
 _profession = key("profession", "The profession that the prompt names; `(none)` for the prompt without one.")
@@ -23,6 +25,11 @@ def _p(what: str, family: str) -> tuple:
     )
 
 
+def _added(*columns: Column) -> tuple[Column, ...]:
+    """Return columns that results add to a measured table, which may come without them."""
+    return tuple(replace(column, optional=True) for column in columns)
+
+
 _MEASURED = (
     Schema(
         "dalleval_average_gender",
@@ -34,6 +41,12 @@ _MEASURED = (
             _profession,
             number("value", "Average over images, -1 male to +1 female.", low=-1, high=1),
             number("n", "Images perceived as female or male.", "images", 0),
+            *_added(
+                *interval("the average (Wilson)"),
+                number("n_female", "Images perceived as female.", "images", 0),
+                *_p("the exact test against balance", "the model's professions"),
+                _reason,
+            ),
         ),
     ),
     Schema(
@@ -45,6 +58,7 @@ _MEASURED = (
             _profession,
             number("value", "Average tone on the Monk scale, 1 light to 10 dark.", "tones", 1, 10),
             number("n", "Images with a skin tone.", "images", 0),
+            *_added(*interval("the average"), _reason),
         ),
     ),
     Schema(
@@ -69,6 +83,10 @@ _MEASURED = (
             _attribute,
             number("share", "Share of images that show the attribute (0 to 1).", low=0, high=1),
             number("n", "Images judged.", "images", 0),
+            *_added(
+                *interval("the share (Wilson)"),
+                number("n_present", "Images that show the attribute.", "images", 0),
+            ),
         ),
     ),
     Schema(
@@ -105,6 +123,7 @@ _MEASURED = (
             _skill,
             number("percent_correct", "Share of images judged correct.", "%", 0, 100),
             number("n", "Images judged.", "images", 0),
+            *_added(*interval("the share (Wilson)", "%"), _printed),
         ),
     ),
     Schema(
@@ -128,6 +147,11 @@ _MEASURED = (
             number("value", "The metric's value."),
             text("better", "`higher` or `lower`: which values are better."),
             number("n", "Images that the value is taken over.", "images", 0),
+            *_added(
+                *interval("the value (Wilson, for R-precision)"),
+                number("rank", "Rank among the models, 1 is best.", low=1),
+                _reason,
+            ),
         ),
     ),
     Schema(
@@ -153,6 +177,11 @@ _MEASURED = (
                 "measure", "`within_0` to `within_3` (% of images within so many tones) or `mean_difference`."
             ),
             number("value", "Percentage of images, or mean difference in tones."),
+            *_added(
+                number("n", "Images, from the printed percentages.", "images", 0),
+                *interval("the percentage (Wilson)", "%"),
+                _reason,
+            ),
         ),
     ),
 )

@@ -8,7 +8,7 @@ from biaslab.errors import InputError, unknown_name
 
 
 def numbers(values, name: str) -> np.ndarray:
-    """Return ``values`` (array-like or pandas Series) as a float array; text or a missing object is refused."""
+    """Return ``values`` (array-like or pandas Series) as a float array; text is refused."""
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError):
@@ -16,7 +16,7 @@ def numbers(values, name: str) -> np.ndarray:
 
 
 def sample(values, name: str, skip_nan: bool = False) -> np.ndarray:
-    """Return ``values`` as a flat float array without NaN: refused, or left out where ``skip_nan`` says so."""
+    """Return ``values`` as a flat float array without NaN: refused, or left out with ``skip_nan``."""
     flat = numbers(values, name)
     if flat.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, got shape {flat.shape}.")
@@ -28,6 +28,11 @@ def sample(values, name: str, skip_nan: bool = False) -> np.ndarray:
     if np.isinf(flat).any():
         raise InputError(f"{name} must be finite, got an infinite value.")
     return flat[~missing]
+
+
+def constant(values: np.ndarray) -> bool:
+    """Say whether ``values`` differ by no more than rounding does."""
+    return bool(np.ptp(values) <= 1e-12 * np.abs(values).max())
 
 
 def whole(values, name: str, least: int = 0) -> np.ndarray:

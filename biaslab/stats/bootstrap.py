@@ -2,9 +2,9 @@
 
 Two things are easy to get wrong here, and both were measured:
 
-- Observed shares already vary by image noise. Drawing images anew from them counts that noise twice: at 3 images a
-  prompt, intervals of a mean difference are a fifth to a third too wide. So before images are drawn, the observed
-  shares are pulled towards their mean until what is left is the variance between occupations.
+- Observed shares already vary by image noise. Drawing images anew from them counts that noise twice: at 3
+  images a prompt, intervals of a mean difference are a fifth to a third too wide. So before images are drawn,
+  the observed shares are pulled towards their mean until what is left is the variance between occupations.
 - A folded measure, such as the mean of |p - 50|, is larger on noisy shares than on true ones. The same pulled
   shares show by how much: the measure of shares drawn from them, less the measure of themselves.
 """
@@ -26,7 +26,7 @@ CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist a
 
 
 class Bootstrap(NamedTuple):
-    """A statistic of shares with its interval: floats, or arrays where the statistic is an array of k values."""
+    """A statistic of shares with its interval: floats, or arrays of k where the statistic has k values."""
 
     value: float | np.ndarray  # the statistic of the observed shares
     ci_low: float | np.ndarray
@@ -43,14 +43,14 @@ def resample_shares(
 ) -> np.ndarray:
     """Return shares 0–1 as other samples might show them: float array (replicates, groups, cells).
 
-    ``counts`` and ``n``: whole numbers (groups, cells), for example 62 occupations by training images and four
-    prompts; n = 0 or NaN marks a cell without images, NaN in the result. Groups are drawn as a whole (a row keeps
-    its cells together), images within a cell independently, as one binomial number: the same as resampling them
-    one by one. ``levels``: ``occupation`` alone, ``image`` alone (the groups stay as they are), or both. The
-    shares that images are drawn from are pulled towards the mean of the groups (see the module's first lines);
-    ``shrink=False`` leaves them as observed, the naive bootstrap that counts image noise twice. For intervals use
-    :func:`hierarchical_bootstrap`. Raises InputError for counts above n, fractions, or a table that is not
-    two-dimensional, and UnknownNameError for a level.
+    ``counts`` and ``n``: whole numbers (groups, cells), for example 62 occupations by training images and
+    four prompts; n = 0 or NaN marks a cell without images, NaN in the result. Groups are drawn as a whole (a
+    row keeps its cells together), images within a cell independently, as one binomial number: the same as
+    resampling them one by one. ``levels``: ``occupation`` alone, ``image`` alone (the groups stay as they
+    are), or both. The shares that images are drawn from are pulled towards the mean of the groups (see the
+    module's first lines); ``shrink=False`` leaves them as observed, the naive bootstrap that counts image
+    noise twice. For intervals use :func:`hierarchical_bootstrap`. Raises InputError for counts above n,
+    fractions, or a table that is not two-dimensional, and UnknownNameError for a level.
     """
     counts, n, levels = _table(counts, n, levels)
     replicates, rng = _checks.replicate_count(replicates), _checks.generator(seed)
@@ -76,13 +76,13 @@ def hierarchical_bootstrap(
     levels: Sequence[str] = LEVELS,
     with_n: bool = False,
 ) -> Bootstrap:
-    """Return ``statistic`` of the shares ``counts / n`` with an interval for its value in the population.
+    r"""Return ``statistic`` of the shares ``counts / n`` with an interval for its value in the population.
 
     Parameters
     ----------
     counts, n : array-like of int, (groups, cells)
-        For example 62 occupations by training images and four prompts. n = 0 or NaN: a cell without images; a group
-        without any is left out.
+        For example 62 occupations by training images and four prompts. n = 0 or NaN: a cell without images; a
+        group without any is left out.
     statistic : callable
         Takes shares 0–1 of shape (..., groups, cells), NaN where there are no images, and returns (...) or
         (..., k). With ``with_n`` it is called with (shares, n), n resampled alongside.
@@ -90,32 +90,62 @@ def hierarchical_bootstrap(
         Both: these occupations and images stand for others like them. ``image``: for these occupations alone.
         ``occupation``: for occupations at these numbers of images; the bias that image noise adds stays in.
     replicates, seed, confidence
-        Number of replicates (where images are drawn, two of each resample of the occupations, so that their noise
-        can be told apart), one explicit seed, and the level, 0–1. At 10 000 the standard error is good to 1–3 %.
+        Number of replicates (where images are drawn, two of each resample of the occupations, so that their
+        noise can be told apart), one explicit seed, and the level, 0–1. At 10 000 the standard error is good
+        to 1–3 %.
 
     Returns
     -------
     Bootstrap
-        ``value`` is the plain statistic, as the papers define it; the interval is a Student t interval (normal for
-        ``image`` alone) around value - bias. Where the bias is large, ``value`` lies outside it: that is the
-        finding. A replicate for which the statistic is NaN is left out and ``replicates`` says how many remain;
-        with fewer than 4, or one group, limits are NaN.
+        ``value`` is the plain statistic, as the papers define it; the interval is a Student t interval
+        (normal for ``image`` alone) around value - bias. Where the bias is large, ``value`` lies outside it:
+        that is the finding. The lower limit of a folded measure may be negative. A replicate for which the
+        statistic is NaN is left out and ``replicates`` says how many remain; with fewer than 4, or one group,
+        limits are NaN.
 
     Raises
     ------
     InputError
-        For counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, or a statistic
-        of another shape. UnknownNameError for a level.
+        For counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, or a
+        statistic of another shape. UnknownNameError for a level.
 
     Notes
     -----
-    Each resample r of the occupations is treated as a study of its own. Its shares a are pulled towards their
-    mean, b, so that the covariance of the cells between occupations loses what binomial noise explains (method of
-    moments), and images are drawn from b twice, q and q'. Then f(a) + f(b) - f(q) is what that study would report
-    as its corrected estimate, up to the noise of its own drawing; the covariance of the two versions over r is the
-    variance of the corrected estimate without that noise.
+    Each resample of the occupations is treated as a study of its own. Its shares a are pulled towards their
+    mean, b, so that the covariance of the cells between occupations loses what binomial noise explains
+    (method of moments), and images are drawn from b twice, q and q'. Then f(a) + f(b) - f(q) is what that
+    study would report as its corrected estimate, up to the noise of its own drawing; the covariance of the
+    two versions over the resamples is the variance of the corrected estimate without that noise.
 
-    COVERAGE
+    Coverage in % of a nominal 95 % interval, 2 000 studies of training images and four prompts each, n images
+    per cell, shares U-shaped over occupations (training Beta(0.7, 0.9), generation exaggerating it):
+
+    ====  ===========  ==========  ===========  ===========  ========  ============  =========
+       n  occupations  mean share  mean change  directional  \|p - 50\|  no_exclusion  published
+    ====  ===========  ==========  ===========  ===========  ========  ============  =========
+       3           20        94.5         94.7         95.8      94.5          95.5       95.2
+       9           20        94.7         94.5         97.3      94.7          95.0       95.4
+      40           20        94.3         94.6         96.4      94.3          95.8       95.1
+     100           20        94.7         95.5         95.5      95.3          95.8       96.0
+     500           20        95.5         95.5         95.3      95.2          95.0       95.6
+       3           62        95.2         94.3         95.5      94.2          94.7       94.2
+       9           62        95.1         95.1         96.3      94.3          95.3       95.2
+      40           62        95.0         95.5         95.3      94.7          94.4       94.8
+     100           62        94.8         94.7         96.0      95.5          95.5       95.2
+     500           62        94.5         95.7         94.9      95.3          95.9       95.6
+    ====  ===========  ==========  ===========  ===========  ========  ============  =========
+
+    The naive two-stage percentile bootstrap has, at 9 images and 62 occupations: 93.8, 98.0, 2.7, 41.5, 96.5,
+    95.5.
+
+    From 9 images on it is 93.4–97.2 also where shares sit around one half (Beta(6, 7)), where 40 % of
+    occupations are at 1 %, and where n varies tenfold or training has 1 000 images. With ``image`` alone it
+    is 93.1–96.6 from 9 images on and 91.6–94.5 at 3. It falls short of 93 at 3 images for the directional
+    measure around one half (90.0; use the mean change instead) and for \|p - 50\| with 40 % at 1 % and 20
+    occupations (90.6). It fails where **all shares are exactly one half**: the corrected mean of \|p - 50\|
+    is still 4.5, 1.3 and 0.6 points at 9, 100 and 500 images (plain 13.7, 4.0, 1.8) and the interval holds 0
+    in only 5 % of studies. Whether shares differ at all is a question for :func:`chi_square`; compare value
+    with :func:`absolute_deviation_floor` then.
     """
     counts, n, levels = _table(counts, n, levels)
     replicates, rng = _checks.replicate_count(replicates), _checks.generator(seed)
@@ -143,8 +173,8 @@ def hierarchical_bootstrap(
         estimate = f(shares, size)
         if estimate.shape != (len(shares), *value.shape):
             raise InputError(
-                f"statistic must keep leading axes: it made {value.shape} of {n.shape} and {estimate.shape} of "
-                f"{shares.shape}."
+                f"statistic must keep leading axes: it made {value.shape} of {n.shape} "
+                f"and {estimate.shape} of {shares.shape}."
             )
         first[here] = second[here] = estimate
         if "image" in levels:
@@ -169,7 +199,7 @@ def hierarchical_bootstrap(
 
 
 def _moments(first, second, bias) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the mean bias, the covariance of the two versions, and how many resamples had a value (the fewest)."""
+    """Return mean bias, covariance of the two versions and the smallest number of resamples with a value."""
     usable = np.isfinite(first) & np.isfinite(second)
     count = usable.sum(axis=0)
     first, second, bias = (np.where(usable, a, 0) for a in (first, second, bias))
@@ -183,14 +213,14 @@ def bootstrap_mean(
 ) -> Estimate:
     """Return the mean of ``values`` (one per group, any unit) with a bootstrap interval over the groups.
 
-    For values without counts, such as published ones per occupation; image noise is in them already. The limits are
-    percentiles of the means of resamples, moved outwards to what Student's t asks at that many groups (Hesterberg
-    2015, Am. Stat. 69, 371–386, "expanded percentile"). One group gives NaN limits, none NaN throughout. NaN
-    raises InputError unless ``skip_nan`` leaves it out.
+    For values without counts, such as published ones per occupation; image noise is in them already. The
+    limits are percentiles of the means of resamples, moved outwards to what Student's t asks at that many
+    groups (Hesterberg 2015, Am. Stat. 69, 371–386, "expanded percentile"). One group gives NaN limits, none
+    NaN throughout. NaN raises InputError unless ``skip_nan`` leaves it out.
 
-    Coverage of a nominal 95 % interval of 10, 20 and 62 values (2 000 studies each): normal 94.0, 94.8, 94.7 %;
-    U-shaped, Beta(0.7, 0.9), 95.4, 95.6, 95.7 %; exponential only 91.5, 91.7, 93.9 %. Below 10 values a resample
-    cannot reach far enough (5 normal values: 91.1 %): use :func:`mean_interval`.
+    Coverage of a nominal 95 % interval of 10, 20 and 62 values (2 000 studies each): normal 94.0, 94.8, 94.7
+    %; U-shaped, Beta(0.7, 0.9), 95.4, 95.6, 95.7 %; exponential only 91.5, 91.7, 93.9 %. Below 10 values a
+    resample cannot reach far enough (5 normal values: 91.1 %): use :func:`mean_interval`.
     """
     values = _checks.sample(values, "values", skip_nan)
     replicates, rng = _checks.replicate_count(replicates), _checks.generator(seed)
@@ -224,7 +254,7 @@ def _batches(replicates: int, cells: int) -> Iterator[int]:
 
 
 def _rows(shares, n, replicates, rng, levels) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield batches of ``shares`` with their n, (batch, groups, cells) each; rows drawn anew if occupations are."""
+    """Yield batches of ``shares`` and their n, (batch, groups, cells); rows resampled with occupations."""
     for size in _batches(replicates, n.size):
         if "occupation" in levels:
             rows = rng.integers(len(n), size=(size, len(n)))
@@ -244,8 +274,9 @@ def _draw(shares: np.ndarray, n: np.ndarray, rng: np.random.Generator) -> np.nda
 def _denoised(shares: np.ndarray, n: np.ndarray) -> np.ndarray:
     """Pull ``shares`` (..., groups, cells) towards their mean until only variance between groups is left.
 
-    With S the covariance of the cells over the groups and N the binomial noise in it, the deviations are multiplied
-    by A = S^½ (1 - S^-½ N S^-½)^½ S^-½, so that A S A' = S - N. Directions with less variance than noise go to 0.
+    With S the covariance of the cells over the groups and N the binomial noise in it, the deviations are
+    multiplied by A = S^½ (1 - S^-½ N S^-½)^½ S^-½, so that A S A' = S - N. Directions with less variance than
+    noise go to 0.
     """
     seen = n > 0
     known = np.maximum(seen.sum(axis=-2, keepdims=True), 1)

@@ -1,8 +1,8 @@
 """What |share - centre| shows by chance alone, and estimates of it without that floor.
 
-An absolute deviation cannot average out: even a perfectly fair model shows an expected |p̂ - 0.5| of 0.25 at 3
-images a prompt, 0.137 at 8 or 9, 0.040 at 100 and 0.018 at 500. Everything here is in shares 0–1; multiply by 100
-for points. ``n`` may differ from element to element, as it does when images without a face drop out.
+An absolute deviation cannot average out: even a perfectly fair model shows an expected |p̂ - 0.5| of 0.25 at
+3 images a prompt, 0.137 at 8 or 9, 0.040 at 100 and 0.018 at 500. Everything here is in shares 0–1; multiply
+by 100 for points. ``n`` may differ from element to element, as it does when images without a face drop out.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from scipy import stats
 from biaslab.errors import InputError
 from biaslab.stats import _checks
 
-# The corrected estimate rises by LEAST to MOST of its own size with each image away from the centre. A larger MOST
-# buys less bias for more variance, and soon little; the docstring of corrected_absolute_deviation has the figures.
+# The corrected estimate rises by LEAST to MOST of its own size with each image away from the centre. A larger
+# MOST buys less bias for more variance, and soon little; the docstring of corrected_absolute_deviation has
+# the figures.
 LEAST, MOST = 0.5, 3.0
 SOLVED_UP_TO = 200  # images; for more the table is scaled from this one
 REACH = 6  # standard errors around the centre beyond which the plain deviation has no bias to speak of
@@ -32,7 +33,7 @@ def expected_absolute_deviation(share, n, center: float = 0.5) -> np.ndarray:
     _, n = _checks.counts(0, n)
     share, n = np.broadcast_arrays(share, n)
     size = np.where(n > 0, n, np.nan)
-    # E|X - a| = E(X - a) + 2 E(a - X)+, and the sum of x·P(X = x) up to m is n·share times a binomial cdf of n - 1.
+    # E|X - a| = E(X - a) + 2 E(a - X)+, where the sum of x·P(X = x) up to m is n·share times a cdf of n - 1.
     m = np.floor(size * center)
     below = center * stats.binom.cdf(m, size, share)
     rest = np.where(size > 1, stats.binom.cdf(m - 1, np.maximum(size - 1, 1), share), m >= 1)
@@ -48,18 +49,19 @@ def absolute_deviation_floor(n, center: float = 0.5) -> np.ndarray:
 
 
 def corrected_absolute_deviation(count, n, center: float = 0.5) -> np.ndarray:
-    """Estimate |p - center| from ``count`` of ``n`` without the floor that |count / n - center| has; elementwise.
+    """Estimate |p - center| from ``count`` of ``n`` without the floor of |count / n - center|; elementwise.
 
-    ``count`` and ``n``: whole numbers, 0 <= count <= n, broadcast; n = 0 or NaN gives NaN. The estimate is a share,
-    a table g(count) made for each n and centre by a linear programme: of all tables that rise by 0.5 to 3 images'
-    worth with each image away from the centre, the one with the smallest worst-case bias over all p (a bias z
-    standard errors from the centre counts 1 + (z / 3)**4 times, so that it fades there).
+    ``count`` and ``n``: whole numbers, 0 <= count <= n, broadcast; n = 0 or NaN gives NaN. The estimate is a
+    share, a table g(count) made for each n and centre by a linear programme: of all tables that rise by 0.5
+    to 3 images' worth with each image away from the centre, the one with the smallest worst-case bias over
+    all p (a bias z standard errors from the centre counts 1 + (z / 3)**4 times, so that it fades there).
 
-    Near the centre the estimate is **negative**, by up to 0.10 at n = 100: only so can it be right on average where
-    the deviation is 0. Average it over occupations and judge the mean; clipping single values brings the floor back.
+    Near the centre the estimate is **negative**, by up to 0.10 at n = 100: only so can it be right on average
+    where the deviation is 0. Average it over occupations and judge the mean; clipping single values brings
+    the floor back.
 
-    Measured over all p, centre 0.5, in points (the mean of 62 shares: root mean square error where all p are 0.5,
-    and where they are spread evenly over 0–1):
+    Measured over all p, centre 0.5, in points (the mean of 62 shares: root mean square error where all p are
+    0.5, and where they are spread evenly over 0–1):
 
     ====  =========================  ==========  =========  ==========  ========  =========
        n  estimate                   worst bias  mean bias  largest sd  62, fair  62, even
@@ -78,13 +80,17 @@ def corrected_absolute_deviation(count, n, center: float = 0.5) -> np.ndarray:
      500  this                             0.36       0.03         3.5      0.55       0.25
     ====  =========================  ==========  =========  ==========  ========  =========
 
-    At 3 and 40 images its worst bias is 6.4 and 1.3 points, against 25.0 and 6.3 of the plain deviation.
+    At 3 and 40 images its worst bias is 6.4 and 1.3 points, against 25.0 and 6.3 of the plain deviation. A
+    nominal 95 % :func:`mean_interval` of it over 20 or 62 occupations covers the mean of |p - c| in 93.7–96.0
+    % of 2 000 studies with U-shaped shares (3 to 500 images); around one half (Beta(6, 7)) in 92.5–96.6 %
+    from 9 images on but only 82–89 % at 3, where :func:`hierarchical_bootstrap` does better.
 
-    No estimate of a single share does much better: |p - c| has a kink that n images cannot resolve. At n = 100 a
-    worst-case bias of 0.5 points needs a standard deviation of 27 points, 0.3 points one of 8 000 (measured; the
-    rate is Bernstein's, see Cai & Low 2011, Ann. Statist. 39, 1012–1041). What is reached is under 0.3 points for
-    the mean over shares that differ: averaged over any range of p 20 points wide, the bias at n = 100 is at most
-    0.2 points. It remains where all shares sit at the centre: there 0.8 points stand for the floor's 4.0.
+    No estimate of a single share does much better: |p - c| has a kink that n images cannot resolve. At n =
+    100 a worst-case bias of 0.5 points needs a standard deviation of 27 points, 0.3 points one of 8 000
+    (measured; the rate is Bernstein's, see Cai & Low 2011, Ann. Statist. 39, 1012–1041). What is reached is
+    under 0.3 points for the mean over shares that differ: averaged over any range of p 20 points wide, the
+    bias at n = 100 is at most 0.2 points. It remains where all shares sit at the centre: there 0.8 points
+    stand for the floor's 4.0.
     """
     count, n = _checks.counts(count, n)
     center = _center(center)
@@ -96,7 +102,7 @@ def corrected_absolute_deviation(count, n, center: float = 0.5) -> np.ndarray:
 
 
 def mad_floor(n: int, bins: int) -> float:
-    """Return the expected mean absolute deviation from uniform of ``n`` images over ``bins`` bins of equal chance.
+    """Return the mean absolute deviation from uniform to expect of ``n`` images over ``bins`` equal chances.
 
     A share 0–1: 0.078 at 9 and 0.086 at 8 images over 10 bins. Exact; n = 0 gives NaN. Source of the measure:
     dalleval, section 4.2.4.
@@ -108,8 +114,8 @@ def corrected_mad(counts, axis: int = -1) -> np.ndarray:
     """Estimate the mean absolute deviation from uniform without its floor: a share, per row of ``counts``.
 
     ``counts``: images per bin along ``axis`` (at least 2 bins). Each bin is one share with centre 1 / bins;
-    :func:`corrected_absolute_deviation` of each is averaged, so a row's estimate may be negative and the mean over
-    rows is what counts. A row without images gives NaN.
+    :func:`corrected_absolute_deviation` of each is averaged, so a row's estimate may be negative and the mean
+    over rows is what counts. A row without images gives NaN.
     """
     counts = np.moveaxis(np.atleast_1d(_checks.whole(counts, "counts")), axis, -1)
     bins = counts.shape[-1]
@@ -135,8 +141,8 @@ def _table(n: int, center: float) -> np.ndarray:
     if error == 0:
         return plain  # at 0 or 1 there is no kink inside and the plain deviation has no bias
     if n > SOLVED_UP_TO:
-        # In units of the standard error the correction hardly changes any more: the worst-case bias stays within 7 % of
-        # the best (centre 0.1; 2 % for 0.5).
+        # In units of the standard error the correction hardly changes any more: the worst-case bias stays
+        # within 7 % of the best (centre 0.1; 2 % for 0.5).
         known = np.arange(SOLVED_UP_TO + 1) / SOLVED_UP_TO - center
         unit = np.sqrt(center * (1 - center) / SOLVED_UP_TO)
         correction = (_table(SOLVED_UP_TO, center) - np.abs(known)) / unit
@@ -151,7 +157,7 @@ def _table(n: int, center: float) -> np.ndarray:
     target = np.abs(p - center) - outside
     allowed = 1 / (1 + ((p - center) / error / 3) ** 4)
 
-    # Unknowns: g(low), …, g(high) and the worst bias t. |E g - target| <= t·allowed, and the limits of the rise.
+    # Unknowns: g(low), …, g(high) and the worst bias t. |E g - target| <= t·allowed, and limits of the rise.
     bias = np.block([[weights, -allowed[:, None]], [-weights, -allowed[:, None]]])
     rise = np.diff(np.eye(len(k) + 1)[:-1], axis=0)
     side = np.sign(k[1:] + k[:-1] - 2 * n * center)

@@ -12,7 +12,7 @@ from biaslab.stats import _checks
 
 # multipletests' name of each correction.
 ADJUSTMENTS = {"holm": "holm", "benjamini_hochberg": "fdr_bh"}
-EXACT_UP_TO = 16  # values: 2**16 = 65 536 sign patterns are enumerated faster than the default is drawn
+EXACT_UP_TO = 16  # values, that is 2**16 = 65 536 patterns
 CELLS_PER_BATCH = 1_000_000
 
 
@@ -41,11 +41,11 @@ class ChiSquare(NamedTuple):
 def one_sample_t(values, popmean: float = 0.0, *, skip_nan: bool = False) -> TestResult:
     """Test whether the mean of ``values`` (one-dimensional) is ``popmean``, two-sided Student t.
 
-    Fewer than two values, or values that are all equal, have no t: statistic and p are NaN. NaN raises InputError
-    unless ``skip_nan`` leaves it out.
+    Fewer than two values, or values that are all equal, have no t: statistic and p are NaN. NaN raises
+    InputError unless ``skip_nan`` leaves it out.
     """
     values = _checks.sample(values, "values", skip_nan)
-    if values.size < 2 or np.ptp(values) == 0:
+    if values.size < 2 or _checks.constant(values):
         return TestResult(np.nan, np.nan, values.size)
     found = stats.ttest_1samp(values, popmean)
     return TestResult(float(found.statistic), float(found.pvalue), values.size)
@@ -54,10 +54,10 @@ def one_sample_t(values, popmean: float = 0.0, *, skip_nan: bool = False) -> Tes
 def sign_flip(values, replicates: int = 10_000, *, seed, skip_nan: bool = False) -> TestResult:
     """Test whether ``values`` (one-dimensional) are symmetric about 0 by flipping their signs, two-sided.
 
-    ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0. Up to 16
-    values all patterns are enumerated and p is exact; beyond, ``replicates`` random patterns are drawn from
-    ``seed`` and p = (hits + 1) / (replicates + 1), which keeps the test valid (Phipson & Smyth 2010). No values
-    give NaN. NaN raises InputError unless ``skip_nan`` leaves it out.
+    ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0. Up to
+    16 values all patterns are enumerated and p is exact; beyond, ``replicates`` random patterns are drawn
+    from ``seed`` and p = (hits + 1) / (replicates + 1), which keeps the test valid (Phipson & Smyth 2010). No
+    values give NaN. NaN raises InputError unless ``skip_nan`` leaves it out.
     """
     values = _checks.sample(values, "values", skip_nan)
     replicates, rng, n = _checks.replicate_count(replicates), _checks.generator(seed), values.size
@@ -83,9 +83,10 @@ def sign_flip(values, replicates: int = 10_000, *, seed, skip_nan: bool = False)
 def chi_square(table) -> ChiSquare:
     """Test whether the rows and columns of ``table`` (two-dimensional counts) are independent.
 
-    Pearson's statistic without continuity correction. ``valid`` is true when every expected count is at least 5.
-    Where a row or column is empty, or there are fewer than 2 of either, there is nothing to test: statistic and p
-    are NaN and ``reason`` says why. Raises InputError for another shape, negative counts, fractions or NaN.
+    Pearson's statistic without continuity correction. ``valid`` is true when every expected count is at least
+    5. Where a row or column is empty, or there are fewer than 2 of either, there is nothing to test:
+    statistic and p are NaN and ``reason`` says why. Raises InputError for another shape, negative counts,
+    fractions or NaN.
     """
     table = _checks.whole(table, "table")
     if table.ndim != 2:
@@ -109,8 +110,9 @@ def chi_square(table) -> ChiSquare:
 def adjust(p_values, method: str = "holm") -> np.ndarray:
     """Return ``p_values`` (any shape) adjusted for being that many tests, in the same shape.
 
-    ``method``: ``holm`` (family-wise error; Holm 1979) or ``benjamini_hochberg`` (false discovery rate; 1995).
-    NaN stay NaN and are not counted as tests. Raises InputError outside 0–1 and UnknownNameError for a method.
+    ``method``: ``holm`` (family-wise error; Holm 1979) or ``benjamini_hochberg`` (false discovery rate;
+    1995). NaN stay NaN and are not counted as tests. Raises InputError outside 0–1 and UnknownNameError for a
+    method.
     """
     from statsmodels.stats.multitest import multipletests  # loads pandas: only when asked for
 
@@ -119,7 +121,6 @@ def adjust(p_values, method: str = "holm") -> np.ndarray:
     known = ~np.isnan(given)
     adjusted = np.full(given.shape, np.nan)
     if known.any():
-        adjusted[known] = multipletests(_checks.shares(given[known], "p_values"), method=ADJUSTMENTS[method])[
-            1
-        ]
+        tested = _checks.shares(given[known], "p_values")
+        adjusted[known] = multipletests(tested, method=ADJUSTMENTS[method])[1]
     return adjusted

@@ -40,12 +40,13 @@ class Correlation(NamedTuple):
 def wilson_interval(count, n, confidence: float = 0.95) -> Interval:
     """Return the Wilson score interval of each share ``count / n``.
 
-    ``count`` and ``n``: whole numbers, 0 <= count <= n, any shapes that broadcast. The limits are shares 0–1 of
-    that shape; n = 0 or a missing (NaN) count gives NaN. Raises InputError for counts above n or fractions.
+    ``count`` and ``n``: whole numbers, 0 <= count <= n, any shapes that broadcast. The limits are shares 0–1
+    of that shape; n = 0 or a missing (NaN) count gives NaN. Raises InputError for counts above n or
+    fractions.
 
-    Coverage of a nominal 95 % interval, averaged over all true shares 0–1 (exact): 95.6 % at n = 3, 95.4 at 9,
-    95.2 at 40, 95.1 at 100, 95.0 at 500. At one given share it differs, as that of every interval for a count:
-    down to 91.6 % for shares 0.05–0.95 at n = 20 or more, and to 84 % close to 0 and 1.
+    Coverage of a nominal 95 % interval, averaged over all true shares 0–1 (exact): 95.6 % at n = 3, 95.4 at
+    9, 95.2 at 40, 95.1 at 100, 95.0 at 500. At one given share it differs, as that of every interval for a
+    count: down to 91.6 % for shares 0.05–0.95 at n = 20 or more, and to 84 % close to 0 and 1.
 
     Source: Wilson (1927), JASA 22, 209–212.
     """
@@ -63,14 +64,15 @@ def wilson_interval(count, n, confidence: float = 0.95) -> Interval:
 
 
 def difference_interval(first, first_low, first_high, second, second_low, second_high) -> Interval:
-    """Return the limits of ``second - first`` from each one's estimate and limits, elementwise, in their unit.
+    """Return the limits of ``second - first`` from each one's estimate and limits, elementwise.
 
-    The two are taken as independent. Works for shares with Wilson limits and for means alike; NaN stays NaN.
+    The two are independent and in one unit: shares with Wilson limits, means. NaN stays NaN.
 
     Coverage of a nominal 95 % interval of the difference of two shares with Wilson limits, averaged over both
     (exact): 95.2 % at n = 3, 95.4 at 9, 95.2 at 40, 95.1 at 100.
 
-    Source: Newcombe (1998), Statistics in Medicine 17, 873–890, method 10; Zou & Donner (2008), ibid. 27, 1693.
+    Source: Newcombe (1998), Statistics in Medicine 17, 873–890, method 10; Zou & Donner (2008), ibid. 27,
+    1693.
     """
     first, first_low, first_high = (_checks.numbers(a, "first") for a in (first, first_low, first_high))
     second, second_low, second_high = (
@@ -89,9 +91,9 @@ def mean_interval(values, confidence: float = 0.95, *, skip_nan: bool = False) -
     ``n`` is the number of values used. One value gives NaN limits, none gives NaN throughout. NaN raises
     InputError unless ``skip_nan`` leaves it out.
 
-    Coverage of a nominal 95 % interval of 5, 10, 20 and 62 values (20 000 studies each): normal 95.0, 95.0, 95.1,
-    94.7 %; U-shaped, as shares of occupations are (Beta(0.7, 0.9)), 93.3, 94.4, 95.0, 94.8 %; exponential only
-    88.4, 90.0, 91.7, 93.2 %: so skewed values need more of them.
+    Coverage of a nominal 95 % interval of 5, 10, 20 and 62 values (20 000 studies each): normal 95.0, 95.0,
+    95.1, 94.7 %; U-shaped, as shares of occupations are (Beta(0.7, 0.9)), 93.3, 94.4, 95.0, 94.8 %;
+    exponential only 88.4, 90.0, 91.7, 93.2 %: so skewed values need more of them.
     """
     values = _checks.sample(values, "values", skip_nan)
     confidence = _checks.confidence_level(confidence)
@@ -104,13 +106,13 @@ def mean_interval(values, confidence: float = 0.95, *, skip_nan: bool = False) -
 
 
 def pearson_r(x, y, confidence: float = 0.95, *, skip_nan: bool = False) -> Correlation:
-    """Return Pearson's correlation of ``x`` and ``y`` (one-dimensional, equally long) with its Fisher z interval.
+    """Return Pearson's correlation of ``x`` and ``y`` (one-dimensional, equally long), Fisher z interval.
 
-    ``n`` is the number of pairs used; ``skip_nan`` leaves out a pair with a NaN, otherwise it raises InputError.
-    A constant variable or fewer than 3 pairs gives NaN, exactly 3 pairs NaN limits.
+    ``n`` is the number of pairs used; ``skip_nan`` leaves out a pair with a NaN, otherwise it raises
+    InputError. A constant variable or fewer than 3 pairs gives NaN, exactly 3 pairs NaN limits.
 
-    Coverage of a nominal 95 % interval, bivariate normal with r of 0 to 0.9 (20 000 studies each): 95.3–95.9 % for
-    5 pairs, 94.6–95.1 % for 10 to 62.
+    Coverage of a nominal 95 % interval, bivariate normal with r of 0 to 0.9 (20 000 studies each): 95.3–95.9
+    % for 5 pairs, 94.6–95.1 % for 10 to 62.
     """
     x, y = _checks.numbers(x, "x"), _checks.numbers(y, "y")
     confidence = _checks.confidence_level(confidence)
@@ -123,7 +125,7 @@ def pearson_r(x, y, confidence: float = 0.95, *, skip_nan: bool = False) -> Corr
         x, y = x[both], y[both]
     x, y = _checks.sample(x, "x"), _checks.sample(y, "y")
     n = x.size
-    if n < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+    if n < 3 or _checks.constant(x) or _checks.constant(y):
         return Correlation(np.nan, np.nan, np.nan, np.nan, n)
     found = stats.pearsonr(x, y)
     limits = found.confidence_interval(confidence) if n > 3 else (np.nan, np.nan)

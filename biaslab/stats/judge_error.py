@@ -1,7 +1,8 @@
 """Correct a share for the errors of the judge that counted it.
 
-For "percent female": sensitivity is the share of images perceived as female by the reference (human raters, or the
-known truth) that the judge calls female; specificity is the same for images perceived as male and called male.
+For "percent female": sensitivity is the share of images perceived as female by the reference (human raters,
+or the known truth) that the judge calls female; specificity is the same for images perceived as male and
+called male.
 """
 
 from __future__ import annotations
@@ -34,18 +35,19 @@ def rogan_gladen(
     specificity_n: int,
     confidence: float = 0.95,
 ) -> Estimate:
-    """Return the share of images that are positive by the reference, given ``count`` of ``n`` judged positive.
+    """Return the share of images positive by the reference, given ``count`` of ``n`` judged positive.
 
-    value = (count / n + specificity - 1) / (sensitivity + specificity - 1), a share clipped to 0–1 (as are the
-    limits). ``sensitivity_n`` and ``specificity_n`` are the numbers of reference images the two were measured on;
-    the interval includes their uncertainty. n = 0 gives NaN. Raises InputError where
-    sensitivity + specificity <= 1: such a judge carries no information (or its labels are swapped).
+    value = (count / n + specificity - 1) / (sensitivity + specificity - 1), a share clipped to 0–1 (as are
+    the limits). ``sensitivity_n`` and ``specificity_n`` are the numbers of reference images the two were
+    measured on; the interval includes their uncertainty. n = 0 gives NaN. Raises InputError where sensitivity
+    + specificity <= 1: such a judge carries no information (or its labels are swapped).
 
-    Coverage of a nominal 95 % interval, true shares 0.05–0.95, 9 to 500 images (4 000 studies each): 95.5–96.5 %
-    on average and 94.5–97.1 % in the worst case with references of 100 or more, up to 98.7 % with only 30.
+    Coverage of a nominal 95 % interval, true shares 0.05–0.95, 9 to 500 images (4 000 studies each):
+    95.5–96.5 % on average and 94.5–97.1 % in the worst case with references of 100 or more, up to 98.7 % with
+    only 30.
 
-    Sources: Rogan & Gladen (1978), Am. J. Epidemiol. 107, 71–76; interval: Lang & Reiczigel (2014), Prev. Vet.
-    Med. 113, 13–22.
+    Sources: Rogan & Gladen (1978), Am. J. Epidemiol. 107, 71–76; interval: Lang & Reiczigel (2014), Prev.
+    Vet. Med. 113, 13–22.
     """
     found = corrected_shares(count, n, sensitivity, specificity, sensitivity_n, specificity_n, confidence)
     if np.ndim(found.share):
@@ -58,8 +60,8 @@ def corrected_shares(
 ) -> CorrectedShares:
     """Do what :func:`rogan_gladen` does for each ``count`` of ``n``; all arguments broadcast.
 
-    The shares of one table rest on the same sensitivity and specificity, so their errors from these are common:
-    each interval is right by itself, their average is not more certain than these two allow.
+    The shares of one table rest on the same sensitivity and specificity, so their errors from these are
+    common: each interval is right by itself, their average is not more certain than these two allow.
     """
     count, n = _checks.counts(count, n)
     sens, spec = _checks.shares(sensitivity, "sensitivity"), _checks.shares(specificity, "specificity")
@@ -77,8 +79,9 @@ def corrected_shares(
     useless = sens + spec <= 1
     if useless.any():
         raise InputError(
-            f"sensitivity + specificity must exceed 1, got {sens[useless].flat[0]:g} + {spec[useless].flat[0]:g}: "
-            "the judge is no better than chance; check that its labels are not swapped."
+            f"sensitivity + specificity must exceed 1, got {sens[useless].flat[0]:g} + "
+            f"{spec[useless].flat[0]:g}: the judge is no better than chance; check that its labels are not "
+            "swapped."
         )
     size = np.where(n > 0, n, np.nan)
     share = (count / size + spec - 1) / (sens + spec - 1)

@@ -33,20 +33,18 @@ def overall_average(table: pd.DataFrame, confidence: float) -> str:
 def mad(table: pd.DataFrame, confidence: float) -> str:
     """Say each model's gender MAD beside what a balanced model shows, and with that part taken off."""
     rows = table[(table["category"] == "gender") & table["mad"].notna()]
-    parts = []
+    lines = []
     for row in rows.to_dict("records"):
-        part = f"{row['model']} {_estimate(row, 'mad', 3)}"
+        corrected = ""
         if np.isfinite(row["corrected_mad"]):
             limits = _number(row["corrected_ci_low"], 3), _number(row["corrected_ci_high"], 3)
-            part += f", corrected {_number(row['corrected_mad'], 3)} ({limits[0]} to {limits[1]})"
-        parts.append(part)
-    if not parts:
-        return _NOTHING
-    return (
-        f"Gender MAD over {span(rows['n'])} professions ({confidence:.0%} bootstrap intervals over "
-        f"professions): {'; '.join(parts)}. A perfectly balanced model judged on as many images shows "
-        f"{span(rows['floor'], 3)} by chance; of that, the correction leaves {span(rows['corrected_floor'], 3)}."
-    )
+            corrected = f", corrected {_number(row['corrected_mad'], 3)} ({limits[0]} to {limits[1]})"
+        lines.append(
+            f"{row['model']}: gender MAD {_estimate(row, 'mad', 3)}{corrected} over {row['n']:.0f} professions "
+            f"({confidence:.0%} intervals); a perfectly balanced model judged on as many images shows "
+            f"{row['floor']:.3f} by chance, of which the correction leaves {row['corrected_floor']:.3f}."
+        )
+    return "\n".join(lines) or _NOTHING
 
 
 def gender_balance(table: pd.DataFrame) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import isfinite, sqrt
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom, fisher_exact, norm
 from scipy.stats import t as student
 
-from biaslab import published, sources, stats, tables
+from biaslab import published, stats, tables
 from biaslab.errors import InputError
 from biaslab.measures import (
     DEFINITIONS,
@@ -91,27 +90,8 @@ def _people(study: Study) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
-def _has(study: Study, name: str) -> bool:
-    """Return whether the study's source holds the measured table ``name`` for the study's model."""
-    if study.source in sources.NAMED:
-        there = study.source == "published" and name in PUBLISHED
-    else:
-        there = any((Path(study.source) / p).exists() for p in (f"tables/{name}.csv", f"{name}.csv"))
-    if not there or study.model == "all":
-        return there
-    found = sources.measured(name, source=study.source)
-    return "model" not in found or study.model in set(found["model"])
-
-
-def _optional(study: Study, name: str) -> pd.DataFrame:
-    """Return the measured table ``name``, without rows where the source does not have it."""
-    if _has(study, name):
-        return study.measured(name)
-    return tables.conform(pd.DataFrame(columns=tables.schema(name).names), name)
-
-
 def _printed(study: Study, quantity: str) -> pd.DataFrame:
-    rows = _optional(study, "paired_printed_value")
+    rows = study.measured_or_empty("paired_printed_value")
     return rows[rows["quantity"] == quantity].drop(columns="quantity")
 
 
@@ -326,7 +306,7 @@ def _lean(study: Study) -> pd.DataFrame:
 
 
 def _biased_images(study: Study) -> pd.DataFrame:
-    counted = {tuple(c.values()): rows for c, rows in _by_cell(_optional(study, "paired_pair_images"))}
+    counted = {tuple(c.values()): rows for c, rows in _by_cell(study.measured_or_empty("paired_pair_images"))}
     overall = study.table("paired_stereotype_score").query("stereotype == 'overall'").set_index(_CELL)
     rows = []
     for cell, group in _by_cell(_people(study)):
@@ -433,7 +413,7 @@ def _role_coupling(study: Study) -> pd.DataFrame:
 
 def _labour_share(study: Study) -> pd.DataFrame:
     """Return labour shares: the source's own, else the published reference, which depends on no model."""
-    if _has(study, "paired_labour_share"):
+    if study.has("paired_labour_share"):
         return study.measured("paired_labour_share")
     return _published_labour()
 
@@ -815,10 +795,10 @@ PUBLISHED: dict = {
 TABLES: dict = {
     "paired_percent_female": lambda study: study.measured("paired_percent_female"),
     "paired_labour_share": _labour_share,
-    "paired_run_score": lambda study: _optional(study, "paired_run_score"),
-    "paired_printed_value": lambda study: _optional(study, "paired_printed_value"),
-    "paired_pair_images": lambda study: _optional(study, "paired_pair_images"),
-    "paired_judge_agreement": lambda study: _optional(study, "paired_judge_agreement"),
+    "paired_run_score": lambda study: study.measured_or_empty("paired_run_score"),
+    "paired_printed_value": lambda study: study.measured_or_empty("paired_printed_value"),
+    "paired_pair_images": lambda study: study.measured_or_empty("paired_pair_images"),
+    "paired_judge_agreement": lambda study: study.measured_or_empty("paired_judge_agreement"),
     "paired_stereotype_score": _stereotype_score,
     "paired_occupation_score": lambda study: _identity_scores(study, "occupation"),
     "paired_power_score": lambda study: _identity_scores(study, "power"),

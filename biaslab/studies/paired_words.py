@@ -40,12 +40,12 @@ def _moved(row, up: str, down: str, neither: str, low: str = "ci_low", high: str
 def _each(
     study: Study, table: pd.DataFrame, by: list[str], say: Callable[..., str], *, bare: bool = False
 ) -> str:
-    """Join what ``say`` says about each group of rows, keyed by ``by``; ``bare``: nothing has an interval."""
-    found = [say(*names, rows) for names, rows in table.groupby(by, sort=False)]
-    text = " ".join(s for s in found if s)
-    if not text:
+    """Say each group of rows, keyed by ``by``, on a line of its own; ``bare``: nothing has an interval."""
+    found = [said for names, rows in table.groupby(by, sort=False) if (said := say(*names, rows))]
+    if not found:
         return "The source has no measurements for this finding."
-    return text if bare else f"{text} In brackets: {_level(study)} intervals."
+    note = "" if bare else f" In brackets: {_level(study)} intervals."
+    return "\n".join(said + note for said in found)
 
 
 def _level(study: Study) -> str:

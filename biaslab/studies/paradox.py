@@ -62,7 +62,11 @@ class Group:
 
 def groups(study: Study) -> Iterator[Group]:
     """Yield the measured shares of each model and approach that has both training and generated images."""
-    shares = study.measured("paradox_percent_female")
+    return groups_of(study.measured("paradox_percent_female"))
+
+
+def groups_of(shares: pd.DataFrame) -> Iterator[Group]:
+    """Yield the groups of a table ``paradox_percent_female``, by model and then by approach."""
     order = {a: i for i, a in enumerate(APPROACHES)}
     keyed = shares.groupby(["model", "approach"], sort=False)
     for (model, approach), rows in sorted(keyed, key=lambda g: (g[0][0], order.get(g[0][1], 99))):
@@ -165,9 +169,25 @@ def amplification(study: Study) -> pd.DataFrame:
 
     Rows of approaches for which only printed averages exist have the printed value and say why the rest is missing.
     """
-    rows = [row for group in groups(study) for row in _amplification_rows(study, group)]
-    computed = pd.DataFrame(rows, columns=[*_AMPLIFICATION, "reason"])
+    computed = amplification_of(
+        study.measured("paradox_percent_female"),
+        replicates=study.bootstrap_replicates,
+        seed=study.seed,
+        confidence=study.confidence,
+    )
     return pd.concat([computed, _printed_rows(study, computed)], ignore_index=True)
+
+
+def amplification_of(shares: pd.DataFrame, *, replicates: int, seed: int, confidence: float) -> pd.DataFrame:
+    """Return expected amplification of a table ``paradox_percent_female``, as :func:`amplification` does."""
+    rows = [
+        row
+        for group in groups_of(shares)
+        for row in _amplification_rows(group, replicates=replicates, seed=seed, confidence=confidence)
+    ]
+    frame = pd.DataFrame(rows, columns=[*_AMPLIFICATION, "reason"])
+    # Counts are missing where a value is only printed.
+    return frame.astype({"n_occupations": float, "n_excluded": float})
 
 
 _AMPLIFICATION = [
@@ -185,7 +205,7 @@ _AMPLIFICATION = [
 ]
 
 
-def _amplification_rows(study: Study, group: Group) -> Iterator[list]:
+def _amplification_rows(group: Group, **bootstrap) -> Iterator[list]:
     counts, n = group.counts()
 
     def statistic(shares: np.ndarray) -> np.ndarray:
@@ -193,14 +213,7 @@ def _amplification_rows(study: Study, group: Group) -> Iterator[list]:
         all_definitions = [expected(group, training, generated, d) for d in measures.DEFINITIONS]
         return np.concatenate(all_definitions, axis=-1)
 
-    boot = stats.hierarchical_bootstrap(
-        counts,
-        n,
-        statistic,
-        replicates=study.bootstrap_replicates,
-        seed=study.seed,
-        confidence=study.confidence,
-    )
+    boot = stats.hierarchical_bootstrap(counts, n, statistic, **bootstrap)
     low, high = (np.reshape(limit, (len(measures.DEFINITIONS), -1)) for limit in (boot.ci_low, boot.ci_high))
     for i, definition in enumerate(measures.DEFINITIONS):
         values = expected(group, group.training, group.generated, definition)
@@ -235,7 +248,7 @@ def _printed_rows(study: Study, computed: pd.DataFrame) -> pd.DataFrame:
     printed = study.measured_or_empty("paradox_printed_amplification")
     have = set(zip(computed["model"], computed["approach"], strict=True))
     absent = [(m, a) not in have for m, a in zip(printed["model"], printed["approach"], strict=True)]
-    rows = printed[absent].assign(definition="published")
+    rows = printed[np.array(absent, dtype=bool)].assign(definition="published")
     return rows.assign(reason=_printed_reasons(rows)).reindex(columns=computed.columns)
 
 
@@ -285,6 +298,8 @@ def occupation_amplification(study: Study) -> pd.DataFrame:
         for group in groups(study)
         for j in range(len(group.prompts))
     ]
+    if not frames:
+        return pd.DataFrame(columns=tables.schema("paradox_occupation_amplification").names)
     return pd.concat(frames, ignore_index=True)
 
 

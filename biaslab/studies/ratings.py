@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import combinations
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -214,15 +213,10 @@ def _variants(study: Study) -> Iterator[pd.DataFrame]:
 def _amplified(study: Study, images: pd.DataFrame, weights: Weights) -> pd.DataFrame:
     """Return amplification of weighed images, computed as in table ``paradox_amplification``."""
     shares = ratings.shares(images, *weights)
-    inputs = SimpleNamespace(
-        measured=lambda name: shares,
-        source="ratings",
-        bootstrap_replicates=study.bootstrap_replicates,
-        seed=study.seed,
-        confidence=study.confidence,
-    )
     n_images = shares.groupby("model")["n"].sum()
-    frame = paradox.amplification(inputs)
+    frame = paradox.amplification_of(
+        shares, replicates=study.bootstrap_replicates, seed=study.seed, confidence=study.confidence
+    )
     return frame.assign(n_images=frame["model"].map(n_images))
 
 

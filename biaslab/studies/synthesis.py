@@ -205,16 +205,14 @@ def headline_choices(effects: pd.DataFrame) -> str:
 def headline_interaction(grid: pd.DataFrame) -> str:
     """Say what the exclusion rule does under each measure."""
     value = grid.set_index(["measure", "exclusion"])["amplification"]
-    parts = []
-    for measure, name in (
-        ("distance", "distance from 50"),
-        ("directional", "change along the training lean"),
-    ):
-        parts.append(
-            f"measured as {name}, leaving out occupations whose lean flips takes the mean from "
-            f"{value[measure, 'none']:.1f} to {value[measure, 'same_lean']:.1f} points"
-        )
-    return "; ".join(parts).capitalize() + " (means over models, prompts and corrections)."
+
+    def moves(measure: str) -> str:
+        return f"from {value[measure, 'none']:.1f} to {value[measure, 'same_lean']:.1f} points"
+
+    return (
+        f"Leaving out occupations whose lean flips takes the mean {moves('distance')} measured as distance from 50, "
+        f"and {moves('directional')} measured along the training lean (means over models, prompts and corrections)."
+    )
 
 
 def caption_curve(curve: pd.DataFrame, study: Study) -> str:

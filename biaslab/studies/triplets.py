@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom, ncx2
 
 from biaslab import published, sources, stats, tables
-from biaslab.errors import InputError, UnknownNameError, name_help
+from biaslab.errors import InputError, name_help
 from biaslab.measures.similarity import DEPENDENCY_GROUPS, bias_score, intersection_ratio
 from biaslab.schemas.triplets import GENDERS, PAIRS, SAMPLES
 
@@ -158,18 +157,6 @@ PUBLISHED = {
 # -- measured tables that a source may lack ----------------------------------------------------------
 
 
-def _optional(study: Study, name: str) -> pd.DataFrame:
-    """Return the measured table ``name``, without rows where the source has none for the study's model."""
-    folder = Path(study.source)
-    there = study.source in sources.NAMED or any(
-        path.exists() for path in (folder / "tables" / f"{name}.csv", folder / f"{name}.csv")
-    )
-    try:
-        return study.measured(name) if there else _empty(name)
-    except UnknownNameError:
-        return _empty(name)
-
-
 def _any_of(study: Study, *names: str) -> list[pd.DataFrame]:
     """Return the measured tables ``names``.
 
@@ -177,7 +164,7 @@ def _any_of(study: Study, *names: str) -> list[pd.DataFrame]:
         InputError: The source has none of them.
         UnknownNameError: None of them has the study's model.
     """
-    found = [_optional(study, name) for name in names]
+    found = [study.measured_or_empty(name) for name in names]
     if all(frame.empty for frame in found):
         missing = None
         for name in names:
@@ -209,7 +196,7 @@ def _frame(rows: list[dict], name: str) -> pd.DataFrame:
 
 
 def _datasets(study: Study) -> pd.DataFrame:
-    sets = _optional(study, "triplets_prompt_sets")
+    sets = study.measured_or_empty("triplets_prompt_sets")
     prompts = len(GENDERS) * sets["triplets"]
     return sets.assign(prompts=prompts, images=prompts * sets["seeds"])
 
@@ -561,7 +548,7 @@ def bias_scores(study: Study, minimum_count: int = 0, *, by_group: bool = False)
     """
     name = "triplets_group_bias_score" if by_group else "triplets_bias_score"
     measured = "triplets_group_object_counts" if by_group else "triplets_object_counts"
-    counts = _counts(_optional(study, measured), measured)
+    counts = _counts(study.measured_or_empty(measured), measured)
     cell = [*_CELL, *(["dependency_group"] if by_group else [])]
     frames = [
         _scored(group, minimum_count or _minimum_count(names[1]), study.confidence).assign(
@@ -619,7 +606,7 @@ def _scored(counts: pd.DataFrame, minimum: int, confidence: float) -> pd.DataFra
 
 
 def _group_share(study: Study) -> pd.DataFrame:
-    rows = _optional(study, "triplets_group_images")
+    rows = study.measured_or_empty("triplets_group_images")
     n = rows["n_triplets"].fillna(0).round().to_numpy(int)
     share = rows["percent_images"].to_numpy(float) / 100
     known = (n > 0) & np.isfinite(share)
@@ -634,7 +621,7 @@ def _group_share(study: Study) -> pd.DataFrame:
 
 def _group_sets(study: Study) -> dict[tuple[str, str], dict[str, set[str]]]:
     """Return the objects of each dependency group that were found at all, by model and dataset."""
-    counts = _optional(study, "triplets_group_object_counts")
+    counts = study.measured_or_empty("triplets_group_object_counts")
     counts = counts[counts["count"] > 0]
     return {
         names: {group: set(rows["object"]) for group, rows in cell.groupby("dependency_group")}
@@ -650,7 +637,7 @@ def _group_objects(study: Study) -> pd.DataFrame:
         for group in GROUPS
         if group in sets
     ]
-    printed = _optional(study, "triplets_printed_group_objects")
+    printed = study.measured_or_empty("triplets_printed_group_objects")
     for row in printed.itertuples():
         if (row.model, row.dataset) not in found:
             rows.append([row.model, row.dataset, row.dependency_group, row.objects, "printed"])
@@ -667,7 +654,7 @@ def _intersection(study: Study) -> pd.DataFrame:
         for names, sets in found.items()
         for a, b in product([g for g in GROUPS if g in sets], repeat=2)
     ]
-    for row in _optional(study, "triplets_printed_intersection").itertuples():
+    for row in study.measured_or_empty("triplets_printed_intersection").itertuples():
         if (row.model, row.dataset) not in found:
             rows.append([row.model, row.dataset, row.over, row.dependency_group, row.percent, "printed"])
     frame = pd.DataFrame(rows, columns=[*_CELL, "over", "dependency_group", "percent", "evidence"])
@@ -697,7 +684,7 @@ def _implied(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _detector(study: Study) -> pd.DataFrame:
     rows = []
-    for counts in _optional(study, "triplets_detector_counts").itertuples():
+    for counts in study.measured_or_empty("triplets_detector_counts").itertuples():
         seen, bound = counts.both + counts.people_only, ""
         if np.isnan(seen):
             # Every noun that the detector does not find may be one that people do.

@@ -75,6 +75,22 @@ def shown_summary(study: Study, name: str = "triplets_gap_summary") -> pd.DataFr
     return _one_model(study.table(name)).reset_index(drop=True)
 
 
+def disparity_headline(study: Study) -> str:
+    """Count the metrics for which neutral is nearer to masculine beyond the variation over datasets."""
+    rows = shown_summary(study)
+    low, high = rows["percent_ci_low"], rows["percent_ci_high"]
+    known = low.notna() & high.notna()
+    if not known.any():
+        return ""
+    whose = f"{rows['model'].iloc[0]}: " if rows["model"].iloc[0] != tables.ALL_MODELS else ""
+    return (
+        f"{whose}Neutral prompts are nearer to masculine than to feminine in {int((low > 0).sum())} of "
+        f"{int(known.sum())} metrics, nearer to feminine in {int((high < 0).sum())}, and not told apart in "
+        f"{int(((low <= 0) & (high >= 0)).sum())} ({_level(study)} intervals over "
+        f"{_times(int(rows['n_datasets'].max()), 'dataset')}{_from(study, 'Table 5')})."
+    )
+
+
 def disparity_finding(study: Study) -> str:
     """Say for which metrics neutral is nearer to masculine beyond the variation over datasets."""
     rows = shown_summary(study)

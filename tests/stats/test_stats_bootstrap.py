@@ -1,4 +1,4 @@
-"""Bootstraps over occupations and images: against enumeration, image-by-image resampling, formulas and known truth."""
+"""Bootstraps over occupations and images: enumeration, image-by-image draws, formulas and known truth."""
 
 import tracemalloc
 from itertools import product
@@ -53,7 +53,7 @@ def test_pulled_shares_count_image_noise_once():
     total = share.var(ddof=1)
     once = stats.resample_shares(counts, n, 4000, 0).mean(axis=1).var() * 200
     twice = stats.resample_shares(counts, n, 4000, 0, shrink=False).mean(axis=1).var() * 200
-    # 4000 replicates give a variance to 2.2 %; naive draws add p(1 - p) / 6 = noise * 5 / 6 to what is observed.
+    # 4000 replicates give a variance to 2.2 %; naive draws add p(1 - p) / 6 = noise * 5 / 6 to the observed.
     assert once == pytest.approx(total, rel=0.09)
     assert twice == pytest.approx(total + noise * 5 / 6, rel=0.09)
     assert noise > 0.4 * total  # so the two differ by far more than the tolerance
@@ -78,7 +78,7 @@ def test_standard_error_of_a_mean_share_is_the_textbooks(levels):
     n = np.full((30, 1), 12)
     counts = rng.binomial(n, rng.beta(2, 2, size=n.shape))
     got = stats.hierarchical_bootstrap(counts, n, mean, seed=0, levels=levels)
-    # A mean of 30 independent shares: its standard error and t interval hold image noise and occupations alike.
+    # A mean of 30 independent shares: its t interval holds image noise and occupations alike.
     want = stats.mean_interval(counts[:, 0] / 12)
     assert got.value == pytest.approx(want.value)
     assert got.se == pytest.approx((counts / 12).std(ddof=1) / np.sqrt(30), rel=0.05)
@@ -217,7 +217,7 @@ def test_memory_does_not_grow_with_replicates():
 
 
 def _study(rng, occupations, n):
-    """Return counts (occupations, training + 2 prompts) of a world whose generated shares exaggerate training."""
+    """Return shares and counts (occupations, training + 2 prompts); generation exaggerates training."""
     training = rng.beta(0.7, 0.9, occupations)
     logit = np.log(training / (1 - training))
     noise = rng.normal(0, 0.8, (occupations, 1)) + rng.normal(0, 0.4, (occupations, 2))
@@ -226,7 +226,7 @@ def _study(rng, occupations, n):
 
 
 def _measures(shares):
-    """Return mean share, mean signed change, mean |p - 0.5| and expected amplification by the published rule."""
+    """Return mean share, mean change, mean |p - 0.5| and expected amplification by the published rule."""
     training, generated = shares[..., :1], shares[..., 1:]
     same = (training - 0.5) * (generated - 0.5) > 0
     change = np.where(same, np.abs(generated - 0.5) - np.abs(training - 0.5), 0).sum(axis=-2) / same.sum(
@@ -249,9 +249,9 @@ def test_intervals_cover_the_truth_of_the_population(n):
     rng = np.random.default_rng(n)
     truth = _measures(_study(rng, 400_000, 1)[0])
     covered, naive = [], []
-    for seed in range(600):
+    for seed in range(1000):
         _, counts = _study(rng, 20, n)
-        got = stats.hierarchical_bootstrap(counts, np.full((20, 3), n), _measures, replicates=400, seed=seed)
+        got = stats.hierarchical_bootstrap(counts, np.full((20, 3), n), _measures, replicates=600, seed=seed)
         covered.append((got.ci_low <= truth) & (truth <= got.ci_high))
         if n == 9 and seed < 200:
             drawn = _measures(stats.resample_shares(counts, np.full((20, 3), n), 300, seed, shrink=False))

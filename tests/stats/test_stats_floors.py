@@ -32,8 +32,8 @@ def test_the_floor_of_a_fair_model_by_hand():
 
 
 def test_floor_of_mad_over_ten_bins():
-    # A bin holds Binomial(n, 0.1) images, and for n <= 10 only an empty bin lies below n/10, so the mean deviation
-    # is twice that of empty bins: 2 * 0.1 * 0.9**n.
+    # A bin holds Binomial(n, 0.1) images, and for n <= 10 only an empty bin lies below n/10, so the mean
+    # deviation is twice that of empty bins: 2 * 0.1 * 0.9**n.
     assert stats.mad_floor(9, 10) == pytest.approx(0.2 * 0.9**9)
     assert stats.mad_floor(8, 10) == pytest.approx(0.2 * 0.9**8)
     assert stats.mad_floor(9, 2) == pytest.approx(280 / 2048)

@@ -19,7 +19,7 @@ def test_one_sample_t_by_hand():
     assert got.n == 4
 
 
-@pytest.mark.parametrize("values", [[], [3.0], [2.0, 2.0, 2.0]])
+@pytest.mark.parametrize("values", [[], [3.0], [2.0, 2.0, 2.0], [0.1 + 0.2, 0.3, 0.3]])
 def test_one_sample_t_without_spread_is_nan(values):
     got = stats.one_sample_t(values)
     assert np.isnan(got[:2]).all()
@@ -114,7 +114,7 @@ def test_adjust_by_hand():
     p = [0.01, 0.04, 0.03, 0.005]
     # Holm, sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1 = 0.02, 0.03, 0.06, 0.04; running maximum.
     np.testing.assert_allclose(stats.adjust(p, "holm"), [0.03, 0.06, 0.06, 0.02])
-    # Benjamini-Hochberg, sorted times 4/1, 4/2, 4/3, 4/4 = 0.02, 0.02, 0.04, 0.04; running minimum from the top.
+    # Benjamini-Hochberg, sorted times 4/1, 4/2, 4/3, 4/4 = 0.02, 0.02, 0.04, 0.04; running minimum.
     np.testing.assert_allclose(stats.adjust(p, "benjamini_hochberg"), [0.02, 0.04, 0.04, 0.02])
 
 

@@ -135,7 +135,12 @@ def test_pearson_r_by_hand():
 
 
 def test_pearson_r_without_information_is_nan():
-    for x, y in (([1, 1, 1, 1], [1, 2, 3, 4]), ([1, 2], [2, 1]), ([], [])):
+    for x, y in (
+        ([1, 1, 1, 1], [1, 2, 3, 4]),
+        ([1, 2, 3], [0.3, 0.1 + 0.2, 0.3]),
+        ([1, 2], [2, 1]),
+        ([], []),
+    ):
         got = stats.pearson_r(x, y)
         assert np.isnan(got[:4]).all()
         assert got.n == len(x)

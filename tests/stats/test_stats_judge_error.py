@@ -17,12 +17,13 @@ def test_the_share_by_hand():
 
 
 def test_lang_and_reiczigels_interval_by_hand():
-    # By hand with z = 1.96 (z² = 3.8415), 410 of 1000, both references of 200:
+    # With z = 1.96 (z² = 3.8415), 410 of 1000, both references of 200:
     #   judged' = (410 + 1.9207) / 1003.8415 = 0.410344, sensitivity' = 181/202, specificity' = 161/202,
     #   J = 0.693069, p' = (0.410344 + 0.797030 - 1) / J = 0.299211,
-    #   shift = 2 z² (p' * 0.0931526/202 - (1 - p') * 0.1617733/202) = 7.6829 * (0.00013798 - 0.00056123) = -0.0032518,
-    #   var = 0.2419618/1003.8415 + p'² * 0.00046115 + (1 - p')² * 0.00080086 = 0.00024104 + 0.00004129 + 0.00039330,
-    #   half = 1.95996 * sqrt(0.00067563) / J = 0.073507.
+    #   variances of the two references 0.0931526/202 = 0.00046115 and 0.1617733/202 = 0.00080086,
+    #   shift = 7.6829 * (p' * 0.00046115 - (1 - p') * 0.00080086) = -0.0032518,
+    #   var = 0.2419618/1003.8415 + p'² * 0.00046115 + (1 - p')² * 0.00080086 = 0.00067563,
+    #   half = 1.95996 * sqrt(var) / J = 0.073507.
     got = stats.rogan_gladen(410, 1000, 0.9, 0.8, 200, 200)
     assert got.ci_low == pytest.approx(0.299211 - 0.003252 - 0.073507, abs=2e-6)
     assert got.ci_high == pytest.approx(0.299211 - 0.003252 + 0.073507, abs=2e-6)

@@ -598,7 +598,7 @@ def test_holm_is_called_blind_only_where_it_is(folder):
 
 def test_findings_name_the_printed_models(printed):
     said = words.mad(printed.table("dalleval_mad"), 0.95)
-    assert "minDALL-E 0.196 (" in said
+    assert "minDALL-E: gender MAD 0.196 (" in said
     assert "on as many images shows 0.137 by chance" in said
     check = words.skin_tone_check(
         printed.table("dalleval_skin_tone_check"), printed.table("dalleval_skin_tone_reach")

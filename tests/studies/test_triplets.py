@@ -225,6 +225,14 @@ def test_student_t_covers_over_five_datasets_where_a_bootstrap_does_not():
     assert np.mean((low < 0) & (high > 0)) == pytest.approx(0.84, abs=0.025)
 
 
+def test_the_headline_counts_the_metrics(printed):
+    # Table 5: CLIP and Split-product have intervals that include 0, the other six lie above it.
+    assert words.disparity_headline(printed) == (
+        "Neutral prompts are nearer to masculine than to feminine in 6 of 8 metrics, nearer to feminine in 0, and not "
+        "told apart in 2 (95 % intervals over 5 datasets, Table 5)."
+    )
+
+
 def test_disparity_finding_separates_intervals_above_and_around_0(printed):
     finding = words.disparity_finding(printed)
     rows = words.shown_summary(printed).set_index("metric")
