@@ -100,8 +100,8 @@ def hierarchical_bootstrap(
         ``value`` is the plain statistic, as the papers define it; the interval is a Student t interval
         (normal for ``image`` alone) around value - bias. Where the bias is large, ``value`` lies outside it:
         that is the finding. The lower limit of a folded measure may be negative. A replicate for which the
-        statistic is NaN is left out and ``replicates`` says how many remain; with fewer than 4, or one group,
-        limits are NaN.
+        statistic is NaN is left out and ``replicates`` says how many remain; with fewer than 4, one group, or no
+        variance left, limits are NaN.
 
     Raises
     ------
@@ -191,7 +191,8 @@ def hierarchical_bootstrap(
         # The variance between resamples of g groups falls short by (g - 1) / g.
         variance = variance * (groups / (groups - 1) if groups > 1 else np.nan)
         quantile = stats.t.ppf((1 + confidence) / 2, max(groups - 1, 1))
-    se = np.sqrt(np.maximum(variance, 0))
+    # Few groups or images can leave no variance, or a negative estimate of it: that is no knowledge of its size.
+    se = np.sqrt(np.where(variance > 0, variance, np.nan))
     low, high = value - shift - quantile * se, value - shift + quantile * se
     return Bootstrap(
         value[()], low[()], high[()], groups, int(n.sum()), draws * int(usable), shift[()], se[()]

@@ -221,6 +221,8 @@ def _amplification_rows(group: Group, **bootstrap) -> Iterator[list]:
             kept = kept_values(group, definition, prompt)
             test = stats.one_sample_t(kept)
             reason = "" if len(kept) else "No occupation is left."
+            if len(kept) and not np.isfinite(low[i, j]):
+                reason = "Too few occupations or images for an interval."
             head = [group.model, group.approach, definition, prompt, values[j], low[i, j], high[i, j]]
             yield [*head, len(kept), len(group.occupations) - len(kept), test.statistic, test.p, reason]
 
@@ -342,17 +344,14 @@ def bias_amp(study: Study) -> pd.DataFrame:
     for group in groups(study):
         counts, n = group.counts()
 
-        def statistic(shares: np.ndarray, group=group, n=n) -> np.ndarray:
+        def statistic(shares: np.ndarray, n: np.ndarray, group=group) -> np.ndarray:
             training, generated = group.split(shares)
-            k = len(group.prompts)
-            n_training = np.broadcast_to(n[:, :-k], (n.shape[0], k)) if group.shared else n[:, :-k]
-            return np.stack(
-                [
-                    _both_directions(generated[..., j], n[:, -k + j], training[..., j], n_training[:, j])
-                    for j in range(k)
-                ],
-                axis=-2,
-            ).reshape(*shares.shape[:-2], -1)
+            training_n, generated_n = group.split(n / 100)
+            by_prompt = [
+                _both_directions(generated[..., j], generated_n[..., j], training[..., j], training_n[..., j])
+                for j in range(len(group.prompts))
+            ]
+            return np.stack(by_prompt, axis=-2).reshape(*shares.shape[:-2], -1)
 
         boot = stats.hierarchical_bootstrap(
             counts,
@@ -361,6 +360,7 @@ def bias_amp(study: Study) -> pd.DataFrame:
             replicates=study.bootstrap_replicates,
             seed=study.seed,
             confidence=study.confidence,
+            with_n=True,
         )
         table = [np.reshape(a, (len(group.prompts), 2)) for a in (boot.value, boot.ci_low, boot.ci_high)]
         for j, prompt in enumerate(group.prompts):

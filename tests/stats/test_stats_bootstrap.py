@@ -108,8 +108,9 @@ def test_several_statistics_at_once_and_series():
 
 
 def test_one_seed_gives_one_result():
+    counts, n = np.arange(40).reshape(20, 2), np.full((20, 2), 40)
     first, again, other = (
-        stats.hierarchical_bootstrap(COUNTS, N, mean, replicates=200, seed=seed) for seed in (5, 5, 6)
+        stats.hierarchical_bootstrap(counts, n, mean, replicates=200, seed=seed) for seed in (5, 5, 6)
     )
     assert first == again
     assert first.ci_low != other.ci_low
@@ -138,6 +139,13 @@ def test_cells_without_images_stay_missing_and_empty_groups_are_left_out():
     assert (got.n_groups, got.n_images) == (3, 40)
 
 
+def test_no_variance_is_no_interval_rather_than_one_of_no_width():
+    # Every group shows the same share of the same n: nothing says how much others would differ.
+    same = stats.hierarchical_bootstrap([[5], [5], [5]], [[5], [5], [5]], mean, replicates=200, seed=0)
+    assert same.value == 1.0
+    assert np.isnan([same.ci_low, same.ci_high, same.se]).all()
+
+
 def test_replicates_without_a_value_are_left_out_and_counted():
     def above_half(shares):
         kept = np.where(shares[..., 0] > 0.5, shares[..., 0], np.nan)
@@ -146,11 +154,11 @@ def test_replicates_without_a_value_are_left_out_and_counted():
             some, np.nansum(kept, axis=-1) / np.maximum((~np.isnan(kept)).sum(axis=-1), 1), np.nan
         )
 
-    counts, n = np.array([[20], [30], [900]]), np.full((3, 1), 1000)
+    counts, n = np.array([[20], [30], [900], [700]]), np.full((4, 1), 1000)
     got = stats.hierarchical_bootstrap(counts, n, above_half, replicates=4000, seed=0)
-    # Without the third group, chance (2/3)**3, no share is above one half.
-    assert got.replicates == pytest.approx(4000 * (1 - 8 / 27), abs=4 * np.sqrt(4000 * 0.21) + 2)
-    assert got.value == pytest.approx(0.9)
+    # Without the last two groups, chance (1/2)**4, no share is above one half.
+    assert got.replicates == pytest.approx(4000 * 15 / 16, abs=4 * np.sqrt(4000 * 15 / 256) + 2)
+    assert got.value == pytest.approx(0.8)
     assert np.isfinite(got.ci_low)
     none = stats.hierarchical_bootstrap([[1], [2]], [[10], [10]], above_half, replicates=20, seed=0)
     assert none.replicates == 0

@@ -181,6 +181,16 @@ def test_bias_amp_by_hand(tmp_path):
     assert got["A->T"] == pytest.approx(100 * (2 * female + 2 * male) / 4)
 
 
+def test_too_little_for_an_interval_says_so(tmp_path):
+    study = folder_study(
+        tmp_path,
+        [("a", "training", "captions", 30, 100), ("a", "generated", "captions", 20, 100)],
+    )
+    table = study.table("paradox_amplification")
+    assert table["amplification"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
+    assert set(table["reason"]) == {"Too few occupations or images for an interval."}
+
+
 def test_one_model_only(study, tmp_path):
     one = Study(tmp_path, model="SD 1.5", seed=1, bootstrap_replicates=400)
     assert set(one.table("paradox_amplification")["model"]) == {"SD 1.5"}
