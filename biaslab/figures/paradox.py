@@ -318,7 +318,7 @@ def noise_against_variation(variation: pd.DataFrame) -> Figure:
     for model, color, marker in zip(models, style.PALETTE, style.MARKERS, strict=False):
         some = variation[variation["model"] == model]
         ax.plot(some["sd_noise"], some["sd_prompts"], marker, color=color, alpha=0.75, label=model)
-    ax.set(xlim=(0, max(4.0, float(variation["sd_noise"].max()) * 1.2)), ylim=(0, top))
+    ax.set(xlim=(0, float(variation["sd_noise"].max()) * 1.15), ylim=(0, top))
     ax.set_xlabel("Standard deviation that sampling noise alone gives (points)")
     ax.set_ylabel("Standard deviation over prompts (points)")
     ax.legend(loc="upper left")

@@ -9,6 +9,8 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     ]
     if headlines and not any(headline["main"] for headline in headlines):
         headlines[0]["main"] = True
+    more = [headline for headline in headlines if not headline["main"]]
     figures = _figures(run, run_dir, ids, page_of)
     tables = _tables(run, run_dir, ids, page_of)
     failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
@@ -139,6 +142,8 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "started_iso": str(run.get("started") or ""),
         "seconds": run.get("seconds"),
         "headlines": headlines,
+        "more_findings": [(page, list(items)) for page, items in groupby(more, itemgetter("page"))],
+        "more_count": len(more),
         "figures": figures,
         "tables": tables,
         "notebooks": notebooks,

@@ -19,7 +19,7 @@ def with_interval(row: pd.Series, value: str = "amplification") -> str:
     return f"{row[value]:.2f} points ({row['ci_low']:.2f} to {row['ci_high']:.2f})"
 
 
-def headlines_baseline(amplification: pd.DataFrame) -> list[str]:
+def headlines_baseline(amplification: pd.DataFrame, confidence: float) -> list[str]:
     """Say for each model what the definitions give, averaged over prompts, with the naive approach."""
     some = amplification[(amplification["approach"] == "naive") & amplification["ci_low"].notna()]
     prompt = "mean" if "mean" in set(some["prompt"]) else some["prompt"].iloc[0]
@@ -31,7 +31,7 @@ def headlines_baseline(amplification: pd.DataFrame) -> list[str]:
             f"{model}: bias is {_change_word(rule)} by {with_interval(rule)} over the {rule['n_occupations']:.0f} "
             f"occupations that the published rule counts for any prompt; along the training lean, over all "
             f"{signed['n_occupations']:.0f}, the change is {with_interval(signed)}, an interval that "
-            f"{'excludes' if _excludes_zero(signed) else 'includes'} 0."
+            f"{'excludes' if _excludes_zero(signed) else 'includes'} 0. In brackets: {100 * confidence:g} % intervals."
         )
     return sentences
 
@@ -44,7 +44,7 @@ def _change_word(row: pd.Series) -> str:
     return "amplified" if row["amplification"] > 0 else "de-amplified"
 
 
-def headlines_approaches(published_rows: pd.DataFrame) -> list[str]:
+def headlines_approaches(published_rows: pd.DataFrame, confidence: float) -> list[str]:
     """Say how far the published measure falls from the naive to the most restrictive approach."""
     sentences = []
     for model, rows in published_rows.groupby("model", sort=False):
@@ -64,7 +64,7 @@ def headlines_approaches(published_rows: pd.DataFrame) -> list[str]:
         sentences.append(
             f"{model}: averaged over prompts, the published measure goes from {with_interval(start)} with all "
             f"captions to {end['amplification']:.2f} points{interval or ' (printed, no interval)'} with "
-            f"{_APPROACH_WORDS[last]} ({change:+.0f} %)."
+            f"{_APPROACH_WORDS[last]} ({change:+.0f} %). In brackets: the {100 * confidence:g} % interval."
         )
     return sentences
 

@@ -170,8 +170,9 @@ def headline_curve(curve: pd.DataFrame) -> str:
     above, below = int((curve["ci_low"] > 0).sum()), int((curve["ci_high"] < 0).sum())
     low, high = curve["amplification"].min(), curve["amplification"].max()
     return (
-        f"Over {n} ways to analyse the same shares, expected amplification runs from {low:.1f} to {high:.1f} points; "
-        f"its interval lies above 0 in {above} of them, below 0 in {below}, and includes 0 in {n - above - below}."
+        f"Analysed in {n} ways, the same shares give an expected bias amplification from {low:.1f} to {high:.1f} "
+        f"points; its interval lies above 0 in {above} of them, below 0 in {below}, and includes 0 in "
+        f"{n - above - below}."
     )
 
 

@@ -219,11 +219,11 @@ def _rows(value, low, high, **more):
 
 
 def test_the_finding_says_what_the_numbers_say():
-    (up,) = words.headlines_baseline(_rows(3.0, 1.0, 5.0))
+    (up,) = words.headlines_baseline(_rows(3.0, 1.0, 5.0), 0.9)
     assert "bias is amplified by 3.00 points (1.00 to 5.00) over the 40 occupations that" in up
-    assert up.endswith("an interval that excludes 0.")
-    (down,) = words.headlines_baseline(_rows(-3.0, -5.0, 1.0))
-    assert "bias is de-amplified by -3.00 points" in down and down.endswith("an interval that includes 0.")
+    assert up.endswith("an interval that excludes 0. In brackets: 90 % intervals.")
+    (down,) = words.headlines_baseline(_rows(-3.0, -5.0, 1.0), 0.9)
+    assert "bias is de-amplified by -3.00 points" in down and "an interval that includes 0." in down
 
 
 def test_the_scatter_draws_every_occupation_where_it_lies(study):

@@ -139,7 +139,7 @@ def test_choice_effects_by_a_plain_loop(study, curve):
 def test_the_finding_counts_the_intervals(curve):
     words = synthesis.headline_curve(curve)
     above = int((curve["ci_low"] > 0).sum())
-    assert "Over 200 ways to analyse the same shares" in words and f"above 0 in {above} of them" in words
+    assert "Analysed in 200 ways, the same shares" in words and f"above 0 in {above} of them" in words
 
 
 def test_the_figure_has_a_tick_per_specification_and_choice(curve):
