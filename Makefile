@@ -38,6 +38,7 @@ lab: $(STAMP)  ## Open JupyterLab on the notebooks
 lint: $(STAMP)  ## Check style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/nbstripout --verify notebooks/*/*.ipynb
 
 format: $(STAMP)  ## Apply style
 	$(BIN)/ruff check --fix .
