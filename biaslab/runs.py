@@ -111,16 +111,20 @@ def run(
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used; nothing was started.
         RunError: The folder holds another run, or another process is writing to it.
+        KeyboardInterrupt: The user stopped it; what had finished is in the report.
     """
     folder = Path(outputs).resolve() / params.run
     jobs = plan(params, folder)
-    kept = _prepare(folder, params, overwrite)
     with _only_one(folder):
+        kept = _prepare(folder, params, overwrite)
         record = _provenance(params)
         _write_json(folder / "run.json", {**record, "status": "running", "notebooks": kept})
-        done = _execute(jobs, params.jobs, progress)
+        done, stopped = _execute(jobs, params.jobs, progress)
         record |= {"ended": _now(), "seconds": round(time.time() - _seconds(record["started"]), 1)}
-        return gather(folder, record, kept, done, swept=list(params.sweep))
+        record = gather(folder, record, kept, done, swept=list(params.sweep))
+    if stopped:
+        raise KeyboardInterrupt
+    return record
 
 
 def plan(params: RunParams, folder: Path) -> list[Job]:
@@ -202,7 +206,7 @@ def _prepare(folder: Path, params: RunParams, overwrite: bool) -> list[dict]:
                 "replace it with --overwrite."
             )
         shutil.rmtree(folder)
-    elif folder.exists() and any(p.name != ".lock" for p in folder.iterdir()):
+    elif folder.exists() and any(folder.iterdir()):
         raise RunError(
             f"{folder} exists, is not empty and holds no run.json, so it is not a run of biaslab. "
             "Choose another name with --set run=NAME, or move the folder away."
@@ -220,7 +224,8 @@ def _difference(old: Mapping, new: Mapping) -> str:
 def _only_one(folder: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
-    lock = FileLock(folder / ".lock", timeout=0)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"), timeout=0)
     try:
         with lock:
             yield
@@ -233,25 +238,32 @@ def _only_one(folder: Path) -> Iterator[None]:
 # -- execution -------------------------------------------------------------------------------------------
 
 
-def _execute(jobs: list[Job], side_by_side: int, progress: bool) -> list[dict]:
+def _execute(jobs: list[Job], side_by_side: int, progress: bool) -> tuple[list[dict], bool]:
+    """Return the record of each job, and whether the user stopped the run."""
     from tqdm import tqdm
 
     workers = min(side_by_side or os.cpu_count() or 1, len(jobs))
     records: dict[str, dict] = {}
+    stopped = False
     with (
-        ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=None) as pool,
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
         tqdm(total=len(jobs), unit="notebook", disable=not progress, file=sys.stderr) as bar,
     ):
         waiting = {pool.submit(execute, job): job for job in jobs}
-        for future in as_completed(waiting):
-            job = waiting[future]
-            try:
-                records[job.slug] = future.result()
-            except BrokenProcessPool:
-                records[job.slug] = _record(job, "failed", "The process that executed it was killed.")
-            bar.set_postfix_str(f"{job.slug}: {records[job.slug]['status']}")
-            bar.update()
-    return [records[job.slug] for job in jobs]
+        try:
+            for future in as_completed(waiting):
+                job = waiting[future]
+                try:
+                    records[job.slug] = future.result()
+                except BrokenProcessPool:
+                    records[job.slug] = _record(job, "failed", "The process that executed it was killed.")
+                bar.set_postfix_str(f"{job.slug}: {records[job.slug]['status']}")
+                bar.update()
+        except KeyboardInterrupt:
+            stopped = True
+            pool.shutdown(wait=False, cancel_futures=True)
+    ended = {job.slug: _record(job, "failed", "Stopped by the user before it finished.") for job in jobs}
+    return [records.get(slug, record) for slug, record in ended.items()], stopped
 
 
 def execute(job: Job) -> dict:

@@ -1,9 +1,12 @@
 """Runs execute notebooks side by side, survive failing ones, and leave behind what the contract says."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pandas as pd
 import pytest
@@ -153,12 +156,35 @@ def test_a_folder_that_is_no_run_is_never_replaced(project, tmp_path):
 def test_two_processes_do_not_write_one_run(project, tmp_path):
     from filelock import FileLock
 
-    (tmp_path / "outputs/mine").mkdir(parents=True)
+    (tmp_path / "outputs").mkdir()
     with (
-        FileLock(tmp_path / "outputs/mine/.lock"),
+        FileLock(tmp_path / "outputs/.mine.lock"),
         pytest.raises(RunError, match="Another process is writing"),
     ):
         project({"paradox/a": code("ceo")})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals are tried on POSIX only")
+def test_a_stopped_run_keeps_what_had_finished(tmp_path, write_notebook, root):
+    write_notebook(tmp_path / "notebooks/paradox/a.ipynb", CELL, code("ceo"))
+    write_notebook(tmp_path / "notebooks/paradox/b.ipynb", CELL, "import time; time.sleep(120)")
+    (tmp_path / "mine.yaml").write_text("run: mine\njobs: 1\n")
+    words = [sys.executable, "-m", "biaslab.cli", "run", "mine.yaml", "--no-progress"]
+    started = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    first = tmp_path / "outputs/mine/notebooks/paradox/a.html"
+    for _ in range(600):
+        if first.exists() or started.poll() is not None:
+            break
+        time.sleep(0.1)
+    time.sleep(1)
+    # As Ctrl-C in a terminal does: every process of the group.
+    os.killpg(started.pid, signal.SIGINT)
+    _, said = started.communicate(timeout=60)
+    assert started.returncode == 130 and "what had finished is kept" in said
+    record = json.loads((tmp_path / "outputs/mine/run.json").read_text(encoding="utf-8"))
+    assert [n["status"] for n in record["notebooks"]] == ["ok", "failed"] and record["status"] == "failed"
+    assert "ceo: 25.0 %." in (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
