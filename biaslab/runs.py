@@ -176,12 +176,17 @@ def _check_inputs(values: dict[str, Any]) -> None:
 
 def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
     """Say why ``notebook`` has nothing to do with these parameters; empty if it has."""
+    paper = notebook.id.split("/")[0]
+    paper = "paradox" if paper == "synthesis" else paper
+    default = notebook.parameters.get("source", "published")
+    source = given.get("source", default)
+    if default == "ratings" and source != "ratings":
+        return "It reads a file of ratings: set source to 'ratings' and ratings to the file."
+    if source == "ratings" and paper != "paradox":
+        return f"Ratings hold no measurements for {paper}."
     model = given.get("model", "all")
     if model == "all":
         return ""
-    paper = notebook.id.split("/")[0]
-    paper = "paradox" if paper == "synthesis" else paper
-    source = given.get("source", notebook.parameters.get("source", "published"))
     known = sources.models(paper, source=source, ratings=given.get("ratings", ""))
     if known is None or model in known:
         return ""

@@ -253,7 +253,7 @@ def skin_tone_mad(mads: pd.DataFrame, floors: pd.DataFrame, two_tone: pd.DataFra
             linestyle="",
             markersize=8,
             mfc="white",
-            label="if two tones occur",
+            label="if only two tones occur",
         ),
     ]
     right.set_xticks(range(len(models)), models)

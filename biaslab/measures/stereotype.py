@@ -90,8 +90,8 @@ def biased_images(first_adheres, second_adheres) -> BiasedImages:
 
     The arguments hold, per image, whether that person fits (True/False or 1/0) or NaN/None for no judgement.
     An image without a judgement of both people is left out of both percentages and counted in ``n_missing``;
-    no image left gives NaN. Source: paired, section 4.4.1, Figure 6, "PST (Both)" and "PST (Any)". Raises InputError for
-    other values or different lengths.
+    no image left gives NaN. Source: paired, section 4.4.1, Figure 6, "PST (Both)" and "PST (Any)". Raises
+    InputError for other values or different lengths.
     """
     pair = []
     for name, values in (("first_adheres", first_adheres), ("second_adheres", second_adheres)):

@@ -139,7 +139,7 @@ _MEASURED = (
     ),
     Schema(
         "dalleval_alignment_quality",
-        "Image-text alignment and image quality",
+        "Alignment and quality by metric",
         "One row per model and metric; results add ranks and, for R-precision, the interval (Wilson).",
         (
             _model,
@@ -305,7 +305,8 @@ _COMPUTED = (
     Schema(
         "dalleval_two_tone_reading",
         "Skin tone averages read as a mix of two tones",
-        "What the printed averages imply if every face had one of the two tones around them.",
+        "What the averages imply if every face had one of the two tones around them. A deviation close to it does "
+        "not show that: a few faces of distant tones give the same average and a similar or larger deviation.",
         (
             _model,
             number("lowest", "Lowest average of a profession.", "tones", 1, 10),
@@ -416,7 +417,8 @@ _COMPUTED = (
     Schema(
         "dalleval_skill_training",
         "Accuracy with less training data",
-        "Accuracy with part of the fine-tuning data minus accuracy with all of it.",
+        "Accuracy with part of the fine-tuning data minus accuracy with all of it; interval and test take the two "
+        "as separate scenes.",
         (
             _model,
             _skill,
@@ -424,6 +426,8 @@ _COMPUTED = (
             number("change", "Accuracy minus accuracy with all the data.", "points", -100, 100),
             *interval("the change, as if on separate scenes", "points"),
             number("n", "Test scenes.", "images", 0),
+            number("p", "Two-sided z-test of two shares (pooled).", low=0, high=1),
+            number("p_holm", "The same after Holm's adjustment over all rows.", low=0, high=1),
         ),
     ),
     Schema(

@@ -146,8 +146,10 @@ SCHEMAS = (
     Schema(
         "paired_stereotype_score",
         "Stereotype score",
-        "Mean over identities. `ci_low` to `ci_high` takes identities as drawn from a population of them; "
-        "`images_ci_low` to `images_ci_high` keeps the identities and redraws their images.",
+        "Mean over identities. `ci_low` to `ci_high` takes identities as drawn from a population of them: of a "
+        "list with the partners fixed, overall with both lists drawn and, where two people share each image, the "
+        "largest error that this dependence can cause. `images_ci_low` to `images_ci_high` keeps the identities "
+        "and redraws their images.",
         (
             _model,
             _aspect,
@@ -178,7 +180,7 @@ SCHEMAS = (
         "paired_absolute_score",
         "Mean size of the stereotype score",
         "Mean absolute score over identities as it is, as a fair model would show it at the same n, and "
-        "corrected for that floor.",
+        "corrected for that floor. Roles of one occupation are averaged first.",
         (
             _model,
             _aspect,
@@ -186,7 +188,8 @@ SCHEMAS = (
             number("mean_absolute_score", "Mean absolute score over identities.", "points", 0, 100),
             number("floor", "The same for a fair model at the same n.", "points", 0, 100),
             number("corrected", "Mean without that floor; not bounded by 0 and 100.", "points"),
-            *interval("the corrected mean over identities (bootstrap)", "points"),
+            number("corrected_floor", "What the correction leaves of the floor: its mean for a fair model."),
+            *interval("the corrected mean over identities (t; overall rule of paired_stereotype_score)", "points"),
             _people,
             _identities,
             number("n_significant_holm", "Identities whose score differs from 0 after Holm's correction."),
@@ -198,7 +201,9 @@ SCHEMAS = (
         "paired_lean",
         "Share perceived as female, by list",
         "Mean over identities of each list and over both. Overall score = female list minus male list; the "
-        "overall row is the lean towards one gender whatever the identity.",
+        "overall row is the lean towards one gender whatever the identity. Its interval takes disjoint lists as "
+        "independent: too wide where images show one woman and one man, too narrow where they show one gender "
+        "twice.",
         (
             _model,
             _aspect,
@@ -223,7 +228,7 @@ SCHEMAS = (
             _setting,
             key("measure", "`person` (one-person images), `both` or `any` of two people."),
             _percent("percent", "Share of images, where images were counted."),
-            *interval("the share", "%"),
+            *interval("the share (t over identities for `person`, else Wilson)", "%"),
             _percent("lowest", "Smallest share that the shares per identity allow."),
             _percent("highest", "Largest share that they allow."),
             number("n", "Images.", "images", 0),
@@ -286,6 +291,9 @@ SCHEMAS = (
             number("amplification", "Mean amplification.", "points"),
             *interval("the amplification over occupations (bootstrap)", "points"),
             number("floor", "What sampling alone gives a model that draws labour shares.", "points"),
+            number("beyond_floor", "Amplification minus that floor.", "points"),
+            number("beyond_floor_ci_low", "Lower limit over occupations (bootstrap).", "points"),
+            number("beyond_floor_ci_high", "Upper limit over occupations (bootstrap).", "points"),
             number("n_occupations", "Occupations that count.", "occupations", 0),
             number("n_excluded", "Occupations left out, missing ones among them.", "occupations", 0),
             _reason,
@@ -294,7 +302,8 @@ SCHEMAS = (
     Schema(
         "paired_score_change",
         "Change of the stereotype score from one person to two",
-        "Mean change over the identities measured in both settings; positive is amplification.",
+        "Mean change over the identities measured in both settings; positive is amplification. Intervals as in "
+        "paired_stereotype_score: of a list with the partners fixed, overall with both lists drawn.",
         (
             _model,
             _aspect,
@@ -304,7 +313,11 @@ SCHEMAS = (
             *interval("the change over identities (t)", "points"),
             _identities,
             _people,
-            _p("p", "Two-sided sign-flip test over identities (occupations in `power` overall)."),
+            _p(
+                "p",
+                "Two-sided sign-flip test over identities (occupations in `power` overall; none overall for "
+                "disjoint lists, which share images).",
+            ),
             _reason,
         ),
     ),
@@ -334,7 +347,8 @@ SCHEMAS = (
     Schema(
         "paired_adherence",
         "People who fit their stereotype",
-        "Share of people who fit, by list, and how all who fit divide between the lists (figure 4).",
+        "Share of people who fit, by list, and how all who fit divide between the lists (figure 4). Disjoint "
+        "lists are drawn independently: too wide where images show one woman and one man.",
         (
             _model,
             _aspect,
@@ -373,7 +387,8 @@ SCHEMAS = (
         "paired_role_coupling",
         "How far one role's score fixes the other's",
         "High- and low-power role of the same occupation. If every image of two shows one woman and one man, "
-        "the two scores are equal.",
+        "the two scores are equal. The difference of the two is 4 × (50 - share perceived as female over both), "
+        "by algebra: it restates the lean.",
         (
             _model,
             _setting,
@@ -393,6 +408,9 @@ SCHEMAS = (
             number("difference_ci_low", "Lower limit of its interval (t).", "points"),
             number("difference_ci_high", "Upper limit of its interval (t).", "points"),
             _p("difference_p", "Sign-flip test over occupations."),
+            _percent("percent_female", "Share perceived as female over both roles."),
+            number("percent_female_ci_low", "Lower limit of its interval (t over occupations).", "%"),
+            number("percent_female_ci_high", "Upper limit of its interval (t over occupations).", "%"),
             _reason,
         ),
     ),

@@ -71,6 +71,8 @@ _gap_summary = (
     number("percent_nearer", "Mean over datasets of the gap relative to the feminine distance.", "%"),
     number("percent_ci_low", "Lower limit of its interval (Student t over datasets).", "%"),
     number("percent_ci_high", "Upper limit of its interval.", "%"),
+    _p("p_percent", "Two-sided t-test of that mean against 0, over datasets."),
+    _p("p_percent_holm", "The same, adjusted over the metrics of a model (Holm)."),
     number("n_datasets", "Datasets: the independent units.", "datasets", 0),
     number("n_cells", "Cells of model and dataset with a gap.", "cells", 0),
     number("n_masculine", "Cells in which neutral is nearer to masculine.", "cells", 0),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, binomtest, hypergeom, kendalltau
+from scipy.stats import binom, binomtest, hypergeom, kendalltau, norm
 
 from biaslab import sources, stats
 from biaslab.errors import InputError, UnknownNameError
@@ -601,8 +601,21 @@ def _skill_training(study: Study) -> pd.DataFrame:
     whole = whole.loc[part.index]
     low, high = _difference_interval(part, whole)
     change = part["percent_correct"] - whole["percent_correct"]
-    out = part[["training_percent", "n"]].assign(change=change, ci_low=low, ci_high=high)
-    return out.reset_index()
+    p = _p_equal(part, whole)
+    out = part[["training_percent", "n"]].assign(change=change, ci_low=low, ci_high=high, p=p)
+    return out.assign(p_holm=stats.adjust(p, "holm")).reset_index()
+
+
+def _p_equal(first: pd.DataFrame, second: pd.DataFrame) -> np.ndarray:
+    """Return two-sided p-values of the pooled z-test that two shares are equal; NaN where either is missing."""
+    (a, n_a), (b, n_b) = (
+        (side["percent_correct"].to_numpy(float) / 100, side["n"].to_numpy(float)) for side in (first, second)
+    )
+    pooled = (a * n_a + b * n_b) / (n_a + n_b)
+    error = np.sqrt(pooled * (1 - pooled) * (1 / n_a + 1 / n_b))
+    # Shares of 0 and 0, or of 1 and 1, have no spread and no difference.
+    z = np.divide(a - b, error, out=np.where(np.isnan(error), np.nan, 0.0), where=error > 0)
+    return 2 * norm.sf(np.abs(z))
 
 
 def _alignment_quality(study: Study) -> pd.DataFrame:

@@ -110,7 +110,10 @@ def skin_tone_check(table: pd.DataFrame, reach: pd.DataFrame) -> str:
 
 
 def skin_tone_averages(two_tone: pd.DataFrame, overall: pd.DataFrame) -> str:
-    """Say in what band the averages lie and how close the two-tone reading comes to the MAD."""
+    """Say in what band the averages lie, and what two neighbouring tones would give for MAD beside the printed one.
+
+    MAD says how concentrated tones are, not which they are: agreement does not show that there are only two.
+    """
     overall = overall[overall["category"] == "skin_tone"].set_index("model")
     parts = []
     for row in two_tone.to_dict("records"):
@@ -121,12 +124,22 @@ def skin_tone_averages(two_tone: pd.DataFrame, overall: pd.DataFrame) -> str:
         part += f"highest {row['highest']:.2f}"
         if np.isfinite(row["printed"]):
             part += (
-                f", MAD implied by two tones {row['implied_mad']:.3f} against {row['printed']:.4f} printed"
+                f", MAD {row['implied_mad']:.3f} if only the two tones around each average occur, "
+                f"{row['printed']:.4f} printed"
             )
         parts.append(part)
     if not parts:
         return _NOTHING
-    return f"Average skin tone by profession (Monk scale 1 to 10): {'; '.join(parts)}."
+    out = f"Average skin tone by profession (Monk scale 1 to 10): {'; '.join(parts)}."
+    known = two_tone[two_tone["printed"].notna()]
+    if known.empty:
+        return out
+    off = known["printed"] - known["implied_mad"]
+    return (
+        f"{out} The printed MAD is the larger one in {(off > 0).sum()} of {len(known)}, and at most "
+        f"{off.abs().max():.3f} away. That is near two tones but does not show them: MAD measures concentration, and "
+        "a few faces of distant tones would give the same average with a larger MAD."
+    )
 
 
 def skin_tone_methods(table: pd.DataFrame, confidence: float) -> str:
@@ -253,7 +266,7 @@ def skill_agreement(table: pd.DataFrame, confidence: float) -> str:
 
 
 def skill_training(table: pd.DataFrame, confidence: float) -> str:
-    """Say where less training data changes the accuracy."""
+    """Say where less training data changes the accuracy, before and after adjustment for the number of cells."""
     if table.empty:
         return _NOTHING
     clear = table[(table["ci_low"] > 0) | (table["ci_high"] < 0)]
@@ -266,7 +279,19 @@ def skill_training(table: pd.DataFrame, confidence: float) -> str:
         f"With less training data, the {confidence:.0%} interval of the change in accuracy excludes 0 in "
         f"{len(clear)} of {len(table)} cells (n = {span(table['n'])} scenes)"
         + (f": {'; '.join(said)}." if said else ".")
+        + _left_by_holm(table, clear)
     )
+
+
+def _left_by_holm(table: pd.DataFrame, clear: pd.DataFrame) -> str:
+    left = table["p_holm"] < 0.05
+    lost = clear[~left.loc[clear.index]]
+    said = [
+        f"{r['model']}, {r['skill']}, {r['training_percent']} %: p {_p(r['p'])}, Holm {_p(r['p_holm'])}"
+        for r in lost.to_dict("records")
+    ]
+    out = f" By z-tests with Holm's adjustment over {len(table)} cells {left.sum()} differ at p < 0.05"
+    return out + (f"; not: {'; '.join(said)}." if said else ".")
 
 
 def metric_agreement(table: pd.DataFrame) -> str:

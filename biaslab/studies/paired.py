@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from math import isfinite, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,6 +43,8 @@ PEOPLE = {
 _CELL = ["model", "aspect", "setting"]
 _NO_VALUES = "the paper prints no values per identity"
 _NO_RATINGS = "the paper prints no ratings"
+_FEMALE_LIMITS = ("percent_female_ci_low", "percent_female_ci_high")
+_NO_FLIP = "lists that share images leave no units to flip independently"
 _FEW = "an interval needs two identities"
 
 
@@ -116,11 +119,16 @@ def _t_mean(value: float, se: float, df: float, n: int, confidence: float) -> _M
     return _Mean(value, value - half, value + half, t, float(2 * student.sf(abs(t), df)), n, "")
 
 
-def _both(female: pd.Series, male: pd.Series, confidence: float) -> _Mean:
+def _both(
+    female: pd.Series, male: pd.Series, confidence: float, effects: tuple[pd.Series, pd.Series] | None = None
+) -> _Mean:
     """Return the mean of the two lists' means; the lists are indexed by occupation.
 
     Lists over the same occupations (the two roles of ``power``) are averaged within each occupation first, so
-    their dependence is in the interval; disjoint lists are independent strata (Welch's degrees of freedom).
+    their dependence is in the interval. For disjoint lists the variances of the lists' mean ``effects`` are
+    added up (Welch's degrees of freedom), an effect being what one identity adds to this mean, times the
+    length of its list. By default that is half its value: the lists are independent strata. Where the people
+    of both lists share images, an identity moves its partners' values too, so its effect is larger.
     """
     n = len(female) + len(male)
     if female.empty or male.empty:
@@ -131,25 +139,36 @@ def _both(female: pd.Series, male: pd.Series, confidence: float) -> _Mean:
     value = float((female.mean() + male.mean()) / 2)
     if min(len(female), len(male)) < 2:
         return _Mean(value, *[np.nan] * 4, n, _FEW)
-    parts = np.array([part.var(ddof=1) / len(part) for part in (female, male)])
+    effects = effects or (female / 2, male / 2)
+    parts = np.array([part.var(ddof=1) / len(part) for part in effects])
     degrees = np.array([len(female) - 1, len(male) - 1])
     df = parts.sum() ** 2 / (parts**2 / degrees).sum() if parts.sum() > 0 else degrees.sum()
-    return _t_mean(value, sqrt(parts.sum()) / 2, float(df), n, confidence)
+    return _t_mean(value, sqrt(parts.sum()), float(df), n, confidence)
 
 
 def _strata(
-    group: pd.DataFrame, column: str, confidence: float, lowest: float, highest: float
+    group: pd.DataFrame,
+    column: str,
+    confidence: float,
+    lowest: float = -np.inf,
+    highest: float = np.inf,
+    effect: str = "",
 ) -> Iterator[tuple[str, _Mean, pd.DataFrame]]:
     """Yield stratum, mean of ``column``, and the rows it is taken over, for each list and for both.
 
     Several identities of one occupation and list are averaged first. Limits are cut at ``lowest`` and
-    ``highest``, the range of the values.
+    ``highest``, the range of the values. ``effect`` names the column of effects on the overall mean of disjoint
+    lists (see :func:`_both`); without it the lists are independent.
     """
     known = group.dropna(subset=[column])
     rows = {s: known[known["stereotype"] == s] for s in LISTS}
-    values = {s: rows[s].groupby("occupation", sort=False)[column].mean() for s in LISTS}
+
+    def by_occupation(column: str) -> tuple[pd.Series, pd.Series]:
+        return tuple(rows[s].groupby("occupation", sort=False)[column].mean() for s in LISTS)
+
+    values = dict(zip(LISTS, by_occupation(column), strict=True))
     means = {s: _mean(values[s].to_numpy(), confidence) for s in LISTS}
-    means["overall"] = _both(*values.values(), confidence)
+    means["overall"] = _both(*values.values(), confidence, by_occupation(effect) if effect else None)
     shared = values["female"].index.intersection(values["male"].index)
     rows["overall"] = known[known["occupation"].isin(shared)] if len(shared) else known
     for stratum, mean in means.items():
@@ -191,13 +210,25 @@ def _image_errors(group: pd.DataFrame, two_people: bool) -> dict[str, float]:
 # -- scores ------------------------------------------------------------------------------------------
 
 
+def _shared(cell: dict[str, str], column: str) -> str:
+    """Return ``column`` as that of effects on the overall mean where two people share each image, else "".
+
+    If every image of two people shows one woman and one man, both fit their stereotypes or neither does, and
+    the mean of either list is the overall mean: an identity then moves it by its whole value. No dependence
+    gives a larger error than that.
+    """
+    return "" if cell["setting"] == "single" else column
+
+
 def _stereotype_score(study: Study) -> pd.DataFrame:
     printed = _printed(study, "stereotype_score").set_index([*_CELL, "stereotype"])["value"]
     z = norm.ppf((1 + study.confidence) / 2)
     rows = []
     for cell, group in _by_cell(_people(study)):
         errors = _image_errors(group, cell["setting"] != "single")
-        for stratum, mean, some in _strata(group, "score", study.confidence, -100, 100):
+        for stratum, mean, some in _strata(
+            group, "score", study.confidence, -100, 100, _shared(cell, "score")
+        ):
             half = z * errors[stratum]
             value = mean.value
             row = {**cell, "stereotype": stratum, "score": value, **mean._asdict(), "n": some["n"].sum()}
@@ -263,23 +294,39 @@ def _absolute_score(study: Study) -> pd.DataFrame:
             rows.append(row | {"reason": "no identity has a value"})
             continue
         count, n = known["count"].to_numpy(int), known["n"].to_numpy(int)
-        corrected = 200 * stats.corrected_absolute_deviation(count, n)
-        mean = stats.bootstrap_mean(
-            corrected, replicates=study.bootstrap_replicates, seed=study.seed, confidence=study.confidence
+        known = known.assign(
+            mean_absolute_score=known["score"].abs(),
+            floor=200 * stats.absolute_deviation_floor(n),
+            corrected_floor=[_corrected_floor(int(k)) for k in n],
+            corrected=200 * stats.corrected_absolute_deviation(count, n),
         )
+        strata = _strata(known, "corrected", study.confidence, effect=_shared(cell, "corrected"))
+        *lists, (_, mean, some) = strata
+        if not isfinite(mean.value):
+            _, mean, some = next(found for found in lists if isfinite(found[1].value))
+        # As the mean is: over occupations within each list, then over lists.
+        each = some.groupby(["stereotype", "occupation"])[
+            ["mean_absolute_score", "floor", "corrected_floor"]
+        ].mean()
         significant = tested[tuple(cell.values())] < 1 - study.confidence
+        row |= each.groupby("stereotype").mean().mean().to_dict()
         row |= {
-            "mean_absolute_score": known["score"].abs().mean(),
-            "floor": 200 * stats.absolute_deviation_floor(n).mean(),
             "corrected": mean.value,
             "ci_low": mean.ci_low,
             "ci_high": mean.ci_high,
             "n_significant_holm": int(significant["p_holm"].sum()),
             "n_significant_bh": int(significant["p_bh"].sum()),
-            "reason": "",
+            "reason": mean.reason,
         }
         rows.append(row)
     return _frame(rows, "paired_absolute_score")
+
+
+@cache
+def _corrected_floor(n: int) -> float:
+    """Return the mean corrected absolute score, in points, of a fair model at ``n`` people."""
+    k = np.arange(n + 1)
+    return float(200 * binom.pmf(k, n, 0.5) @ stats.corrected_absolute_deviation(k, n))
 
 
 def _lean(study: Study) -> pd.DataFrame:
@@ -400,6 +447,9 @@ def _role_coupling(study: Study) -> pd.DataFrame:
             "difference_ci_high": mean.ci_high,
             "difference_p": _flip(study, high - low),
         }
+        # SS_high - SS_low = (100 - 2 F_high) - (2 F_low - 100) = 4 (50 - F), F the mean of both.
+        ends = "difference", "difference_ci_high", "difference_ci_low"
+        row |= dict(zip(("percent_female", *_FEMALE_LIMITS), (50 - row[e] / 4 for e in ends), strict=True))
         if setting != "single" and len(wide) and (people[:, 0] == people[:, 1]).all():
             # An image in which one person fits and the other does not shows one gender twice.
             row["fewest_same_gender"] = int(np.rint(np.abs(high - low) * people[:, 0] / 200).sum())
@@ -475,6 +525,7 @@ def _labour_amplification(study: Study) -> pd.DataFrame:
             100 * rng.binomial(people, labour[known] / 100, (len(faithful), known.sum())) / people
         )
         for definition in DEFINITIONS:
+            sums, kept = _floor_parts(faithful, labour, definition)
             found = expected_amplification(generated, labour, definition)
             row = {
                 "model": model,
@@ -490,11 +541,28 @@ def _labour_amplification(study: Study) -> pd.DataFrame:
                 row["ci_low"], row["ci_high"] = stats.percentile_interval(
                     replicates[np.isfinite(replicates)], study.confidence
                 )
-                row["floor"] = float(
-                    np.nanmean(expected_amplification(faithful, labour, definition).amplification)
+                row["floor"] = float(sums.sum() / kept.sum()) if kept.sum() > 0 else np.nan
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    beyond = replicates - sums[drawn].sum(axis=1) / kept[drawn].sum(axis=1)
+                row["beyond_floor"] = row["amplification"] - row["floor"]
+                row["beyond_floor_ci_low"], row["beyond_floor_ci_high"] = stats.percentile_interval(
+                    beyond[np.isfinite(beyond)], study.confidence
                 )
             rows.append(row)
     return _frame(rows, "paired_labour_amplification")
+
+
+def _floor_parts(
+    faithful: np.ndarray, labour: np.ndarray, definition: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each occupation's expected amplification, 0 where excluded, and how often it counts.
+
+    ``faithful``: shares (replicates, occupations) of a model that draws the labour shares. The floor of any
+    set of occupations is the sum of the first over the sum of the second.
+    """
+    one = expected_amplification(faithful[..., None], labour[:, None], definition)
+    counts = one.n_occupations > 0
+    return np.where(counts, one.amplification, 0).mean(axis=0), counts.mean(axis=0)
 
 
 # -- single against paired ---------------------------------------------------------------------------
@@ -508,17 +576,24 @@ def _changes(study: Study) -> pd.DataFrame:
     other = frame.loc[frame["setting"] != "single", [*_CELL, "identity", "occupation", "stereotype", *beside]]
     joined = other.merge(single, on=same, how="left", suffixes=("", "_single"))
     joined["change"] = score_change(joined["score"], joined["score_single"])
+    # What an identity adds to the overall change: see _shared for its score with two people; alone it shares
+    # no image, so half its score counts.
+    joined["effect"] = joined["score"] - joined["score_single"] / 2
     return joined
 
 
 def _score_change(study: Study) -> pd.DataFrame:
     rows = []
     for cell, group in _by_cell(_changes(study)):
-        for stratum, mean, some in _strata(group, "change", study.confidence, -200, 200):
-            # Two roles of one occupation are flipped together.
-            values = some.groupby("occupation")["change"].mean().to_numpy()
+        for stratum, mean, some in _strata(group, "change", study.confidence, -200, 200, "effect"):
             row = {**cell, "stereotype": stratum, **mean._asdict(), "change": mean.value}
-            rows.append(row | {"n": some["n"].sum(), "p": _flip(study, values)})
+            # Two roles of one occupation are flipped together; partners from disjoint lists cannot be.
+            each = some.groupby("occupation")
+            if stratum == "overall" and (each["stereotype"].nunique() < 2).any():
+                row |= {"p": np.nan, "reason": mean.reason or _NO_FLIP}
+            else:
+                row["p"] = _flip(study, each["change"].mean().to_numpy())
+            rows.append(row | {"n": some["n"].sum()})
     return _frame(rows, "paired_score_change")
 
 

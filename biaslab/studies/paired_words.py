@@ -86,7 +86,8 @@ def images_finding(study: Study) -> str:
         for _, row in rows.iterrows():
             what = {"person": "the person fits", "both": "both people fit", "any": "at least one fits"}
             if row["evidence"] == "counted":
-                value = f"{row['percent']:.1f} % ({_range(row)})"
+                over = " over identities" if row["measure"] == "person" and isfinite(row["ci_low"]) else ""
+                value = f"{row['percent']:.1f} % ({_range(row)}{over})"
             else:
                 value = f"{_range(row, 'lowest', 'highest')} %"
             said.append(f"{what[row['measure']]} in {value}")
@@ -132,50 +133,69 @@ def absolute_finding(study: Study) -> str:
         row = rows.iloc[0]
         return (
             f"{model}, {aspect}, {_setting_words(setting)}: mean absolute score {row['mean_absolute_score']:.1f} "
-            f"points; a fair model would show {row['floor']:.1f} at this n; corrected {row['corrected']:.1f} "
-            f"({_range(row)}; {row['n_identities']:.0f} identities)."
+            f"points, corrected for chance {row['corrected']:.1f} ({_range(row)}; {row['n_identities']:.0f} "
+            f"identities); a fair model would show {row['floor']:.1f} at this n, of which the correction leaves "
+            f"{row['corrected_floor']:.1f}."
         )
 
     return _each(study, study.table("paired_absolute_score").dropna(subset=["corrected"]), _CELL, say)
 
 
 def labour_finding(study: Study) -> str:
-    """Say how generated shares go with labour shares: correlation, and amplification without exclusions."""
+    """Say how generated shares go with labour shares: correlation, amplification beyond sampling, direction."""
     correlation = study.table("paired_labour_correlation").query("stereotype == 'overall'")
-    amplified = study.table("paired_labour_amplification").query("definition == 'no_exclusion'")
-    table = correlation.merge(amplified, on=["model", "setting"], suffixes=("", "_change"))
+    amplified = study.table("paired_labour_amplification").set_index("definition")
+    same = ["model", "setting"]
+    for definition in ("no_exclusion", "directional"):
+        rows = amplified.loc[amplified.index == definition]
+        correlation = correlation.merge(rows, on=same, suffixes=("", f"_{definition}"))
 
     def say(model: str, setting: str, rows: pd.DataFrame) -> str:
         row = rows.iloc[0]
+        limits = "beyond_floor_ci_low", "beyond_floor_ci_high"
         change = _moved(
             row,
             "further from 50 % than",
             "nearer to 50 % than",
             "not distinguishably nearer to or further from 50 % than",
-            "ci_low_change",
-            "ci_high_change",
+            *limits,
         )
-        return (
-            f"{model}, {_setting_words(setting)}: generated shares correlate with labour shares at "
-            f"r = {row['r']:.2f} ({_range(row, digits=2)}; n = {row['n']:.0f} occupations) and are {change} they "
-            f"are (amplification {row['amplification']:.1f} points, "
-            f"{_range(row, 'ci_low_change', 'ci_high_change')}; sampling alone gives {row['floor']:.1f})."
+        along = "ci_low_directional", "ci_high_directional"
+        lean = _moved(row, "beyond it", "back from it", "without clear direction", *along)
+        text = (
+            f"{model}, {_setting_words(setting)}: generated and labour shares correlate at r = {row['r']:.2f} "
+            f"({_range(row, digits=2)}; n = {row['n']:.0f} occupations)"
         )
+        if isfinite(row["beyond_floor"]):
+            text += (
+                f"; generated shares are {change} sampling of labour shares gives: {row['beyond_floor']:+.1f} "
+                f"points ({_range(row, *limits)})"
+            )
+        if isfinite(row["amplification_directional"]):
+            text += (
+                f"; along the lean of labour shares they move {lean}: {row['amplification_directional']:+.1f} "
+                f"points ({_range(row, *along)})"
+            )
+        return text + "."
 
-    return _each(study, table, ["model", "setting"], say)
+    return _each(study, correlation, same, say)
 
 
 def power_finding(study: Study) -> str:
-    """Say whether high-power roles score higher than low-power roles, by setting."""
+    """Say what the difference between high- and low-power scores restates: the lean, by setting."""
 
     def say(model: str, setting: str, rows: pd.DataFrame) -> str:
         row = rows.iloc[0]
-        limits = "difference_ci_low", "difference_ci_high"
-        verdict = _moved(row, "higher than", "lower than", "not distinguishable from", *limits)
+        # Fewer women, a larger difference: its limits above 0 are the share's below 50.
+        verdict = _moved(
+            row, "below 50 %", "above 50 %", "not distinguishable from 50 %",
+            "difference_ci_low", "difference_ci_high",
+        )  # fmt: skip
         return (
-            f"{model}, {_setting_words(setting)}: the scores of high-power roles are {verdict} those of low-power "
-            f"roles: {row['difference']:+.1f} points ({_range(row, *limits)}; {row['n']:.0f} occupations; "
-            f"sign-flip {_p_words(row['difference_p'])})."
+            f"{model}, {_setting_words(setting)}: high- minus low-power score, {row['difference']:+.1f}, is 4 × (50 "
+            f"- % female over both roles) by algebra and shows only the lean: {row['percent_female']:.1f} % "
+            f"female, {verdict} ({_range(row, 'percent_female_ci_low', 'percent_female_ci_high')}; "
+            f"{row['n']:.0f} occupations; sign-flip {_p_words(row['difference_p'])})."
         )
 
     return _each(
@@ -209,12 +229,13 @@ def change_finding(study: Study) -> str:
         said = []
         for _, r in rows.iterrows():
             way = _moved(r, "up", "down", "without clear change")
-            said.append(
-                f"{_LIST_WORDS[r['stereotype']]} {way}, {r['change']:+.1f} ({_range(r)}; sign-flip "
-                f"{_p_words(r['p'])})"
-            )
+            test = f"; sign-flip {_p_words(r['p'])}" if isfinite(r["p"]) else ""
+            said.append(f"{_LIST_WORDS[r['stereotype']]} {way}, {r['change']:+.1f} ({_range(r)}{test})")
         n = rows["n_identities"].max()
-        return f"{model}, {aspect}, one person to {_setting_words(setting)}: {'; '.join(said)}; {n:.0f} identities."
+        return (
+            f"{model}, {aspect}, one person to {_setting_words(setting)}: {'; '.join(said)}; {n:.0f} identities "
+            "(lists: partners fixed)."
+        )
 
     return _each(study, study.table("paired_score_change").dropna(subset=["change"]), _CELL, say)
 
@@ -316,7 +337,8 @@ _FIGURES = {
     "paired_stereotype_score": (
         "Stereotype score by list and setting",
         "Mean stereotype score over identities (100: everyone fits the stereotype, 0: balanced, -100: "
-        "nobody fits), by aspect. Thin lines: {level} intervals over identities (t). Pale bars: {level} "
+        "nobody fits), by aspect. Thin lines: {level} intervals over identities (t), of a list with the "
+        "partners fixed, overall with both lists drawn and at their largest dependence. Pale bars: {level} "
         "intervals over images with the identities fixed; for images of two people their dependence is "
         "taken at its worst. n is in the table paired_stereotype_score.",
     ),
@@ -328,7 +350,7 @@ _FIGURES = {
     "paired_biased_images": (
         "Images that fit stereotypes",
         "Share of images in which the person, both people, or at least one person fits the stereotype. "
-        "Dots: counted, with {level} intervals. Bars: everything that the shares per identity allow where "
+        "Dots: counted, with {level} intervals (one person: over identities). Bars: everything that the shares per identity allow where "
         "only those are known (Fréchet bounds, without sampling error). Black line: the lower limit that "
         "the abstract states.",
     ),
@@ -372,8 +394,9 @@ _FIGURES = {
     ),
     "paired_score_change": (
         "Change from one person to two",
-        "Mean change of the score over identities, {level} intervals (t; the two roles of an occupation "
-        "taken together overall). Above 0: amplified. n in the panel titles.",
+        "Mean change of the score over identities, {level} intervals (t). Lists: partners fixed. Overall: the "
+        "two roles of an occupation taken together, or both lists of occupations drawn and at their largest "
+        "dependence. Above 0: amplified. n in the panel titles.",
     ),
     "paired_identity_change": (
         "Change of each occupation's score",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # A selection of training captions that serves every prompt; any other training row belongs to one prompt.
 SHARED_TRAINING = ("captions", "ratings", "")
+OTHER_OCCUPATIONS = "No t-test: each prompt counts other occupations; the interval takes account of it."
 NO_SHARES = "No per-occupation shares are given, so there is no interval."
 # Section 2.2, 3.1 and 4: images per occupation (and prompt), before faces and confidence are checked.
 NOMINAL_N = 500
@@ -46,7 +47,10 @@ class Group:
             training, training_n = training[:, :1], training_n[:, :1]
         percent = np.hstack([training, self.generated])
         n = np.nan_to_num(np.hstack([training_n, self.generated_n])).round().astype(int)
-        return np.nan_to_num(percent * n / 100).round().astype(int), n
+        whole = np.nan_to_num(percent * n / 100).round().astype(int)
+        # A share that leans must not be rounded to exactly one half, which leans nowhere and would not count.
+        onto_half = (2 * whole == n) & ~np.isnan(percent) & (percent != 50) & (n > 0)
+        return np.where(onto_half, whole + np.nan_to_num(np.sign(percent - 50)).astype(int), whole), n
 
     def split(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return training and generated percentages (..., occupations, prompts) of resampled shares."""
@@ -220,11 +224,16 @@ def _amplification_rows(group: Group, **bootstrap) -> Iterator[list]:
         for j, prompt in enumerate(group.names):
             kept = kept_values(group, definition, prompt)
             test = stats.one_sample_t(kept)
-            reason = "" if len(kept) else "No occupation is left."
-            if len(kept) and not np.isfinite(low[i, j]):
+            t, p, reason = test.statistic, test.p, ""
+            if not len(kept):
+                reason = "No occupation is left."
+            elif not np.isfinite(low[i, j]):
                 reason = "Too few occupations or images for an interval."
+            elif prompt == "mean" and not np.isclose(kept.mean(), values[j]):
+                # The mean of prompts is then not the mean of any one set of occupations.
+                t, p, reason = np.nan, np.nan, OTHER_OCCUPATIONS
             head = [group.model, group.approach, definition, prompt, values[j], low[i, j], high[i, j]]
-            yield [*head, len(kept), len(group.occupations) - len(kept), test.statistic, test.p, reason]
+            yield [*head, len(kept), len(group.occupations) - len(kept), t, p, reason]
 
 
 def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
@@ -275,6 +284,32 @@ def printed_comparison(study: Study) -> pd.DataFrame:
     printed = printed.rename(columns={"amplification": "printed"})
     both = computed[[*keys, "amplification"]].merge(printed, on=keys)
     return both.assign(difference=both["amplification"] - both["printed"])
+
+
+def shuffled(study: Study) -> pd.DataFrame:
+    """Return what each definition gives when the generated shares are shuffled among the occupations.
+
+    A definition that gives the same for shuffled shares does not ask whose share is where: it tells that generated
+    shares are more extreme than training shares, not that an occupation's own lean grew.
+    """
+    rng = np.random.default_rng(study.seed)
+    replicates = min(study.bootstrap_replicates, 2000)
+    rows = []
+    for group in groups(study):
+        order = rng.permuted(np.tile(np.arange(len(group.occupations)), (replicates, 1)), axis=1)
+        for definition in measures.DEFINITIONS:
+            observed = expected(group, group.training, group.generated, definition)
+            drawn = expected(
+                group,
+                np.broadcast_to(group.training, (replicates, *group.training.shape)),
+                group.generated[order],
+                definition,
+            )
+            low, high = stats.percentile_interval(drawn, study.confidence)
+            for j, prompt in enumerate(group.names):
+                head = [group.model, group.approach, definition, prompt]
+                rows.append([*head, observed[j], np.nanmean(drawn[:, j]), low[j], high[j], replicates])
+    return pd.DataFrame(rows, columns=tables.schema("paradox_shuffled").names)
 
 
 def exclusions(study: Study) -> pd.DataFrame:
@@ -384,7 +419,7 @@ def prompt_variation(study: Study) -> pd.DataFrame:
     """Return how much each occupation's share moves between prompts, and whether sampling noise explains it.
 
     ``sd_prompts`` is the population standard deviation over prompts; ``sd_noise`` is what binomial noise alone
-    would give on average around the pooled share; the chi-square test of equal shares is adjusted over the
+    would give (root mean square) around the pooled share; the chi-square test of equal shares is adjusted over the
     occupations of a model (Holm).
     """
     frames = [_variation(study, g) for g in groups(study) if len(g.prompts) > 1]
@@ -402,6 +437,8 @@ def _variation(study: Study, group: Group) -> pd.DataFrame:
     tests = [_equal_shares(g[i], n[i]) for i in range(len(group.occupations))]
     p = np.array([t.p if t.valid else np.nan for t in tests])
     flips = (np.nanmin(g, axis=1) < 50) & (np.nanmax(g, axis=1) > 50)
+    low, high = wilson_percent(g * n / 100, n, study.confidence)
+    certain = (high < 50).any(axis=1) & (low > 50).any(axis=1)
     return pd.DataFrame(
         {
             "model": group.model,
@@ -411,7 +448,7 @@ def _variation(study: Study, group: Group) -> pd.DataFrame:
             "sd_noise": noise,
             "lowest": np.nanmin(g, axis=1),
             "highest": np.nanmax(g, axis=1),
-            "lean_flips": np.where(flips, "yes", "no"),
+            "lean_flips": np.where(certain, "beyond intervals", np.where(flips, "yes", "no")),
             "statistic": [t.statistic for t in tests],
             "p": p,
             "p_holm": stats.adjust(p, "holm"),
@@ -455,6 +492,7 @@ TABLES = {
     "paradox_percent_female": percent_female,
     "paradox_amplification": amplification,
     "paradox_printed_comparison": printed_comparison,
+    "paradox_shuffled": shuffled,
     "paradox_exclusions": exclusions,
     "paradox_occupation_amplification": occupation_amplification,
     "paradox_bias_amp": bias_amp,

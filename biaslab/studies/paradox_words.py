@@ -22,16 +22,19 @@ def with_interval(row: pd.Series, value: str = "amplification") -> str:
 def headlines_baseline(amplification: pd.DataFrame, confidence: float) -> list[str]:
     """Say for each model what the definitions give, averaged over prompts, with the naive approach."""
     some = amplification[(amplification["approach"] == "naive") & amplification["ci_low"].notna()]
+    if some.empty:
+        return []
     prompt = "mean" if "mean" in set(some["prompt"]) else some["prompt"].iloc[0]
     sentences = []
     for model, rows in some[some["prompt"] == prompt].groupby("model", sort=False):
         by = rows.set_index("definition")
-        rule, signed = by.loc["published"], by.loc["directional"]
+        signed = by.loc["directional"]
         sentences.append(
-            f"{model}: bias is {_change_word(rule)} by {with_interval(rule)} over the {rule['n_occupations']:.0f} "
-            f"occupations that the published rule counts for any prompt; along the training lean, over all "
+            f"{model}: {_change(by.loc['published'])} by the published rule "
+            f"({_counted(some[some['model'] == model])}); along the training lean, over all "
             f"{signed['n_occupations']:.0f}, the change is {with_interval(signed)}, an interval that "
-            f"{'excludes' if _excludes_zero(signed) else 'includes'} 0. In brackets: {100 * confidence:g} % intervals."
+            f"{'excludes' if _excludes_zero(signed) else 'includes'} 0. In brackets: {100 * confidence:g} % "
+            f"intervals."
         )
     return sentences
 
@@ -40,8 +43,53 @@ def _excludes_zero(row: pd.Series) -> bool:
     return bool(row["ci_low"] > 0 or row["ci_high"] < 0)
 
 
-def _change_word(row: pd.Series) -> str:
-    return "amplified" if row["amplification"] > 0 else "de-amplified"
+def _change(row: pd.Series) -> str:
+    """Say a change of bias in a direction only where its interval has one."""
+    if row["ci_low"] > 0:
+        return f"bias is amplified by {with_interval(row)}"
+    if row["ci_high"] < 0:
+        return f"bias changes by {with_interval(row)}, so it is de-amplified,"
+    return f"bias changes by {with_interval(row)}, which is not told apart from 0,"
+
+
+def _counted(rows: pd.DataFrame) -> str:
+    """Say how many occupations the published rule counts, for each prompt where there are several."""
+    single = rows[(rows["definition"] == "published") & (rows["prompt"] != "mean")]
+    n, total = single["n_occupations"], (single["n_occupations"] + single["n_excluded"]).max()
+    if len(single) == 1:
+        return f"{n.iloc[0]:.0f} of {total:.0f} occupations count"
+    return f"mean of {len(single)} prompts; {n.min():.0f} to {n.max():.0f} of {total:.0f} occupations count in each"
+
+
+def headline_shuffled(table: pd.DataFrame) -> str:
+    """Say what the definitions give for shuffled shares, over the models and prompts of the table."""
+    mean = "mean" if "mean" in set(table["prompt"]) else table["prompt"].iloc[0]
+    lines = []
+    for row in table[(table["prompt"] == mean) & (table["approach"] == "naive")].itertuples():
+        lines.append(
+            f"{row.model}, {_DEFINITION_WORDS[row.definition]}: {row.amplification:.1f} points observed, "
+            f"{row.shuffled:.1f} with generated shares shuffled among occupations "
+            f"({row.shuffled_low:.1f} to {row.shuffled_high:.1f} in the central part of {row.n_shuffles:,.0f} "
+            f"shuffles)."
+        )
+    return "\n".join(lines)
+
+
+_DEFINITION_WORDS = {
+    "published": "published rule",
+    "no_exclusion": "no exclusion",
+    "directional": "along the training lean",
+}
+
+
+def impossible_shares(shares: pd.DataFrame, decimals: int = 1) -> str:
+    """Say how many shares, printed to ``decimals``, cannot come from exactly their stated number of images."""
+    lines = []
+    for (model, source), rows in shares.groupby(["model", "source"], sort=False):
+        images = rows["percent_female"] * rows["n"] / 100
+        off = (images - images.round()).abs() > 0.5 * 10.0**-decimals * rows["n"] / 100 + 1e-9
+        lines.append(f"{model}, {source} images: {int(off.sum())} of {len(rows)}")
+    return f"Shares that cannot come from exactly the stated number of images: {'; '.join(lines)}."
 
 
 def headlines_approaches(published_rows: pd.DataFrame, confidence: float) -> list[str]:
@@ -81,11 +129,14 @@ def headlines_variation(variation: pd.DataFrame) -> list[str]:
     sentences = []
     for model, rows in variation.groupby("model", sort=False):
         tested = rows["p_holm"].notna()
-        flips = rows["lean_flips"] == "yes"
+        flips, certain = rows["lean_flips"] != "no", rows["lean_flips"] == "beyond intervals"
         sentences.append(
-            f"{model}: shares differ between prompts beyond sampling noise in {int((rows['p_holm'] < 0.05).sum())} of "
-            f"{int(tested.sum())} occupations tested (Holm-adjusted p < 0.05); {int(flips.sum())} of {len(rows)} lean "
-            f"female for one prompt and male for another. Median standard deviation over prompts: "
+            f"{model}: shares differ between prompts beyond sampling noise in "
+            f"{int((rows['p_holm'] < 0.05).sum())} of "
+            f"{int(tested.sum())} occupations tested (Holm-adjusted p < 0.05); {int(flips.sum())} of "
+            f"{len(rows)} lean "
+            f"female for one prompt and male for another, {int(certain.sum())} with intervals clear of 50. "
+            f"Median standard deviation over prompts: "
             f"{rows['sd_prompts'].median():.1f} points, {rows['sd_noise'].median():.1f} from noise alone."
         )
     return sentences
@@ -104,8 +155,10 @@ def caption_by_definition(study: Study) -> str:
     """Caption of the figure of amplification by definition."""
     return (
         "Expected amplification over occupations for each prompt and averaged over prompts, by definition. Dots are "
-        f"estimates, lines {100 * study.confidence:g} % intervals (occupations, then images, resampled "
-        f"{study.bootstrap_replicates:,} times; {_stated_n(study)} images a share). At 0 generated images are as "
+        f"estimates, lines {100 * study.confidence:g} % intervals (Student t around the estimate less the push "
+        f"of image noise; occupations, "
+        f"then images, resampled {study.bootstrap_replicates:,} times; {_stated_n(study)} images a share). At 0 "
+        f"generated images are as "
         "skewed as training images."
     )
 
@@ -136,7 +189,9 @@ def show_scatter(study: Study, figure, model: str, *, main: bool) -> None:
         title=f"Training against generated images, {model}",
         caption=(
             f"{model}, naive approach: share perceived as female in training images (across) and generated images "
-            f"(up), one point an occupation, one panel a prompt ({_stated_n(study)} images a share). Crosses are "
+            f"(up), one point an occupation with thin lines for its {100 * study.confidence:g} % Wilson "
+            f"intervals, one panel "
+            f"a prompt ({_stated_n(study)} images a share). Hollow crosses are "
             "left out by the published rule. Of the 20 occupations farthest from the diagonal those are named for "
             "which there is room."
         ),
@@ -153,7 +208,8 @@ def show_changes(study: Study, figure, model: str) -> None:
         caption=(
             f"{model}: change in the share perceived as female from training to generated images, signed so that "
             "right is farther along the training lean. Large marks are means over prompts, thin marks single "
-            "prompts; colour and shape tell for how many prompts the published rule counts the occupation."
+            "prompts, whose intervals are in the table; colour and shape tell for how many prompts the "
+            "published rule counts the occupation."
         ),
     )
 

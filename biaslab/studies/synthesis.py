@@ -40,8 +40,8 @@ def specification_curve(study: Study, *, judge_accuracy: float = JUDGE_ACCURACY)
 
     Args:
         study: The study.
-        judge_accuracy: Sensitivity and specificity of the gender judge, above 0.5 and at most 1; they scale every
-            distance from 50 by ``1 / (2 * judge_accuracy - 1)``.
+        judge_accuracy: Sensitivity and specificity of the gender judge, above 0.5 and at most 1; they stretch every
+            distance from 50 by ``1 / (2 * judge_accuracy - 1)``, up to 50.
 
     Raises:
         ParameterError: The accuracy is out of its range.
@@ -83,17 +83,21 @@ def _kept(group: Group, exclusion: str, confidence: float) -> np.ndarray:
 
 
 def _values(group: Group, measure: str, correction: str, judge_accuracy: float) -> np.ndarray:
-    """Return each occupation's amplification, (occupations, prompts)."""
+    """Return each occupation's amplification, (occupations, prompts).
+
+    Equal sensitivity and specificity stretch every distance from 50 by the same factor (Rogan and Gladen 1978); a
+    share cannot pass 0 or 100, so no stretched distance passes 50.
+    """
     floor = correction in ("floor", "floor_and_judge")
-    training = _distance(group.training, group.training_n, floor)
+    stretch = 1 / (2 * judge_accuracy - 1) if correction in ("judge", "floor_and_judge") else 1.0
+    training = np.minimum(stretch * _distance(group.training, group.training_n, floor), 50)
     if measure == "directional":
         toward = measures.lean(group.training)
-        generated = np.where(toward == 0, np.nan, toward) * (group.generated - 50)
+        away = np.clip(stretch * (group.generated - 50), -50, 50)
+        generated = np.where(toward == 0, np.nan, toward) * away
     else:
-        generated = _distance(group.generated, group.generated_n, floor)
-    # Equal sensitivity and specificity shrink every distance from 50 by the same factor (Rogan and Gladen 1978).
-    scale = 1 / (2 * judge_accuracy - 1) if correction in ("judge", "floor_and_judge") else 1.0
-    return np.where(np.isnan(group.generated), np.nan, (generated - training) * scale)
+        generated = np.minimum(stretch * _distance(group.generated, group.generated_n, floor), 50)
+    return np.where(np.isnan(group.generated), np.nan, generated - training)
 
 
 def _distance(percent: np.ndarray, n: np.ndarray, floor: bool) -> np.ndarray:
@@ -120,9 +124,9 @@ def _weighted(weights: np.ndarray, values: np.ndarray, kept: np.ndarray) -> np.n
 def choice_effect(study: Study) -> pd.DataFrame:
     """Return, for each choice, what its options do to the result over all other choices.
 
-    Same-lean specifications stand for both measures, which agree there, so that every exclusion rule meets every
-    measure. Single prompts and their mean are not mixed: the mean is an option of ``prompt`` only, and every other
-    choice is summarised over single prompts.
+    Same-lean specifications stand for both measures, which agree there but for the floor correction, so that every
+    exclusion rule meets every measure. Single prompts and their mean are not mixed: the mean is an option of
+    ``prompt`` only, and every other choice is summarised over single prompts.
     """
     curve = _balanced(study.table("synthesis_specification_curve"))
     rows = []
@@ -165,14 +169,15 @@ def exclusion_by_measure(study: Study) -> pd.DataFrame:
 
 
 def headline_curve(curve: pd.DataFrame) -> str:
-    """Say how far the result reaches over all specifications, and how often its interval excludes 0."""
-    n = len(curve)
-    above, below = int((curve["ci_low"] > 0).sum()), int((curve["ci_high"] < 0).sum())
+    """Say how far the result reaches, and how often its interval lies above 0 under which rules."""
+    kind = (curve["measure"] == "directional") & (curve["exclusion"] != "same_lean")
+    above = curve["ci_low"] > 0
     low, high = curve["amplification"].min(), curve["amplification"].max()
     return (
-        f"Analysed in {n} ways, the same shares give an expected bias amplification from {low:.1f} to {high:.1f} "
-        f"points; its interval lies above 0 in {above} of them, below 0 in {below}, and includes 0 in "
-        f"{n - above - below}."
+        f"Analysed in {len(curve)} ways, the same shares give an expected bias amplification from {low:.1f} to "
+        f"{high:.1f} points: its interval lies above 0 in {int((above & ~kind).sum())} of {int((~kind).sum())} that "
+        f"measure distance from 50 or drop flips, and in {int((above & kind).sum())} of {int(kind.sum())} along the "
+        "training lean."
     )
 
 

@@ -337,7 +337,7 @@ def _summary(study: Study, gaps: pd.DataFrame, name: str, metric: list[str]) -> 
         else:
             groups = [({}, some)]
         frame = pd.DataFrame([names | _over_datasets(study, rows) for names, rows in groups])
-        for p in ("p_datasets", "p_cells"):
+        for p in ("p_percent", "p_datasets", "p_cells"):
             frame[f"{p}_holm"] = stats.adjust(frame[p].to_numpy(float), "holm")
         frames.append(frame.assign(model=model))
     whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
@@ -358,6 +358,7 @@ def _over_datasets(study: Study, rows: pd.DataFrame) -> dict:
         "percent_nearer": percent.value,
         "percent_ci_low": percent.ci_low,
         "percent_ci_high": percent.ci_high,
+        "p_percent": stats.one_sample_t(by["percent_nearer"], skip_nan=True).p,
         "n_datasets": gap.n,
         "n_cells": len(cells),
         **{f"n_{word}": int((rows["nearer"] == word).sum()) for word in ("masculine", "tie", "feminine")},

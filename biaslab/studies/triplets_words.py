@@ -76,7 +76,10 @@ def shown_summary(study: Study, name: str = "triplets_gap_summary") -> pd.DataFr
 
 
 def disparity_headline(study: Study) -> str:
-    """Count the metrics for which neutral is nearer to masculine beyond the variation over datasets."""
+    """Count the metrics for which neutral is nearer to masculine beyond the variation over datasets.
+
+    Unadjusted intervals first, then how many metrics are left after correction for their number.
+    """
     rows = shown_summary(study)
     low, high = rows["percent_ci_low"], rows["percent_ci_high"]
     known = low.notna() & high.notna()
@@ -84,11 +87,20 @@ def disparity_headline(study: Study) -> str:
         return ""
     whose = f"{rows['model'].iloc[0]}: " if rows["model"].iloc[0] != tables.ALL_MODELS else ""
     return (
-        f"{whose}Neutral prompts are nearer to masculine than to feminine in {int((low > 0).sum())} of "
-        f"{int(known.sum())} metrics, nearer to feminine in {int((high < 0).sum())}, and not told apart in "
-        f"{int(((low <= 0) & (high >= 0)).sum())} ({_level(study)} intervals over "
-        f"{_times(int(rows['n_datasets'].max()), 'dataset')}{_from(study, 'Table 5')})."
+        f"{whose}Neutral prompts are nearer to masculine in {int((low > 0).sum())} of {int(known.sum())} metrics, "
+        f"to feminine in {int((high < 0).sum())}, undecided in {int(((low <= 0) & (high >= 0)).sum())} "
+        f"({_level(study)} intervals over {_times(int(rows['n_datasets'].max()), 'dataset')}"
+        f"{_from(study, 'Table 5')}). {_after_holm(study, rows)}"
     )
+
+
+def _after_holm(study: Study, rows: pd.DataFrame) -> str:
+    """Say how many metrics of a summary differ after Holm's correction, by either test over datasets."""
+    alpha = _alpha(study)
+    t, flips = (int((rows[p] < alpha).sum()) for p in ("p_percent_holm", "p_datasets_holm"))
+    possible = bool((rows["smallest_p_datasets"] < alpha).any())
+    by_signs = f"{flips} by sign flips" if possible else f"sign flips cannot reach p < {alpha:g}"
+    return f"After Holm's correction {t} differ by t-tests; {by_signs}."
 
 
 def disparity_finding(study: Study) -> str:
@@ -149,21 +161,30 @@ def _from(study: Study, where: str) -> str:
 
 
 def cells_finding(study: Study) -> str:
-    """Count the cells by which gendered prompt neutral is nearer to, and name those nearer to feminine."""
+    """Count the cells by which gendered prompt neutral is nearer to, and name those nearer to feminine.
+
+    Models that share a text encoder have the same prompt values; such cells count once.
+    """
     gap = many_triplets(study.table("triplets_disparity_gap"))
     known = gap[gap["gap"].notna()]
+    value = ["dataset", "metric", "feminine", "masculine"]
+    again = (known["space"] == "prompt") & known.duplicated(["space", *value])
+    known = known[~again]
     count = known["nearer"].value_counts()
     masculine, tie, feminine = (int(count.get(w, 0)) for w in ("masculine", "tie", "feminine"))
     spaces = [
         f"{space} {(rows['nearer'] == 'masculine').sum()} of {len(rows)}"
         for space, rows in known.groupby("space", sort=False)
     ]
+    distinct = "distinct " if again.any() else ""
     lead = (
-        f"Of {_times(len(known), 'cell')} of model, dataset and metric{_from(study, 'Table 5')}, neutral is nearer "
-        f"to masculine in {masculine} ({_join(spaces)}), nearer to feminine in {feminine}, and tied in {tie}, where "
+        f"Of {_times(len(known), f'{distinct}cell')} of model, dataset and metric{_from(study, 'Table 5')}, neutral "
+        f"is nearer to masculine in {masculine} ({_join(spaces)}), nearer to feminine in {feminine}, and tied in {tie}, where "
         f"the gap is not larger than the last printed digit; {_times(int(gap['gap'].isna().sum()), 'cell')} cannot "
         "be compared."
     )
+    if again.any():
+        lead += f" Another {int(again.sum())} in prompt space repeat the values of a model with the same text encoder."
     sure = known["ci_low"].notna()
     if sure.any():
         away = int(((known["ci_low"] > 0) | (known["ci_high"] < 0)).sum())
@@ -558,7 +579,7 @@ def show_intersections(study: Study) -> None:
 
 
 def share_finding(study: Study) -> str:
-    """Say how often images hold objects that no prompt names, against objects that it names."""
+    """Say how often images hold each dependency group; n is what the interval rests on: triplets."""
     rows = study.table("triplets_group_share")
     rows = rows[rows["percent_images"].notna()]
     if rows.empty:
@@ -581,7 +602,8 @@ def share_finding(study: Study) -> str:
 
 def _share(row: pd.Series) -> str:
     limits = f", {row['ci_low']:.1f} to {row['ci_high']:.1f}" if isfinite(row["ci_low"]) else ""
-    return f"{row['percent_images']:.1f} % ({row['dataset']}{limits}, n = {row['n']:,.0f})"
+    n = _times(int(row["n_triplets"]), "triplet") if limits else _times(int(row["n"]), "image")
+    return f"{row['percent_images']:.1f} % ({row['dataset']}{limits}, n = {n})"
 
 
 def detector_finding(study: Study) -> str:

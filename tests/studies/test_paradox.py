@@ -109,7 +109,9 @@ def test_equal_shares_against_scipy(study):
     assert row["sd_noise"] == pytest.approx(100 * (3 / 4 * pooled * (1 - pooled) / 500) ** 0.5)
     assert (row["lowest"], row["highest"], row["lean_flips"]) == (3.6, 36.4, "no")
     # 9.4 to 65.1.
-    assert rows.loc["attorney", "lean_flips"] == "yes"
+    assert rows.loc["attorney", "lean_flips"] == "beyond intervals"
+    # Journalist: 49.9, 59.9, 68.8 and 64.0; the interval of the first reaches over 50.
+    assert rows.loc["journalist", "lean_flips"] == "yes"
 
 
 def test_a_users_shares_by_hand(tmp_path):
@@ -202,6 +204,70 @@ def test_a_run_reads_what_it_measured_again(study, tmp_path):
     pd.testing.assert_frame_equal(again.table("paradox_amplification"), ours)
 
 
+def test_the_interval_is_of_the_number_beside_it(study):
+    # Rounding printed shares to whole images must not move what is resampled away from what is reported.
+    from biaslab.studies import paradox
+
+    for group in paradox.groups(study):
+        counts, n = group.counts()
+        training, generated = group.split(counts / n)
+        for definition in ("published", "no_exclusion", "directional"):
+            exact = paradox.expected(group, group.training, group.generated, definition)
+            np.testing.assert_allclose(
+                paradox.expected(group, training, generated, definition), exact, atol=0.05
+            )
+
+
+def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations(study):
+    table = study.table("paradox_amplification").query("approach == 'naive' and prompt == 'mean'")
+    table = table.set_index(["model", "definition"])
+    rule = table.loc[("SD 1.4", "published")]
+    assert np.isnan(rule["t"]) and rule["reason"].startswith(
+        "No t-test: each prompt counts other occupations"
+    )
+    signed = table.loc[("SD 1.4", "directional")]
+    wide = published.load("paradox_table_6").pivot(
+        index="occupation", columns="prompt", values="percent_female"
+    )
+    change = [
+        np.mean([np.sign(row["captions"] - 50) * (row[p] - row["captions"]) for p in "1234"])
+        for _, row in wide.iterrows()
+    ]
+    assert signed["amplification"] == pytest.approx(np.mean(change))
+    assert signed["t"] == pytest.approx(scipy.stats.ttest_1samp(change, 0).statistic)
+
+
+def test_shuffled_shares_by_a_plain_loop(study):
+    table = study.table("paradox_shuffled").set_index(["model", "definition", "prompt"])
+    # Averages of distances do not see a shuffle.
+    row = table.loc[("SD 1.4", "no_exclusion", "1")]
+    assert row["shuffled"] == pytest.approx(row["amplification"])
+    wide = published.load("paradox_table_6").pivot(
+        index="occupation", columns="prompt", values="percent_female"
+    )
+    t, g = wide["captions"].to_numpy(), wide["1"].to_numpy()
+    rng = np.random.default_rng(0)
+    drawn = []
+    for _ in range(2000):
+        other = rng.permutation(g)
+        kept = (other - 50) * (t - 50) > 0
+        drawn.append((np.abs(other - 50) - np.abs(t - 50))[kept].mean())
+    row = table.loc[("SD 1.4", "published", "1")]
+    # 400 shuffles: the mean is good to about sd / 20.
+    assert row["shuffled"] == pytest.approx(np.mean(drawn), abs=4 * np.std(drawn) / 20)
+
+
+def test_shares_that_no_500_images_give(study):
+    # Printed to 0.1, a share of 500 is a multiple of 0.2: 81 of 248 (Table 6) and 68 of 248 (Table 7) are not.
+    said = words.impossible_shares(study.table("paradox_percent_female"))
+    for part in (
+        "SD 1.4, training images: 0 of 62",
+        "SD 1.4, generated images: 81 of 248",
+        "SD 1.5, generated images: 68 of 248",
+    ):
+        assert part in said
+
+
 def _rows(value, low, high, **more):
     row = {
         "model": "M",
@@ -213,17 +279,36 @@ def _rows(value, low, high, **more):
         "ci_low": low,
         "ci_high": high,
     }
-    return pd.DataFrame(
-        [row | {"definition": d} for d in ("published", "no_exclusion", "directional")]
+    prompts = pd.DataFrame(
+        [row | {"prompt": p, "n_occupations": n, "n_excluded": 62 - n} for p, n in (("1", 38), ("2", 40))]
+    )
+    frame = pd.concat([pd.DataFrame([row]), prompts], ignore_index=True)
+    return pd.concat(
+        [frame.assign(definition=d) for d in ("published", "no_exclusion", "directional")]
     ).assign(**more)
 
 
-def test_the_finding_says_what_the_numbers_say():
-    (up,) = words.headlines_baseline(_rows(3.0, 1.0, 5.0), 0.9)
-    assert "bias is amplified by 3.00 points (1.00 to 5.00) over the 40 occupations that" in up
-    assert up.endswith("an interval that excludes 0. In brackets: 90 % intervals.")
-    (down,) = words.headlines_baseline(_rows(-3.0, -5.0, 1.0), 0.9)
-    assert "bias is de-amplified by -3.00 points" in down and "an interval that includes 0." in down
+@pytest.mark.parametrize(
+    ("limits", "said", "end"),
+    [
+        ((3.0, 1.0, 5.0), "bias is amplified by 3.00 points (1.00 to 5.00)", "excludes 0."),
+        (
+            (-3.0, -5.0, -1.0),
+            "bias changes by -3.00 points (-5.00 to -1.00), so it is de-amplified,",
+            "excludes 0.",
+        ),
+        (
+            (-3.0, -5.0, 1.0),
+            "bias changes by -3.00 points (-5.00 to 1.00), which is not told apart from 0,",
+            "includes 0.",
+        ),
+    ],
+)
+def test_the_finding_says_what_the_numbers_say(limits, said, end):
+    (finding,) = words.headlines_baseline(_rows(*limits), 0.9)
+    assert said in finding and f"an interval that {end}" in finding
+    assert "mean of 2 prompts; 38 to 40 of 62 occupations count in each" in finding
+    assert finding.endswith("In brackets: 90 % intervals.")
 
 
 def test_the_scatter_draws_every_occupation_where_it_lies(study):

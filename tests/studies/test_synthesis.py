@@ -15,7 +15,7 @@ mpl.use("Agg")
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    return Study(tmp_path_factory.mktemp("synthesis"), seed=1, bootstrap_replicates=400)
+    return Study(tmp_path_factory.mktemp("synthesis"), seed=1, bootstrap_replicates=6000)
 
 
 @pytest.fixture(scope="module")
@@ -49,19 +49,26 @@ def test_the_three_definitions_are_among_them(study, curve, exclusion, measure, 
     np.testing.assert_allclose(both["amplification"], both["amplification_known"])
     np.testing.assert_array_equal(both["n_occupations"], both["n_occupations_known"])
     # Two bootstraps of the same study: limits agree to a fraction of the interval.
-    assert (both["ci_low"] - both["ci_low_known"]).abs().max() < 1.5
+    assert (both["ci_low"] - both["ci_low_known"]).abs().max() < 1.0
 
 
-def test_judge_error_stretches_every_distance(curve):
-    wide = curve.pivot(
-        index=["model", "prompt", "exclusion", "measure"], columns="correction", values="amplification"
+def test_judge_error_is_taken_out_of_shares_that_stay_shares(study, curve):
+    from biaslab import published
+
+    # Rogan and Gladen by hand: 98 % right for either gender, p = (q - 2) / 0.96, and no share passes 0 or 100.
+    wide = published.load("paradox_table_6").pivot(
+        index="occupation", columns="prompt", values="percent_female"
     )
-    # 98 % right for either gender: p' = (p - 0.02) / 0.96.
-    np.testing.assert_allclose(wide["judge"], wide["none"] / 0.96)
-    np.testing.assert_allclose(wide["floor_and_judge"], wide["floor"] / 0.96)
+    true = ((wide - 2) / 0.96).clip(0, 100)
+    expected = (np.abs(true["2"] - 50) - np.abs(true["captions"] - 50)).mean()
+    keys = ["model", "prompt", "exclusion", "measure", "correction"]
+    got = curve.set_index(keys)["amplification"]
+    assert got["SD 1.4", "2", "none", "distance", "judge"] == pytest.approx(expected)
+    signed = (np.sign(wide["captions"] - 50) * (true["2"] - true["captions"])).mean()
+    assert got["SD 1.4", "2", "none", "directional", "judge"] == pytest.approx(signed)
 
 
-def test_the_floor_correction_finds_no_bias_where_there_is_none(tmp_path):
+def test_the_floor_correction_takes_most_of_a_fair_models_floor_off(tmp_path):
     # Known truth: a fair model and fair training data; 9 generated and 100 training images, 400 occupations.
     rng = np.random.default_rng(3)
     rows = []
@@ -72,14 +79,14 @@ def test_the_floor_correction_finds_no_bias_where_there_is_none(tmp_path):
     frame.assign(model="fair", approach="naive").to_csv(tmp_path / "paradox_percent_female.csv", index=False)
     study = Study(tmp_path / "out", source=str(tmp_path), seed=1, bootstrap_replicates=400)
     got = study.table("synthesis_specification_curve")
-    got = got[(got["exclusion"] == "none") & (got["measure"] == "distance")].set_index("correction")
+    got = got[(got["exclusion"] == "none") & (got["measure"] == "distance")].set_index("correction")[
+        "amplification"
+    ]
     # E|p-50| of a fair share: 13.67 at 9 images, 3.98 at 100, so noise alone gives 9.7 points.
-    assert got.loc["none", "amplification"] == pytest.approx(9.7, abs=1.0)
-    assert abs(got.loc["floor", "amplification"]) < 3
-    assert (
-        got.loc["floor", "ci_low"] < 0 < got.loc["floor", "ci_high"]
-        or abs(got.loc["floor", "amplification"]) < 2
-    )
+    error = 4 * 10 / 20  # four standard errors of 400 folded shares of 9
+    assert got["none"] == pytest.approx(9.7, abs=error)
+    # The correction leaves 2.9 and 0.8 points of them where every share is exactly one half: 2.1 points.
+    assert got["floor"] == pytest.approx(2.1, abs=error)
 
 
 def test_a_certain_lean_looks_at_training_only(tmp_path):
@@ -138,8 +145,11 @@ def test_choice_effects_by_a_plain_loop(study, curve):
 
 def test_the_finding_counts_the_intervals(curve):
     words = synthesis.headline_curve(curve)
-    above = int((curve["ci_low"] > 0).sum())
-    assert "Analysed in 200 ways, the same shares" in words and f"above 0 in {above} of them" in words
+    signed = curve[curve["measure"] == "directional"]
+    above, rest = int((signed["ci_low"] > 0).sum()), int((curve["ci_low"] > 0).sum())
+    assert "Analysed in 200 ways, the same shares" in words
+    assert f"above 0 in {rest - above} of 120 that measure distance from 50 or drop flips" in words
+    assert f"in {above} of 80 along the training lean" in words
 
 
 def test_the_figure_has_a_tick_per_specification_and_choice(curve):
