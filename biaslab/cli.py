@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 
 from biaslab import __version__
@@ -13,9 +14,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit status: 0 fine, 1 a notebook failed, 2 wrong input."""
     parser = _parser()
     given = parser.parse_args(arguments)
+    # A run that is told to end stops its notebooks and keeps what had finished, as with Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return given.call(given)
-    except BiaslabError as error:
+    except (BiaslabError, OSError) as error:
         print(f"biaslab: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from biaslab import tables
 from biaslab.errors import ParameterError, RunError, name_help
-from biaslab.runs import LIMITS, _now, _slug, _write_json
+from biaslab.params import _RUN_NAME
+from biaslab.runs import LIMITS, _now, _write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,16 +25,24 @@ _INDEPENDENCE = (
 
 
 def side_by_side(
-    first: pd.DataFrame, second: pd.DataFrame, name: str, *, swept: Sequence[str] = ()
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    name: str,
+    *,
+    swept: Sequence[str] = (),
+    intervals: bool = True,
 ) -> pd.DataFrame:
     """Return the rows of table ``name`` that either run has, with both values and the difference.
 
-    Columns: the table's identity, then for its estimate (the number before ``ci_low``; without intervals,
-    each number that is not a count) ``<column>_first``, ``<column>_second``, ``<column>_difference`` and,
-    where there are intervals, the limits of each and ``ci_low`` and ``ci_high`` of the difference.
+    Columns: the table's identity, ``in_runs`` (``both``, ``first`` or ``second``), then for its estimate (the
+    number before ``ci_low``; without intervals, each number that is not a count) ``<column>_first``,
+    ``<column>_second``, ``<column>_difference`` and, where there are intervals, the limits of each and
+    ``ci_low`` and ``ci_high`` of the difference.
     Rows of one run only have missing values on the other side. A key that differs in every row, such as
     ``model`` where each run holds one, is told apart by ``_first`` and ``_second`` and not matched on.
-    ``swept`` names parameters that a run was repeated for; where both have such a column, rows are matched on it too.
+    ``swept`` names parameters that a run was repeated for; where both have such a column, rows are matched on it too,
+    and where one has it, ``<parameter>_first`` or ``<parameter>_second`` tells its rows apart.
+    Without ``intervals``, those of the differences stay missing: the two sides' are not of one level.
     """
     declared = tables.schema(name)
     identity = list(dict.fromkeys([*declared.keys, *(k for k in swept if k in first and k in second)]))
@@ -40,17 +51,30 @@ def side_by_side(
     values = _estimates(declared)
     with_interval = "ci_low" in declared.names
     limits = ["ci_low", "ci_high"] if with_interval else []
-    both = first[[*keys, *apart, *values, *limits]].merge(
-        second[[*keys, *apart, *values, *limits]], on=keys, how="outer", suffixes=("_first", "_second")
+    first, second = first.copy(), second.copy()
+    for k in keys:
+        if first[k].dtype != second[k].dtype:
+            first[k], second[k] = first[k].astype(str), second[k].astype(str)
+    sides = []
+    for frame, other, side in ((first, second, "first"), (second, first, "second")):
+        lone = [k for k in swept if k in frame and k not in other and k not in declared.keys]
+        chosen = frame[[*keys, *apart, *lone, *values, *limits]]
+        sides.append(chosen.rename(columns={k: f"{k}_{side}" for k in lone}))
+    both = sides[0].merge(
+        *sides[1:], on=keys, how="outer", suffixes=("_first", "_second"), indicator="in_runs"
     )
+    names = {"left_only": "first", "right_only": "second"}
+    both.insert(len(keys), "in_runs", both.pop("in_runs").astype(str).replace(names))
     for value in values:
         both[f"{value}_difference"] = both[f"{value}_second"] - both[f"{value}_first"]
     if with_interval:
         from biaslab.stats import difference_interval
 
         (value,) = values
-        sides = [f"{c}_{side}" for side in ("first", "second") for c in (value, "ci_low", "ci_high")]
-        both["ci_low"], both["ci_high"] = difference_interval(*(both[c] for c in sides))
+        if not intervals:
+            return both.assign(ci_low=float("nan"), ci_high=float("nan"))
+        parts = [f"{c}_{side}" for side in ("first", "second") for c in (value, "ci_low", "ci_high")]
+        both["ci_low"], both["ci_high"] = difference_interval(*(both[c] for c in parts))
     return both
 
 
@@ -91,28 +115,47 @@ def compare(
         The folder with ``index.html``, ``run.json`` and ``tables``.
 
     Raises:
-        ParameterError: A run does not exist, or the two are the same.
-        RunError: They share no table, or the comparison's folder holds something else.
+        ParameterError: A run does not exist or is a comparison itself, the two are the same, or the name is not one.
+        RunError: They share no table or no row, or the comparison's folder holds something else.
     """
     from biaslab import report
 
+    if name is not None and not _RUN_NAME.fullmatch(name):
+        raise ParameterError(
+            f"name is {name!r}; a comparison's name is made of letters, digits, '.', '_' and '-', at most 80, "
+            "and starts with a letter or digit."
+        )
     outputs = Path(outputs)
     one, other = _find(first, outputs), _find(second, outputs)
     if one == other:
         raise ParameterError(f"{one} is compared with itself; name two different runs.")
+    runs = [json.loads((f / "run.json").read_text(encoding="utf-8")) for f in (one, other)]
+    for run, folder in zip(runs, (one, other), strict=True):
+        if run.get("kind") == "comparison":
+            raise ParameterError(f"{folder.name} is a comparison, not a run; name the two runs to compare.")
     shared = sorted({p.stem for p in one.glob("tables/*.csv")} & {p.stem for p in other.glob("tables/*.csv")})
     shared = [s for s in shared if s in tables.schemas()]
     if not shared:
         raise RunError(f"{one.name} and {other.name} share no table, so there is nothing to compare.")
     started = _now()
-    folder = outputs / (name or f"compare-{_slug(one.name)}-{_slug(other.name)}")
-    _prepare(folder)
-    runs = [json.loads((f / "run.json").read_text(encoding="utf-8")) for f in (one, other)]
+    title = f"{one.name} and {other.name}"
     swept = sorted({key for run in runs for key in run.get("sweep", {})})
-    records = [_record(s, one, other, folder, swept) for s in shared]
+    unequal = _unequal_confidence(one.name, other.name, runs)
+    frames = {}
+    for table in shared:
+        sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (one, other)]
+        frames[table] = side_by_side(*sides, table, swept=swept, intervals=not unequal)
+    if not any((frame["in_runs"] == "both").any() for frame in frames.values()):
+        raise RunError(
+            f"No row of the {len(shared)} tables that {title} share is in both, so there is nothing to compare"
+            f"{_why_apart(frames)}."
+        )
+    folder = outputs / (name or re.sub(r"[^A-Za-z0-9._-]+", "-", f"compare-{one.name}-{other.name}"))
+    _prepare(folder, title)
+    records = [_record(table, frame, one, other, folder, swept) for table, frame in frames.items()]
     record = {
         "run": folder.name,
-        "title": f"{one.name} and {other.name}",
+        "title": title,
         "description": (
             f"Tables of the runs {one.name} (first) and {other.name} (second) side by side. "
             "A difference is second minus first."
@@ -134,10 +177,10 @@ def compare(
         "ended": _now(),
         "seconds": 0.0,
         "notebooks": [],
-        "headlines": _headlines(records, folder),
+        "headlines": _headlines(frames),
         "figures": [],
         "tables": records,
-        "limits": [_INDEPENDENCE, *LIMITS],
+        "limits": [*_unfinished(one.name, other.name, runs), *unequal, _INDEPENDENCE, *LIMITS],
         "coverage": [],
         "problems": [],
     }
@@ -157,26 +200,88 @@ def _find(run: str | Path, outputs: Path) -> Path:
     )
 
 
-def _prepare(folder: Path) -> None:
+def _confidence(run: Mapping) -> set[float]:
+    """Return the levels of a run's intervals."""
+    if "confidence" in run.get("sweep", {}):
+        return set(run["sweep"]["confidence"])
+    if "confidence" in run.get("parameters", {}):
+        return {run["parameters"]["confidence"]}
+    defaults = run.get("notebook_defaults", {}).values()
+    return {values["confidence"] for values in defaults if "confidence" in values}
+
+
+def _unequal_confidence(first: str, second: str, runs: Sequence[Mapping]) -> list[str]:
+    """Say so where the runs' intervals are not of one level; no sentence where they are."""
+    if all("confidence" in run.get("sweep", {}) for run in runs):
+        return []  # Rows are matched on it.
+    one, other = (_confidence(run) for run in runs)
+    if not one or not other or (one == other and len(one) == 1):
+        return []
+    one, other = (", ".join(f"{level:g}" for level in sorted(levels)) for levels in (one, other))
+    return [
+        f"Differences have no intervals: the confidence of {first} is {one} and that of {second} {other}. "
+        "Repeat one of the runs with the level of the other."
+    ]
+
+
+def _unfinished(first: str, second: str, runs: Sequence[Mapping]) -> list[str]:
+    """Say which run is not finished or did not execute all of its sections."""
+    found = []
+    for name, run in zip((first, second), runs, strict=True):
+        ended = Counter(n.get("status", "unknown") for n in run.get("notebooks", []))
+        left = [f"{n} {status}" for status, n in sorted(ended.items()) if status != "ok"]
+        status = run.get("status", "not recorded")
+        if left or status != "ok":
+            sections = f"; of its {ended.total()} sections: {', '.join(left)}" if left else ""
+            found.append(
+                f"The status of the run {name} is {status}{sections}. Tables or rows may be missing for that reason."
+            )
+    return found
+
+
+def _why_apart(frames: Mapping[str, pd.DataFrame]) -> str:
+    """Name the first column to match on whose values the runs do not share."""
+    for name, frame in frames.items():
+        first, second = (frame[frame["in_runs"] == side] for side in ("first", "second"))
+        for key in frame.columns[: frame.columns.get_loc("in_runs")]:
+            a, b = (sorted(set(map(str, rows[key]))) for rows in (first, second))
+            if a and b and not set(a) & set(b):
+                return f": {key} in {name} is {', '.join(a[:3])} in the first and {', '.join(b[:3])} in the second"
+    return ""
+
+
+def _prepare(folder: Path, title: str) -> None:
+    """Make the folder ready: new, or in place of an earlier comparison of the same two runs."""
     record = folder / "run.json"
     if folder.exists() and any(folder.iterdir()):
-        kind = json.loads(record.read_text(encoding="utf-8")).get("kind") if record.exists() else None
-        if kind != "comparison":
+        earlier = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+        if earlier.get("kind") != "comparison":
             raise RunError(f"{folder} exists and is not a comparison; choose another name with --name.")
+        if earlier.get("title") != title:
+            raise RunError(
+                f"{folder} holds the comparison of {earlier.get('title')}; choose another name with --name."
+            )
         shutil.rmtree(folder)
     (folder / "tables").mkdir(parents=True)
 
 
-def _record(name: str, one: Path, other: Path, folder: Path, swept: Sequence[str]) -> dict:
+def _record(
+    name: str, frame: pd.DataFrame, one: Path, other: Path, folder: Path, swept: Sequence[str]
+) -> dict:
     declared = tables.schema(name)
-    paths = [run / "tables" / f"{name}.csv" for run in (one, other)]
-    first, second = (tables.read(path, name, more_keys=swept) for path in paths)
-    frame = side_by_side(first, second, name, swept=swept)
     path = tables.write(frame, folder / "tables" / f"{name}.csv")
     described = {c.name: c for c in declared.columns}
 
     def column(label: str) -> dict:
         base, _, side = label.rpartition("_")
+        runs = {"first": one.name, "second": other.name}
+        if label == "in_runs":
+            return {"name": label, "unit": "", "description": "Which run has the row: both, first or second."}
+        if label in swept:
+            return {"name": label, "unit": "", "description": "A parameter that both runs were repeated for."}
+        if base in swept and side in runs:
+            words = f"A parameter that {runs[side]} was repeated for; the other run was not."
+            return {"name": label, "unit": "", "description": words}
         known = described.get(base if side in ("first", "second", "difference") else label)
         if label in ("ci_low", "ci_high") or known is None:
             limit = "Lower" if label == "ci_low" else "Upper"
@@ -191,7 +296,7 @@ def _record(name: str, one: Path, other: Path, folder: Path, swept: Sequence[str
     return {
         "name": name,
         "title": declared.title,
-        "description": f"{declared.description} First: {one.name}; second: {other.name}.",
+        "description": f"{declared.description} First: {one.name}; second: {other.name}. {_in_both([frame])}",
         "file": path.relative_to(folder).as_posix(),
         "rows": len(frame),
         "columns": [column(c) for c in frame.columns],
@@ -199,23 +304,24 @@ def _record(name: str, one: Path, other: Path, folder: Path, swept: Sequence[str
     }
 
 
-def _headlines(records: list[dict], folder: Path) -> list[dict]:
-    """Say, table by table, how many differences have an interval that excludes 0."""
-    import pandas as pd
+def _in_both(frames: Sequence[pd.DataFrame]) -> str:
+    both = sum(int((frame["in_runs"] == "both").sum()) for frame in frames)
+    return f"{both:,} of {sum(map(len, frames)):,} rows are in both runs."
 
-    found = []
-    for record in records:
-        frame = pd.read_csv(folder / record["file"])
-        if "ci_low" not in frame.columns:
-            continue
-        known = frame["ci_low"].notna()
+
+def _headlines(frames: Mapping[str, pd.DataFrame]) -> list[dict]:
+    """Say how many rows met, and table by table how many differences have an interval that excludes 0."""
+    texts = [_in_both(list(frames.values()))]
+    for name, frame in frames.items():
+        known = frame["ci_low"].notna() if "ci_low" in frame.columns else frame["in_runs"] == ""
         if known.any():
             apart = int(((frame["ci_low"] > 0) | (frame["ci_high"] < 0)).sum())
-            words = (
-                f"{record['title']}: of {int(known.sum())} differences with an interval, {apart} "
+            texts.append(
+                f"{tables.schema(name).title}: of {int(known.sum())} differences with an interval, {apart} "
                 f"{'has' if apart == 1 else 'have'} one that excludes 0."
             )
-            found.append(
-                {"notebook": "", "variant": "", "text": words, "main": not found, "order": len(found)}
-            )
-    return found
+    # The rows that met and the first table's differences stand at the top.
+    return [
+        {"notebook": "", "variant": "", "text": text, "main": order < 2, "order": order}
+        for order, text in enumerate(texts)
+    ]

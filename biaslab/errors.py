@@ -17,6 +17,10 @@ class InputError(BiaslabError, ValueError):
     """Data that cannot be used as given: wrong columns, values out of range, an unreadable file."""
 
 
+class MissingInputError(InputError):
+    """A source that does not hold what a notebook needs: the notebook is skipped, with this reason."""
+
+
 class ParameterError(BiaslabError, ValueError):
     """A parameter with an unknown name, a wrong type or a value that is not allowed."""
 

@@ -7,11 +7,10 @@ whose ``parameters`` cells say which exist, of which type, and with which defaul
 from __future__ import annotations
 
 import ast
-import difflib
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -100,13 +99,15 @@ def load(
         ParameterError: The file is missing or not YAML, a key is unknown (the nearest match is
             named), a value has a wrong type or is not allowed, or no notebook is selected.
     """
-    given = {**_read_yaml(Path(path)), **dict(_override(text) for text in overrides)}
+    given = _read_yaml(Path(path))
+    available = find_notebooks(notebooks_dir or _notebooks_dir(Path(path)))
+    given |= (set_here := dict(_override(text, available) for text in overrides))
     if notebooks:
         given["notebooks"] = list(notebooks)
-    available = find_notebooks(notebooks_dir or _notebooks_dir(Path(path)))
     run = {key: _run_value(key, given.get(key, default)) for key, (_, default) in _RUN_KEYS.items()}
     selected = _select(available, run["notebooks"])
-    values = _notebook_values({k: v for k, v in given.items() if k not in _RUN_KEYS}, selected, available)
+    asked = {k: v for k, v in given.items() if k not in _RUN_KEYS}
+    values = _notebook_values(asked, selected, available, strict=set_here)
     return RunParams(
         run=run["run"],
         title=run["title"] or run["run"],
@@ -122,15 +123,27 @@ def load(
 def find_notebooks(folder: str | Path) -> list[Notebook]:
     """Return the notebooks below ``folder``, ordered by paper and section.
 
+    A notebook without a cell tagged ``parameters``, such as one just begun, is passed over.
+
     Raises:
-        ParameterError: The folder is missing, or a notebook has no cell of literals tagged ``parameters``.
+        ParameterError: The folder is missing, or a notebook's parameters are not literals.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise ParameterError(f"There is no folder of notebooks at {folder}; name one with --notebooks-dir.")
     paths = [p for p in folder.rglob("*.ipynb") if not any(part.startswith(".") for part in p.parts)]
-    found = [read_notebook(p, p.relative_to(folder).with_suffix("").as_posix()) for p in paths]
+    tagged = [p for p in paths if _parameters_cell(p) is not None]
+    found = [read_notebook(p, p.relative_to(folder).with_suffix("").as_posix()) for p in tagged]
     return sorted(found, key=lambda n: (_paper_order(n.id), n.id))
+
+
+def _parameters_cell(path: Path) -> str | None:
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        tagged = ("".join(c["source"]) for c in cells if "parameters" in c["metadata"].get("tags", []))
+        return next(tagged, None)
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def read_notebook(path: Path, notebook_id: str) -> Notebook:
@@ -179,7 +192,7 @@ def _read_yaml(path: Path) -> dict:
         near = [p.as_posix() for p in sorted(path.parent.glob("*.y*ml"))] if path.parent.is_dir() else []
         raise ParameterError(f"There is no parameters file {path}. {name_help(path.as_posix(), near)}")
     try:
-        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+        given = yaml.load(path.read_text(encoding="utf-8"), Loader=_once_loader())
     except UnicodeDecodeError as error:
         raise ParameterError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
     except yaml.YAMLError as error:
@@ -187,6 +200,10 @@ def _read_yaml(path: Path) -> dict:
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be parsed"
         raise ParameterError(f"{path} is not YAML{where}: {problem}.") from None
+    if given is None:
+        raise ParameterError(
+            f"{path} is empty; a parameters file holds keys and values, such as 'run: mine'."
+        )
     if not isinstance(given, dict) or not all(isinstance(k, str) for k in given):
         raise ParameterError(
             f"{path} holds {type(given).__name__}; a parameters file holds keys and values, such as 'run: mine'."
@@ -194,23 +211,51 @@ def _read_yaml(path: Path) -> dict:
     return given
 
 
-def _override(text: str) -> tuple[str, Any]:
+def _once_loader() -> type:
+    """Return PyYAML's safe loader, which builds plain values only, made to refuse a key that is given twice."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node, deep=False):
+            seen = set()
+            for key_node, _ in node.value:
+                if key_node.value in seen:
+                    problem = f"the key {key_node.value!r} is given twice"
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
+                seen.add(key_node.value)
+            return super().construct_mapping(node, deep)
+
+    return Loader
+
+
+def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
+    """Return key and value of ``key=value``; a text parameter's value is taken as it stands, unless it is a list."""
     import yaml
 
     key, equals, value = text.partition("=")
-    if not equals or not key.strip():
+    key = key.strip()
+    if not equals or not key:
         raise ParameterError(f"--set {text!r} is not of the form key=value, for example --set seed=7.")
+    defaults = [_RUN_KEYS[key][1] or ""] if key in _RUN_KEYS else [n.parameters.get(key) for n in available]
+    if any(isinstance(default, str) for default in defaults) and not value.lstrip().startswith("["):
+        return key, value
     try:
-        return key.strip(), yaml.safe_load(value) if value.strip() else ""
-    except yaml.YAMLError:
-        return key.strip(), value
+        return key, yaml.safe_load(value) if value.strip() else ""
+    except yaml.YAMLError as error:
+        raise ParameterError(
+            f"--set {text!r}: the value is not YAML ({getattr(error, 'problem', error)})."
+        ) from None
 
 
 def _notebooks_dir(path: Path) -> Path:
+    """Return the notebooks beside ``params`` at or above the file or the working folder, else the package's own."""
     for start in (path.resolve().parent, Path.cwd()):
         for folder in (start, *start.parents):
-            if (folder / "notebooks").is_dir():
+            if (folder / "notebooks").is_dir() and (folder / "params").is_dir():
                 return folder / "notebooks"
+    for folder in (path.resolve().parent, Path.cwd(), Path(__file__).parents[1]):
+        if (folder / "notebooks").is_dir():
+            return folder / "notebooks"
     raise ParameterError(f"There is no folder 'notebooks' at or above {path}; name one with --notebooks-dir.")
 
 
@@ -241,28 +286,28 @@ def _select(available: list[Notebook], patterns: Sequence[str]) -> list[Notebook
     return [n for n in available if any(fnmatch(n.id, p) for p in patterns)]
 
 
-def _notebook_values(given: dict, selected: list[Notebook], available: list[Notebook]) -> dict[str, Any]:
+def _notebook_values(
+    given: dict, selected: list[Notebook], available: list[Notebook], *, strict: Collection[str]
+) -> dict[str, Any]:
+    """Return the values in their types; a file's key of other notebooks is passed over, one in ``strict`` is not."""
     defaults = {k: v for n in selected for k, v in n.parameters.items() if k != _RESERVED}
     elsewhere = {k for n in available for k in n.parameters} - set(defaults) - {_RESERVED}
     problems = []
     values: dict[str, Any] = {}
     for name, value in given.items():
-        if name in elsewhere:
-            problems.append(f"{name!r} is a parameter of other notebooks, of none that this run selects.")
-        elif name not in defaults:
-            known = [*_RUN_KEYS, *defaults]
-            problems.append(f"{name!r} is not a parameter. {_nearest(name, known)}")
-        else:
+        if name in defaults:
             problem, values[name] = _typed(name, value, defaults[name])
             problems += [problem] if problem else []
+        elif name == _RESERVED:
+            problems.append(f"{name!r} is set by the run itself; choose the folder with --outputs and run.")
+        elif name in elsewhere and name in strict:
+            problems.append(f"{name!r} is a parameter of other notebooks, of none that this run selects.")
+        elif name not in elsewhere:
+            known = [*_RUN_KEYS, *defaults]
+            problems.append(f"{name!r} is not a parameter. {name_help(name, known)}")
     if problems:
         raise ParameterError(" ".join(problems))
     return values
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    return f"The nearest is {close[0]!r}; known are: {', '.join(sorted(known))}."
 
 
 def _typed(name: str, value: Any, default: Any) -> tuple[str, Any]:

@@ -56,6 +56,8 @@ _CELL = ["model", "occupation", "source", "prompt"]
 _MOST_COLUMNS = 30
 _MOST_CELLS = 300_000_000
 _MOST_BYTES = 1_000_000_000
+_MOST_IMAGES = 1_000_000_000
+_ENDINGS = (".csv", ".parquet", ".pq")
 
 Note = tuple[str, float, str]
 
@@ -96,15 +98,17 @@ def read(path: str | Path) -> Rated:
         InputError: The file is missing, unreadable or empty, its columns are of no format, a value is not
             allowed, a row is there twice, or no image is rated. The message names the value and the fix.
     """
-    path = Path(path)
+    path = located(path)
     frame, ignored = _named(_load(path), path)
     kind = _kind(list(frame.columns), path)
     for name in _FORMATS[kind]:
         if name not in frame.columns:
-            close = difflib.get_close_matches(name, frame.columns, n=1, cutoff=0.6)
-            meant = f"Did you mean {close[0]!r}? " if close else ""
+            others = [c for c in frame.columns if c not in (*_FORMATS[kind], *_OPTIONAL)]
+            close = difflib.get_close_matches(name, others, n=1, cutoff=0.6)
+            meant = f"Rename {close[0]!r} to {name!r}. " if close else ""
             raise InputError(f"{path} has no column {name!r}. {meant}{_NEEDS[kind]} {_has(frame.columns)}")
-    notes: list[Note] = [("rows read", len(frame), _NEEDS[kind].partition(" need")[0].lower()), *ignored]
+    form = _NEEDS[kind].partition(" need")[0].lower()
+    notes: list[Note] = [("rows read", len(frame), f"{form} from {_short(path.name)}"), *ignored]
     if kind != "shares" and "prompt" in frame.columns:
         notes.append(("columns not used: prompt", 1, "an occupation's images of all prompts count together"))
         frame = frame.drop(columns="prompt")
@@ -141,6 +145,22 @@ def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.Dat
     summed = weighed.groupby(["model", "occupation", "source"], as_index=False, observed=True).sum()
     percent = 100 * summed["female"] / summed["n"].where(summed["n"] > 0)
     return _finished(summed.assign(percent_female=percent, prompt="ratings"))
+
+
+def located(path: str | Path) -> Path:
+    """Return the path of a file of ratings, with ``~`` as the home folder.
+
+    Raises:
+        InputError: It is neither CSV nor Parquet, or does not exist.
+    """
+    path = Path(path)
+    if path.parts[:1] == ("~",):
+        path = Path.home().joinpath(*path.parts[1:])
+    if path.suffix.lower() not in _ENDINGS:
+        raise InputError(f"{path} is neither CSV nor Parquet; give a file that ends in .csv or .parquet.")
+    if not path.is_file():
+        raise InputError(f"{path} does not exist; set ratings to a CSV or Parquet file.")
+    return path
 
 
 # -- the three formats -----------------------------------------------------------------------------------
@@ -230,6 +250,7 @@ def _resolved(
         *([("raters without a rating", len(empty), ", ".join(empty))] if empty and named else []),
         ("ratings", int(given.sum()), by_label),
         ("images", len(images), ""),
+        *_repeated(images),
         *([("images with a rating missing", int(gaps.sum()), "")] if named else []),
         ("images decided female or male", int(n["female"] + n["male"]), "they make the shares"),
         ("images left out: unsure", int(n["unsure"]), "unsure has more ratings than any other"),
@@ -238,6 +259,17 @@ def _resolved(
     ]
     raters = tuple(columns) if named else ()
     return _rated(kind, images, ratings, raters, n_raters, percent_female, outcomes, notes)
+
+
+def _repeated(images: pd.DataFrame) -> list[Note]:
+    """Note names of images that stand under both sources or under several occupations."""
+    places = images[["image", "source", "occupation"]].drop_duplicates()
+    names = places.loc[places["image"].duplicated(), "image"].drop_duplicates()
+    if names.empty:
+        return []
+    listed = ", ".join(_short(name) for name in names[:5]) + (", …" if len(names) > 5 else "")
+    detail = f"counted as another image in each; if it is one image, correct the file: {listed}"
+    return [("images under several sources or occupations", len(names), detail)]
 
 
 def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
@@ -260,6 +292,12 @@ def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
         raise InputError(
             f"{path}: n is {n[bad].iloc[0]:g} in data row {_row(bad)}; it is the number of images behind the "
             "share, a whole number of 1 or more. Leave out rows without images."
+        )
+    large = n > _MOST_IMAGES
+    if large.any():
+        raise InputError(
+            f"{path}: n is {n[large].iloc[0]:g} in data row {_row(large)}; it is the number of images behind the "
+            f"share, at most {_MOST_IMAGES:,}."
         )
     prompt = frame["prompt"].astype(object) if "prompt" in frame.columns else pd.Series("", index=frame.index)
     frame = frame.assign(percent_female=percent, n=n, prompt=prompt.where(prompt != "", "ratings"))
@@ -523,17 +561,12 @@ def _short(value: object, most: int = 60) -> str:
 
 def _load(path: Path) -> pd.DataFrame:
     """Return the file's cells as text, missing ones as ""."""
-    loaders = {".csv": _load_csv, ".parquet": _load_parquet, ".pq": _load_parquet}
-    if path.suffix.lower() not in loaders:
-        raise InputError(f"{path} is neither CSV nor Parquet; give a file that ends in .csv or .parquet.")
-    if not path.is_file():
-        raise InputError(f"{path} does not exist; set ratings to a CSV or Parquet file.")
     size = path.stat().st_size
     if size == 0:
         raise InputError(f"{path} is empty; it needs a header and rows.")
     if size > _MOST_BYTES:
         raise InputError(f"{path} has {size:,} bytes; at most {_MOST_BYTES:,} are read.")
-    table = loaders[path.suffix.lower()](path)
+    table = (_load_csv if path.suffix.lower() == ".csv" else _load_parquet)(path)
     if not table.num_rows:
         raise InputError(f"{path} has a header but no rows.")
     return table.to_pandas()

@@ -8,26 +8,28 @@ a notebook writes its tables, figures and findings below the ``output_dir`` that
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biaslab import __version__, coverage, sources, tables
-from biaslab.errors import BiaslabError, InputError, ParameterError, RunError, name_help
+from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
 from biaslab.params import Notebook, RunParams
 
 if TYPE_CHECKING:
@@ -75,8 +77,10 @@ class Job:
 
     notebook: str
     """Notebook id."""
-    variant: str
-    """``key=value`` of swept parameters, joined by ``, ``; empty without a sweep."""
+    variant: Mapping[str, Any]
+    """Values of the swept parameters; empty without a sweep."""
+    suffix: str
+    """What tells this variant's files from others', for example ``--model-sd-1.4``; empty without a sweep."""
     title: str
     """The notebook's title."""
     source: str
@@ -90,8 +94,13 @@ class Job:
 
     @property
     def slug(self) -> str:
-        """The notebook id and the variant as a relative path without ending."""
-        return self.notebook + (f"--{_slug(self.variant)}" if self.variant else "")
+        """The notebook id and the variant's suffix: a relative path without ending."""
+        return self.notebook + self.suffix
+
+    @property
+    def label(self) -> str:
+        """The variant in words."""
+        return ", ".join(f"{key}={value}" for key, value in self.variant.items())
 
 
 def run(
@@ -114,12 +123,19 @@ def run(
         KeyboardInterrupt: The user stopped it; what had finished is in the report.
     """
     folder = Path(outputs).resolve() / params.run
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file; choose another name with --set run=NAME.")
     jobs = plan(params, folder)
+    inputs = _inputs(jobs, folder)
     with _only_one(folder):
-        kept = _prepare(folder, params, overwrite)
-        record = _provenance(params)
-        _write_json(folder / "run.json", {**record, "status": "running", "notebooks": kept})
-        done, stopped = _execute(jobs, params.jobs, progress)
+        record = _provenance(params) | {"inputs": inputs, "problems": []}
+        kept = _prepare(folder, record, params, overwrite)
+
+        def note(done: list[dict]) -> None:
+            _write_json(folder / "run.json", {**record, "status": "running", "notebooks": [*kept, *done]})
+
+        note([])
+        done, stopped = _execute(jobs, params.jobs, progress, note)
         record |= {"ended": _now(), "seconds": round(time.time() - _seconds(record["started"]), 1)}
         record = gather(folder, record, kept, done, swept=list(params.sweep))
     if stopped:
@@ -134,29 +150,66 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
         ParameterError, InputError, UnknownNameError: A value is not allowed or an input cannot be read.
     """
     jobs = []
-    for variant in params.variants():
+    for variant, suffix in zip(params.variants(), _suffixes(params.variants()), strict=True):
         values = _resolve_paths({**params.values, **variant})
-        label = ", ".join(f"{k}={v}" for k, v in variant.items())
         _check_inputs(values)
-        for notebook in params.selected:
-            given = {k: v for k, v in values.items() if k in notebook.parameters}
-            job = Job(notebook.id, label, notebook.title, str(notebook.path), str(folder), given)
-            output_dir = str(folder / PARTS / job.slug)
-            full = {**given, "output_dir": output_dir} if "output_dir" in notebook.parameters else given
-            jobs.append(
-                Job(**{**asdict(job), "parameters": full, "reason": _not_applicable(notebook, given)})
-            )
-    if all(job.reason for job in jobs):
-        raise ParameterError(jobs[0].reason)
+        planned = [_plan_one(notebook, variant, suffix, values, folder) for notebook in params.selected]
+        if all(job.reason for job in planned):
+            raise ParameterError(planned[0].reason)
+        jobs += planned
     return jobs
+
+
+def _plan_one(notebook: Notebook, variant: dict, suffix: str, values: dict, folder: Path) -> Job:
+    given = {k: v for k, v in values.items() if k in notebook.parameters}
+    reason = _not_applicable(notebook, given)
+    if "output_dir" in notebook.parameters:
+        given["output_dir"] = str(folder / PARTS / (notebook.id + suffix))
+    return Job(notebook.id, variant, suffix, notebook.title, str(notebook.path), str(folder), given, reason)
+
+
+def _suffixes(variants: list[dict[str, Any]]) -> list[str]:
+    """Return a distinct file suffix for each variant; a digest tells apart what looks alike or is long."""
+    if variants == [{}]:
+        return [""]
+    labels = [", ".join(f"{k}={v}" for k, v in variant.items()) for variant in variants]
+    short = [_slug(label)[:60] for label in labels]
+    return [
+        f"--{name}"
+        if short.count(name) == 1 and len(_slug(label)) <= 60
+        else f"--{name}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
+        for label, name in zip(labels, short, strict=True)
+    ]
+
+
+def _inputs(jobs: list[Job], folder: Path) -> dict[str, str]:
+    """Return a digest of each source that the jobs read, by path.
+
+    Raises:
+        RunError: A source lies in the run's folder, which the run replaces, or the other way round.
+    """
+    found: dict[str, str] = {}
+    for job in jobs:
+        source, ratings = job.parameters.get("source", "published"), job.parameters.get("ratings", "")
+        path = Path(ratings) if source == "ratings" else Path(source)
+        if source == "published" or str(path) in found or job.reason:
+            continue
+        if path.resolve().is_relative_to(folder) or folder.is_relative_to(path.resolve()):
+            raise RunError(
+                f"The input {path} and the run's folder {folder} lie in one another, so the run would replace what it "
+                "reads. Choose another name with --set run=NAME."
+            )
+        found[str(path)] = sources.digest(source, ratings)
+    return found
 
 
 def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
     """Make paths absolute, because a notebook runs in its own folder."""
     out = dict(values)
     if out.get("ratings"):
-        out["ratings"] = str(Path(out["ratings"]).resolve())
+        out["ratings"] = str(Path(out["ratings"]).expanduser().resolve())
     if out.get("source") and out["source"] not in sources.NAMED:
+        out["source"] = str(Path(out["source"]).expanduser())
         sources.check(out["source"])
         out["source"] = str(Path(out["source"]).resolve())
     return out
@@ -171,7 +224,11 @@ def _check_inputs(values: dict[str, Any]) -> None:
     if values.get("source") == "ratings":
         from biaslab import ratings
 
-        ratings.read(values["ratings"])
+        models = set(ratings.read(values["ratings"]).percent_female["model"])
+        if values.get("model", "all") not in ("all", *models):
+            raise unknown_name("model in the ratings", values["model"], sorted(models))
+    else:
+        sources.check_all(values.get("source", "published"))
 
 
 def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
@@ -196,16 +253,21 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
 # -- the folder ------------------------------------------------------------------------------------------
 
 
-def _prepare(folder: Path, params: RunParams, overwrite: bool) -> list[dict]:
+def _prepare(folder: Path, record: dict, params: RunParams, overwrite: bool) -> list[dict]:
     """Make the run's folder ready and return the records of earlier notebooks that stay."""
-    record = folder / "run.json"
-    if record.exists():
-        earlier = json.loads(record.read_text(encoding="utf-8"))
-        if earlier.get("parameters") == dict(params.values):
+    path = folder / "run.json"
+    if path.exists():
+        try:
+            earlier = json.loads(path.read_text(encoding="utf-8"))
+            changed, kept = _difference(earlier, record), earlier["notebooks"]
+            defaults = earlier["notebook_defaults"]
+        except (ValueError, KeyError, AttributeError):
+            changed, kept, defaults = "its run.json cannot be read", [], {}
+        if not changed:
             again = {n.id for n in params.selected}
-            return [n for n in earlier["notebooks"] if n["id"] not in again]
+            record["notebook_defaults"] = defaults | record["notebook_defaults"]
+            return [n for n in kept if n["id"] not in again]
         if not overwrite:
-            changed = _difference(earlier.get("parameters", {}), dict(params.values))
             raise RunError(
                 f"{folder} holds another run ({changed}). Choose another name with --set run=NAME, or "
                 "replace it with --overwrite."
@@ -220,9 +282,15 @@ def _prepare(folder: Path, params: RunParams, overwrite: bool) -> list[dict]:
     return []
 
 
-def _difference(old: Mapping, new: Mapping) -> str:
+def _difference(earlier: Mapping, record: Mapping) -> str:
+    """Say in which parameters and inputs two runs differ; empty if in none."""
+    old, new = earlier["parameters"], record["parameters"]
     changed = [k for k in {**old, **new} if old.get(k) != new.get(k)]
-    return ", ".join(f"{k}: {old.get(k, 'not set')!r} there, {new.get(k, 'not set')!r} here" for k in changed)
+    said = [f"{k}: {old.get(k, 'not set')!r} there, {new.get(k, 'not set')!r} here" for k in changed]
+    before, now = earlier.get("inputs", {}), record["inputs"]
+    if not said and before != now:
+        said = [f"{path} has changed or is another" for path in now if before.get(path) != now[path]]
+    return ", ".join(said)
 
 
 @contextlib.contextmanager
@@ -243,32 +311,54 @@ def _only_one(folder: Path) -> Iterator[None]:
 # -- execution -------------------------------------------------------------------------------------------
 
 
-def _execute(jobs: list[Job], side_by_side: int, progress: bool) -> tuple[list[dict], bool]:
-    """Return the record of each job, and whether the user stopped the run."""
+def _execute(
+    jobs: list[Job], side_by_side: int, progress: bool, note: Callable[[list[dict]], None]
+) -> tuple[list[dict], bool]:
+    """Return the record of each job, and whether the user stopped the run; ``note`` hears of each that ends."""
     from tqdm import tqdm
 
     workers = min(side_by_side or os.cpu_count() or 1, len(jobs))
     records: dict[str, dict] = {}
+
+    def ended(job: Job, record: dict) -> None:
+        records[job.slug] = record
+        bar.set_postfix_str(f"{job.slug}: {record['status']}")
+        bar.update()
+        note(list(records.values()))
+
     stopped = False
-    with (
-        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
-        tqdm(total=len(jobs), unit="notebook", disable=not progress, file=sys.stderr) as bar,
-    ):
+    with tqdm(total=len(jobs), unit="notebook", disable=not progress, file=sys.stderr) as bar:
+        try:
+            # A process that is killed takes its pool along: what was lost with it is tried once more, alone.
+            for job in _in_pool(jobs, workers, ended):
+                for again in _in_pool([job], 1, ended):
+                    ended(again, _record(again, "failed", "The process that executed it was killed."))
+        except KeyboardInterrupt:
+            stopped = True
+    waiting = {job.slug: _record(job, "failed", "Stopped by the user before it finished.") for job in jobs}
+    return [records.get(slug, record) for slug, record in waiting.items()], stopped
+
+
+def _in_pool(jobs: list[Job], workers: int, ended: Callable[[Job, dict], None]) -> list[Job]:
+    """Execute jobs side by side and return those that were lost because a process was killed."""
+    lost = []
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(execute, job): job for job in jobs}
         try:
             for future in as_completed(waiting):
-                job = waiting[future]
                 try:
-                    records[job.slug] = future.result()
+                    record = future.result()
                 except BrokenProcessPool:
-                    records[job.slug] = _record(job, "failed", "The process that executed it was killed.")
-                bar.set_postfix_str(f"{job.slug}: {records[job.slug]['status']}")
-                bar.update()
+                    lost.append(waiting[future])
+                else:
+                    ended(waiting[future], record)
         except KeyboardInterrupt:
-            stopped = True
             pool.shutdown(wait=False, cancel_futures=True)
-    ended = {job.slug: _record(job, "failed", "Stopped by the user before it finished.") for job in jobs}
-    return [records.get(slug, record) for slug, record in ended.items()], stopped
+            for process in active_children():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGINT)
+            raise
+    return lost
 
 
 def execute(job: Job) -> dict:
@@ -293,14 +383,16 @@ def execute(job: Job) -> dict:
     from biaslab import report
 
     index = Path(os.path.relpath(folder / "index.html", page.parent)).as_posix()
-    title = job.title + (f" ({job.variant})" if job.variant else "")
-    report.render_notebook(target, page, title=title, index_href=index)
-    status = "failed" if failure else "ok"
-    record = _record(job, status, failure, time.time() - started)
-    return record | {
-        "notebook": target.relative_to(folder).as_posix(),
-        "html": page.relative_to(folder).as_posix(),
-    }
+    title = job.title + (f" ({job.label})" if job.variant else "")
+    files = {"notebook": target.relative_to(folder).as_posix()}
+    try:
+        report.render_notebook(target, page, title=title, index_href=index)
+        files["html"] = page.relative_to(folder).as_posix()
+    except Exception as error:  # a page that cannot be made must not take the results along
+        failure = failure or f"Its page could not be made: {type(error).__name__}: {error}"
+    # A source without the notebook's input is no failure: the notebook does not apply.
+    status = "ok" if not failure else "skipped" if failure.startswith("MissingInputError: ") else "failed"
+    return _record(job, status, failure, time.time() - started) | files
 
 
 def _papermill(job: Job, target: Path) -> str:
@@ -349,13 +441,17 @@ def _errors_to(path: Path) -> Iterator[None]:
 def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> dict:
     return {
         "id": job.notebook,
-        "variant": job.variant,
+        "variant": job.label,
+        "values": dict(job.variant),
         "slug": job.slug,
+        "suffix": job.suffix,
         "paper": job.notebook.split("/")[0],
         "title": job.title,
         "status": status,
         "reason": reason,
         "seconds": round(seconds, 1),
+        "ended": _now(),
+        "version": __version__,
         "notebook": None,
         "html": None,
     }
@@ -374,7 +470,9 @@ def gather(folder: Path, record: dict, kept: list[dict], done: list[dict], *, sw
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
     problems: list[str] = []
-    _gather_inputs(folder, notebooks)
+    if not {"source", "ratings"}.intersection(swept):
+        # Variants that read different sources have no one set of inputs.
+        _gather_inputs(folder, notebooks)
     figures = _gather_figures(folder, notebooks)
     gathered = _gather_tables(folder, notebooks, swept, problems)
     failed = [n for n in notebooks if n["status"] == "failed"]
@@ -386,16 +484,16 @@ def gather(folder: Path, record: dict, kept: list[dict], done: list[dict], *, sw
         "headlines": _gather_headlines(folder, notebooks),
         "figures": figures,
         "tables": gathered,
-        "limits": [*LIMITS, *_source_limits(record["parameters"])],
-        "coverage": coverage.of_run(notebooks, gathered, figures),
+        "limits": [*LIMITS, *([_PUBLISHED_LIMIT] if _is_published(record) else [])],
+        "coverage": coverage.of_run(notebooks, gathered, figures) if _is_published(record) else [],
     }
     _write_json(folder / "run.json", record)
     report.build(folder)
     return record
 
 
-def _source_limits(values: Mapping[str, Any]) -> list[str]:
-    return [_PUBLISHED_LIMIT] if values.get("source", "published") == "published" else []
+def _is_published(record: Mapping) -> bool:
+    return record["parameters"].get("source", "published") == "published" and not record["inputs"]
 
 
 def _notes(folder: Path, notebook: dict) -> dict[str, list]:
@@ -425,11 +523,10 @@ def _gather_inputs(folder: Path, notebooks: list[dict]) -> None:
 def _gather_figures(folder: Path, notebooks: list[dict]) -> list[dict]:
     found = []
     for notebook in notebooks:
-        suffix = f"--{_slug(notebook['variant'])}" if notebook["variant"] else ""
         for note in _notes(folder, notebook)["figures"]:
             files = {}
             for kind in ("png", "svg"):
-                target = folder / "figures" / f"{note['name']}{suffix}.{kind}"
+                target = folder / "figures" / f"{note['name']}{notebook['suffix']}.{kind}"
                 shutil.copy2(folder / PARTS / notebook["slug"] / "figures" / f"{note['name']}.{kind}", target)
                 files[kind] = target.relative_to(folder).as_posix()
             order = {"order": len(found), "notebook": notebook["id"], "variant": notebook["variant"]}
@@ -448,7 +545,7 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
         try:
             frame = _merge(name, parts, swept)
         except InputError as error:
-            problems.append(f"Table {name}: the notebooks do not agree. {error}")
+            problems.append(f"Table {name}: {error}")
             continue
         path = tables.write(frame, folder / "tables" / f"{name}.csv")
         declared = tables.schema(name)
@@ -481,16 +578,16 @@ def _merge(name: str, parts: list[tuple[dict, Path]], swept: list[str]) -> pd.Da
     frames = []
     for notebook, path in parts:
         frame = tables.read(path, name)
-        values = dict(pair.split("=", 1) for pair in notebook["variant"].split(", ") if pair)
         for key in swept:
-            if key in values and key not in frame.columns:
-                frame[key] = values[key]
+            if key in notebook["values"] and key not in frame.columns:
+                frame[key] = notebook["values"][key]
         frames.append(frame)
     whole = pd.concat(frames, ignore_index=True).drop_duplicates(ignore_index=True)
     keys = tables.schema(name).keys + [k for k in swept if k in whole.columns]
     twice = whole.duplicated(list(dict.fromkeys(keys)), keep=False)
     if twice.any():
-        raise InputError(f"Different values for {whole.loc[twice, keys].iloc[0].to_dict()}.")
+        row = whole.loc[twice, keys].iloc[0].to_dict()
+        raise InputError(f"the notebooks do not agree. Different values for {row}.")
     return whole
 
 
@@ -507,7 +604,7 @@ def _provenance(params: RunParams) -> dict:
     return {
         "run": params.run,
         "title": params.title,
-        "description": params.description,
+        "description": describe(params),
         "params_file": Path(params.file).name,
         "parameters": dict(params.values),
         "notebook_defaults": {n.id: dict(n.parameters) for n in params.selected},
@@ -523,6 +620,22 @@ def _provenance(params: RunParams) -> dict:
         },
         "started": _now(),
     }
+
+
+def describe(params: RunParams) -> str:
+    """Say what is run and on what: the file's own words only for the source that they are about."""
+    papers = list(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
+    n = len(params.selected)
+    done = f"Executed: {n} notebook{'' if n == 1 else 's'} of {', '.join(papers)}."
+    source = params.values.get("source", _default(params, "source"))
+    if source == "published":
+        return f"{params.description}\n\n{done}".strip()
+    if source == "ratings":
+        given = params.values.get("ratings", "")
+        files = ", ".join(Path(f).name for f in (given if isinstance(given, list) else [given]))
+        return f"{params.description}\n\nMeasurements: {files}. {done}".strip()
+    listed = ", ".join(source) if isinstance(source, list) else source
+    return f"Measurements: the tables in {listed}. {done}"
 
 
 def _default(params: RunParams, name: str) -> Any:
@@ -541,7 +654,8 @@ def git_state(folder: Path) -> dict:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
-    commit = git("rev-parse", "HEAD")
+    # Installed below somebody else's repository, the package has no commit of its own.
+    commit = git("rev-parse", "HEAD") if git("ls-files", "--error-unmatch", "__init__.py") else None
     changes = git("status", "--porcelain") if commit else None
     return {"git_commit": commit, "git_dirty": bool(changes) if changes is not None else None}
 
@@ -570,6 +684,3 @@ def _write_json(path: Path, record: dict) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_text(json.dumps(record, ensure_ascii=False, indent=1, default=str), encoding="utf-8")
     os.replace(temporary, path)
-
-
-__all__ = ["BiaslabError", "Job", "execute", "gather", "git_state", "plan", "run"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from biaslab import tables
-from biaslab.errors import InputError, ParameterError, name_help, unknown_name
+from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,9 +69,49 @@ def measured(name: str, *, source: str, ratings: str = "") -> pd.DataFrame:
     tables.schema(name)
     path = _file(folder, name)
     if path:
-        return tables.read(path, name)
+        return _plausible(tables.read(path, name), name, path)
     there = sorted({p.stem for p in [*folder.glob("*.csv"), *folder.glob("*/*.csv")]})
-    raise InputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
+    raise MissingInputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
+
+
+def _plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
+    """Refuse shares of people that are likely given in other units, and numbers of images that are none."""
+    if not {"percent_female", "n"}.issubset(frame.columns):
+        return frame
+    share, n = frame["percent_female"], frame["n"]
+    if share.max() <= 1 and (share > 0).any():
+        raise InputError(
+            f"{path}: every percent_female is 1 or less, as if given as 0–1; multiply it by 100."
+        )
+    bad = share.notna() & ((n < 1) | (n % 1 != 0) | n.isna())
+    if bad.any():
+        raise InputError(
+            f"{path}: n is {n[bad].iloc[0]:g} in row {int(bad.to_numpy().argmax()) + 1}; it counts images, so it must "
+            "be a whole number of 1 or more."
+        )
+    if name == "paradox_percent_female" and frame["source"].nunique() < 2:
+        raise InputError(
+            f"{path}: source is {', '.join(sorted(set(frame['source']))) or 'nowhere given'}; amplification needs "
+            "'training' and 'generated'."
+        )
+    return frame
+
+
+def check_all(source: str) -> None:
+    """Read every measured table that a folder holds, so that errors in any come before work.
+
+    Raises:
+        InputError: A table does not fit its declaration, or the folder holds none.
+    """
+    if source in NAMED:
+        return
+    held = [name for name in _published() if has(name, source=source)]
+    if not held:
+        raise InputError(
+            f"{source} holds none of the tables that notebooks read: {', '.join(sorted(_published()))}."
+        )
+    for name in held:
+        measured(name, source=source)
 
 
 def has(name: str, *, source: str) -> bool:
@@ -90,20 +130,14 @@ def _file(folder: Path, name: str) -> Path | None:
 
 def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
     """Return the models that ``source`` has measurements of for ``paper``; ``None`` if it has no such table."""
-    if source == "ratings":
-        return None
     found: set[str] = set()
     known = False
     for name in _published():
-        if not name.startswith(f"{paper}_"):
-            continue
-        try:
+        if name.startswith(f"{paper}_") and has(name, source=source):
             frame = measured(name, source=source, ratings=ratings)
-        except InputError:
-            continue
-        if "model" in frame.columns:
-            known = True
-            found |= set(frame["model"])
+            if "model" in frame.columns:
+                known = True
+                found |= set(frame["model"])
     return sorted(found) if known else None
 
 
@@ -111,10 +145,13 @@ def digest(source: str, ratings: str = "") -> str:
     """Return a digest of a source's files; the published numbers are part of the code's digest."""
     if source == "published":
         return "published"
-    paths = [Path(ratings)] if source == "ratings" else sorted(Path(source).rglob("*.csv"))
+    if source == "ratings":
+        paths = [Path(ratings)]
+    else:
+        paths = [path for name in sorted(_published()) if (path := _file(Path(source), name))]
     whole = hashlib.sha256()
     for path in paths:
-        whole.update(str(path.name).encode())
+        whole.update(path.name.encode())
         whole.update(path.read_bytes())
     return whole.hexdigest()
 

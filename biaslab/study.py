@@ -58,9 +58,9 @@ class Study:
             raise ParameterError(
                 f"confidence is {confidence!r}; it must lie between 0 and 1, for example 0.95."
             )
-        if bootstrap_replicates < 100:
+        if not 100 <= bootstrap_replicates <= 1_000_000:
             raise ParameterError(
-                f"bootstrap_replicates is {bootstrap_replicates!r}; at least 100 are needed, 10000 are usual."
+                f"bootstrap_replicates is {bootstrap_replicates!r}; allowed are 100 to 1000000, 10000 are usual."
             )
         if seed < 0:
             raise ParameterError(f"seed is {seed!r}; it must be 0 or more.")

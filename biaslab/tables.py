@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.errors import InputError, name_help, unknown_name
+from biaslab.errors import InputError, name_help, near_matches, unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +44,8 @@ class Column:
     """Smallest value allowed."""
     high: float = float("inf")
     """Largest value allowed."""
+    allowed: tuple[str, ...] = ()
+    """The texts that may occur; any where it is empty."""
     optional: bool = False
     """Whether a table may come without it, for example measurements without intervals."""
 
@@ -72,9 +74,9 @@ class Schema:
         return [c.name for c in self.columns if not c.optional]
 
 
-def key(name: str, description: str, unit: str = "") -> Column:
-    """Return a text column that is part of a row's identity."""
-    return Column(name, description, unit, key=True, text=True)
+def key(name: str, description: str, allowed: tuple[str, ...] = ()) -> Column:
+    """Return a text column that is part of a row's identity; ``allowed`` lists what may occur in it."""
+    return Column(name, description, key=True, text=True, allowed=allowed)
 
 
 def text(name: str, description: str) -> Column:
@@ -141,15 +143,24 @@ def conform(
     where = where or f"table {name}"
     missing = [c for c in declared.names if c not in frame.columns]
     if missing:
+        near = near_matches(
+            missing[0], [c for c in map(str, frame.columns) if c not in declared.names], most=1
+        )
+        hint = f"Rename {near[0]!r} to {missing[0]!r}. " if near else ""
         raise InputError(
-            f"{where} has no column {missing[0]!r}. {name_help(missing[0], map(str, frame.columns))} "
-            f"Table {name} needs: {', '.join(declared.names)}."
+            f"{where} has no column {missing[0]!r}. {hint}Its columns: {', '.join(map(str, frame.columns))}; "
+            f"table {name} needs: {', '.join(declared.names)}."
         )
     out = frame.copy()
     present = [c for c in declared.columns if c.name in out.columns]
     for column in present:
         if column.text:
             out[column.name] = out[column.name].map(lambda v: "" if pd.isna(v) else str(v)).astype(object)
+            other = sorted(set(out[column.name]) - set(column.allowed)) if column.allowed else []
+            if other:
+                raise InputError(
+                    f"{where}: {column.name} is {other[0]!r}. {name_help(other[0], column.allowed)}"
+                )
             continue
         values = pd.to_numeric(out[column.name], errors="coerce")
         given = out[column.name].notna() & (out[column.name].astype(str).str.strip() != "")
@@ -159,8 +170,8 @@ def conform(
         outside = (values < column.low) | (values > column.high)
         if outside.any():
             raise InputError(
-                f"{where}: {column.name} is {values[outside].iloc[0]:g} in row {int(outside.argmax()) + 1}; "
-                f"allowed is {column.low:g} to {column.high:g}{' ' + column.unit if column.unit else ''}."
+                f"{where}: {column.name} is {values[outside].iloc[0]:g} in row {int(outside.to_numpy().argmax()) + 1}; "
+                f"allowed is {_range(column)}."
             )
         out[column.name] = values
     keys = declared.keys + [k for k in more_keys if k in out.columns and k not in declared.keys]
@@ -183,7 +194,10 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
     declared = schema(name)
     texts = {c.name: str for c in declared.columns if c.text}
     try:
-        frame = pd.read_csv(path, dtype=texts, keep_default_na=True, encoding="utf-8")
+        header = pd.read_csv(path, nrows=0, encoding="utf-8").columns
+        # "NA", "None" and "null" are texts like any other; only numbers can be missing.
+        missing = {c: ["", "nan", "NaN"] for c in header if c not in texts}
+        frame = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=missing, encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; it should hold the table {name}.") from None
     except UnicodeDecodeError as error:
@@ -214,6 +228,15 @@ def write(frame: pd.DataFrame, path: Path | str) -> Path:
     safe.to_csv(temporary, index=False, encoding="utf-8", float_format="%.10g", lineterminator="\n")
     os.replace(temporary, path)
     return path
+
+
+def _range(column: Column) -> str:
+    unit = f" {column.unit}" if column.unit else ""
+    if column.high == float("inf"):
+        return f"{column.low:g}{unit} or more"
+    if column.low == float("-inf"):
+        return f"{column.high:g}{unit} or less"
+    return f"{column.low:g} to {column.high:g}{unit}"
 
 
 def _guard(value: object) -> object:

@@ -55,6 +55,33 @@ def test_swept_parameters_are_matched_on():
     assert len(got) == 4 and got["amplification_difference"].tolist() == [5] * 4
 
 
+def test_a_parameter_that_one_run_swept_tells_its_rows_apart():
+    first = pd.concat(
+        [amplification("SD", [v, v], [v - 1] * 2, [v + 1] * 2).assign(seed=v) for v in (1, 2)],
+        ignore_index=True,
+    )
+    second = amplification("SD", [7, 7], [6, 6], [8, 8])
+    got = compare.side_by_side(first, second, "paradox_amplification", swept=["seed"])
+    assert "seed_second" not in got
+    # Seed 1 has the value 1, seed 2 the value 2, for both prompts.
+    by_seed = got.groupby("seed_first")["amplification_difference"].agg(["size", "min", "max"])
+    assert by_seed.loc[1].tolist() == [2, 6, 6] and by_seed.loc[2].tolist() == [2, 5, 5]
+    got = compare.side_by_side(second, first, "paradox_amplification", swept=["seed"])
+    assert sorted(got["seed_second"]) == [1, 1, 2, 2]
+
+
+def test_swept_values_of_other_types_do_not_break_the_match():
+    first = amplification("SD", [1, 1], [0, 0], [2, 2]).assign(model_set="all")
+    second = amplification("SD", [4, 4], [3, 3], [5, 5]).assign(model_set=2)
+    got = compare.side_by_side(first, second, "paradox_amplification", swept=["model_set"])
+    # One value a run, so it is told apart and not matched on.
+    assert got["amplification_difference"].tolist() == [3, 3]
+    assert set(got["model_set_first"]) == {"all"} and set(got["model_set_second"]) == {2}
+    first = pd.concat([first, first.assign(model_set="2")], ignore_index=True)
+    got = compare.side_by_side(first, second, "paradox_amplification", swept=["model_set"])
+    assert got.loc[got["in_runs"] == "both", "model_set"].tolist() == ["2", "2"]
+
+
 @pytest.fixture
 def two_runs(tmp_path):
     for name, shift in (("one", 0), ("two", 3)):
@@ -75,6 +102,102 @@ def test_a_comparison_is_a_report_of_its_own(two_runs):
     assert "of 2 differences with an interval, 1 has one that excludes 0" in page
     # Again, in place.
     assert compare.compare(two_runs / "one", two_runs / "two", outputs=two_runs) == folder
+
+
+def change(outputs, name, **entries):
+    path = outputs / name / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
+
+
+def report_of(folder):
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+
+
+def test_intervals_of_unequal_confidence_are_not_combined(two_runs):
+    change(two_runs, "one", notebook_defaults={"paradox/4_baseline": {"confidence": 0.95}})
+    change(two_runs, "two", notebook_defaults={"paradox/4_baseline": {"confidence": 0.95}})
+    folder = compare.compare("one", "two", outputs=two_runs)
+    assert not any("confidence" in text for text in report_of(folder)["limits"])
+    change(two_runs, "two", parameters={"confidence": 0.5})
+    compare.compare("one", "two", outputs=two_runs)
+    table = pd.read_csv(folder / "tables" / "paradox_amplification.csv")
+    assert table["ci_low"].isna().all() and table["ci_high"].isna().all()
+    assert table["amplification_difference"].tolist() == [3, 0]
+    assert (
+        "Differences have no intervals: the confidence of one is 0.95 and that of two 0.5. "
+        "Repeat one of the runs with the level of the other."
+    ) in report_of(folder)["limits"]
+    # Swept in one run: its rows are of several levels.
+    change(two_runs, "one", sweep={"confidence": [0.5, 0.9]})
+    compare.compare("one", "two", outputs=two_runs)
+    assert any("confidence of one is 0.5, 0.9 and that of two 0.5" in t for t in report_of(folder)["limits"])
+
+
+def test_rows_that_meet_are_counted(two_runs):
+    frame = amplification("SD", [1, 1, 1], [0, 0, 0], [2, 2, 2], prompts=("2", "3", "4"))
+    path = two_runs / "two" / "tables" / "paradox_amplification.csv"
+    tables.write(frame, path)
+    # Prompts 1 and 2 against 2, 3 and 4.
+    folder = compare.compare("one", "two", outputs=two_runs)
+    first, second = report_of(folder)["headlines"]
+    assert first["text"] == "1 of 4 rows are in both runs." and first["main"] and second["main"]
+    table = pd.read_csv(folder / "tables" / "paradox_amplification.csv", dtype={"prompt": str})
+    expected = {"1": "first", "2": "both", "3": "second", "4": "second"}
+    assert table.set_index("prompt")["in_runs"].to_dict() == expected
+    described = {c["name"]: c["description"] for c in report_of(folder)["tables"][0]["columns"]}
+    assert described["in_runs"] == "Which run has the row: both, first or second."
+
+    tables.write(frame[1:], path)
+    with pytest.raises(RunError) as error:
+        compare.compare("one", "two", outputs=two_runs, name="none")
+    assert str(error.value) == (
+        "No row of the 1 tables that one and two share is in both, so there is nothing to compare: "
+        "prompt in paradox_amplification is 1, 2 in the first and 3, 4 in the second."
+    )
+    assert not (two_runs / "none").exists()
+
+
+def test_unfinished_runs_are_named_in_the_limits(two_runs):
+    sections = [{"status": status} for status in ("ok", "failed", "skipped", "skipped")]
+    change(two_runs, "one", status="failed", notebooks=sections)
+    change(two_runs, "two", status="ok", notebooks=sections[:1])
+    limits = report_of(compare.compare("one", "two", outputs=two_runs))["limits"]
+    assert limits[0] == (
+        "The status of the run one is failed; of its 4 sections: 1 failed, 2 skipped. "
+        "Tables or rows may be missing for that reason."
+    )
+    assert not any("run two" in text for text in limits)
+    change(two_runs, "two", status="running", notebooks=[])
+    limits = report_of(compare.compare("one", "two", outputs=two_runs))["limits"]
+    assert limits[1].startswith("The status of the run two is running. ")
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "a" * 81, "two words"])
+def test_a_name_that_leads_elsewhere_is_refused(two_runs, name):
+    with pytest.raises(ParameterError, match=r"^name is .*; a comparison's name is made of letters, digits"):
+        compare.compare("one", "two", outputs=two_runs, name=name)
+    assert not list(two_runs.parent.glob("x"))
+
+
+def test_names_keep_their_case_and_a_comparison_of_others_is_not_replaced(two_runs):
+    (two_runs / "one").rename(two_runs / "One")
+    assert compare.compare("One", "two", outputs=two_runs).name == "compare-One-two"
+    # "a", "b-c" and "a-b", "c" share a default name.
+    (two_runs / "One").rename(two_runs / "a")
+    (two_runs / "two").rename(two_runs / "b-c")
+    folder = compare.compare("a", "b-c", outputs=two_runs)
+    (two_runs / "a").rename(two_runs / "a-b")
+    (two_runs / "b-c").rename(two_runs / "c")
+    with pytest.raises(RunError, match="holds the comparison of a and b-c; choose another name with --name"):
+        compare.compare("a-b", "c", outputs=two_runs)
+    assert report_of(folder)["title"] == "a and b-c"
+
+
+def test_a_comparison_is_not_compared_again(two_runs):
+    compare.compare("one", "two", outputs=two_runs)
+    with pytest.raises(ParameterError) as error:
+        compare.compare("one", "compare-one-two", outputs=two_runs)
+    assert str(error.value) == "compare-one-two is a comparison, not a run; name the two runs to compare."
 
 
 def test_what_cannot_be_compared(two_runs):

@@ -54,7 +54,7 @@ def test_a_whole_number_serves_as_a_number(project):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("run: mine\nmodle: A\n", "'modle' is not a parameter. The nearest is 'model'; known are: "),
+        ("run: mine\nmodle: A\n", "'modle' is not a parameter. Did you mean 'model'? Known: "),
         ("run: mine\nseed: many\n", "seed is 'many'; it must be a whole number, for example 0."),
         ("run: mine\nseed: true\n", "seed is True; it must be a whole number, for example 0."),
         ("run: mine\nseed: 1.5\n", "seed is 1.5; it must be a whole number, for example 0."),
@@ -69,13 +69,10 @@ def test_a_whole_number_serves_as_a_number(project):
         ("run: mine\njobs: -1\n", "jobs is -1; it must be 0 (one per processor) or more."),
         ("run: mine\nnotebooks: ['paradx/*']\n", "No notebook matches 'paradx/*'."),
         ("run: mine\nnotebooks: []\n", "notebooks is []; it must be a list of patterns such as 'paradox/*'."),
-        (
-            "run: mine\naspect: x\nnotebooks: ['paradox/*']\n",
-            "'aspect' is a parameter of other notebooks, of none that this run selects.",
-        ),
-        ("run: mine\noutput_dir: x\n", "'output_dir' is not a parameter."),
+        ("run: mine\noutput_dir: x\n", "'output_dir' is set by the run itself; choose the folder with"),
+        ("run: mine\nseed: 1\nseed: 2\n", "is not YAML (line 3, column 1): the key 'seed' is given twice."),
         ("- a\n- b\n", "holds list; a parameters file holds keys and values"),
-        ("", "holds NoneType; a parameters file holds keys and values"),
+        ("", "is empty; a parameters file holds keys and values"),
         ("run: [1\n", "is not YAML (line 2, column 1)"),
         ("run: !!python/object/apply:os.system [ls]\n", "is not YAML (line 1, column 6)"),
     ],
@@ -89,6 +86,27 @@ def test_what_cannot_be_used_is_named(project, text, message):
 def test_every_problem_is_told_at_once(project):
     with pytest.raises(ParameterError, match=r"'modle' .* seed is 'x'"):
         project("run: mine\nmodle: A\nseed: x\n")
+
+
+def test_a_files_key_of_other_notebooks_is_passed_over_and_a_set_one_is_not(project):
+    text = "run: mine\naspect: x\nnotebooks: ['paradox/*']\n"
+    assert dict(project(text).values) == {}
+    with pytest.raises(
+        ParameterError, match="'aspect' is a parameter of other notebooks, of none that this run"
+    ):
+        project(text, overrides=["aspect=y"])
+
+
+@pytest.mark.parametrize("value", ["on", "2024", "my #1.csv", "a: b", "~", "{x}", "null"])
+def test_set_takes_a_text_as_it_stands(project, value):
+    assert project("run: mine\n", overrides=[f"model={value}"]).values["model"] == value
+    assert project("run: mine\n", overrides=["model=[A, B]"]).values["model"] == ["A", "B"]
+
+
+def test_a_notebook_just_begun_is_passed_over(project, tmp_path):
+    (tmp_path / "notebooks" / "Untitled.ipynb").write_text('{"cells": [], "metadata": {}}')
+    (tmp_path / "notebooks" / "broken.ipynb").write_text("{")
+    assert len(project("run: mine\n").selected) == 2
 
 
 def test_a_missing_file_names_what_is_near(project, tmp_path):

@@ -204,7 +204,47 @@ def test_a_nameless_index_and_unused_columns_are_reported(write):
 def test_the_same_image_name_may_occur_under_both_sources_and_other_occupations(write):
     rows = "1,training,nurse,female\n1,generated,nurse,male\n1,training,maid,female\n"
     content = "image,source,occupation,r1\n" + rows
-    assert len(ratings.read(write(content)).images) == 3
+    rated = ratings.read(write(content))
+    assert len(rated.images) == 3
+    assert rated.notes.set_index("item").loc["images under several sources or occupations"].tolist() == [
+        1,
+        "counted as another image in each; if it is one image, correct the file: '1'",
+    ]
+
+
+def test_the_same_image_name_under_two_models_is_nothing_to_note(write):
+    content = (
+        "image,source,occupation,model,r1\n1,generated,nurse,A,female\n1,generated,nurse,B,male\n"
+        "2,training,nurse,,female\n"
+    )
+    assert not ratings.read(write(content)).notes["item"].str.contains("several sources").any()
+
+
+def test_names_of_repeated_images_are_counted_whole_and_listed_in_part(write):
+    rows = [f"{i},{source},nurse,female\n" for i in range(7) for source in ratings.SOURCES]
+    notes = ratings.read(write("image,source,occupation,r1\n" + "".join(rows))).notes.set_index("item")
+    n, detail = notes.loc["images under several sources or occupations"]
+    assert n == 7 and detail.endswith(": '0', '1', '2', '3', '4', …")
+
+
+def test_the_first_note_names_the_form_and_the_file(write):
+    for content, form in (
+        (WIDE, "ratings in wide form"),
+        (LONG, "ratings in long form"),
+        (SHARES, "shares"),
+    ):
+        item, _, detail = ratings.read(write(content, "mine.csv")).notes.iloc[0]
+        assert (item, detail) == ("rows read", f"{form} from 'mine.csv'")
+
+
+def test_a_tilde_is_the_home_folder(write, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(WIDE, "mine.csv")
+    assert len(ratings.read("~/mine.csv").images) == 7
+    with pytest.raises(InputError) as error:
+        ratings.read("~/none.csv")
+    missing = tmp_path / "none.csv"
+    assert str(error.value) == f"{missing} does not exist; set ratings to a CSV or Parquet file."
 
 
 # -- models and prompts ----------------------------------------------------------------------------------
@@ -340,26 +380,26 @@ BAD = {
     ),
     "misspelt image": (
         "imgae,source,occupation,r1\na,training,nurse,female\n",
-        f" has no column 'image'. Did you mean 'imgae'? {NEEDS_WIDE} It has: imgae, source, occupation, r1.",
+        f" has no column 'image'. Rename 'imgae' to 'image'. {NEEDS_WIDE} It has: imgae, source, occupation, r1.",
     ),
     "misspelt source": (
         WIDE.replace("source", "sorce"),
-        f" has no column 'source'. Did you mean 'sorce'? {NEEDS_WIDE} "
+        f" has no column 'source'. Rename 'sorce' to 'source'. {NEEDS_WIDE} "
         "It has: image, sorce, occupation, r1, r2, r3.",
     ),
     "misspelt rater": (
         LONG.replace("rater", "ratr"),
-        f" has no column 'rater'. Did you mean 'ratr'? {NEEDS_LONG} "
+        f" has no column 'rater'. Rename 'ratr' to 'rater'. {NEEDS_LONG} "
         "It has: image, source, occupation, ratr, label.",
     ),
     "misspelt label": (
         LONG.replace("label", "lable"),
-        f" has no column 'label'. Did you mean 'lable'? {NEEDS_LONG} "
+        f" has no column 'label'. Rename 'lable' to 'label'. {NEEDS_LONG} "
         "It has: image, source, occupation, rater, lable.",
     ),
     "misspelt percent_female": (
         SHARES.replace("percent_female", "percent_femal"),
-        f" has no column 'percent_female'. Did you mean 'percent_femal'? {NEEDS_SHARES} "
+        f" has no column 'percent_female'. Rename 'percent_femal' to 'percent_female'. {NEEDS_SHARES} "
         "It has: occupation, source, percent_femal, n.",
     ),
     "missing n": (
@@ -463,6 +503,10 @@ BAD = {
         )
         for n in ("0", "-40", "40.5")
     },
+    "n beyond all images": (
+        SHARES.replace(",40\n", ",1e300\n"),
+        ": n is 1e+300 in data row 2; it is the number of images behind the share, at most 1,000,000,000.",
+    ),
 }
 
 

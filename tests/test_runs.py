@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from biaslab import params, runs
-from biaslab.errors import ParameterError, RunError
+from biaslab.errors import InputError, ParameterError, RunError
 
 CELL = 'output_dir = ""\nsource = "published"\nmodel = "all"\nseed = 0\nshare = 25.0\n'
 # Writes a declared table, a figure and a finding, all of which say which parameters they saw.
@@ -143,6 +143,122 @@ def test_another_run_in_the_folder_is_not_replaced_unasked(project, tmp_path):
     assert "ceo: 26.0 %." in (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
     project({"paradox/a": code("ceo")}, "run: mine\nseed: 2\n", overwrite=True)
     assert "ceo: 27.0 %." in (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
+
+
+SHARES = "model,approach,occupation,source,prompt,percent_female,n\n"
+GOOD = [
+    "M,naive,ceo,training,captions,20,100",
+    "M,naive,ceo,generated,captions,10,100",
+    "M,naive,nurse,training,captions,80,100",
+    "M,naive,nurse,generated,captions,95,100",
+]
+
+
+def _shares(folder, rows):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "paradox_percent_female.csv").write_text(SHARES + "\n".join(rows) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_a_run_never_replaces_what_it_reads(project, tmp_path):
+    source = _shares(tmp_path / "outputs/mine/in", GOOD)
+    for given in (source, source.parent, tmp_path):
+        _shares(given, GOOD)
+        with pytest.raises(RunError, match="lie in one another, so the run would replace what it reads"):
+            project({"paradox/a": code("ceo")}, f"run: mine\nsource: {given}\n", overwrite=True)
+    assert (source / "paradox_percent_female.csv").exists()
+
+
+@pytest.mark.slow
+def test_a_changed_input_is_another_run(project, tmp_path):
+    source = _shares(tmp_path / "in", GOOD)
+    text = f"run: mine\nsource: {source}\n"
+    record = project({"paradox/a": code("ceo")}, text)
+    assert list(record["inputs"]) == [str(source)] and record["coverage"] == []
+    assert record["description"].startswith(f"Measurements: the tables in {source}.")
+    _shares(source, [*GOOD[:3], "M,naive,nurse,generated,captions,96,100"])
+    with pytest.raises(RunError, match="has changed or is another"):
+        project({"paradox/a": code("ceo")}, text)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            [
+                r.replace(",10,", ",0.1,")
+                .replace(",95,", ",0.9,")
+                .replace(",20,", ",0.2,")
+                .replace(",80,", ",0.8,")
+                for r in GOOD
+            ],
+            "every percent_female is 1 or less, as if given as 0–1; multiply it by 100",
+        ),
+        (
+            [r.replace(",100", ",10.5") for r in GOOD],
+            r"n is 10\.5 in row 1; it counts images, so it must be a whole number",
+        ),
+        ([r.replace(",100", ",0") for r in GOOD], "n is 0 in row 1; it counts images"),
+        ([r.replace(",100", ",-3") for r in GOOD], "n is -3 in row 1; allowed is 0 images or more"),
+        (GOOD[:1], "source is training; amplification needs 'training' and 'generated'"),
+        (
+            [r.replace("generated", "genrated") for r in GOOD],
+            "source is 'genrated'. Did you mean 'generated'",
+        ),
+        ([r.replace("naive", "naiv") for r in GOOD], "approach is 'naiv'. Did you mean 'naive'"),
+        ([*GOOD, GOOD[0]], "has two rows for"),
+    ],
+)
+def test_a_folder_of_tables_is_checked_before_anything_starts(project, tmp_path, rows, message):
+    source = _shares(tmp_path / "in", rows)
+    with pytest.raises(InputError, match=message):
+        project({"paradox/a": code("ceo")}, f"run: mine\nsource: {source}\n")
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.slow
+def test_a_notebook_without_its_input_is_skipped_and_says_so(project, tmp_path):
+    source = _shares(tmp_path / "in", GOOD)
+    needs = """
+from biaslab.study import Study
+Study(output_dir, source=source, seed=seed).measured("paired_percent_female")
+"""
+    record = project({"paired/a": needs, "paradox/b": code("ceo")}, f"run: mine\nsource: {source}\n")
+    assert [n["status"] for n in record["notebooks"]] == ["ok", "skipped"] and record["status"] == "ok"
+    assert "holds no paired_percent_female.csv" in record["notebooks"][1]["reason"]
+
+
+@pytest.mark.slow
+def test_a_killed_process_takes_no_other_notebook_along(project):
+    kills = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
+    record = project({"paradox/a": kills, "paradox/b": code("ceo"), "paradox/c": code("nurse")})
+    assert [n["status"] for n in record["notebooks"]] == ["failed", "ok", "ok"]
+    assert record["notebooks"][0]["reason"] == "The process that executed it was killed."
+
+
+def test_variants_never_share_a_file_name():
+    # Alike but for letters that a slug drops, or for case, or long.
+    values = ["a b", "a-b", "A B", "x" * 300, "x" * 301, "é", "ü", "SD 1.4"]
+    names = runs._suffixes([{"model": v} for v in values])
+    assert len(set(names)) == len(values) and max(map(len, names)) < 80
+    assert names[-1] == "--model-sd-1.4"
+    assert runs._suffixes([{}]) == [""]
+
+
+def test_one_misspelt_value_of_a_list_fails_before_anything_starts(project, tmp_path):
+    with pytest.raises(ParameterError, match=r"no measurements of the model 'SD 1\.55'"):
+        project({"paradox/a": code("ceo")}, "run: mine\nmodel: [SD 1.4, SD 1.55]\n")
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_an_unreadable_run_is_no_run_of_ours_to_continue(project, tmp_path):
+    (tmp_path / "outputs/mine").mkdir(parents=True)
+    (tmp_path / "outputs/mine/run.json").write_text("{")
+    with pytest.raises(RunError, match=r"holds another run \(its run\.json cannot be read\)"):
+        project({"paradox/a": code("ceo")})
+    (tmp_path / "outputs/file").write_text("")
+    with pytest.raises(RunError, match="is a file; choose another name"):
+        project({"paradox/a": code("ceo")}, "run: file\n")
 
 
 def test_a_folder_that_is_no_run_is_never_replaced(project, tmp_path):

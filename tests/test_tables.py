@@ -40,13 +40,13 @@ def test_declared_columns_come_first_in_order_and_others_follow():
 
 def test_what_is_written_is_read_again(tmp_path):
     # Text that a spreadsheet would run, quotes, a comma, an emoji, and a text that starts with an apostrophe.
-    names = ["=cmd|' /C calc'!A0", '\'quoted, and \U0001f9d1 "more"', "-1", "'=x", "plain"]
-    frame = pd.concat([rows().iloc[[0]]] * 5, ignore_index=True).assign(occupation=names)
-    frame.loc[4, "percent_female"] = float("nan")
+    names = ["NA", "null", "=cmd|' /C calc'!A0", '\'quoted, and \U0001f9d1 "more"', "-1", "'=x", "plain"]
+    frame = pd.concat([rows().iloc[[0]]] * 7, ignore_index=True).assign(occupation=names)
+    frame.loc[6, "percent_female"] = float("nan")
     path = tables.write(tables.conform(frame, NAME), tmp_path / "t.csv")
     back = tables.read(path, NAME)
     assert back["occupation"].tolist() == names
-    assert back["percent_female"].isna().tolist() == [False] * 4 + [True]
+    assert back["percent_female"].isna().tolist() == [False] * 6 + [True]
     # In the file itself no cell starts with what would run.
     assert ",'=cmd" in path.read_text(encoding="utf-8")
     assert not [p for p in tmp_path.iterdir() if p.suffix == ".tmp"]
@@ -63,7 +63,8 @@ def test_digits_as_text_stay_text(tmp_path):
         ({"percent_female": [2.5, 101]}, "percent_female is 101 in row 2; allowed is 0 to 100 %."),
         ({"percent_female": [-0.1, 5]}, "percent_female is -0.1 in row 1; allowed is 0 to 100 %."),
         ({"percent_female": ["half", 5]}, "percent_female holds 'half', which is not a number."),
-        ({"n": [-1, 5]}, "n is -1 in row 1; allowed is 0 to inf images."),
+        ({"n": [-1, 5]}, "n is -1 in row 1; allowed is 0 images or more."),
+        ({"source": "genrated"}, "source is 'genrated'. Did you mean 'generated'?"),
         ({"occupation": "ceo"}, "table paradox_percent_female has two rows for {'model': 'SD', "),
     ],
 )
@@ -74,7 +75,9 @@ def test_what_does_not_fit_is_named(changes, message):
 
 
 def test_a_missing_column_names_the_nearest():
-    with pytest.raises(InputError, match=r"has no column 'occupation'\. Did you mean 'ocupation'"):
+    with pytest.raises(
+        InputError, match=r"has no column 'occupation'\. Rename 'ocupation' to 'occupation'\."
+    ):
         tables.conform(rows().rename(columns={"occupation": "ocupation"}), NAME)
 
 

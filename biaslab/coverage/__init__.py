@@ -23,12 +23,12 @@ def ledger() -> list[dict[str, str]]:
 def of_run(
     notebooks: Iterable[Mapping], tables: Iterable[Mapping], figures: Iterable[Mapping]
 ) -> list[dict[str, str]]:
-    """Return the ledger's rows of the papers that a run reports on, each with the status it has in that run.
+    """Return the ledger's rows of the papers that a run on published numbers reports on, with their status in it.
 
     A row that the ledger calls regenerated is ``open`` in a run that left its output out.
     """
     executed = {n["id"] for n in notebooks if n["status"] != "skipped"}
-    made = {t["name"] for t in tables} | {f["name"] for f in figures}
+    made = {t["name"] for t in tables if t["rows"]} | {f["name"] for f in figures}
     papers = {row["paper"] for row in ledger() if row["notebook"] in executed}
     found = []
     for row in ledger():

@@ -114,7 +114,9 @@ def amplification(table: pd.DataFrame, occupations: pd.DataFrame) -> Figure:
         occupations: Table ``paradox_occupation_amplification``.
     """
     if table.empty:
-        return _note("There are not both training and generated images: there is no amplification.")
+        return _note(
+            "There are not both training and generated images that were decided: there is no amplification."
+        )
     models = list(dict.fromkeys(table["model"]))
     fig, axes = _panels(len(models), 3.6)
     for ax, model in zip(axes, models, strict=True):
@@ -292,7 +294,10 @@ def _write_beside(ax: Axes, texts: Sequence[str]) -> None:
 
 def _legend(fig: Figure, ax: Axes) -> None:
     handles, labels = ax.get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    # Dots without an interval are hollow and come after the others of their name, of which there are none then.
+    handle_of = dict(zip(labels, handles, strict=True))
+    if handle_of:
+        fig.legend(handle_of.values(), handle_of.keys(), loc="outside upper center", ncols=len(handle_of))
 
 
 def _title(ax: Axes, model: str, models: Sequence[str]) -> None:

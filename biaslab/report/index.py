@@ -119,7 +119,12 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
 
     ids: Counter[str] = Counter()
     headlines = [
-        {"text": str(entry.get("text") or ""), "main": bool(entry.get("main")), "page": page_of(entry)}
+        {
+            "text": str(entry.get("text") or ""),
+            "variant": str(entry.get("variant") or ""),
+            "main": bool(entry.get("main")),
+            "page": page_of(entry),
+        }
         for entry in _ordered(_entries(run, "headlines"))
     ]
     if headlines and not any(headline["main"] for headline in headlines):

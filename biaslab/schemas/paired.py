@@ -189,7 +189,9 @@ SCHEMAS = (
             number("floor", "The same for a fair model at the same n.", "points", 0, 100),
             number("corrected", "Mean without that floor; not bounded by 0 and 100.", "points"),
             number("corrected_floor", "What the correction leaves of the floor: its mean for a fair model."),
-            *interval("the corrected mean over identities (t; overall rule of paired_stereotype_score)", "points"),
+            *interval(
+                "the corrected mean over identities (t; overall rule of paired_stereotype_score)", "points"
+            ),
             _people,
             _identities,
             number("n_significant_holm", "Identities whose score differs from 0 after Holm's correction."),

@@ -13,8 +13,12 @@ APPROACHES = (
     "paraphrased_no_indicators",
 )
 
+SOURCES = ("training", "generated")
+
 _model = key("model", "The text-to-image model.")
-_approach = key("approach", "How training captions were selected or prompts made (paper sections 4 to 6).")
+_approach = key(
+    "approach", "How training captions were selected or prompts made (sections 4 to 6).", APPROACHES
+)
 _occupation = key("occupation", "The occupation that the prompt or caption names.")
 
 SCHEMAS = (
@@ -27,7 +31,7 @@ SCHEMAS = (
             _model,
             _approach,
             _occupation,
-            key("source", "`training` images (behind captions) or `generated` images."),
+            key("source", "`training` images (behind captions) or `generated` images.", SOURCES),
             key("prompt", "Prompt `1` to `4`; `captions` where captions select or prompt; `ratings`."),
             number("percent_female", "Share of images perceived as female.", "%", 0, 100),
             number("n", "Images that the share is taken over.", "images", 0),

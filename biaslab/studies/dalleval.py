@@ -184,9 +184,7 @@ def _gender_counts(study: Study) -> dict[str, pd.DataFrame]:
 
 def _tone_counts(study: Study) -> dict[str, pd.DataFrame]:
     """Return, by model, images of tones 1 to 10: professions × 10; empty where the source has none."""
-    if not study.has("dalleval_skin_tone_counts"):
-        return {}
-    table = study.measured("dalleval_skin_tone_counts")
+    table = study.measured_or_empty("dalleval_skin_tone_counts")
     tones = [str(t) for t in range(1, 11)]
     unknown = sorted(set(table["tone"]) - set(tones))
     if unknown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from biaslab import published
+from biaslab import published, tables
 
 NO_PROFESSION = "(none)"
 # Images sampled for each prompt (section 4.2.1).
@@ -115,6 +115,12 @@ def _published_methods() -> pd.DataFrame:
     return rows.melt(["segmentation", "scoring"], var_name="measure")
 
 
+def _published_tone_counts() -> pd.DataFrame:
+    """Return no rows: the paper prints averages; a source that has the tone of each image may have counts."""
+    name = "dalleval_skin_tone_counts"
+    return tables.conform(pd.DataFrame(columns=tables.schema(name).names), name)
+
+
 PUBLISHED: dict = {
     "dalleval_average_gender": lambda: _by_profession(16, 17, n=IMAGES_PER_PROMPT),
     "dalleval_average_skin_tone": lambda: _by_profession(
@@ -123,6 +129,7 @@ PUBLISHED: dict = {
         n=3 * IMAGES_PER_PROMPT,
         reason=f"{NOT_PRINTED}; n is nominal, images without a face are not printed",
     ),
+    "dalleval_skin_tone_counts": _published_tone_counts,
     "dalleval_printed_bias": _published_bias,
     "dalleval_attribute_presence": _published_presence,
     "dalleval_printed_attributes": _published_attributes,

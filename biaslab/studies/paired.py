@@ -552,9 +552,7 @@ def _labour_amplification(study: Study) -> pd.DataFrame:
     return _frame(rows, "paired_labour_amplification")
 
 
-def _floor_parts(
-    faithful: np.ndarray, labour: np.ndarray, definition: str
-) -> tuple[np.ndarray, np.ndarray]:
+def _floor_parts(faithful: np.ndarray, labour: np.ndarray, definition: str) -> tuple[np.ndarray, np.ndarray]:
     """Return each occupation's expected amplification, 0 where excluded, and how often it counts.
 
     ``faithful``: shares (replicates, occupations) of a model that draws the labour shares. The floor of any

@@ -161,7 +161,7 @@ def labour_finding(study: Study) -> str:
             *limits,
         )
         along = "ci_low_directional", "ci_high_directional"
-        lean = _moved(row, "beyond it", "back from it", "without clear direction", *along)
+        lean = _moved(row, "further", "back", "without clear direction", *along)
         text = (
             f"{model}, {_setting_words(setting)}: generated and labour shares correlate at r = {row['r']:.2f} "
             f"({_range(row, digits=2)}; n = {row['n']:.0f} occupations)"
@@ -173,7 +173,7 @@ def labour_finding(study: Study) -> str:
             )
         if isfinite(row["amplification_directional"]):
             text += (
-                f"; along the lean of labour shares they move {lean}: {row['amplification_directional']:+.1f} "
+                f"; moved {lean} along the lean of labour shares: {row['amplification_directional']:+.1f} "
                 f"points ({_range(row, *along)})"
             )
         return text + "."
@@ -350,9 +350,9 @@ _FIGURES = {
     "paired_biased_images": (
         "Images that fit stereotypes",
         "Share of images in which the person, both people, or at least one person fits the stereotype. "
-        "Dots: counted, with {level} intervals (one person: over identities). Bars: everything that the shares per identity allow where "
-        "only those are known (Fréchet bounds, without sampling error). Black line: the lower limit that "
-        "the abstract states.",
+        "Dots: counted, with {level} intervals (one person: over identities). Bars: everything that the "
+        "shares per identity allow where only those are known (Fréchet bounds, without sampling error). "
+        "Black line: the lower limit that the abstract states.",
     ),
     "paired_occupation_score": (
         "Stereotype score of each occupation",

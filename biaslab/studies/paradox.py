@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from biaslab import measures, published, stats, tables
+from biaslab.errors import MissingInputError
 from biaslab.schemas.paradox import APPROACHES
 
 if TYPE_CHECKING:
@@ -58,6 +59,16 @@ class Group:
         training, generated = shares[..., :-k] * 100, shares[..., -k:] * 100
         return np.broadcast_to(training, generated.shape) if self.shared else training, generated
 
+    def complete(self) -> Group:
+        """Return the group without occupations that lack a share on either side."""
+        there = ~np.isnan(self.training).any(axis=1) & ~np.isnan(self.generated).any(axis=1)
+        there &= (self.training_n > 0).all(axis=1) & (self.generated_n > 0).all(axis=1)
+        kept = {
+            name: getattr(self, name)[there]
+            for name in ("training", "generated", "training_n", "generated_n")
+        }
+        return replace(self, occupations=tuple(np.array(self.occupations, dtype=object)[there]), **kept)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The prompts, and ``mean`` where there are several."""
@@ -97,7 +108,7 @@ def _group(model: str, approach: str, rows: pd.DataFrame) -> Group | None:
     def matrix(source: str, column: str, prompts: list[str]) -> np.ndarray:
         return wide(source, column).reindex(index=occupations)[prompts].to_numpy(float)
 
-    return Group(
+    group = Group(
         model,
         approach,
         tuple(occupations),
@@ -108,6 +119,7 @@ def _group(model: str, approach: str, rows: pd.DataFrame) -> Group | None:
         matrix("generated", "n", prompts),
         shared=len(set(sources)) == 1,
     )
+    return group if group.counts()[1].any() else None  # Without any image there is nothing to resample.
 
 
 # -- published measurements ------------------------------------------------------------------------------
@@ -376,7 +388,9 @@ def bias_amp(study: Study) -> pd.DataFrame:
     auditor made per occupation, which is a choice and not a property of the model.
     """
     rows = []
-    for group in groups(study):
+    for group in (g.complete() for g in groups(study)):
+        if not group.occupations:
+            continue
         counts, n = group.counts()
 
         def statistic(shares: np.ndarray, n: np.ndarray, group=group) -> np.ndarray:
@@ -424,7 +438,7 @@ def prompt_variation(study: Study) -> pd.DataFrame:
     """
     frames = [_variation(study, g) for g in groups(study) if len(g.prompts) > 1]
     if not frames:
-        return pd.DataFrame(columns=tables.schema("paradox_prompt_variation").names)
+        raise MissingInputError("The source has no model with shares for two prompts or more to compare.")
     return pd.concat(frames, ignore_index=True)
 
 

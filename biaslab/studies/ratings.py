@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -217,7 +218,21 @@ def _amplified(study: Study, images: pd.DataFrame, weights: Weights) -> pd.DataF
     frame = paradox.amplification_of(
         shares, replicates=study.bootstrap_replicates, seed=study.seed, confidence=study.confidence
     )
+    without = [
+        _without_images(rows) for model, rows in shares.groupby("model") if model not in set(frame["model"])
+    ]
+    frame = pd.concat([frame, *(rows for rows in without if rows is not None)], ignore_index=True)
     return frame.assign(n_images=frame["model"].map(n_images))
+
+
+def _without_images(shares: pd.DataFrame) -> pd.DataFrame | None:
+    """Return rows without a value for a model of which no image counts; none where a source is missing."""
+    if set(shares["source"]) != set(SOURCES):
+        return None
+    rows = pd.DataFrame({"definition": list(DEFINITIONS), "model": shares["model"].iloc[0]})
+    missing = dict.fromkeys(("amplification", "ci_low", "ci_high"), np.nan)
+    n = float(shares["occupation"].nunique())
+    return rows.assign(**missing, n_occupations=0.0, n_excluded=n, reason="No image counts.")
 
 
 def raters(study: Study) -> pd.DataFrame:
@@ -255,30 +270,88 @@ _NAMES = {
 }
 
 
+def input_finding(study: Study) -> str:
+    """Return in words what the file holds: its name, how many images, occupations and raters."""
+    rated = _rated(study)
+    if rated.ratings is None:
+        cells = rated.outcomes
+        cells = cells if study.model == "all" else cells[cells["model"] == study.model]
+        # Training shares without a model are listed for every model, and count once.
+        n = cells["n"].sum()
+        if study.model == "all":
+            n = rated.notes.set_index("item").loc["images decided female or male", "n"]
+        what = (
+            f"shares of {_counted(cells['occupation'].nunique(), 'occupation')} from {_counted(n, 'image')}"
+        )
+    else:
+        wanted = _images(study, rated)
+        images = rated.images[wanted]
+        n_raters = rated.n_raters
+        if rated.raters:
+            n_raters = int(rated.ratings[wanted].notna().any().sum())
+        sources = ", ".join(f"{(images['source'] == source).sum():,} {source}" for source in SOURCES)
+        what = (
+            f"{_counted(len(images), 'image')} ({sources}) of "
+            f"{_counted(images['occupation'].nunique(), 'occupation')}, rated by {_counted(n_raters, 'rater')}"
+        )
+    models = sorted(set(rated.outcomes["model"])) if study.model == "all" else [study.model]
+    named = (
+        "" if models == [ratings.UNNAMED] else f" Model{'s' if len(models) > 1 else ''}: {_listed(models)}."
+    )
+    return f"The file {Path(study.ratings).name} holds {what}.{named}"
+
+
+def _counted(n: float, what: str) -> str:
+    return f"{n:,.0f} {what}{'' if n == 1 else 's'}"
+
+
 def amplification_finding(study: Study) -> str:
     """Return the amplification by all three definitions in words, model by model."""
     table = study.table("paradox_amplification")
-    images = study.table("ratings_outcomes").groupby("model")["n"].sum()
-    if table.empty:
-        return "Amplification cannot be computed: the file has not both training and generated images."
     sentences = []
-    for model, rows in table.groupby("model", sort=False):
+    for model, outcome in study.table("ratings_outcomes").groupby("model", sort=False):
+        rows = table[table["model"] == model]
+        if rows.empty:
+            sentences.append(f"{_of(model)}Amplification cannot be computed: {_why_none(outcome)}.")
+            continue
         rows = rows[rows["prompt"] == ("mean" if "mean" in set(rows["prompt"]) else rows["prompt"].iloc[0])]
         rows = rows.set_index("definition").loc[list(DEFINITIONS)]
         values = [
             f"{_value(row, study)} {_NAMES[name]} ({_occupations(row)})" for name, row in rows.iterrows()
         ]
         lead = _verdict(rows["ci_low"].to_numpy(float), rows["ci_high"].to_numpy(float))
-        sentences.append(f"{_of(model)}{lead}: {_listed(values)}; {images[model]:,.0f} decided images.")
+        lead = lead or f"Amplification cannot be judged ({_reasons(rows)})"
+        sentences.append(
+            f"{_of(model)}{lead}: {_listed(values)}; {_counted(outcome['n'].sum(), 'decided image')}."
+        )
     return " ".join(sentences)
 
 
+def _why_none(outcomes: pd.DataFrame) -> str:
+    if set(outcomes["source"]) != set(SOURCES):
+        return "the file has not both training and generated images"
+    n = outcomes.groupby("source")["n_images"].sum()
+    images = _listed([f"{_counted(n[source], f'{source} image')}" for source in SOURCES])
+    return f"none of {images} was decided female or male"
+
+
+def _reasons(rows: pd.DataFrame) -> str:
+    """Say why intervals are missing."""
+    reasons = [r for r in dict.fromkeys(rows.loc[rows["ci_low"].isna(), "reason"]) if r]
+    return "; ".join(r[0].lower() + r[1:].removesuffix(".") for r in reasons) or "there is no interval"
+
+
 def _verdict(low: np.ndarray, high: np.ndarray) -> str:
-    signs = {int(sign) for sign in (low > 0).astype(int) - (high < 0)}
+    """Return what the intervals that there are say together; nothing where there is none."""
+    known = ~np.isnan(low)
+    signs = {int(sign) for sign in (low[known] > 0).astype(int) - (high[known] < 0)}
+    by = "by all three definitions" if known.all() else "by each definition that has an interval"
+    if not signs:
+        return ""
     if signs == {1}:
-        return "Generated images amplify the imbalance of the training images by all three definitions"
+        return f"Generated images amplify the imbalance of the training images {by}"
     if signs == {-1}:
-        return "Generated images reduce the imbalance of the training images by all three definitions"
+        return f"Generated images reduce the imbalance of the training images {by}"
     if signs == {0}:
         return "By no definition does the interval of the amplification exclude 0"
     return "Whether generated images amplify the imbalance of the training images depends on the definition"
@@ -309,7 +382,7 @@ def agreement_finding(study: Study) -> str:
         if np.isnan(row["value"]):
             parts.append(f"cannot be computed with the labels {labels} ({row['reason']})")
             continue
-        limits = f"no interval: {row['reason']}"
+        limits = f"no interval: {row['reason'].removeprefix('no interval: ')}"
         if not np.isnan(row["ci_low"]):
             limits = f"{100 * study.confidence:g} % interval {row['ci_low']:.2f} to {row['ci_high']:.2f}"
         what = "with unsure as a label" if labels == "female/male/unsure" else "with unsure ratings set aside"
@@ -341,15 +414,21 @@ def undecided_finding(study: Study) -> str:
 def sensitivity_finding(study: Study) -> str:
     """Return how far the ways to resolve ratings move the amplification, in words."""
     table = study.table("ratings_sensitivity")
-    if table.empty or table["amplification"].isna().all():
-        return "There are no ratings to resolve in another way."
+    if table.empty:
+        if _rated(study).ratings is None:
+            return "There are no ratings to resolve in another way."
+        return "No rule gives an amplification: the file has not both training and generated images."
     sentences = []
     for model, rows in table.groupby("model", sort=False):
         rules = rows[rows["kind"] == "rule"]
-        clear = (rules["ci_low"] > 0) | (rules["ci_high"] < 0)
+        clear, known = (rules["ci_low"] > 0) | (rules["ci_high"] < 0), rules["ci_low"].notna()
+        judged = f"whether it differs from 0 cannot be judged ({_reasons(rules)})"
+        if known.any():
+            judged = f"{clear.sum()} of {known.sum()} intervals exclude 0"
+            judged += "" if known.all() else f", and {(~known).sum()} results have none ({_reasons(rules)})"
         sentences.append(
             f"{_of(model)}Over {rules['rule'].nunique()} ways to resolve ratings, amplification is "
-            f"{_ranges(rules)}; {clear.sum()} of {len(rules)} intervals exclude 0."
+            f"{_ranges(rules)}; {judged}."
         )
         for kind, what in (("rater", "With one rater alone"), ("extreme", "With all undecided images alike")):
             if (rows["kind"] == kind).any():

@@ -87,9 +87,10 @@ def disparity_headline(study: Study) -> str:
         return ""
     whose = f"{rows['model'].iloc[0]}: " if rows["model"].iloc[0] != tables.ALL_MODELS else ""
     return (
-        f"{whose}Neutral prompts are nearer to masculine in {int((low > 0).sum())} of {int(known.sum())} metrics, "
-        f"to feminine in {int((high < 0).sum())}, undecided in {int(((low <= 0) & (high >= 0)).sum())} "
-        f"({_level(study)} intervals over {_times(int(rows['n_datasets'].max()), 'dataset')}"
+        f"{whose}Neutral prompts are nearer to masculine in {int((low > 0).sum())} of "
+        f"{_times(int(known.sum()), 'metric')}, to feminine in {int((high < 0).sum())}, undecided in "
+        f"{int(((low <= 0) & (high >= 0)).sum())} ({_level(study)} intervals over "
+        f"{_times(int(rows['n_datasets'].max()), 'dataset')}"
         f"{_from(study, 'Table 5')}). {_after_holm(study, rows)}"
     )
 
@@ -100,7 +101,7 @@ def _after_holm(study: Study, rows: pd.DataFrame) -> str:
     t, flips = (int((rows[p] < alpha).sum()) for p in ("p_percent_holm", "p_datasets_holm"))
     possible = bool((rows["smallest_p_datasets"] < alpha).any())
     by_signs = f"{flips} by sign flips" if possible else f"sign flips cannot reach p < {alpha:g}"
-    return f"After Holm's correction {t} differ by t-tests; {by_signs}."
+    return f"Told apart after Holm's correction: {t} by t-tests; {by_signs}."
 
 
 def disparity_finding(study: Study) -> str:
@@ -178,10 +179,10 @@ def cells_finding(study: Study) -> str:
     ]
     distinct = "distinct " if again.any() else ""
     lead = (
-        f"Of {_times(len(known), f'{distinct}cell')} of model, dataset and metric{_from(study, 'Table 5')}, neutral "
-        f"is nearer to masculine in {masculine} ({_join(spaces)}), nearer to feminine in {feminine}, and tied in {tie}, where "
-        f"the gap is not larger than the last printed digit; {_times(int(gap['gap'].isna().sum()), 'cell')} cannot "
-        "be compared."
+        f"Of {_times(len(known), f'{distinct}cell')} of model, dataset and metric{_from(study, 'Table 5')}, "
+        f"neutral is nearer to masculine in {masculine} ({_join(spaces)}), nearer to feminine in {feminine}, and "
+        f"tied in {tie}, where the gap is not larger than the last printed digit; "
+        f"{_times(int(gap['gap'].isna().sum()), 'cell')} cannot be compared."
     )
     if again.any():
         lead += f" Another {int(again.sum())} in prompt space repeat the values of a model with the same text encoder."

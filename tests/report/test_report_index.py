@@ -139,6 +139,27 @@ def test_main_findings_come_first_in_their_order(soup):
     assert findings.find(class_="headline").a["href"] == "notebooks/paradox/4_baseline.html"
 
 
+def test_findings_of_a_sweep_name_their_variant(tmp_path):
+    variants = ["model=SD 1.4", "model=SD 1.5", IMAGE]
+    page = _minimal(
+        tmp_path,
+        headlines=[
+            {"text": f"{kind} of {v}", "variant": v, "main": kind == "Main"}
+            for kind in ("Main", "Minor")
+            for v in variants
+        ],
+    )
+    findings = page.find(id="findings")
+    main = [item.find(class_="variant").get_text() for item in findings(class_="headline")]
+    more = [item.find(class_="variant").get_text() for item in findings("li")]
+    assert main == more == variants
+
+
+def test_a_finding_without_a_variant_has_no_label(soup):
+    assert len(soup.find(id="findings")(class_="headline")) == 2
+    assert not soup.find(id="findings")(class_="variant")
+
+
 def test_failed_and_skipped_sections_are_announced_with_their_reason(soup):
     notice = soup.find(class_="notice").get_text(" ", strip=True)
     assert notice.startswith("This run is incomplete 1 of 4 sections failed.")

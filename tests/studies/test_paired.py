@@ -12,7 +12,7 @@ from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from biaslab import published, sources
+from biaslab import published, sources, stats
 from biaslab.errors import InputError, UnknownNameError
 from biaslab.figures import paired as figures
 from biaslab.figures import style
@@ -157,6 +157,56 @@ def test_interval_over_disjoint_lists_is_welchs(printed):
     assert [row["t"], row["p"]] == pytest.approx([test.statistic, test.pvalue], abs=0.002)
 
 
+def test_interval_over_lists_that_share_images_is_twice_as_wide(printed):
+    table = published.load("paired_table_12").query("setting == 'paired'").set_index("occupation")["score"]
+    listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
+    female, male = table[listed[table.index] == "female"], table[listed[table.index] == "male"]
+    test = scipy_stats.ttest_ind(female, -male, equal_var=False)
+    half = np.diff(test.confidence_interval(0.95))[0] / 2
+    row = one(
+        printed.table("paired_stereotype_score"), aspect="occupation", setting="paired", stereotype="overall"
+    )
+    # Half the difference of F and -M would have half of its error; here it has all of it.
+    assert [row["ci_low"], row["ci_high"]] == pytest.approx([47.375 - half, 47.375 + half], abs=0.01)
+    assert row["t"] == pytest.approx(test.statistic / 2, abs=0.002)
+    # The lists themselves keep Student's interval (partners fixed), the lean that of independent lists.
+    limits = scipy_stats.ttest_1samp(female, 0).confidence_interval(0.95)
+    rows = cell(printed.table("paired_stereotype_score"), aspect="occupation", setting="paired")
+    found = one(rows, stereotype="female")
+    assert [found["ci_low"], found["ci_high"]] == pytest.approx([*limits], abs=0.01)
+    lean = one(printed.table("paired_lean"), aspect="occupation", setting="paired", stereotype="overall")
+    # A share is 50 plus or minus half a score, so its half-width is a quarter of the difference's.
+    assert lean["ci_high"] - lean["ci_low"] == pytest.approx(half / 2, abs=0.01)
+
+
+def test_overall_intervals_cover_where_partners_share_images():
+    # Every image shows one woman and one man: both fit or neither, with probability 0.7 + a + b of the two
+    # identities, each combination in two orders. Alone an identity fits with probability 0.55 + a.
+    rng, studies = np.random.default_rng(7), 400
+    names = [f"f{i}" for i in range(20)] + [f"m{i}" for i in range(20)]
+    group = pd.DataFrame({"occupation": names, "stereotype": ["female"] * 20 + ["male"] * 20})
+    held = {"score": 0, "independent": 0, "change": 0}
+    for _ in range(studies):
+        a, b = rng.uniform(-0.15, 0.15, (2, 20))
+        fit = rng.binomial(2, 0.7 + a[:, None] + b) / 2
+        score = 200 * np.r_[fit.mean(axis=1), fit.mean(axis=0)] - 100
+        alone = 200 * rng.binomial(3, 0.55 + np.r_[a, b]) / 3 - 100
+        data = group.assign(score=score, change=score - alone, effect=score - alone / 2)
+        # True scores: 100 (2 * 0.7 - 1) = 40 in pairs, 10 alone.
+        for name, column, effect, truth in (
+            ("score", "score", "score", 40),
+            ("independent", "score", "", 40),
+            ("change", "change", "effect", 30),
+        ):
+            mean = list(paired._strata(data, column, 0.95, effect=effect))[-1][1]
+            held[name] += mean.ci_low <= truth <= mean.ci_high
+    share = {name: count / studies for name, count in held.items()}
+    # Four standard errors of 400 studies at 0.95 are 0.044. Independent lists: P(|Z| < 1.96 / 2) = 0.67, a
+    # little more with the noise of the images.
+    assert min(share["score"], share["change"]) > 0.906
+    assert share["independent"] < 0.8
+
+
 def test_interval_over_shared_occupations_takes_both_roles_together(printed):
     table = published.load("paired_table_13").query("setting == 'paired'")
     mean = table.groupby("occupation")["score"].mean()
@@ -263,16 +313,44 @@ def test_mean_absolute_score_has_its_floor(printed):
     assert row["floor"] == pytest.approx(100 / 4 + 100 / 3 * 3 / 4)
     # Table 11: 14 occupations at 100 or -100, 26 at ±33.33.
     assert row["mean_absolute_score"] == pytest.approx((14 * 100 + 26 * 100 / 3) / 40)
-    assert row["ci_low"] < row["corrected"] < row["mean_absolute_score"]
+    # The correction gives t - d / 4 at ±33.33 and d more at ±100; both are derived in the next test.
+    t, d = 0.0633, 0.6583
+    assert row["corrected"] == pytest.approx(200 * (t - d / 4 + 14 / 40 * d), abs=0.2)
 
 
-def test_a_fair_model_has_no_corrected_mean_score(folder):
+def test_what_the_correction_leaves_of_a_fair_model(folder):
+    # At n = 3 the correction has two values, m at 1 or 2 and m + d at 0 or 3. With u = |p - 1/2| its bias is
+    # m + d (1/4 + 3 u²) - u: m + d / 4 =: t at u = 0, least, t - 1 / (12 d), at u = 1 / (6 d), and
+    # t + 3 d / 4 - 1/2 at u = 1/2, where 0.9 t is allowed (1 / (1 + (√3 / 3)^4)). The smallest worst bias has
+    # t = 1 / (24 d) and 0.1 t = 1/2 - 3 d / 4, so d = 0.658 and t = 0.0633: a score of 12.7.
     rng = np.random.default_rng(2)
-    study = folder(percent_female=lists(rng.binomial(3, 0.5, 400), rng.binomial(3, 0.5, 400), 3))
+    study = folder(percent_female=lists(rng.binomial(3, 0.5, 2000), rng.binomial(3, 0.5, 2000), 3))
     row = study.table("paired_absolute_score").iloc[0]
-    assert row["mean_absolute_score"] > 45
-    # The remaining bias at a true share of 0.5 is stated in biaslab.stats: less than half the floor of 50.
-    assert abs(row["corrected"]) < 20
+    assert row["corrected_floor"] == pytest.approx(12.7, abs=0.1)
+    # One value has a standard deviation of 200 d √(3 / 16) = 57 points: 0.9 for 4,000; four of them.
+    assert row["corrected"] == pytest.approx(12.7, abs=3.6)
+
+
+def test_corrected_mean_scores_take_the_roles_of_an_occupation_together(printed):
+    people = sources.measured("paired_percent_female", source="published")
+    people = cell(people, aspect="power", setting="paired")
+    count = (people["percent_female"] * 6 / 100).round().astype(int)
+    corrected = 200 * stats.corrected_absolute_deviation(count.to_numpy(), np.full(72, 6))
+    mean = pd.Series(corrected).groupby(people["occupation"].to_numpy()).mean()
+    low, high = scipy_stats.ttest_1samp(mean, 0).confidence_interval(0.95)
+    row = one(printed.table("paired_absolute_score"), aspect="power", setting="paired")
+    assert len(mean) == 36 and row["n_identities"] == 72
+    assert [row["ci_low"], row["ci_high"]] == pytest.approx([low, high])
+    # Six fair images: the mean of the table over the seven counts.
+    k = np.arange(7)
+    floor = sum(scipy_stats.binom.pmf(k, 6, 0.5) * 200 * stats.corrected_absolute_deviation(k, np.full(7, 6)))
+    assert row["corrected_floor"] == pytest.approx(floor)
+
+
+def test_one_list_alone_has_a_corrected_mean_score(folder):
+    row = folder(percent_female=lists([0, 5, 10], [], 10)).table("paired_absolute_score").iloc[0]
+    assert row["mean_absolute_score"] == pytest.approx((100 + 0 + 100) / 3)
+    assert row["ci_low"] < row["corrected"] < row["ci_high"]
 
 
 # -- images of two people ----------------------------------------------------------------------------
@@ -358,6 +436,13 @@ def test_roles_of_the_printed_occupations_are_coupled(printed):
     assert paired_row["n_images"] == 216
     test = scipy_stats.ttest_rel(high, low).confidence_interval(0.95)
     assert paired_row["difference_ci_low"] == pytest.approx(test.low, abs=0.01)
+    # The same in shares: Table 13's scores turned into the share of women over both roles.
+    female = ((100 + low) / 2 + (100 - high) / 2) / 2
+    test = scipy_stats.ttest_1samp(female, 50)
+    limits = test.confidence_interval(0.95)
+    assert paired_row["percent_female"] == pytest.approx(female.mean(), abs=0.01)
+    assert paired_row["percent_female_ci_low"] == pytest.approx(limits.low, abs=0.01)
+    assert paired_row["percent_female_ci_high"] == pytest.approx(limits.high, abs=0.01)
     single = one(printed.table("paired_role_coupling"), setting="single")
     assert np.isnan(single["fewest_same_gender"]) and np.isnan(single["n_images"])
 
@@ -416,6 +501,16 @@ def test_amplification_against_labour_shares(printed):
     assert table.loc["directional", "floor"] == pytest.approx(0, abs=0.5)
     comparison = cell(printed.table("paired_labour_comparison"), setting="single")
     assert comparison["floor"].mean() == pytest.approx(floor)
+    # Beyond the floor, over occupations: a t interval of the differences, with exact floors.
+    change = np.abs(shares["single"] - 50) - np.abs(shares["labour_statistics"] - 50)
+    beyond = change.to_numpy() - (100 * (expected - np.abs(labour[:, 0] - 0.5)))
+    row = table.loc["no_exclusion"]
+    assert row["beyond_floor"] == pytest.approx(beyond.mean(), abs=0.3)
+    low, high = scipy_stats.ttest_1samp(beyond, 0).confidence_interval(0.95)
+    assert [row["beyond_floor_ci_low"], row["beyond_floor_ci_high"]] == pytest.approx([low, high], abs=0.9)
+    # Following the lean, sampling moves nothing on average: the interval is the amplification's own.
+    row = table.loc["directional"]
+    assert row["beyond_floor_ci_high"] == pytest.approx(row["ci_high"], abs=0.5)
 
 
 def test_labour_shares_come_from_the_source_or_the_paper(folder):
@@ -469,6 +564,17 @@ def test_sign_flip_test_of_a_list(folder):
     assert found.loc["female", ["change", "p"]].tolist() == [0, 1]
     low, high = scipy_stats.ttest_1samp([20, 40, 60, 80], 0).confidence_interval(0.95)
     assert found.loc["male", ["ci_low", "ci_high"]].tolist() == pytest.approx([low, high])
+
+
+def test_lists_that_share_images_are_not_flipped(folder):
+    rows = lists([5] * 4, [5] * 4, 10, setting="single") + lists([6, 7, 7, 6], [4, 3, 2, 1], 10)
+    overall = one(folder(percent_female=rows).table("paired_score_change"), stereotype="overall")
+    assert np.isnan(overall["p"])
+    assert overall["reason"] == "lists that share images leave no units to flip independently"
+    # Changes 20, 40, 40, 20 and 20, 40, 60, 80 from constant scores of 0: variances 400/3 and 2000/3 over 4.
+    df = (100 / 3 + 500 / 3) ** 2 / (((100 / 3) ** 2 + (500 / 3) ** 2) / 3)
+    half = scipy_stats.t.ppf(0.975, df) * np.sqrt(200)
+    assert [overall["ci_low"], overall["ci_high"]] == pytest.approx([40 - half, 40 + half])
 
 
 def test_two_roles_are_flipped_together(folder):
@@ -671,11 +777,23 @@ def test_an_earlier_run_can_be_the_source(printed, tmp_path):
 
 
 def test_findings_on_the_printed_numbers(printed):
-    assert "47.4 with two people (40.6 to 54.2; 40 identities, 1600 people)" in words.overall_finding(printed)
+    assert "47.4 with two people (33.7 to 61.0; 40 identities, 1600 people)" in words.overall_finding(printed)
     said = words.change_finding(printed)
     assert "male list up, +79.8 (" in said and "female list without clear change, -5.0 (" in said
-    assert "overall without clear change, +14.4 (-3.8 to 32.5" in said
-    assert "not distinguishable from those of low-power roles: +2.8 points" in words.power_finding(printed)
+    assert "overall without clear change, +14.4 (-3.8 to 32.5; sign-flip" in said
+    assert "overall up, +37.4 (17.6 to 57.1); 40 identities (lists: partners fixed)" in said
+    said = words.power_finding(printed)
+    assert "high- minus low-power score, -64.8, is 4 × (50 - % female over both roles) by algebra" in said
+    assert "66.2 % female, above 50 % (59.1 to 73.3; 36" in said
+    assert "49.3 % female, not distinguishable from 50 % (48.1 to 50.5; 36" in said
+    assert "a fair model would show 31.2 at this n, of which the correction leaves 7.0." in (
+        words.absolute_finding(printed)
+    )
+    said = words.labour_finding(printed)
+    assert "not distinguishably nearer to or further from 50 % than sampling of labour shares gives" in said
+    assert "moved back along the lean of labour shares: -19.6 points (" in said
+    assert "moved without clear direction along the lean of labour shares: -1.5 points (" in said
+    assert "the person fits in 55.0 % (46.7 to 63.3 over identities) (" in words.images_finding(printed)
     assert "with 3 people each none could, the smallest possible p being 0.25" in words.occupation_finding(
         printed
     )
@@ -693,10 +811,9 @@ def test_directions_follow_the_numbers(folder):
     said = words.change_finding(study)
     assert "female list down, -" in said and "male list down, -" in said and "overall down, -" in said
     # High power: scores 80, 100, 80, 80; low power: -60, -80, -60, -40.
-    assert (
-        "scores of high-power roles are higher than those of low-power roles: +145.0"
-        in words.power_finding(study)
-    )
+    # Perceived as female: 2, 1, 2, 3 and 1, 0, 1, 1 of 10, so 13.75 %, and 4 * (50 - 13.75) = 145.
+    said = words.power_finding(study)
+    assert "score, +145.0, is" in said and "13.8 % female, below 50 % (" in said
 
 
 @pytest.mark.parametrize(

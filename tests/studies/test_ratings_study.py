@@ -1,5 +1,7 @@
 """Tables, findings and figures of a user's own ratings, against values worked out by hand."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import krippendorff
@@ -351,6 +353,7 @@ def pretend(amplification, low, high, occupations=(9, 12, 12)) -> SimpleNamespac
             "ci_high": high,
             "n_occupations": occupations,
             "n_excluded": [12 - n for n in occupations],
+            "reason": ["Too few occupations." if np.isnan(limit) else "" for limit in low],
         }
     )
     outcomes = pd.DataFrame({"model": "unnamed", "n": [1000, 500]})
@@ -382,6 +385,12 @@ def pretend(amplification, low, high, occupations=(9, 12, 12)) -> SimpleNamespac
             [9, 9, -1],
             "Whether generated images amplify the imbalance of the training images depends on",
         ),
+        (
+            [1, np.nan, 2],
+            [9, np.nan, 9],
+            "Generated images amplify the imbalance of the training images by each definition that has an interval",
+        ),
+        ([np.nan] * 3, [np.nan] * 3, "Amplification cannot be judged (too few occupations): no value by the"),
     ],
 )
 def test_the_finding_follows_the_intervals(low, high, words):
@@ -422,6 +431,156 @@ def test_agreement_and_sensitivity_findings_hold_the_tables_numbers(study, noisy
     assert f"{low:+.1f} to {high:+.1f} points along the training lean;" in got
 
 
+# -- nothing decided, nothing to judge -------------------------------------------------------------------
+
+
+def unsure() -> pd.DataFrame:
+    """Return one occupation's 3 training and 2 generated images, on which both raters are unsure."""
+    frame = unanimous().query("occupation == 'nurse'").groupby("source").head(3)
+    frame = frame.drop(frame[frame["source"] == "generated"].index[:1]).assign(r1="unsure", r2="unsure")
+    return frame
+
+
+def test_without_a_decided_image_the_finding_counts_them(study):
+    opened = study(unsure())
+    assert opened.table("paradox_amplification").empty and opened.table("paradox_exclusions").empty
+    assert findings.amplification_finding(opened) == (
+        "Amplification cannot be computed: none of 3 training images and 2 generated images was decided female or male."
+    )
+    table = opened.table("ratings_sensitivity").set_index(["rule", "definition"])
+    row = table.loc[("majority", "published")]
+    assert np.isnan(row["amplification"]) and row["reason"] == "No image counts."
+    assert row[["n_occupations", "n_excluded", "n_images"]].tolist() == [0, 1, 0]
+    # All female: 100 in both sources, no change.
+    assert table.loc[("undecided_female", "published"), "amplification"] == 0
+    got = findings.sensitivity_finding(opened)
+    assert got.startswith("Over 5 ways to resolve ratings, amplification is without a value by the published")
+    assert "; whether it differs from 0 cannot be judged (no image counts). With one rater alone" in got
+
+
+def test_a_model_without_a_decided_image_does_not_hide_the_others(study):
+    frame = two_models()
+    frame.loc[frame["model"] == "B", ["r1", "r2"]] = "unsure"
+    got = findings.amplification_finding(study(frame))
+    assert (
+        "B: Amplification cannot be judged (no occupation is left): no value by the published definition"
+        in got
+    )
+    assert got.startswith("A: ") and "+10.0 points" in got
+
+
+def test_a_model_with_training_images_of_its_own_and_none_decided(study):
+    a = unanimous().query("occupation != 'maid'").assign(model="A")
+    opened = study(pd.concat([a, a.assign(model="B", r1="unsure", r2="unsure")]))
+    assert set(opened.table("paradox_amplification")["model"]) == {"A"}
+    # 30 images of each source.
+    assert findings.amplification_finding(opened).endswith(
+        "B: Amplification cannot be computed: none of 30 training images and 30 generated images was decided female "
+        "or male."
+    )
+    table = opened.table("ratings_sensitivity").set_index(["model", "rule", "definition"])
+    assert table.loc[("A", "majority", "published"), "amplification"] == pytest.approx(10)
+    assert table.loc[("B", "majority", "published"), "reason"] == "No image counts."
+
+
+def test_one_occupation_has_values_but_nothing_to_judge_them_by(study):
+    opened = study(unanimous().query("occupation == 'nurse'"))
+    assert findings.amplification_finding(opened) == (
+        "Amplification cannot be judged (too few occupations or images for an interval): +10.0 points without an "
+        "interval by the published definition (1 of 1 occupations), +10.0 points without an interval without exclusion "
+        "(1 of 1 occupations) and +10.0 points without an interval along the training lean (1 of 1 occupations); "
+        "20 decided images."
+    )
+    assert "cannot be judged (too few occupations or images for an interval)" in findings.sensitivity_finding(
+        opened
+    )
+
+
+def test_one_source_gives_no_amplification_by_any_rule(study):
+    opened = study(unanimous()[lambda f: f["source"] == "training"])
+    assert findings.sensitivity_finding(opened) == (
+        "No rule gives an amplification: the file has not both training and generated images."
+    )
+
+
+def test_a_missing_interval_of_agreement_is_named_once():
+    row = {"value": 0.5, "ci_low": np.nan, "ci_high": np.nan, "n_items": 8, "n_raters": 2}
+    reason = "no interval: undefined in 48 of 200 resamples (one label only)"
+    rows = [
+        {"statistic": "krippendorff_alpha", "labels": labels, **row, "reason": reason}
+        for labels in findings.LABEL_SETS
+    ]
+    stand_in = SimpleNamespace(table=lambda name: pd.DataFrame(rows), confidence=0.95)
+    assert findings.agreement_finding(stand_in) == (
+        "Krippendorff's alpha is 0.50 with unsure as a label (no interval: undefined in 48 of 200 resamples (one label "
+        "only); 8 images, 2 raters) and is 0.50 with unsure ratings set aside (no interval: undefined in 48 of 200 "
+        "resamples (one label only); 8 images, 2 raters)."
+    )
+
+
+# -- the whole notebook ----------------------------------------------------------------------------------
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "paradox" / "ratings.ipynb"
+NURSE_ONLY = unanimous().query("occupation == 'nurse'")
+
+
+@pytest.mark.parametrize(
+    ("content", "first"),
+    [
+        (
+            unanimous(),
+            "70 images (30 training, 40 generated) of 4 occupations, rated by 2 raters.",
+        ),
+        (unsure(), "5 images (3 training, 2 generated) of 1 occupation, rated by 2 raters."),
+        (
+            NURSE_ONLY.assign(r1=NURSE_ONLY["r1"].where(NURSE_ONLY["source"] == "generated", "unsure")).drop(
+                columns="r2"
+            ),
+            "20 images (10 training, 10 generated) of 1 occupation, rated by 1 rater.",
+        ),
+        (
+            unanimous()[lambda f: f["source"] == "training"],
+            "30 images (30 training, 0 generated) of 3 occupations, rated by 2 raters.",
+        ),
+        (
+            two_models(),
+            # 30 training, 40 of A and 40 of B.
+            "110 images (30 training, 80 generated) of 4 occupations, rated by 2 raters. Models: A and B.",
+        ),
+        (
+            "occupation,source,percent_female,n,model\nnurse,training,80,10,\nnurse,generated,90,20,A\n"
+            "nurse,generated,70,30,B\n",
+            "shares of 1 occupation from 60 images. Models: A and B.",
+        ),
+    ],
+    ids=["usual", "all unsure", "training unsure", "one source", "two models", "shares"],
+)
+def test_the_notebook_runs_through_and_names_its_file_first(study, tmp_path, content, first):
+    path = study(content).ratings
+    names = {}
+    for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+            if "parameters" in cell["metadata"].get("tags", []):
+                names |= {"output_dir": tmp_path / "run", "ratings": path, "bootstrap_replicates": 100}
+    headlines = json.loads((tmp_path / "run" / "records.json").read_text(encoding="utf-8"))["headlines"]
+    assert headlines[0]["main"] and headlines[0]["text"] == f"The file ratings.csv holds {first}"
+    assert len(headlines) == 5
+
+
+def test_a_file_that_is_missing_is_named_by_the_first_line_that_reads_it(tmp_path):
+    opened = Study(tmp_path / "out", source="ratings", ratings=str(tmp_path / "none.csv"))
+    with pytest.raises(InputError, match=r"none\.csv does not exist; set ratings to a CSV or Parquet file\."):
+        findings.input_finding(opened)
+
+
+def test_the_input_of_one_model_alone(study):
+    assert findings.input_finding(study(two_models(), model="B")) == (
+        "The file ratings.csv holds 70 images (30 training, 40 generated) of 4 occupations, rated by 2 raters. "
+        "Model: B."
+    )
+
+
 # -- figures ---------------------------------------------------------------------------------------------
 
 
@@ -448,6 +607,14 @@ def test_shares_are_drawn_in_pairs_with_their_n(study):
         {"nurse": 90, "clerk": 40, "carpenter": 10, "maid": 100}
     )
     assert [t for t in text(ax.figure) if "/" in t] == ["10 / 10"] * 3 + ["0 / 10"]
+
+
+def test_a_source_without_a_decided_image_stands_in_the_legend_once(study):
+    frame = unanimous()
+    frame.loc[frame["source"] == "generated", ["r1", "r2"]] = "unsure"
+    figure = figures.percent_female(study(frame).table("ratings_outcomes"))
+    (legend,) = figure.legends
+    assert [t.get_text() for t in legend.get_texts()] == ["training images", "generated images"]
 
 
 def test_outcomes_are_drawn_in_percent(study):

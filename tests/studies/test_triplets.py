@@ -156,9 +156,22 @@ def test_which_gender_is_nearer_agrees_with_decimal_arithmetic(printed):
 
 
 def test_cells_finding_counts_and_names_the_exceptions(printed):
-    kinds = [nearer_by_decimals(*(c[p] for p in PAIRS), c["higher"])[0] for c in table_5().values()]
+    # SD v2.0 and v2.1 share a text encoder: their equal prompt values count once. The metric t is the prompt's.
+    cells, prompts = {}, set()
+    for (model, dataset, metric), c in table_5().items():
+        if metric == "t":
+            if (dataset, *(c[p] for p in PAIRS)) in prompts:
+                continue
+            prompts.add((dataset, *(c[p] for p in PAIRS)))
+        cells[model, dataset, metric] = c
+    assert len(table_5()) - len(cells) == 5
+    kinds = [nearer_by_decimals(*(c[p] for p in PAIRS), c["higher"])[0] for c in cells.values()]
+    assert "(prompt 7 of 10, denoising 15 of 15 and image 74 of 84)" in words.cells_finding(printed)
+    assert "Another 5 in prompt space repeat the values" in words.cells_finding(printed)
     finding = words.cells_finding(printed)
-    assert f"Of {len(kinds) - kinds.count('')} cells of model, dataset and metric, Table 5" in finding
+    assert (
+        f"Of {len(kinds) - kinds.count('')} distinct cells of model, dataset and metric, Table 5" in finding
+    )
     assert f"nearer to masculine in {kinds.count('masculine')} " in finding
     assert f"nearer to feminine in {kinds.count('feminine')}, and tied in {kinds.count('tie')}" in finding
     assert f"; {kinds.count('')} cells cannot be compared." in finding
@@ -227,9 +240,32 @@ def test_student_t_covers_over_five_datasets_where_a_bootstrap_does_not():
 
 def test_the_headline_counts_the_metrics(printed):
     # Table 5: CLIP and Split-product have intervals that include 0, the other six lie above it.
-    assert words.disparity_headline(printed) == (
-        "Neutral prompts are nearer to masculine than to feminine in 6 of 8 metrics, nearer to feminine in 0, and not "
-        "told apart in 2 (95 % intervals over 5 datasets, Table 5)."
+    said = words.disparity_headline(printed)
+    assert said == (
+        "Neutral prompts are nearer to masculine in 6 of 8 metrics, to feminine in 0, undecided in 2 (95 % intervals "
+        "over 5 datasets, Table 5). Told apart after Holm's correction: 6 by t-tests; sign flips cannot reach p < 0.05."
+    )
+    gap = printed.table("triplets_disparity_gap").query("sample == 'triplets'")
+    means = (
+        gap.groupby(["metric", "dataset"], sort=False)["percent_nearer"].mean().groupby("metric", sort=False)
+    )
+    p = means.apply(lambda m: scipy_stats.ttest_1samp(m.dropna(), 0).pvalue)
+    rows = words.shown_summary(printed).set_index("metric")
+    assert rows["p_percent"].to_dict() == pytest.approx(p.to_dict())
+    holm = multipletests(p, method="holm")[1]
+    assert rows["p_percent_holm"].to_numpy() == pytest.approx(holm)
+    assert (holm < 0.05).sum() == 6
+
+
+def test_sign_flips_are_counted_where_they_can_reach_the_level(folder):
+    # Six datasets, all nearer to masculine, one metric: p = 2 / 2**6 = 0.03, and Holm has nothing to multiply.
+    rng = np.random.default_rng(4)
+    rows = [
+        r for d in "ABCDEF" for r in similarity(rng.normal(0.5, 0.01, 9), rng.normal(0.6, 0.01, 9), dataset=d)
+    ]
+    assert words.disparity_headline(folder(similarity=rows)) == (
+        "M: Neutral prompts are nearer to masculine in 1 of 1 metric, to feminine in 0, undecided in 0 (95 % "
+        "intervals over 6 datasets). Told apart after Holm's correction: 1 by t-tests; 1 by sign flips."
     )
 
 
@@ -653,6 +689,10 @@ def test_group_shares_take_triplets_as_the_sample(printed):
     low, high = proportion_confint(round(0.6448 * 418), 418, method="wilson")
     assert [row["ci_low"], row["ci_high"]] == pytest.approx([100 * low, 100 * high])
     assert (row["percent_images"], row["n"], row["n_triplets"]) == (64.48, 6270, 418)
+    # The n beside an interval is the one that it rests on; table 4 has 811 triplets (12,165 images) of professions.
+    said = words.share_finding(printed)
+    assert "98.1 % (Profession, 96.8 to 98.8, n = 811 triplets)" in said
+    assert "12,165" not in said
 
 
 def test_missing_group_shares_have_a_reason(folder):
@@ -667,6 +707,11 @@ def test_missing_group_shares_have_a_reason(folder):
     table = folder(group_images=rows).table("triplets_group_share")
     assert table["reason"].tolist() == ["no value is given", "the number of triplets is missing", ""]
     assert table["ci_low"].isna().tolist() == [True, True, False]
+    said = words.share_finding(folder(group_images=rows))
+    assert "implicitly guided in 50.0 % (D, n = 30 images)" in said
+    # Five of ten triplets.
+    low, high = (100 * end for end in proportion_confint(5, 10, method="wilson"))
+    assert f"explicitly guided in 50.0 % (D, {low:.1f} to {high:.1f}, n = 10 triplets)" in said
 
 
 def test_groups_and_intersections_from_counts(folder):
