@@ -147,7 +147,7 @@ def compare(
         frames[table] = side_by_side(*sides, table, swept=swept, intervals=not unequal)
     if not any((frame["in_runs"] == "both").any() for frame in frames.values()):
         raise RunError(
-            f"No row of the {len(shared)} tables that {title} share is in both, so there is nothing to compare"
+            f"No row of the tables that {title} share is in both, so there is nothing to compare"
             f"{_why_apart(frames)}."
         )
     folder = outputs / (name or re.sub(r"[^A-Za-z0-9._-]+", "-", f"compare-{one.name}-{other.name}"))

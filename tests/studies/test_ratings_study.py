@@ -524,6 +524,7 @@ NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "paradox" / "ratings.ipynb"
 NURSE_ONLY = unanimous().query("occupation == 'nurse'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "first"),
     [
