@@ -146,7 +146,9 @@ def digest(source: str, ratings: str = "") -> str:
     if source == "published":
         return "published"
     if source == "ratings":
-        paths = [Path(ratings)]
+        from biaslab import ratings as rated
+
+        paths = [rated.located(ratings)]
     else:
         paths = [path for name in sorted(_published()) if (path := _file(Path(source), name))]
     whole = hashlib.sha256()
