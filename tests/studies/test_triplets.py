@@ -32,17 +32,8 @@ def printed(tmp_path_factory):
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """Return a function that writes measured tables and opens a study on them."""
-
-    def write(model="all", **tables) -> Study:
-        source = tmp_path / "measured"
-        source.mkdir(exist_ok=True)
-        for name, rows in tables.items():
-            pd.DataFrame(rows).to_csv(source / f"triplets_{name}.csv", index=False)
-        return Study(tmp_path / "out", source=str(source), model=model, seed=1, bootstrap_replicates=500)
-
-    return write
+def folder(folder_of):
+    return folder_of("triplets", 500)
 
 
 def similarity(
