@@ -29,12 +29,12 @@ def headlines_baseline(amplification: pd.DataFrame, confidence: float) -> list[s
     for model, rows in some[some["prompt"] == prompt].groupby("model", sort=False):
         by = rows.set_index("definition")
         signed = by.loc["directional"]
+        limits = f"{signed['ci_low']:.2f} to {signed['ci_high']:.2f}"
         sentences.append(
             f"{model}: {_change(by.loc['published'])} by the published rule "
             f"({_counted(some[some['model'] == model])}); along the training lean, over all "
-            f"{signed['n_occupations']:.0f}, the change is {with_interval(signed)}, an interval that "
-            f"{'excludes' if _excludes_zero(signed) else 'includes'} 0. In brackets: {100 * confidence:g} % "
-            f"intervals."
+            f"{signed['n_occupations']:.0f}, by {signed['amplification']:.2f} ({limits}), an interval that "
+            f"{'excludes' if _excludes_zero(signed) else 'includes'} 0. In brackets: {100 * confidence:g} % intervals."
         )
     return sentences
 
@@ -57,8 +57,8 @@ def _counted(rows: pd.DataFrame) -> str:
     single = rows[(rows["definition"] == "published") & (rows["prompt"] != "mean")]
     n, total = single["n_occupations"], (single["n_occupations"] + single["n_excluded"]).max()
     if len(single) == 1:
-        return f"{n.iloc[0]:.0f} of {total:.0f} occupations count"
-    return f"mean of {len(single)} prompts; {n.min():.0f} to {n.max():.0f} of {total:.0f} occupations count in each"
+        return f"{n.iloc[0]:.0f} of {total:.0f} occupations"
+    return f"mean of {len(single)} prompts, {n.min():.0f} to {n.max():.0f} of {total:.0f} occupations each"
 
 
 def headline_shuffled(table: pd.DataFrame) -> str:

@@ -307,7 +307,7 @@ def _rows(value, low, high, **more):
 def test_the_finding_says_what_the_numbers_say(limits, said, end):
     (finding,) = words.headlines_baseline(_rows(*limits), 0.9)
     assert said in finding and f"an interval that {end}" in finding
-    assert "mean of 2 prompts; 38 to 40 of 62 occupations count in each" in finding
+    assert "mean of 2 prompts, 38 to 40 of 62 occupations each" in finding
     assert finding.endswith("In brackets: 90 % intervals.")
 
 
