@@ -151,7 +151,7 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
     """
     jobs = []
     for variant, suffix in zip(params.variants(), _suffixes(params.variants()), strict=True):
-        values = _resolve_paths({**params.values, **variant})
+        values = _resolve_paths({"source": _default(params, "source"), **params.values, **variant})
         _check_inputs(values)
         planned = [_plan_one(notebook, variant, suffix, values, folder) for notebook in params.selected]
         if all(job.reason for job in planned):
@@ -208,7 +208,9 @@ def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
     out = dict(values)
     if out.get("ratings"):
         out["ratings"] = str(Path(out["ratings"]).expanduser().resolve())
-    if out.get("source") and out["source"] not in sources.NAMED:
+    if out["source"] is None:
+        out["source"] = "published"
+    if out["source"] not in sources.NAMED:
         out["source"] = str(Path(out["source"]).expanduser())
         sources.check(out["source"])
         out["source"] = str(Path(out["source"]).resolve())
@@ -221,14 +223,14 @@ def _check_inputs(values: dict[str, Any]) -> None:
 
     names = ("source", "model", "ratings", "seed", "bootstrap_replicates", "confidence")
     Study("unused", **{k: v for k, v in values.items() if k in names})
-    if values.get("source") == "ratings":
+    if values["source"] == "ratings":
         from biaslab import ratings
 
         models = set(ratings.read(values["ratings"]).percent_female["model"])
         if values.get("model", "all") not in ("all", *models):
             raise unknown_name("model in the ratings", values["model"], sorted(models))
     else:
-        sources.check_all(values.get("source", "published"))
+        sources.check_all(values["source"])
 
 
 def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:

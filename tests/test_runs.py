@@ -236,6 +236,18 @@ def test_a_killed_process_takes_no_other_notebook_along(project):
     assert record["notebooks"][0]["reason"] == "The process that executed it was killed."
 
 
+def test_a_notebook_on_ratings_needs_no_source_in_the_file(tmp_path, write_notebook):
+    cell = 'output_dir = ""\nsource = "ratings"\nratings = ""\n'
+    write_notebook(tmp_path / "notebooks/paradox/r.ipynb", cell)
+    (tmp_path / "r.csv").write_text(
+        "image,source,occupation,r1\n1,training,ceo,male\n2,generated,ceo,female\n"
+    )
+    (tmp_path / "mine.yaml").write_text(f"run: mine\nratings: {tmp_path / 'r.csv'}\n")
+    loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
+    (job,) = runs.plan(loaded, tmp_path / "outputs/mine")
+    assert job.parameters["source"] == "ratings" and not job.reason
+
+
 def test_variants_never_share_a_file_name():
     # Alike but for letters that a slug drops, or for case, or long.
     values = ["a b", "a-b", "A B", "x" * 300, "x" * 301, "é", "ü", "SD 1.4"]
