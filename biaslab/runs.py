@@ -31,11 +31,11 @@ from typing import TYPE_CHECKING, Any
 from biaslab import __version__, coverage, sources, tables
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
 from biaslab.params import Notebook, RunParams
+from biaslab.study import PARTS, Study
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PARTS = ".parts"
 # Folders of a run that are made anew from its parts.
 _GATHERED = ("tables", "figures", sources.MEASURED)
 _PACKAGES = (
@@ -219,8 +219,6 @@ def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
 
 def _check_inputs(values: dict[str, Any]) -> None:
     """Open a study with these parameters and read the user's file, so that errors come before any work."""
-    from biaslab.study import Study
-
     names = ("source", "model", "ratings", "seed", "bootstrap_replicates", "confidence")
     Study("unused", **{k: v for k, v in values.items() if k in names})
     if values["source"] == "ratings":
@@ -474,7 +472,9 @@ def gather(folder: Path, record: dict, kept: list[dict], done: list[dict], *, sw
     problems: list[str] = []
     if not {"source", "ratings"}.intersection(swept):
         # Variants that read different sources have no one set of inputs.
-        _gather_inputs(folder, notebooks)
+        read = folder / PARTS / sources.MEASURED
+        read.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(read, folder / sources.MEASURED, dirs_exist_ok=True)
     figures = _gather_figures(folder, notebooks)
     gathered = _gather_tables(folder, notebooks, swept, problems)
     failed = [n for n in notebooks if n["status"] == "failed"]
@@ -511,15 +511,6 @@ def _gather_headlines(folder: Path, notebooks: list[dict]) -> list[dict]:
         for note in _notes(folder, notebook)["headlines"]:
             found.append({"notebook": notebook["id"], "variant": notebook["variant"], **note})
     return [{**note, "order": i} for i, note in enumerate(found)]
-
-
-def _gather_inputs(folder: Path, notebooks: list[dict]) -> None:
-    """Copy the measured tables that notebooks read; all read the same source, so the first copy serves."""
-    for notebook in notebooks:
-        for path in sorted((folder / PARTS / notebook["slug"] / sources.MEASURED).glob("*.csv")):
-            target = folder / sources.MEASURED / path.name
-            if not target.exists():
-                shutil.copy2(path, target)
 
 
 def _gather_figures(folder: Path, notebooks: list[dict]) -> list[dict]:

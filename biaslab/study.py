@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+# The folder of a run below which each notebook has its own.
+PARTS = ".parts"
 _STUDIES = ("paradox", "paired", "dalleval", "triplets", "ratings", "synthesis")
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 
@@ -102,7 +104,7 @@ class Study:
         """Return a measured table whole, and keep it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
             self._inputs[name] = sources.measured(name, source=self.source, ratings=self.ratings)
-            tables.write(self._inputs[name], self.output_dir / sources.MEASURED / f"{name}.csv")
+            tables.write(self._inputs[name], self._common / sources.MEASURED / f"{name}.csv")
         return self._inputs[name].copy()
 
     def measured_or_empty(self, name: str) -> pd.DataFrame:
@@ -137,7 +139,7 @@ class Study:
             frame = builder(self)
             return tables.conform(frame, name) if name in tables.schemas() else frame
 
-        store = self.output_dir.parent / ".store" if self._in_run else self.output_dir / ".store"
+        store = self._common / ".store"
         store.mkdir(parents=True, exist_ok=True)
         path = store / f"{name}-{self._fingerprint}.parquet"
         # Tables build on one another, so the lock is per table: two notebooks never compute the same one.
@@ -150,9 +152,11 @@ class Study:
             os.replace(temporary, path)
         return frame
 
-    @property
-    def _in_run(self) -> bool:
-        return ".parts" in self.output_dir.parts
+    @cached_property
+    def _common(self) -> Path:
+        """What the notebooks of a run share: the folder of its parts; alone, a notebook has its own."""
+        parts = [folder for folder in self.output_dir.parents if folder.name == PARTS]
+        return parts[0] if parts else self.output_dir
 
     @cached_property
     def _fingerprint(self) -> str:

@@ -136,6 +136,24 @@ def test_a_part_can_be_run_again_and_the_rest_stays(project, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_rerun_keeps_the_inputs_of_tables_that_are_found_again(project, tmp_path):
+    source = _shares(tmp_path / "in", GOOD)
+    reads = """
+from biaslab.study import Study
+study = Study(output_dir, source=source, seed=seed)
+study.save_table("paradox_percent_female")
+"""
+    text = f"run: mine\nsource: {source}\n"
+    kept = tmp_path / "outputs/mine/measured/paradox_percent_female.csv"
+    for _ in range(2):
+        record = project({"paradox/a": reads, "synthesis/b": reads}, text)
+        assert record["status"] == "ok"
+        assert [len(kept.read_text(encoding="utf-8").splitlines())] == [1 + len(GOOD)]
+    # One store a run: both papers' notebooks found the same table.
+    assert len(list((tmp_path / "outputs/mine/.parts").rglob("*.parquet"))) == 1
+
+
+@pytest.mark.slow
 def test_another_run_in_the_folder_is_not_replaced_unasked(project, tmp_path):
     project({"paradox/a": code("ceo")}, "run: mine\nseed: 1\n")
     with pytest.raises(RunError, match=r"holds another run \(seed: 1 there, 2 here\)\. Choose another name"):
