@@ -36,6 +36,10 @@ from biaslab.study import PARTS, Study
 if TYPE_CHECKING:
     import pandas as pd
 
+# Kernels that start at the same moment can pick the same port: the one that comes second dies before its first
+# cell, so that it can be started again.
+STARTS = 3
+_NEVER_STARTED = "Kernel died before replying to kernel_info"
 # Folders of a run that are made anew from its parts.
 _GATHERED = ("tables", "figures", sources.MEASURED)
 _PACKAGES = (
@@ -405,22 +409,26 @@ def _papermill(job: Job, target: Path) -> str:
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
-    try:
-        with _errors_to(Path(job.folder) / PARTS / job.slug / "kernel.log"):
-            papermill.execute_notebook(
-                job.source,
-                str(target),
-                parameters=dict(job.parameters),
-                kernel_name="python3",
-                progress_bar=False,
-                cwd=str(Path(job.source).parent),
-                start_timeout=120,
-            )
-    except PapermillExecutionError as error:
-        return f"{error.ename}: {error.evalue} (cell {error.exec_count})"
-    except Exception as error:  # a kernel that died or would not start: the other notebooks go on
-        return f"{type(error).__name__}: {error}"
-    return ""
+    for attempt in range(STARTS):
+        try:
+            with _errors_to(Path(job.folder) / PARTS / job.slug / "kernel.log"):
+                papermill.execute_notebook(
+                    job.source,
+                    str(target),
+                    parameters=dict(job.parameters),
+                    kernel_name="python3",
+                    progress_bar=False,
+                    cwd=str(Path(job.source).parent),
+                    start_timeout=120,
+                )
+        except PapermillExecutionError as error:
+            return f"{error.ename}: {error.evalue} (cell {error.exec_count})"
+        except Exception as error:  # a kernel that died or would not start: the other notebooks go on
+            if _NEVER_STARTED in str(error) and attempt + 1 < STARTS:
+                continue
+            return f"{type(error).__name__}: {error}"
+        return ""
+    raise AssertionError("the last start returns")
 
 
 @contextlib.contextmanager

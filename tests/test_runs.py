@@ -246,6 +246,42 @@ Study(output_dir, source=source, seed=seed).measured("paired_percent_female")
     assert "holds no paired_percent_female.csv" in record["notebooks"][1]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("deaths", "said"), [(2, ""), (3, "RuntimeError: Kernel died before replying to kernel_info")]
+)
+def test_a_kernel_that_lost_its_port_is_started_again(tmp_path, monkeypatch, deaths, said):
+    import papermill
+
+    starts = []
+
+    def start(*_, **__):
+        starts.append(1)
+        if len(starts) <= deaths:
+            raise RuntimeError("Kernel died before replying to kernel_info")
+
+    monkeypatch.setattr(papermill, "execute_notebook", start)
+    (tmp_path / ".parts/paradox/a").mkdir(parents=True)
+    job = runs.Job("paradox/a", {}, "", "A", str(tmp_path / "a.ipynb"), str(tmp_path), {})
+    assert runs._papermill(job, tmp_path / "out.ipynb") == said
+    assert len(starts) == 3
+
+
+def test_a_kernel_that_dies_while_it_runs_is_not_run_twice(tmp_path, monkeypatch):
+    import papermill
+
+    starts = []
+
+    def die(*_, **__):
+        starts.append(1)
+        raise RuntimeError("Kernel died")
+
+    monkeypatch.setattr(papermill, "execute_notebook", die)
+    (tmp_path / ".parts/paradox/a").mkdir(parents=True)
+    job = runs.Job("paradox/a", {}, "", "A", str(tmp_path / "a.ipynb"), str(tmp_path), {})
+    assert runs._papermill(job, tmp_path / "out.ipynb") == "RuntimeError: Kernel died"
+    assert len(starts) == 1
+
+
 @pytest.mark.slow
 def test_a_killed_process_takes_no_other_notebook_along(project):
     kills = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
