@@ -314,7 +314,9 @@ def test_the_finding_says_what_the_numbers_say(limits, said, end):
 def test_the_scatter_draws_every_occupation_where_it_lies(study):
     rows = study.table("paradox_occupation_amplification").query("model == 'SD 1.4'")
     figure = figures.training_against_generated(rows, label_most=3)
-    assert [ax.get_title() for ax in figure.axes] == [f"Prompt #{i}" for i in "1234"]
+    assert [ax.get_title(loc=mpl.rcParams["axes.titlelocation"]) for ax in figure.axes] == [
+        f"Prompt #{i}" for i in "1234"
+    ]
     points = [c for c in figure.axes[1].collections if isinstance(c, PathCollection)]
     drawn = np.vstack([c.get_offsets() for c in points])
     expected = rows.query("prompt == '2'")[["percent_training", "percent_generated"]].to_numpy()
