@@ -1,9 +1,19 @@
 """Shared pieces of the tests of studies."""
 
+import matplotlib as mpl
 import pandas as pd
 import pytest
 
 from biaslab.study import Study
+
+
+@pytest.fixture(autouse=True)
+def plain_look():
+    """Start every test from matplotlib's own look, whatever a test before it set, and leave none behind."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.use("Agg")
+        yield
 
 
 @pytest.fixture
