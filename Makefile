@@ -1,11 +1,15 @@
 # Two commands do all the set-up and then their job:
-#   make report   every notebook on the papers' printed numbers -> outputs/published/index.html
+#   make report   every notebook on the papers' printed numbers -> outputs/published/index.html, and the paradox
+#                 end to end on the embedded world and models   -> outputs/mini/index.html
 #   make test     the test suite
+# What has not changed since the last report is kept and not run again.
 PYTHON ?= python3
 VENV ?= .venv
-# Optional dependencies to install: dev (tests, lint), models (torch, diffusers, open_clip, ...).
-EXTRAS ?= dev
-PARAMS ?= params/published.yaml
+# Optional dependencies to install: dev (tests, lint), models (torch, diffusers, open_clip, ...; all but the printed
+# numbers need them).
+EXTRAS ?= dev,models
+# The runs of a report, one after the other.
+PARAMS ?= params/published.yaml params/mini.yaml
 BIN := $(VENV)/bin
 comma := ,
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
@@ -26,8 +30,8 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[$(EXTRAS)]"
 	@touch $@
 
-report: $(STAMP)  ## Run every notebook on the papers' printed numbers and build the report
-	$(BIN)/biaslab run $(PARAMS) --overwrite
+report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world and models beside them
+	@failed=0; $(foreach file,$(PARAMS),$(BIN)/biaslab run $(file) --overwrite || failed=1;) exit $$failed
 
 test: $(STAMP)  ## Run the test suite
 	$(BIN)/python -m pytest -n auto --dist loadfile
@@ -47,5 +51,5 @@ format: $(STAMP)  ## Apply style
 benchmark: $(STAMP)  ## Measure speed and memory against a peer, in one run
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-clean:  ## Remove .venv and every run
-	rm -rf $(VENV) outputs/*/
+clean:  ## Remove .venv, every run and what their stages keep
+	rm -rf $(VENV) outputs/*/ outputs/.store

@@ -1,4 +1,4 @@
-"""The command line: ``biaslab run``, ``biaslab compare``, ``biaslab published``."""
+"""The command line: ``biaslab run``, ``compare``, ``published``, ``models`` and ``train``."""
 
 from __future__ import annotations
 
@@ -56,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--outputs", metavar="DIR", default="outputs", help="where runs go (default: outputs)")
     run.add_argument("--notebooks-dir", metavar="DIR", help="where the notebooks are (default: found nearby)")
     run.add_argument("--overwrite", action="store_true", help="replace a folder that holds another run")
+    run.add_argument(
+        "--again", action="store_true", help="execute also notebooks of which nothing has changed since"
+    )
     run.add_argument("--no-progress", action="store_true", help="show no progress bar")
     run.set_defaults(call=_run)
 
@@ -73,6 +76,21 @@ def _parser() -> argparse.ArgumentParser:
         "name", metavar="NAME", nargs="?", help="a table's name, for example paradox_table_6"
     )
     published.set_defaults(call=_published)
+
+    models = commands.add_parser("models", help="list the embedded models: name, kind, folder, size, card")
+    models.set_defaults(call=_models)
+
+    train = commands.add_parser("train", help="train an embedded model from the embedded world, from scratch")
+    train.add_argument("name", metavar="NAME", help="mini-sd, mini-clip or mini-detector")
+    train.add_argument("--folder", metavar="DIR", help="where the model goes (default: outputs/models/NAME)")
+    train.add_argument("--minutes", type=float, metavar="N", help="end after so many minutes")
+    train.add_argument("--steps", type=int, metavar="N", help="steps to train (default: the model's own)")
+    train.add_argument("--batch", type=int, metavar="N", help="examples a step (default: the model's own)")
+    train.add_argument("--seed", type=int, metavar="N", help="seed of weights and data")
+    train.add_argument("--resume", action="store_true", help="go on with a training that was stopped")
+    train.add_argument("--overwrite", action="store_true", help="start anew where a training or a model is")
+    train.add_argument("--no-progress", action="store_true", help="show no progress bar")
+    train.set_defaults(call=_train)
     return parser
 
 
@@ -83,13 +101,24 @@ def _run(given: argparse.Namespace) -> int:
         given.params, overrides=given.overrides, notebooks=given.notebooks, notebooks_dir=given.notebooks_dir
     )
     record = runs.run(
-        checked, outputs=given.outputs, overwrite=given.overwrite, progress=not given.no_progress
+        checked,
+        outputs=given.outputs,
+        overwrite=given.overwrite,
+        again=given.again,
+        progress=not given.no_progress,
     )
     for notebook in record["notebooks"]:
         if notebook["status"] != "ok":
             print(f"{notebook['slug']}: {notebook['status']}: {notebook['reason']}", file=sys.stderr)
     for problem in record["problems"]:
         print(problem, file=sys.stderr)
+    if record.get("up_to_date"):
+        print(f"Nothing has changed since {record['ended']}: all results are kept.", file=sys.stderr)
+    elif kept := sum(n["kept"] for n in record["notebooks"]):
+        print(
+            f"{kept} of {len(record['notebooks'])} notebooks are kept: nothing has changed for them.",
+            file=sys.stderr,
+        )
     print(f"{given.outputs}/{checked.run}/index.html")
     return 0 if record["status"] == "ok" else 1
 
@@ -109,6 +138,44 @@ def _published(given: argparse.Namespace) -> int:
         published.load(given.name).to_csv(sys.stdout, index=False)
     else:
         print(published.index().to_string(index=False))
+    return 0
+
+
+def _models(_: argparse.Namespace) -> int:
+    from biaslab import models
+
+    print(models.embedded().to_string(index=False))
+    return 0
+
+
+def _train(given: argparse.Namespace) -> int:
+    import shutil
+    from pathlib import Path
+
+    from biaslab.errors import RunError
+    from biaslab.mini import train
+
+    trainer = train.trainer(given.name)
+    folder = Path(given.folder or f"outputs/models/{given.name}")
+    work = Path("outputs/.train") / given.name
+    there = [path for path in (folder, work) if path.exists() and any(path.iterdir())]
+    if there and given.overwrite:
+        for path in there:
+            shutil.rmtree(path)
+    elif there and not given.resume:
+        raise RunError(f"{there[0]} is not empty. Go on with --resume, or start anew with --overwrite.")
+    work.mkdir(parents=True, exist_ok=True)
+    asked = {name: getattr(given, name) for name in ("minutes", "steps", "batch", "seed")}
+    found = trainer(
+        folder,
+        checkpoint=work / "state.pt",
+        log=work / "log.csv",
+        progress=not given.no_progress,
+        **{name: value for name, value in asked.items() if value is not None},
+    )
+    for name, value in found.items():
+        print(f"{name}: {value:.4g}")
+    print(folder)
     return 0
 
 

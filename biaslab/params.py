@@ -65,8 +65,24 @@ class RunParams:
 
     def variants(self) -> list[dict[str, Any]]:
         """Return one mapping of swept parameters per combination of their values; ``[{}]`` without a list."""
-        sweep = self.sweep
-        return [dict(zip(sweep, combo, strict=True)) for combo in itertools.product(*sweep.values())]
+        return _combinations(self.sweep)
+
+    def variants_in_words(self) -> list[dict[str, Any]]:
+        """Return the same with a text for each mapping: those of its values in which the mappings differ."""
+        return _combinations(
+            {k: _distinct(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
+        )
+
+
+def _combinations(sweep: Mapping[str, list]) -> list[dict[str, Any]]:
+    return [dict(zip(sweep, combo, strict=True)) for combo in itertools.product(*sweep.values())]
+
+
+def _distinct(mappings: list[dict]) -> list[str]:
+    names = list(dict.fromkeys(name for some in mappings for name in some))
+    differ = [n for n in names if len({repr(some.get(n)) for some in mappings}) > 1]
+    words = ({n: some[n] for n in differ if n in some} for some in mappings)
+    return [", ".join(f"{n}={v}" for n, v in some.items()) or "defaults" for some in words]
 
 
 # Keys of the run itself: the type that YAML must give and the default.
@@ -101,7 +117,8 @@ def load(
     """
     given = _read_yaml(Path(path))
     available = find_notebooks(notebooks_dir or _notebooks_dir(Path(path)))
-    given |= (set_here := dict(_override(text, available) for text in overrides))
+    set_here = _overrides(overrides, given, available)
+    given |= set_here
     if notebooks:
         given["notebooks"] = list(notebooks)
     run = {key: _run_value(key, given.get(key, default)) for key, (_, default) in _RUN_KEYS.items()}
@@ -228,6 +245,24 @@ def _once_loader() -> type:
     return Loader
 
 
+def _overrides(texts: Sequence[str], given: dict, available: list[Notebook]) -> dict[str, Any]:
+    """Return the values that ``--set`` gives; ``settings.steps=20`` changes one value of a mapping."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, value = _override(text, available)
+        whole, dot, inner = key.partition(".")
+        if dot and any(isinstance(n.parameters.get(whole), dict) for n in available):
+            before = found.get(whole, given.get(whole, {}))
+            if not isinstance(before, dict):
+                raise ParameterError(
+                    f"--set {text!r}: {whole} is {before!r}, which has no values to set by name."
+                )
+            found[whole] = {**before, inner: value}
+        else:
+            found[key] = value
+    return found
+
+
 def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
     """Return key and value of ``key=value``; a text parameter's value is taken as it stands, unless it is a list."""
     import yaml
@@ -324,6 +359,8 @@ def _typed(name: str, value: Any, default: Any) -> tuple[str, Any]:
         return "", float(value)
     if kind is int and isinstance(value, float) and value.is_integer():
         return "", int(value)
+    if kind is dict and value is None:
+        return "", {}
     if kind is str and isinstance(value, Path):
         return "", str(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -332,5 +369,12 @@ def _typed(name: str, value: Any, default: Any) -> tuple[str, Any]:
 
 
 def _kind_name(kind: type) -> str:
-    names = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
+    names = {
+        str: "a text",
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        list: "a list",
+        dict: "a mapping of names to values",
+    }
     return names.get(kind, kind.__name__)

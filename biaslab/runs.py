@@ -19,19 +19,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab import __version__, coverage, sources, tables
+from biaslab import __version__, coverage, sources, store, tables
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
 from biaslab.params import Notebook, RunParams
-from biaslab.study import PARTS, Study
+from biaslab.study import PARTS, PROGRESS, Study, code_digest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,6 +73,14 @@ _PUBLISHED_LIMIT = (
     "The inputs of this run are numbers as the papers print them, rounded, with the number of images that "
     "the papers state. Images that were left out by a gate are not known, so the true n can be smaller."
 )
+_BESIDE_LIMIT = (
+    "Rows of SD 1.4 and SD 1.5 are numbers as a paper prints them, rounded, with the number of images that it "
+    "states; no image of theirs was made or judged for this run."
+)
+_MINI_LIMIT = (
+    "The model `mini` was trained on drawings of an embedded world whose truth is known, and captions made for "
+    "them. What is found there are properties of that instrument; they say nothing about any model in use."
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Job:
     notebook: str
     """Notebook id."""
     variant: Mapping[str, Any]
-    """Values of the swept parameters; empty without a sweep."""
+    """Values of the swept parameters, mappings as texts; empty without a sweep."""
     suffix: str
     """What tells this variant's files from others', for example ``--model-sd-1.4``; empty without a sweep."""
     title: str
@@ -95,6 +103,10 @@ class Job:
     """What papermill injects."""
     reason: str = ""
     """Why the notebook does not apply here and is skipped; empty if it is executed."""
+    fingerprint: str = ""
+    """Digest of all that the results depend on: notebook, parameters, inputs, code and packages."""
+    threads: int = 1
+    """Threads that its libraries may use; notebooks run side by side."""
 
     @property
     def slug(self) -> str:
@@ -108,18 +120,28 @@ class Job:
 
 
 def run(
-    params: RunParams, *, outputs: str | Path = "outputs", overwrite: bool = False, progress=True
+    params: RunParams,
+    *,
+    outputs: str | Path = "outputs",
+    overwrite: bool = False,
+    again: bool = False,
+    progress=True,
 ) -> dict:
     """Execute the selected notebooks and build the report.
+
+    A notebook of the same run that finished earlier, and of which nothing has changed since (notebook,
+    parameters, inputs, code, packages), keeps its results; its record says so and has its own ``ended``. Where
+    that holds for all, nothing is written.
 
     Args:
         params: Checked parameters.
         outputs: The folder that holds runs.
         overwrite: Whether a folder that holds another run may be replaced.
+        again: Whether to execute also what has not changed.
         progress: Whether to show a progress bar on standard error.
 
     Returns:
-        What was written to ``run.json``; ``status`` is ``ok`` if every notebook finished.
+        What ``run.json`` holds; ``status`` is ``ok`` if every notebook finished.
 
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used; nothing was started.
@@ -133,7 +155,11 @@ def run(
     inputs = _inputs(jobs, folder)
     with _only_one(folder):
         record = _provenance(params) | {"inputs": inputs, "problems": []}
-        kept = _prepare(folder, record, params, overwrite)
+        jobs = [replace(job, fingerprint=_fingerprint(job, record)) for job in jobs]
+        earlier = _prepare(folder, record, params, overwrite)
+        kept, jobs = _keep(folder, earlier, jobs, again)
+        if not jobs and (same := _unchanged(folder, record, kept)):
+            return same
 
         def note(done: list[dict]) -> None:
             _write_json(folder / "run.json", {**record, "status": "running", "notebooks": [*kept, *done]})
@@ -154,10 +180,11 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
         ParameterError, InputError, UnknownNameError: A value is not allowed or an input cannot be read.
     """
     jobs = []
-    for variant, suffix in zip(params.variants(), _suffixes(params.variants()), strict=True):
+    in_words = params.variants_in_words()
+    for variant, words, suffix in zip(params.variants(), in_words, _suffixes(in_words), strict=True):
         values = _resolve_paths({"source": _default(params, "source"), **params.values, **variant})
         _check_inputs(values)
-        planned = [_plan_one(notebook, variant, suffix, values, folder) for notebook in params.selected]
+        planned = [_plan_one(notebook, words, suffix, values, folder) for notebook in params.selected]
         if all(job.reason for job in planned):
             raise ParameterError(planned[0].reason)
         jobs += planned
@@ -195,16 +222,32 @@ def _inputs(jobs: list[Job], folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for job in jobs:
         source, ratings = job.parameters.get("source", "published"), job.parameters.get("ratings", "")
-        path = Path(ratings) if source == "ratings" else Path(source)
-        if source == "published" or str(path) in found or job.reason:
+        if (name := _input(job.parameters)) in ("", *found) or job.reason:
             continue
+        if source in sources.PIPELINES:
+            of = {k: job.parameters[k] for k in ("model", "settings") if k in job.parameters}
+            found[name] = sources.digest(source, **of)
+            continue
+        path = Path(name)
         if path.resolve().is_relative_to(folder) or folder.is_relative_to(path.resolve()):
             raise RunError(
                 f"The input {path} and the run's folder {folder} lie in one another, so the run would replace what it "
                 "reads. Choose another name with --set run=NAME."
             )
-        found[str(path)] = sources.digest(source, ratings)
+        found[name] = sources.digest(source, ratings)
     return found
+
+
+def _input(parameters: Mapping[str, Any]) -> str:
+    """Return what a run calls the input of a notebook with these parameters; empty for the published numbers."""
+    source = parameters.get("source", "published")
+    if source == "published":
+        return ""
+    if source in sources.PIPELINES:
+        model = sources.pipeline_model(parameters.get("model", "all"))
+        settings = parameters.get("settings") or {}
+        return ", ".join([f"{source}: {model}", *(f"{k} {v}" for k, v in settings.items())])
+    return str(Path(parameters.get("ratings", "") if source == "ratings" else source))
 
 
 def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
@@ -214,6 +257,11 @@ def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
         out["ratings"] = str(Path(out["ratings"]).expanduser().resolve())
     if out["source"] is None:
         out["source"] = "published"
+    if out["source"] in sources.PIPELINES:
+        from biaslab import pipeline
+
+        model, settings = pipeline.resolve_paths(out.get("model", "all"), out.get("settings", {}))
+        out |= {name: value for name, value in (("model", model), ("settings", settings)) if name in out}
     if out["source"] not in sources.NAMED:
         out["source"] = str(Path(out["source"]).expanduser())
         sources.check(out["source"])
@@ -223,7 +271,7 @@ def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
 
 def _check_inputs(values: dict[str, Any]) -> None:
     """Open a study with these parameters and read the user's file, so that errors come before any work."""
-    names = ("source", "model", "ratings", "seed", "bootstrap_replicates", "confidence")
+    names = ("source", "model", "ratings", "seed", "bootstrap_replicates", "confidence", "settings")
     Study("unused", **{k: v for k, v in values.items() if k in names})
     if values["source"] == "ratings":
         from biaslab import ratings
@@ -232,7 +280,8 @@ def _check_inputs(values: dict[str, Any]) -> None:
         if values.get("model", "all") not in ("all", *models):
             raise unknown_name("model in the ratings", values["model"], sorted(models))
     else:
-        sources.check_all(values["source"])
+        of = {k: values[k] for k in ("model", "settings") if k in values}
+        sources.check_all(values["source"], **of)
 
 
 def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
@@ -245,6 +294,12 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
         return "It reads a file of ratings: set source to 'ratings' and ratings to the file."
     if source == "ratings" and paper != "paradox":
         return f"Ratings hold no measurements for {paper}."
+    if source in sources.PIPELINES:
+        if paper not in sources.PIPELINE_PAPERS:
+            return f"The pipeline measures nothing for {paper}."
+        if "settings" not in notebook.parameters:
+            return "It takes no settings, so it could measure something else than the rest of the run."
+        return ""
     model = given.get("model", "all")
     if model == "all":
         return ""
@@ -258,7 +313,7 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
 
 
 def _prepare(folder: Path, record: dict, params: RunParams, overwrite: bool) -> list[dict]:
-    """Make the run's folder ready and return the records of earlier notebooks that stay."""
+    """Make the run's folder ready and return the records of what is in it of the same run."""
     path = folder / "run.json"
     if path.exists():
         try:
@@ -268,9 +323,8 @@ def _prepare(folder: Path, record: dict, params: RunParams, overwrite: bool) -> 
         except (ValueError, KeyError, AttributeError):
             changed, kept, defaults = "its run.json cannot be read", [], {}
         if not changed:
-            again = {n.id for n in params.selected}
             record["notebook_defaults"] = defaults | record["notebook_defaults"]
-            return [n for n in kept if n["id"] not in again]
+            return kept
         if not overwrite:
             raise RunError(
                 f"{folder} holds another run ({changed}). Choose another name with --set run=NAME, or "
@@ -284,6 +338,56 @@ def _prepare(folder: Path, record: dict, params: RunParams, overwrite: bool) -> 
         )
     folder.mkdir(parents=True, exist_ok=True)
     return []
+
+
+def _fingerprint(job: Job, record: Mapping) -> str:
+    parameters = {k: v for k, v in job.parameters.items() if k != "output_dir"}
+    inputs = record["inputs"].get(_input(job.parameters), "")
+    notebook = hashlib.sha256(Path(job.source).read_bytes()).hexdigest()
+    whole = [job.slug, notebook, parameters, inputs, code_digest(), record["packages"]]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _keep(folder: Path, earlier: list[dict], jobs: list[Job], again: bool) -> tuple[list[dict], list[Job]]:
+    """Return the records of earlier notebooks that stay, and the jobs that are left to do."""
+    selected = {job.notebook for job in jobs}
+    stay = [n for n in earlier if n["id"] not in selected]
+    by_slug = {n["slug"]: n for n in earlier}
+    left = []
+    for job in jobs:
+        before = by_slug.get(job.slug)
+        if before is not None and not again and _up_to_date(folder, before, job):
+            stay.append({**before, "kept": True})
+        else:
+            left.append(job)
+    return stay, left
+
+
+def _up_to_date(folder: Path, before: Mapping, job: Job) -> bool:
+    """Return whether a notebook's earlier results are complete, and those that it would have again."""
+    if before.get("fingerprint") != job.fingerprint or before["status"] not in ("ok", "skipped"):
+        return False
+    if job.reason:
+        return before["reason"] == job.reason
+    files = [folder / before[kind] for kind in ("notebook", "html") if before[kind]]
+    part = folder / PARTS / before["slug"]
+    notes = _notes(folder, before)
+    files += [part / "tables" / f"{note['name']}.csv" for note in notes["tables"]]
+    files += [part / "figures" / f"{note['name']}.{k}" for note in notes["figures"] for k in ("png", "svg")]
+    return part.is_dir() and all(file.is_file() for file in files)
+
+
+def _unchanged(folder: Path, record: Mapping, kept: list[dict]) -> dict | None:
+    """Return the earlier record of a run of which every notebook is kept and every file is there, else None."""
+    earlier = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    said = ("title", "description", "params_file", "inputs", "sweep")
+    if earlier["status"] != "ok" or any(earlier.get(k) != record[k] for k in said):
+        return None
+    if len(earlier["notebooks"]) != len(kept):
+        return None
+    files = ["index.html", *(t["file"] for t in earlier["tables"])]
+    files += [figure[kind] for figure in earlier["figures"] for kind in ("png", "svg")]
+    return {**earlier, "up_to_date": True} if all((folder / f).is_file() for f in files) else None
 
 
 def _difference(earlier: Mapping, record: Mapping) -> str:
@@ -321,7 +425,11 @@ def _execute(
     """Return the record of each job, and whether the user stopped the run; ``note`` hears of each that ends."""
     from tqdm import tqdm
 
-    workers = min(side_by_side or os.cpu_count() or 1, len(jobs))
+    if not jobs:
+        return [], False
+    cores = os.cpu_count() or 1
+    workers = min(side_by_side or cores, len(jobs))
+    jobs = [replace(job, threads=max(1, cores // workers)) for job in jobs]
     records: dict[str, dict] = {}
 
     def ended(job: Job, record: dict) -> None:
@@ -330,32 +438,49 @@ def _execute(
         bar.update()
         note(list(records.values()))
 
+    def waiting() -> None:
+        if progress and (line := _progress_line(Path(jobs[0].folder))):
+            bar.set_postfix_str(line)
+
     stopped = False
     with tqdm(total=len(jobs), unit="notebook", disable=not progress, file=sys.stderr) as bar:
         try:
             # A process that is killed takes its pool along: what was lost with it is tried once more, alone.
-            for job in _in_pool(jobs, workers, ended):
-                for again in _in_pool([job], 1, ended):
+            for job in _in_pool(jobs, workers, ended, waiting):
+                for again in _in_pool([job], 1, ended, waiting):
                     ended(again, _record(again, "failed", "The process that executed it was killed."))
         except KeyboardInterrupt:
             stopped = True
-    waiting = {job.slug: _record(job, "failed", "Stopped by the user before it finished.") for job in jobs}
-    return [records.get(slug, record) for slug, record in waiting.items()], stopped
+    not_done = {job.slug: _record(job, "failed", "Stopped by the user before it finished.") for job in jobs}
+    return [records.get(slug, record) for slug, record in not_done.items()], stopped
 
 
-def _in_pool(jobs: list[Job], workers: int, ended: Callable[[Job, dict], None]) -> list[Job]:
-    """Execute jobs side by side and return those that were lost because a process was killed."""
+def _in_pool(
+    jobs: list[Job], workers: int, ended: Callable[[Job, dict], None], waiting: Callable[[], None]
+) -> list[Job]:
+    """Execute jobs side by side and return those that were lost because a process was killed.
+
+    ``waiting`` is called every other second while there is nothing else to do.
+    """
     lost = []
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(execute, job): job for job in jobs}
+    # Notebooks run in their own folders; the store is where it is for this process.
+    where = str(store.default_root().absolute())
+    start = {"initializer": _set_variable, "initargs": (store.ROOT_VARIABLE, where)}
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **start) as pool:
+        left = {pool.submit(execute, job): job for job in jobs}
         try:
-            for future in as_completed(waiting):
-                try:
-                    record = future.result()
-                except BrokenProcessPool:
-                    lost.append(waiting[future])
-                else:
-                    ended(waiting[future], record)
+            while left:
+                done, _ = wait(left, timeout=2, return_when=FIRST_COMPLETED)
+                for future in done:
+                    job = left.pop(future)
+                    try:
+                        record = future.result()
+                    except BrokenProcessPool:
+                        lost.append(job)
+                    else:
+                        ended(job, record)
+                if not done:
+                    waiting()
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in active_children():
@@ -363,6 +488,18 @@ def _in_pool(jobs: list[Job], workers: int, ended: Callable[[Job, dict], None]) 
                     os.kill(process.pid, signal.SIGINT)
             raise
     return lost
+
+
+def _set_variable(name: str, value: str) -> None:
+    os.environ[name] = value
+
+
+def _progress_line(folder: Path) -> str:
+    """Return how far the stages of the notebook are that said so last; empty where none said so just now."""
+    logs = [(log.stat().st_mtime, log) for log in (folder / PARTS).rglob(PROGRESS)]
+    if not logs or time.time() - max(logs)[0] > 60:
+        return ""
+    return max(logs)[1].read_text(encoding="utf-8", errors="replace").strip()
 
 
 def execute(job: Job) -> dict:
@@ -403,9 +540,9 @@ def _papermill(job: Job, target: Path) -> str:
     """Execute the notebook and return what went wrong, or an empty text."""
     # The kernel of this environment, even where the user has one of the same name at home.
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
-    # Notebooks run side by side: one thread each, unless the user says otherwise.
+    # Notebooks run side by side: the cores are shared out, unless the user says otherwise.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+        os.environ.setdefault(name, str(job.threads))
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
@@ -460,6 +597,8 @@ def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> di
         "seconds": round(seconds, 1),
         "ended": _now(),
         "version": __version__,
+        "fingerprint": job.fingerprint,
+        "kept": False,
         "notebook": None,
         "html": None,
     }
@@ -478,7 +617,8 @@ def gather(folder: Path, record: dict, kept: list[dict], done: list[dict], *, sw
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
     problems: list[str] = []
-    if not {"source", "ratings"}.intersection(swept):
+    made = record["parameters"].get("source") in sources.PIPELINES
+    if not {"source", "ratings", *(("model", "seed", "settings") if made else ())}.intersection(swept):
         # Variants that read different sources have no one set of inputs.
         read = folder / PARTS / sources.MEASURED
         read.mkdir(parents=True, exist_ok=True)
@@ -494,12 +634,28 @@ def gather(folder: Path, record: dict, kept: list[dict], done: list[dict], *, sw
         "headlines": _gather_headlines(folder, notebooks),
         "figures": figures,
         "tables": gathered,
-        "limits": [*LIMITS, *([_PUBLISHED_LIMIT] if _is_published(record) else [])],
+        "limits": [*LIMITS, *_more_limits(record)],
         "coverage": coverage.of_run(notebooks, gathered, figures) if _is_published(record) else [],
     }
     _write_json(folder / "run.json", record)
     report.build(folder)
     return record
+
+
+def _more_limits(record: Mapping) -> list[str]:
+    given = record["parameters"]
+    source = given.get("source", "published")
+    beside = source in sources.PIPELINES and _beside(given.get("settings", {})) == "published"
+    found = [_MINI_LIMIT] if source == "mini" else []
+    if _is_published(record):
+        return [*found, _PUBLISHED_LIMIT]
+    return [*found, _BESIDE_LIMIT] if beside else found
+
+
+def _beside(settings: Mapping | list) -> str:
+    from biaslab.pipeline import Settings
+
+    return "" if isinstance(settings, list) else Settings.of(settings).beside
 
 
 def _is_published(record: Mapping) -> bool:
@@ -629,7 +785,7 @@ def describe(params: RunParams) -> str:
     n = len(params.selected)
     done = f"Executed: {n} notebook{'' if n == 1 else 's'} of {', '.join(papers)}."
     source = params.values.get("source", _default(params, "source"))
-    if source == "published":
+    if source == "published" or source in sources.PIPELINES:
         return f"{params.description}\n\n{done}".strip()
     if source == "ratings":
         given = params.values.get("ratings", "")

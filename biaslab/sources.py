@@ -1,4 +1,4 @@
-"""Where measured tables come from: the papers' printed numbers, a file of ratings, or a folder of tables.
+"""Where measured tables come from: printed numbers, ratings, a folder of tables, or the pipeline itself.
 
 One call, :func:`measured`, serves all of them, so a notebook does not know which it reads.
 """
@@ -6,6 +6,7 @@ One call, :func:`measured`, serves all of them, so a notebook does not know whic
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,16 +18,23 @@ from biaslab.errors import InputError, MissingInputError, ParameterError, name_h
 if TYPE_CHECKING:
     import pandas as pd
 
-NAMED = ("published", "ratings")
+    from biaslab.pipeline import Pipeline
+
+# Sources whose images are made and judged here: the embedded models, or those that parameters name.
+PIPELINES = ("mini", "pipeline")
+NAMED = ("published", "ratings", *PIPELINES)
+# The papers whose tables the pipeline measures.
+PIPELINE_PAPERS = ("paradox",)
 # Where a run keeps the measured tables that it read.
 MEASURED = "measured"
 
 
-def check(source: str, ratings: str = "") -> str:
+def check(source: str, ratings: str = "", *, model: str = "all", settings: Mapping | None = None) -> str:
     """Return ``source`` if measured tables can come from it.
 
     Raises:
-        ParameterError: It is neither a named source nor a folder, or a ratings file is missing or not used.
+        ParameterError: It is neither a named source nor a folder, or a ratings file, a model or settings are
+            missing, wrong or not used.
     """
     if source == "ratings" and not ratings:
         raise ParameterError(
@@ -34,22 +42,38 @@ def check(source: str, ratings: str = "") -> str:
         )
     if source != "ratings" and ratings:
         raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
+    if source in PIPELINES:
+        from biaslab.pipeline import Settings
+
+        Settings.of(settings or {})
+        if source == "pipeline" and model == "all":
+            raise ParameterError(
+                "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub "
+                "name, a folder or 'mini'."
+            )
+    elif settings:
+        raise ParameterError(
+            f"settings is {settings!r} but source is {source!r}, which makes no images; set source to 'mini' or "
+            "'pipeline', or settings to {}."
+        )
     if source in NAMED or Path(source).is_dir():
         return source
     raise ParameterError(
-        f"source is {source!r}, which is neither 'published', 'ratings' nor a folder that exists. "
+        f"source is {source!r}, which is neither {', '.join(map(repr, NAMED))} nor a folder that exists. "
         f"{name_help(source, NAMED)}"
     )
 
 
-def measured(name: str, *, source: str, ratings: str = "") -> pd.DataFrame:
+def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | None = None) -> pd.DataFrame:
     """Return the measured table ``name`` from ``source``, checked against its declaration.
 
     Args:
         name: Name of a declared table that a source can hold.
-        source: ``published``, ``ratings`` or a folder with ``<name>.csv`` in its ``measured`` (a run's inputs),
-            in its ``tables``, or in itself.
+        source: ``published``, ``ratings``, ``mini``, ``pipeline``, or a folder with ``<name>.csv`` in its
+            ``measured`` (a run's inputs), in its ``tables``, or in itself.
         ratings: The file of ratings, for ``source="ratings"``.
+        pipeline: What measures, for ``source="mini"`` and ``"pipeline"``; printed numbers of its papers follow
+            its own rows where its settings put them ``beside``.
 
     Raises:
         InputError: The data are missing or do not fit.
@@ -57,13 +81,15 @@ def measured(name: str, *, source: str, ratings: str = "") -> pd.DataFrame:
     """
     if source == "published":
         if name not in _published():
-            raise unknown_name("table of published measurements", name, _published())
+            raise _not_held("published", name, _published())
         return tables.conform(_published()[name](), name)
+    if source in PIPELINES:
+        return tables.conform(_by_pipeline(name, pipeline), name)
     if source == "ratings":
         from biaslab import ratings as rated
 
         if name != "paradox_percent_female":
-            raise unknown_name("measured table that ratings give", name, ["paradox_percent_female"])
+            raise _not_held("ratings", name, ["paradox_percent_female"])
         return tables.conform(rated.read(ratings).percent_female, name)
     folder = Path(source)
     tables.schema(name)
@@ -72,6 +98,29 @@ def measured(name: str, *, source: str, ratings: str = "") -> pd.DataFrame:
         return _plausible(tables.read(path, name), name, path)
     there = sorted({p.stem for p in [*folder.glob("*.csv"), *folder.glob("*/*.csv")]})
     raise MissingInputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
+
+
+def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
+    import pandas as pd
+
+    beside = _beside() if pipeline.settings.beside == "published" else {}
+    parts = [made[name] for made in (_pipeline(), beside) if name in made]
+    if not parts:
+        raise _not_held("the pipeline", name, {*_pipeline(), *beside})
+    frames = [_pipeline()[name](pipeline)] if name in _pipeline() else []
+    frames += [beside[name]()] if name in beside else []
+    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+
+
+def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:
+    """Return the error for a table that ``source`` lacks: no failure where another source can have it."""
+    if name not in {*_published(), *_pipeline()}:
+        return unknown_name(f"table of measurements in {source}", name, held)
+    if name in _pipeline() and name not in _published():
+        how = "it takes images. Set source to 'mini' or 'pipeline', or to a folder with this table"
+    else:
+        how = "set source to 'published', or to a folder with this table"
+    return MissingInputError(f"{source[0].upper()}{source[1:]} has no {name}: {how}.")
 
 
 def _plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
@@ -97,29 +146,34 @@ def _plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
     return frame
 
 
-def check_all(source: str) -> None:
-    """Read every measured table that a folder holds, so that errors in any come before work.
+def check_all(source: str, *, model: str = "all", settings: Mapping | None = None) -> None:
+    """Read every measured table that a folder holds, or look up what a pipeline needs: errors come before work.
 
     Raises:
         InputError: A table does not fit its declaration, or the folder holds none.
+        ParameterError, UnknownNameError: A model or corpus is not there.
     """
+    if source in PIPELINES:
+        from biaslab import pipeline
+
+        pipeline.check(pipeline_model(model), pipeline.Settings.of(settings or {}))
     if source in NAMED:
         return
-    held = [name for name in _published() if has(name, source=source)]
+    held = [name for name in _readable() if has(name, source=source)]
     if not held:
-        raise InputError(
-            f"{source} holds none of the tables that notebooks read: {', '.join(sorted(_published()))}."
-        )
+        raise InputError(f"{source} holds none of the tables that notebooks read: {', '.join(_readable())}.")
     for name in held:
         measured(name, source=source)
 
 
-def has(name: str, *, source: str) -> bool:
-    """Return whether ``source`` holds the measured table ``name``."""
+def has(name: str, *, source: str, beside: str = "published") -> bool:
+    """Return whether ``source`` holds the measured table ``name``; ``beside`` is the pipeline's setting."""
     if source == "published":
         return name in _published()
     if source == "ratings":
         return name == "paradox_percent_female"
+    if source in PIPELINES:
+        return name in _pipeline() or (beside == "published" and name in _beside())
     return _file(Path(source), name) is not None
 
 
@@ -129,10 +183,15 @@ def _file(folder: Path, name: str) -> Path | None:
 
 
 def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
-    """Return the models that ``source`` has measurements of for ``paper``; ``None`` if it has no such table."""
+    """Return the models that ``source`` has measurements of for ``paper``.
+
+    ``None`` if it has no such table, or measures any model.
+    """
+    if source in PIPELINES:
+        return None
     found: set[str] = set()
     known = False
-    for name in _published():
+    for name in _readable():
         if name.startswith(f"{paper}_") and has(name, source=source):
             frame = measured(name, source=source, ratings=ratings)
             if "model" in frame.columns:
@@ -141,16 +200,23 @@ def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
     return sorted(found) if known else None
 
 
-def digest(source: str, ratings: str = "") -> str:
-    """Return a digest of a source's files; the published numbers are part of the code's digest."""
+def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapping | None = None) -> str:
+    """Return a digest of a source's files; the published numbers are part of the code's digest.
+
+    For the pipeline it covers the weights and captions that ``model`` and ``settings`` name.
+    """
     if source == "published":
         return "published"
+    if source in PIPELINES:
+        from biaslab import pipeline
+
+        return pipeline.digest(pipeline_model(model), pipeline.Settings.of(settings or {}))
     if source == "ratings":
         from biaslab import ratings as rated
 
         paths = [rated.located(ratings)]
     else:
-        paths = [path for name in sorted(_published()) if (path := _file(Path(source), name))]
+        paths = [path for name in _readable() if (path := _file(Path(source), name))]
     whole = hashlib.sha256()
     for path in paths:
         whole.update(path.name.encode())
@@ -158,10 +224,37 @@ def digest(source: str, ratings: str = "") -> str:
     return whole.hexdigest()
 
 
+def pipeline_model(model: str) -> str:
+    """Return the model that the pipeline generates with, where a notebook's parameter says ``model``."""
+    return "mini" if model == "all" else model
+
+
 @cache
 def _published() -> dict:
     """Return the functions that give published measurements, by the table they fill."""
-    found = {}
-    for module in tables.PAPERS:
-        found.update(import_module(f"biaslab.studies.{module}").PUBLISHED)
-    return found
+    return {name: give for paper in tables.PAPERS for name, give in _of_paper(paper, "PUBLISHED").items()}
+
+
+@cache
+def _beside() -> dict:
+    """Return those of the papers that the pipeline measures."""
+    return {name: give for paper in PIPELINE_PAPERS for name, give in _of_paper(paper, "PUBLISHED").items()}
+
+
+@cache
+def _pipeline() -> dict:
+    """Return the functions that measure with a pipeline, by the table they fill."""
+    return {
+        name: measure
+        for paper in PIPELINE_PAPERS
+        for name, measure in _of_paper(f"{paper}_pipeline", "PIPELINE").items()
+    }
+
+
+def _of_paper(module: str, what: str) -> dict:
+    return getattr(import_module(f"biaslab.studies.{module}"), what)
+
+
+def _readable() -> list[str]:
+    """Return the names of all tables that a source can hold, sorted."""
+    return sorted({*_published(), *_pipeline()})

@@ -10,22 +10,39 @@ import hashlib
 import json
 import os
 import re
+from dataclasses import asdict
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from biaslab import sources, tables
-from biaslab.errors import ParameterError, unknown_name
+from biaslab.errors import MissingInputError, ParameterError, unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from biaslab.judging.images import ImageSource
+    from biaslab.pipeline import Pipeline, Settings
+
 # The folder of a run below which each notebook has its own.
 PARTS = ".parts"
-_STUDIES = ("paradox", "paired", "dalleval", "triplets", "ratings", "synthesis")
+# The file there that says how far a notebook's stages are.
+PROGRESS = "progress.log"
+_STUDIES = (
+    "paradox",
+    "paradox_sections",
+    "paired",
+    "dalleval",
+    "triplets",
+    "ratings",
+    "calibration",
+    "synthesis",
+)
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
+# A dict, as notebooks have it; never written to.
+_NO_SETTINGS: dict = {}
 
 
 class Study:
@@ -33,13 +50,18 @@ class Study:
 
     Args:
         output_dir: Where tables, figures and findings go; empty for ``outputs/explore`` of the project.
-        source: ``published`` (the papers' printed numbers), ``ratings`` (the file ``ratings``), or a
-            folder that holds measured tables, such as another run's.
-        model: The model to look at, or ``all`` that the source has.
+        source: ``published`` (the papers' printed numbers), ``ratings`` (the file ``ratings``), ``mini``
+            (captions, images and judgements of the embedded world and models), ``pipeline`` (the same with the
+            models and captions that ``model`` and ``settings`` name), or a folder that holds measured tables,
+            such as another run's.
+        model: The model to look at, or ``all`` that the source has; for ``mini`` and ``pipeline`` the one that
+            generates: a folder or a hub name, ``all`` being ``mini``.
         ratings: A file of ratings or shares, for ``source="ratings"``.
         seed: The seed of every random draw.
         bootstrap_replicates: Replicates of each bootstrap and Monte Carlo test.
         confidence: Level of the intervals, between 0 and 1.
+        settings: What the pipeline does, for ``source="mini"`` and ``"pipeline"``: values for fields of
+            :class:`biaslab.pipeline.Settings`.
 
     Raises:
         ParameterError: A parameter is out of its range, or a name is unknown.
@@ -55,6 +77,7 @@ class Study:
         seed: int = 0,
         bootstrap_replicates: int = 10_000,
         confidence: float = 0.95,
+        settings: dict = _NO_SETTINGS,
     ) -> None:
         if not 0 < confidence < 1:
             raise ParameterError(
@@ -67,8 +90,9 @@ class Study:
         if seed < 0:
             raise ParameterError(f"seed is {seed!r}; it must be 0 or more.")
         self.output_dir = Path(output_dir) if output_dir else project_root() / "outputs" / "explore"
-        self.source = sources.check(source, ratings)
+        self.source = sources.check(source, ratings, model=model, settings=settings)
         self.model = model
+        self._given_settings = dict(settings)
         self.ratings = str(ratings)
         self.seed = int(seed)
         self.bootstrap_replicates = int(bootstrap_replicates)
@@ -82,12 +106,15 @@ class Study:
     def measured(self, name: str) -> pd.DataFrame:
         """Return the measured input table ``name`` from this study's source, for this study's model.
 
+        The pipeline has one model of its own; rows of others are the printed numbers beside it, and stay.
+
         Raises:
             InputError: The source's data do not fit the table.
+            MissingInputError: The source has no such table.
             UnknownNameError: There is no such table, or the source has no such model.
         """
         frame = self._read(name)
-        if self.model == "all" or "model" not in frame.columns:
+        if self._takes_all(frame):
             return frame
         if self.model not in set(frame["model"]):
             raise unknown_name(f"model in {name} ({self.source})", self.model, sorted(set(frame["model"])))
@@ -95,17 +122,73 @@ class Study:
 
     def has(self, name: str) -> bool:
         """Return whether the source holds the measured table ``name`` with rows of this study's model."""
-        if not sources.has(name, source=self.source):
+        if not sources.has(name, source=self.source, beside=self.settings.beside):
             return False
         frame = self._read(name)
-        return self.model == "all" or "model" not in frame.columns or self.model in set(frame["model"])
+        return self._takes_all(frame) or self.model in set(frame["model"])
+
+    def _takes_all(self, frame: pd.DataFrame) -> bool:
+        return self.model == "all" or self.source in sources.PIPELINES or "model" not in frame.columns
 
     def _read(self, name: str) -> pd.DataFrame:
         """Return a measured table whole, and keep it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
-            self._inputs[name] = sources.measured(name, source=self.source, ratings=self.ratings)
+            pipeline = self.pipeline if self.source in sources.PIPELINES else None
+            self._inputs[name] = sources.measured(
+                name, source=self.source, ratings=self.ratings, pipeline=pipeline
+            )
             tables.write(self._inputs[name], self._common / sources.MEASURED / f"{name}.csv")
         return self._inputs[name].copy()
+
+    # -- images --------------------------------------------------------------------------------------
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What the pipeline does: the settings given, with defaults for the others."""
+        from biaslab.pipeline import Settings
+
+        return Settings.of(self._given_settings)
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The pipeline that makes and judges images for this study.
+
+        Raises:
+            MissingInputError: The source has tables only.
+        """
+        from biaslab.pipeline import Pipeline
+
+        if self.source not in sources.PIPELINES:
+            raise MissingInputError(
+                f"This needs images, and source {self.source!r} has tables only: set source to 'mini' (embedded "
+                "world and models), or to 'pipeline' with a model and settings."
+            )
+        return Pipeline(
+            sources.pipeline_model(self.model),
+            self.settings,
+            seed=self.seed,
+            progress_file=self._progress_file,
+        )
+
+    def images(self, kind: str) -> ImageSource:
+        """Return images of one of :data:`biaslab.pipeline.KINDS`: ``training``, ``generated``, …
+
+        Raises:
+            MissingInputError: The source, or its corpus, has no images.
+            UnknownNameError: There is no such kind.
+        """
+        return self.pipeline.images(kind)
+
+    def judgements(self, kind: str) -> pd.DataFrame:
+        """Return what gate and judge made of images of a kind, as :meth:`biaslab.pipeline.Pipeline.judgements`.
+
+        Raises:
+            MissingInputError: The source, or its corpus, has no images.
+            UnknownNameError: There is no such kind.
+        """
+        return self.pipeline.judgements(kind)
+
+    # -- tables --------------------------------------------------------------------------------------
 
     def measured_or_empty(self, name: str) -> pd.DataFrame:
         """Return the measured table ``name``; without rows where the source has none for this study's model."""
@@ -158,11 +241,18 @@ class Study:
         parts = [folder for folder in self.output_dir.parents if folder.name == PARTS]
         return parts[0] if parts else self.output_dir
 
+    @property
+    def _progress_file(self) -> Path | None:
+        """Where stages show progress in a run; alone, a notebook shows it below the cell."""
+        return None if self._common == self.output_dir else self.output_dir / PROGRESS
+
     @cached_property
     def _fingerprint(self) -> str:
         parameters = [self.source, self.model, self.seed, self.bootstrap_replicates, self.confidence]
-        inputs = sources.digest(self.source, self.ratings)
-        whole = json.dumps([parameters, inputs, _code_digest()])
+        if self.source in sources.PIPELINES:
+            parameters.append(asdict(self.settings))
+        inputs = sources.digest(self.source, self.ratings, model=self.model, settings=self._given_settings)
+        whole = json.dumps([parameters, inputs, code_digest()])
         return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
     # -- results -------------------------------------------------------------------------------------
@@ -281,11 +371,14 @@ def _builders() -> dict:
 
 
 @cache
-def _code_digest() -> str:
-    """Return a digest of the package's code and data, so that a stored table never outlives them."""
+def code_digest() -> str:
+    """Return a digest of the package's code and data, so that what is kept never outlives them."""
     digest = hashlib.sha256()
     root = Path(__file__).parent
-    for path in sorted([*root.rglob("*.py"), *root.glob("published/data/*")]):
-        digest.update(path.relative_to(root).as_posix().encode())
-        digest.update(path.read_bytes())
+    for path in sorted(p for p in root.rglob("*") if p.is_file()):
+        name = path.relative_to(root)
+        # The weights of the embedded models are inputs of those who use them, and have their own digest.
+        if "__pycache__" not in name.parts and name.parts[:2] != ("mini", "models"):
+            digest.update(name.as_posix().encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -21,7 +21,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PAPERS = ("paradox", "paired", "dalleval", "triplets")
-_SCHEMA_MODULES = ("paradox", "paired", "dalleval", "triplets", "ratings", "synthesis")
+_SCHEMA_MODULES = (
+    "paradox",
+    "paradox_sections",
+    "paired",
+    "dalleval",
+    "triplets",
+    "ratings",
+    "judging",
+    "calibration",
+    "synthesis",
+    "pipeline",
+)
 # What a spreadsheet would run as a formula when a text cell starts with it.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 

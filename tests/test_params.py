@@ -5,7 +5,7 @@ import pytest
 from biaslab import params
 from biaslab.errors import ParameterError
 
-CELL = 'output_dir = ""\nmodel = "all"\nseed = 0\nconfidence = 0.95\nshow = True\n'
+CELL = 'output_dir = ""\nmodel = "all"\nseed = 0\nconfidence = 0.95\nshow = True\nsettings = {}\n'
 
 
 @pytest.fixture
@@ -47,6 +47,33 @@ def test_a_list_means_one_variant_per_value_and_lists_multiply(project):
     assert len(got.variants()) == 6
 
 
+def test_a_mapping_is_given_whole_or_value_by_value(project):
+    text = "run: mine\nsettings: {steps: 20, guidance_scale: 3}\n"
+    assert project(text).values["settings"] == {"steps": 20, "guidance_scale": 3}
+    got = project(text, overrides=["settings.steps=30", "settings.corpus=a.csv"])
+    assert got.values["settings"] == {"steps": 30, "guidance_scale": 3, "corpus": "a.csv"}
+    assert project(text, overrides=["settings={steps: 2}"]).values["settings"] == {"steps": 2}
+    assert project("run: mine\nsettings:\n").values["settings"] == {}
+
+
+def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(project):
+    got = project("run: mine\nsettings: [{steps: 20}, {steps: 20, guidance_scale: 1}, {steps: 9}]\n")
+    assert [v["settings"] for v in got.variants()][1] == {"steps": 20, "guidance_scale": 1}
+    assert [v["settings"] for v in got.variants_in_words()] == [
+        "steps=20",
+        "steps=20, guidance_scale=1",
+        "steps=9",
+    ]
+    same = project("run: mine\nsettings: [{steps: 20}, {steps: 20, guidance_scale: 1}]\nmodel: [A, B]\n")
+    assert same.variants_in_words()[2:] == [
+        {"settings": "guidance_scale=1", "model": "A"},
+        {"settings": "guidance_scale=1", "model": "B"},
+    ]
+    assert same.variants_in_words()[0] == {"settings": "defaults", "model": "A"}
+    with pytest.raises(ParameterError, match=r"settings is \[\{'steps': 20\}.*no values to set by name"):
+        project("run: mine\nsettings: [{steps: 20}, {steps: 9}]\n", overrides=["settings.steps=1"])
+
+
 def test_a_whole_number_serves_as_a_number(project):
     assert project("run: mine\nconfidence: 1\n").values["confidence"] == 1.0
 
@@ -63,6 +90,10 @@ def test_a_whole_number_serves_as_a_number(project):
         ("run: mine\nseed: [1, 1]\n", "seed lists a value twice: [1, 1]."),
         ("run: mine\nshow: 1\n", "show is 1; it must be true or false, for example True."),
         ("run: mine\nmodel: {a: 1}\n", "model is {'a': 1}; it must be a text, for example 'all'."),
+        (
+            "run: mine\nsettings: 3\n",
+            "settings is 3; it must be a mapping of names to values, for example {}.",
+        ),
         ("run: ../up\n", "run is '../up'; a run's name is made of letters, digits"),
         ("run: ''\n", "run is ''; a run's name is made of letters, digits"),
         ("seed: 1\n", "run is missing; it must be a text."),

@@ -21,6 +21,7 @@ CONDA = {
     "matplotlib": "matplotlib-base",
     "open_clip_torch": "open-clip-torch",
     "bleach[css]": "bleach-with-css",
+    "opencv-python-headless": "opencv",
 }
 # What the user of this project was promised to find in the environment.
 PROMISED = (
@@ -127,6 +128,7 @@ def test_params_files_load(root):
 def test_make_plans_setup_before_every_job(root):
     for target, job in (
         ("report", "biaslab run params/published.yaml"),
+        ("report", "biaslab run params/mini.yaml"),
         ("test", "pytest"),
         ("lab", "jupyter lab"),
     ):

@@ -136,6 +136,78 @@ def test_a_part_can_be_run_again_and_the_rest_stays(project, tmp_path):
 
 
 @pytest.mark.slow
+def test_what_has_not_changed_is_kept(project, tmp_path):
+    both = {"paradox/a": code("ceo"), "paradox/b": code("nurse")}
+    first = project(both)
+    assert [n["kept"] for n in first["notebooks"]] == [False, False]
+    files = {p: p.stat().st_mtime_ns for p in (tmp_path / "outputs/mine").rglob("*") if p.is_file()}
+    # Nothing has changed: nothing is executed and nothing is written, however it is asked for.
+    again = project(both, overwrite=True)
+    assert again.pop("up_to_date") and again == json.loads(json.dumps(first))
+    assert {p: p.stat().st_mtime_ns for p in files} == files
+    # One notebook has changed: the other keeps its results and says from when.
+    changed = project({**both, "paradox/b": code("pilot")})
+    a, b = changed["notebooks"]
+    assert (a["kept"], a["ended"]) == (True, first["notebooks"][0]["ended"]) and not b["kept"]
+    assert files[tmp_path / "outputs/mine/notebooks/paradox/a.ipynb"] == (
+        (tmp_path / "outputs/mine/notebooks/paradox/a.ipynb").stat().st_mtime_ns
+    )
+    table = pd.read_csv(tmp_path / "outputs/mine/tables/paradox_percent_female.csv")
+    assert table["occupation"].tolist() == ["ceo", "pilot"]
+    page = (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
+    assert page.count("and kept: nothing it depends on has changed") == 1
+    # A gathered file that is gone is made again from the parts; a lost part is executed again.
+    (tmp_path / "outputs/mine/tables/paradox_percent_female.csv").unlink()
+    gathered = project({**both, "paradox/b": code("pilot")})
+    assert [n["kept"] for n in gathered["notebooks"]] == [True, True]
+    assert (tmp_path / "outputs/mine/tables/paradox_percent_female.csv").exists()
+    shutil.rmtree(tmp_path / "outputs/mine/.parts/paradox/a")
+    lost = project({**both, "paradox/b": code("pilot")})
+    assert [n["kept"] for n in lost["notebooks"]] == [False, True]
+    # Asked for, all are executed again.
+    assert [n["kept"] for n in project({**both, "paradox/b": code("pilot")}, again=True)["notebooks"]] == [
+        False,
+        False,
+    ]
+
+
+def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_path, monkeypatch):
+    notebook = tmp_path / "a.ipynb"
+    notebook.write_text("1")
+    record = {"inputs": {}, "packages": {"numpy": "2.0"}}
+    job = runs.Job("paradox/a", {}, "", "A", str(notebook), str(tmp_path), {"seed": 1, "output_dir": "x"})
+    first = runs._fingerprint(job, record)
+    elsewhere = runs.replace(job, folder="y", parameters={"seed": 1, "output_dir": "z"})
+    assert runs._fingerprint(elsewhere, record) == first
+    others = [
+        runs._fingerprint(runs.replace(job, parameters={"seed": 2}), record),
+        runs._fingerprint(job, {**record, "packages": {"numpy": "2.1"}}),
+        runs._fingerprint(runs.replace(job, parameters={"seed": 1, "source": "f"}), record),
+        runs._fingerprint(
+            runs.replace(job, parameters={"seed": 1, "source": "f"}), {**record, "inputs": {"f": "1"}}
+        ),
+    ]
+    notebook.write_text("2")
+    others.append(runs._fingerprint(job, record))
+    monkeypatch.setattr(runs, "code_digest", lambda: "other code")
+    others.append(runs._fingerprint(job, record))
+    assert len({first, *others}) == 7
+
+
+def test_progress_is_the_line_that_a_stage_wrote_last(tmp_path):
+    assert runs._progress_line(tmp_path) == ""
+    for name, seconds in (("a", 5), ("b", 1), ("c", 300)):
+        log = tmp_path / ".parts/paradox" / name / "progress.log"
+        log.parent.mkdir(parents=True)
+        log.write_text(f"generating: {name}")
+        os.utime(log, (time.time() - seconds,) * 2)
+    assert runs._progress_line(tmp_path) == "generating: b"
+    for log in tmp_path.rglob("progress.log"):
+        os.utime(log, (time.time() - 300,) * 2)
+    assert runs._progress_line(tmp_path) == ""
+
+
+@pytest.mark.slow
 def test_a_rerun_keeps_the_inputs_of_tables_that_are_found_again(project, tmp_path):
     source = _shares(tmp_path / "in", GOOD)
     reads = """
@@ -146,7 +218,7 @@ study.save_table("paradox_percent_female")
     text = f"run: mine\nsource: {source}\n"
     kept = tmp_path / "outputs/mine/measured/paradox_percent_female.csv"
     for _ in range(2):
-        record = project({"paradox/a": reads, "synthesis/b": reads}, text)
+        record = project({"paradox/a": reads, "synthesis/b": reads}, text, again=True)
         assert record["status"] == "ok"
         assert [len(kept.read_text(encoding="utf-8").splitlines())] == [1 + len(GOOD)]
     # One store a run: both papers' notebooks found the same table.
@@ -395,3 +467,82 @@ def test_the_command_line_tells_errors_without_a_traceback(tmp_path, root):
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("biaslab: ") and "is not YAML" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# -- the pipeline as a source ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def planned(tmp_path, write_notebook, monkeypatch):
+    """Return a function that plans three notebooks with a parameters text, and what was looked up."""
+    from biaslab import pipeline
+
+    looked_up = []
+    monkeypatch.setattr(pipeline, "check", lambda model, settings: looked_up.append((model, settings.steps)))
+    monkeypatch.setattr(pipeline, "digest", lambda model, settings: f"{model} {settings.steps}")
+    with_settings = CELL + "settings = {}\n"
+    write_notebook(tmp_path / "notebooks/paradox/a.ipynb", with_settings)
+    write_notebook(tmp_path / "notebooks/paradox/b.ipynb", CELL)
+    write_notebook(tmp_path / "notebooks/paired/c.ipynb", with_settings)
+
+    def plan(text):
+        (tmp_path / "mine.yaml").write_text(f"run: mine\n{text}")
+        loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
+        jobs = runs.plan(loaded, tmp_path / "outputs/mine")
+        return jobs, runs._inputs(jobs, tmp_path / "outputs/mine"), looked_up
+
+    return plan
+
+
+def test_the_pipeline_measures_for_notebooks_that_take_settings(planned):
+    jobs, inputs, looked_up = planned("source: mini\nsettings: {steps: 3}\n")
+    assert {job.notebook: job.reason for job in jobs} == {
+        "paradox/a": "",
+        "paradox/b": "It takes no settings, so it could measure something else than the rest of the run.",
+        "paired/c": "The pipeline measures nothing for paired.",
+    }
+    assert jobs[0].parameters["settings"] == {"steps": 3}
+    assert looked_up == [("mini", 3)] and inputs == {"mini: mini, steps 3": "mini 3"}
+
+
+def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned):
+    text = (
+        "source: pipeline\nmodel: owner/name\nsettings: [{steps: 3}, {steps: 4}]\nnotebooks: ['paradox/a']\n"
+    )
+    jobs, inputs, looked_up = planned(text)
+    assert [(job.slug, job.parameters["settings"]) for job in jobs] == [
+        ("paradox/a--settings-steps-3", {"steps": 3}),
+        ("paradox/a--settings-steps-4", {"steps": 4}),
+    ]
+    assert [job.variant for job in jobs] == [{"settings": "steps=3"}, {"settings": "steps=4"}]
+    assert looked_up == [("owner/name", 3), ("owner/name", 4)]
+    assert inputs == {
+        "pipeline: owner/name, steps 3": "owner/name 3",
+        "pipeline: owner/name, steps 4": "owner/name 4",
+    }
+    record = {"inputs": inputs, "packages": {}}
+    assert len({runs._fingerprint(job, record) for job in jobs}) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("source: mini\nsettings: {stpes: 3}\n", "settings has no 'stpes'. Did you mean 'steps'"),
+        ("source: pipeline\n", "source is 'pipeline' and model is 'all'; set model"),
+        ("source: published\nsettings: {steps: 3}\n", "source is 'published', which makes no images"),
+    ],
+)
+def test_wrong_settings_fail_before_anything_starts(planned, text, message):
+    with pytest.raises(ParameterError) as error:
+        planned(text)
+    assert message in str(error.value)
+
+
+def test_limits_say_what_an_embedded_world_and_printed_numbers_are():
+    def limits(**parameters):
+        return runs._more_limits({"parameters": parameters, "inputs": {"x": "y"}})
+
+    assert [text[:9] for text in limits(source="mini")] == ["The model", "Rows of S"]
+    assert [text[:9] for text in limits(source="mini", settings={"beside": "none"})] == ["The model"]
+    assert [text[:9] for text in limits(source="pipeline", settings={})] == ["Rows of S"]
+    assert limits(source="a/folder") == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -26,7 +28,7 @@ DEFINITION_NAMES = {
     "no_exclusion": "no exclusion",
     "directional": "along the training lean",
 }
-_DEFINITION_LOOK = {
+DEFINITION_LOOK = {
     "published": (style.VERMILION, "o"),
     "no_exclusion": (style.BLUE, "s"),
     "directional": (style.GREEN, "D"),
@@ -49,7 +51,12 @@ def regions(ax: Axes) -> None:
             Rectangle(corner, 50, 50, facecolor="none", edgecolor=style.LIGHT, hatch="////", lw=0, zorder=0)
         )
     ax.plot([0, 100], [0, 100], color=style.GREY, lw=1, ls="--", zorder=1)
-    ax.set(xlim=(0, 100), ylim=(-2, 102), aspect="equal")
+    ax.set(xlim=(-2, 102), ylim=(-2, 102), aspect="equal")
+
+
+def head(ax: Axes, title: str) -> None:
+    """Write a panel's heading; one of several lines is smaller, so that it stays within its panel."""
+    ax.set_title(title, **({"fontsize": 10} if "\n" in title else {}))
 
 
 def region_legend() -> list[Patch]:
@@ -74,13 +81,28 @@ def training_against_generated(occupations: pd.DataFrame, *, label_most: int = 2
         label_most: How many occupations to name in each panel: those farthest from the diagonal.
     """
     prompts = list(dict.fromkeys(occupations["prompt"]))
-    columns = min(2, len(prompts))
-    lines = -(-len(prompts) // columns)
-    figure, axes = plt.subplots(lines, columns, figsize=(5.4 * columns, 5.5 * lines + 0.5), squeeze=False)
-    for ax in axes.flat[len(prompts) :]:
+    panels = {prompt_name(p): occupations[occupations["prompt"] == p] for p in prompts}
+    return share_panels(panels, label_most=label_most)
+
+
+def share_panels(panels: Mapping[str, pd.DataFrame], *, label_most: int = 20) -> Figure:
+    """Draw % female in training against generated images, a panel for each title.
+
+    Args:
+        panels: Title to rows with percent_training, percent_generated, occupation, excluded (empty where the
+            published rule counts the occupation), and the limits of both shares, which may be missing.
+        label_most: How many occupations to name in each panel: those farthest from the diagonal.
+    """
+    columns = 3 if len(panels) == 3 else min(2, len(panels))
+    lines = -(-len(panels) // columns)
+    side = 4.7 if columns == 3 else 5.4
+    figure, axes = plt.subplots(
+        lines, columns, figsize=(side * columns, (side + 0.1) * lines + 0.5), squeeze=False
+    )
+    for ax in axes.flat[len(panels) :]:
         ax.set_visible(False)
-    for ax, prompt in zip(axes.flat, prompts, strict=False):
-        some = occupations[occupations["prompt"] == prompt].dropna(subset=_SHARES)
+    known = {title: rows.dropna(subset=_SHARES) for title, rows in panels.items()}
+    for ax, (title, some) in zip(axes.flat, known.items(), strict=False):
         regions(ax)
         thin = {"color": style.GREY, "lw": 0.6, "alpha": 0.6, "zorder": 2}
         ax.hlines(some["percent_generated"], some["training_low"], some["training_high"], **thin)
@@ -97,13 +119,15 @@ def training_against_generated(occupations: pd.DataFrame, *, label_most: int = 2
                 linewidth=0.7,
                 zorder=3,
             )
-        ax.set_title(prompt_name(prompt))
+        head(ax, title)
         ax.set_xlabel("Perceived as female in training images (%)")
         ax.set_ylabel("Perceived as female in generated images (%)")
     figure.legend(handles=region_legend(), loc="outside lower center", ncols=3)
-    # Last, because texts are placed in the finished layout.
-    for ax, prompt in zip(axes.flat, prompts, strict=False):
-        _name_far_points(ax, occupations[occupations["prompt"] == prompt].dropna(subset=_SHARES), label_most)
+    # Last, because texts are placed in the finished layout, which is then kept.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for ax, some in zip(axes.flat, known.values(), strict=False):
+        _name_far_points(ax, some, label_most)
     return figure
 
 
@@ -120,25 +144,26 @@ def prompt_name(prompt: str) -> str:
     return f"Prompt #{prompt}" if prompt.isdigit() else prompt.capitalize()
 
 
-def by_definition(amplification: pd.DataFrame) -> Figure:
+def by_definition(amplification: pd.DataFrame, titles: Mapping[str, str] | None = None) -> Figure:
     """Draw expected amplification by definition, prompt and model, with intervals.
 
     Args:
         amplification: Rows of ``paradox_amplification`` of one approach that have intervals.
+        titles: Heading of each model's panel; by default its name.
     """
     models = list(dict.fromkeys(amplification["model"]))
     prompts = list(dict.fromkeys(amplification["prompt"]))
     figure, axes = plt.subplots(
         1,
         len(models),
-        figsize=(max(7.5, 5.0 * len(models)), 0.75 * len(prompts) + 2),
+        figsize=(max(7.5, (5.0 if len(models) < 3 else 4.3) * len(models)), 0.75 * len(prompts) + 2),
         sharey=True,
         sharex=True,
         squeeze=False,
     )
     for ax, model in zip(axes.flat, models, strict=True):
         style.zero_line(ax)
-        for i, (definition, (color, marker)) in enumerate(_DEFINITION_LOOK.items()):
+        for i, (definition, (color, marker)) in enumerate(DEFINITION_LOOK.items()):
             some = amplification[
                 (amplification["model"] == model) & (amplification["definition"] == definition)
             ]
@@ -153,7 +178,7 @@ def by_definition(amplification: pd.DataFrame) -> Figure:
                 marker=marker,
                 label=DEFINITION_NAMES[definition],
             )
-        ax.set_title(model)
+        head(ax, (titles or {}).get(model, model))
         ax.set_xlabel("Expected amplification (points)")
     first = axes[0, 0]
     first.set_yticks(range(len(prompts)), [prompt_name(p) for p in prompts])
@@ -162,11 +187,12 @@ def by_definition(amplification: pd.DataFrame) -> Figure:
     return figure
 
 
-def by_approach(amplification: pd.DataFrame) -> Figure:
+def by_approach(amplification: pd.DataFrame, titles: Mapping[str, str] | None = None) -> Figure:
     """Draw the published definition by approach and prompt, one panel a model; hollow where only printed.
 
     Args:
         amplification: Rows of ``paradox_amplification`` with ``definition == "published"``.
+        titles: Heading of each model's panel; by default its name.
     """
     models = list(dict.fromkeys(amplification["model"]))
     approaches = [a for a in APPROACH_NAMES if a in set(amplification["approach"])]
@@ -176,7 +202,7 @@ def by_approach(amplification: pd.DataFrame) -> Figure:
     figure, axes = plt.subplots(
         1,
         len(models),
-        figsize=(max(8.5, 5.4 * len(models)), 0.62 * len(approaches) + 2.0),
+        figsize=(max(8.5, (5.4 if len(models) < 3 else 4.5) * len(models)), 0.62 * len(approaches) + 2.0),
         sharey=True,
         sharex=True,
         squeeze=False,
@@ -202,8 +228,8 @@ def by_approach(amplification: pd.DataFrame) -> Figure:
                 size=9 if prompt == "mean" else 5.5,
                 label="mean of prompts" if prompt == "mean" else prompt_name(prompt),
             )
-        ax.set_title(model)
-        ax.set_xlabel("Expected amplification, published rule (points)")
+        head(ax, (titles or {}).get(model, model))
+        ax.set_xlabel("Amplification, published rule (points)")
     first = axes[0, 0]
     first.set_yticks(range(len(approaches)), [APPROACH_NAMES[a] for a in approaches])
     first.set_ylim(len(approaches) - 0.4, -0.6)
@@ -321,5 +347,6 @@ def noise_against_variation(variation: pd.DataFrame) -> Figure:
     ax.set(xlim=(0, float(variation["sd_noise"].max()) * 1.15), ylim=(0, top))
     ax.set_xlabel("Standard deviation that sampling noise alone gives (points)")
     ax.set_ylabel("Standard deviation over prompts (points)")
-    ax.legend(loc="upper left")
+    # Below: models with many and with few images fill both ends of the axis.
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

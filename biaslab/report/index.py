@@ -236,6 +236,7 @@ def _notebook(entry: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "status": status,
         "reason": str(entry.get("reason") or ("No reason was recorded." if status != "ok" else "")),
         "seconds": entry.get("seconds"),
+        "kept": format_time(entry["ended"]) if entry.get("kept") and entry.get("ended") else "",
         "html": href(run_dir, entry.get("html")),
         "notebook": href(run_dir, entry.get("notebook")),
     }

@@ -20,6 +20,7 @@ _approach = key(
     "approach", "How training captions were selected or prompts made (sections 4 to 6).", APPROACHES
 )
 _occupation = key("occupation", "The occupation that the prompt or caption names.")
+_corpus = key("corpus", "The captions searched.")
 
 SCHEMAS = (
     Schema(
@@ -192,6 +193,165 @@ SCHEMAS = (
             number("amplification", "Expected amplification with this approach.", "points"),
             number("change", "Difference from naive.", "points"),
             number("change_percent", "Difference from naive, relative to it.", "%"),
+        ),
+    ),
+    # -- what the pipeline measures on the way (sources `mini` and `pipeline`)
+    Schema(
+        "paradox_captions_found",
+        "Captions that name each occupation",
+        "One row per corpus and occupation: how many captions name it, and how many were taken (section 4).",
+        (
+            _corpus,
+            _occupation,
+            number("n_captions", "Captions of the corpus that name the occupation.", "captions", 0),
+            number("n_corpus", "Captions searched.", "captions", 0),
+            number("n_sampled", "Captions in the random sample of the naive approach.", "captions", 0),
+            number("n_candidates", "Captions among which the nearest are looked for.", "captions", 0),
+        ),
+    ),
+    Schema(
+        "paradox_prompts",
+        "Prompts",
+        "Every text that images were generated from: the four templates filled with each occupation (Table 1), "
+        "captions, and paraphrased captions.",
+        (
+            key(
+                "prompt_id", "Names the prompt; with the run's seed and an index it decides an image's noise."
+            ),
+            text("approach", "`naive` for the templates, `caption_prompts` or `paraphrased`."),
+            _occupation,
+            text("prompt", "Template `1` to `4`, or `captions`."),
+            text("text", "What the model is given."),
+            number("n_images", "Images generated from it.", "images", 0),
+        ),
+    ),
+    Schema(
+        "paradox_indicators",
+        "Gender indicators in captions",
+        "One row per corpus and occupation, over the random sample of captions: how many name a gender by words, "
+        "pronouns or names (section 5.1, A.5), beside the share of their images perceived as female.",
+        (
+            _corpus,
+            _occupation,
+            number("n", "Captions in the sample.", "captions", 0),
+            number("percent_any", "Captions with an indicator.", "%", 0, 100),
+            number("percent_none", "Captions without any.", "%", 0, 100),
+            number("percent_female_indicator", "Captions with female indicators only.", "%", 0, 100),
+            number("percent_male_indicator", "Captions with male indicators only.", "%", 0, 100),
+            number("percent_both", "Captions with indicators of both.", "%", 0, 100),
+            number("percent_female", "Share of their images perceived as female.", "%", 0, 100),
+            number("n_judged", "Images perceived as female or male.", "images", 0),
+            number(
+                "percent_any_of_female",
+                "Indicator in the caption, of images perceived as female.",
+                "%",
+                0,
+                100,
+            ),
+            number("n_female", "Images perceived as female.", "images", 0),
+            number(
+                "percent_any_of_male", "Indicator in the caption, of images perceived as male.", "%", 0, 100
+            ),
+            number("n_male", "Images perceived as male.", "images", 0),
+        ),
+    ),
+    Schema(
+        "paradox_examples",
+        "Captions with gender indicators",
+        "Examples for each occupation and kind of indicator (layout of Table 5).",
+        (
+            _corpus,
+            _occupation,
+            key("caption_id", "The caption's id in the corpus."),
+            text("indicator", "`female`, `male`, `both` or `none`."),
+            text("caption", "The caption."),
+            text("spans", "Where the indicators stand: `start:end:label` in characters, joined by `;`."),
+            text("words", "The words that indicate a gender, joined by `, `."),
+            text(
+                "gender",
+                "How its image is perceived: `female`, `male`, `unsure`; empty where it is not judged.",
+            ),
+        ),
+    ),
+    Schema(
+        "paradox_selection_examples",
+        "Captions that each approach selects",
+        "The first captions of the random sample and those nearest to each prompt (Figures 2 and 4).",
+        (
+            _corpus,
+            _approach,
+            key("prompt", "Prompt `1` to `4` that they are nearest to; `captions` for the random sample."),
+            _occupation,
+            number("rank", "1 is the first.", "", 1),
+            key("caption_id", "The caption's id in the corpus."),
+            text("caption", "The caption."),
+            number("cosine", "Cosine of its text embedding with the prompt's.", "", -1, 1),
+        ),
+    ),
+    Schema(
+        "paradox_similarity",
+        "Similarity of captions to prompts, and of their images to generated images",
+        "One row per model, approach, prompt and occupation: mean pairwise cosines of sentence embeddings and of "
+        "CLIP's image embeddings (section 5.2).",
+        (
+            _model,
+            _approach,
+            key("prompt", "Prompt `1` to `4`."),
+            _occupation,
+            number("text_similarity", "Mean cosine of the captions with the prompt.", "", -1, 1),
+            number("n_captions", "Captions that it is taken over.", "captions", 0),
+            number("image_similarity", "Mean cosine of training with generated images.", "", -1, 1),
+            number("n_training", "Training images that it is taken over.", "images", 0),
+            number("n_generated", "Generated images that it is taken over.", "images", 0),
+        ),
+    ),
+    Schema(
+        "paradox_judgement_outcomes",
+        "What gate and judge made of the images",
+        "One row per model, source, approach, occupation, prompt and outcome; outcomes that did not occur have "
+        "a row with 0. Images of the four prompts stand once, under `naive`.",
+        (
+            _model,
+            key("source", "`training` (behind captions) or `generated` images.", SOURCES),
+            _approach,
+            _occupation,
+            key("prompt", "Prompt `1` to `4`; `captions` where captions select or prompt."),
+            key("outcome", "`judged`, or why an image has no gender: `no_face`, `uncertain`, ..."),
+            number("n", "Images with this outcome.", "images", 0),
+            number(
+                "percent", "Of all images of the row's source, approach, occupation and prompt.", "%", 0, 100
+            ),
+            number("n_images", "Those images.", "images", 0),
+        ),
+    ),
+    Schema(
+        "paradox_gender_words",
+        "Whether generated images follow gender indicators in captions used as prompts",
+        "One row per model, approach, occupation and gender that the caption indicates (section 6 states 98.41 % "
+        "for SD 1.4, against the gender of the training image).",
+        (
+            _model,
+            _approach,
+            _occupation,
+            key("indicator", "`female` or `male`: what the caption indicates.", ("female", "male")),
+            number("n_same", "Generated images of the gender of the caption's own image.", "images", 0),
+            number("n_pairs", "Generated images where both were judged.", "images", 0),
+            number("n_followed", "Generated images of the gender that the caption indicates.", "images", 0),
+            number("n_judged", "Generated images perceived as female or male.", "images", 0),
+            number("n_images", "Images generated from such captions.", "images", 0),
+        ),
+    ),
+    Schema(
+        "paradox_paraphrases",
+        "Captions and their paraphrases",
+        "One row per caption that was used as a prompt (A.6).",
+        (
+            _corpus,
+            _occupation,
+            key("caption_id", "The caption's id in the corpus."),
+            text("indicator", "`female`, `male`, `both` or `none`."),
+            text("caption", "The caption."),
+            text("paraphrase", "What the model was given instead."),
         ),
     ),
 )

@@ -81,10 +81,11 @@ def groups(study: Study) -> Iterator[Group]:
 
 
 def groups_of(shares: pd.DataFrame) -> Iterator[Group]:
-    """Yield the groups of a table ``paradox_percent_female``, by model and then by approach."""
+    """Yield the groups of a table ``paradox_percent_female``, by model as they come and then by approach."""
     order = {a: i for i, a in enumerate(APPROACHES)}
+    first = {model: i for i, model in enumerate(dict.fromkeys(shares["model"]))}
     keyed = shares.groupby(["model", "approach"], sort=False)
-    for (model, approach), rows in sorted(keyed, key=lambda g: (g[0][0], order.get(g[0][1], 99))):
+    for (model, approach), rows in sorted(keyed, key=lambda g: (first[g[0][0]], order.get(g[0][1], 99))):
         group = _group(model, approach, rows)
         if group is not None:
             yield group
@@ -432,11 +433,16 @@ def _both_directions(generated, generated_n, training, training_n) -> np.ndarray
 def prompt_variation(study: Study) -> pd.DataFrame:
     """Return how much each occupation's share moves between prompts, and whether sampling noise explains it.
 
+    Approaches that share their generated images with the naive one have no rows of their own.
+
     ``sd_prompts`` is the population standard deviation over prompts; ``sd_noise`` is what binomial noise alone
     would give (root mean square) around the pooled share; the chi-square test of equal shares is adjusted over the
     occupations of a model (Holm).
     """
-    frames = [_variation(study, g) for g in groups(study) if len(g.prompts) > 1]
+    several = [g for g in groups(study) if len(g.prompts) > 1]
+    naive = {g.model for g in several if g.approach == "naive"}
+    own = [g for g in several if g.approach not in APPROACHES[1:4] or g.model not in naive]
+    frames = [_variation(study, g) for g in own]
     if not frames:
         raise MissingInputError("The source has no model with shares for two prompts or more to compare.")
     return pd.concat(frames, ignore_index=True)

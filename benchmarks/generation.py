@@ -1,0 +1,245 @@
+"""Time images a second of our generation against the loop of the paper's released code.
+
+Run: ``python benchmarks/generation.py``, on a GPU
+``python benchmarks/generation.py --device cuda --arch sd1 --size 512 --steps 50 --guidance 7.5``.
+
+The loop: diffusers' default call with one prompt, one image at a time, text encoded each time, each image saved; on a
+CPU in float32 as diffusers loads it, on a GPU in float16. Ours: the same number of steps and guidance through
+``biaslab.generation.generate``, files and store included, with the model loaded before in both. Both make images of
+the same prompts with the same seeds; how far they are apart is printed as well.
+
+The model is mini-sd where it is installed. ``--arch`` builds another with random weights: ``mini`` (the architecture
+of mini-sd) or ``sd1`` (Stable Diffusion 1.x). Both are timed after a first batch.
+"""
+
+import argparse
+import platform
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+OCCUPATIONS = ("nurse", "pilot", "teacher", "lawyer", "cook", "mechanic", "doctor", "plumber")
+
+
+def build(arch: str, folder: Path) -> None:
+    """Save a pipeline with random weights and a tokenizer of the prompts' words."""
+    import torch
+    from diffusers import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import CLIPTextConfig, CLIPTextModel, PreTrainedTokenizerFast
+
+    torch.manual_seed(0)
+    length = 24 if arch == "mini" else 77
+    names = ["[pad]", "[unk]", "[bos]", "[eos]", *sorted({w for p in prompts(1)["text"] for w in p.split()})]
+    words = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.TemplateProcessing(
+        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
+    )
+    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=length, **special)
+    if arch == "mini":
+        text = {
+            "hidden_size": 128,
+            "intermediate_size": 512,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+        }
+        unet = UNet2DConditionModel(
+            sample_size=16,
+            in_channels=8,
+            out_channels=8,
+            block_out_channels=(64, 128, 128),
+            layers_per_block=1,
+            down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+            up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+            cross_attention_dim=128,
+            attention_head_dim=4,
+            norm_num_groups=16,
+        )
+        blocks, layers, channels, groups = (16, 32, 64), 1, 8, 8
+    else:
+        text = {
+            "hidden_size": 768,
+            "intermediate_size": 3072,
+            "num_hidden_layers": 12,
+            "num_attention_heads": 12,
+        }
+        # diffusers' defaults but for the text's width and the heads are those of Stable Diffusion 1.
+        unet = UNet2DConditionModel(sample_size=64, cross_attention_dim=768, attention_head_dim=8)
+        blocks, layers, channels, groups = (128, 256, 512, 512), 2, 4, 32
+    vae = AutoencoderKL(
+        block_out_channels=blocks,
+        down_block_types=("DownEncoderBlock2D",) * len(blocks),
+        up_block_types=("UpDecoderBlock2D",) * len(blocks),
+        layers_per_block=layers,
+        latent_channels=channels,
+        norm_num_groups=groups,
+        mid_block_add_attention=arch != "mini",
+    )
+    betas = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
+    config = CLIPTextConfig(
+        **text,
+        vocab_size=len(names),
+        max_position_embeddings=length,
+        pad_token_id=0,
+        bos_token_id=2,
+        eos_token_id=3,
+    )
+    StableDiffusionPipeline(
+        vae=vae,
+        text_encoder=CLIPTextModel(config),
+        tokenizer=tokenizer,
+        unet=unet,
+        scheduler=DDIMScheduler(**betas, clip_sample=False, steps_offset=1),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    ).save_pretrained(folder)
+
+
+def prompts(n_images: int) -> pd.DataFrame:
+    """Return the paper's first template for each occupation, with ``n_images`` images in all."""
+    each = -(-n_images // len(OCCUPATIONS))
+    rows = [(f"p1-{o}", f"a photo of the face of a {o}", each) for o in OCCUPATIONS]
+    table = pd.DataFrame(rows, columns=["prompt_id", "text", "n_images"])
+    return table[: -(-n_images // each)].reset_index(drop=True)
+
+
+def loop(pipe, table: pd.DataFrame, given, folder: Path, seed: int, n: int) -> tuple[float, list[np.ndarray]]:
+    """Return seconds an image of the released code's loop, and its images."""
+    import torch
+
+    from biaslab.generation import image_seed
+
+    images, size = [], {"height": given.height or None, "width": given.width or None}
+    start = time.perf_counter()
+    for row in table.itertuples():
+        for i in range(row.n_images):
+            if len(images) == n:
+                break
+            generator = torch.Generator("cpu").manual_seed(image_seed(seed, row.prompt_id, i))
+            found = pipe(
+                row.text,
+                num_inference_steps=given.steps,
+                guidance_scale=given.guidance_scale,
+                generator=generator,
+                **size,
+            ).images[0]
+            found.save(folder / f"{len(images)}.png")
+            images.append(np.asarray(found))
+    return (time.perf_counter() - start) / len(images), images
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--arch", choices=("mini", "sd1"), help="random weights instead of mini-sd")
+    parser.add_argument("--size", type=int, default=0, help="pixels; 0 is the model's own")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--guidance", type=float, default=3.0)
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--images", type=int, default=128, help="ours; a multiple of 64 fills all batches")
+    parser.add_argument(
+        "--loop-images", type=int, default=12, help="the loop's: its time is proportional to them"
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="compile our denoising network before the timing"
+    )
+    chosen = parser.parse_args()
+
+    import diffusers
+    import torch
+
+    from biaslab import models
+    from biaslab.errors import MissingInputError
+    from biaslab.generation import GenerationSettings, generate, load
+    from biaslab.generation.loading import quiet
+    from biaslab.store import Store
+
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary)
+        model, weights = "mini-sd", "mini-sd"
+        try:
+            if not chosen.arch:
+                models.resolve(model, "text-to-image")
+        except MissingInputError:
+            chosen.arch = "mini"
+        if chosen.arch:
+            model, weights = str(root / chosen.arch), f"random weights, architecture {chosen.arch}"
+            with quiet():
+                build(chosen.arch, Path(model))
+        given = GenerationSettings(
+            model=model,
+            steps=chosen.steps,
+            guidance_scale=chosen.guidance,
+            height=chosen.size,
+            width=chosen.size,
+            dtype=chosen.dtype,
+            device=chosen.device,
+            compile=chosen.compile,
+        )
+        table, seed = prompts(chosen.images), 1
+
+        # The loop goes first: nothing of ours is in memory yet.
+        kind = torch.float16 if chosen.device.startswith("cuda") else torch.float32
+        name = "dtype" if hasattr(diffusers.utils, "_resolve_dtype") else "torch_dtype"
+        with quiet():
+            folder = models.resolve(model, "text-to-image")
+            pipe = diffusers.DiffusionPipeline.from_pretrained(folder, **{name: kind}).to(chosen.device)
+            pipe.set_progress_bar_config(disable=True)
+            loop(pipe, table, given, root, seed, 1)
+            each, by_loop = loop(pipe, table, given, root, seed, chosen.loop_images)
+        del pipe
+
+        generator = load(given)
+        found = generator.description()
+        generator.images(["a photo of the face of a nurse"] * generator.batch_size, _keys(generator), seed)
+        if chosen.device.startswith("cuda"):
+            torch.cuda.reset_peak_memory_stats()
+        start = time.perf_counter()
+        store = Store(root / "store")
+        made = generate(table, given, seed=seed, store=store, progress=False, load=lambda _: generator)
+        seconds = time.perf_counter() - start
+        ours = len(made.table) / seconds
+
+        apart = [
+            np.abs(a.astype(int) - b).mean() for a, b in zip(made.read(_ids(table)), by_loop, strict=False)
+        ]
+        versions = ", ".join(f"{k} {v}" for k, v in found["versions"].items())
+        threads = f", {torch.get_num_threads()} threads" if chosen.device == "cpu" else ""
+        print(f"{found['device']}{threads} ({platform.machine()}), {versions}")
+        print(
+            f"{weights}, {found['height']} x {found['width']} pixels, {given.steps} steps, guidance "
+            f"{given.guidance_scale:g}, {found['scheduler']}"
+        )
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        memory = f"peak memory {peak / 2**20:.0f} MiB"
+        if chosen.device.startswith("cuda"):
+            memory = f"peak GPU memory {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB"
+        compiled = ", compiled" if given.compile else ""
+        print(
+            f"biaslab  {ours:8.2f} images/s  {len(made.table)} images, {found['dtype']}, batches of "
+            f"{found['batch_size']}{compiled}, {memory}"
+        )
+        print(f"loop     {1 / each:8.2f} images/s  {len(by_loop)} images, {kind}".replace("torch.", ""))
+        print(f"ratio    {ours * each:8.1f} x  mean difference of pixels {np.mean(apart):.2f} levels of 255")
+
+
+def _keys(generator) -> list[tuple[str, int]]:
+    return [("first", i) for i in range(generator.batch_size)]
+
+
+def _ids(table: pd.DataFrame) -> list[str]:
+    return [f"{row.prompt_id}/{i}" for row in table.itertuples() for i in range(row.n_images)]
+
+
+if __name__ == "__main__":
+    main()

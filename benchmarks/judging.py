@@ -1,0 +1,201 @@
+"""Time gate and judge in batches against the same models one image at a time.
+
+Run: ``python benchmarks/judging.py`` for the embedded models on drawn people, on a CPU; on a GPU, with CLIP's
+architecture and random weights on noise of 512 x 512: ``python benchmarks/judging.py --device cuda --arch ViT-L-14
+--images 4096``. It prints images/s of both and their ratio from one run.
+
+The peer takes each image through the libraries' own calls, as their examples do: a transformers processor, detector
+and post-processing, then open_clip's transform and its model. Its texts are encoded once, or, in the second line, with
+every image, as the forward pass of CLIP's model does. Random weights find no sensible faces: with ``--arch`` the
+detector runs, and every image then counts as one that passes.
+"""
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+from biaslab.judging import faces as detectors
+from biaslab.judging.faces import WholeImage, gate
+from biaslab.judging.judge import Judge, JudgeSettings, judge_images
+from biaslab.judging.zero_shot import GENDER_TEXTS, ZeroShot, ZeroShotGender
+
+
+class AlwaysOne:
+    """Runs a detector, and then takes every image for one face."""
+
+    def __init__(self, inner) -> None:
+        self.inner = inner
+
+    def faces(self, images):
+        self.inner.faces(images)
+        return WholeImage().faces(images)
+
+
+def drawn_people(n: int, size: int) -> list[np.ndarray]:
+    """Draw scenes of the embedded world, one person each."""
+    from biaslab.mini.looks import OCCUPATIONS
+    from biaslab.mini.render import render
+    from biaslab.mini.scene import sample_scene
+
+    rng, names = np.random.default_rng(0), list(OCCUPATIONS)
+    genders = ("female", "male")
+    return [
+        render(sample_scene(rng, genders=(genders[k % 2],), occupations=(names[k % len(names)],)), size=size)[
+            :, :, :3
+        ]
+        for k in range(n)
+    ]
+
+
+def random_detector(folder: str) -> str:
+    """Save a small detector with random weights, and return its folder."""
+    from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessor
+
+    config = YolosConfig(
+        hidden_size=64,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=128,
+        image_size=[128, 128],
+        num_detection_tokens=20,
+        id2label={0: "face", 1: "person"},
+        label2id={"face": 0, "person": 1},
+    )
+    YolosForObjectDetection(config).save_pretrained(folder)
+    YolosImageProcessor(size={"height": 128, "width": 128}, do_pad=False).save_pretrained(folder)
+    return folder
+
+
+def clip_of(options: argparse.Namespace) -> tuple[ZeroShot, object, object]:
+    """Return the classifier, its transform of one image and its tokenizer, which the peer uses, too."""
+    import open_clip
+
+    if not options.arch:
+        model = ZeroShot(options.gender, device=options.device, dtype=options.dtype)
+        _, _, transform = open_clip.create_model_and_transforms(*_place(options.gender))
+        return model, transform, model._tokenizer
+    made, _, transform = open_clip.create_model_and_transforms(options.arch, device=options.device)
+    tokenizer = open_clip.get_tokenizer(options.arch)
+    batch = {"dtype": options.dtype, "batch_size": options.batch}
+    return ZeroShot.of(made, transform, tokenizer, **batch), transform, tokenizer
+
+
+def _place(name: str) -> tuple:
+    from biaslab.judging.zero_shot import _named
+
+    return _named(name)[:2]
+
+
+def one_at_a_time(images, judges: Judge, clip: ZeroShot, transform, tokenizer, *, texts_too: bool) -> None:
+    """Take each image alone through the libraries' own calls."""
+    import torch
+    from PIL import Image
+
+    detector = judges.faces.inner if isinstance(judges.faces, AlwaysOne) else judges.faces
+    model, processor, device = detector._model, detector._processor, detector._device
+    tokens = tokenizer(list(GENDER_TEXTS)).to(device)
+    with torch.inference_mode():
+        said = clip._model.encode_text(tokens, normalize=True)
+        for image in images:
+            picture = Image.fromarray(image)
+            inputs = processor(images=picture, return_tensors="pt").to(device)
+            found = processor.post_process_object_detection(
+                model(**inputs), threshold=detector.min_score, target_sizes=[picture.size[::-1]]
+            )[0]
+            boxes = detector._of_one({k: v.float().cpu() for k, v in found.items()}, *picture.size)
+            if not isinstance(judges.faces, AlwaysOne) and gate(boxes, *picture.size):
+                continue
+            pixels = transform(picture).unsqueeze(0).to(device, clip._dtype)
+            if texts_too:
+                said = clip._model.encode_text(tokens, normalize=True)
+            seen = clip._model.encode_image(pixels, normalize=True)
+            (clip._model.logit_scale.exp() * seen.float() @ said.float().T).softmax(dim=-1).cpu()
+
+
+def timed(work, n: int) -> float:
+    """Return images a second of ``work``, which takes ``n`` images and waits for its results."""
+    start = time.perf_counter()
+    work()
+    return n / (time.perf_counter() - start)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="auto", help="of the CLIP model's image tower")
+    parser.add_argument("--arch", default="", help="an open_clip architecture, with random weights")
+    parser.add_argument("--faces", default="mini-detector")
+    parser.add_argument("--gender", default="mini-clip")
+    parser.add_argument("--images", type=int, default=1024)
+    parser.add_argument("--peer-images", type=int, default=256)
+    parser.add_argument("--size", type=int, default=0, help="pixels; 64, or 512 with --arch")
+    parser.add_argument("--batch", type=int, default=0, help="images at a time; 0 finds it")
+    parser.add_argument("--threads", type=int, default=0)
+    options = parser.parse_args()
+
+    import open_clip
+    import torch
+    import transformers
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    size = options.size or (512 if options.arch else 64)
+    clip, transform, tokenizer = clip_of(options)
+    with tempfile.TemporaryDirectory() as folder:
+        named = (
+            random_detector(folder) if options.arch and options.faces == "mini-detector" else options.faces
+        )
+        finder = detectors.load(named, device=options.device, batch_size=options.batch)
+    if options.arch:
+        images = list(
+            np.random.default_rng(0).integers(0, 256, (options.images, size, size, 3), dtype=np.uint8)
+        )
+        finder = AlwaysOne(finder)
+    else:
+        images = drawn_people(options.images, size)
+    judges = Judge(finder, ZeroShotGender(clip))
+    step = options.batch or (128 if options.device == "cpu" else 512)
+    settings = JudgeSettings(device=options.device)
+
+    def ours(some):
+        parts = [some[k : k + step] for k in range(0, len(some), step)]
+        return sum(
+            int(judge_images(["x"] * len(p), p, judges, settings)["p_female"].notna().sum()) for p in parts
+        )
+
+    few = images[: options.peer_images]
+    for warm in (ours, lambda some: one_at_a_time(some, judges, clip, transform, tokenizer, texts_too=True)):
+        warm(images[: 2 * step] if warm is ours else images[:8])
+    judged = ours(few)
+    rate = timed(lambda: ours(images), len(images))
+    alone = timed(lambda: judges.gender.p_female(images), len(images))
+    peer, with_texts = (
+        timed(lambda t=t: one_at_a_time(few, judges, clip, transform, tokenizer, texts_too=t), len(few))
+        for t in (False, True)
+    )
+
+    where = (
+        torch.cuda.get_device_name() if options.device.startswith("cuda") else platform.processor() or "CPU"
+    )
+    print(
+        f"{where}, {torch.get_num_threads()} threads of {os.cpu_count()} cores; Python {sys.version.split()[0]}, "
+        f"torch {torch.__version__}, transformers {transformers.__version__}, open_clip {open_clip.__version__}"
+    )
+    what = options.arch or options.gender
+    print(
+        f"{len(images):,} images of {size} x {size}, {what} in {clip._dtype}, {step} images at a time; "
+        f"{judged} of {len(few)} pass the gate"
+    )
+    print(f"biaslab, gate and judge         {rate:10,.1f} images/s")
+    print(f"biaslab, judge alone            {alone:10,.1f} images/s")
+    print(f"one at a time, texts once       {peer:10,.1f} images/s   ratio {rate / peer:6.1f} x")
+    print(f"one at a time, texts each time  {with_texts:10,.1f} images/s   ratio {rate / with_texts:6.1f} x")
+
+
+if __name__ == "__main__":
+    main()

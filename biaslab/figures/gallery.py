@@ -1,0 +1,188 @@
+"""Galleries: images beside one another with what the judge saw in them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from biaslab.figures import style
+
+_WIDTH = 9.2
+_LINE = 0.135  # inches that a line of caption needs
+_MOST_LINES = 3
+_COLORS = {"female": style.FEMALE, "male": style.MALE, "unsure": style.ORANGE}
+_WORDS = {
+    "no_face": "no face",
+    "several_faces": "several faces",
+    "face_too_small": "face too small",
+    "unreadable": "unreadable",
+    "blocked": "blocked",
+    "unrated": "unrated",
+}
+
+
+def gallery(
+    images: Sequence[np.ndarray | object],
+    judgements: pd.DataFrame,
+    captions: Sequence[str] = (),
+    *,
+    columns: int = 8,
+    blur: bool | Sequence[bool] = False,
+) -> Figure:
+    """Draw images in a grid: boxes of their faces, above each what was judged, below each its caption.
+
+    The colour is that of the perceived gender (unsure has its own), grey where the image was not judged; the
+    words say the same, and the box of an image that was not judged is dashed.
+
+    Args:
+        images: ``uint8 (height, width, 3)`` RGB, of any sizes; anything else is drawn as an empty frame with
+            its ``reason``.
+        judgements: One row per image, in the same order: outcome, gender, p_female, x0, y0, x1, y1, and boxes
+            where there are several faces (as from :func:`biaslab.judging.judge.judge`).
+        captions: Texts below the images, none or one for each; long ones are cut.
+        columns: Images in a row.
+        blur: Whether faces are made unrecognisable, as they must be for real people's photos in reports: of
+            all images, or one answer for each. An image whose faces were not looked for is blurred as a whole.
+
+    Raises:
+        ValueError: The numbers of images, judgements and captions differ.
+    """
+    captions = list(captions) or [""] * len(images)
+    if not len(images) == len(judgements) == len(captions):
+        raise ValueError(
+            f"There are {len(images)} images, {len(judgements)} judgements and {len(captions)} captions; give "
+            "one of each for every image."
+        )
+    hidden = [blur] * len(images) if isinstance(blur, bool) else list(blur)
+    columns = max(1, min(columns, len(images) or 1))
+    # Narrow cells hold short lines; a letter of this size is about 0.063 inches wide.
+    letters = max(8, int(_WIDTH / max(columns, 4) / 0.063))
+    below = [_lines(text, letters) for text in captions]
+    rows = [range(k, min(k + columns, len(images))) for k in range(0, len(images), columns)] or [range(0)]
+    side = _WIDTH / max(columns, 4)
+    tall = [max((_aspect(images[k]) for k in row), default=1.0) * (side - 0.1) for row in rows]
+    text = [0.24 + _LINE * max((len(below[k]) for k in row), default=0) for row in rows]
+    heights = [a + b + 0.06 for a, b in zip(tall, text, strict=True)]
+    # Everything is placed by hand. A figure without any engine would be given the default one on saving.
+    fig = plt.figure(figsize=(side * columns, sum(heights)), layout="constrained")
+    fig.set_layout_engine("none")
+    top = sum(heights)
+    for row, height, picture in zip(rows, heights, tall, strict=True):
+        for column, k in enumerate(row):
+            # The picture hangs from the top of its row, below one line for the judgement.
+            bottom = (top - 0.22 - picture) / sum(heights)
+            box = [column / columns + 0.05 / (side * columns), bottom]
+            ax = fig.add_axes([*box, (side - 0.1) / (side * columns), picture / sum(heights)], anchor="N")
+            _draw(ax, images[k], judgements.iloc[k], below[k], hidden[k])
+        top -= height
+    return fig
+
+
+def blur_faces(image: np.ndarray, boxes: Iterable[Sequence[float]], *, margin: float = 0.2) -> np.ndarray:
+    """Return a copy of ``image`` in which no face can be recognised.
+
+    Each box, widened by ``margin`` of its size on all sides, is replaced by at most six by six averages of
+    at least three by three pixels, smoothed: what is taken away is not in the result.
+
+    Args:
+        image: ``uint8 (height, width, 3)``.
+        boxes: (x0, y0, x1, y1) in pixels; may reach beyond the image.
+        margin: How much wider than the box, as a share of its size.
+    """
+    from PIL import Image
+
+    out = image.copy()
+    height, width = image.shape[:2]
+    for x0, y0, x1, y1 in boxes:
+        aside, above = margin * (x1 - x0), margin * (y1 - y0)
+        left, right = (int(np.clip(v, 0, width)) for v in (np.floor(x0 - aside), np.ceil(x1 + aside)))
+        top, bottom = (int(np.clip(v, 0, height)) for v in (np.floor(y0 - above), np.ceil(y1 + above)))
+        if right <= left or bottom <= top:
+            continue
+        part = Image.fromarray(out[top:bottom, left:right])
+        cells = tuple(min(6, max(1, side // 3)) for side in part.size)
+        coarse = part.resize(cells, Image.Resampling.BOX)
+        out[top:bottom, left:right] = np.asarray(coarse.resize(part.size, Image.Resampling.BICUBIC))
+    return out
+
+
+def boxes_of(judgement: pd.Series) -> list[tuple[float, ...]]:
+    """Return the boxes (x0, y0, x1, y1) of all faces in a judged image; none where no face was found."""
+    flat = judgement.get("boxes")
+    if flat is not None and len(flat):
+        return [tuple(map(float, box)) for box in np.reshape(np.asarray(flat, float), (-1, 4))]
+    one = [float(judgement.get(c, np.nan)) for c in ("x0", "y0", "x1", "y1")]
+    return [] if np.isnan(one).any() else [tuple(one)]
+
+
+def verdict(judgement: pd.Series) -> tuple[str, str]:
+    """Return in words what was judged, with the probability of that gender, and the colour that goes with it."""
+    outcome, gender, p = judgement["outcome"], judgement["gender"], float(judgement.get("p_female", np.nan))
+    if gender in _COLORS:
+        shown = "" if np.isnan(p) else f" {1 - p if gender == 'male' else p:.2f}"
+        # For an unsure one the probability is that of female: it has no gender of its own.
+        said = f"unsure (f{shown})" if gender == "unsure" and shown else f"{gender}{shown}"
+        return said, _COLORS[gender]
+    return _WORDS.get(outcome, str(outcome)), style.GREY
+
+
+def _draw(ax: Axes, image, judgement: pd.Series, lines: list[str], blur: bool) -> None:
+    said, color = verdict(judgement)
+    ax.set(xticks=[], yticks=[])
+    for spine in ax.spines.values():
+        spine.set(visible=True, color=color, linewidth=1.6)
+    boxes = boxes_of(judgement)
+    if isinstance(image, np.ndarray):
+        if blur:
+            image = blur_faces(image, boxes or _whole_unless_no_face(judgement, image))
+        ax.imshow(image, interpolation="nearest" if max(image.shape) <= 128 else "antialiased")
+        solid = judgement["gender"] in _COLORS
+        for x0, y0, x1, y1 in boxes:
+            look = {"edgecolor": color, "linewidth": 1.5, "linestyle": "-" if solid else (0, (3, 2))}
+            # Pixel k is drawn from k - 0.5 to k + 0.5. White below the colour shows on any image.
+            at = ((x0 - 0.5, y0 - 0.5), x1 - x0, y1 - y0)
+            ax.add_patch(Rectangle(*at, fill=False, edgecolor="white", linewidth=3))
+            ax.add_patch(Rectangle(*at, fill=False, **look))
+    else:
+        ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", facecolor=style.LIGHT)
+        reason = str(getattr(image, "reason", "") or "no image")
+        ax.text(0.5, 0.5, reason.replace("$", r"\$"), ha="center", va="center", fontsize=8, color=style.GREY)
+    ax.set_title(said, loc="left", fontsize=8, fontweight="bold", color=_dark(color), pad=2)
+    below = "\n".join(lines).replace("$", r"\$")
+    at = {"xy": (0, 0), "xycoords": "axes fraction", "xytext": (0, -4), "textcoords": "offset points"}
+    ax.annotate(below, **at, va="top", fontsize=7.5, color=style.BLACK, linespacing=1.15)
+
+
+def _whole_unless_no_face(judgement: pd.Series, image: np.ndarray) -> list[tuple[float, ...]]:
+    """Return the whole image as a box where it may hold a face that nobody looked for."""
+    if judgement["outcome"] == "no_face":
+        return []
+    return [(0.0, 0.0, float(image.shape[1]), float(image.shape[0]))]
+
+
+def _lines(text: str, letters: int) -> list[str]:
+    lines = textwrap.wrap(" ".join(str(text).split()), letters)
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[: _MOST_LINES - 1], lines[_MOST_LINES - 1][: letters - 1].rstrip() + "…"]
+    return lines
+
+
+def _aspect(image) -> float:
+    """Return height over width, within bounds that keep a row's other images visible."""
+    if not isinstance(image, np.ndarray):
+        return 1.0
+    return float(np.clip(image.shape[0] / image.shape[1], 0.25, 2.0))
+
+
+def _dark(color: str) -> tuple[float, ...]:
+    """Return a colour dark enough to be read as text on white."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(0.7 * c for c in to_rgb(color))

@@ -1,0 +1,484 @@
+"""Images of prompts: text encoded once, batches across prompts, each image's noise its own.
+
+An image's noise depends on run seed, prompt and index alone: :func:`image_seed` seeds a generator on the CPU for each
+image, which draws its first latents and whatever its scheduler draws later. Noise is therefore the same, bit by bit,
+in every batch and on every device. Pixels are the same, byte by byte, for the same batches on the same machine; in
+other batches, sums of floating-point numbers may be taken in another order, which moves pixels by a level or two of
+255 in float32.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.generation import families, loading, texts
+from biaslab.generation.settings import GenerationSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from biaslab.judging.images import Unreadable
+
+_log = logging.getLogger(__name__)
+# Images at a time at most.
+MOST = 64
+# Encoded prompts kept: images of a prompt follow one another.
+_KEPT_TEXTS = 128
+# Pixels that are decoded at a time: autoencoders need far more memory for them than denoising does.
+_DECODED = 2**21
+# Relative error of the denoising network in bfloat16 up to which it counts as accurate; networks that bear the type
+# are at 0.005 to 0.02.
+_ACCURATE = 0.05
+# Share of free GPU memory that batches are fitted to.
+_SHARE = 0.85
+
+
+def image_seed(seed: int, prompt_id: str, index: int) -> int:
+    """Return the seed of an image's noise, 0 to 2**63 - 1, from the run's seed, its prompt and its index."""
+    key = f"{int(seed)}\0{prompt_id}\0{int(index)}".encode()
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") >> 1
+
+
+def load(settings: GenerationSettings) -> Generator:
+    """Load a model, ready to generate.
+
+    Raises:
+        ParameterError: The model is unknown, not text-to-image, cannot be loaded, or cannot do what is asked.
+        MissingInputError: The embedded model is not in this installation.
+    """
+    import torch
+
+    device = _device(settings.device)
+    on_cpu = device.type == "cpu"
+    folder = loading.fetch(settings.model)
+    family = families.FAMILIES.get(loading.pipeline_class(folder, settings.model).__name__)
+    dtype = settings.dtype
+    if dtype == "auto" and not on_cpu:
+        small = "float16" if family is None or family.denoiser == "unet" else "bfloat16"
+        dtype = small if small == "float16" or _multiplies_bfloat16(device) else "float16"
+    # On a CPU, text encoder and autoencoder stay float32: they take little of the time.
+    stored = "float32" if dtype == "auto" or (on_cpu and family) else dtype
+    pipe = loading.load_pipeline(
+        folder,
+        settings.model,
+        dtype=getattr(torch, stored),
+        safety_checker=settings.safety_checker == "model",
+    )
+    if settings.scheduler:
+        loading.set_scheduler(pipe, settings.scheduler)
+    families.check_guidance(family, pipe, settings.negative_prompt)
+    with loading.quiet():
+        pipe.to(device)
+    return Generator(pipe, replace(settings, dtype=dtype), device=device, revision=_revision(folder))
+
+
+class Generator:
+    """A loaded pipeline.
+
+    Args:
+        pipe: The diffusers pipeline on its device; a CPU pipeline of a known family in float32.
+        settings: What is asked of it.
+        device: Where it is.
+        revision: Commit of the model on the hub, where it is known.
+
+    Raises:
+        ParameterError: The height or width does not fit the model.
+    """
+
+    def __init__(
+        self, pipe, settings: GenerationSettings, *, device: torch.device, revision: str = ""
+    ) -> None:
+        self.settings = settings
+        self.pipe = pipe
+        self.device = device
+        self.revision = revision
+        self._family = families.family_of(pipe)
+        self._encoded: OrderedDict[str, dict] = OrderedDict()
+        self._negative: dict | None = None
+        self.height, self.width = self._size()
+        self._prepare()
+        self._batch_size = min(settings.batch_size, MOST)
+
+    # -- what is found, not given -------------------------------------------------------------------------
+
+    @property
+    def batch_size(self) -> int:
+        """Images at a time: given, or found when first asked for; halved when memory did not hold them."""
+        if not self._batch_size:
+            self._batch_size = self._fitting_batch()
+        return self._batch_size
+
+    def description(self) -> dict[str, object]:
+        """Return what was found and used: pipeline, scheduler, types, sizes, versions of libraries."""
+        import diffusers
+        import torch
+        import transformers
+
+        checker = getattr(self.pipe, "safety_checker", None)
+        versions = {m.__name__: m.__version__ for m in (torch, diffusers, transformers)}
+        where = str(self.device)
+        if self.device.type == "cuda":
+            where += f" ({torch.cuda.get_device_name(self.device)})"
+        return {
+            "pipeline": type(self.pipe).__name__,
+            "scheduler": type(self.pipe.scheduler).__name__,
+            "safety_checker": type(checker).__name__ if checker is not None else "none",
+            "height": self.height,
+            "width": self.width,
+            "dtype": self.settings.dtype,
+            "device": where,
+            "batch_size": self.batch_size,
+            "revision": self.revision,
+            "versions": {k: str(v) for k, v in versions.items()},
+        }
+
+    def _size(self) -> tuple[int, int]:
+        s = self.settings
+        if self._family is None:
+            return s.height, s.width
+        own, multiple = self._family.size(self.pipe), self._family.multiple(self.pipe)
+        for name, value in (("height", s.height), ("width", s.width)):
+            if value % multiple:
+                near = max(multiple, round(value / multiple) * multiple)
+                raise ParameterError(
+                    f"{name} is {value}; {s.model} makes images in multiples of {multiple}, for example {near}."
+                )
+        return s.height or own[0], s.width or own[1]
+
+    def _prepare(self) -> None:
+        """Bring the denoising network into its type; on a CPU, find out which one it bears."""
+        import torch
+
+        if self._family is None:
+            if self.settings.dtype == "auto":
+                self.settings = replace(self.settings, dtype="float32")
+            return
+        denoiser = getattr(self.pipe, self._family.denoiser)
+        if self.settings.dtype == "auto":
+            self.settings = replace(self.settings, dtype=self._try_bfloat16(denoiser))
+        else:
+            self._cast(denoiser, getattr(torch, self.settings.dtype))
+        if self.device.type != "cpu":
+            getattr(self.pipe, self._family.denoiser).to(memory_format=torch.channels_last)
+            # Some autoencoders overflow in float16 and say so.
+            if self.pipe.vae.dtype == torch.float16 and self.pipe.vae.config.get("force_upcast"):
+                self.pipe.vae.to(torch.float32)
+        if self.settings.compile:
+            getattr(self.pipe, self._family.denoiser).compile()
+
+    def _cast(self, denoiser, dtype) -> None:
+        import torch
+
+        if dtype != torch.float32:
+            with loading.quiet():
+                families.cast_inputs(denoiser, dtype)
+
+    def _try_bfloat16(self, denoiser) -> str:
+        """Bring the network into bfloat16 where the CPU multiplies it and its answer hardly changes; say which."""
+        import copy
+
+        import torch
+
+        if not _multiplies_bfloat16(self.device):
+            return "float32"
+        before = self._first_answer(denoiser)
+        small = copy.deepcopy(denoiser)
+        self._cast(small, torch.bfloat16)
+        setattr(self.pipe, self._family.denoiser, small)
+        after = self._first_answer(small)
+        error = float((after - before).norm() / before.norm())
+        if error <= _ACCURATE:
+            return "bfloat16"
+        setattr(self.pipe, self._family.denoiser, denoiser)
+        _log.info("%s stays in float32: bfloat16 changes its answers by %.3f.", self.settings.model, error)
+        return "float32"
+
+    def _first_answer(self, denoiser):
+        """Return what the network says at the first step of an image without a prompt."""
+
+        class SeenError(Exception):
+            pass
+
+        answers = []
+
+        def see(module, args, output):
+            answers.append(output[0].float())
+            raise SeenError
+
+        hook = denoiser.register_forward_hook(see)
+        try:
+            with contextlib.suppress(SeenError):
+                self._latents([""], [0])
+        finally:
+            hook.remove()
+        return answers[0]
+
+    def _fitting_batch(self) -> int:
+        import torch
+
+        pixels = max(self.height * self.width, 64 * 64) if self.height else 512 * 512
+        if self.device.type != "cuda":
+            # On a CPU more than this is no faster, and 64 small images fill the caches as well as one large one.
+            return max(1, min(MOST, MOST * 64 * 64 // pixels))
+        torch.cuda.empty_cache()
+        base = torch.cuda.memory_allocated(self.device)
+        peaks = []
+        for n in (1, 2):
+            torch.cuda.reset_peak_memory_stats(self.device)
+            try:
+                self._batch([""] * n, list(range(n)), steps=min(2, self.settings.steps))
+            except torch.cuda.OutOfMemoryError:
+                torch.cuda.empty_cache()
+                return 1
+            peaks.append(torch.cuda.max_memory_allocated(self.device))
+        torch.cuda.empty_cache()
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return fitting(free, *(p - base for p in peaks))
+
+    # -- prompts ------------------------------------------------------------------------------------------
+
+    def check(self, prompts: Sequence[str]) -> None:
+        """Check that the model can read every prompt, and the negative one.
+
+        Raises:
+            ParameterError: Its tokenizer has no token for a word; the message names the words.
+        """
+        negative = [self.settings.negative_prompt] if self.settings.negative_prompt else []
+        with loading.quiet():
+            texts.check_words(self.pipe, [*dict.fromkeys([*prompts, *negative])], self.settings.model)
+
+    def tokens_cut(self, prompts: Sequence[str]) -> np.ndarray:
+        """Return how many tokens at each prompt's end no text encoder reads, ``int64 (prompts,)``."""
+        with loading.quiet():
+            return texts.tokens_cut(self.pipe, prompts)
+
+    # -- images -------------------------------------------------------------------------------------------
+
+    def images(
+        self, prompts: Sequence[str], keys: Sequence[tuple[str, int]], seed: int
+    ) -> list[np.ndarray | Unreadable]:
+        """Generate one image for each prompt and key.
+
+        Args:
+            prompts: Texts, one for each image; the same text may come many times.
+            keys: ``(prompt_id, index)`` of each image, which with the seed decide its noise.
+            seed: Seed of the run.
+
+        Returns:
+            ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.judging.images.Unreadable` with the reason
+            ``blocked`` where the model's safety checker withheld it.
+
+        Raises:
+            InputError: There are not as many keys as prompts.
+            ParameterError: The scheduler draws noise that cannot be seeded for each image.
+            RunError: A single image does not fit in memory, or the numbers overflow.
+        """
+        if len(prompts) != len(keys):
+            raise InputError(f"There are {len(prompts)} prompts but {len(keys)} keys; give one for each.")
+        seeds = [image_seed(seed, prompt_id, index) for prompt_id, index in keys]
+        made: list[np.ndarray | Unreadable] = []
+        while len(made) < len(prompts):
+            chosen = slice(len(made), len(made) + self.batch_size)
+            made += self._fit(list(prompts[chosen]), seeds[chosen])
+        return made
+
+    def _fit(self, prompts: list[str], seeds: list[int]) -> list:
+        """Generate a batch, or its first half where memory does not hold it; later batches are smaller, too."""
+        import torch
+
+        out_of_memory = None
+        try:
+            return self._batch(prompts, seeds)
+        except torch.cuda.OutOfMemoryError as error:
+            out_of_memory = str(error)
+        # Beyond the handler, the error and the tensors that its traceback holds are gone.
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if len(prompts) == 1:
+            raise RunError(
+                f"{self.settings.model} does not fit in memory for one image of {self.height} x {self.width} pixels "
+                f"in {self.settings.dtype}. Choose a smaller size or type, or another device. ({out_of_memory:.200})"
+            )
+        self._batch_size = len(prompts) // 2
+        _log.warning("Out of memory: from here on %d images at a time.", self._batch_size)
+        return self._fit(prompts[: self._batch_size], seeds[: self._batch_size])
+
+    def _batch(self, prompts: list[str], seeds: list[int], steps: int = 0) -> list:
+        import torch
+
+        from biaslab.judging.images import BLOCKED, Unreadable
+
+        with torch.no_grad(), loading.quiet(), self._own_noise_only():
+            if self._family is None:
+                pixels, blocked = self._whole(prompts, seeds, steps)
+            else:
+                pixels, blocked = self._decoded(self._latents(prompts, seeds, steps))
+        return [Unreadable(BLOCKED) if b else p for p, b in zip(pixels, blocked, strict=True)]
+
+    def _latents(self, prompts: list[str], seeds: list[int], steps: int = 0):
+        """Return denoised latents ``(images, channels, height, width)``, float32."""
+        import torch
+
+        family, s = self._family, self.settings
+        with torch.no_grad():
+            generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
+            noise = family.given(family.noise(self.pipe, self.height, self.width, generators))
+            found = self.pipe(
+                **self._conditions(prompts),
+                latents=noise.to(self.device),
+                generator=generators,
+                num_inference_steps=steps or s.steps,
+                guidance_scale=float(s.guidance_scale),
+                height=self.height,
+                width=self.width,
+                output_type="latent",
+                return_dict=False,
+            )[0]
+        return family.taken(self.pipe, found, self.height, self.width)
+
+    def _conditions(self, prompts: list[str]) -> dict:
+        """Return what the pipeline takes of the prompts; each text is encoded once, and by itself.
+
+        By itself, because what a text encoder says of a text depends a little on the texts beside it: an image must
+        not depend on which prompts another run had encoded before.
+        """
+        import torch
+
+        missing = [text for text in dict.fromkeys(prompts) if text not in self._encoded]
+        for text in missing:
+            guided = self.settings.guided and self._negative is None
+            negative = self.settings.negative_prompt if guided else None
+            of_text, of_negative = self._family.encode(self.pipe, text, negative, self.device)
+            self._encoded[text] = of_text
+            if of_negative:
+                self._negative = of_negative
+        rows = [self._encoded[text] for text in prompts]
+        given = {part: torch.cat([row[part] for row in rows]).float() for part in self._family.parts}
+        if self.settings.guided and self._negative is not None:
+            for part, value in self._negative.items():
+                repeated = value.expand(len(prompts), *value.shape[1:])
+                given[f"negative_{part}"] = repeated.float()
+        while len(self._encoded) > _KEPT_TEXTS:
+            self._encoded.popitem(last=False)
+        return given
+
+    def _decoded(self, latents) -> tuple[list[np.ndarray], list[bool]]:
+        import torch
+
+        if not torch.isfinite(latents).all():
+            raise RunError(
+                f"{self.settings.model} gives numbers that are not finite in {self.settings.dtype}. Set dtype to "
+                "bfloat16 or float32."
+            )
+        at_a_time = max(1, _DECODED // (self.height * self.width))
+        pixels, blocked = [], []
+        for some in latents.split(at_a_time):
+            images = families.decode(self.pipe.vae, some)
+            blocked += self._blocked(images)
+            levels = (images.float() / 2 + 0.5).clamp(0, 1).mul(255).round().to(torch.uint8)
+            pixels += list(levels.permute(0, 2, 3, 1).contiguous().cpu().numpy())
+        return pixels, blocked
+
+    def _blocked(self, images) -> list[bool]:
+        if getattr(self.pipe, "safety_checker", None) is None:
+            return [False] * len(images)
+        # The checker blackens what it blocks in place.
+        dtype = next(self.pipe.safety_checker.parameters()).dtype
+        _, found = self.pipe.run_safety_checker(images.clone(), self.device, dtype)
+        return [bool(b) for b in found]
+
+    def _whole(
+        self, prompts: list[str], seeds: list[int], steps: int = 0
+    ) -> tuple[list[np.ndarray], list[bool]]:
+        """Generate with a pipeline of no known family: it is given the texts, and encodes and decodes itself."""
+        import torch
+
+        s = self.settings
+        asked = {
+            "num_inference_steps": steps or s.steps,
+            "guidance_scale": float(s.guidance_scale),
+            "height": self.height or None,
+            "width": self.width or None,
+            "negative_prompt": [s.negative_prompt] * len(prompts) if s.negative_prompt else None,
+        }
+        takes = inspect.signature(self.pipe.__call__).parameters
+        given = {k: v for k, v in asked.items() if v is not None and k in takes}
+        generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
+        found = self.pipe(prompt=prompts, generator=generators, output_type="np", **given)
+        blocked = getattr(found, "nsfw_content_detected", None) or [False] * len(prompts)
+        images = np.asarray(found.images)
+        if not np.isfinite(images).all():
+            raise RunError(f"{s.model} gives numbers that are not finite in {s.dtype}. Set dtype to float32.")
+        pixels = list((images * 255).round().astype(np.uint8))
+        return pixels, [bool(b) for b in blocked]
+
+    @contextlib.contextmanager
+    def _own_noise_only(self) -> Iterator[None]:
+        """Check that nothing is drawn from the generators that all images share, whose order depends on the run."""
+        import torch
+
+        states = [torch.get_rng_state]
+        if self.device.type == "cuda":
+            states.append(partial(torch.cuda.get_rng_state, self.device))
+        before = [state() for state in states]
+        yield
+        if not all(torch.equal(b, state()) for b, state in zip(before, states, strict=True)):
+            raise ParameterError(
+                f"With {type(self.pipe.scheduler).__name__}, {self.settings.model} draws noise that cannot be seeded "
+                "for each image, so an image would depend on those before it. Choose another scheduler."
+            )
+
+
+def fitting(free: int, one: int, two: int, most: int = MOST) -> int:
+    """Return how many images fit in memory: a power of two, from 1 to ``most``.
+
+    Args:
+        free: Free bytes.
+        one: Bytes at the peak beyond the model's weights with one image.
+        two: The same with two images.
+        most: No more than this.
+    """
+    each = max(two - one, 1)
+    fixed = max(one - each, 0)
+    n = min(most, int((_SHARE * free - fixed) // each))
+    return 1 << (n.bit_length() - 1) if n >= 1 else 1
+
+
+def _device(name: str):
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(name)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ParameterError(f"device is {name!r}: {reason} Use auto, cpu or cuda.") from None
+    return found
+
+
+def _multiplies_bfloat16(device) -> bool:
+    """Return whether the hardware multiplies bfloat16 itself."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    checks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    return device.type == "cpu" and any(getattr(torch.cpu, c, bool)() for c in checks)
+
+
+def _revision(folder) -> str:
+    """Return the commit of a model that the hub's cache holds."""
+    return folder.name if folder.parent.name == "snapshots" else ""

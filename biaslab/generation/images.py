@@ -1,0 +1,274 @@
+"""All images of a table of prompts: generated once, in shards that a stopped run finds again.
+
+A shard is 64 images in the order of the table, so a run that goes on after it was killed generates the same batches
+and thereby the same bytes. Two stages keep them: one with the files of images, one with all that is known of them
+otherwise, so that a finished run reads the second alone until somebody looks at an image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from biaslab import models
+from biaslab.errors import InputError
+from biaslab.generation import generator
+from biaslab.generation.settings import GenerationSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from biaslab.judging.images import Unreadable
+    from biaslab.store import Store
+
+_log = logging.getLogger(__name__)
+OK = "ok"
+SHARD = generator.MOST
+# Shards of images held in memory for those who read one image after the other.
+_HELD = 4
+_CODE = ("biaslab.generation",)
+
+
+def generate(
+    prompts: pd.DataFrame,
+    settings: GenerationSettings,
+    *,
+    seed: int,
+    store: Store,
+    progress: bool = True,
+    load: Callable[[GenerationSettings], generator.Generator] = generator.load,
+) -> GeneratedImages:
+    """Generate ``n_images`` images for each prompt; what was generated before is found again.
+
+    The result is kept by model, weights, settings (but for device, batch size and compiling, which change nothing
+    that matters), seed and prompts. Types and batch sizes that were found are written down in ``made.json`` of the
+    stage's folder and taken from there when a stopped run goes on.
+
+    Args:
+        prompts: Columns prompt_id (unique texts), text and n_images (0 or more); others are passed over.
+        settings: Model and how it generates.
+        seed: Seed of the run.
+        store: Where images are kept.
+        progress: Whether a bar shows how far it is, in images a second.
+        load: What loads the model; it is called when an image must be generated, and not before.
+
+    Raises:
+        InputError: The prompts lack a column or hold values that do not fit.
+        ParameterError: The model cannot be loaded, cannot do what is asked or does not know a word of a prompt.
+        MissingInputError: The embedded model is not in this installation.
+        RunError: A single image does not fit in memory, or the numbers overflow.
+    """
+    made = GeneratedImages(_units(prompts), settings, seed=seed, store=store, load=load)
+    made.complete(progress=progress)
+    return made
+
+
+class GeneratedImages:
+    """The images of a table of prompts as a source; :func:`generate` makes it.
+
+    Attributes:
+        name: What to call the source: the model.
+        digest: Identifies the images.
+        table: One row per image: image_id (``prompt_id/index``), prompt_id, index (from 0), seed (of its noise),
+            outcome (``ok``, or ``blocked`` by the model's safety checker) and tokens_cut (tokens at the prompt's end
+            that no text encoder reads).
+    """
+
+    def __init__(
+        self, units: pd.DataFrame, settings: GenerationSettings, *, seed: int, store: Store, load
+    ) -> None:
+        where = models.resolve(settings.model, "text-to-image")
+        self.name = Path(where).name if Path(where).is_dir() else where
+        self._units = units
+        self._settings = settings
+        self._seed = seed
+        self._load = load
+        inputs = asdict(settings) | {"model": self.name, "weights": models.digest(where), "seed": seed}
+        for name in ("device", "batch_size", "compile"):
+            inputs.pop(name)
+        self._facts = store.stage("generated", inputs, _CODE)
+        self._files = store.stage("generated_files", inputs, _CODE)
+        whole = hashlib.sha256(self._facts.digest.encode())
+        for row in units.itertuples(index=False):
+            whole.update(f"{row.prompt_id}\0{row.text}\0{row.index_}\n".encode())
+        self.digest = whole.hexdigest()
+        self._rows = {k: i for i, k in enumerate(_image_ids(units))}
+        self._held: OrderedDict[int, list[bytes | None]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def complete(self, *, progress: bool = True) -> None:
+        """Generate what is missing and set :attr:`table`."""
+        import pandas as pd
+
+        found = self._facts.compute(
+            self._units,
+            lambda rows: self._shard(rows).drop(columns="file"),
+            shard_rows=SHARD,
+            label=f"generating with {self.name}",
+            progress=progress,
+        )
+        empty = pd.DataFrame({k: pd.Series(dtype=v) for k, v in _TYPES.items()})
+        self.table = (found if len(found) else empty).astype(_TYPES)
+        cut = self.table.loc[self.table["tokens_cut"] > 0, "prompt_id"].nunique()
+        if cut:
+            _log.warning(
+                "%d of %d prompts are longer than the text encoder of %s reads: their ends play no part (column "
+                "tokens_cut).",
+                cut,
+                self.table["prompt_id"].nunique(),
+                self.name,
+            )
+
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+        """Return images in the order asked for, ``uint8 (height, width, 3)`` RGB or why there is none.
+
+        Raises:
+            InputError: An id is not in the table.
+        """
+        from biaslab.judging.images import BLOCKED, Unreadable, decode
+
+        read = []
+        for image_id in image_ids:
+            if image_id not in self._rows:
+                raise InputError(f"{self.name} has no image {image_id!r}; its table lists those it has.")
+            shard, row = divmod(self._rows[image_id], SHARD)
+            file = self._shard_files(shard)[row]
+            read.append(Unreadable(BLOCKED) if file is None else decode(file))
+        return read
+
+    def _shard_files(self, shard: int) -> list[bytes | None]:
+        """Return the files of a shard, ``None`` for images that were withheld."""
+        with self._lock:
+            if shard not in self._held:
+                rows = self._units.iloc[shard * SHARD : (shard + 1) * SHARD].reset_index(drop=True)
+                self._held[shard] = [f if isinstance(f, bytes) else None for f in self._shard(rows)["file"]]
+                while len(self._held) > _HELD:
+                    self._held.popitem(last=False)
+            self._held.move_to_end(shard)
+            return self._held[shard]
+
+    def _shard(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return a shard with its files, generated where it is not there or damaged."""
+        return self._files.compute(rows, self._generate, shard_rows=SHARD, progress=False)
+
+    def _generate(self, rows: pd.DataFrame) -> pd.DataFrame:
+        made_by, keys = self._generator, list(zip(rows["prompt_id"], rows["index_"], strict=True))
+        size = made_by.batch_size
+        images = made_by.images(list(rows["text"]), keys, self._seed)
+        if made_by.batch_size != size:
+            self._write_down(made_by)
+        files = [_png(image) if isinstance(image, np.ndarray) else None for image in images]
+        made = rows.drop(columns="text").rename(columns={"index_": "index"})
+        return made.assign(
+            image_id=_image_ids(rows),
+            seed=[generator.image_seed(self._seed, *key) for key in keys],
+            outcome=[OK if isinstance(i, np.ndarray) else i.reason for i in images],
+            tokens_cut=made_by.tokens_cut(list(rows["text"])),
+            file=files,
+        )[[*_TYPES, "file"]]
+
+    # -- the model ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _generator(self) -> generator.Generator:
+        """The model, loaded with what an earlier run found for it, after a look at every prompt."""
+        said = self._written_down()
+        settings = self._settings
+        if settings.dtype == "auto" and "dtype" in said:
+            settings = replace(settings, dtype=said["dtype"])
+        if not settings.batch_size and "batch_size" in said:
+            settings = replace(settings, batch_size=said["batch_size"])
+        loaded = self._load(settings)
+        loaded.check(list(self._units["text"].unique()))
+        self._write_down(loaded)
+        return loaded
+
+    @property
+    def _note(self) -> Path:
+        return self._files.folder / "made.json"
+
+    def _written_down(self) -> dict:
+        try:
+            said = json.loads(self._note.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return said if isinstance(said, dict) else {}
+
+    def _write_down(self, loaded: generator.Generator) -> None:
+        self._note.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._note.with_name(f".made.{os.getpid()}.tmp")
+        temporary.write_text(json.dumps(loaded.description(), indent=1) + "\n", encoding="utf-8")
+        os.replace(temporary, self._note)
+
+
+_TYPES = {
+    "image_id": object,
+    "prompt_id": object,
+    "index": "int64",
+    "seed": "int64",
+    "outcome": object,
+    "tokens_cut": "int64",
+}
+
+
+def _units(prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per image: prompt_id, text, index_; prompts in their order, images of each in theirs.
+
+    Raises:
+        InputError: A column is missing or holds values that do not fit.
+    """
+    import pandas as pd
+
+    needed = ("prompt_id", "text", "n_images")
+    missing = [c for c in needed if c not in prompts]
+    if missing:
+        raise InputError(f"The prompts have no column {missing[0]!r}; they need {', '.join(needed)}.")
+    for column in needed[:2]:
+        other = [v for v in prompts[column] if not isinstance(v, str) or not v.strip()]
+        if other:
+            raise InputError(
+                f"The prompts' column {column!r} holds {other[0]!r}; it must hold texts, none empty."
+            )
+    twice = prompts.loc[prompts["prompt_id"].duplicated(), "prompt_id"]
+    if len(twice):
+        raise InputError(f"prompt_id {twice.iloc[0]!r} stands for two prompts; it must be unique.")
+    n = pd.to_numeric(prompts["n_images"], errors="coerce")
+    wrong = prompts.loc[~((n >= 0) & (n % 1 == 0)), "n_images"].tolist()
+    if wrong:
+        raise InputError(f"n_images holds {wrong[0]!r}; it must hold whole numbers from 0.")
+    counts = n.to_numpy(np.int64)
+    repeated = np.repeat(np.arange(len(prompts)), counts)
+    return pd.DataFrame(
+        {
+            "prompt_id": prompts["prompt_id"].to_numpy(object)[repeated],
+            "text": prompts["text"].to_numpy(object)[repeated],
+            "index_": np.concatenate([np.arange(c) for c in counts])
+            if len(repeated)
+            else np.empty(0, np.int64),
+        }
+    )
+
+
+def _image_ids(units: pd.DataFrame) -> list[str]:
+    return [f"{prompt_id}/{i}" for prompt_id, i in zip(units["prompt_id"], units["index_"], strict=True)]
+
+
+def _png(image: np.ndarray) -> bytes:
+    """Return an image as a PNG file, compressed little: that is much faster and hardly larger."""
+    from PIL import Image
+
+    file = BytesIO()
+    Image.fromarray(image).save(file, format="PNG", compress_level=1)
+    return file.getvalue()

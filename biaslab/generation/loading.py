@@ -1,0 +1,199 @@
+"""From a name to a pipeline: fetched, checked, loaded from safetensors, its scheduler chosen."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from biaslab import models
+from biaslab.errors import BiaslabError, ParameterError, name_help
+
+# Arguments of a pipeline that needs more than text, and of one that makes something else than images.
+_IMAGE_INPUTS = {"image", "mask_image", "control_image", "video", "ip_image"}
+_OTHER_OUTPUTS = {"num_frames", "video_length", "fps", "frame_rate", "audio_length_in_s", "audio_end_in_s"}
+
+
+def fetch(name: str) -> Path:
+    """Return the folder of the text-to-image model ``name``, downloaded where it is on the hub.
+
+    Raises:
+        ParameterError: The name is unknown, the hub does not have it or cannot be reached, or the model has no
+            safetensors.
+        MissingInputError: The embedded model is not in this installation.
+    """
+    where = models.resolve(name, "text-to-image")
+    if Path(where).is_dir():
+        return Path(where)
+    from diffusers import DiffusionPipeline
+
+    try:
+        with quiet(bars=True):
+            folder = Path(DiffusionPipeline.download(where, use_safetensors=True))
+    # The hub's client and diffusers raise many kinds of errors; each becomes one that says what to do.
+    except Exception as error:
+        raise ParameterError(_hub_problem(where, error)) from error
+    models.check_safetensors(folder)
+    return folder
+
+
+def _hub_problem(name: str, error: BaseException) -> str:
+    from huggingface_hub import errors as hub
+
+    chain, seen = [error], {id(error)}
+    while (following := chain[-1].__cause__ or chain[-1].__context__) is not None and id(
+        following
+    ) not in seen:
+        seen.add(id(following))
+        chain.append(following)
+
+    def any_of(*kinds: type) -> bool:
+        return any(isinstance(e, kinds) for e in chain)
+
+    if any_of(hub.GatedRepoError):
+        return (
+            f"{name} is open only to those who accept its terms: do so on its page on the hub, log in with "
+            "'hf auth login' and run again."
+        )
+    if any_of(hub.RepositoryNotFoundError):
+        return (
+            f"The hub has no model {name!r}, or it is private. {models.near_help(name, 'text-to-image')}A name on "
+            "the hub is made of owner and name, as in the address of the model's page."
+        )
+    if any("safetensors" in str(e) for e in chain):
+        return (
+            f"{name} has no weights as .safetensors, or not for all its parts. Other formats are refused, because "
+            "they can run code when they are opened. Choose a copy of the model that has them."
+        )
+    if any_of(hub.EntryNotFoundError) and not any_of(hub.LocalEntryNotFoundError):
+        return f"{name} is on the hub but is no diffusers pipeline: it has no model_index.json."
+    reason = " ".join(str(chain[-1]).split()) or type(chain[-1]).__name__
+    return (
+        f"{name} is not on this machine and cannot be fetched from the hub ({reason:.200}). Run once with a network, "
+        "or give a folder that holds the model, or 'mini'."
+    )
+
+
+def pipeline_class(folder: Path, name: str):
+    """Return the diffusers class of the pipeline in ``folder``, which must make images from text alone.
+
+    Raises:
+        ParameterError: There is no pipeline, it brings code of its own, or it is of another kind.
+    """
+    import diffusers
+    from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING as TEXT_TO_IMAGE
+
+    index = folder / "model_index.json"
+    if not index.is_file():
+        raise ParameterError(f"{name} is no diffusers pipeline: {folder} holds no model_index.json.")
+    said = json.loads(index.read_text(encoding="utf-8"))
+    class_name = said.get("_class_name")
+    libraries = {v[0] for v in said.values() if isinstance(v, list) and len(v) == 2 and v[0]}
+    own = sorted(
+        x for x in libraries if x not in ("diffusers", "transformers") and not hasattr(diffusers.pipelines, x)
+    )
+    found = getattr(diffusers, class_name, None) if isinstance(class_name, str) else None
+    if own or not (inspect.isclass(found) and issubclass(found, diffusers.DiffusionPipeline)):
+        raise ParameterError(
+            f"{name} needs code that diffusers {diffusers.__version__} does not have "
+            f"({', '.join(own) or class_name}). Code that comes with a model is never run."
+        )
+    takes = set(inspect.signature(found.__call__).parameters)
+    known = found in TEXT_TO_IMAGE.values() and "Control" not in class_name
+    if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not known):
+        raise ParameterError(
+            f"{name} is a {class_name}, which does not make images from text alone. Name a text-to-image pipeline, "
+            "such as a StableDiffusionPipeline."
+        )
+    return found
+
+
+def load_pipeline(folder: Path, name: str, *, dtype, safety_checker: bool):
+    """Return the pipeline in ``folder`` on the CPU, with its weights as ``dtype``.
+
+    Args:
+        folder: What :func:`fetch` returned.
+        name: What to call the model in messages.
+        dtype: A torch type.
+        safety_checker: Whether a checker that the model has is kept.
+
+    Raises:
+        ParameterError: The folder does not hold a text-to-image pipeline that can be loaded.
+    """
+    import diffusers
+
+    pipeline_class(folder, name)
+    said = json.loads((folder / "model_index.json").read_text(encoding="utf-8"))
+    options = {"dtype" if hasattr(diffusers.utils, "_resolve_dtype") else "torch_dtype": dtype}
+    if not safety_checker and "safety_checker" in said:
+        options["safety_checker"] = None
+    auto = diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING
+    mapped = any(c.__name__ == said["_class_name"] for c in auto.values())
+    loader = diffusers.AutoPipelineForText2Image if mapped else diffusers.DiffusionPipeline
+    try:
+        with quiet():
+            pipe = loader.from_pretrained(str(folder), use_safetensors=True, **options)
+    except BiaslabError:
+        raise
+    # Every part has its own errors for a missing or a damaged file.
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ParameterError(f"{name} cannot be loaded as a {said['_class_name']}: {reason:.400}") from error
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+def schedulers(pipe) -> dict[str, type]:
+    """Return the schedulers that a pipeline can take, by name."""
+    from diffusers import SchedulerMixin
+
+    fitting = [type(pipe.scheduler), *getattr(pipe.scheduler, "compatibles", [])]
+    # Those that need a package which is not installed are stand-ins of another class.
+    return {c.__name__: c for c in fitting if inspect.isclass(c) and issubclass(c, SchedulerMixin)}
+
+
+def set_scheduler(pipe, name: str) -> None:
+    """Give a pipeline the scheduler ``name``, with the settings of its own one.
+
+    Raises:
+        ParameterError: There is no such scheduler, or the model cannot take it.
+    """
+    known = schedulers(pipe)
+    by_name = {k.lower(): v for k, v in known.items()} | {
+        k.lower().removesuffix("scheduler"): v for k, v in known.items()
+    }
+    wanted = by_name.get(name.lower())
+    if wanted is None:
+        raise ParameterError(f"scheduler is {name!r}, which this model cannot take. {name_help(name, known)}")
+    with quiet():
+        pipe.scheduler = wanted.from_config(pipe.scheduler.config)
+
+
+@contextlib.contextmanager
+def quiet(*, bars: bool = False) -> Iterator[None]:
+    """Keep the libraries' remarks, and bars unless asked for, out of the output: biaslab says what matters."""
+    import diffusers.utils.logging as diffusers_logging
+    import transformers.utils.logging as transformers_logging
+
+    kept = []
+    for said, name in ((diffusers_logging, "diffusers"), (transformers_logging, "transformers")):
+        logger = logging.getLogger(name)
+        kept.append((said, logger, logger.level, getattr(said, "_tqdm_active", True)))
+        logger.setLevel(logging.ERROR)
+        if not bars:
+            said.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            # They warn of settings that model files hold, of their own next releases and of numpy's.
+            for category in (FutureWarning, DeprecationWarning):
+                warnings.simplefilter("ignore", category)
+            yield
+    finally:
+        for said, logger, level, shown in kept:
+            logger.setLevel(level)
+            if shown and not bars:
+                said.enable_progress_bar()

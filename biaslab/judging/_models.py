@@ -1,0 +1,146 @@
+"""What the judges' models share: where they run, how they are named, loaded and fed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from biaslab.errors import BiaslabError, ParameterError, name_help
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+def device(name: str):
+    """Return the torch device ``name``; ``"auto"`` is the first GPU, or the CPU where there is none.
+
+    Raises:
+        ParameterError: There is no such device here.
+    """
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(name)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ParameterError(f"device is {name!r}: {reason} Use auto, cpu or cuda.") from None
+    return found
+
+
+def dtype(name: str, where):
+    """Return the torch type ``name``; ``"auto"`` is float32 on a CPU and float16 on a GPU.
+
+    float16 has three more binary digits than bfloat16, and the CLIP models were trained with it.
+    """
+    import torch
+
+    if name not in DTYPES:
+        raise ParameterError(f"dtype is {name!r}. {name_help(name, DTYPES)}")
+    if name == "auto":
+        name = "float32" if where.type == "cpu" else "float16"
+    return getattr(torch, name)
+
+
+class Batches:
+    """How many images go through a model at a time.
+
+    Args:
+        device: Where the model runs.
+        size: Images at a time; 0 takes as many as are usual for the device and the images' size.
+    """
+
+    def __init__(self, device, size: int = 0) -> None:
+        self.gpu = device.type != "cpu"
+        self._size = size
+        self._most = size or (256 if self.gpu else 128)
+
+    def run(self, images: Sequence[np.ndarray], work: Callable) -> list:
+        """Return ``work(images)``, one result per image in order, called with images of one shape at a time.
+
+        Out of GPU memory, the same images are tried again in halves, and batches stay that small.
+        """
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for k, image in enumerate(images):
+            groups.setdefault(image.shape, []).append(k)
+        out: list = [None] * len(images)
+        for shape, positions in groups.items():
+            at = 0
+            while at < len(positions):
+                chunk = positions[at : at + self._at_a_time(shape)]
+                found = self._try([images[k] for k in chunk], work)
+                if found is None:
+                    continue
+                for k, result in zip(chunk, found, strict=True):
+                    out[k] = result
+                at += len(chunk)
+        return out
+
+    def _at_a_time(self, shape: tuple[int, ...]) -> int:
+        # On a CPU large images gain nothing from large batches, and their memory is the machine's.
+        if self._size or self.gpu:
+            return self._most
+        return max(1, min(self._most, self._most * 128 * 128 // (shape[0] * shape[1])))
+
+    def _try(self, images: list, work: Callable) -> list | None:
+        import torch
+
+        try:
+            return list(work(images))
+        except torch.OutOfMemoryError:
+            if len(images) == 1:
+                raise
+        # Outside the handler, where nothing holds on to what the failed call had made.
+        self._most = len(images) // 2
+        torch.cuda.empty_cache()
+        return None
+
+
+def read_ahead(where) -> int:
+    """Return how many images are read at a time: a model's batch or more."""
+    return 128 if where.type == "cpu" else 512
+
+
+@contextmanager
+def loading(name: str, what: str) -> Iterator[None]:
+    """Turn what a library raises while it loads the model ``name`` into one clear error.
+
+    Raises:
+        ParameterError: The model cannot be loaded as ``what``.
+    """
+    try:
+        yield
+    except BiaslabError:
+        raise
+    # Every library has its own errors for a missing file, another architecture or no network.
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ParameterError(f"{name} cannot be loaded as {what}: {reason:.400}") from error
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Keep transformers from drawing bars for weights that load in a moment."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def file_digest(path: str | Path) -> str:
+    """Return a digest of a model's file; of one that does not exist, its name."""
+    path = Path(path).expanduser()
+    if not path.is_file():
+        return str(path)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

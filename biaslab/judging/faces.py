@@ -1,0 +1,242 @@
+"""Find faces, and decide whether an image shows one that is large enough.
+
+A face detector is any object with ``faces(images) -> list[list[Face]]``: for each image (``uint8 (height,
+width, 3)`` RGB) its faces, best first, boxes in pixels within the image. Two are here: any object-detection
+model of transformers that knows a label "face" (:class:`DetectorFaces`; the embedded ``mini-detector`` is
+one), and MediaPipe's (:class:`MediaPipeFaces`), which the paradox paper uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from biaslab import models
+from biaslab.errors import MissingInputError, ParameterError
+from biaslab.judging import _models
+
+MEDIAPIPE = "mediapipe:"
+WHOLE = "whole image"
+"""The name of a gate that lets every image pass: to judge without one, or to see what the gate changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """Where a face is, in pixels of its image, x to the right and y down."""
+
+    x0: float
+    """Left edge."""
+    y0: float
+    """Upper edge."""
+    x1: float
+    """Right edge."""
+    y1: float
+    """Lower edge."""
+    score: float
+    """How sure the detector is, 0 to 1."""
+
+
+class FaceDetector(Protocol):
+    """The contract of face detectors."""
+
+    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        """Return each image's faces, best first."""
+        ...
+
+
+def gate(faces: Sequence[Face], width: int, height: int, min_face: float = 0.1) -> str:
+    """Return why an image is not judged, or ``""`` where it shows one face that is large enough.
+
+    Args:
+        faces: All faces found in the image.
+        width: The image's width in pixels.
+        height: The image's height in pixels.
+        min_face: Smallest share of the image's width and of its height that a face must have.
+
+    Returns:
+        ``""``, ``"no_face"``, ``"several_faces"`` or ``"face_too_small"``.
+
+    Source: paradox paper, section 3; the size from its released code.
+    """
+    if not faces:
+        return "no_face"
+    if len(faces) > 1:
+        return "several_faces"
+    face = faces[0]
+    large = large_enough(face.x0, face.y0, face.x1, face.y1, width, height, min_face)
+    return "" if large else "face_too_small"
+
+
+def large_enough(x0, y0, x1, y1, width, height, min_face: float = 0.1):
+    """Return whether boxes are at least ``min_face`` of their image's width and of its height.
+
+    All but ``min_face`` are numbers or arrays of one shape, in pixels; a missing box is not large enough.
+    """
+    # Boxes come as floats: a face of exactly the limit counts, whatever rounding does to it.
+    slack = 1e-6
+    return (x1 - x0 >= min_face * width - slack) & (y1 - y0 >= min_face * height - slack)
+
+
+def load(name: str, *, min_score: float = 0.5, device: str = "auto", batch_size: int = 0) -> FaceDetector:
+    """Return the face detector ``name``.
+
+    Args:
+        name: ``mini-detector``, a folder or hub name (``owner/name``) of a transformers object-detection
+            model that knows "face", ``mediapipe:FILE`` with the model file of MediaPipe's face detector, or
+            ``whole image`` (:data:`WHOLE`).
+        min_score: Faces with a lower score do not count, 0 to 1.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, …
+        batch_size: Images at a time; 0 finds it.
+
+    Raises:
+        ParameterError: The model is unknown, not an object detector, or knows no faces.
+        MissingInputError: A file or a package is not there.
+    """
+    if name == WHOLE:
+        return WholeImage()
+    if name.startswith(MEDIAPIPE):
+        return MediaPipeFaces(name.removeprefix(MEDIAPIPE), min_score=min_score)
+    return DetectorFaces(name, min_score=min_score, device=device, batch_size=batch_size)
+
+
+class DetectorFaces:
+    """Faces by an object-detection model of transformers; boxes that cover each other count once.
+
+    Arguments and errors as in :func:`load`.
+    """
+
+    def __init__(
+        self, name: str, *, min_score: float = 0.5, device: str = "auto", batch_size: int = 0
+    ) -> None:
+        from transformers import AutoImageProcessor, AutoModelForObjectDetection
+
+        where = models.resolve(name, "detector")
+        safe = {"trust_remote_code": False}
+        with _models.loading(name, "object detector"), _models.without_bars():
+            self._model = AutoModelForObjectDetection.from_pretrained(where, use_safetensors=True, **safe)
+            self._processor = AutoImageProcessor.from_pretrained(where, **safe)
+        labels = {int(k): str(v) for k, v in self._model.config.id2label.items()}
+        self._labels = [k for k, v in labels.items() if "face" in v.lower().replace("_", " ").split()]
+        if not self._labels:
+            raise ParameterError(
+                f"{name} detects no faces: none of its labels is 'face' ({', '.join(labels.values()):.200})."
+            )
+        self.min_score = float(min_score)
+        self._device = _models.device(device)
+        self._batches = _models.Batches(self._device, batch_size)
+        self._model.eval().to(self._device)
+
+    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        """Return each image's faces, best first; images of one size are detected together."""
+        return self._batches.run(images, self._same_size)
+
+    def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        import torch
+
+        height, width = images[0].shape[:2]
+        inputs = self._processor(images=list(images), return_tensors="pt").to(self._device)
+        with torch.inference_mode():
+            outputs = self._model(**inputs)
+        # One way back from a GPU for the whole batch; post-processing takes each image apart.
+        for name in ("logits", "pred_boxes"):
+            outputs[name] = outputs[name].float().cpu()
+        found = self._processor.post_process_object_detection(
+            outputs, threshold=self.min_score, target_sizes=[(height, width)] * len(images)
+        )
+        return [self._of_one(one, width, height) for one in found]
+
+    def _of_one(self, found: dict, width: int, height: int) -> list[Face]:
+        labels, scores, boxes = (found[k].numpy() for k in ("labels", "scores", "boxes"))
+        wanted = np.isin(labels, self._labels)
+        return _distinct(
+            _clipped(*map(float, box), float(score), width, height)
+            for box, score in zip(boxes[wanted], scores[wanted], strict=True)
+        )
+
+
+class MediaPipeFaces:
+    """Faces by MediaPipe's face detector, the one that the paradox paper uses.
+
+    Args:
+        file: The model file (``.tflite``), for example ``blaze_face_short_range.tflite``.
+        min_score: Faces with a lower score do not count, 0 to 1; 0.5 is MediaPipe's own default.
+
+    Raises:
+        MissingInputError: The file or the package ``mediapipe`` is not there.
+        ParameterError: MediaPipe cannot read the file.
+    """
+
+    def __init__(self, file: str | Path, *, min_score: float = 0.5) -> None:
+        if not str(file) or not Path(file).expanduser().is_file():
+            raise MissingInputError(
+                f"faces is '{MEDIAPIPE}{file}', but there is no such file. MediaPipe publishes the model of "
+                "its face detector apart from the package: download blaze_face_short_range.tflite and name "
+                "its path."
+            )
+        try:
+            import mediapipe
+            from mediapipe.tasks import python as tasks
+        except ImportError:
+            raise MissingInputError(
+                f"faces is '{MEDIAPIPE}{file}', which needs the package mediapipe: pip install mediapipe."
+            ) from None
+        self._mediapipe = mediapipe
+        self.min_score = float(min_score)
+        # The file's bytes, so that a path is never resolved again by the library's own rules.
+        model = tasks.BaseOptions(model_asset_buffer=Path(file).expanduser().read_bytes())
+        options = tasks.vision.FaceDetectorOptions(base_options=model, min_detection_confidence=min_score)
+        try:
+            self._detector = tasks.vision.FaceDetector.create_from_options(options)
+        except (RuntimeError, ValueError) as error:
+            raise ParameterError(f"MediaPipe cannot read {file} as a face detector: {error}") from None
+
+    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        """Return each image's faces, best first; MediaPipe takes images one at a time."""
+        return [self._of_one(image) for image in images]
+
+    def _of_one(self, image: np.ndarray) -> list[Face]:
+        height, width = image.shape[:2]
+        srgb = self._mediapipe.ImageFormat.SRGB
+        seen = self._mediapipe.Image(image_format=srgb, data=np.ascontiguousarray(image))
+        found = []
+        for detection in self._detector.detect(seen).detections:
+            box, score = detection.bounding_box, detection.categories[0].score
+            corners = (box.origin_x, box.origin_y, box.origin_x + box.width, box.origin_y + box.height)
+            found.append(_clipped(*corners, score, width, height))
+        return sorted(found, key=lambda face: -face.score)
+
+
+class WholeImage:
+    """Takes every image for one face, so that the gate turns none away."""
+
+    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        """Return one face for each image: all of it."""
+        return [[Face(0.0, 0.0, float(image.shape[1]), float(image.shape[0]), 1.0)] for image in images]
+
+
+def _clipped(x0: float, y0: float, x1: float, y1: float, score: float, width: int, height: int) -> Face:
+    x0, x1 = min(max(x0, 0.0), width), min(max(x1, 0.0), width)
+    y0, y1 = min(max(y0, 0.0), height), min(max(y1, 0.0), height)
+    return Face(float(x0), float(y0), float(x1), float(y1), float(score))
+
+
+def _distinct(faces: Iterable[Face]) -> list[Face]:
+    """Return faces, best first, without those that a better one covers by half or more of their union."""
+    kept: list[Face] = []
+    for face in sorted(faces, key=lambda face: -face.score):
+        if all(_overlap(face, other) < 0.5 for other in kept):
+            kept.append(face)
+    return kept
+
+
+def _overlap(a: Face, b: Face) -> float:
+    """Return the intersection of two boxes over their union."""
+    width = max(0.0, min(a.x1, b.x1) - max(a.x0, b.x0))
+    height = max(0.0, min(a.y1, b.y1) - max(a.y0, b.y0))
+    shared = width * height
+    union = (a.x1 - a.x0) * (a.y1 - a.y0) + (b.x1 - b.x0) * (b.y1 - b.y0) - shared
+    return shared / union if union > 0 else 0.0

@@ -1,0 +1,112 @@
+"""Perceived gender by FairFace's classifier, on the face alone.
+
+FairFace publishes a ResNet-34 with 18 outputs: seven of race, two of gender (male, female), nine of age. Only
+gender is used here. It was trained on upright, aligned faces with a quarter of their size as a margin; faces
+are cut out with that margin here, but not turned, so tilted faces are judged less well.
+
+Source: Kärkkäinen & Joo (2021), FairFace, WACV.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from biaslab.errors import MissingInputError, ParameterError
+from biaslab.judging import _models
+from biaslab.judging._pixels import Pixels
+
+FAIRFACE = "fairface:"
+_OUTPUTS = 18
+_MALE, _FEMALE = 7, 8
+# What torchvision's ImageNet models take.
+_PIXELS = Pixels((224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bilinear", squash=True)
+
+
+class FairFaceGender:
+    """FairFace's perceived gender of a face.
+
+    Args:
+        file: The state dict as safetensors.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, …
+        dtype: As for :class:`biaslab.judging.zero_shot.ZeroShot`.
+        batch_size: Images at a time; 0 finds it.
+
+    Raises:
+        MissingInputError: There is no such file.
+        ParameterError: It is not safetensors, or not this network's weights.
+    """
+
+    sees = "face"
+
+    def __init__(
+        self, file: str | Path, *, device: str = "auto", dtype: str = "auto", batch_size: int = 0
+    ) -> None:
+        path = Path(file).expanduser()
+        if not str(file) or not path.is_file():
+            raise MissingInputError(
+                f"gender is '{FAIRFACE}{file}', but there is no such file. FairFace publishes its weights "
+                "(res34_fair_align_multi_7_20190809.pt) apart; convert them to safetensors and name the path."
+            )
+        if path.suffix != ".safetensors":
+            raise ParameterError(
+                f"{path} is not .safetensors; other formats can run code when they are opened. Convert it: "
+                "safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'fairface.safetensors')."
+            )
+        import torch
+        from safetensors.torch import load_file
+        from torchvision.models import resnet34
+
+        self._device = _models.device(device)
+        self._dtype = _models.dtype(dtype, self._device)
+        self._batches = _models.Batches(self._device, batch_size)
+        self._model = resnet34(weights=None)
+        self._model.fc = torch.nn.Linear(self._model.fc.in_features, _OUTPUTS)
+        with _models.loading(str(path), f"FairFace's ResNet-34 with {_OUTPUTS} outputs"):
+            self._model.load_state_dict(load_file(path))
+        self._model.eval().to(self._device, self._dtype)
+
+    def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the probability of perceived as female against as male, ``float32 (images,)``.
+
+        Args:
+            images: Faces cut out of their images, ``uint8 (height, width, 3)``.
+        """
+        # Faces come in as many sizes as there are images: brought to one first, they go through together.
+        from PIL import Image
+
+        side, bilinear = _PIXELS.size, Image.Resampling.BILINEAR
+        same = [np.asarray(Image.fromarray(image).resize(side, bilinear)) for image in images]
+        return np.array(self._batches.run(same, self._same_size), np.float32)
+
+    def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        import torch
+
+        with torch.inference_mode():
+            outputs = self._model(_PIXELS(images, self._device, self._dtype)).float()
+            return outputs[:, [_MALE, _FEMALE]].softmax(dim=1)[:, 1].cpu().numpy()
+
+
+def cut_out(image: np.ndarray, box: Sequence[float], *, margin: float = 0.25) -> np.ndarray:
+    """Return the square around a face, widened by ``margin`` of its size on all sides, as FairFace takes it.
+
+    What lies beyond the image is black.
+
+    Args:
+        image: ``uint8 (height, width, 3)``.
+        box: (x0, y0, x1, y1) in pixels.
+        margin: How much wider than the longer side of the box, on each side.
+    """
+    x0, y0, x1, y1 = box
+    half = max(1, round(max(x1 - x0, y1 - y0) * (0.5 + margin)))
+    left, top = round((x0 + x1) / 2) - half, round((y0 + y1) / 2) - half
+    out = np.zeros((2 * half, 2 * half, 3), np.uint8)
+    height, width = image.shape[:2]
+    rows, columns = (
+        slice(max(top, 0), min(top + 2 * half, height)),
+        slice(max(left, 0), min(left + 2 * half, width)),
+    )
+    out[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left] = image[rows, columns]
+    return out

@@ -1,0 +1,588 @@
+"""People rate a sample of the images that the judge judged, without knowing where each comes from.
+
+A :class:`Session` holds the sample, shows images by number alone in an order of each rater's own, and keeps
+every label on disk as it is given. :func:`widget` is its face in JupyterLab. What comes out is a file of
+ratings that :mod:`biaslab.ratings` reads; :func:`agreement` compares raters with one another and with the judge.
+
+Source: paradox paper, A.4: 7 participants, 200 training and generated images, alpha 0.948, and 98 % of the
+automatic judgements equal to the majority vote.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from biaslab import ratings, tables
+from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab.judging.error import REFERENCES, known_truth
+from biaslab.judging.images import ImageSource, Unreadable
+from biaslab.judging.judge import JUDGED, rated_ids
+from biaslab.measures import agreement as measures
+from biaslab.ratings import LABELS, Rated
+
+if TYPE_CHECKING:
+    import ipywidgets
+
+SOURCES = ratings.SOURCES
+LABEL_SETS = {"female/male/unsure": LABELS, "female/male": ("female", "male")}
+PUBLISHED = {("krippendorff_alpha", "female/male/unsure"): 0.948, ("judge_agreement", "female/male"): 98.0}
+"""What A.4 prints, for all its images."""
+NO_RATINGS = "no image has been rated yet"
+_NAME = re.compile(r"[\w-]{1,40}")
+# Names of columns in a file of ratings: a rater of that name would be read as something else.
+_RESERVED = ("image", "source", "occupation", "model", "prompt", "rater", "label")
+_RATINGS = "ratings.csv"
+_SHOWN = 400  # pixels of the longer side, so that small images can be judged by eye
+
+
+def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] = (JUDGED,)) -> pd.DataFrame:
+    """Return the images that may be rated: those with one of ``outcomes``, all sources in one table.
+
+    Args:
+        judgements: Rows as from :func:`biaslab.judging.judge.judge` with a column ``occupation``, for
+            ``training`` and ``generated``.
+        outcomes: By default the images that the judge decided, as in the paper; with all outcomes the raters
+            check the gate, too.
+
+    Raises:
+        InputError: A column is missing.
+        UnknownNameError: A source is neither ``training`` nor ``generated``.
+    """
+    frames = []
+    for source, table in judgements.items():
+        if source not in SOURCES:
+            raise unknown_name("source of images", source, SOURCES)
+        for column in ("image_id", "outcome", "occupation"):
+            if column not in table:
+                raise InputError(f"The judgements of {source} images have no column {column!r}.")
+        frames.append(table[table["outcome"].isin(outcomes)].assign(source=source))
+    return pd.concat(frames, ignore_index=True)
+
+
+def sample(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
+    """Draw ``n`` images, spread as evenly as they allow over sources, and within each over occupations.
+
+    Args:
+        images: image_id, source, occupation, and further columns, which are kept. An image that stands in
+            several rows of a source is drawn at most once.
+        n: How many; fewer are drawn where there are fewer.
+        seed: Seed of the draw.
+
+    Returns:
+        Rows of ``images`` with a new first column ``item`` (1, 2, …) in random order, which says nothing of
+        where an image comes from.
+
+    Raises:
+        ParameterError: ``n`` is below 1.
+        InputError: There is no image.
+    """
+    if n < 1:
+        raise ParameterError(f"n is {n!r}; rate at least 1 image.")
+    if images.empty:
+        raise InputError("There is no image to rate: none was judged.")
+    rng = np.random.default_rng(seed)
+    images = images.sort_values(["source", "image_id"], kind="stable").reset_index(drop=True)
+    images = images.iloc[rng.permutation(len(images))].drop_duplicates(["source", "image_id"])
+    # An image's turn: the how-manieth of its occupation it is, in shuffled order. Taking images by turn, and
+    # occupations at random within a turn, is a round-robin over occupations.
+    turn = images.groupby(["source", "occupation"], sort=False).cumcount()
+    images = images.assign(_turn=turn, _chance=rng.random(len(images))).sort_values(["_turn", "_chance"])
+    of_source = [rows.drop(columns=["_turn", "_chance"]) for _, rows in images.groupby("source")]
+    quota = _quota([len(rows) for rows in of_source], n)
+    drawn = pd.concat([rows.head(k) for rows, k in zip(of_source, quota, strict=True)])
+    drawn = drawn.iloc[rng.permutation(len(drawn))].reset_index(drop=True)
+    return drawn.assign(item=np.arange(1, len(drawn) + 1))[["item", *drawn.columns]]
+
+
+def _quota(sizes: list[int], n: int) -> list[int]:
+    """Divide ``n`` evenly over groups of these sizes; what a small group cannot give, larger ones do."""
+    quota = [0] * len(sizes)
+    for _ in range(min(n, sum(sizes))):
+        open_groups = [k for k, size in enumerate(sizes) if quota[k] < size]
+        quota[min(open_groups, key=lambda k: quota[k])] += 1
+    return quota
+
+
+class Session:
+    """A sample of images and the labels that raters give it, kept in a folder.
+
+    Opening the folder again continues: the sample stays, and each rater goes on where they stopped. The folder
+    holds the sample, one file of labels per rater, and ``ratings.csv``, which is written with every label.
+
+    Args:
+        images: Where the images of each source are read.
+        candidates: Which may be drawn, as from :func:`candidates`.
+        n: How many images to draw.
+        seed: Seed of the draw and of the raters' orders.
+        raters: Names: letters, digits, ``-`` and ``_``. Raters of an earlier sitting are kept.
+        folder: Where the sample and the labels are kept.
+
+    Raises:
+        ParameterError: A name cannot be used, or the folder holds another sample.
+        InputError: There is no image to draw, or a file of labels is damaged.
+    """
+
+    def __init__(
+        self,
+        images: Mapping[str, ImageSource],
+        candidates: pd.DataFrame,
+        *,
+        n: int = 200,
+        seed: int = 0,
+        raters: Sequence[str] = (),
+        folder: str | Path,
+    ) -> None:
+        self.folder = Path(folder)
+        self.seed = int(seed)
+        self._images = dict(images)
+        columns = [c for c in ("image_id", "source", "occupation", "model") if c in candidates]
+        self.sample = sample(candidates[columns], n, seed)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._same_sample()
+        earlier = [p.stem.removeprefix("rater-") for p in sorted(self.folder.glob("rater-*.csv"))]
+        self.raters = tuple(dict.fromkeys([*_checked(raters), *earlier]))
+        for rater in earlier:
+            self.labels(rater)
+
+    @property
+    def file(self) -> Path:
+        """The file of ratings: image, source, occupation, (model) and one column per rater."""
+        return self.folder / _RATINGS
+
+    def order(self, rater: str) -> list[int]:
+        """Return the items in the order in which ``rater`` sees them: the same each time, another for each."""
+        own = int.from_bytes(hashlib.sha256(rater.encode()).digest()[:8], "big")
+        return [int(k) + 1 for k in np.random.default_rng([self.seed, own]).permutation(len(self.sample))]
+
+    def next_item(self, rater: str) -> int | None:
+        """Return the first item that ``rater`` has not labelled; ``None`` where all are."""
+        done = self.labels(rater)
+        return next((item for item in self.order(rater) if item not in done), None)
+
+    def image(self, item: int) -> np.ndarray | Unreadable:
+        """Return the image of ``item`` (1, 2, …)."""
+        row = self.sample.iloc[item - 1]
+        return self._images[row["source"]].read([row["image_id"]])[0]
+
+    def labels(self, rater: str) -> dict[int, str]:
+        """Return the labels that ``rater`` has given, by item.
+
+        Raises:
+            InputError: The file of labels is damaged.
+        """
+        path = self._labels_file(rater)
+        if not path.exists():
+            return {}
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found = [line.split(",") for line in lines[1:]]
+        good = [len(cells) == 2 and cells[0].isdigit() and cells[1] in LABELS for cells in found]
+        if lines[:1] != ["item,label"] or not all(good):
+            raise InputError(
+                f"{path} is damaged: it must hold the lines 'item,label' with the labels {', '.join(LABELS)}."
+            )
+        return {int(item): label for item, label in found}
+
+    def label(self, rater: str, item: int, label: str) -> None:
+        """Keep a label, in place of an earlier one: it is on disk when this returns.
+
+        Raises:
+            UnknownNameError: There is no such label, rater or item.
+        """
+        if label not in LABELS:
+            raise unknown_name("label", label, LABELS)
+        if rater not in self.raters:
+            raise unknown_name("rater", rater, self.raters)
+        if not 1 <= item <= len(self.sample):
+            raise unknown_name("item", str(item), [f"1 to {len(self.sample)}"])
+        self._keep(rater, {item: label})
+
+    def table(self) -> pd.DataFrame:
+        """Return the ratings: image, source, occupation, model (where known), and a column per rater."""
+        out = self.sample.drop(columns="item").rename(columns={"image_id": "image"})
+        for rater in self.raters:
+            given = self.labels(rater)
+            out[rater] = [given.get(item, "") for item in self.sample["item"]]
+        return out
+
+    def _keep(self, rater: str, labels: Mapping[int, str]) -> None:
+        from filelock import FileLock
+
+        with FileLock(self.folder / ".lock"):
+            lines = [f"{item},{label}" for item, label in sorted({**self.labels(rater), **labels}.items())]
+            _write(self._labels_file(rater), "\n".join(["item,label", *lines, ""]))
+            tables.write(self.table(), self.file)
+
+    def _labels_file(self, rater: str) -> Path:
+        return self.folder / f"rater-{rater}.csv"
+
+    def _same_sample(self) -> None:
+        """Keep the sample, or check that the folder's is the same: labels are of items of one sample."""
+        drawn = json.dumps(self.sample.astype(str).to_dict("list"), ensure_ascii=False, indent=0)
+        path = self.folder / "sample.json"
+        labelled = any(self.folder.glob("rater-*.csv"))
+        if not path.exists() or not labelled:
+            _write(path, drawn)
+        elif path.read_text(encoding="utf-8") != drawn:
+            raise ParameterError(
+                f"{self.folder} holds ratings of another sample (other images, number of images or seed). Use "
+                "another folder, or the parameters that it was made with."
+            )
+
+
+def widget(session: Session) -> ipywidgets.Widget:
+    """Return the rating page for JupyterLab: one image at a time, three answers, a way back.
+
+    Answers are given by the buttons or by typing f, m, u (b goes back) in the field below them.
+
+    Raises:
+        ParameterError: The session has no raters.
+    """
+    if not session.raters:
+        raise ParameterError("There are no raters; name them, for example raters = ['ana', 'ben'].")
+    return _Page(session).box
+
+
+class _Page:
+    """The parts of the rating page and what they do."""
+
+    def __init__(self, session: Session) -> None:
+        import ipywidgets as w
+
+        self.session, self.item, self.history = session, None, []
+        self.who = w.Dropdown(options=session.raters, description="Rater")
+        # In its own size: a box would stretch it to the page's width.
+        self.note = w.HTML()
+        self.picture = w.Image(format="png", layout=w.Layout(align_self="flex-start", max_width="100%"))
+        wide = w.Layout(width="9em")
+        self.answers = {label: w.Button(description=label.capitalize(), layout=wide) for label in LABELS}
+        self.back = w.Button(description="Back", layout=wide)
+        self.keys = w.Text(placeholder="f, m, u, b", description="Keys", layout=w.Layout(width="14em"))
+        for label, button in self.answers.items():
+            button.on_click(lambda _, label=label: self.answer(label))
+        self.back.on_click(lambda _: self.go_back())
+        self.keys.observe(self._typed, "value")
+        self.who.observe(lambda _: self.start(), "value")
+        question = w.HTML("Which gender do you perceive? <i>Unsure</i> is an answer like the others.")
+        row = w.HBox([*self.answers.values(), self.back])
+        # The answers stand above the image, so that they stay where they are whatever its height.
+        self.box = w.VBox([self.who, self.note, question, row, self.keys, self.picture])
+        self.start()
+
+    def start(self) -> None:
+        self.history = []
+        self.show(self.session.next_item(self.who.value))
+
+    def show(self, item: int | None) -> None:
+        self.item = item
+        done, n = len(self.session.labels(self.who.value)), len(self.session.sample)
+        for button in self.answers.values():
+            button.disabled = item is None
+        if item is None:
+            self.note.value = f"<b>All {n} images are rated. Thank you.</b>"
+            self.picture.layout.display = "none"
+            return
+        image = self.session.image(item)
+        shown = not isinstance(image, Unreadable)
+        self.picture.layout.display = "" if shown else "none"
+        if shown:
+            self.picture.value = _png(image)
+        trouble = "" if shown else " This image cannot be shown: answer Unsure."
+        self.note.value = f"{done} of {n} rated.{trouble}"
+
+    def answer(self, label: str) -> None:
+        if self.item is None:
+            return
+        self.session.label(self.who.value, self.item, label)
+        self.history.append(self.item)
+        self.show(self.session.next_item(self.who.value))
+
+    def go_back(self) -> None:
+        if self.history:
+            self.show(self.history.pop())
+
+    def _typed(self, change: dict) -> None:
+        typed = change["new"].strip().lower()
+        if not typed:
+            return
+        self.keys.value = ""
+        for letter in typed:
+            label = next((label for label in LABELS if label[0] == letter), None)
+            if label:
+                self.answer(label)
+            elif letter == "b":
+                self.go_back()
+
+
+def names(text: str) -> list[str]:
+    """Return the raters' names in a text that separates them by commas or spaces."""
+    return [name for name in re.split(r"[\s,;]+", text) if name]
+
+
+def simulate(
+    sampled: pd.DataFrame,
+    truth: pd.Series,
+    raters: int = 7,
+    *,
+    seed: int,
+    error: float = 0.02,
+    unsure: float = 0.01,
+) -> pd.DataFrame:
+    """Let made-up raters rate what is known: only to show what the tables look like, never as a finding.
+
+    Each says what the image shows, with probability ``error`` the other gender and with probability ``unsure``
+    that they are unsure, independently of one another; of an image that shows neither they are unsure. People err
+    together on the same hard images, so real agreement has another shape. Images whose truth is not known stay
+    unrated.
+
+    Args:
+        sampled: A session's sample.
+        truth: ``female``, ``male`` or ``neither``, by image_id.
+        raters: How many.
+        seed: Seed of their errors.
+        error: Probability of the other gender, 0 to 1.
+        unsure: Probability of unsure, 0 to 1.
+
+    Returns:
+        image, source, occupation, model (where known), and columns ``simulated-1``, ``simulated-2``, ….
+
+    Raises:
+        ParameterError: A probability is out of its range, or together they exceed 1.
+    """
+    if not (0 <= error <= 1 and 0 <= unsure <= 1 and error + unsure <= 1):
+        raise ParameterError(
+            f"error is {error!r} and unsure {unsure!r}; both are 0 to 1, and so is their sum."
+        )
+    chance = np.random.default_rng(seed).random((raters, len(sampled)))
+    shows = [truth.get(image_id) for image_id in sampled["image_id"]]
+    out = sampled.drop(columns="item").rename(columns={"image_id": "image"})
+    for k, row in enumerate(chance):
+        out[f"simulated-{k + 1}"] = [_answer(s, u, error, unsure) for s, u in zip(shows, row, strict=True)]
+    return out
+
+
+def _answer(shows: str | None, u: float, error: float, unsure: float) -> str:
+    if shows not in REFERENCES:
+        return ""
+    if shows == "neither" or u < unsure:
+        return "unsure"
+    other = {"female": "male", "male": "female"}
+    return other[shows] if u < unsure + error else shows
+
+
+class Collected(NamedTuple):
+    """Ratings and where they come from."""
+
+    rated: Rated | None
+    """The ratings; ``None`` where nothing is rated."""
+    kind: str
+    """``ratings`` of people, or ``simulated``."""
+    note: str
+    """The same in words."""
+
+
+def collect(
+    session: Session,
+    file: str | Path = "",
+    truth: pd.Series | None = None,
+    *,
+    simulated: int = 7,
+    error: float = 0.02,
+    unsure: float = 0.01,
+) -> Collected:
+    """Return the ratings to report: those in ``file``, else those given in the session, else simulated ones.
+
+    Simulated raters stand in only where no rater is named and the truth of some images of the sample is known;
+    their ratings are kept as ``simulated.csv`` in the session's folder.
+
+    Args:
+        session: The session.
+        file: A file of ratings; empty for those of the session.
+        truth: What images show, by image_id, where that is known.
+        simulated: How many raters to simulate; 0 simulates none.
+        error: As for :func:`simulate`.
+        unsure: As for :func:`simulate`.
+
+    Raises:
+        InputError: The file cannot be read as ratings, or holds shares.
+        ParameterError: A probability is out of its range.
+    """
+    if file:
+        rated = _read(file)
+        return Collected(rated, "ratings", f"Ratings come from {Path(file).name}: {_by(rated.n_raters)}.")
+    if any(session.labels(rater) for rater in session.raters):
+        rated = _read(session.file)
+        return Collected(rated, "ratings", f"Ratings come from this session: {_by(rated.n_raters)}.")
+    known = session.sample["image_id"].isin(() if truth is None else truth.index).sum()
+    if session.raters or not known or not simulated:
+        return Collected(
+            None, "ratings", f"No ratings yet: the sample has {len(session.sample)} images to rate."
+        )
+    made = simulate(session.sample, truth, simulated, seed=session.seed, error=error, unsure=unsure)
+    note = (
+        f"SIMULATED ratings, no person's: {simulated} made-up raters see the known truth of {known} of "
+        f"{len(made)} images and err independently ({100 * error:g} % the other gender, {100 * unsure:g} % unsure). "
+        "They show the tables, and say nothing about people."
+    )
+    return Collected(_read(tables.write(made, session.folder / "simulated.csv")), "simulated", note)
+
+
+def _by(n_raters: int) -> str:
+    return f"{n_raters} rater{'' if n_raters == 1 else 's'}"
+
+
+def _read(path: str | Path) -> Rated:
+    rated = ratings.read(path)
+    if rated.ratings is None:
+        raise InputError(f"{path} holds shares; agreement needs ratings, one row per image.")
+    return rated
+
+
+def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
+    """Return what images show, by image_id, of all sources whose truth is known (:func:`error.known_truth`)."""
+    known = [found for table in judgements.values() if len(found := known_truth(table))]
+    return pd.concat(known) if known else pd.Series(dtype=object)
+
+
+def votes(rated: Rated | None) -> pd.Series:
+    """Return each rated image's majority (``female``, ``male``, ``unsure``, ``tie``), by image_id.
+
+    Images that nobody rated are not in it. Raises InputError where an image stands in several rows.
+    """
+    if rated is None:
+        return pd.Series(dtype=object)
+    ids = rated_ids(rated.images)
+    if ids.duplicated().any():
+        raise InputError(f"Image {ids[ids.duplicated()].iloc[0]!r} stands in several rows of the ratings.")
+    found = pd.Series(rated.images["label"].astype(str).to_numpy(object), index=ids.to_numpy(object))
+    return found[found != "unrated"]
+
+
+def sample_outcomes(session: Session, rated: Rated | None) -> pd.DataFrame:
+    """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
+    voted = votes(rated).to_dict()
+    vote = session.sample["image_id"].map(lambda image_id: voted.get(image_id, "unrated"))
+    counts = pd.crosstab(session.sample["source"], vote)
+    sources = [s for s in SOURCES if s in counts.index]
+    counts = counts.reindex(index=sources, columns=list(ratings.OUTCOMES), fill_value=0)
+    rows = [(s, v, int(counts.loc[s, v]), int(counts.loc[s].sum())) for s in sources for v in counts]
+    return pd.DataFrame(rows, columns=["source", "vote", "n", "n_images"])
+
+
+def agreement(
+    rated: Rated | None,
+    judgements: pd.DataFrame,
+    *,
+    seed: int,
+    replicates: int = 2_000,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Return the agreement of raters with one another and of the judge with their majority.
+
+    Args:
+        rated: The ratings; ``None`` gives rows without values.
+        judgements: image_id, source, outcome, gender: rows as from :func:`biaslab.judging.judge.judge`.
+        seed: Seed of the bootstrap over images.
+        replicates: Replicates of the bootstrap.
+        confidence: Level of the intervals (bootstrap for alpha, Wilson for the judge).
+
+    Returns:
+        The rows of table ``judging_agreement``.
+    """
+    rows = []
+    for subset in ("all", *SOURCES):
+        for labels, used in LABEL_SETS.items():
+            alpha = _alpha(rated, subset, used, seed, replicates, confidence)
+            judge = _with_judge(rated, judgements, subset, used, confidence)
+            for statistic, found in (("krippendorff_alpha", alpha), ("judge_agreement", judge)):
+                printed = PUBLISHED.get((statistic, labels), np.nan) if subset == "all" else np.nan
+                rows.append([statistic, labels, subset, *found[:5], printed, found[5]])
+    names = ["statistic", "labels", "subset", "value", "ci_low", "ci_high", "n_items", "n_raters"]
+    out = pd.DataFrame(rows, columns=[*names, "published", "reason"])
+    return out.sort_values("statistic", ascending=False, kind="stable", ignore_index=True)
+
+
+def _alpha(rated: Rated | None, subset: str, used, seed: int, replicates: int, confidence: float) -> tuple:
+    if rated is None:
+        return np.nan, np.nan, np.nan, 0, 0, NO_RATINGS
+    matrix = rated.ratings.to_numpy(object)[_of_subset(rated.images["source"], subset)]
+    settings = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    return tuple(measures.krippendorff_alpha(matrix, used, **settings))
+
+
+def _with_judge(rated, judgements: pd.DataFrame, subset: str, used, confidence: float) -> tuple:
+    from biaslab.stats import wilson_interval
+
+    if rated is None:
+        return np.nan, np.nan, np.nan, 0, 0, NO_RATINGS
+    pairs = judged_and_voted(rated, judgements)
+    pairs = pairs[_of_subset(pairs["source"], subset)]
+    pairs = pairs[pairs["gender"].isin(used) & pairs["vote"].isin(used)]
+    n, same = len(pairs), int((pairs["gender"] == pairs["vote"]).sum())
+    here = _of_subset(rated.images["source"], subset)
+    n_raters = int(rated.ratings[here].notna().any().sum())
+    if not n:
+        return np.nan, np.nan, np.nan, 0, n_raters, "no image has both a judgement and a majority"
+    low, high = wilson_interval(same, n, confidence)
+    return 100 * same / n, 100 * float(low), 100 * float(high), n, n_raters, ""
+
+
+def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
+    """Return the judgements of rated images, one row each, with a column ``vote``; none where nothing is rated."""
+    voted = votes(rated).to_dict()
+    once = judgements.drop_duplicates("image_id")
+    once = once[once["image_id"].isin(voted)].reset_index(drop=True)
+    return once.assign(vote=once["image_id"].map(voted).astype(object))
+
+
+def disagreements(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
+    """Return judged images whose raters' majority is another, those that the judge was surest of first."""
+    pairs = judged_and_voted(rated, judgements)
+    wrong = pairs[(pairs["outcome"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
+    sure = (wrong["p_female"] - 0.5).abs()
+    return wrong.loc[sure.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
+
+
+def _of_subset(source: Iterable, subset: str) -> np.ndarray:
+    source = np.asarray(source, dtype=object)
+    return np.full(len(source), True) if subset == "all" else source == subset
+
+
+def _checked(raters: Sequence[str]) -> list[str]:
+    names = [str(name) for name in raters]
+    for name in names:
+        if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
+            raise ParameterError(
+                f"{name!r} cannot be a rater's name: use up to 40 letters, digits, - and _, and none of "
+                f"{', '.join(_RESERVED)}."
+            )
+    # One file per rater: on some systems names that differ in case are the same file.
+    if len({name.casefold() for name in names}) < len(names):
+        raise ParameterError(f"raters are {', '.join(names)}; each needs a name of their own.")
+    return names
+
+
+def _png(image: np.ndarray) -> bytes:
+    from PIL import Image
+
+    picture = Image.fromarray(image)
+    scale = _SHOWN / max(picture.size)
+    size = tuple(max(1, round(scale * side)) for side in picture.size)
+    out = io.BytesIO()
+    picture.resize(size, Image.Resampling.LANCZOS).save(out, format="png")
+    return out.getvalue()
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)

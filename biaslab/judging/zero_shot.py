@@ -1,0 +1,225 @@
+"""Zero-shot classification by any open_clip model: which of several texts fits an image best.
+
+Probabilities are the softmax over the texts of the model's own scale times the cosine of image and text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from biaslab import models
+from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.judging import _models
+from biaslab.judging._pixels import Pixels
+
+# The texts of the paradox paper's released code: for perceived as male, then as female.
+GENDER_TEXTS = ("A photo of a man", "A photo of a woman")
+
+
+class ZeroShot:
+    """An open_clip model, its preprocessing and its tokenizer.
+
+    Args:
+        name: ``mini-clip``; a folder with ``open_clip_config.json`` and safetensors; ``ARCHITECTURE:TAG`` as
+            open_clip lists them (``ViT-L-14:openai``); or a hub name (``owner/name``) in open_clip's format.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, …
+        dtype: ``"auto"`` (float32 on a CPU, float16 on a GPU), ``"float32"``, ``"bfloat16"`` or
+            ``"float16"``: that of the image tower; texts and products are float32.
+        batch_size: Images at a time; 0 finds it.
+
+    Raises:
+        ParameterError: The name is unknown, the model cannot be loaded, or its weights are not safetensors.
+    """
+
+    def __init__(self, name: str, *, device: str = "auto", dtype: str = "auto", batch_size: int = 0) -> None:
+        import open_clip
+
+        self.name = name
+        where = _models.device(device)
+        self._dtype = _models.dtype(dtype, where)
+        model, tag, options = _named(name)
+        with _models.loading(name, "an open_clip model"):
+            self._model, _, transform = open_clip.create_model_and_transforms(
+                model, pretrained=tag, device=where, pretrained_text=False, **options
+            )
+            self._tokenizer = open_clip.get_tokenizer(model)
+        self._model.eval()
+        self._start(where, transform, batch_size)
+
+    @classmethod
+    def of(cls, model, transform, tokenizer, *, dtype: str = "auto", batch_size: int = 0) -> ZeroShot:
+        """Return the zero-shot classifier of an open_clip model that is loaded already.
+
+        Args:
+            model: The model, on its device.
+            transform: Its preprocessing of one PIL image.
+            tokenizer: Its tokenizer.
+            dtype: As for the class.
+            batch_size: As for the class.
+        """
+        made = cls.__new__(cls)
+        made.name, made._model, made._tokenizer = type(model).__name__, model.eval(), tokenizer
+        where = next(model.parameters()).device
+        made._dtype = _models.dtype(dtype, where)
+        made._start(where, transform, batch_size)
+        return made
+
+    def _start(self, where, transform, batch_size: int) -> None:
+        self._device = where
+        self._batches = _models.Batches(where, batch_size)
+        self._scale = float(self._model.logit_scale.detach().exp())
+        # Texts are few and are encoded as trained; only the image tower takes the smaller type.
+        self._model.visual.to(self._dtype)
+        self._pixels = Pixels.of_open_clip(self._model.visual.preprocess_cfg, transform)
+        self._texts: dict[str, np.ndarray] = {}
+
+    def probabilities(self, images: Sequence[np.ndarray], texts: Sequence[str]) -> np.ndarray:
+        """Return how well each text fits each image, ``float32 (images, texts)``; each row adds up to 1.
+
+        Args:
+            images: ``uint8 (height, width, 3)`` RGB, of any sizes.
+            texts: Two or more texts that exclude one another.
+
+        Raises:
+            ParameterError: A text holds a word that the model's tokenizer does not know.
+        """
+        cosines = self.image_embeddings(images) @ self.text_embeddings(texts).T
+        logits = self._scale * cosines.astype(np.float64)
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+
+    def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the images' embeddings, ``float32 (images, dimensions)``, of length 1.
+
+        Raises:
+            InputError: An embedding is not finite (``float16`` is too small for this model).
+        """
+        found = self._batches.run(images, self._same_size)
+        if not found:
+            return np.empty((0, self._dimensions()), np.float32)
+        return np.stack(found)
+
+    def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        import torch
+
+        with torch.inference_mode():
+            pixels = self._pixels(images, self._device, self._dtype)
+            found = torch.nn.functional.normalize(self._model.encode_image(pixels).float(), dim=-1)
+        found = found.cpu().numpy()
+        if not np.isfinite(found).all():
+            raise InputError(
+                f"{self.name} gives embeddings that are not finite in {self._dtype}; set dtype to bfloat16 or "
+                "float32."
+            )
+        return found
+
+    def text_embeddings(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the texts' embeddings, ``float32 (texts, dimensions)``, of length 1; each is computed once.
+
+        Raises:
+            ParameterError: A text is empty or holds a word that the model's tokenizer does not know.
+        """
+        import torch
+
+        new = [text for text in dict.fromkeys(texts) if text not in self._texts]
+        for start in range(0, len(new), 256):
+            some = new[start : start + 256]
+            self._check_words(some)
+            with torch.inference_mode():
+                tokens = self._tokenizer(some).to(self._device)
+                found = torch.nn.functional.normalize(self._model.encode_text(tokens).float(), dim=-1)
+            self._texts.update(zip(some, found.cpu().numpy(), strict=True))
+        return np.stack([self._texts[text] for text in texts]) if len(texts) else np.empty((0, 0), np.float32)
+
+    def _check_words(self, texts: Sequence[str]) -> None:
+        # Tokenizers of whole words have a token for every word they do not know; others spell words out.
+        inner = getattr(self._tokenizer, "tokenizer", None)
+        unknown = getattr(inner, "unk_token_id", None)
+        for text in texts:
+            if not text.strip():
+                raise ParameterError("A text to compare images with is empty; say what the image may show.")
+            if unknown is not None and unknown in inner(text)["input_ids"]:
+                words = [w for w in text.split() if unknown in inner(w)["input_ids"]]
+                raise ParameterError(
+                    f"The tokenizer of {self.name} does not know {', '.join(map(repr, words))} in the text "
+                    f"{text!r}; use words that the model was trained on."
+                )
+
+    def _dimensions(self) -> int:
+        return self.text_embeddings(["a photo"]).shape[1]
+
+
+class ZeroShotGender:
+    """Perceived gender by a zero-shot model and two texts, on the whole image.
+
+    Args:
+        model: The classifier.
+        texts: The text for perceived as male, then for perceived as female.
+
+    Source: paradox paper, section 3; texts and their use on the whole image from its released code.
+    """
+
+    sees = "image"
+
+    def __init__(self, model: ZeroShot, texts: Sequence[str] = GENDER_TEXTS) -> None:
+        self._model = model
+        self._texts = tuple(texts)
+        model.text_embeddings(self._texts)
+
+    def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the probability of perceived as female against perceived as male, ``float32 (images,)``."""
+        return self._model.probabilities(images, self._texts)[:, 1]
+
+
+def _named(name: str) -> tuple[str, str | None, dict]:
+    """Return open_clip's model name, its tag of weights, and options, for one of the names that we take."""
+    import open_clip
+
+    architecture, colon, tag = name.partition(":")
+    if architecture in open_clip.list_models() and not Path(name).is_dir():
+        return _tagged(architecture, tag if colon else "")
+    if colon and "/" not in name and len(architecture) > 1:
+        known = [a for a in open_clip.list_models() if open_clip.list_pretrained_tags_by_model(a)]
+        raise ParameterError(
+            f"open_clip has no architecture {architecture!r}. {name_help(architecture, known)}"
+        )
+    where = models.resolve(name, "clip")
+    if Path(where).is_dir():
+        if not (Path(where) / "open_clip_config.json").is_file():
+            raise ParameterError(
+                f"{name} holds no open_clip_config.json, so it is no open_clip model. A CLIP model saved by "
+                "transformers must be converted first."
+            )
+        return f"local-dir:{where}", None, {}
+    with _models.loading(name, "an open_clip model"):
+        _only_safetensors(name, open_clip.download_pretrained_from_hf(where))
+    return f"hf-hub:{where}", None, {}
+
+
+def _tagged(architecture: str, tag: str) -> tuple[str, str, dict]:
+    import open_clip
+    from open_clip.pretrained import download_pretrained
+
+    tags = open_clip.list_pretrained_tags_by_model(architecture)
+    if tag not in tags:
+        asked = f"has no weights {tag!r}" if tag else "is an architecture without weights"
+        raise ParameterError(
+            f"{architecture} {asked}; name both, as in {architecture}:{(tags or ['TAG'])[0]}. "
+            f"{name_help(tag, tags)}"
+        )
+    settings = open_clip.get_pretrained_cfg(architecture, tag)
+    with _models.loading(f"{architecture}:{tag}", "an open_clip model"):
+        _only_safetensors(f"{architecture}:{tag}", download_pretrained(settings))
+    # OpenAI's weights were trained with another activation than open_clip's architecture of that name has.
+    return architecture, tag, {"force_quick_gelu": bool(settings.get("quick_gelu"))}
+
+
+def _only_safetensors(name: str, file: str) -> None:
+    if not str(file).endswith(".safetensors"):
+        raise ParameterError(
+            f"The weights of {name} are {Path(file).name}; only .safetensors are read, because other formats "
+            "can run code when they are opened. Choose weights that come as safetensors."
+        )

@@ -1,0 +1,99 @@
+"""Word lists and prompt templates as data, each with its source, and the grammar to use them.
+
+``data/<name>.json`` holds ``source`` (where the list comes from), ``note`` (what it is for) and ``entries``:
+a list of words or phrases, or an object whose values are a text or such a list.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+
+from biaslab.errors import ParameterError, unknown_name
+
+_DATA = resources.files(__name__) / "data"
+# Where a template takes the occupation, with and without the article to choose.
+_WITH_ARTICLE, _SLOT = "a/an [OCCUPATION]", "[OCCUPATION]"
+# Spelt with a vowel but spoken with a consonant, and the other way round.
+_CONSONANT_SOUND = re.compile(r"(?i)(?:uni(?!n|m)|use|usu|uti|eu|ewe|one\b|once\b|ufo|uk\b|us\b|u-)")
+_VOWEL_SOUND = re.compile(r"(?i)(?:hono|honest|hour|heir|x-|mba\b|mri\b|mp\b|hr\b|hiv\b|fbi\b)")
+_IRREGULAR = {"person": "people", "man": "men", "woman": "women", "child": "children", "wife": "wives"}
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of all lists, sorted."""
+    return tuple(sorted(p.name.removesuffix(".json") for p in _DATA.iterdir() if p.name.endswith(".json")))
+
+
+@cache
+def load(name: str) -> tuple[str, ...] | Mapping[str, str | tuple[str, ...]]:
+    """Return the list ``name``: a tuple of words or phrases, or a read-only mapping of texts or tuples.
+
+    Raises:
+        UnknownNameError: There is no such list.
+    """
+    entries = _read(name)["entries"]
+    if isinstance(entries, list):
+        return tuple(entries)
+    return MappingProxyType({k: tuple(v) if isinstance(v, list) else v for k, v in entries.items()})
+
+
+def source(name: str) -> str:
+    """Return where the list ``name`` comes from (paper and section, or how it was put together).
+
+    Raises:
+        UnknownNameError: There is no such list.
+    """
+    return _read(name)["source"]
+
+
+def article(phrase: str) -> str:
+    """Return ``"a"`` or ``"an"``, whichever stands before ``phrase`` when it is spoken."""
+    phrase = phrase.strip()
+    if _CONSONANT_SOUND.match(phrase):
+        return "a"
+    return "an" if phrase[:1].lower() in tuple("aeiou") or _VOWEL_SOUND.match(phrase) else "a"
+
+
+def fill(template: str, occupation: str) -> str:
+    """Return ``template`` with ``occupation`` in its place: ``"a/an [OCCUPATION]"`` or ``"[OCCUPATION]"``.
+
+    Raises:
+        ParameterError: The template has no such place, or the occupation is empty.
+    """
+    if _SLOT not in template:
+        raise ParameterError(
+            f"The template {template!r} has no {_SLOT}; write for example 'A photo of {_WITH_ARTICLE}'."
+        )
+    if not occupation.strip():
+        raise ParameterError(f"The occupation for the template {template!r} is empty; give a word or phrase.")
+    occupation = occupation.strip()
+    spoken = f"{article(occupation)} {occupation}"
+    if template.startswith(_WITH_ARTICLE):
+        template = spoken[0].upper() + spoken[1:] + template.removeprefix(_WITH_ARTICLE)
+    return template.replace(_WITH_ARTICLE, spoken).replace(_SLOT, occupation)
+
+
+def plurals(phrase: str) -> tuple[str, ...]:
+    """Return the plurals of a noun phrase, the most usual first: ``"salesperson"`` has two, most words one."""
+    head, _, last = phrase.rpartition(" ")
+    before = f"{head} " if head else ""
+    for one, many in _IRREGULAR.items():
+        if last.lower() == one or (one in ("person", "man", "woman") and last.lower().endswith(one)):
+            irregular = before + last[: -len(one)] + many
+            return (irregular, f"{phrase}s") if one == "person" else (irregular,)
+    if re.search(r"(?i)[^aeiou]y$", last):
+        return (f"{phrase[:-1]}ies",)
+    return (f"{phrase}es",) if re.search(r"(?i)(?:s|x|z|ch|sh)$", last) else (f"{phrase}s",)
+
+
+@cache
+def _read(name: str) -> dict:
+    if name not in names():
+        raise unknown_name("word list", name, names())
+    return json.loads((_DATA / f"{name}.json").read_text(encoding="utf-8"))

@@ -1,0 +1,579 @@
+"""Scenes of the embedded world: everything that one image shows, and how it is drawn at random.
+
+Gender is what a viewer perceives, binary as in the papers; it shows in nine cues whose probabilities overlap
+between the genders (``CUES``). The cues are independent given gender, so Bayes' rule gives exactly how
+ambiguous a person looks (``posterior_female``), and with it the accuracy that no judge can pass. Everything
+else (skin tone, age, expression, hair colour, light, attire, prop and place) is independent of gender.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, product
+from types import MappingProxyType
+
+import numpy as np
+
+from biaslab.errors import ParameterError, unknown_name
+from biaslab.mini.art import DECOYS, PLACES, PROPS
+from biaslab.mini.looks import ATTIRES, CASUAL, LOOKS, Look, look
+
+GENDERS = ("female", "male")
+AGES = ("young", "middle-aged", "older")
+EXPRESSIONS = ("neutral", "smiling")
+SKIN_TONES = range(1, 11)
+HAIR_COLOURS = ("black", "dark brown", "brown", "auburn", "blond")
+SIDES = ("left", "right")
+
+_WORD_VALUES = {
+    "gender": GENDERS, "age": AGES, "expression": EXPRESSIONS, "hair_colour": HAIR_COLOURS, "side": SIDES,
+}  # fmt: skip
+
+# DALL-Eval, Tables 22 and 23, in the printed order.
+ATTRIBUTES = (
+    "boots", "slippers", "jeans", "shorts", "slacks", "dress", "skirt", "suit", "shirt", "uniform", "jacket",
+    "hat", "tie", "mask", "gloves",
+)  # fmt: skip
+# Attributes that only a full figure shows.
+LOWER_ATTRIBUTES = frozenset({"boots", "slippers", "jeans", "shorts", "slacks", "dress", "skirt"})
+# At most one of each group is worn.
+_EXCLUSIVE = (
+    ("suit", "shirt", "uniform", "jacket", "dress"),
+    ("jeans", "shorts", "slacks", "skirt", "dress"),
+    ("boots", "slippers"),
+)
+
+# PaintSkills' object classes (DALL-Eval, Table 11). A person is a Person, not a Thing.
+OBJECTS = (
+    "airplane", "bear", "bench", "bike", "bird", "boat", "car", "dog", "fire hydrant", "person",
+    "potted plant", "stop sign", "suitcase", "traffic light", "umbrella",
+)  # fmt: skip
+
+# P(cue | gender). Values overlap; the one exception is that women have no moustache and no beard. So that
+# no cue decides alone, most men have neither, and no other value is more than 25 times likelier either way.
+CUES: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType(
+    {
+        "hair_style": {
+            "female": {
+                "cropped": 0.03, "short": 0.08, "curly-short": 0.07, "bob": 0.22, "long-straight": 0.20,
+                "long-wavy": 0.19, "bun": 0.09, "ponytail": 0.08, "covered": 0.04,
+            },
+            "male": {
+                "cropped": 0.33, "short": 0.38, "curly-short": 0.15, "bob": 0.02, "long-straight": 0.025,
+                "long-wavy": 0.02, "bun": 0.025, "ponytail": 0.02, "covered": 0.03,
+            },
+        },
+        "facial_hair": {
+            "female": {"none": 0.985, "stubble": 0.015, "moustache": 0.0, "beard": 0.0},
+            "male": {"none": 0.44, "stubble": 0.22, "moustache": 0.10, "beard": 0.24},
+        },
+        "brow": {
+            "female": {"thin": 0.57, "medium": 0.37, "thick": 0.06},
+            "male": {"thin": 0.06, "medium": 0.37, "thick": 0.57},
+        },
+        "lashes": {"female": {"yes": 0.77, "no": 0.23}, "male": {"yes": 0.05, "no": 0.95}},
+        "lips": {"female": {"natural": 0.29, "tinted": 0.71}, "male": {"natural": 0.97, "tinted": 0.03}},
+        "jaw": {
+            "female": {"narrow": 0.62, "medium": 0.33, "wide": 0.05},
+            "male": {"narrow": 0.05, "medium": 0.33, "wide": 0.62},
+        },
+        "shoulders": {
+            "female": {"narrow": 0.62, "medium": 0.33, "wide": 0.05},
+            "male": {"narrow": 0.05, "medium": 0.33, "wide": 0.62},
+        },
+        "earrings": {"female": {"yes": 0.60, "no": 0.40}, "male": {"yes": 0.06, "no": 0.94}},
+        "neckline": {"female": {"open": 0.55, "closed": 0.45}, "male": {"open": 0.22, "closed": 0.78}},
+    }
+)  # fmt: skip
+
+CUE_NAMES: tuple[str, ...] = tuple(CUES)
+
+
+@dataclass(frozen=True, slots=True)
+class Cues:
+    """The visible cues from which a viewer perceives gender; the values are the keys in ``CUES``."""
+
+    hair_style: str
+    """How the hair is worn."""
+    facial_hair: str
+    """None, stubble, moustache or beard."""
+    brow: str
+    """Thickness of the brows."""
+    lashes: str
+    """Whether the lashes are marked: ``yes`` or ``no``."""
+    lips: str
+    """Natural or tinted lips."""
+    jaw: str
+    """Width of the jaw."""
+    shoulders: str
+    """Width of the shoulders."""
+    earrings: str
+    """Whether earrings are worn: ``yes`` or ``no``."""
+    neckline: str
+    """Open or closed."""
+
+    def __post_init__(self):
+        for name in CUE_NAMES:
+            if (value := getattr(self, name)) not in CUES[name]["female"]:
+                raise unknown_name(f"{name} value", value, CUES[name]["female"])
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """One person of a scene. Lengths are in frame heights, y points down."""
+
+    gender: str
+    """Perceived gender, ``female`` or ``male``."""
+    occupation: str | None
+    """A key of ``looks.LOOKS``, or ``None`` for a person of no named occupation."""
+    skin_tone: int
+    """Monk scale, 1 (lightest) to 10."""
+    age: str
+    """One of ``AGES``."""
+    expression: str
+    """One of ``EXPRESSIONS``."""
+    cues: Cues
+    """Visible gender cues."""
+    hair_colour: str
+    """One of ``HAIR_COLOURS``; age greys it."""
+    attributes: tuple[str, ...]
+    """Everything of ``ATTRIBUTES`` that is worn, asked for or part of the look, in that order."""
+    x: float
+    """Centre of the face from the left edge."""
+    y: float
+    """Centre of the face from the top edge."""
+    scale: float
+    """Height of the face from chin to crown."""
+    tilt: float
+    """How far the head leans to the viewer's right, in radians."""
+    side: str
+    """Where the prop is: ``left`` or ``right`` of the person as seen."""
+    full_figure: bool
+    """Whether the person is shown from head to foot instead of to the chest."""
+    variant: float
+    """Free choice of details such as a scarf's colour or everyday clothes, 0–1."""
+
+    def __post_init__(self):
+        for name, known in _WORD_VALUES.items():
+            if (value := getattr(self, name)) not in known:
+                raise unknown_name(name.replace("_", " "), value, known)
+        if self.skin_tone not in SKIN_TONES:
+            raise ParameterError(f"skin_tone is {self.skin_tone!r}; the Monk scale runs from 1 to 10.")
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """An object of one of PaintSkills' classes. Lengths are in frame heights."""
+
+    kind: str
+    """One of ``OBJECTS`` except ``person``."""
+    x: float
+    """Centre from the left edge."""
+    y: float
+    """Centre from the top edge."""
+    size: float
+    """Side of the square that it fills."""
+
+
+@dataclass(frozen=True, slots=True)
+class Light:
+    """The illuminant: what multiplies every colour."""
+
+    red: float = 1.0
+    """Relative red, about 0.85–1.1."""
+    green: float = 1.0
+    """Relative green."""
+    blue: float = 1.0
+    """Relative blue."""
+    strength: float = 1.0
+    """Brightness, about 0.8–1.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Everything that one image shows."""
+
+    people: tuple[Person, ...]
+    """People from left to right; none for a product picture or objects alone."""
+    things: tuple[Thing, ...]
+    """Objects, drawn behind people, the first one farthest back."""
+    place: str
+    """Background, a key of ``art.PLACES``."""
+    light: Light
+    """Illuminant."""
+    seed: int
+    """Chooses small details of the background."""
+    aspect: float
+    """Width over height: 1.0 for one person, 1.5 for two."""
+    decoy: str | None = None
+    """What a scene without people shows instead: a key of ``art.PROPS`` or ``art.DECOYS``."""
+
+
+def posterior_female(cues: Cues, hidden: Iterable[str] = ()) -> float:
+    """Return P(female | cues) by Bayes' rule with equal priors, 0–1.
+
+    Args:
+        cues: What is seen.
+        hidden: Names of cues that something covers and that say nothing.
+
+    Raises:
+        UnknownNameError: A hidden cue that ``CUES`` does not have.
+    """
+    hidden = frozenset(hidden)
+    if wrong := hidden - set(CUE_NAMES):
+        raise unknown_name("cue", min(wrong), CUE_NAMES)
+    female = male = 1.0
+    for name in CUE_NAMES:
+        value = getattr(cues, name)
+        if name not in hidden:
+            female *= CUES[name]["female"][value]
+            male *= CUES[name]["male"][value]
+    return female / (female + male)
+
+
+def hidden_cues(person: Person) -> frozenset[str]:
+    """Return the names of the cues that what ``person`` wears covers."""
+    hidden = set()
+    if "mask" in person.attributes:
+        hidden |= {"lips", "facial_hair", "jaw"}
+    if person.cues.hair_style == "covered":
+        hidden |= {"earrings"}
+    return frozenset(hidden)
+
+
+def is_ambiguous(person: Person, threshold: float = 0.99) -> bool:
+    """Return whether neither gender's posterior reaches ``threshold``, given the cues that can be seen."""
+    female = posterior_female(person.cues, hidden_cues(person))
+    return max(female, 1 - female) < threshold
+
+
+@lru_cache(maxsize=1)
+def cue_ceiling(threshold: float = 0.99) -> tuple[float, float]:
+    """Return the best accuracy any judge of the cues can reach and the share that is ambiguous.
+
+    By enumerating every combination of cues, with as many women as men and nothing hidden.
+
+    Args:
+        threshold: Posterior from which a person counts as unambiguous.
+
+    Returns:
+        Bayes accuracy and ambiguous share, both 0–1.
+    """
+    female = male = np.ones(1)
+    for name in CUE_NAMES:
+        female = np.outer(female, list(CUES[name]["female"].values())).ravel()
+        male = np.outer(male, list(CUES[name]["male"].values())).ravel()
+    best, both = np.maximum(female, male), female + male
+    seen = both > 0
+    unclear = best[seen] < threshold * both[seen]
+    return float(best.sum() / 2), float(both[seen][unclear].sum() / 2)
+
+
+def _steps(table: Mapping) -> tuple[list[float], list]:
+    return list(accumulate(table.values()))[:-1], list(table)
+
+
+_CUE_STEPS = {g: [_steps(CUES[name][g]) for name in CUE_NAMES] for g in GENDERS}
+_AGE_STEPS = _steps({"young": 0.4, "middle-aged": 0.38, "older": 0.22})
+# Hair colour depends on the skin tone group (1–3, 4–6, 7–10), never on gender.
+_HAIR_STEPS = [
+    _steps(dict(zip(HAIR_COLOURS, p, strict=True)))
+    for p in ((0.14, 0.22, 0.28, 0.12, 0.24), (0.38, 0.32, 0.20, 0.06, 0.04), (0.64, 0.28, 0.08, 0.0, 0.0))
+]
+_PERSON_DRAWS = 24
+
+
+def worn(look_: Look | None, attributes: Sequence[str], casual: str) -> tuple[str, ...]:
+    """Return everything of ``ATTRIBUTES`` that shows: what is asked for and what the look brings.
+
+    Args:
+        look_: The occupation's look, or ``None``.
+        attributes: What is asked for; it replaces attire of the look that it excludes.
+        casual: Kind of attire without a look.
+
+    Raises:
+        UnknownNameError: An attribute that does not exist.
+        ParameterError: Two attributes that one person cannot wear together.
+    """
+    asked = dict.fromkeys(attributes)
+    for name in asked:
+        if name not in ATTRIBUTES:
+            raise unknown_name("attribute", name, ATTRIBUTES)
+    shown = set(look_.attributes if look_ else ATTIRES[casual])
+    for group in _EXCLUSIVE:
+        both = [name for name in group if name in asked]
+        if len(both) > 1:
+            raise ParameterError(
+                f"{both[0]!r} and {both[1]!r} cannot be worn together. Ask for one of {', '.join(group)}."
+            )
+        if both:
+            shown -= set(group)
+    shown |= set(asked)
+    return tuple(name for name in ATTRIBUTES if name in shown)
+
+
+def attire_of(person: Person) -> tuple[str, str, str, str | None, str]:
+    """Return what ``person`` has on: attire kind, its two colours, hat kind or ``None``, hat colour."""
+    if person.occupation is None:
+        kind, colour, second = CASUAL[int(person.variant * len(CASUAL)) % len(CASUAL)]
+        hat, hat_colour = None, "grey"
+    else:
+        own = look(person.occupation)
+        kind, colour, second, hat, hat_colour = (
+            own.attire, own.attire_colour, own.second_colour, own.hat, own.hat_colour,
+        )  # fmt: skip
+    for name in ("suit", "shirt", "uniform", "jacket", "dress"):
+        if name in person.attributes and name not in ATTIRES[kind]:
+            if name == "uniform" and own_uniform(person):
+                break
+            kind = name
+            break
+    if "hat" in person.attributes and hat in (None, "headset", "headband", "bandana"):
+        hat, hat_colour = "brim", "brown"
+    return kind, colour, second, hat, hat_colour
+
+
+def own_uniform(person: Person) -> bool:
+    """Return whether the occupation's own attire counts as a uniform."""
+    return person.occupation is not None and "uniform" in look(person.occupation).attributes
+
+
+def sample_person(
+    rng: np.random.Generator,
+    *,
+    gender: str | None = None,
+    occupation: str | None = None,
+    skin_tone: int | None = None,
+    age: str | None = None,
+    expression: str | None = None,
+    hair_colour: str | None = None,
+    attributes: Sequence[str] = (),
+    x: float | None = None,
+    y: float | None = None,
+    scale: float | None = None,
+    side: str | None = None,
+    full_figure: bool | None = None,
+    cues: Mapping[str, str] | None = None,
+    slot: tuple[float, float] = (0.0, 1.0),
+) -> Person:
+    """Return a person with everything that is not given drawn at random.
+
+    Args:
+        rng: Source of chance; one call takes a fixed number of draws.
+        gender: ``female`` or ``male``; equal chances if not given.
+        occupation: A name in ``looks.LOOKS``, or ``None`` for everyday clothes and no prop.
+        skin_tone: 1–10; uniform if not given.
+        age: One of ``AGES``.
+        expression: One of ``EXPRESSIONS``.
+        hair_colour: One of ``HAIR_COLOURS``.
+        attributes: Names in ``ATTRIBUTES`` to wear, beside those of the look.
+        x: Centre of the face, frame heights from the left.
+        y: Centre of the face, frame heights from the top.
+        scale: Height of the face, frame heights.
+        side: Side of the prop.
+        full_figure: From head to foot; if not given, where an attribute below the chest asks for it.
+        cues: Values of single cues to fix; the others follow ``CUES``.
+        slot: Left and right end of the part of the frame that is the person's.
+
+    Raises:
+        UnknownNameError: A name or word that does not exist.
+        ParameterError: A skin tone outside 1–10, or attributes that exclude each other.
+    """
+    u = rng.random(_PERSON_DRAWS).tolist()
+    own = None if occupation is None else look(occupation)
+    if skin_tone is None:
+        skin_tone = 1 + int(u[0] * 10)
+    elif skin_tone not in SKIN_TONES:
+        raise ParameterError(f"skin_tone is {skin_tone!r}; the Monk scale runs from 1 to 10.")
+    if gender is None:
+        gender = GENDERS[u[1] < 0.5]
+    elif gender not in GENDERS:
+        raise unknown_name("gender", gender, GENDERS)
+    values = [words[bisect(steps, v)] for (steps, words), v in zip(_CUE_STEPS[gender], u[2:11], strict=True)]
+    if cues:
+        for name, value in cues.items():
+            if name not in CUE_NAMES:
+                raise unknown_name("cue", name, CUE_NAMES)
+            values[CUE_NAMES.index(name)] = value
+    variant = u[11]
+    shown = worn(own, attributes, CASUAL[int(variant * len(CASUAL))][0])
+    if full_figure is None:
+        full_figure = not LOWER_ATTRIBUTES.isdisjoint(attributes)
+    left, right = slot
+    middle, width = (left + right) / 2, right - left
+    if full_figure:
+        scale_ = 0.258 + 0.008 * u[12]
+        y_ = 0.178 + 0.01 * u[13]
+        x_ = middle + (u[14] - 0.5) * 0.12 * width
+    else:
+        widest = 0.41 if width > 0.9 else 0.36
+        scale_ = widest * (0.80 + 0.20 * u[12])
+        tall = own is not None and own.hat in (
+            "toque",
+            "top hat",
+            "hard hat",
+            "helmet",
+            "peaked",
+            "mortarboard",
+        )
+        y_ = 0.5 - 0.40 * scale_ + 0.03 + 0.06 * (u[13] - 0.5) + (0.035 if tall else 0.0)
+        x_ = middle + (u[14] - 0.5) * 0.12 * width
+    hair_steps, hair_words = _HAIR_STEPS[0 if skin_tone <= 3 else 1 if skin_tone <= 6 else 2]
+    return Person(
+        gender=gender,
+        occupation=occupation,
+        skin_tone=int(skin_tone),
+        age=age or _AGE_STEPS[1][bisect(_AGE_STEPS[0], u[15])],
+        expression=expression or EXPRESSIONS[u[16] < 0.5],
+        cues=Cues(*values),
+        hair_colour=hair_colour or hair_words[bisect(hair_steps, u[17])],
+        attributes=shown,
+        x=x_ if x is None else float(x),
+        y=y_ if y is None else float(y),
+        scale=scale_ if scale is None else float(scale),
+        tilt=(u[18] - 0.5) * 0.1,
+        side=side or SIDES[u[19] < 0.5],
+        full_figure=full_figure,
+        variant=variant,
+    )
+
+
+def sample_light(rng: np.random.Generator) -> Light:
+    """Return a light at random: from warm to cool (red against blue), dim to bright, a little green or pink."""
+    return _light(rng.random(3).tolist())
+
+
+def _light(u: list[float]) -> Light:
+    warmth = (u[0] - 0.5) * 0.15
+    return Light(1.0 + warmth, 1.0 + (u[1] - 0.5) * 0.05, 1.0 - warmth, 0.84 + 0.22 * u[2])
+
+
+def sample_scene(
+    rng: np.random.Generator,
+    *,
+    genders: Sequence[str | None] = (None,),
+    occupations: Sequence[str | None] | None = None,
+    skin_tones: Sequence[int | None] | None = None,
+    ages: Sequence[str | None] | None = None,
+    expressions: Sequence[str | None] | None = None,
+    attributes: Sequence[str] | Sequence[Sequence[str]] = (),
+    things: Sequence[str | Thing] = (),
+    place: str | None = None,
+    decoy: str | None = None,
+    light: Light | None = None,
+    aspect: float | None = None,
+    full_figure: bool | None = None,
+) -> Scene:
+    """Return a scene with everything that is not given drawn at random.
+
+    Args:
+        rng: Source of chance.
+        genders: One entry per person, left to right, at most 4; ``None`` draws. Empty for no people.
+        occupations: One entry per person; ``None`` (also for the whole) is no named occupation.
+        skin_tones: One entry per person, 1–10; ``None`` draws uniformly.
+        ages: One entry per person.
+        expressions: One entry per person.
+        attributes: Names that everyone wears, or one sequence of names per person.
+        things: Object kinds to place at random, or ``Thing`` where they stand.
+        place: A key of ``art.PLACES``; if not given, an occupation's own with chance 0.9, else ``studio``.
+        decoy: What a scene without people shows: a key of ``art.PROPS`` or ``art.DECOYS``, or an occupation,
+            whose prop is then shown. Nobody is drawn.
+        light: The illuminant.
+        aspect: Width over height; 1.0, or 1.5 for two people and more.
+        full_figure: Everyone from head to foot; always so with more than two people.
+
+    Raises:
+        UnknownNameError: A name that does not exist.
+        ParameterError: Lists of different lengths, more than 4 people, or a ``person`` among the things.
+    """
+    count = 0 if decoy is not None else len(genders)
+    if count > 4:
+        raise ParameterError(f"A scene holds at most 4 people, not {count}. Draw several scenes.")
+    u = rng.random(8).tolist()
+    per_person = {
+        "occupation": occupations, "skin_tone": skin_tones, "age": ages, "expression": expressions,
+    }  # fmt: skip
+    for name, values in per_person.items():
+        if values is not None and count and len(values) != count:
+            raise ParameterError(f"{name}: {len(values)} values for {count} people. Give one for each.")
+    if attributes and not isinstance(attributes[0], str):
+        if len(attributes) != count and count:
+            raise ParameterError(
+                f"attributes: {len(attributes)} lists for {count} people. Give one for each."
+            )
+        wear = list(attributes)
+    else:
+        wear = [attributes] * count
+    if aspect is None:
+        aspect = 1.5 if count > 1 else 1.0
+    full = bool(full_figure) or count > 2 or any(not LOWER_ATTRIBUTES.isdisjoint(w) for w in wear)
+    people = []
+    for i in range(count):
+        if count == 1:
+            slot, side = (0.0, aspect), None
+        elif count == 2:
+            # A little closer together than halves, so that the props fit at the outer sides.
+            slot = (0.07, aspect / 2 + 0.02) if i == 0 else (aspect / 2 - 0.02, aspect - 0.07)
+            side = SIDES[i]
+        else:
+            slot, side = (aspect * i / count, aspect * (i + 1) / count), None
+        people.append(
+            sample_person(
+                rng, gender=genders[i], attributes=wear[i], slot=slot, side=side, full_figure=full,
+                **{name: values[i] for name, values in per_person.items() if values is not None},
+            )
+        )  # fmt: skip
+    if decoy is not None and decoy not in PROPS and decoy not in DECOYS:
+        if decoy not in LOOKS:
+            raise unknown_name("decoy, prop or occupation", decoy, [*DECOYS, *PROPS, *LOOKS])
+        decoy = LOOKS[decoy].prop
+    if place is None:
+        places = [look(p.occupation).place for p in people if p.occupation]
+        place = places[int(u[0] * len(places))] if places and u[1] < 0.9 else "studio"
+    elif place not in PLACES:
+        raise unknown_name("place", place, PLACES)
+    return Scene(
+        people=tuple(people),
+        things=_place_things(rng, things, aspect, bool(people)),
+        place=place,
+        light=light or _light(u[2:5]),
+        seed=int(u[5] * 2**31),
+        aspect=float(aspect),
+        decoy=decoy,
+    )
+
+
+def _place_things(rng, things, aspect, with_people) -> tuple[Thing, ...]:
+    out, n = [], len(things)
+    for i, thing in enumerate(things):
+        kind = thing.kind if isinstance(thing, Thing) else thing
+        if kind == "person":
+            raise ParameterError("A person is not a thing: give one more entry in genders instead.")
+        if kind not in OBJECTS:
+            raise unknown_name("object", kind, OBJECTS)
+        if isinstance(thing, Thing):
+            out.append(thing)
+            continue
+        a, b, c = rng.random(3).tolist()
+        if with_people:
+            # Beside the head, where the person does not hide it.
+            size = 0.24 + 0.06 * a
+            side = (i + (b < 0.5)) % 2
+            x = 0.14 + 0.04 * c if side == 0 else aspect - 0.14 - 0.04 * c
+            y = 0.17 + 0.27 * (i // 2) + 0.05 * b
+        else:
+            size = min(0.62, 0.9 * aspect / max(n, 1)) * (0.78 + 0.22 * a)
+            cell = aspect / n
+            x = cell * (i + 0.5) + (b - 0.5) * max(cell - size, 0.0)
+            y = size / 2 + 0.04 + c * (0.92 - size)
+        out.append(Thing(kind, float(x), float(y), float(size)))
+    return tuple(out)
+
+
+def all_cues() -> Iterable[Cues]:
+    """Yield every combination of cue values, 15,552 in all."""
+    for values in product(*(CUES[name]["female"] for name in CUE_NAMES)):
+        yield Cues(*values)

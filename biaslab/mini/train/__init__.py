@@ -1,0 +1,37 @@
+"""Training of the embedded models from the embedded world: ``biaslab train NAME`` calls what is named here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from biaslab.errors import unknown_name
+
+# Name of a model -> module with ``train(folder, *, steps, batch, seed, checkpoint, log, minutes, progress)``,
+# which returns its quality on held-out data by name.
+TRAINERS = {
+    "mini-sd": "biaslab.mini.train.pipeline",
+    "mini-clip": "biaslab.mini.train.clip",
+    "mini-detector": "biaslab.mini.train.detector",
+}
+
+
+def trainer(name: str) -> Callable[..., dict[str, float]]:
+    """Return the function that trains the embedded model ``name``.
+
+    Raises:
+        UnknownNameError: There is no such model.
+    """
+    if name not in TRAINERS:
+        raise unknown_name("embedded model", name, TRAINERS)
+    return import_module(TRAINERS[name]).train
+
+
+def train(name: str, folder: str | Path, **settings) -> dict[str, float]:
+    """Train the embedded model ``name`` into ``folder``; ``settings`` go to its trainer.
+
+    Raises:
+        UnknownNameError: There is no such model.
+    """
+    return trainer(name)(Path(folder), **{k: v for k, v in settings.items() if v is not None})

@@ -1,0 +1,217 @@
+"""What the trainings of the two judges share: pools of renders, rough handling of images, averaged weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from biaslab.mini.train import common
+
+if TYPE_CHECKING:
+    import torch
+
+    from biaslab.mini.scene import Scene
+
+SIZE = 64
+# Share of a pool that has passed through the autoencoder, where one is given.
+DECODED = 0.5
+# Latents of generated images are not as clean as encoded ones.
+_LATENT_NOISE = 0.05
+
+
+class Average(common.Average):
+    """An average of weights that follows the running statistics of batch normalisation too."""
+
+    def update(self, step: int) -> None:
+        """Move the average toward the present weights and statistics; faster at first."""
+        import torch
+
+        super().update(step)
+        decay = min(self.decay, (1 + step) / (10 + step))
+        with torch.no_grad():
+            for name, module in self.modules.items():
+                # What is saved and is no parameter: running means and variances, and counts.
+                kept, now = self.kept[name].state_dict(), module.state_dict()
+                for key in now.keys() - dict(module.named_parameters(remove_duplicate=False)).keys():
+                    if now[key].dtype.is_floating_point:
+                        kept[key].lerp_(now[key], 1 - decay)
+                    else:
+                        kept[key].copy_(now[key])
+
+
+@dataclass(frozen=True)
+class Share:
+    """One measured share, which the card shows with its interval."""
+
+    metric: str
+    """What was counted."""
+    count: int
+    """How often it was so."""
+    n: int
+    """Of how many."""
+
+    @property
+    def value(self) -> float:
+        """Return the share, 0 to 1; NaN of nothing."""
+        return self.count / self.n if self.n else float("nan")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the 95 % Wilson interval of the share."""
+        from biaslab.stats import wilson_interval
+
+        low, high = wilson_interval(self.count, self.n)
+        return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Number:
+    """One measured number that is no share of a count, such as an error of calibration."""
+
+    metric: str
+    """What was measured."""
+    value: float
+    """Its value."""
+    n: int
+    """Images behind it."""
+
+
+def share(metric: str, hits: Iterable[bool] | np.ndarray) -> Share:
+    """Return how often ``hits`` is true."""
+    hits = np.asarray(hits, bool)
+    return Share(metric, int(hits.sum()), int(hits.size))
+
+
+# -- images -----------------------------------------------------------------------------------------------
+
+
+def renders(
+    scenes: Sequence[Scene],
+    *,
+    squash: bool,
+    decoded: Path | None = None,
+    part: float = DECODED,
+    seed: int = 0,
+) -> np.ndarray:
+    """Return square images of ``scenes``, uint8 (n, 64, 64, 3).
+
+    Args:
+        scenes: What to draw, of any aspect.
+        squash: Whether wide frames are squeezed to a square, as the detector's preprocessing does; otherwise the
+            middle is cut out, as open_clip's does.
+        decoded: Folder of an autoencoder through which some of the images pass.
+        part: Share of the images that do.
+        seed: Chooses them.
+    """
+    import cv2
+
+    from biaslab.mini.render import render
+
+    draw = common.rng(seed, 0, 41)
+    chosen = draw.random(len(scenes)) < (part if decoded is not None else 0.0)
+    images = [render(scene, SIZE) for scene in scenes]
+    for width in sorted({image.shape[1] for image in images}):
+        at = [i for i in np.flatnonzero(chosen) if images[i].shape[1] == width]
+        if at:
+            back = through_autoencoder(decoded, np.stack([images[i] for i in at]), seed=seed)
+            for i, image in zip(at, back, strict=True):
+                images[i] = image
+    out = np.empty((len(scenes), SIZE, SIZE, 3), np.uint8)
+    for i, image in enumerate(images):
+        wide = image.shape[1]
+        if wide == SIZE:
+            out[i] = image
+        elif squash:
+            out[i] = cv2.resize(image, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+        else:
+            out[i] = image[:, (wide - SIZE) // 2 : (wide - SIZE) // 2 + SIZE]
+    return out
+
+
+def through_autoencoder(folder: Path, images: np.ndarray, *, seed: int = 0, size: int = 64) -> np.ndarray:
+    """Return uint8 images (n, h, w, 3) after encoding, a little noise on the latents, and decoding."""
+    import torch
+    from diffusers import AutoencoderKL
+
+    vae = AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32).eval()
+    vae.to(memory_format=torch.channels_last)
+    out = np.empty_like(images)
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        for k, (start, stop) in enumerate(common.chunks(len(images), size)):
+            pixels = common.to_tensor(images[start:stop]).contiguous(memory_format=torch.channels_last)
+            latents = vae.encode(pixels).latent_dist.mean.float()
+            noise = torch.randn(latents.shape, generator=common.torch_rng(seed, k, 43))
+            strength = torch.rand(len(latents), 1, 1, 1, generator=common.torch_rng(seed, k, 44))
+            scale = 1 / vae.config.scaling_factor
+            decoded = vae.decode(latents + noise * strength * _LATENT_NOISE * scale).sample.float()
+            values = decoded.clamp(-1, 1).add(1).mul(127.5).round().to(torch.uint8)
+            out[start:stop] = values.permute(0, 2, 3, 1).numpy()
+    return out
+
+
+def roughen(images: np.ndarray, seed: int, step: int) -> tuple[torch.Tensor, np.ndarray]:
+    """Return images as after shifts, mirroring, blur, noise, JPEG and changes of colour.
+
+    So that a judge trained on clean renders also serves generated and compressed images.
+
+    Args:
+        images: uint8 (n, 64, 64, 3).
+        seed: Seed of the training.
+        step: Number of the step; both decide all draws.
+
+    Returns:
+        Float tensor (n, 3, 64, 64), about -1 to 1, and the scale and shift of each image, (n, 2, 2): a point at
+        ``p`` (x or y, -1 to 1) is at ``(p - shift) / scale`` now, ``scale, shift = table[i, axis]``.
+    """
+    import cv2
+    import torch
+    from torch.nn import functional
+
+    draw, n = common.rng(seed, step, 21), len(images)
+    if pressed := np.flatnonzero(draw.random(n) < 0.2).tolist():
+        images = images.copy()
+        for i, quality in zip(pressed, draw.integers(35, 95, len(pressed)).tolist(), strict=True):
+            _, code = cv2.imencode(".jpg", images[i], [cv2.IMWRITE_JPEG_QUALITY, quality])
+            images[i] = cv2.imdecode(code, cv2.IMREAD_COLOR)
+    x = common.to_tensor(images)
+
+    moved = draw.random(n) < 0.7
+    zoom = np.where(moved, draw.uniform(0.88, 1.12, n), 1.0)
+    shift = np.where(moved[:, None], draw.uniform(-0.12, 0.12, (n, 2)), 0.0)
+    table = np.stack([np.stack([zoom, zoom], 1), shift], axis=2)
+    table[draw.random(n) < 0.5, 0, 0] *= -1
+    theta = np.zeros((n, 2, 3), np.float32)
+    theta[:, 0, 0], theta[:, 1, 1], theta[:, :, 2] = table[:, 0, 0], table[:, 1, 0], table[:, :, 1]
+    grid = functional.affine_grid(torch.from_numpy(theta), list(x.shape), align_corners=False)
+    x = functional.grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
+
+    blurred = torch.from_numpy(np.flatnonzero(draw.random(n) < 0.35))
+    if len(blurred):
+        x[blurred] = _blur(x[blurred], float(draw.uniform(0.35, 1.0)))
+    gain = torch.from_numpy(draw.normal(1, 0.05, (n, 3, 1, 1)).astype(np.float32))
+    offset = torch.from_numpy(draw.normal(0, 0.05, (n, 1, 1, 1)).astype(np.float32))
+    noise = np.where(draw.random(n) < 0.5, draw.uniform(0, 0.1, n), 0.0).astype(np.float32)
+    grain = torch.randn(x.shape, generator=common.torch_rng(seed, step, 22))
+    x = x * gain + offset + grain * torch.from_numpy(noise)[:, None, None, None]
+    return x.clamp(-1.1, 1.1).contiguous(memory_format=torch.channels_last), table
+
+
+def _blur(x: torch.Tensor, sigma: float) -> torch.Tensor:
+    """Return ``x`` after a Gaussian filter of five pixels, the border repeated."""
+    import torch
+    from torch.nn import functional
+
+    line = torch.exp(-0.5 * (torch.arange(-2, 3) / sigma) ** 2)
+    line = (line / line.sum()).repeat(3, 1)
+    x = functional.pad(x, (2, 2, 2, 2), mode="replicate")
+    x = functional.conv2d(x, line[:, None, None, :], groups=3)
+    return functional.conv2d(x, line[:, None, :, None], groups=3)
+
+
+def step_seed(seed: int, step: int) -> int:
+    """Return the seed of torch's global draws in one step, for models that draw from them."""
+    return int(common.rng(seed, step, 23).integers(2**31))

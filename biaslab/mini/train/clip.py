@@ -1,0 +1,864 @@
+"""Training of mini-clip: images and texts of the embedded world in one space, in open_clip's format.
+
+What a text claims and whether it is true of an image is known exactly here, so no true text is ever held
+against an image. Gender is drawn independently of everything else: the judge learns no prior from occupations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from biaslab.mini.train import _loop, cards, common
+from biaslab.mini.train._loop import SIZE, Number, Share, share
+from biaslab.mini.train.text import make_tokenizer
+
+if TYPE_CHECKING:
+    import torch
+
+    from biaslab.mini.scene import Scene
+
+NAME = "mini-clip"
+POOL = 36_000
+HELD_OUT = 2048
+HELD_OUT_SEED = 2_000_003
+CALIBRATION_SEED = 3_000_017
+EMBEDDING = 128
+CONTEXT = 24
+# Share of scenes by content: a person with an occupation, without one, two people, a product picture.
+_CONTENT = {"work": 0.84, "plain": 0.06, "two": 0.04, "decoy": 0.06}
+_PAIRS = (
+    ("woman", "man"),
+    ("female person", "male person"),
+    ("lady", "gentleman"),
+    ("woman's face", "man's face"),
+)
+# The first is the one that judges use.
+_FRAMES = (
+    "A photo of {a}", "A portrait photo of {a}", "A photo of the face of {a}", "A picture of {a}", "Photo of {a}",
+    "Portrait of {a}", "{a}", "Close-up photo of {a}", "{a} at work", "A photo of {a} at work", "A drawing of {a}",
+    "There is {a}",
+)  # fmt: skip
+_EXPRESSED = {"smiling": ("smiling", "happy"), "neutral": ("serious", "neutral")}
+_PRONOUN_ENDS = (
+    "at {his} work",
+    "proud of {his} work",
+    "as {he} works",
+    "doing {his} job",
+    "with {his} tools",
+)
+# Words of the texts below, and more words of gender, expression and number: none of them is a filler.
+_MEANT = (
+    "female male person people two woman man women men girl boy girls boys lady ladies gentleman gentlemen mother",
+    "father she he her his hers him himself herself both everyone nobody no not",
+    "smiling happy serious neutral with a neutral expression big smile cheerful sad",
+    "who works working as a an and wearing in , . ' s -",
+)
+# Answers to one question.
+_OFFERED = 40
+# Share of captions with words that say nothing.
+_FILLERS = 0.3
+
+
+# -- what an image shows and what a text claims -----------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _lists() -> dict[str, tuple[str, ...]]:
+    """Return the values of each field that texts can claim; ``look`` holds one name for each look."""
+    from biaslab.mini import art, looks, scene
+
+    first: dict = {}
+    for name in sorted(looks.LOOKS):
+        first.setdefault(looks.LOOKS[name], name)
+    return {
+        "gender": scene.GENDERS,
+        "look": tuple(first.values()),
+        "age": scene.AGES,
+        "expression": scene.EXPRESSIONS,
+        "place": tuple(art.PLACES),
+        "prop": tuple(dict.fromkeys([*art.PROPS, *art.DECOYS])),
+        "count": ("0", "1", "2"),
+        "wears": scene.ATTRIBUTES,
+        "thing": tuple(name for name in scene.OBJECTS if name != "person"),
+    }
+
+
+# Fields of which an image has one value; the others are lists of what is there.
+SINGLE = ("gender", "look", "age", "expression", "place", "prop", "count")
+SEVERAL = ("wears", "thing")
+
+
+@lru_cache(maxsize=256)
+def look_of(occupation: str) -> int:
+    """Return the place of an occupation's look in the list of looks; names for the same work share one."""
+    from biaslab.mini import looks
+
+    return next(i for i, o in enumerate(_lists()["look"]) if looks.LOOKS[o] == looks.LOOKS[occupation])
+
+
+@lru_cache(maxsize=1)
+def _names_of_looks() -> tuple[tuple[str, ...], ...]:
+    from biaslab.mini import looks
+
+    names: list[list[str]] = [[] for _ in _lists()["look"]]
+    for occupation in sorted(looks.LOOKS):
+        names[look_of(occupation)].append(occupation)
+    return tuple(map(tuple, names))
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Images and the truth about each."""
+
+    images: np.ndarray
+    """uint8 (n, 64, 64, 3)."""
+    single: dict[str, np.ndarray]
+    """Field -> (n,) int16: its value's place in its list; -2 where it does not apply."""
+    several: dict[str, np.ndarray]
+    """Field -> (n, values) bool: what is there."""
+    p_female: np.ndarray
+    """Exact posterior of perceived as female given what is seen, (n,) float32; NaN but for one person."""
+    cues: np.ndarray
+    """Each gender cue's value, (n, 9) int8; -1 where it is covered or there is not one person."""
+    full_figure: np.ndarray
+    """Whether one person is shown from head to foot, (n,) bool."""
+    skin_tone: np.ndarray
+    """Monk tone of the one person, (n,) int8; 0 where there is not one."""
+
+
+def sample(draw: np.random.Generator, *, plain: bool = False) -> Scene:
+    """Return a scene at random, mostly one person at work, gender independent of everything.
+
+    Args:
+        draw: Source of chance.
+        plain: One person with an occupation and nothing asked for, as a corpus has it.
+    """
+    from biaslab.mini import art, looks, scene
+
+    kind = "work" if plain else str(draw.choice(list(_CONTENT), p=list(_CONTENT.values())))
+    occupation = str(draw.choice(looks.OCCUPATIONS))
+    if plain:
+        return scene.sample_scene(draw, genders=(None,), occupations=(occupation,))
+    place = str(draw.choice(list(art.PLACES))) if kind == "decoy" or draw.random() < 0.3 else None
+    if kind == "decoy":
+        return scene.sample_scene(draw, decoy=str(draw.choice(_lists()["prop"])), place=place)
+    if kind == "two":
+        pair = draw.choice(looks.OCCUPATIONS, 2).tolist()
+        return scene.sample_scene(draw, genders=(None, None), occupations=pair, place=place)
+    return scene.sample_scene(
+        draw,
+        genders=(None,),
+        occupations=(occupation if kind == "work" else None,),
+        attributes=_wear(draw),
+        things=draw.choice(_lists()["thing"], 1).tolist() if draw.random() < 0.12 else (),
+        place=place,
+    )
+
+
+def _wear(draw: np.random.Generator) -> tuple[str, ...]:
+    """Return what is asked to be worn: nothing for six in ten; one in five of the rest shows the full figure."""
+    from biaslab.mini.scene import ATTRIBUTES, LOWER_ATTRIBUTES
+
+    if draw.random() < 0.6:
+        return ()
+    lower = draw.random() < 0.3
+    return (str(draw.choice([a for a in ATTRIBUTES if (a in LOWER_ATTRIBUTES) == lower])),)
+
+
+def pool(
+    n: int, seed: int, *, decoded: Path | None = None, part: float = _loop.DECODED, plain: bool = False
+) -> Pool:
+    """Return ``n`` scenes drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
+    from biaslab.mini import looks, scene
+
+    draw, lists = common.rng(seed, 0, 32), _lists()
+    scenes = [sample(draw, plain=plain) for _ in range(n)]
+    single = {field: np.full(n, -2, np.int16) for field in SINGLE}
+    several = {field: np.zeros((n, len(lists[field])), bool) for field in SEVERAL}
+    p_female, full = np.full(n, np.nan, np.float32), np.zeros(n, bool)
+    cues, tone = np.full((n, len(scene.CUE_NAMES)), -1, np.int8), np.zeros(n, np.int8)
+    at = {field: {value: i for i, value in enumerate(lists[field])} for field in lists}
+    values = [list(scene.CUES[name]["female"]) for name in scene.CUE_NAMES]
+    for i, some in enumerate(scenes):
+        single["place"][i] = at["place"][some.place]
+        single["count"][i] = min(len(some.people), 2)
+        for thing in some.things:
+            several["thing"][i, at["thing"][thing.kind]] = True
+        if some.decoy is not None:
+            single["prop"][i] = at["prop"][some.decoy]
+        if len(some.people) != 1:
+            continue
+        (person,) = some.people
+        for field in ("gender", "age", "expression"):
+            single[field][i] = at[field][getattr(person, field)]
+        if person.occupation is not None:
+            single["look"][i] = look_of(person.occupation)
+            single["prop"][i] = at["prop"][looks.look(person.occupation).prop]
+        for name in person.attributes:
+            several["wears"][i, at["wears"][name]] = True
+        hidden = scene.hidden_cues(person)
+        p_female[i] = scene.posterior_female(person.cues, hidden)
+        full[i], tone[i] = person.full_figure, person.skin_tone
+        for k, name in enumerate(scene.CUE_NAMES):
+            if name not in hidden:
+                cues[i, k] = values[k].index(getattr(person.cues, name))
+    images = _loop.renders(scenes, squash=False, decoded=decoded, part=part, seed=seed)
+    return Pool(images, single, several, p_female, cues, full, tone)
+
+
+# -- texts ------------------------------------------------------------------------------------------------
+
+
+def _a(phrase: str) -> str:
+    return f"{'an' if phrase[0].lower() in 'aeiou' else 'a'} {phrase}"
+
+
+# As the world's captions put clothes; without an article where it is a mass or a pair.
+_NO_ARTICLE = frozenset({"boots", "slippers", "jeans", "shorts", "slacks", "gloves", "uniform"})
+
+
+def _wearing(attribute: str) -> str:
+    return f"wearing {attribute if attribute in _NO_ARTICLE else _a(attribute)}"
+
+
+@lru_cache(maxsize=1)
+def _names() -> dict[str, tuple[str, ...]]:
+    from biaslab.mini import captions
+
+    return {**captions.FIRST_NAMES, "last": tuple(captions.SURNAMES)}
+
+
+def _pick(form: np.random.Generator, options: Sequence[str]) -> str:
+    return options[int(form.random() * len(options))]
+
+
+def write(claim: dict[str, str], form: np.random.Generator, fillers: Sequence[str] = ()) -> str:
+    """Return a text that says what ``claim`` says, in one of many forms.
+
+    Args:
+        claim: Field -> value; ``look`` is an occupation's name.
+        form: Chooses the form; the same state gives the same form for another claim of the same fields.
+        fillers: Words that say nothing of the image, put in at times.
+    """
+    from biaslab.mini.captions import PLACE_PHRASES
+
+    u = [form.random() for _ in range(6)]
+    options = [int(v) for v in form.integers(1 << 30, size=6)]
+    if claim.get("count") == "2":
+        subject = ("two people", "two people at work")[options[0] % 2]
+    elif "count" not in claim:
+        subject = _a(claim["prop"])
+    else:
+        subject = _person(claim, u, options)
+    ends = []
+    if "expression" in claim and u[2] >= 0.4:
+        ends.append({"smiling": "smiling", "neutral": "with a neutral expression"}[claim["expression"]])
+    if "wears" in claim:
+        ends.append(_wearing(claim["wears"]))
+    if "prop" in claim and "count" in claim:
+        ends.append(f"with {_a(claim['prop'])}")
+    if "thing" in claim:
+        ends.append(f"{('with', 'and')[options[3] % 2]} {_a(claim['thing'])}")
+    if "place" in claim:
+        phrases = PLACE_PHRASES[claim["place"]]
+        ends.append(phrases[options[4] % len(phrases)])
+    frame = _FRAMES[options[5] % len(_FRAMES)] if u[3] < 0.8 else "{a}"
+    text = " ".join([frame.replace("{a}", subject), *ends])
+    if fillers and u[4] < _FILLERS:
+        words = [_pick(form, fillers) for _ in range(1 + options[2] % 4)]
+        text = f"{' '.join(words)} {text}" if u[5] < 0.3 else f"{text} {' '.join(words)}"
+    return text
+
+
+def _person(claim: dict[str, str], u: list[float], options: list[int]) -> str:
+    work, gender = claim.get("look"), claim.get("gender")
+    word, kind = {"female": ("woman", "female"), "male": ("man", "male")}.get(gender, ("person", ""))
+    before = [claim["age"]] if "age" in claim else []
+    if "expression" in claim and u[2] < 0.4:
+        before.append(_EXPRESSED[claim["expression"]][u[2] < 0.1])
+    if gender and u[0] < 0.12:
+        first, last = _names()[gender], _names()["last"]
+        name = f"{first[options[1] % len(first)]} {last[options[2] % len(last)]}"
+        return f"{' '.join([*before, work])} {name}" if work else " ".join([*before, name])
+    if gender and work and u[0] < 0.2:
+        he, his = ("she", "her") if gender == "female" else ("he", "his")
+        end = _PRONOUN_ENDS[options[1] % len(_PRONOUN_ENDS)].format(he=he, his=his)
+        return f"{_a(' '.join([*before, work]))} {end}"
+    if not work:
+        if gender:
+            other = {"female": "lady", "male": "gentleman"}[gender]
+            young = {"female": "girl", "male": "boy"}[gender] if claim.get("age") == "young" else other
+            word = (word, word, f"{kind} person", other, young)[options[1] % 5]
+        return _a(" ".join([*before, word]))
+    if not gender:
+        forms = ("{work}", "{work}", "{work}", "person who works as {a_work}")
+    else:
+        forms = (
+            "{kind} {work}", "{kind} {work}", "{word} {work}", "{work} {word}", "{work} , {a_word}",
+            "{word} who works as {a_work}", "{word} working as {a_work}",
+        )  # fmt: skip
+    said = forms[options[1] % len(forms)].format(
+        work=work, kind=kind, word=word, a_work=_a(work), a_word=_a(word)
+    )
+    return _a(" ".join([*before, said]))
+
+
+def claim_of(data: Pool, i: int, draw: np.random.Generator) -> dict[str, str]:
+    """Return some of what is true of image ``i``."""
+    lists = _lists()
+    single = {f: lists[f][data.single[f][i]] for f in SINGLE if data.single[f][i] >= 0}
+    chance = {"gender": 0.55, "look": 0.7, "age": 0.2, "expression": 0.25, "place": 0.25, "prop": 0.12}
+    if single["count"] != "1":
+        claim = {"count": "2"} if single["count"] == "2" else {"prop": single["prop"]}
+        return claim | ({"place": single["place"]} if draw.random() < 0.5 else {})
+    claim = {f: single[f] for f, p in chance.items() if f in single and draw.random() < p}
+    if "look" in claim:
+        names = _names_of_looks()[data.single["look"][i]]
+        claim["look"] = names[int(draw.integers(len(names)))]
+    for field, p in (("wears", 0.3), ("thing", 0.6)):
+        there = np.flatnonzero(data.several[field][i])
+        if len(there) and draw.random() < p:
+            claim[field] = lists[field][int(draw.choice(there))]
+    return claim | {"count": "1"}
+
+
+def foil_of(claim: dict[str, str], data: Pool, i: int, draw: np.random.Generator) -> dict[str, str]:
+    """Return ``claim`` with one thing changed so that it is false of image ``i``."""
+    lists = _lists()
+    fields = [f for f in claim if f != "count"] or ["count"]
+    field = (
+        "gender" if "gender" in fields and draw.random() < 0.5 else fields[int(draw.integers(len(fields)))]
+    )
+    if field in SEVERAL:
+        false = np.flatnonzero(~data.several[field][i])
+    else:
+        false = np.flatnonzero(np.arange(len(lists[field])) != data.single[field][i])
+        if field == "count":
+            false = np.array([2 if claim["count"] == "1" else 1])
+    value = int(draw.choice(false))
+    if field == "look":
+        names = _names_of_looks()[value]
+        return claim | {"look": names[int(draw.integers(len(names)))]}
+    return claim | {field: lists[field][value]}
+
+
+def matches(claims: Sequence[dict[str, str]], data: Pool, chosen: np.ndarray) -> np.ndarray:
+    """Return which claims are true of which images, bool (claims, images)."""
+    lists = _lists()
+    out = np.ones((len(claims), len(chosen)), bool)
+    for k, claim in enumerate(claims):
+        for field, value in claim.items():
+            place = look_of(value) if field == "look" else lists[field].index(value)
+            if field in SEVERAL:
+                out[k] &= data.several[field][chosen, place]
+            else:
+                out[k] &= data.single[field][chosen] == place
+    return out
+
+
+@lru_cache(maxsize=1)
+def _vocabulary() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return every word that texts can hold, and those among them that say nothing of an image."""
+    from biaslab.mini import captions, looks
+
+    lists = _lists()
+    meant = [
+        *looks.LOOKS, *lists["age"], *lists["prop"], *lists["thing"], *lists["wears"], *_FRAMES, *_PRONOUN_ENDS,
+        *(word for pair in _PAIRS for word in pair), *(words for phrases in captions.PLACE_PHRASES.values()
+        for words in phrases), *_names()["female"], *_names()["male"], *_names()["last"], *_MEANT,
+    ]  # fmt: skip
+    known = {word for phrase in meant for word in split(phrase)}
+    others = {word for phrase in captions.vocabulary() for word in split(phrase)} - known
+    return tuple(sorted(known | others)), tuple(sorted(word for word in others if word.isalnum()))
+
+
+def split(text: str) -> list[str]:
+    """Return the words and marks of ``text`` as the tokenizer splits them."""
+    from tokenizers import pre_tokenizers
+
+    return [word for word, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(text.lower())]
+
+
+# -- model ------------------------------------------------------------------------------------------------
+
+
+def configuration(vocabulary: int) -> dict:
+    """Return open_clip's configuration: a small residual network for images, two layers for texts."""
+    return {
+        "embed_dim": EMBEDDING,
+        "vision_cfg": {"image_size": SIZE, "layers": [1, 1, 1, 1], "width": 16},
+        "text_cfg": {
+            "context_length": CONTEXT,
+            "vocab_size": vocabulary,
+            "width": 96,
+            "heads": 4,
+            "layers": 2,
+            "pool_type": "eos",
+            "eos_id": 3,
+            "pad_id": 0,
+            # The tokenizer lies in the same folder.
+            "hf_tokenizer_name": NAME,
+        },
+    }
+
+
+_PREPROCESS = {"mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bicubic", "resize_mode": "shortest"}
+
+
+def build(vocabulary: int) -> torch.nn.Module:
+    """Return the model with random weights; words start far enough apart to be told from each other."""
+    import open_clip
+    import torch
+
+    model = open_clip.CLIP(**configuration(vocabulary), init_logit_scale=float(np.log(20)))
+    with torch.no_grad():
+        model.token_embedding.weight.normal_(0, 0.2, generator=common.torch_rng(0, 0, 9))
+    return model
+
+
+def save(folder: Path, model: torch.nn.Module, tokenizer) -> None:
+    """Save model (float16 on disk), configuration and tokenizer as a folder that open_clip loads."""
+    import torch
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {"model_cfg": configuration(len(tokenizer)), "preprocess_cfg": _PREPROCESS}
+    (folder / "open_clip_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    tokenizer.save_pretrained(folder)
+    state = {
+        name: value.detach().to(torch.float16 if value.dtype.is_floating_point else value.dtype).contiguous()
+        # The scale is one number, on which probabilities depend.
+        if name != "logit_scale"
+        else value.detach().float()
+        for name, value in model.state_dict().items()
+    }
+    save_file(state, folder / "open_clip_model.safetensors", metadata={"format": "pt"})
+
+
+def load(folder: Path):
+    """Return model and tokenizer of ``folder`` as open_clip loads them."""
+    import open_clip
+
+    model = open_clip.create_model(f"local-dir:{folder}")
+    return model.eval(), open_clip.get_tokenizer(f"local-dir:{folder}")
+
+
+def _start(folder: Path | None, tokenizer) -> torch.nn.Module:
+    """Return a model to train; words of an earlier one are matched by name, so a vocabulary may have grown."""
+    import torch
+
+    model = build(len(tokenizer))
+    if folder is None:
+        return model
+    old, before = load(folder)
+    state = old.state_dict()
+    table, known = model.token_embedding.weight.detach().clone(), before.tokenizer.get_vocab()
+    with torch.no_grad():
+        for word, i in tokenizer.get_vocab().items():
+            if word in known:
+                table[i] = state["token_embedding.weight"][known[word]]
+    model.load_state_dict(state | {"token_embedding.weight": table})
+    return model
+
+
+# -- training ---------------------------------------------------------------------------------------------
+
+
+def train(
+    folder: Path,
+    *,
+    steps: int = 6_000,
+    batch: int = 64,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    log: Path | None = None,
+    minutes: float = 0.0,
+    progress: bool = True,
+    pool_size: int = POOL,
+    held_out: int = HELD_OUT,
+    decoded: Path | None = None,
+    start_from: Path | None = None,
+    learning_rate: float = 2e-3,
+) -> dict[str, float]:
+    """Train the model, calibrate its scale and save it to ``folder``.
+
+    The loss adds up: gender by pairs of texts, against the exact posterior given the visible cues; occupation
+    among all; one other question a step; and captions of true statements against the images and captions that
+    they are not true of, one foil for each. Heads that name each gender cue help at first and are not saved.
+
+    Args:
+        folder: Where the open_clip folder goes.
+        steps: Steps of training.
+        batch: Images a step.
+        seed: Seed of weights, scenes and draws.
+        checkpoint: File of the resumable state.
+        log: CSV of the curve.
+        minutes: Ends early, see :class:`~biaslab.mini.train.common.Training`.
+        progress: Whether a progress bar is shown.
+        pool_size: Scenes to train on.
+        held_out: Scenes to measure on, and as many to calibrate on, of other seeds.
+        decoded: Folder of an autoencoder; half of the images pass through it.
+        start_from: A folder of an earlier training whose weights to start from.
+        learning_rate: Largest learning rate.
+
+    Returns:
+        Quality on held-out scenes: see :func:`measure`.
+    """
+    import torch
+    from torch.nn import functional
+
+    from biaslab.mini import scene
+
+    torch.manual_seed(seed)
+    words, fillers = _vocabulary()
+    tokenizer = make_tokenizer(words, max_length=CONTEXT)
+    model = _start(start_from, tokenizer).to(memory_format=torch.channels_last).train()
+    sizes = [len(scene.CUES[name]["female"]) for name in scene.CUE_NAMES]
+    heads = torch.nn.Linear(EMBEDDING, sum(sizes))
+    data = pool(pool_size, seed, decoded=decoded)
+    apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded, plain=True)
+    parameters = [*model.parameters(), *heads.parameters()]
+    optimiser = torch.optim.AdamW(parameters, 1e-3, weight_decay=0.02, betas=(0.9, 0.98), fused=True)
+    average = _loop.Average({"model": model}, decay=0.998)
+    training = common.Training(
+        {"model": model, "heads": heads, "optimiser": optimiser, "average": average},
+        steps=steps,
+        learning_rate=learning_rate,
+        checkpoint=checkpoint,
+        log=log,
+        minutes=minutes,
+        progress=progress,
+    )
+
+    def one_step(i: int) -> dict[str, float]:
+        draw = common.rng(seed, i)
+        chosen = draw.integers(len(data.images), size=batch)
+        pixels, _ = _loop.roughen(data.images[chosen], seed, i)
+        asked = [*_gender_questions(draw), _question("look", data, chosen, draw)]
+        asked.append(
+            _question(str(draw.choice(["age", "expression", "place", "prop", "wears"])), data, chosen, draw)
+        )
+        claims = [claim_of(data, int(k), draw) for k in chosen]
+        # Every other text has a foil: the same words but for one thing.
+        claims += [foil_of(c, data, int(k), draw) for c, k in zip(claims[::2], chosen[::2], strict=True)]
+        forms = draw.integers(1 << 40, size=batch).tolist()
+        forms += forms[::2]
+        texts = [write(c, np.random.default_rng(f), fillers) for c, f in zip(claims, forms, strict=True)]
+        questions = [text for question in asked for text in question.texts]
+        with torch.autocast("cpu", torch.bfloat16):
+            raw = model.encode_image(pixels)
+            named = heads(raw).float()
+        said = torch.cat([_said(model, tokens(tokenizer, some)) for some in (texts, questions)])
+        seen, said = functional.normalize(raw.float(), dim=-1), functional.normalize(said, dim=-1)
+        logits = model.logit_scale.exp() * seen @ said.T
+        losses = {
+            "captions": _caption_loss(logits[:, : len(texts)], matches(claims, data, chosen)),
+            "cues": _cue_loss(named, data.cues[chosen], sizes),
+        }
+        at = len(texts)
+        for question in asked:
+            here = logits[:, at : at + len(question.texts)]
+            at += len(question.texts)
+            target = question.target if question.target is not None else _posterior(data, chosen)
+            part = _question_loss(here, torch.from_numpy(target))
+            losses[question.name] = losses.get(question.name, 0.0) + question.weight * part
+        loss = sum(losses.values())
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimiser.step()
+        with torch.no_grad():
+            model.logit_scale.clamp_(0, float(np.log(100)))
+        average.update(i)
+        noted = ("gender", "look", "captions", "cues")
+        return {"loss": float(loss.detach())} | {k: float(losses[k].detach()) for k in noted}
+
+    def quality() -> dict[str, float]:
+        kept = average.kept["model"]
+        return {s.metric: s.value for s in measure_gender(kept, tokenizer, apart)}
+
+    found = training.run(optimiser, one_step, quality, quality_every=500)
+    calibrate(
+        average.kept["model"], tokenizer, pool(held_out, CALIBRATION_SEED + seed, decoded=decoded, plain=True)
+    )
+    save(folder, average.kept["model"], tokenizer)
+    cards.note_training(
+        folder,
+        start_from,
+        steps=training.step,
+        batch=batch,
+        seed=seed,
+        learning_rate=learning_rate,
+        pool_size=pool_size,
+        minutes=round(training.elapsed / 60, 1),
+        decoded=decoded is not None,
+    )
+    cards.write(NAME, folder, n=2 * held_out, decoded=decoded)
+    return found
+
+
+def _said(model, ids: np.ndarray) -> torch.Tensor:
+    """Return what ``model.encode_text`` returns, without computing the padding behind the longest text."""
+    import torch
+
+    length = int((ids != 0).sum(1).max())
+    words = torch.from_numpy(ids[:, :length])
+    x = model.token_embedding(words) + model.positional_embedding[:length]
+    x = model.ln_final(model.transformer(x, attn_mask=model.attn_mask[:length, :length]))
+    return x[torch.arange(len(x)), (words == 3).int().argmax(1)] @ model.text_projection
+
+
+@dataclass(frozen=True)
+class _Question:
+    # Texts of which one (or some that look alike) fits each image, and the shares of each.
+    name: str
+    texts: list[str]
+    # (images, texts); rows of zeros do not count. None is the posterior of gender.
+    target: np.ndarray | None
+    weight: float
+
+
+def _gender_questions(draw: np.random.Generator) -> list[_Question]:
+    """Return the judges' own two texts and two other pairs."""
+    out = [_Question("gender", [_FRAMES[0].replace("{a}", _a(word)) for word in _PAIRS[0]], None, 1.5)]
+    for _ in range(2):
+        frame, pair = _pick(draw, _FRAMES), _pick(draw, _PAIRS)
+        out.append(_Question("gender", [frame.replace("{a}", _a(word)) for word in pair], None, 0.5))
+    return out
+
+
+def _posterior(data: Pool, chosen: np.ndarray) -> np.ndarray:
+    p = data.p_female[chosen]
+    return np.nan_to_num(np.stack([p, 1 - p], 1)).astype(np.float32)
+
+
+def _question(field: str, data: Pool, chosen: np.ndarray, draw: np.random.Generator) -> _Question:
+    """Return a question whose answer is the value of ``field``."""
+    from biaslab.mini.captions import PLACE_PHRASES
+
+    values, frame = _lists()[field], _pick(draw, _FRAMES)
+    if field == "wears":
+        k = int(draw.integers(len(values)))
+        texts = [f"{frame.replace('{a}', 'a person')} {no}{_wearing(values[k])}" for no in ("", "not ")]
+        one = data.single["count"][chosen] == 1
+        worn = data.several["wears"][chosen, k]
+        return _Question(field, texts, np.stack([one & worn, one & ~worn], 1).astype(np.float32), 0.3)
+    truth = data.single[field][chosen]
+    there = np.unique(truth[truth >= 0])
+    # Not every answer is offered: those of these images first, and others.
+    offered = np.concatenate([draw.permutation(there), draw.permutation(len(values))])
+    offered = np.array(list(dict.fromkeys(offered.tolist()))[:_OFFERED])
+    same = (offered[None] == truth[:, None]).astype(np.float32)
+    if field == "look":
+        names = [_pick(draw, _names_of_looks()[k]) for k in offered]
+        return _Question(field, [frame.replace("{a}", _a(name)) for name in names], same, 0.5)
+    if field == "place":
+        texts = [
+            f"{frame.replace('{a}', 'a person')} {_pick(draw, PLACE_PHRASES[values[k]])}" for k in offered
+        ]
+    elif field == "prop":
+        said = "A photo of a person with {}" if draw.random() < 0.5 else "A photo of {}"
+        texts = [said.format(_a(values[k])) for k in offered]
+    else:
+        texts = [frame.replace("{a}", _a(f"{values[k]} person")) for k in offered]
+    return _Question(field, texts, same, 0.3)
+
+
+def _question_loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Return the mean cross-entropy over the images to which the question applies."""
+    counted = (target.sum(1) > 0).sum().clamp(min=1)
+    return -(target * logits.log_softmax(1)).sum() / counted
+
+
+def _caption_loss(logits: torch.Tensor, true: np.ndarray) -> torch.Tensor:
+    """Return the contrastive loss of captions, where what is true of an image never counts against it.
+
+    Args:
+        logits: (images, texts); text ``i`` is image ``i``'s own; more texts may follow.
+        true: (texts, images) which texts are true of which images.
+    """
+    import torch
+
+    n = len(logits)
+    others = torch.from_numpy(~true.T).logical_or(torch.eye(n, logits.shape[1], dtype=torch.bool))
+    masked = logits.masked_fill(~others, -1e4)
+    own = logits.diagonal()
+    by_image = masked.logsumexp(1) - own
+    by_text = masked[:, :n].logsumexp(0) - own
+    return 0.25 * (by_image.mean() + by_text.mean())
+
+
+def _cue_loss(named: torch.Tensor, cues: np.ndarray, sizes: list[int]) -> torch.Tensor:
+    import torch
+    from torch.nn import functional
+
+    total, truth = 0.0, torch.from_numpy(cues.astype(np.int64))
+    for k, part in enumerate(named.split(sizes, 1)):
+        total = total + functional.cross_entropy(part, truth[:, k], ignore_index=-1)
+    return total / len(sizes)
+
+
+def tokens(tokenizer, texts: list[str]) -> np.ndarray:
+    """Return token ids, int64 (n, 24), padded and cut."""
+    found = tokenizer(texts, padding="max_length", truncation=True, max_length=CONTEXT)
+    return np.array(found["input_ids"], np.int64)
+
+
+# -- measurement ------------------------------------------------------------------------------------------
+
+
+def embed_images(model, images: np.ndarray, *, size: int = 256) -> np.ndarray:
+    """Return unit vectors of uint8 images (n, 64, 64, 3), float32 (n, 128)."""
+    import torch
+
+    out = []
+    with torch.inference_mode():
+        for start, stop in common.chunks(len(images), size):
+            pixels = common.to_tensor(images[start:stop]).contiguous(memory_format=torch.channels_last)
+            out.append(model.encode_image(pixels, normalize=True).numpy())
+    return np.concatenate(out) if out else np.empty((0, EMBEDDING), np.float32)
+
+
+def embed_texts(model, tokenizer, texts: Iterable[str]) -> np.ndarray:
+    """Return unit vectors of texts, float32 (n, 128); ``tokenizer`` is the plain one of transformers."""
+    import torch
+
+    ids = torch.from_numpy(tokens(tokenizer, list(texts)))
+    with torch.inference_mode():
+        return model.encode_text(ids, normalize=True).numpy()
+
+
+def logits(model, tokenizer, images: np.ndarray, texts: Iterable[str]) -> np.ndarray:
+    """Return the scaled cosines of images and texts, (images, texts), whose softmax is the zero-shot answer."""
+    scale = float(model.logit_scale.detach().exp())
+    return scale * embed_images(model, images) @ embed_texts(model, tokenizer, texts).T
+
+
+JUDGE_TEXTS = ("A photo of a woman", "A photo of a man")
+
+
+def _p_female(model, tokenizer, images: np.ndarray) -> np.ndarray:
+    z = logits(model, tokenizer, images, JUDGE_TEXTS).astype(np.float64)
+    return 1 / (1 + np.exp(z[:, 1] - z[:, 0]))
+
+
+def calibrate(model, tokenizer, data: Pool) -> float:
+    """Scale the logits so that P(female) fits ``data`` best (least log loss); return the factor."""
+    import torch
+    from scipy.optimize import minimize_scalar
+
+    z = logits(model, tokenizer, data.images, JUDGE_TEXTS).astype(np.float64)
+    z, female = z[:, 0] - z[:, 1], data.single["gender"] == 0
+    signed = np.where(female, z, -z)
+    best = minimize_scalar(
+        lambda a: np.logaddexp(0, -np.exp(a) * signed).mean(), bounds=(-2.0, 2.0), method="bounded"
+    )
+    with torch.no_grad():
+        model.logit_scale.add_(float(best.x))
+    return float(np.exp(best.x))
+
+
+def calibration_error(p: np.ndarray, female: np.ndarray, bins: int = 10) -> float:
+    """Return the expected calibration error of P(female), 0 to 1: the mean gap between stated and true shares.
+
+    Bins of equal width over P(female), weighted by their number of images (Guo et al., 2017, section 2).
+    """
+    at = np.minimum((p * bins).astype(int), bins - 1)
+    gaps = [
+        abs(p[at == k].mean() - female[at == k].mean()) * (at == k).mean()
+        for k in range(bins)
+        if (at == k).any()
+    ]
+    return float(sum(gaps))
+
+
+def unambiguous(data: Pool) -> np.ndarray:
+    """Return where one gender's posterior given what is seen is at least 0.99, as ``scene.is_ambiguous`` has it."""
+    return np.maximum(data.p_female, 1 - data.p_female) >= 0.99
+
+
+def measure_gender(model, tokenizer, data: Pool) -> list[Share]:
+    """Return shares judged right by the judges' two texts, where truth is clear and where it is not."""
+    p, female, clear = _p_female(model, tokenizer, data.images), data.single["gender"] == 0, unambiguous(data)
+    right = (p >= 0.5) == female
+    sure = np.maximum(p, 1 - p) >= 0.9
+    return [
+        share("gender_unambiguous", right[clear]),
+        share("gender_ambiguous", right[~clear]),
+        share("gender", right),
+        share("gender_sure", sure),
+        share("gender_right_when_sure", right[sure]),
+    ]
+
+
+def measure(
+    model, tokenizer, *, n: int = 4096, decoded: Path | None = None, seed: int = HELD_OUT_SEED
+) -> list:
+    """Return zero-shot quality on scenes that training and calibration have not seen.
+
+    Gender and occupation on one person at work as a corpus shows them; attributes, age and expression on scenes
+    with clothes and objects asked for.
+
+    Args:
+        model: As open_clip loads it.
+        tokenizer: The plain one of transformers.
+        n: Scenes of each kind.
+        decoded: Folder of an autoencoder through which every image passes; none if ``None``.
+        seed: Seed of the scenes.
+    """
+    from biaslab.mini import scene
+
+    plain = pool(n, seed + 1, decoded=decoded, part=1.0, plain=True)
+    varied = pool(n, seed + 2, decoded=decoded, part=1.0)
+    p, female, clear = (
+        _p_female(model, tokenizer, plain.images),
+        plain.single["gender"] == 0,
+        unambiguous(plain),
+    )
+    right, best = (p >= 0.5) == female, np.maximum(plain.p_female, 1 - plain.p_female)
+    out: list = measure_gender(model, tokenizer, plain)
+    out += [
+        share(f"gender_unambiguous_{g}", right[clear & (female == (g == "female"))]) for g in scene.GENDERS
+    ]
+    for low, high in ((1, 3), (4, 6), (7, 10)):
+        some = clear & (plain.skin_tone >= low) & (plain.skin_tone <= high)
+        out.append(share(f"gender_unambiguous_tone_{low}_{high}", right[some]))
+    out += [
+        Number("gender_ceiling", float(best.mean()), n),
+        Number("gender_ceiling_ambiguous", float(best[~clear].mean()), int((~clear).sum())),
+        Number("calibration_error", calibration_error(p, female), n),
+    ]
+    full = varied.full_figure & unambiguous(varied)
+    p_full = _p_female(model, tokenizer, varied.images[full])
+    out.append(
+        share("gender_unambiguous_full_figure", (p_full >= 0.5) == (varied.single["gender"][full] == 0))
+    )
+
+    names = sorted({names[0] for names in _names_of_looks()})
+    found = logits(model, tokenizer, plain.images, [f"A photo of {_a(name)}" for name in names]).argmax(1)
+    out.append(
+        share("occupation", np.array([look_of(name) for name in names])[found] == plain.single["look"])
+    )
+    lists = _lists()
+    one = varied.single["count"] == 1
+    for field in ("age", "expression"):
+        texts = [f"A photo of {_a(f'{v} person')}" for v in lists[field]]
+        answers = logits(model, tokenizer, varied.images[one], texts).argmax(1)
+        out.append(share(field, answers == varied.single[field][one]))
+    answers = []
+    for name in scene.ATTRIBUTES:
+        pair = [f"A photo of a person {no}{_wearing(name)}" for no in ("", "not ")]
+        answers.append(logits(model, tokenizer, varied.images[one], pair).argmax(1) == 0)
+    worn, seen = varied.several["wears"][one], np.stack(answers, 1)
+    out += [
+        share("attribute_seen_when_worn", seen[worn]),
+        share("attribute_not_seen_when_not_worn", ~seen[~worn]),
+    ]
+    return out

@@ -1,0 +1,373 @@
+"""Training of mini-detector: faces, people and objects of the embedded world, as a small RT-DETR.
+
+Two-stage query selection and denoising queries let it learn in minutes from random weights (Zhao et al.,
+2024, "DETRs Beat YOLOs on Real-time Object Detection").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from biaslab.mini.train import _loop, cards, common
+from biaslab.mini.train._loop import SIZE, Share, share
+
+if TYPE_CHECKING:
+    import torch
+
+    from biaslab.mini.scene import Scene
+
+NAME = "mini-detector"
+POOL = 24_000
+HELD_OUT = 1024
+# Objects of which fewer pixels are seen are no target.
+LEAST_PIXELS = 12
+# Part of a box that a shift may push out of the frame before it stops being a target.
+_KEPT = 0.4
+# Share of scenes by content: one person, two, three or four, a product picture, objects alone.
+_CONTENT = {"one": 0.46, "two": 0.24, "more": 0.02, "decoy": 0.13, "things": 0.15}
+HELD_OUT_SEED = 1_000_003
+
+
+def labels() -> tuple[str, ...]:
+    """Return the labels in the order of their ids: ``face`` and PaintSkills' 15 classes, ``person`` among them."""
+    from biaslab.mini.scene import OBJECTS
+
+    return ("face", *OBJECTS)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Images and what is in them."""
+
+    images: np.ndarray
+    """uint8 (n, 64, 64, 3)."""
+    boxes: list[np.ndarray]
+    """Per image (k, 4) float32: left, top, right, bottom as shares of the frame, 0 to 1."""
+    classes: list[np.ndarray]
+    """Per image (k,) int64: places in :func:`labels`."""
+    people: np.ndarray
+    """Number of people in each scene."""
+
+
+def sample(draw: np.random.Generator) -> Scene:
+    """Return a scene at random: 0 to 4 people of any occupation, with objects beside them or alone."""
+    from biaslab.mini import art, looks, scene
+
+    kind = str(draw.choice(list(_CONTENT), p=list(_CONTENT.values())))
+    objects = [name for name in scene.OBJECTS if name != "person"]
+    if kind == "decoy":
+        return scene.sample_scene(draw, decoy=str(draw.choice([*art.DECOYS, *art.PROPS])), place=_place(draw))
+    if kind == "things":
+        some = draw.choice(objects, int(draw.integers(1, 5))).tolist()
+        aspect = 1.5 if draw.random() < 0.3 else 1.0
+        return scene.sample_scene(draw, genders=(), things=some, place=_place(draw), aspect=aspect)
+    people = {"one": 1, "two": 2}.get(kind) or int(draw.integers(3, 5))
+    named = draw.random() < 0.9
+    wear = [_wear(draw) for _ in range(people)]
+    return scene.sample_scene(
+        draw,
+        genders=(None,) * people,
+        occupations=draw.choice(looks.OCCUPATIONS, people).tolist() if named else None,
+        attributes=wear,
+        things=draw.choice(objects, int(draw.integers(1, 3))).tolist() if draw.random() < 0.5 else (),
+        place=_place(draw) if draw.random() < 0.3 else None,
+        aspect=1.0 if kind == "two" and draw.random() < 0.15 else None,
+    )
+
+
+def _place(draw: np.random.Generator) -> str:
+    from biaslab.mini import art
+
+    return str(draw.choice(list(art.PLACES)))
+
+
+def _wear(draw: np.random.Generator) -> tuple[str, ...]:
+    from biaslab.mini.scene import ATTRIBUTES
+
+    return (str(draw.choice(ATTRIBUTES)),) if draw.random() < 0.3 else ()
+
+
+def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = _loop.DECODED) -> Pool:
+    """Return ``n`` scenes drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
+    from biaslab.mini.render import truth
+
+    draw, names = common.rng(seed, 0, 31), labels()
+    scenes = [sample(draw) for _ in range(n)]
+    boxes, classes = [], []
+    for scene in scenes:
+        found = truth(scene, SIZE)
+        regions = [(r, "face") for r in found.faces] + [(r, r.name) for r in (*found.people, *found.objects)]
+        kept = [(r.box, names.index(name)) for r, name in regions if r.mask.sum() >= LEAST_PIXELS]
+        size = np.array([SIZE * scene.aspect, SIZE] * 2, np.float32)
+        boxes.append(np.array([box for box, _ in kept], np.float32).reshape(-1, 4) / size)
+        classes.append(np.array([k for _, k in kept], np.int64))
+    images = _loop.renders(scenes, squash=True, decoded=decoded, part=part, seed=seed)
+    return Pool(images, boxes, classes, np.array([len(s.people) for s in scenes]))
+
+
+def build() -> torch.nn.Module:
+    """Return the detector with random weights: features at strides 8 and 16, 20 queries, two decoder layers."""
+    from transformers import RTDetrConfig, RTDetrForObjectDetection, RTDetrResNetConfig
+
+    names, width = labels(), 64
+    backbone = RTDetrResNetConfig(
+        embedding_size=24,
+        hidden_sizes=[24, 48, 96],
+        depths=[1, 1, 1],
+        layer_type="basic",
+        out_indices=[2, 3],
+    )
+    config = RTDetrConfig(
+        backbone_config=backbone,
+        freeze_backbone_batch_norms=False,
+        encoder_in_channels=[48, 96],
+        feat_strides=[8, 16],
+        num_feature_levels=2,
+        encode_proj_layers=[1],
+        encoder_hidden_dim=width,
+        d_model=width,
+        decoder_in_channels=[width, width],
+        encoder_ffn_dim=128,
+        decoder_ffn_dim=128,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        decoder_n_points=4,
+        decoder_layers=2,
+        hidden_expansion=0.5,
+        num_queries=20,
+        num_denoising=12,
+        # Labels take longest to learn here; boxes come soon.
+        weight_loss_vfl=2.5,
+        id2label=dict(enumerate(names)),
+        label2id={name: i for i, name in enumerate(names)},
+    )
+    return RTDetrForObjectDetection(config)
+
+
+def processor():
+    """Return the preprocessing: any image is squeezed to 64x64 pixels, 0 to 1."""
+    from transformers import RTDetrImageProcessor
+
+    return RTDetrImageProcessor(size={"height": SIZE, "width": SIZE}, do_normalize=False)
+
+
+def targets(pool: Pool, chosen: np.ndarray, table: np.ndarray) -> list[dict[str, torch.Tensor]]:
+    """Return what the detector is to find in moved images.
+
+    Args:
+        pool: Where boxes come from.
+        chosen: Indices of the images.
+        table: Their scales and shifts, see :func:`~biaslab.mini.train._loop.roughen`.
+    """
+    import torch
+
+    out = []
+    for i, moved in zip(chosen.tolist(), table, strict=True):
+        # From shares of the frame to -1 to 1, moved, and back; mirroring swaps left and right.
+        corners = (2 * pool.boxes[i] - 1).reshape(-1, 2, 2)
+        corners = (corners - moved[:, 1]) / moved[:, 0]
+        low, high = (corners.min(1) + 1) / 2, (corners.max(1) + 1) / 2
+        area = (high - low).prod(1)
+        low, high = low.clip(0, 1), high.clip(0, 1)
+        size = high - low
+        kept = (size.prod(1) >= _KEPT * area) & (size * SIZE >= 2).all(1)
+        boxes = np.concatenate([(low + high) / 2, size], 1)[kept].astype(np.float32)
+        out.append(
+            {"class_labels": torch.from_numpy(pool.classes[i][kept]), "boxes": torch.from_numpy(boxes)}
+        )
+    return out
+
+
+def train(
+    folder: Path,
+    *,
+    steps: int = 6_000,
+    batch: int = 32,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    log: Path | None = None,
+    minutes: float = 0.0,
+    progress: bool = True,
+    pool_size: int = POOL,
+    held_out: int = HELD_OUT,
+    decoded: Path | None = None,
+    start_from: Path | None = None,
+    learning_rate: float = 2e-3,
+) -> dict[str, float]:
+    """Train the detector and save model, preprocessing and card to ``folder``.
+
+    Args:
+        folder: Where the transformers folder goes.
+        steps: Steps of training.
+        batch: Images a step.
+        seed: Seed of weights, scenes and draws.
+        checkpoint: File of the resumable state.
+        log: CSV of the curve.
+        minutes: Ends early, see :class:`~biaslab.mini.train.common.Training`.
+        progress: Whether a progress bar is shown.
+        pool_size: Scenes to train on.
+        held_out: Scenes to measure on, of other seeds.
+        decoded: Folder of an autoencoder; half of the images pass through it.
+        start_from: A folder of an earlier training whose weights to start from.
+        learning_rate: Largest learning rate.
+
+    Returns:
+        ``face_recall``, ``face_precision``, ``face_count`` (images with exactly the right number of faces) and
+        more on held-out scenes, each 0 to 1.
+    """
+    import torch
+
+    torch.manual_seed(seed)
+    model = build() if start_from is None else load(start_from)[0]
+    model.to(memory_format=torch.channels_last).train()
+    data = pool(pool_size, seed, decoded=decoded)
+    apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded)
+    optimiser = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=1e-3, betas=(0.9, 0.99), fused=True)
+    average = _loop.Average({"model": model}, decay=0.997)
+    training = common.Training(
+        {"model": model, "optimiser": optimiser, "average": average},
+        steps=steps,
+        learning_rate=learning_rate,
+        checkpoint=checkpoint,
+        log=log,
+        minutes=minutes,
+        progress=progress,
+    )
+
+    def one_step(i: int) -> dict[str, float]:
+        chosen = common.rng(seed, i).integers(len(data.images), size=batch)
+        pixels, table = _loop.roughen(data.images[chosen], seed, i)
+        wanted = targets(data, chosen, table)
+        # The model draws its denoising queries from torch's global state.
+        torch.manual_seed(_loop.step_seed(seed, i))
+        # In float32: with so few channels bfloat16 is no faster.
+        loss = model(pixels.add(1).div(2), labels=wanted).loss
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        optimiser.step()
+        average.update(i)
+        return {"loss": float(loss.detach())}
+
+    def quality() -> dict[str, float]:
+        return {s.metric: s.value for s in measure(average.kept["model"], processor(), apart)}
+
+    found = training.run(optimiser, one_step, quality, quality_every=500)
+    save(folder, average.kept["model"])
+    cards.note_training(
+        folder,
+        start_from,
+        steps=training.step,
+        batch=batch,
+        seed=seed,
+        learning_rate=learning_rate,
+        pool_size=pool_size,
+        minutes=round(training.elapsed / 60, 1),
+        decoded=decoded is not None,
+    )
+    cards.write(NAME, folder, n=2 * held_out, decoded=decoded)
+    return found
+
+
+def save(folder: Path, model: torch.nn.Module) -> None:
+    """Save the model (float16 on disk, float32 once loaded) and its preprocessing to ``folder``."""
+    import copy
+    import json
+
+    folder.mkdir(parents=True, exist_ok=True)
+    copy.deepcopy(model).half().save_pretrained(folder, safe_serialization=True)
+    # transformers loads weights as the type that the configuration names.
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["dtype"] = "float32"
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    processor().save_pretrained(folder)
+
+
+def load(folder: Path):
+    """Return model and preprocessing of ``folder`` as transformers loads them."""
+    from transformers import AutoImageProcessor, AutoModelForObjectDetection
+
+    model = AutoModelForObjectDetection.from_pretrained(folder, use_safetensors=True)
+    return model.float(), AutoImageProcessor.from_pretrained(folder)
+
+
+# -- measurement ------------------------------------------------------------------------------------------
+
+
+def detect(model, processor, images: np.ndarray, *, threshold: float = 0.5, size: int = 64) -> list[dict]:
+    """Return for each image ``scores``, ``labels`` and ``boxes`` (shares of the frame, left, top, right, bottom)."""
+    import torch
+
+    out = []
+    with torch.inference_mode():
+        for start, stop in common.chunks(len(images), size):
+            inputs = processor(images=list(images[start:stop]), return_tensors="pt")
+            found = processor.post_process_object_detection(
+                model(**inputs), threshold=threshold, target_sizes=[(1, 1)] * (stop - start)
+            )
+            out += [{k: v.float().numpy() for k, v in one.items()} for one in found]
+    return out
+
+
+def measure(model, processor, data: Pool, *, threshold: float = 0.5) -> list[Share]:
+    """Return recall and precision at an overlap of 0.5 for faces (also by number of people), people and objects.
+
+    ``face_count`` is the share of images with exactly the right number of faces, which is what a gate needs.
+    """
+    found = detect(model, processor, data.images, threshold=threshold)
+    names = labels()
+    groups = {"face": [0], "person": [names.index("person")]}
+    groups["object"] = [i for i, name in enumerate(names) if name not in groups]
+    recalled: dict[str, list[bool]] = {name: [] for name in groups}
+    right: dict[str, list[bool]] = {name: [] for name in groups}
+    counted, faces = [], []
+    for one, boxes, classes in zip(found, data.boxes, data.classes, strict=True):
+        for group, ids in groups.items():
+            hit_truth, hit_found = _matched(one, boxes, classes, ids)
+            recalled[group] += hit_truth
+            right[group] += hit_found
+            if group == "face":
+                counted.append(all(hit_truth) and all(hit_found))
+                faces.append(len(hit_truth))
+    counted, faces = np.array(counted), np.array(faces)
+    out = []
+    for group in groups:
+        out += [share(f"{group}_recall", recalled[group]), share(f"{group}_precision", right[group])]
+    out.append(share("face_count", counted))
+    out += [share(f"face_count_{k}", counted[faces == k]) for k in (0, 1, 2)]
+    return out
+
+
+def _matched(
+    one: dict, boxes: np.ndarray, classes: np.ndarray, ids: list[int]
+) -> tuple[list[bool], list[bool]]:
+    """Return which true and which found boxes of ``ids`` have a partner of the same class, best scores first."""
+    mine = np.isin(classes, ids)
+    true_boxes, true_classes = boxes[mine], classes[mine]
+    hit_truth, hit_found = [False] * len(true_boxes), []
+    for k in np.argsort(-one["scores"]):
+        if one["labels"][k] not in ids:
+            continue
+        overlaps = [
+            0.0 if taken or label != one["labels"][k] else overlap(one["boxes"][k], box)
+            for box, label, taken in zip(true_boxes, true_classes, hit_truth, strict=True)
+        ]
+        best = int(np.argmax(overlaps)) if overlaps else -1
+        fits = best >= 0 and overlaps[best] >= 0.5
+        hit_found.append(fits)
+        if fits:
+            hit_truth[best] = True
+    return hit_truth, hit_found
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the intersection of two boxes (left, top, right, bottom) over their union, 0 to 1."""
+    sides = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
+    both = float(np.prod(np.maximum(sides, 0)))
+    whole = float(np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2])) - both
+    return both / whole if whole > 0 else 0.0

@@ -1,0 +1,41 @@
+"""The tokenizer of the embedded models: one word is one token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+SPECIAL = ("[pad]", "[unk]", "[bos]", "[eos]")
+# Longest text in tokens, with its start and end; longer captions lose their end.
+MAX_LENGTH = 24
+
+
+def make_tokenizer(words: Iterable[str], max_length: int = MAX_LENGTH):
+    """Return a word-level tokenizer for ``words`` that transformers, diffusers and open_clip load from a folder.
+
+    Text is lower-cased and split at spaces and punctuation; a word outside ``words`` becomes ``[unk]``. Every text
+    is wrapped in ``[bos]`` and ``[eos]``.
+
+    Args:
+        words: Words and marks of punctuation; order and repetition do not matter.
+        max_length: Tokens in a text at most, ``[bos]`` and ``[eos]`` included.
+    """
+    from tokenizers import Tokenizer, normalizers, pre_tokenizers
+    from tokenizers.models import WordLevel
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = [*SPECIAL, *sorted({word.lower() for word in words} - set(SPECIAL))]
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="[unk]"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=max_length,
+        pad_token="[pad]",
+        unk_token="[unk]",
+        bos_token="[bos]",
+        eos_token="[eos]",
+    )

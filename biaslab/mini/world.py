@@ -1,0 +1,302 @@
+"""The gender regularities of the embedded world: knobs, and the exact truth that follows from them.
+
+For an occupation whose published share of women is T (``paradox_table_6``, training column; t = T / 100) the
+captions that show a person are drawn like this. Write L for ln(t / (1 - t)), the occupation's lean, and
+s(z) for 1 / (1 + exp(-z)).
+
+1. A share r of them is prompt-like (``Knobs.prompt_like``); the rest is spread over the other styles.
+2. Among prompt-like captions P(female) is u = s((1 + k) L), with k = ``Knobs.prompt_skew``: further from
+   one half, on the same side. Among all others it is v. The total must be t,
+
+       r u + (1 - r) v = t,  so  v = (t - r u) / (1 - r).
+
+   If v leaves the open interval (0, 1), no world has these knobs, and ``ParameterError`` is raised; nothing
+   is clipped.
+3. Given style and gender, the caption names the gender with probability s(a - n L / 2) for a woman and
+   s(a + n L / 2) for a man: n = ``Knobs.naming`` favours the under-represented gender, and a is the style's
+   level (``Knobs.indicators`` or ``Knobs.prompt_indicators``, in log-odds, plus ``STYLES``' own shift). A
+   share ``Knobs.both`` of these captions holds words of both genders, whoever is shown.
+
+So P(female | style, no indicator) has the odds of the style's P(female) times
+(1 - P(named | female)) / (1 - P(named | male)). Steps 1 and 2 alone fix the sum over styles and step 3 only
+splits each style, so the overall share is t for every setting of the knobs. A share ``Knobs.other_sense`` of
+the captions with the occupation's word shows nobody and has no gender.
+
+The published numbers that the defaults follow (paradox paper, section 5.1 and Table 3): 59.5 % of captions
+with an indicator; and, as differences between rows of Table 3 for SD 1.4, captions without indicators lean
+3.9 points further than all captions, the nearest captions 5.8 points, and both together 8.2 points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from biaslab.errors import ParameterError, unknown_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+INDICATORS = ("none", "female", "male", "both")
+
+# Ordinary styles: (share among those besides "named", shift of the log-odds of an indicator).
+_ORDINARY: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {"stock": (0.44, 0.0), "product": (0.14, -0.9), "news": (0.20, 0.4), "place": (0.22, 0.0)}
+)
+# Captions built round a name almost always tell the gender.
+_NAMED_SHIFT = 1.6
+STYLES = ("stock", "named", "product", "news", "place", "prompt_like", "other_sense")
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """How the captions of the embedded world depend on gender; shares are 0–1."""
+
+    naming: float = 0.6
+    """Power to which naming follows under-representation: the odds of an indicator for a woman over those for
+    a man are (men / women) ** naming in each occupation and style; 0 is no difference."""
+    prompt_skew: float = 0.45
+    """How much further the prompt-like captions lean: their log-odds of a woman are 1 + this times those of
+    the occupation; 0 is no difference."""
+    prompt_like: float = 0.10
+    """Share of prompt-like captions ("a photo of the face of a nurse") among captions that show a person."""
+    indicators: float = 0.62
+    """Share of ordinary captions with an indicator, in an occupation with as many women as men and before
+    the style's own shift."""
+    prompt_indicators: float = 0.35
+    """The same for prompt-like captions."""
+    names: float = 0.18
+    """Share of captions built round a name and a title among the ordinary captions."""
+    both: float = 0.02
+    """Share of captions with words of both genders among captions with an indicator."""
+    other_sense: float = 0.04
+    """Share of captions that use the occupation's word in another sense and show no person, among all
+    captions with the word."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise ParameterError(f"{field.name} is {value!r}; give a number.")
+        for name in ("naming", "prompt_skew"):
+            if not 0 <= getattr(self, name) <= 5:
+                raise ParameterError(f"{name} is {getattr(self, name)!r}; give a number from 0 to 5.")
+        for name in ("prompt_like", "names", "both", "other_sense"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ParameterError(f"{name} is {getattr(self, name)!r}; give a share from 0 to below 1.")
+        for name in ("indicators", "prompt_indicators"):
+            if not 0 < getattr(self, name) < 1:
+                raise ParameterError(f"{name} is {getattr(self, name)!r}; give a share between 0 and 1.")
+
+    @classmethod
+    def default(cls) -> Knobs:
+        """Return the settings that follow the paradox paper's numbers."""
+        return cls()
+
+    @classmethod
+    def off(cls) -> Knobs:
+        """Return a world without the paradox: style and indicators say nothing about how gender leans."""
+        return cls(naming=0.0, prompt_skew=0.0, other_sense=0.0)
+
+
+# Settings by name: everything, nothing, and each cause alone.
+SKEWS: Mapping[str, Knobs] = MappingProxyType(
+    {
+        "default": Knobs.default(),
+        "off": Knobs.off(),
+        "naming": replace(Knobs.off(), naming=Knobs.naming),
+        "prompts": replace(Knobs.off(), prompt_skew=Knobs.prompt_skew),
+    }
+)
+
+
+def skew_knobs(skew: str) -> Knobs:
+    """Return the knobs that ``skew`` names.
+
+    Raises:
+        UnknownNameError: ``SKEWS`` has no such name.
+    """
+    if skew not in SKEWS:
+        raise unknown_name("skew", skew, SKEWS)
+    return SKEWS[skew]
+
+
+@lru_cache(maxsize=1)
+def training_shares() -> Mapping[str, float]:
+    """Return the percentage of women (0–100) per occupation, the published training column, 62 entries."""
+    from biaslab import published
+
+    table = published.load("paradox_table_6")
+    table = table[table["source"] == "training"]
+    return MappingProxyType(
+        dict(zip(table["occupation"], table["percent_female"].astype(float), strict=True))
+    )
+
+
+def occupations() -> tuple[str, ...]:
+    """Return the 62 occupations of the paradox paper, in its order."""
+    return tuple(training_shares())
+
+
+def style_shares(knobs: Knobs) -> dict[str, float]:
+    """Return each style's share among all captions with an occupation's word; they sum to 1."""
+    person, ordinary = 1 - knobs.other_sense, 1 - knobs.prompt_like
+    shares = {s: person * ordinary * (1 - knobs.names) * share for s, (share, _) in _ORDINARY.items()}
+    shares["named"] = person * ordinary * knobs.names
+    shares["prompt_like"] = person * knobs.prompt_like
+    shares["other_sense"] = knobs.other_sense
+    return {style: shares[style] for style in STYLES}
+
+
+def _sigmoid(z: float) -> float:
+    return 1 / (1 + math.exp(-z))
+
+
+def _logit(p: float) -> float:
+    return math.log(p / (1 - p))
+
+
+def _style_level(style: str, knobs: Knobs) -> float:
+    if style == "prompt_like":
+        return _logit(knobs.prompt_indicators)
+    return _logit(knobs.indicators) + (_NAMED_SHIFT if style == "named" else _ORDINARY[style][1])
+
+
+@lru_cache(maxsize=64)
+def _cells(knobs: Knobs) -> tuple[tuple[str, str, str, float, float], ...]:
+    """Rows (occupation, style, indicator, p, p_female) of ``truth_table``."""
+    rows, shares, nan = [], style_shares(knobs), math.nan
+    for occupation, percent in training_shares().items():
+        t, r = percent / 100, knobs.prompt_like
+        lean = _logit(t)
+        prompts = _sigmoid((1 + knobs.prompt_skew) * lean)
+        others = (t - r * prompts) / (1 - r)
+        if not 0 < others < 1:
+            raise ParameterError(
+                f"No world has prompt_like={r!r} and prompt_skew={knobs.prompt_skew!r}: {occupation!r} with "
+                f"{percent} % women would need {100 * others:.1f} % in its other captions. Lower one of them."
+            )
+        for style, share in shares.items():
+            if style == "other_sense":
+                rows.append((occupation, style, "none", share, nan))
+                continue
+            female = prompts if style == "prompt_like" else others
+            level = _style_level(style, knobs)
+            named_f = _sigmoid(level - knobs.naming * lean / 2)
+            named_m = _sigmoid(level + knobs.naming * lean / 2)
+            told_f, told_m = female * named_f, (1 - female) * named_m
+            told, untold_f, untold_m = told_f + told_m, female * (1 - named_f), (1 - female) * (1 - named_m)
+            single = 1 - knobs.both
+            rows.append(
+                (occupation, style, "none", share * (untold_f + untold_m), untold_f / (untold_f + untold_m))
+            )
+            rows.append((occupation, style, "female", share * told_f * single, 1.0))
+            rows.append((occupation, style, "male", share * told_m * single, 0.0))
+            rows.append((occupation, style, "both", share * told * knobs.both, told_f / told))
+    return tuple(rows)
+
+
+def truth_table(knobs: Knobs | None = None) -> pd.DataFrame:
+    """Return the world's exact truth, one row per occupation, style and indicator.
+
+    Args:
+        knobs: The world; ``Knobs.default()`` if not given.
+
+    Returns:
+        Columns ``occupation``, ``style``, ``indicator``, ``p`` (probability of style and indicator among
+        captions with the occupation's word, summing to 1 per occupation) and ``p_female`` (probability, 0–1,
+        that the person shown is a woman; NaN for ``other_sense``, which shows nobody).
+
+    Raises:
+        ParameterError: The knobs contradict each other.
+    """
+    import pandas as pd
+
+    columns = ["occupation", "style", "indicator", "p", "p_female"]
+    return pd.DataFrame(list(_cells(knobs or Knobs.default())), columns=columns)
+
+
+def p_female(
+    occupation: str, *, style: str | None = None, indicator: str | None = None, knobs: Knobs | None = None
+) -> float:
+    """Return P(female | occupation, style, indicator) among captions that show a person, 0–1.
+
+    Args:
+        occupation: One of the 62.
+        style: One of ``STYLES``, or ``None`` for all.
+        indicator: One of ``INDICATORS``, or ``None`` for all.
+        knobs: The world; ``Knobs.default()`` if not given.
+
+    Raises:
+        UnknownNameError: A name that does not exist.
+        ParameterError: No caption of this kind shows a person.
+    """
+    if occupation not in training_shares():
+        raise unknown_name("occupation in the paradox paper", occupation, training_shares())
+    if style is not None and style not in STYLES:
+        raise unknown_name("style", style, STYLES)
+    if indicator is not None and indicator not in INDICATORS:
+        raise unknown_name("indicator", indicator, INDICATORS)
+    total = women = 0.0
+    for name, row_style, row_indicator, p, female in _cells(knobs or Knobs.default()):
+        if (
+            name == occupation
+            and style in (None, row_style)
+            and indicator in (None, row_indicator)
+            and not math.isnan(female)
+        ):
+            total, women = total + p, women + p * female
+    if total == 0:
+        raise ParameterError(
+            f"No caption of style {style!r} and indicator {indicator!r} shows a person in this world."
+        )
+    return women / total
+
+
+def true_share(
+    occupation: str, *, style: str | None = None, indicator: str | None = None, knobs: Knobs | None = None
+) -> float:
+    """Return ``p_female`` in per cent, 0–100, as the papers' tables print shares; same arguments and errors."""
+    return 100 * p_female(occupation, style=style, indicator=indicator, knobs=knobs)
+
+
+def p_female_for_prompt(occupation: str, knobs: Knobs | None = None) -> float:
+    """Return P(female), 0–1, behind a prompt such as "a photo of the face of a nurse".
+
+    It is the share among prompt-like captions without an indicator. Raises like ``p_female``.
+    """
+    return p_female(occupation, style="prompt_like", indicator="none", knobs=knobs)
+
+
+def draw_genders(
+    occupation: str,
+    n: int,
+    rng: np.random.Generator,
+    *,
+    style: str | None = "prompt_like",
+    indicator: str | None = "none",
+    knobs: Knobs | None = None,
+) -> list[str]:
+    """Return ``n`` genders drawn from the truth for one class of text: what a generator without bias shows.
+
+    Args:
+        occupation: One of the 62.
+        n: How many, at least 0.
+        rng: Source of chance; takes ``n`` draws.
+        style: Style of the text; the default is that of the papers' prompts. ``None`` for all.
+        indicator: Indicator in the text; ``None`` for all.
+        knobs: The world; ``Knobs.default()`` if not given.
+
+    Raises:
+        UnknownNameError: A name that does not exist.
+        ParameterError: ``n`` is negative, or no caption of this kind shows a person.
+    """
+    if n < 0:
+        raise ParameterError(f"n is {n!r}; give how many genders to draw, 0 or more.")
+    p = p_female(occupation, style=style, indicator=indicator, knobs=knobs)
+    return ["female" if u < p else "male" for u in rng.random(n).tolist()]

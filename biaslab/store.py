@@ -1,0 +1,394 @@
+"""Results on disk, so that everything is computed once: shards of tables, keyed by what they came from.
+
+A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs and the code that computes it.
+Its result is cut into shards of rows. A shard's file name holds its number and a digest of the rows it was
+computed from, so that a stage asked for other rows never answers with wrong ones. Each is written to a temporary
+name and then renamed: a file under its own name is whole. Its SHA-256 lies beside it, is written first and is
+checked whenever the shard is read; a damaged shard is set aside as ``*.damaged`` and computed again. A lock per
+shard lets several processes share the work of one stage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+import re
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biaslab import engine as engines
+from biaslab.errors import InputError, ParameterError, RunError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_log = logging.getLogger(__name__)
+_NAME = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
+# What counts as the source of a package.
+_SOURCES = frozenset((".py", ".json", ".csv"))
+# Environment variable that names the store's folder.
+ROOT_VARIABLE = "BIASLAB_STORE"
+
+
+def default_root() -> Path:
+    """Return the store's folder: ``$BIASLAB_STORE``, else ``outputs/.store`` of the project."""
+    named = os.environ.get(ROOT_VARIABLE, "")
+    return Path(named).expanduser() if named else _project_root() / "outputs" / ".store"
+
+
+class Store:
+    """A folder of stages."""
+
+    def __init__(self, root: Path | str | None = None):
+        """Use the folder ``root``, made when first written to; :func:`default_root` where it is None."""
+        self.root = Path(root) if root else default_root()
+
+    def stage(self, name: str, inputs: Mapping[str, object], code: Sequence[str] = ()) -> Stage:
+        """Return the stage ``name`` for these inputs and this code.
+
+        Args:
+            name: Lower-case words joined by ``_`` or ``-``: the folder's name.
+            inputs: All that the result depends on beside the rows it is computed from: parameters, digests of
+                models and corpora, seeds. Must fit in JSON; the order of keys does not matter.
+            code: Modules whose source the result depends on, such as ``("biaslab.captions.search",)``; a
+                package counts with all its modules and data. Empty names are passed over.
+
+        Raises:
+            ParameterError: The name or an input does not fit, or a module does not exist.
+        """
+        if not _NAME.fullmatch(name):
+            raise ParameterError(
+                f"{name!r} is no name of a stage; use lower-case words joined by '_' or '-'."
+            )
+        inputs = dict(inputs)
+        for key, value in inputs.items():
+            try:
+                json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise ParameterError(
+                    f"Input {key!r} of stage {name!r} is {value!r:.100}, which does not fit in JSON ({error}); "
+                    "give text, numbers, true or false, lists or mappings of them, for arrays a digest."
+                ) from None
+        key = {"name": name, "inputs": inputs, "code": {m: _module_digest(m) for m in code if m}}
+        return Stage(self.root / name / _digest(_canonical(key))[:16], key)
+
+
+class Stage:
+    """One stage with fixed inputs and code; :meth:`compute` gives its table for some rows."""
+
+    def __init__(self, folder: Path, key: Mapping[str, object]):
+        """Use ``folder`` for the shards; ``key`` is written there as ``stage.json``."""
+        self.folder = folder
+        self.key = key
+        self._paths: list[Path] = []
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits that identify the stage's name, inputs and code."""
+        return self.folder.name
+
+    def path(self, i: int) -> Path:
+        """Return the Parquet file of shard ``i`` of the latest :meth:`compute` or :meth:`compute_iter`.
+
+        Raises:
+            InputError: Nothing has been computed yet, or there is no such shard.
+        """
+        if not 0 <= i < len(self._paths):
+            raise InputError(
+                f"Stage {self.key['name']!r} has no shard {i}: its latest computation has {len(self._paths)}."
+            )
+        return self._paths[i]
+
+    def compute(
+        self,
+        units: pd.DataFrame,
+        work: Callable[[pd.DataFrame], pd.DataFrame],
+        *,
+        shard_rows: int,
+        label: str = "",
+        unit: str = "images",
+        progress: bool = True,
+        engine: engines.Engine | None = None,
+    ) -> pd.DataFrame:
+        """Return ``work`` applied to ``units``, shard by shard; shards that exist are read, not computed.
+
+        Args:
+            units: What to work on, one row each; their order and values identify the shards, the index does not.
+            work: Takes consecutive rows (index from 0) and returns a table of any number of rows. It must depend
+                on nothing but these rows and the stage's inputs.
+            shard_rows: Rows of ``units`` to a shard, at least 1.
+            label: What the progress bar calls the work; the stage's name where it is empty.
+            unit: What a row of ``units`` is, in the plural, for the rate.
+            progress: Whether to show a bar while something is computed; a finished stage shows nothing.
+            engine: Where the work runs; this process where it is None.
+
+        Returns:
+            The tables of all shards in order, index from 0; a table without columns where ``units`` is empty.
+            Values come from the files in every case, so a first and a later call return the same.
+
+        Raises:
+            InputError: ``work`` returned something else than a table, or one that does not fit in Parquet.
+            ParameterError: ``shard_rows`` is below 1.
+            RunError: The disk is full.
+        """
+        import pandas as pd
+
+        options = {
+            "shard_rows": shard_rows,
+            "label": label,
+            "unit": unit,
+            "progress": progress,
+            "engine": engine,
+        }
+        frames = list(self.compute_iter(units, work, **options))
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    def compute_iter(
+        self,
+        units: pd.DataFrame,
+        work: Callable[[pd.DataFrame], pd.DataFrame],
+        *,
+        shard_rows: int,
+        label: str = "",
+        unit: str = "images",
+        progress: bool = True,
+        engine: engines.Engine | None = None,
+    ) -> Iterator[pd.DataFrame]:
+        """Yield what :meth:`compute` returns shard by shard, for results too big for memory.
+
+        All missing shards are computed before the first is yielded; only one is held in memory at a time.
+        """
+        if shard_rows < 1:
+            raise ParameterError(f"shard_rows is {shard_rows}; a shard has at least 1 row.")
+        starts = range(0, len(units), shard_rows)
+        paths = [self._shard_path(i, units.iloc[s : s + shard_rows]) for i, s in enumerate(starts)]
+        self._paths = paths
+
+        def rows(i: int) -> pd.DataFrame:
+            return units.iloc[starts[i] : starts[i] + shard_rows].reset_index(drop=True)
+
+        missing = [i for i, path in enumerate(paths) if not path.exists()]
+        if missing:
+            self._begin()
+            bar = {"total": len(units), "desc": label or str(self.key["name"]), "unit": f" {unit}"}
+            done = len(units) - sum(len(rows(i)) for i in missing)
+            # In the first pass, a shard that another process computes just now is left to it.
+            busy = self._fill(missing, paths, rows, work, bar, done, progress, engine)
+            self._wait(busy, paths, rows, work)
+        for i, path in enumerate(paths):
+            yield self._read(path, partial(rows, i), work)
+
+    def _fill(self, missing, paths, rows, work, bar, done, progress, engine) -> list[int]:
+        from tqdm import tqdm
+
+        tasks = ((i, paths[i], rows(i)) for i in missing)
+        run = (engine or engines.get()).map(partial(_fill_shard, work), tasks)
+        busy = []
+        with tqdm(**bar, initial=done, disable=not progress, leave=False, file=sys.stderr) as shown:
+            for i, (n, finished) in zip(missing, run, strict=True):
+                if finished:
+                    shown.update(n)
+                else:
+                    busy.append(i)
+        return busy
+
+    def _wait(self, busy, paths, rows, work) -> None:
+        for i in busy:
+            _log.info("Waiting for another process that computes %s.", paths[i])
+            with _locked(paths[i]):
+                if not paths[i].exists():
+                    _write(paths[i], work(rows(i)))
+
+    def _shard_path(self, i: int, rows: pd.DataFrame) -> Path:
+        return self.folder / f"{i:06d}-{_rows_digest(rows)[:16]}.parquet"
+
+    def _begin(self) -> None:
+        """Make the folder and write down what the stage is."""
+        with _room_on(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            described = self.folder / "stage.json"
+            if not described.exists():
+                _replace(described, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
+
+    def _read(self, path: Path, rows: Callable[[], pd.DataFrame], work) -> pd.DataFrame:
+        try:
+            return _read(path)
+        except (_DamagedError, FileNotFoundError):
+            pass
+        self._begin()
+        with _locked(path):
+            # Another process may have repaired it meanwhile.
+            try:
+                return _read(path)
+            except FileNotFoundError:
+                pass
+            except _DamagedError as error:
+                aside = path.with_name(path.name + ".damaged")
+                os.replace(path, aside)
+                _log.warning(
+                    "%s is damaged (%s). It is set aside as %s and computed again.", path, error, aside.name
+                )
+            _write(path, work(rows()))
+            return _read(path)
+
+
+class _DamagedError(Exception):
+    """A shard that does not hold what was written."""
+
+
+class _BusyError(Exception):
+    """Another process computes this shard."""
+
+
+def _fill_shard(work: Callable[[pd.DataFrame], pd.DataFrame], task: tuple[int, Path, pd.DataFrame]):
+    """Compute one missing shard; return its rows and whether it exists now, False where another process has it."""
+    _, path, rows = task
+    try:
+        with _locked(path, wait=False):
+            if not path.exists():
+                _write(path, work(rows))
+    except _BusyError:
+        return len(rows), False
+    return len(rows), True
+
+
+@contextlib.contextmanager
+def _locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of the shard ``path``; the operating system frees it when the process ends, however."""
+    from filelock import FileLock, Timeout
+
+    folder = path.parent / "locks"
+    with _room_on(path):
+        folder.mkdir(exist_ok=True)
+    lock = FileLock(folder / f"{path.stem}.lock")
+    try:
+        lock.acquire(timeout=-1 if wait else 0)
+    except Timeout:
+        raise _BusyError from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _write(path: Path, frame: pd.DataFrame) -> None:
+    """Write a shard; the caller holds its lock."""
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(f"The work for {path} returned {type(frame).__name__}; it must return a DataFrame.")
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InputError(f"The table for {path} does not fit in Parquet: {error}") from None
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    data = sink.getvalue().to_pybytes()
+    # A killed process leaves its temporary file behind; whoever holds the lock next clears it away.
+    for left in path.parent.glob(f".{path.name}.*.tmp"):
+        left.unlink(missing_ok=True)
+    with _room_on(path):
+        # The checksum comes first: a shard under its own name always has one.
+        _replace(_checksum_path(path), hashlib.sha256(data).hexdigest().encode() + b"\n")
+        _replace(path, data)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    data = path.read_bytes()
+    try:
+        expected = _checksum_path(path).read_text(encoding="ascii").strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        raise _DamagedError("its checksum is missing") from None
+    if hashlib.sha256(data).hexdigest() != expected:
+        raise _DamagedError("its checksum does not fit")
+    return pq.read_table(pa.BufferReader(data)).to_pandas()
+
+
+def _checksum_path(path: Path) -> Path:
+    return path.with_name(path.name + ".sha256")
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _room_on(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise RunError(
+            f"No space left to write {path}. Finished shards are kept and will be found again: free some space, "
+            f"or point {ROOT_VARIABLE} to another folder, and run again."
+        ) from None
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _rows_digest(rows: pd.DataFrame) -> str:
+    """Return a digest of a table's column names and values; its index and the kind of its texts do not count."""
+    import pyarrow as pa
+
+    table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None).combine_chunks()
+    # Texts come in several types, and a column of missing ones in none.
+    texts = (pa.types.is_string, pa.types.is_string_view, pa.types.is_null)
+    fields = [f.with_type(pa.large_string()) if any(t(f.type) for t in texts) else f for f in table.schema]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema(fields)) as writer:
+        writer.write_table(table.cast(pa.schema(fields)))
+    return _digest(sink.getvalue())
+
+
+@cache
+def _module_digest(module: str) -> str:
+    """Return a digest of a module's source, or of all sources and tables of data in a package."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ModuleNotFoundError, ValueError):
+        spec = None
+    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+        raise ParameterError(f"There is no module {module!r} with a source to take into account.")
+    origin = Path(spec.origin)
+    package = origin.name == "__init__.py"
+    files = sorted(p for p in origin.parent.rglob("*") if p.suffix in _SOURCES) if package else [origin]
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.relative_to(origin.parent).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _project_root() -> Path:
+    """Return the nearest folder at or above the working one with ``notebooks`` and ``params``, else that one."""
+    start = Path.cwd()
+    for folder in (start, *start.parents):
+        if (folder / "notebooks").is_dir() and (folder / "params").is_dir():
+            return folder
+    return start

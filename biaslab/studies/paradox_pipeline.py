@@ -1,0 +1,306 @@
+"""Measured tables of the bias amplification paradox from a pipeline: one function a table, each takes a pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from biaslab import tables
+from biaslab.errors import MissingInputError
+from biaslab.pipeline import CAPTIONS_AS_PROMPTS, SELECTED
+
+if TYPE_CHECKING:
+    from biaslab.pipeline import Pipeline
+
+# What distinguishes approaches that use the same captions or images.
+_WITHOUT = "_no_indicators"
+# Images of each occupation, approach and prompt whose similarity is looked at: their mean needs no more.
+SIMILARITY_IMAGES = 100
+# Examples of each occupation that tables of examples hold.
+EXAMPLES = 3
+
+
+def percent_female(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the share of images perceived as female, of those perceived as female or male (section 3).
+
+    An occupation without any such image has a row with n 0 and no share.
+    """
+    frames = [
+        _shares(rows, pipeline.occupations).assign(approach=approach, source=source)
+        for approach, source, rows in _judged(pipeline)
+    ]
+    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[_names("paradox_percent_female")]
+
+
+def _judged(pipeline: Pipeline):
+    """Yield approach, source and judgements (with occupation and prompt) of each approach that is asked for."""
+    wanted = pipeline.settings.approaches
+    selected = [a for a in wanted if a in SELECTED]
+    if selected:
+        generated = pipeline.judgements("generated")
+        training = pipeline.judgements("training").drop(columns=["prompt", "rank"], errors="ignore")
+        chosen = pipeline.selections()
+        for approach in selected:
+            rows = chosen[chosen["approach"] == approach].merge(training, on=["caption_id", "occupation"])
+            yield approach, "training", rows
+            yield approach, "generated", generated
+    for kind in ("caption_prompts", "paraphrased"):
+        approaches = [a for a in wanted if a in (kind, kind + _WITHOUT)]
+        if not approaches:
+            continue
+        generated, training = pipeline.judgements(kind), _own_images(pipeline)
+        for approach in approaches:
+            for source, rows in (("training", training), ("generated", generated)):
+                yield approach, source, rows[rows["indicator"] == "none"] if _WITHOUT in approach else rows
+
+
+def _own_images(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the judgements of the very images whose captions serve as prompts."""
+    used = pipeline.prompts("caption_prompts")[["caption_id", "occupation"]]
+    return used.merge(pipeline.judgements("training"), on=["caption_id", "occupation"])
+
+
+def _shares(rows: pd.DataFrame, occupations: tuple[str, ...]) -> pd.DataFrame:
+    prompts = sorted(set(rows["prompt"])) or ["captions"]
+    cells = pd.MultiIndex.from_product([occupations, prompts], names=["occupation", "prompt"])
+    decided = rows[rows["gender"].isin(["female", "male"])]
+    grouped = decided.assign(female=decided["gender"] == "female").groupby(["occupation", "prompt"])["female"]
+    counts = grouped.agg(["sum", "size"]).reindex(cells, fill_value=0).reset_index()
+    n = counts["size"].to_numpy(float)
+    share = np.divide(100 * counts["sum"].to_numpy(float), n, out=np.full(len(n), np.nan), where=n > 0)
+    return counts[["occupation", "prompt"]].assign(percent_female=share, n=n)
+
+
+def captions_found(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how many captions name each occupation, and how many were taken."""
+    found = pipeline.captions()
+    sampled = found["rank"] <= pipeline.settings.captions_per_occupation
+    totals = pipeline.totals()
+    return totals.assign(
+        corpus=pipeline.corpus.name,
+        n_sampled=totals["occupation"].map(found[sampled]["occupation"].value_counts()).fillna(0),
+        n_candidates=totals["occupation"].map(found["occupation"].value_counts()).fillna(0),
+    )[_names("paradox_captions_found")]
+
+
+def prompts(pipeline: Pipeline) -> pd.DataFrame:
+    """Return every text that images are generated from."""
+    kinds = [kind for kind in ("generated", "caption_prompts", "paraphrased") if _asked(pipeline, kind)]
+    whole = pd.concat([pipeline.prompts(kind) for kind in kinds], ignore_index=True)
+    return whole[_names("paradox_prompts")]
+
+
+def _asked(pipeline: Pipeline, kind: str) -> bool:
+    """Return whether an approach that is asked for generates images of a kind."""
+    uses = SELECTED if kind == "generated" else [a for a in CAPTIONS_AS_PROMPTS if a.startswith(kind)]
+    return bool(set(uses).intersection(pipeline.settings.approaches))
+
+
+def indicators(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how many captions of the random sample indicate a gender, beside what their images show."""
+    sample = pipeline.sample()
+    keys = ["caption_id", "occupation"]
+    sample = sample.merge(pipeline.judgements("training")[[*keys, "gender"]], on=keys, how="left")
+    rows = []
+    for occupation in pipeline.occupations:
+        some = sample[sample["occupation"] == occupation]
+        kind, gender = some["indicator"], some["gender"]
+        of = {g: kind[gender == g] != "none" for g in ("female", "male")}
+        rows.append(
+            {
+                "corpus": pipeline.corpus.name,
+                "occupation": occupation,
+                "n": len(some),
+                "percent_any": _percent(kind != "none"),
+                "percent_none": _percent(kind == "none"),
+                "percent_female_indicator": _percent(kind == "female"),
+                "percent_male_indicator": _percent(kind == "male"),
+                "percent_both": _percent(kind == "both"),
+                "percent_female": _percent(gender[gender.isin(["female", "male"])] == "female"),
+                "n_judged": len(of["female"]) + len(of["male"]),
+                "percent_any_of_female": _percent(of["female"]),
+                "n_female": len(of["female"]),
+                "percent_any_of_male": _percent(of["male"]),
+                "n_male": len(of["male"]),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _percent(true: pd.Series) -> float:
+    return 100 * float(true.mean()) if len(true) else np.nan
+
+
+def examples(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the first captions of each occupation and kind of indicator, with the words that indicate it."""
+    sample = pipeline.sample()
+    keys = ["caption_id", "occupation"]
+    sample = sample.merge(pipeline.judgements("training")[[*keys, "gender"]], on=keys, how="left")
+    some = sample.sort_values(["occupation", "rank"], kind="stable")
+    some = some[some.groupby(["occupation", "indicator"]).cumcount() < EXAMPLES]
+    words = [", ".join(_words(text, spans)) for text, spans in zip(some["text"], some["spans"], strict=True)]
+    return some.assign(corpus=pipeline.corpus.name, caption=some["text"], words=words)[
+        _names("paradox_examples")
+    ].reset_index(drop=True)
+
+
+def _words(text: str, spans: str) -> list[str]:
+    """Return the parts of a caption that ``start:end:label;…`` marks, each once."""
+    limits = [part.split(":")[:2] for part in spans.split(";") if part]
+    return list(dict.fromkeys(text[int(start) : int(end)] for start, end in limits))
+
+
+def selection_examples(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the first captions that each approach selects for each occupation and prompt."""
+    chosen = pipeline.selections()
+    some = chosen[chosen["rank"] <= EXAMPLES]
+    texts = pipeline.captions()[["caption_id", "occupation", "text"]]
+    some = some.merge(texts, on=["caption_id", "occupation"]).rename(columns={"text": "caption"})
+    return some.assign(corpus=pipeline.corpus.name)[_names("paradox_selection_examples")]
+
+
+def similarity(pipeline: Pipeline) -> pd.DataFrame:
+    """Return mean pairwise cosines: of captions with prompts, and of training with generated images (5.2).
+
+    The mean over all pairs of two sets of unit vectors is the product of the sets' mean vectors.
+    """
+    texts = _text_similarity(pipeline)
+    images = _image_similarity(pipeline)
+    whole = texts.merge(images, on=["approach", "prompt", "occupation"], how="left")
+    return whole.assign(model=pipeline.label)[_names("paradox_similarity")]
+
+
+def _by_prompt(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the selections with a row for each prompt, also where one selection serves all of them."""
+    chosen = pipeline.selections()
+    shared = chosen["prompt"] == "captions"
+    every = pd.DataFrame({"prompt": list(pipeline.templates)})
+    spread = chosen[shared].drop(columns="prompt").merge(every, how="cross")
+    return pd.concat([spread, chosen[~shared]], ignore_index=True)
+
+
+def _text_similarity(pipeline: Pipeline) -> pd.DataFrame:
+    cosines = (
+        _by_prompt(pipeline)
+        .drop(columns="cosine")
+        .merge(pipeline.cosines(), on=["caption_id", "occupation", "prompt"])
+    )
+    grouped = cosines.groupby(["approach", "prompt", "occupation"])["cosine"]
+    return grouped.agg(text_similarity="mean", n_captions="size").reset_index()
+
+
+def _image_similarity(pipeline: Pipeline) -> pd.DataFrame:
+    keys = ["approach", "prompt", "occupation"]
+    try:
+        chosen = _by_prompt(pipeline).sort_values([*keys, "rank"], kind="stable")
+        chosen = chosen[chosen.groupby(keys).cumcount() < SIMILARITY_IMAGES]
+        generated = pipeline.images("generated").table
+        generated = generated[generated.groupby(["prompt", "occupation"]).cumcount() < SIMILARITY_IMAGES]
+        trained = pipeline.image_embeddings("training", chosen["caption_id"])
+        made = pipeline.image_embeddings("generated", generated["image_id"])
+    except MissingInputError:
+        # The judge is no open_clip model, or there are no training images: texts can still be compared.
+        return pd.DataFrame(columns=[*keys, "image_similarity", "n_training", "n_generated"])
+    left = _means(chosen.rename(columns={"caption_id": "image_id"}).merge(trained, on="image_id"), keys)
+    right = _means(generated.merge(made, on="image_id"), keys[1:])
+    both = left.merge(right, on=keys[1:], suffixes=("_training", "_generated"))
+    products = [float(a @ b) for a, b in zip(both["mean_training"], both["mean_generated"], strict=True)]
+    return both.assign(image_similarity=products)[[*keys, "image_similarity", "n_training", "n_generated"]]
+
+
+def _means(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return the mean vector of each group, and how many it is of; images that cannot be read do not count."""
+    found = [
+        (*name, np.stack(group.to_list()).astype(float).mean(axis=0), len(group))
+        for name, group in rows[rows["vector"].notna()].groupby(keys)["vector"]
+    ]
+    return pd.DataFrame(found, columns=[*keys, "mean", "n"])
+
+
+def judgement_outcomes(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how many images had each outcome, for each approach and source; those of the templates once."""
+    from biaslab.judging.judge import outcomes
+
+    frames = []
+    for approach, source, rows in _judged(pipeline):
+        if source == "generated" and approach in SELECTED and approach != "naive":
+            continue
+        if len(rows):
+            counted = outcomes(rows, ["occupation", "prompt"])
+            frames.append(counted.assign(approach=approach, source=source))
+    names = _names("paradox_judgement_outcomes")
+    if not frames:
+        return pd.DataFrame(columns=names)
+    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[names]
+
+
+def gender_words(pipeline: Pipeline) -> pd.DataFrame:
+    """Return whether images generated from captions that indicate a gender follow it (section 6).
+
+    ``n_same`` compares with the gender that the caption's own image shows, as the paper does; ``n_followed`` with
+    the gender that the caption indicates.
+    """
+    keys = ["caption_id", "occupation"]
+    own = _own_images(pipeline)[[*keys, "gender"]].rename(columns={"gender": "own"})
+    rows = []
+    for kind in ("caption_prompts", "paraphrased"):
+        if not _asked(pipeline, kind):
+            continue
+        images = pipeline.judgements(kind).merge(own, on=keys)
+        for (occupation, indicator), some in images.groupby(["occupation", "indicator"]):
+            if indicator not in ("female", "male"):
+                continue
+            decided = some["gender"].isin(["female", "male"])
+            pairs = decided & some["own"].isin(["female", "male"])
+            rows.append(
+                {
+                    "model": pipeline.label,
+                    "approach": kind,
+                    "occupation": occupation,
+                    "indicator": indicator,
+                    "n_same": int((pairs & (some["gender"] == some["own"])).sum()),
+                    "n_pairs": int(pairs.sum()),
+                    "n_followed": int((some["gender"] == indicator).sum()),
+                    "n_judged": int(decided.sum()),
+                    "n_images": len(some),
+                }
+            )
+    return pd.DataFrame(rows, columns=_names("paradox_gender_words"))
+
+
+def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the captions that were used as prompts, and their paraphrases."""
+    keys = ["caption_id", "occupation"]
+    captions = pipeline.prompts("caption_prompts").rename(columns={"text": "caption"})
+    changed = pipeline.prompts("paraphrased").rename(columns={"text": "paraphrase"})
+    both = captions[[*keys, "indicator", "caption"]].merge(changed[[*keys, "paraphrase"]], on=keys)
+    return both.assign(corpus=pipeline.corpus.name)[_names("paradox_paraphrases")]
+
+
+def settings(pipeline: Pipeline) -> pd.DataFrame:
+    """Return what the pipeline was told to do."""
+    rows = [("model", pipeline.label, "The text-to-image model."), *pipeline.settings.describe()]
+    frame = pd.DataFrame(rows, columns=["setting", "value", "description"])
+    return frame.assign(model=pipeline.label)[_names("pipeline_settings")]
+
+
+def _names(table: str) -> list[str]:
+    return tables.schema(table).names
+
+
+# Measured tables by name; each function takes a pipeline and returns rows that fit the table's declaration.
+PIPELINE = {
+    "paradox_percent_female": percent_female,
+    "paradox_captions_found": captions_found,
+    "paradox_prompts": prompts,
+    "paradox_indicators": indicators,
+    "paradox_examples": examples,
+    "paradox_selection_examples": selection_examples,
+    "paradox_similarity": similarity,
+    "paradox_judgement_outcomes": judgement_outcomes,
+    "paradox_gender_words": gender_words,
+    "paradox_paraphrases": paraphrases,
+    "pipeline_settings": settings,
+}

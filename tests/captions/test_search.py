@@ -1,0 +1,195 @@
+"""Search: totals and samples against brute force, whatever the batches, parts and other terms."""
+
+import re
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import lexicons
+from biaslab.captions.corpus import open_corpus
+from biaslab.captions.search import Matcher, search
+from biaslab.errors import ParameterError
+from biaslab.store import Store
+
+
+class Texts:
+    """A corpus of texts in memory, in parts of any size."""
+
+    name, digest, images = "texts", "0", None
+
+    def __init__(self, texts, size=3, parts=1, shuffled=False):
+        ids = [f"c{i}" for i in range(len(texts))]
+        frame = pd.DataFrame({"caption_id": ids, "text": texts, "n": range(len(texts))})
+        frame = frame.sample(frac=1, random_state=0) if shuffled else frame
+        self.frames = [frame.iloc[i] for i in np.array_split(np.arange(len(frame)), parts)]
+        self.parts, self.size = parts, size
+
+    def batches(self, size=0, part=None):
+        for frame in self.frames if part is None else [self.frames[part]]:
+            for start in range(0, len(frame), self.size):
+                yield frame.iloc[start : start + self.size]
+
+
+CASES = {
+    "A nurse, a NURSE and nurses": {"nurse"},
+    "nursery rhyme": set(),
+    "Nurse's day": {"nurse"},
+    "nurse_1 and 1nurse": set(),
+    "Prime  Minister and prime-minister": {"prime minister", "minister"},
+    "the minister": {"minister"},
+    "prime, minister": {"minister"},
+    "SALESPEOPLE": {"salesperson"},
+    "écook überchef": set(),
+    "chef café": {"chef"},
+    "chef\x01cook": {"chef", "cook"},
+    "\x01cook\x01": {"cook"},
+    "cookchef": set(),
+    "cook-chef nurse": {"chef", "cook", "nurse"},
+    "": set(),
+    "CEO.": {"ceo"},
+    "日本 chef 日本": {"chef"},
+    "日本chef": set(),
+}
+TERMS = ["nurse", "prime minister", "minister", "salesperson", "chef", "cook", "ceo"]
+
+
+def test_whole_words_in_any_case():
+    matcher = Matcher(TERMS)
+    rows, terms = matcher.match(list(CASES))
+    found = {text: set() for text in CASES}
+    for row, term in zip(rows, terms, strict=True):
+        found[list(CASES)[row]].add(TERMS[term])
+    assert found == CASES
+    # Each pair once.
+    assert len(set(zip(rows, terms, strict=True))) == len(rows)
+
+
+def test_plurals_off():
+    matcher = Matcher(["nurse"], plural=False)
+    assert matcher.match(["nurses", "nurse"])[0].tolist() == [1]
+
+
+@pytest.fixture(scope="module")
+def mini():
+    return open_corpus("mini", rows=3000)
+
+
+@pytest.fixture(scope="module")
+def texts(mini):
+    return pd.concat(list(mini.batches()), ignore_index=True)
+
+
+def test_totals_equal_a_loop_over_regular_expressions(mini, texts):
+    terms = lexicons.load("paradox_occupations")
+    found = search(mini, terms, per_term=10**6, progress=False)
+    expected = []
+    for term in terms:
+        either = "|".join(p.replace(" ", r"[\s-]+") for p in (term, *lexicons.plurals(term)))
+        expected.append(sum(bool(re.search(rf"\b(?:{either})\b", text, re.I)) for text in texts["text"]))
+    assert found.totals["n_captions"].tolist() == expected
+    assert found.totals["n_corpus"].unique().tolist() == [3000]
+    assert min(expected) > 0
+    # A pool beyond what there is keeps everything, and captions carry the corpus's columns.
+    assert found.captions.groupby("term", sort=False).size().tolist() == expected
+    assert found.captions.columns[:4].tolist() == ["caption_id", "term", "text", "rank"]
+    merged = found.captions.merge(texts, on="caption_id", suffixes=("", "_own"))
+    assert (merged["text"] == merged["text_own"]).all()
+    assert (merged["truth_style"] == merged["truth_style_own"]).all()
+
+
+def test_samples_do_not_depend_on_order_batches_parts_or_other_terms(texts):
+    captions = texts["text"].tolist()
+    terms = ["nurse", "chef", "engineer"]
+    reference = search(Texts(captions, 3000), terms, per_term=5, progress=False)
+    assert reference.captions.groupby("term")["rank"].agg(list).tolist() == [[1, 2, 3, 4, 5]] * 3
+    variants = [
+        search(Texts(captions, 7, parts=4), terms, per_term=5, progress=False),
+        search(Texts(captions, 64, parts=3, shuffled=True), terms, per_term=5, progress=False),
+    ]
+    for variant in variants:
+        pd.testing.assert_frame_equal(variant.captions, reference.captions)
+        pd.testing.assert_frame_equal(variant.totals, reference.totals)
+    alone = search(Texts(captions, 50), ["chef"], per_term=5, progress=False).captions
+    chef = reference.captions[reference.captions["term"] == "chef"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(alone, chef)
+    # A larger sample begins with the smaller one.
+    larger = search(Texts(captions, 50), terms, per_term=5, pool=9, progress=False).captions
+    pd.testing.assert_frame_equal(larger[larger["rank"] <= 5].reset_index(drop=True), reference.captions)
+    other = search(Texts(captions, 50), terms, per_term=5, seed=1, progress=False).captions
+    assert set(other["caption_id"]) != set(reference.captions["caption_id"])
+
+
+def test_samples_are_uniform():
+    # 20 captions, 4 drawn under each of 100 seeds: each caption is expected 20 times, with variance
+    # 100 * 0.2 * 0.8 = 16, and sum((count - 20)^2) / 16 * 19 / 20 is chi-squared with 19 degrees of freedom: below
+    # 43.8 with probability 99.9 %.
+    corpus = Texts(["a nurse"] * 20, 20)
+    counts = np.zeros(20)
+    for seed in range(100):
+        drawn = search(corpus, ["nurse"], per_term=4, seed=seed, progress=False).captions
+        counts[drawn["n"]] += 1
+    assert counts.sum() == 400
+    assert ((counts - 20) ** 2).sum() / 16 * 19 / 20 < 43.8
+
+
+def test_terms_without_captions_and_an_empty_corpus():
+    found = search(Texts(["a nurse", "x"]), ["pilot", "nurse"], progress=False)
+    assert found.totals.to_dict("list") == {
+        "term": ["pilot", "nurse"],
+        "n_captions": [0, 1],
+        "n_corpus": [2, 2],
+    }
+    nothing = search(Texts(["x"]), ["pilot"], progress=False)
+    assert nothing.captions.empty
+    assert {"caption_id", "term", "text", "rank"} <= set(nothing.captions.columns)
+
+
+def test_a_store_gives_the_same_and_searches_once(tmp_path, texts):
+    captions = texts["text"].tolist()
+    corpus = Texts(captions, 500, parts=3)
+    plain = search(corpus, ["nurse", "chef"], per_term=20, progress=False)
+    kept = search(corpus, ["nurse", "chef"], per_term=20, progress=False, store=Store(tmp_path))
+    pd.testing.assert_frame_equal(kept.captions, plain.captions)
+    pd.testing.assert_frame_equal(kept.totals, plain.totals)
+    corpus.batches = lambda *a, **k: pytest.fail("searched again")
+    again = search(corpus, ["nurse", "chef"], per_term=20, progress=False, store=Store(tmp_path))
+    pd.testing.assert_frame_equal(again.captions, plain.captions)
+
+
+def test_memory_is_bounded_by_letting_rows_go():
+    # 3,000 captions for samples of 2: rows are let go many times; the result is that of keeping all and cutting.
+    captions = ["a nurse and a chef"] * 3000
+    small = search(Texts(captions, 100), ["nurse", "chef"], per_term=2, progress=False).captions
+    full = search(Texts(captions, 100), ["nurse", "chef"], per_term=3000, progress=False).captions
+    pd.testing.assert_frame_equal(small, full[full["rank"] <= 2].reset_index(drop=True))
+
+
+def test_progress_shows_a_rate(capsys, texts):
+    search(Texts(texts["text"].tolist(), 100), ["nurse"])
+    shown = capsys.readouterr().err
+    assert "Searching texts" in shown
+    assert "captions/s" in shown or "? captions" in shown
+
+
+def test_speed(texts):
+    # Processor time, so that other work on the machine does not count; measured: 190,000 captions a second.
+    corpus = Texts(texts["text"].tolist() * 10, 8192)
+    terms = lexicons.load("paradox_occupations")
+    search(corpus, terms, progress=False)
+    start = time.process_time()
+    search(corpus, terms, progress=False)
+    assert 30_000 / (time.process_time() - start) > 50_000
+
+
+def test_bad_input_is_named():
+    corpus = Texts(["x"])
+    with pytest.raises(ParameterError, match="'nurse' is given twice"):
+        search(corpus, ["nurse", "Nurse"])
+    with pytest.raises(ParameterError, match=r"'c\+\+' cannot be searched"):
+        search(corpus, ["c++"])
+    with pytest.raises(ParameterError, match="' ' cannot be searched"):
+        search(corpus, [" "])
+    with pytest.raises(ParameterError, match="per_term is 0"):
+        search(corpus, ["nurse"], per_term=0)

@@ -1,0 +1,116 @@
+"""Every family of pipelines: the images are diffusers' own, whatever stands beside them in a batch."""
+
+import numpy as np
+import pytest
+import tiny_pipelines as tiny
+
+from biaslab.generation import GenerationSettings, image_seed, load
+from biaslab.generation.loading import quiet
+
+PROMPTS = ["a photo of the face of a nurse", "a photo of a pilot", "a photo of the face of a nurse"]
+KEYS = [("p1-nurse", 0), ("p1-pilot", 0), ("p1-nurse", 1)]
+SIZE = 32
+
+
+def settings(folder: str, **more) -> GenerationSettings:
+    given = {"steps": 3, "guidance_scale": 4.0, "height": SIZE, "width": SIZE, "dtype": "float32"}
+    return GenerationSettings(model=folder, **given | more)
+
+
+def most_levels(a: list[np.ndarray], b: list[np.ndarray]) -> int:
+    return max(int(np.abs(x.astype(int) - y).max()) for x, y in zip(a, b, strict=True))
+
+
+def by_diffusers(folder: str, prompt: str, key: tuple[str, int], **more) -> np.ndarray:
+    """Return the image of diffusers' default call on one prompt, with the generator that the key seeds."""
+    import torch
+    from diffusers import AutoPipelineForText2Image
+
+    with quiet():
+        pipe = AutoPipelineForText2Image.from_pretrained(folder)
+    pipe.set_progress_bar_config(disable=True)
+    generator = torch.Generator().manual_seed(image_seed(5, *key))
+    given = {"num_inference_steps": 3, "guidance_scale": 4.0, "height": SIZE, "width": SIZE} | more
+    found = pipe(prompt, generator=generator, output_type="np", **given).images[0]
+    return (found * 255).round().astype(np.uint8)
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_images_are_those_of_diffusers_default_call(folders, family):
+    folder = folders(family)
+    ours = load(settings(folder)).images(PROMPTS, KEYS, seed=5)
+    theirs = [by_diffusers(folder, prompt, key) for prompt, key in zip(PROMPTS, KEYS, strict=True)]
+    assert most_levels(ours, theirs) <= 1
+    # The test would be empty if prompts and noise made no difference.
+    assert most_levels(ours[:1], ours[1:2]) > 30
+    assert most_levels(ours[:1], ours[2:]) > 30
+
+
+@pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3"])
+def test_negative_prompt_and_no_guidance_are_those_of_diffusers(folders, family):
+    folder, prompts, keys = folders(family), PROMPTS[:1], KEYS[:1]
+    pushed = load(settings(folder, negative_prompt="a blurry photo")).images(prompts, keys, seed=5)
+    theirs = by_diffusers(folder, prompts[0], keys[0], negative_prompt="a blurry photo")
+    assert most_levels(pushed, [theirs]) <= 1
+    plain = load(settings(folder, guidance_scale=1.0)).images(prompts, keys, seed=5)
+    assert most_levels(plain, [by_diffusers(folder, prompts[0], keys[0], guidance_scale=1.0)]) <= 1
+    assert most_levels(plain, pushed) > 5
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_an_image_does_not_depend_on_its_batch(folders, family):
+    generator = load(settings(folders(family), batch_size=3))
+    noises, family_of = [], generator._family
+    draw = family_of.noise
+
+    def drawn(*given):
+        noises.append(draw(*given))
+        return noises[-1]
+
+    object.__setattr__(family_of, "noise", drawn)
+    try:
+        together = generator.images(PROMPTS, KEYS, seed=5)
+        again = generator.images(PROMPTS, KEYS, seed=5)
+        alone = [generator.images([p], [k], seed=5)[0] for p, k in zip(PROMPTS, KEYS, strict=True)]
+        turned = generator.images(PROMPTS[::-1], KEYS[::-1], seed=5)[::-1]
+    finally:
+        object.__delattr__(family_of, "noise")
+    # The guarantee: same batch, same bytes; any batch, the same noise to the bit and pixels within two levels.
+    assert most_levels(together, again) == 0
+    assert most_levels(together, alone) <= 2
+    assert most_levels(together, turned) <= 2
+    one_by_one = [noise[0] for noise in noises[2:5]]
+    for k in range(3):
+        assert noises[0][k].equal(one_by_one[k])
+        assert noises[0][k].equal(noises[5][2 - k])
+
+
+@pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3", "flux"])
+def test_each_text_is_encoded_once(folders, family):
+    generator = load(settings(folders(family), batch_size=2))
+    seen = []
+    generator.pipe.text_encoder.register_forward_hook(lambda module, args, output: seen.append(len(args[0])))
+    generator.images(PROMPTS * 2, [(p, i) for i in range(2) for p in "abc"], seed=5)
+    generator.images(PROMPTS, KEYS, seed=6)
+    # Two texts, each by itself; where guidance works by a negative prompt, that one too (SDXL has zeros for none).
+    assert seen == [1, 1] if family in ("sdxl", "flux") else seen == [1, 1, 1]
+
+
+def test_a_pipeline_of_no_known_family_makes_the_same_images(folders, monkeypatch):
+    from biaslab.generation import families
+
+    given = settings(folders("sd2"), negative_prompt="a blurry photo")
+    known = load(given).images(PROMPTS, KEYS, seed=5)
+    monkeypatch.setattr(families, "FAMILIES", {})
+    assert most_levels(load(given).images(PROMPTS, KEYS, seed=5), known) <= 1
+
+
+@pytest.mark.parametrize("scheduler", ["EulerAncestralDiscreteScheduler", "ddpm", "DPMSolverMultistep"])
+def test_schedulers_by_name(folders, scheduler):
+    generator = load(settings(folders("sd1"), scheduler=scheduler, steps=4))
+    assert type(generator.pipe.scheduler).__name__.lower().startswith(scheduler.lower())
+    together = generator.images(PROMPTS, KEYS, seed=5)
+    # The first two draw noise at each step, of each image's own generator.
+    alone = [generator.images([p], [k], seed=5)[0] for p, k in zip(PROMPTS, KEYS, strict=True)]
+    assert most_levels(together, alone) <= 2
+    assert most_levels(together, load(settings(folders("sd1"), steps=4)).images(PROMPTS, KEYS, seed=5)) > 0

@@ -1,0 +1,234 @@
+"""Seeds, batches, memory, types of numbers, safety checker and what is refused."""
+
+import hashlib
+import logging
+
+import numpy as np
+import pytest
+
+from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.generation import GenerationSettings, generator, image_seed, load
+from biaslab.generation.generator import fitting
+from biaslab.judging.images import Unreadable
+
+PROMPT = "a photo of the face of a nurse"
+
+
+def settings(folder: str, **more) -> GenerationSettings:
+    given = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": "float32"}
+    return GenerationSettings(model=folder, **given | more)
+
+
+def images(model: generator.Generator, n: int, prompt: str = PROMPT) -> list:
+    return model.images([prompt] * n, [("p", i) for i in range(n)], seed=1)
+
+
+def test_seed_is_a_hash_of_run_prompt_and_index():
+    # BLAKE2b of "3", "p1-nurse", "7" with a zero byte between; its first 8 bytes without the lowest bit.
+    whole = hashlib.blake2b(b"3\x00p1-nurse\x007", digest_size=8).hexdigest()
+    assert image_seed(3, "p1-nurse", 7) == int(whole, 16) // 2 < 2**63
+    # What stands beside each other does not run together, and numbers of any kind are the same number.
+    assert image_seed(3, "p1", 17) != image_seed(3, "p11", 7)
+    assert image_seed(np.int64(3), "p1-nurse", np.int32(7)) == image_seed(3, "p1-nurse", 7)
+    assert len({image_seed(s, p, i) for s in range(5) for p in "abcde" for i in range(40)}) == 1000
+
+
+def test_out_of_memory_halves_the_batch_and_goes_on(folders, caplog):
+    import torch
+
+    model = load(settings(folders("sd1"), batch_size=8))
+    expected = images(model, 8)
+    tried = []
+
+    def small_memory(module, args, kwargs):
+        # Guidance doubles the rows: with more than three images, memory is full.
+        tried.append(len(args[0]) // 2)
+        if tried[-1] > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    model.pipe.unet.register_forward_pre_hook(small_memory, with_kwargs=True)
+    with caplog.at_level(logging.WARNING):
+        made = images(model, 8)
+    # Eight and four fail, then pairs, two steps each.
+    assert tried == [8, 4, *[2] * 8]
+    assert model.batch_size == 2
+    assert [r.getMessage() for r in caplog.records] == [
+        "Out of memory: from here on 4 images at a time.",
+        "Out of memory: from here on 2 images at a time.",
+    ]
+    assert max(np.abs(a.astype(int) - b).max() for a, b in zip(made, expected, strict=True)) <= 2
+
+
+def test_one_image_that_does_not_fit_says_what_to_do(folders):
+    import torch
+
+    model = load(settings(folders("sd1"), batch_size=2))
+
+    def no_memory(*given):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    model.pipe.unet.register_forward_pre_hook(no_memory)
+    with pytest.raises(
+        RunError, match=r"does not fit in memory for one image of 32 x 32 pixels.*smaller size"
+    ):
+        images(model, 2)
+
+
+@pytest.mark.parametrize(
+    ("free", "one", "two", "expected"),
+    [
+        # Weights aside, 2 GB whatever comes and 1 GB an image; 0.85 of 20 GB less 2 hold 15, the power below is 8.
+        (20 * 10**9, 3 * 10**9, 4 * 10**9, 8),
+        (200 * 10**9, 3 * 10**9, 4 * 10**9, 64),
+        (1 * 10**9, 3 * 10**9, 4 * 10**9, 1),
+        # A measurement that shows nothing for the second image must not divide by zero.
+        (20 * 10**9, 10**6, 10**6, 64),
+    ],
+)
+def test_batches_are_fitted_to_free_memory(free, one, two, expected):
+    assert fitting(free, one, two) == expected
+
+
+@pytest.mark.parametrize(("size", "expected"), [(64, 64), (128, 16), (512, 1), (1024, 1), (32, 64)])
+def test_batches_on_a_cpu_shrink_with_pixels(folders, size, expected):
+    assert load(settings(folders("sd1"), height=size, width=size)).batch_size == expected
+
+
+def test_a_scheduler_that_draws_shared_noise_is_refused(folders):
+    model = load(settings(folders("flux")))
+    model.pipe.scheduler.register_to_config(stochastic_sampling=True)
+    with pytest.raises(
+        ParameterError, match=r"FlowMatchEulerDiscreteScheduler.*cannot be seeded for each image"
+    ):
+        images(model, 1)
+
+
+def test_unknown_schedulers_are_named_with_near_ones(folders):
+    with pytest.raises(
+        ParameterError, match=r"scheduler is 'EulerAncestral'.*'EulerAncestralDiscreteScheduler'"
+    ):
+        load(settings(folders("sd1"), scheduler="EulerAncestral"))
+    with pytest.raises(ParameterError, match=r"scheduler is 'DDIMScheduler', which this model cannot take"):
+        load(settings(folders("flux"), scheduler="DDIMScheduler"))
+
+
+def test_what_the_safety_checker_blocks_has_a_reason(folders):
+    model = load(settings(folders("checked")))
+    free = images(model, 2)
+    assert all(isinstance(image, np.ndarray) for image in free)
+    # A threshold below every cosine makes the checker find its concepts in all images.
+    model.pipe.safety_checker.concept_embeds_weights.data.fill_(-2)
+    assert images(model, 2) == [Unreadable("blocked")] * 2
+    assert model.description()["safety_checker"] == "StableDiffusionSafetyChecker"
+
+    off = load(settings(folders("checked"), safety_checker="off"))
+    assert off.pipe.safety_checker is None
+    assert off.description()["safety_checker"] == "none"
+    assert all((a == b).all() for a, b in zip(images(off, 2), free, strict=True))
+
+
+def test_type_of_numbers_is_found(folders, monkeypatch):
+    folder = folders("sd1")
+    monkeypatch.setattr(generator, "_multiplies_bfloat16", lambda device: True)
+    small = load(settings(folder, dtype="auto"))
+    assert small.settings.dtype == small.description()["dtype"] == "bfloat16"
+    # Only the denoising network is small; what it is given and gives stays float32 around it.
+    assert [str(p.dtype) for p in (small.pipe.unet, small.pipe.vae, small.pipe.text_encoder)] == [
+        "torch.bfloat16",
+        "torch.float32",
+        "torch.float32",
+    ]
+    whole = load(settings(folder))
+    close = np.abs(np.subtract(images(small, 2), images(whole, 2), dtype=float)).mean()
+    assert 0 < close < 3
+
+    monkeypatch.setattr(generator, "_ACCURATE", 0.0)
+    assert load(settings(folder, dtype="auto")).settings.dtype == "float32"
+    monkeypatch.setattr(generator, "_ACCURATE", 1.0)
+    monkeypatch.setattr(generator, "_multiplies_bfloat16", lambda device: False)
+    assert load(settings(folder, dtype="auto")).settings.dtype == "float32"
+
+
+@pytest.mark.parametrize("family", ["sdxl", "sd3", "flux"])
+def test_small_numbers_change_little_in_every_family(folders, family):
+    model, small = (load(settings(folders(family), dtype=d)) for d in ("float32", "bfloat16"))
+    difference = np.abs(np.subtract(images(model, 2), images(small, 2), dtype=float))
+    assert 0 < difference.mean() < 4
+
+
+def test_numbers_that_are_not_finite_are_an_error(folders):
+    import torch
+
+    model = load(settings(folders("sd1")))
+    with torch.no_grad():
+        model.pipe.unet.conv_out.bias.fill_(float("nan"))
+    with pytest.raises(RunError, match=r"not finite in float32\. Set dtype to bfloat16 or float32"):
+        images(model, 1)
+
+
+def test_size_is_the_models_own_or_fits_it(folders):
+    own = load(settings(folders("sd1"), height=0, width=0))
+    # 16 latents a side, each of 2 x 2 pixels in the tiny autoencoder.
+    assert (own.height, own.width) == (32, 32)
+    wide = load(settings(folders("flux"), height=32, width=64))
+    assert images(wide, 1)[0].shape == (32, 64, 3)
+    with pytest.raises(ParameterError, match=r"height is 36; .* in multiples of 8, for example 32"):
+        load(settings(folders("sd1"), height=36))
+    with pytest.raises(ParameterError, match=r"width is 30; .* in multiples of 4, for example 32"):
+        load(settings(folders("sd3"), width=30))
+
+
+def test_negative_prompts_that_would_do_nothing_are_refused(folders):
+    with pytest.raises(ParameterError, match=r"negative_prompt is 'a man'.*guidance_scale is 1"):
+        settings("mini", guidance_scale=1, negative_prompt="a man")
+    with pytest.raises(ParameterError, match=r"a FluxPipeline takes none"):
+        load(settings(folders("flux"), negative_prompt="a man"))
+
+
+def test_words_that_a_tokenizer_lacks_are_named(folders):
+    model = load(settings(folders("sd1")))
+    model.check(["a Photo of the face of a NURSE, a pilot"])
+    with pytest.raises(
+        ParameterError, match=r"does not know 2 .*: 'plumber', 'Zürich' .*'a photo of a plumber'"
+    ):
+        model.check(["a photo of a nurse", "a photo of a plumber", "a plumber of Zürich"])
+    with pytest.raises(ParameterError, match="'ugly'"):
+        load(settings(folders("sd1"), negative_prompt="ugly")).check(["a nurse"])
+
+
+def test_ends_that_nothing_reads_are_counted(folders):
+    # The tokenizers of the tiny models read 12 tokens, of which [bos] and [eos] are two.
+    texts = ["a nurse", "a nurse of " * 3 + "a", "a nurse of " * 3 + "a nurse of a pilot"]
+    assert load(settings(folders("sdxl"))).tokens_cut(texts).tolist() == [0, 0, 4]
+    # The T5 encoders of these read 256 and 512.
+    for family in ("sd3", "flux"):
+        assert load(settings(folders(family))).tokens_cut(texts).tolist() == [0, 0, 0]
+    assert load(settings(folders("sd1"))).tokens_cut([]).tolist() == []
+
+
+def test_as_many_keys_as_prompts(folders):
+    with pytest.raises(InputError, match="2 prompts but 1 keys"):
+        load(settings(folders("sd1"))).images(["a", "a"], [("p", 0)], seed=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"steps": 0}, "steps is 0; it must be a whole number from 1"),
+        ({"steps": 2.5}, "steps is 2.5"),
+        ({"batch_size": -1}, "batch_size is -1"),
+        ({"height": True}, "height is True"),
+        ({"guidance_scale": -1}, "guidance_scale is -1"),
+        ({"guidance_scale": float("nan")}, "guidance_scale is nan"),
+        ({"dtype": "float61"}, r"dtype is 'float61'\. Did you mean 'float16'"),
+        ({"safety_checker": "on"}, "safety_checker is 'on'.*Known: model, off"),
+    ],
+)
+def test_settings_say_what_is_allowed(given, message):
+    with pytest.raises(ParameterError, match=message):
+        GenerationSettings(model="mini", **given)
+
+
+def test_devices_that_do_not_exist_are_refused(folders):
+    with pytest.raises(ParameterError, match=r"device is 'warp'.*Use auto, cpu or cuda"):
+        load(settings(folders("sd1"), device="warp"))

@@ -1,0 +1,253 @@
+"""All images of a table of prompts: kept, found again, the same after any disturbance."""
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.errors import InputError, ParameterError
+from biaslab.generation import GenerationSettings, generate, generator, image_seed
+from biaslab.judging.images import Unreadable
+from biaslab.store import Store
+
+# Generates what killed() says and kills itself at the start of a batch.
+SCRIPT = """
+import os, signal, sys, torch
+sys.path.insert(0, sys.argv[1])
+torch.set_num_threads(1)
+import test_generation_images
+from biaslab.generation import generator
+
+folder, root, killed_at = sys.argv[2], sys.argv[3], int(sys.argv[4])
+batches = []
+denoise = generator.Generator._latents
+
+def disturbed(self, prompts, seeds, steps=0):
+    batches.append(len(prompts))
+    if len(batches) == killed_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return denoise(self, prompts, seeds, steps)
+
+generator.Generator._latents = disturbed
+test_generation_images.three_shards(folder, root)
+"""
+
+
+def prompts(**n_images: int) -> pd.DataFrame:
+    texts = {"nurse": "a photo of the face of a nurse", "pilot": "a photo of a pilot"}
+    return pd.DataFrame(
+        {
+            "prompt_id": list(n_images),
+            "text": [texts[k] for k in n_images],
+            "n_images": list(n_images.values()),
+        }
+    )
+
+
+def settings(folder: str, **more) -> GenerationSettings:
+    given = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": "float32"}
+    return GenerationSettings(model=folder, **given | more)
+
+
+def never(given: GenerationSettings):
+    raise AssertionError("the model is loaded although every image is there")
+
+
+def test_table_and_images(folders, tmp_path):
+    given = settings(folders("sd1"))
+    made = generate(prompts(nurse=3, pilot=2), given, seed=4, store=Store(tmp_path), progress=False)
+    ids = ["nurse/0", "nurse/1", "nurse/2", "pilot/0", "pilot/1"]
+    expected = pd.DataFrame(
+        {
+            "image_id": ids,
+            "prompt_id": ["nurse"] * 3 + ["pilot"] * 2,
+            "index": [0, 1, 2, 0, 1],
+            "seed": [image_seed(4, *i.split("/")) for i in ids],
+            "outcome": ["ok"] * 5,
+            "tokens_cut": [0] * 5,
+        }
+    ).astype({"image_id": object, "prompt_id": object, "outcome": object})
+    pd.testing.assert_frame_equal(made.table, expected)
+    keys = [("pilot", 1), ("nurse", 0)]
+    direct = generator.load(given).images(
+        ["a photo of a pilot", "a photo of the face of a nurse"], keys, seed=4
+    )
+    for read, image in zip(made.read(["pilot/1", "nurse/0"]), direct, strict=True):
+        assert read.shape == (32, 32, 3) and read.dtype == np.uint8
+        assert np.abs(read.astype(int) - image).max() <= 2
+    with pytest.raises(InputError, match=r"has no image 'pilot/2'; its table lists"):
+        made.read(["pilot/2"])
+
+
+def test_what_was_generated_is_found_again_without_the_model(folders, tmp_path):
+    given, store = settings(folders("sd1")), Store(tmp_path)
+    first = generate(prompts(nurse=2, pilot=1), given, seed=4, store=store, progress=False)
+    # Where and how fast it ran makes no difference to what is found.
+    faster = settings(folders("sd1"), device="cpu", batch_size=1, compile=True)
+    again = generate(prompts(nurse=2, pilot=1), faster, seed=4, store=store, progress=False, load=never)
+    pd.testing.assert_frame_equal(again.table, first.table)
+    assert again.digest == first.digest
+    assert all((a == b).all() for a, b in zip(again.read(["nurse/1"]), first.read(["nurse/1"]), strict=True))
+    for other in (
+        {"seed": 5},
+        {"settings": settings(folders("sd1"), steps=3)},
+        {"settings": settings(folders("sd2"))},
+        {"prompts": prompts(nurse=2)},
+    ):
+        with pytest.raises(AssertionError, match="the model is loaded"):
+            asked = {"prompts": prompts(nurse=2, pilot=1), "settings": given, "seed": 4} | other
+            generate(**asked, store=store, progress=False, load=never)
+
+
+def three_shards(folder: str, root: Path):
+    """Generate 150 images: shards of 64, 64 and 22 in batches of at most 24, that is 3, 3 and 1."""
+    asked = prompts(nurse=90, pilot=60)
+    given = settings(folder, batch_size=24)
+    return generate(asked, given, seed=11, store=Store(root), progress=False)
+
+
+def files(root: Path) -> dict[str, bytes]:
+    kinds = ("*.parquet", "*.sha256")
+    return {p.relative_to(root).as_posix(): p.read_bytes() for k in kinds for p in root.rglob(k)}
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(folders, tmp_path, monkeypatch):
+    here = str(Path(__file__).parent)
+    arguments = [here, folders("sd1"), str(tmp_path / "killed"), "5"]
+    killed = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, timeout=300, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    # It died in the second shard; the first lies in both stages.
+    assert sum(name.endswith(".parquet") for name in files(tmp_path / "killed")) == 2
+
+    batches, denoise = [], generator.Generator._latents
+
+    def counted(self, prompts, seeds, steps=0):
+        batches.append(len(prompts))
+        return denoise(self, prompts, seeds, steps)
+
+    monkeypatch.setattr(generator.Generator, "_latents", counted)
+    resumed = three_shards(folders("sd1"), tmp_path / "killed")
+    assert batches == [24, 24, 16, 22]
+    whole = three_shards(folders("sd1"), tmp_path / "whole")
+    assert batches[4:] == [24, 24, 16, 24, 24, 16, 22]
+    pd.testing.assert_frame_equal(resumed.table, whole.table)
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+
+
+def test_a_damaged_shard_is_generated_again(folders, tmp_path, caplog):
+    given, store = settings(folders("sd1")), Store(tmp_path)
+    made = generate(prompts(nurse=3), given, seed=4, store=store, progress=False)
+    before = made.read(["nurse/2"])[0]
+    (shard,) = (tmp_path / "generated_files").rglob("*.parquet")
+    shard.write_bytes(shard.read_bytes()[:-9])
+    again = generate(prompts(nurse=3), given, seed=4, store=store, progress=False)
+    with caplog.at_level(logging.WARNING):
+        assert (again.read(["nurse/2"])[0] == before).all()
+    assert "damaged" in caplog.text
+
+
+def test_what_the_safety_checker_blocks_is_an_outcome(folders, tmp_path):
+    def strict(given: GenerationSettings):
+        model = generator.load(given)
+        model.pipe.safety_checker.concept_embeds_weights.data.fill_(-2)
+        return model
+
+    given = settings(folders("checked"))
+    made = generate(prompts(nurse=2), given, seed=4, store=Store(tmp_path), progress=False, load=strict)
+    assert made.table["outcome"].tolist() == ["blocked", "blocked"]
+    assert made.read(["nurse/1"]) == [Unreadable("blocked")]
+    off = settings(folders("checked"), safety_checker="off")
+    made = generate(prompts(nurse=2), off, seed=4, store=Store(tmp_path), progress=False)
+    assert made.table["outcome"].tolist() == ["ok", "ok"]
+
+
+def test_type_and_batch_that_were_found_stay_when_a_run_goes_on(folders, tmp_path):
+    given, asked = settings(folders("sd1"), dtype="auto"), []
+
+    def remembered(said: GenerationSettings):
+        asked.append((said.dtype, said.batch_size))
+        return generator.load(said)
+
+    store = Store(tmp_path)
+    generate(prompts(nurse=1), given, seed=4, store=store, progress=False, load=remembered)
+    (note,) = tmp_path.rglob("made.json")
+    said = json.loads(note.read_text())
+    assert said["pipeline"] == "StableDiffusionPipeline" and said["scheduler"] == "DDIMScheduler"
+    assert (said["dtype"] in ("float32", "bfloat16"), said["batch_size"], said["height"]) == (True, 64, 32)
+    note.write_text(json.dumps(said | {"dtype": "float32", "batch_size": 16}))
+    generate(prompts(nurse=2), given, seed=4, store=store, progress=False, load=remembered)
+    assert asked == [("auto", 0), ("float32", 16)]
+    # What cannot be read is found anew.
+    note.write_text('{"dtype":')
+    generate(prompts(nurse=3), given, seed=4, store=store, progress=False, load=remembered)
+    assert asked[-1] == ("auto", 0)
+
+
+def test_unknown_words_stop_it_before_the_first_image(folders, tmp_path):
+    asked = prompts(nurse=70, pilot=1).assign(text=["a nurse", "a photo of a plumber"])
+    with pytest.raises(ParameterError, match="'plumber'"):
+        generate(asked, settings(folders("sd1")), seed=4, store=Store(tmp_path), progress=False)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_long_prompts_are_counted_and_said(folders, tmp_path, caplog):
+    asked = prompts(nurse=2, pilot=1).assign(text=["a photo of a nurse , " * 3, "a pilot"])
+    with caplog.at_level(logging.WARNING, logger="biaslab"):
+        made = generate(asked, settings(folders("sd1")), seed=4, store=Store(tmp_path), progress=False)
+    # 18 words with [bos] and [eos] are 20 tokens, of which 12 are read.
+    assert made.table["tokens_cut"].tolist() == [8, 8, 0]
+    assert [r.getMessage() for r in caplog.records if "longer" in r.getMessage()] == [
+        "1 of 2 prompts are longer than the text encoder of sd1 reads: their ends play no part (column tokens_cut)."
+    ]
+
+
+def test_no_images_are_an_empty_table(folders, tmp_path):
+    made = generate(prompts(nurse=0), settings(folders("sd1")), seed=4, store=Store(tmp_path), load=never)
+    assert made.table.columns.tolist() == ["image_id", "prompt_id", "index", "seed", "outcome", "tokens_cut"]
+    assert made.table.empty and made.read([]) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"text": ["a", None]}, r"'text' holds (None|nan)"),
+        ({"prompt_id": ["a", " "]}, r"'prompt_id' holds ' '"),
+        ({"prompt_id": ["a", "a"]}, r"'a' stands for two prompts"),
+        ({"n_images": [1, -1]}, r"n_images holds -1"),
+        ({"n_images": [1, 1.5]}, r"n_images holds 1\.5"),
+        ({"n_images": [1, "many"]}, r"n_images holds 'many'"),
+    ],
+)
+def test_prompts_that_do_not_fit_are_refused(folders, tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        generate(
+            prompts(nurse=1, pilot=1).assign(**changes),
+            settings(folders("sd1")),
+            seed=4,
+            store=Store(tmp_path),
+        )
+    with pytest.raises(InputError, match=r"no column 'text'; they need prompt_id, text, n_images"):
+        generate(
+            prompts(nurse=1).drop(columns="text"), settings(folders("sd1")), seed=4, store=Store(tmp_path)
+        )
+
+
+def test_progress_shows_images_a_second(folders, tmp_path, capsys):
+    generate(prompts(nurse=2), settings(folders("sd1")), seed=4, store=Store(tmp_path))
+    assert "generating with sd1: 100%" in (shown := capsys.readouterr().err)
+    assert "images/s" in shown or "s/ images" in shown
+
+
+def test_importing_loads_no_models():
+    code = (
+        "import sys, biaslab.generation; sys.exit(bool({'torch', 'diffusers', 'pandas'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,139 @@
+"""Tiny random models in the formats of the real ones, and judges that do as they are told."""
+
+import json
+
+import numpy as np
+import pytest
+
+from biaslab.judging.faces import Face
+from biaslab.judging.judge import Judge
+
+WORDS = ("a", "photo", "of", "man", "woman", "nurse")
+
+
+@pytest.fixture
+def one_thread():
+    torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def _tokenizer(folder):
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    names = ["[pad]", "[unk]", "[bos]", "[eos]", *WORDS]
+    words = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
+    words.normalizer = normalizers.Lowercase()
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.TemplateProcessing(
+        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
+    )
+    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
+    PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=12, **special).save_pretrained(folder)
+
+
+@pytest.fixture(scope="session")
+def clip_folder(tmp_path_factory):
+    """A folder that open_clip loads by itself: a random ViT with two layers and a tokenizer of whole words."""
+    torch, open_clip = pytest.importorskip("torch"), pytest.importorskip("open_clip")
+    from safetensors.torch import save_file
+
+    folder = tmp_path_factory.mktemp("clip")
+    vision = {"image_size": 32, "layers": 2, "width": 32, "head_width": 16, "patch_size": 8}
+    text = {"context_length": 12, "vocab_size": 10, "width": 32, "heads": 2, "layers": 1}
+    text |= {"hf_tokenizer_name": "local", "pad_id": 0, "tokenizer_kwargs": {"clean": "whitespace"}}
+    config = {"model_cfg": {"embed_dim": 16, "vision_cfg": vision, "text_cfg": text}, "preprocess_cfg": {}}
+    (folder / "open_clip_config.json").write_text(json.dumps(config))
+    _tokenizer(folder)
+    torch.manual_seed(0)
+    cfg = {**text}
+    cfg.pop("hf_tokenizer_name"), cfg.pop("tokenizer_kwargs")
+    model = open_clip.CLIP(16, vision, cfg)
+    save_file(
+        {k: v.contiguous() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors"
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def detector_folder(tmp_path_factory):
+    """A random YOLOS of one layer that knows faces, as transformers saves it."""
+    pytest.importorskip("torch")
+    return _save_detector(tmp_path_factory.mktemp("detector"), {0: "person", 1: "face", 2: "dog"})
+
+
+@pytest.fixture
+def save_detector():
+    return _save_detector
+
+
+def _save_detector(folder, labels):
+    import torch
+    from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessor
+
+    torch.manual_seed(0)
+    config = YolosConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        image_size=[32, 32],
+        patch_size=16,
+        num_detection_tokens=6,
+        id2label=labels,
+        label2id={v: k for k, v in labels.items()},
+    )
+    YolosForObjectDetection(config).save_pretrained(folder)
+    size = {"height": 32, "width": 32}
+    YolosImageProcessor(size=size, do_pad=False).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def picture():
+    """Make images whose first pixel says what the told detector and gender model shall see in them."""
+
+    def make(kind, value=0, height=20, width=20):
+        image = np.zeros((height, width, 3), np.uint8)
+        image[0, 0] = (kind, value, 0)
+        return image
+
+    return make
+
+
+class ToldFaces:
+    """Finds as many faces as the first pixel's red says; from 10 on one face of that side in pixels."""
+
+    def __init__(self):
+        self.batches = []
+
+    def faces(self, images):
+        self.batches.append(len(images))
+        return [self._of(int(image[0, 0, 0])) for image in images]
+
+    @staticmethod
+    def _of(kind):
+        if kind >= 10:
+            return [Face(1.0, 2.0, 1.0 + kind - 10, 2.0 + kind - 10, 0.9)]
+        return [Face(5.0 * k, 0.0, 5.0 * k + 5, 5.0, 0.9) for k in range(kind)]
+
+
+class ToldGender:
+    """Says the first pixel's green, in percent."""
+
+    sees = "image"
+
+    def __init__(self):
+        self.shapes = []
+
+    def p_female(self, images):
+        self.shapes.append([image.shape for image in images])
+        return np.array([image[0, 0, 1] / 100 for image in images])
+
+
+@pytest.fixture
+def told():
+    return Judge(ToldFaces(), ToldGender())

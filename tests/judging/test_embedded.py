@@ -1,0 +1,95 @@
+"""The embedded judges on drawn people whose truth is known, by the names that users write."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import biaslab
+from biaslab.judging.error import judge_error
+from biaslab.judging.faces import load
+from biaslab.judging.images import ArrayImages
+from biaslab.judging.judge import JudgeSettings, judge
+from biaslab.store import Store
+
+MODELS = Path(biaslab.__file__).parent / "mini" / "models"
+
+
+def trained(name):
+    there = any((MODELS / name).glob("*.safetensors"))
+    return pytest.mark.skipif(not there, reason=f"{name} is not in this installation")
+
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="judging needs the extra 'models'"),
+    pytest.mark.usefixtures("one_thread"),
+]
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """300 scenes of one person, 40 of two and 40 of none; who is clearly a woman or a man, and each face's box."""
+    from biaslab.mini.art import DECOYS
+    from biaslab.mini.looks import OCCUPATIONS
+    from biaslab.mini.render import render, truth
+    from biaslab.mini.scene import is_ambiguous, sample_scene
+
+    rng, names, decoys = np.random.default_rng(2024), list(OCCUPATIONS), list(DECOYS)
+    pixels, rows = [], []
+    for k in range(380):
+        n = 1 if k < 300 else 2 if k < 340 else 0
+        genders = tuple(rng.choice(["female", "male"], n)) if n else ()
+        occupations = tuple(rng.choice(names, n)) if n else ()
+        decoy = decoys[k % len(decoys)] if not n else None
+        scene = sample_scene(rng, genders=genders, occupations=occupations, decoy=decoy)
+        pixels.append(np.ascontiguousarray(render(scene)[:, :, :3]))
+        clear = n == 1 and not is_ambiguous(scene.people[0])
+        box = [float(v) for v in truth(scene).faces[0].box] if n == 1 else [np.nan] * 4
+        rows.append((n, genders[0] if n == 1 else "neither", clear, *box))
+    table = pd.DataFrame(rows, columns=["people", "shows", "clear", "tx0", "ty0", "tx1", "ty1"])
+    return ArrayImages(pixels, [f"scene-{k}" for k in range(380)], table=table, name="drawn people")
+
+
+@pytest.fixture(scope="module")
+def found(drawn):
+    """The table with how many faces were found and the best one's box."""
+    faces = load("mini-detector").faces(drawn.read(drawn.table["image_id"]))
+    best = [[f[0].x0, f[0].y0, f[0].x1, f[0].y1] if f else [np.nan] * 4 for f in faces]
+    boxes = pd.DataFrame(best, columns=["x0", "y0", "x1", "y1"])
+    return pd.concat([drawn.table.assign(n_faces=[len(f) for f in faces]), boxes], axis=1)
+
+
+@trained("mini-detector")
+def test_the_gate_counts_people(found):
+    one, two, none = (found[found["people"] == n] for n in (1, 2, 0))
+    assert (one["n_faces"] == 1).mean() >= 0.97
+    assert (two["n_faces"] == 2).mean() >= 0.9
+    assert (none["n_faces"] == 0).mean() >= 0.95
+
+
+@trained("mini-detector")
+def test_boxes_lie_on_the_faces(found):
+    one = found[(found["people"] == 1) & (found["n_faces"] == 1)]
+    low = np.maximum(one[["x0", "y0"]].to_numpy(), one[["tx0", "ty0"]].to_numpy())
+    high = np.minimum(one[["x1", "y1"]].to_numpy(), one[["tx1", "ty1"]].to_numpy())
+    shared = np.prod(np.clip(high - low, 0, None), axis=1)
+    area, true_area = (
+        np.prod(one[[f"{of}x1", f"{of}y1"]].to_numpy() - one[[f"{of}x0", f"{of}y0"]].to_numpy(), axis=1)
+        for of in ("", "t")
+    )
+    assert np.mean(shared / (area + true_area - shared) > 0.5) >= 0.95
+
+
+@trained("mini-detector")
+@trained("mini-clip")
+def test_clear_people_are_judged_right(drawn, tmp_path):
+    judged = judge(drawn, JudgeSettings(), store=Store(tmp_path), progress=False)
+    clear = drawn.table.loc[drawn.table["clear"], ["image_id", "shows"]]
+    assert len(clear) > 150
+    found = judge_error(judged, clear.set_index("image_id")["shows"]).set_index("measure")
+    assert found.loc["sensitivity", "value"] >= 97 and found.loc["specificity", "value"] >= 97
+    assert found.loc["judged_female", "value"] >= 85 and found.loc["judged_male", "value"] >= 85
+    several = judged[drawn.table["people"] == 2]
+    assert set(several.loc[several["n_faces"] == 2, "outcome"]) == {"several_faces"}

@@ -1,0 +1,203 @@
+"""The judge against a reference: counts by hand, and shares corrected as by the formula."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import tables
+from biaslab.errors import InputError
+from biaslab.judging.error import by_source, confusion, correct, correct_by_source, judge_error, known_truth
+
+# Image, truth, occupation, what the judge said. Nurses: 4 women (3 judged, 2 of them right, 1 without a face), 2 men
+# (both judged, 1 right). Pilots: 3 men (2 judged, both right, 1 uncertain), 1 image without a person (judged male).
+ROWS = [
+    ("a", "female", "nurse", "female"),
+    ("b", "female", "nurse", "female"),
+    ("c", "female", "nurse", "male"),
+    ("d", "female", "nurse", "no_face"),
+    ("e", "male", "nurse", "male"),
+    ("f", "male", "nurse", "female"),
+    ("g", "male", "pilot", "male"),
+    ("h", "male", "pilot", "male"),
+    ("i", "male", "pilot", "uncertain"),
+    ("j", "", "pilot", "male"),
+]
+
+
+@pytest.fixture
+def rows():
+    ids, truth, group, said = (list(column) for column in zip(*ROWS, strict=True))
+    judged = [s in ("female", "male") for s in said]
+    judgements = pd.DataFrame(
+        {
+            "image_id": ids,
+            "outcome": ["judged" if j else s for j, s in zip(judged, said, strict=True)],
+            "gender": [s if j else "" for j, s in zip(judged, said, strict=True)],
+            "occupation": group,
+        }
+    )
+    return judgements, pd.Series(truth, index=ids), "occupation"
+
+
+def test_counts_of_what_is_and_what_was_said(rows):
+    found = confusion(*rows).set_index(["group", "truth", "judged"])["n"]
+    assert found[("nurse", "female", "female")] == 2
+    assert found[("nurse", "female", "no_face")] == 1
+    assert found[("pilot", "neither", "male")] == 1
+    assert found[("all", "male", "male")] == 3
+    assert found["all"].sum() == 10 and found["nurse"].sum() == 6
+    assert list(dict.fromkeys(confusion(*rows)["group"])) == ["all", "nurse", "pilot"]
+
+
+def test_sensitivity_and_specificity_by_hand(rows):
+    found = judge_error(*rows).set_index(["group", "measure"])
+    shares = {
+        ("nurse", "sensitivity"): (2, 3),
+        ("nurse", "specificity"): (1, 2),
+        ("nurse", "judged_female"): (3, 4),
+        ("nurse", "judged_male"): (2, 2),
+        ("pilot", "specificity"): (2, 2),
+        ("pilot", "judged_male"): (2, 3),
+        ("pilot", "judged_neither"): (1, 1),
+        ("all", "sensitivity"): (2, 3),
+        ("all", "specificity"): (3, 4),
+        ("all", "judged_male"): (4, 5),
+    }
+    for key, (count, n) in shares.items():
+        assert found.loc[key, "value"] == pytest.approx(100 * count / n), key
+        assert found.loc[key, "n"] == n, key
+    # Wilson at 95 %, 3 of 4: as in the outcomes' test.
+    assert found.loc[("all", "specificity"), "ci_low"] == pytest.approx(30.06, abs=0.01)
+    # No pilot is a woman by the reference: nothing is known, and that is said.
+    missing = found.loc[("pilot", "sensitivity")]
+    assert np.isnan(missing["value"]) and np.isnan(missing["ci_low"]) and missing["n"] == 0
+
+
+def test_images_without_a_known_truth_do_not_count(rows):
+    judgements, truth, group = rows
+    found = judge_error(judgements, truth.drop(["c", "f"]), group).set_index(["group", "measure"])["n"]
+    assert found[("nurse", "sensitivity")] == 2 and found[("nurse", "specificity")] == 1
+    assert set(judge_error(judgements, truth)["group"]) == {"all"}
+    assert judge_error(judgements, truth[:0]).empty
+
+
+def test_an_image_of_two_groups_counts_once_among_all(rows):
+    judgements, truth, group = rows
+    twice = pd.concat([judgements, judgements[:1].assign(occupation="pilot")])
+    found = judge_error(twice, truth, group).set_index(["group", "measure"])["n"]
+    assert found[("all", "sensitivity")] == 3
+    assert found[("nurse", "sensitivity")] == 3 and found[("pilot", "sensitivity")] == 1
+
+
+def test_the_truth_comes_from_the_corpus_where_it_has_one(rows):
+    judgements, truth, _ = rows
+    told = judgements.assign(truth_gender=[t or None for t in truth])
+    found = known_truth(pd.concat([told, told[:2]]))
+    assert found.to_dict() == truth.replace("", "neither").to_dict()
+    assert known_truth(judgements).empty
+
+
+def test_what_cannot_be_compared_is_refused(rows):
+    judgements, truth, _ = rows
+    with pytest.raises(InputError, match=r"A truth is 'woman'.*Known"):
+        judge_error(judgements, truth.replace("female", "woman"))
+    with pytest.raises(InputError, match="'a' has two truths"):
+        judge_error(judgements, pd.concat([truth, truth[:1]]))
+    with pytest.raises(InputError, match="no column 'prompt'"):
+        judge_error(judgements, truth, "prompt")
+
+
+def errors(**groups):
+    """Errors of groups from (sensitivity, its n, specificity, its n)."""
+    rows = []
+    for name, (sens, sens_n, spec, spec_n) in groups.items():
+        rows += [(name, "sensitivity", sens, sens_n), (name, "specificity", spec, spec_n)]
+    return pd.DataFrame(rows, columns=["group", "measure", "value", "n"])
+
+
+def test_shares_are_corrected_by_the_formula():
+    # Rogan and Gladen: (0.40 + 0.90 - 1) / (0.95 + 0.90 - 1) = 0.3 / 0.85.
+    shares = pd.DataFrame({"occupation": ["nurse"], "percent_female": [40.0], "n": [200]})
+    (row,) = correct(shares, errors(all=(95, 400, 90, 400))).to_dict("records")
+    assert row["percent_corrected"] == pytest.approx(100 * 0.3 / 0.85)
+    assert row["corrected_low"] < row["percent_corrected"] < row["corrected_high"]
+    assert row["reference"] == "all" and row["reason"] == ""
+
+
+def test_a_group_with_too_few_references_takes_those_of_all():
+    shares = pd.DataFrame(
+        {"occupation": ["nurse", "pilot", "baker"], "percent_female": [40.0] * 3, "n": [200] * 3}
+    )
+    known = errors(all=(95, 400, 90, 400), nurse=(100, 30, 100, 30), pilot=(100, 300, 100, 29))
+    found = correct(shares, known, group="occupation").set_index("occupation")
+    assert found["reference"].to_dict() == {"nurse": "nurse", "pilot": "all", "baker": "all"}
+    assert found.loc["nurse", "percent_corrected"] == pytest.approx(40)
+    assert found.loc["baker", "percent_corrected"] == pytest.approx(100 * 0.3 / 0.85)
+    assert (correct(shares, known)["reference"] == "all").all()
+
+
+def test_what_cannot_be_corrected_has_a_reason():
+    shares = pd.DataFrame({"percent_female": [40.0, np.nan], "n": [200, 0]})
+    found = correct(shares, errors(all=(95, 400, 90, 400)))
+    assert list(found["reason"]) == ["", "no image was judged"] and np.isnan(found["percent_corrected"][1])
+    chance = correct(shares[:1], errors(all=(40, 400, 60, 400)))
+    assert list(chance["reason"]) == ["the judge is no better than chance here"]
+    lacking = correct(shares[:1], errors(all=(np.nan, 0, 90, 400)))
+    assert list(lacking["reason"]) == ["no reference images of one gender"]
+    with pytest.raises(InputError, match="no group 'all'"):
+        correct(shares, errors(nurse=(95, 400, 90, 400)))
+    with pytest.raises(InputError, match="no column 'n'"):
+        correct(shares.drop(columns="n"), errors(all=(95, 400, 90, 400)))
+
+
+def test_a_judge_with_known_errors_is_undone():
+    # 30 % of 200,000 are women; the judge is right on 92 % of women and 85 % of men. Measured on others, then undone.
+    rng = np.random.default_rng(1)
+
+    def judged(n, p):
+        female = rng.random(n) < p
+        said = np.where(female, rng.random(n) < 0.92, rng.random(n) >= 0.85)
+        ids = [f"{p}-{k}" for k in range(n)]
+        gender = np.where(said, "female", "male")
+        truth = pd.Series(np.where(female, "female", "male"), index=ids)
+        return pd.DataFrame({"image_id": ids, "outcome": "judged", "gender": gender}), truth
+
+    known = judge_error(*judged(40_000, 0.5))
+    measured, _ = judged(200_000, 0.3)
+    percent = 100 * (measured["gender"] == "female").mean()
+    assert percent == pytest.approx(38.1, abs=0.5)  # 0.3 * 0.92 + 0.7 * 0.15
+    found = correct(pd.DataFrame({"percent_female": [percent], "n": [200_000]}), known)
+    assert found["percent_corrected"][0] == pytest.approx(30, abs=1)
+    assert found["corrected_low"][0] < 30 < found["corrected_high"][0]
+
+
+def test_each_source_is_measured_and_corrected_with_its_own_images(rows):
+    judgements, truth, _ = rows
+    other = judgements.assign(image_id=judgements["image_id"] + "x")
+    both = {"training": pd.concat([judgements] * 20, ignore_index=True), "generated": other}
+    both["training"]["image_id"] += [f"-{k // 10}" for k in range(200)]
+    known = pd.concat([truth.set_axis(truth.index + f"-{k}") for k in range(20)])
+    votes = pd.Series({"ax": "female"})
+    errors, counts = by_source(both, {"truth": known, "simulated": votes})
+    tables.conform(errors, "judging_error")
+    tables.conform(counts, "judging_confusion")
+    assert set(zip(errors["reference"], errors["source"], strict=True)) == {
+        ("truth", "training"),
+        ("simulated", "generated"),
+    }
+    at = {
+        "model": "m",
+        "approach": "naive",
+        "prompt": "1",
+        "occupation": "nurse",
+        "percent_female": 50.0,
+        "n": 40,
+    }
+    shares = pd.DataFrame([{**at, "source": s} for s in ("training", "generated")])
+    found = tables.conform(correct_by_source(shares, errors), "judging_corrected").set_index("source")
+    # Nurses: sensitivity 2/3 of 60 images, specificity 1/2 of 40: (0.5 + 0.5 - 1) / (1/6) = 0.
+    assert found.loc["training", "percent_corrected"] == pytest.approx(0, abs=1e-9)
+    assert found.loc["training", "reference"] == "nurse" and found.loc["training", "sensitivity_n"] == 60
+    # Made-up raters correct nothing.
+    assert found.loc["generated", "reason"] == "no reference for generated images"
+    assert np.isnan(found.loc["generated", "percent_corrected"])

@@ -1,0 +1,182 @@
+"""Face detectors behind one contract, and the gate."""
+
+import importlib.util
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from biaslab.errors import MissingInputError, ParameterError
+from biaslab.judging import faces
+from biaslab.judging.faces import DetectorFaces, Face, MediaPipeFaces, gate
+
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="judging needs the extra 'models'"
+)
+
+
+def face(width, height, score=0.9):
+    return Face(3.0, 4.0, 3.0 + width, 4.0 + height, score)
+
+
+def test_the_gate_wants_one_face_of_a_tenth_of_each_side():
+    # An image of 200 x 100: a face must be at least 20 wide and 10 high.
+    assert gate([], 200, 100) == "no_face"
+    assert gate([face(50, 50), face(2, 2)], 200, 100) == "several_faces"
+    assert gate([face(20, 10)], 200, 100) == ""
+    assert gate([face(19.9, 10)], 200, 100) == "face_too_small"
+    assert gate([face(20, 9.9)], 200, 100) == "face_too_small"
+    assert gate([face(1, 1)], 200, 100, min_face=0) == ""
+    # In floating point 0.1 + 0.2 - 0.2 is a hair below 0.1: a face of just the limit counts all the same.
+    assert gate([Face(0.2, 0.2, 0.2 + 0.1 * 64, 0.2 + 0.1 * 64, 0.9)], 64, 64) == ""
+
+
+def test_boxes_that_cover_one_another_are_one_face():
+    # 10 x 10 shifted by 3: 7 * 10 shared of 130, 0.54; shifted by 4: 60 of 140, 0.43.
+    best, near, far = (Face(x, 0.0, x + 10, 10.0, s) for x, s in ((0.0, 0.9), (3.0, 0.8), (4.0, 0.7)))
+    assert faces._distinct([near, best]) == [best]
+    assert faces._distinct([far, best]) == [best, far]
+
+
+@needs_torch
+@pytest.mark.usefixtures("one_thread")
+class TestDetector:
+    def test_its_faces_are_those_of_transformers_own_steps(self, detector_folder):
+        import torch
+        from transformers import AutoImageProcessor, AutoModelForObjectDetection
+
+        rng = np.random.default_rng(0)
+        images = [rng.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in ((40, 30), (32, 32), (40, 30))]
+        model = AutoModelForObjectDetection.from_pretrained(detector_folder).eval()
+        processor = AutoImageProcessor.from_pretrained(detector_folder)
+        found = DetectorFaces(str(detector_folder), min_score=0.0, batch_size=2).faces(images)
+        assert len(found) == 3
+        for image, boxes in zip(images, found, strict=True):
+            with torch.no_grad():
+                out = model(**processor(images=[image], return_tensors="pt"))
+            one = processor.post_process_object_detection(out, threshold=0.0, target_sizes=[image.shape[:2]])[
+                0
+            ]
+            of_faces = one["labels"] == 1
+            # A random model says "person" or "dog" where it likes; what it calls a face must all be accounted for.
+            best = one["scores"][of_faces].max() if of_faces.any() else None
+            assert bool(boxes) == bool(of_faces.any())
+            if boxes:
+                assert boxes[0].score == pytest.approx(float(best), abs=1e-5)
+                k = int(torch.where(of_faces, one["scores"], -1).argmax())
+                height, width = image.shape[:2]
+                limits = np.array([width, height, width, height])
+                expected = np.clip(one["boxes"][k].numpy(), 0, limits)
+                got = [boxes[0].x0, boxes[0].y0, boxes[0].x1, boxes[0].y1]
+                np.testing.assert_allclose(got, expected, atol=1e-3)
+        assert any(found)
+
+    def test_a_score_below_the_least_does_not_count(self, detector_folder):
+        images = [np.zeros((32, 32, 3), np.uint8)]
+        assert DetectorFaces(str(detector_folder), min_score=1.0).faces(images) == [[]]
+
+    def test_no_images_no_faces(self, detector_folder):
+        assert DetectorFaces(str(detector_folder)).faces([]) == []
+
+    def test_a_detector_without_faces_is_refused(self, tmp_path, save_detector):
+        folder = save_detector(tmp_path, {0: "person", 1: "surface"})
+        with pytest.raises(ParameterError, match=r"none of its labels is 'face' \(person, surface\)"):
+            DetectorFaces(str(folder))
+
+    def test_weights_that_are_not_safetensors_are_refused(self, detector_folder, tmp_path):
+        for file in detector_folder.iterdir():
+            if file.suffix != ".safetensors":
+                (tmp_path / file.name).write_bytes(file.read_bytes())
+        (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
+        with pytest.raises(ParameterError, match=r"holds only pytorch_model\.bin; .* run code"):
+            DetectorFaces(str(tmp_path))
+
+    def test_another_kind_of_model_is_refused_by_name(self, clip_folder):
+        with pytest.raises(ParameterError, match="cannot be loaded as object detector"):
+            DetectorFaces(str(clip_folder))
+
+
+class FakeDetector:
+    """MediaPipe's face detector as its documentation describes it: boxes in whole pixels, one category each."""
+
+    @staticmethod
+    def create_from_options(options):
+        if options.base_options.model_asset_buffer == b"bad":
+            raise RuntimeError("The model is not a valid Flatbuffer buffer")
+        made = FakeDetector()
+        made.least = options.min_detection_confidence
+        return made
+
+    def detect(self, image):
+        boxes = [(-5, 10, 20, 30, 0.6), (50, 60, 80, 90, 0.95)]
+        named = types.SimpleNamespace
+        found = [
+            named(
+                bounding_box=named(origin_x=x, origin_y=y, width=w, height=h),
+                categories=[named(score=score)],
+            )
+            for x, y, w, h, score in boxes
+            if score >= self.least
+        ]
+        assert image.data.shape == (100, 100, 3) and image.image_format == "srgb"
+        return named(detections=found)
+
+
+@pytest.fixture
+def fake_mediapipe(monkeypatch):
+    named = types.SimpleNamespace
+    vision = named(FaceDetector=FakeDetector, FaceDetectorOptions=lambda **options: named(**options))
+    python = types.ModuleType("mediapipe.tasks.python")
+    python.vision, python.BaseOptions = vision, lambda **options: named(**options)
+    tasks, mediapipe = types.ModuleType("mediapipe.tasks"), types.ModuleType("mediapipe")
+    tasks.python, mediapipe.tasks = python, tasks
+    mediapipe.ImageFormat, mediapipe.Image = named(SRGB="srgb"), lambda **options: named(**options)
+    for name, module in (("", mediapipe), (".tasks", tasks), (".tasks.python", python)):
+        monkeypatch.setitem(sys.modules, f"mediapipe{name}", module)
+
+
+@pytest.fixture
+def tflite(tmp_path):
+    path = tmp_path / "face.tflite"
+    path.write_bytes(b"model")
+    return path
+
+
+@pytest.mark.usefixtures("fake_mediapipe")
+def test_mediapipes_boxes_become_corners_within_the_image(tflite):
+    (found,) = faces.load(f"mediapipe:{tflite}").faces([np.zeros((100, 100, 3), np.uint8)])
+    # (50, 60) and 80 x 90 reach beyond 100 x 100; (-5, 10) and 20 x 30 begin before it. Best first.
+    assert found == [Face(50.0, 60.0, 100.0, 100.0, 0.95), Face(0.0, 10.0, 15.0, 40.0, 0.6)]
+    (sure,) = MediaPipeFaces(tflite, min_score=0.9).faces([np.zeros((100, 100, 3), np.uint8)])
+    assert [f.score for f in sure] == [0.95]
+
+
+@pytest.mark.usefixtures("fake_mediapipe")
+def test_mediapipe_refuses_what_is_no_model(tflite):
+    tflite.write_bytes(b"bad")
+    with pytest.raises(ParameterError, match=r"cannot read .* as a face detector: The model is not a valid"):
+        MediaPipeFaces(tflite)
+
+
+def test_mediapipe_says_what_is_missing(tflite, monkeypatch):
+    with pytest.raises(MissingInputError, match=r"no such file.*blaze_face_short_range\.tflite"):
+        faces.load("mediapipe:" + str(tflite) + "x")
+    with pytest.raises(MissingInputError, match="no such file"):
+        faces.load("mediapipe:")
+    monkeypatch.setitem(sys.modules, "mediapipe", None)
+    with pytest.raises(MissingInputError, match="pip install mediapipe"):
+        faces.load(f"mediapipe:{tflite}")
+
+
+def test_without_a_gate_every_image_passes():
+    images = [np.zeros((30, 40, 3), np.uint8)]
+    found = faces.load(faces.WHOLE).faces(images)
+    assert found == [[Face(0.0, 0.0, 40.0, 30.0, 1.0)]] and gate(found[0], 40, 30, min_face=1) == ""
+
+
+def test_the_contract_has_no_heavy_import():
+    source = Path(faces.__file__).read_text(encoding="utf-8")
+    top = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
+    assert not any(name in line for line in top for name in ("torch", "transformers", "mediapipe", "PIL"))

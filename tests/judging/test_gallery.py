@@ -1,0 +1,149 @@
+"""Galleries: what is drawn where, in which words and colours; faces that nobody can recognise."""
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
+
+from biaslab.figures import style
+from biaslab.figures.gallery import blur_faces, boxes_of, gallery, verdict
+from biaslab.judging.images import Unreadable
+
+mpl.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def plain_look():
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        yield
+    plt.close("all")
+
+
+def judged(outcome, gender="", p=np.nan, boxes=()):
+    one = boxes[0] if len(boxes) == 1 else [np.nan] * 4
+    row = {"outcome": outcome, "gender": gender, "p_female": p}
+    return (
+        row | dict(zip(("x0", "y0", "x1", "y1"), one, strict=True)) | {"boxes": [v for b in boxes for v in b]}
+    )
+
+
+ROWS = pd.DataFrame(
+    [
+        judged("judged", "female", 0.97, [(2, 3, 8, 9)]),
+        judged("judged", "male", 0.04, [(2, 3, 8, 9)]),
+        judged("uncertain", "unsure", 0.55, [(2, 3, 8, 9)]),
+        judged("several_faces", boxes=[(0, 0, 4, 4), (6, 6, 10, 10)]),
+        judged("no_face"),
+        judged("unreadable"),
+    ]
+)
+
+
+@pytest.fixture
+def images():
+    rng = np.random.default_rng(0)
+    return [*rng.integers(0, 256, (5, 12, 12, 3), dtype=np.uint8), Unreadable("truncated")]
+
+
+def test_words_say_what_colours_say():
+    said = [verdict(row) for _, row in ROWS.iterrows()]
+    assert said == [
+        ("female 0.97", style.FEMALE),
+        ("male 0.96", style.MALE),  # the probability of what was judged: 1 - 0.04
+        ("unsure (f 0.55)", style.ORANGE),
+        ("several faces", style.GREY),
+        ("no face", style.GREY),
+        ("unreadable", style.GREY),
+    ]
+    rated = pd.Series(judged("uncertain", "unsure"))
+    assert verdict(rated)[0] == "unsure"
+
+
+def test_each_image_has_its_boxes_title_and_caption(images):
+    figure = gallery(images, ROWS, [f"caption {k}" for k in range(6)], columns=4)
+    assert len(figure.axes) == 6
+    boxes = [[p for p in ax.patches if isinstance(p, Rectangle)] for ax in figure.axes]
+    # A coloured line over a white one for every face.
+    assert [len(b) // 2 for b in boxes] == [1, 1, 1, 2, 0, 0]
+    line = boxes[0][1]
+    assert (line.get_x(), line.get_y(), line.get_width(), line.get_height()) == (1.5, 2.5, 6, 6)
+    assert to_hex(line.get_edgecolor()).upper() == style.FEMALE and line.get_linestyle() == "-"
+    assert boxes[3][1].get_linestyle() != "-"
+    assert [ax.get_title(loc="left") for ax in figure.axes][3:] == ["several faces", "no face", "unreadable"]
+    assert [ax.texts[-1].get_text() for ax in figure.axes] == [f"caption {k}" for k in range(6)]
+    assert figure.axes[5].texts[0].get_text() == "truncated"
+
+
+def test_nothing_is_cut_off_or_on_top_of_something_else(images):
+    long = "Portrait of $a very proud$ carpenter at her workbench, smiling at the camera, stock photo 1234567"
+    figure = gallery(images * 3, pd.concat([ROWS] * 3, ignore_index=True), [long] * 18)
+    figure.draw_without_rendering()
+    whole = figure.bbox
+    boxes = []
+    for ax in figure.axes:
+        boxes += [t.get_window_extent() for t in [*ax.texts, ax._left_title]] + [ax.get_window_extent()]
+        assert ax.texts[-1].get_text().count("\n") == 2 and ax.texts[-1].get_text().endswith("…")
+    for box in boxes:
+        assert whole.x0 - 1 <= box.x0 and box.x1 <= whole.x1 + 1
+        assert whole.y0 - 1 <= box.y0 and box.y1 <= whole.y1 + 1
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[k + 1 :] if not inside(a, b))
+
+
+def inside(a, b):
+    """Whether one box holds the other, as a frame holds the word that stands for a missing image."""
+    return (a.contains(*b.min) and a.contains(*b.max)) or (b.contains(*a.min) and b.contains(*a.max))
+
+
+def test_wide_and_tall_images_keep_their_shape():
+    shapes = [(20, 40), (40, 20), (30, 30)]
+    images = [np.zeros((*s, 3), np.uint8) for s in shapes]
+    figure = gallery(images, ROWS[:3], columns=3)
+    figure.draw_without_rendering()
+    for ax, (height, width) in zip(figure.axes, shapes, strict=True):
+        box = ax.get_window_extent()
+        assert box.height / box.width == pytest.approx(height / width, rel=0.02)
+
+
+def test_numbers_that_do_not_fit():
+    with pytest.raises(ValueError, match="0 images, 6 judgements and 0 captions"):
+        gallery([], ROWS)
+    assert gallery([], ROWS[:0]).axes == []
+
+
+def test_blurred_galleries_blur_every_face_and_what_was_never_looked_at(images):
+    rows = pd.concat([ROWS[3:5], pd.DataFrame([judged("unrated")])], ignore_index=True)
+    figure = gallery([images[3], images[4], images[0]], rows, blur=True)
+    several, none, unseen = (np.asarray(ax.images[0].get_array()) for ax in figure.axes)
+    np.testing.assert_array_equal(several, blur_faces(images[3], boxes_of(rows.iloc[0])))
+    np.testing.assert_array_equal(none, images[4])
+    assert (unseen != images[0]).mean() > 0.9
+
+
+def test_a_blurred_face_is_not_in_the_image():
+    rng = np.random.default_rng(0)
+    # Two images that differ in nothing but fine detail within the box look the same afterwards.
+    coarse = rng.integers(60, 190, (6, 6, 3)).repeat(20, axis=0).repeat(20, axis=1)
+    pattern = np.indices((120, 120)).sum(axis=0)[..., None] % 2 * 2 - 1
+    first, second = (np.full((200, 200, 3), 90, np.uint8) for _ in range(2))
+    first[40:160, 40:160] = coarse + 50 * pattern
+    second[40:160, 40:160] = coarse - 50 * pattern
+    box = [(40, 40, 160, 160)]
+    blurred = [blur_faces(image, box, margin=0) for image in (first, second)]
+    assert (first != second).any()
+    assert np.abs(blurred[0].astype(int) - blurred[1]).max() <= 1
+    # Outside the box nothing changes, and the original is not touched.
+    outside = np.ones((200, 200), bool)
+    outside[40:160, 40:160] = False
+    np.testing.assert_array_equal(blurred[0][outside], first[outside])
+    assert (first[40:160, 40:160] == (coarse + 50 * pattern)).all()
+
+
+def test_boxes_beyond_the_image_are_clipped():
+    image = np.random.default_rng(0).integers(0, 256, (10, 10, 3), dtype=np.uint8)
+    blurred = blur_faces(image, [(-5, -5, 4, 4), (20, 20, 30, 30)], margin=0)
+    assert (blurred[:4, :4] != image[:4, :4]).any()
+    np.testing.assert_array_equal(blurred[4:], image[4:])

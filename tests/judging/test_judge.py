@@ -1,0 +1,297 @@
+"""Gate and gender together: every image an outcome, computed once, in any batches."""
+
+import hashlib
+import importlib.util
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.errors import InputError, ParameterError
+from biaslab.judging import judge as module
+from biaslab.judging.images import ArrayImages, FolderImages, Unreadable
+from biaslab.judging.judge import JudgeSettings, decide, from_ratings, judge, judge_images, outcomes
+from biaslab.store import Store
+
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="judging needs the extra 'models'"
+)
+
+
+@pytest.fixture(autouse=True)
+def no_weights(monkeypatch):
+    """The told judges have no files; the settings' names are their identity."""
+    monkeypatch.setattr(module, "_weights", lambda name, *_: name)
+
+
+@pytest.fixture
+def cases(picture):
+    """Images of 20 x 20 with every outcome; the told judges read kind and percent female from them."""
+    return ArrayImages(
+        [
+            picture(15, 97),  # one face of 5 x 5, 0.97
+            picture(15, 90),  # exactly the threshold
+            picture(15, 10),  # exactly the threshold, male
+            picture(15, 89),
+            picture(15, 50),
+            picture(0),
+            picture(2),
+            picture(11, 97),  # one face of 1 x 1: less than 2 pixels
+            picture(12, 3),  # 2 x 2: just enough
+            Unreadable("truncated"),
+            Unreadable("blocked"),
+        ]
+    )
+
+
+EXPECTED = {
+    "outcome": ["judged"] * 3
+    + ["uncertain"] * 2
+    + ["no_face", "several_faces", "face_too_small", "judged", "unreadable", "blocked"],
+    "gender": ["female", "female", "male", "unsure", "unsure", "", "", "", "male", "", ""],
+    "reason": [""] * 9 + ["truncated", ""],
+}
+
+
+def run(images, told, tmp_path, settings=JudgeSettings(), **options):  # noqa: B008
+    return judge(images, settings, store=Store(tmp_path), progress=False, models=lambda _: told, **options)
+
+
+@needs_torch
+def test_every_image_has_its_outcome(cases, told, tmp_path):
+    found = run(cases, told, tmp_path)
+    assert list(found["image_id"]) == [str(k) for k in range(11)]
+    for column, values in EXPECTED.items():
+        assert list(found[column]) == values, column
+    p = [0.97, 0.9, 0.1, 0.89, 0.5, np.nan, np.nan, np.nan, 0.03, np.nan, np.nan]
+    np.testing.assert_allclose(found["p_female"], p)
+    np.testing.assert_array_equal(found["n_faces"], [1, 1, 1, 1, 1, 0, 2, 1, 1, np.nan, np.nan])
+    # The told detector puts one face at (1, 2) and two side by side, 5 pixels wide each.
+    np.testing.assert_array_equal(found.loc[0, ["x0", "y0", "x1", "y1"]].astype(float), [1, 2, 6, 7])
+    assert found.loc[[5, 6, 9], ["x0", "y0", "x1", "y1"]].isna().all(axis=None)
+    assert list(found["boxes"][6]) == [0, 0, 5, 5, 5, 0, 10, 5] and len(found["boxes"][5]) == 0
+    # Only images of one face are shown to the gender model: seven of eleven, one of them too small to count.
+    assert sum(len(shapes) for shapes in told.gender.shapes) == 7
+    np.testing.assert_array_equal(found["width"], [20] * 9 + [np.nan] * 2)
+
+
+@needs_torch
+def test_batches_and_shards_change_nothing(cases, told, tmp_path, monkeypatch):
+    whole = run(cases, told, tmp_path / "a")
+    monkeypatch.setattr(module, "_SHARD_ROWS", 4)
+    parts = run(cases, told, tmp_path / "b", JudgeSettings(batch_size=3))
+    pd.testing.assert_frame_equal(whole.drop(columns="boxes"), parts.drop(columns="boxes"), check_dtype=False)
+    assert [list(b) for b in whole["boxes"]] == [list(b) for b in parts["boxes"]]
+    # Shards of 4, 4 and 3 (two unreadable) images in batches of 3: 3 + 1, 3 + 1, 1.
+    assert told.faces.batches[-5:] == [3, 1, 3, 1, 1]
+
+
+@needs_torch
+def test_what_is_judged_is_not_judged_again(cases, told, tmp_path):
+    first = run(cases, told, tmp_path)
+    settings = JudgeSettings(batch_size=7, device="cpu")  # where and how fast does not matter
+
+    def loads(_):
+        raise AssertionError("models were loaded again")
+
+    again = judge(cases, settings, store=Store(tmp_path), progress=False, models=loads)
+    pd.testing.assert_frame_equal(first, again)
+    with pytest.raises(AssertionError, match="loaded again"):
+        judge(cases, JudgeSettings(faces="other"), store=Store(tmp_path), progress=False, models=loads)
+
+
+@needs_torch
+def test_other_limits_decide_on_the_same_answers(cases, told, tmp_path):
+    run(cases, told, tmp_path)
+
+    def look(**limits):
+        found = judge(cases, JudgeSettings(**limits), store=Store(tmp_path), progress=False, models=None)
+        return list(found["outcome"]), list(found["gender"])
+
+    # Probabilities 0.97, 0.90, 0.10, 0.89, 0.50; two faces; 0.97 on 1 x 1; 0.03 on 2 x 2 of 20 x 20.
+    outcome, gender = look(threshold=0.8)
+    assert gender == ["female"] * 2 + ["male", "female", "unsure", "", "", "", "male", "", ""]
+    outcome, _ = look(threshold=0.95)
+    assert outcome[:5] == ["judged"] + ["uncertain"] * 4
+    outcome, gender = look(min_face=0.05)
+    assert outcome[7] == "judged" and gender[7] == "female"
+    outcome, gender = look(min_face=0.2)
+    assert outcome[8] == "face_too_small" and gender[8] == ""
+
+
+@needs_torch
+def test_some_images_in_the_order_asked_for(cases, told, tmp_path):
+    found = run(cases, told, tmp_path, ids=["8", "0"])
+    assert list(found["image_id"]) == ["8", "0"] and list(found["gender"]) == ["male", "female"]
+    with pytest.raises(InputError, match="has no image '99'"):
+        run(cases, told, tmp_path, ids=["99"])
+    with pytest.raises(InputError, match="names an image twice"):
+        run(cases, told, tmp_path, ids=["1", "1"])
+    none = run(cases, told, tmp_path, ids=[])
+    assert list(none.columns) == list(module.COLUMNS) and none.empty
+
+
+@needs_torch
+def test_a_withheld_image_is_not_even_read(told, tmp_path, picture):
+    table = pd.DataFrame({"outcome": ["ok", "blocked"]})
+    source = ArrayImages([picture(15, 97)] * 2, ["a", "b"], table=table)
+    read, asked = source.read, []
+    source.read = lambda ids: asked.extend(ids) or read(ids)
+    found = run(source, told, tmp_path)
+    assert list(found["outcome"]) == ["judged", "blocked"] and asked == ["a"]
+
+
+@needs_torch
+def test_a_truncated_file_is_labelled_and_counted(told, tmp_path, picture):
+    from PIL import Image
+
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for name in ("good", "cut"):
+        Image.fromarray(np.tile(picture(15, 97), (9, 9, 1))).save(folder / f"{name}.png")
+    data = (folder / "cut.png").read_bytes()
+    (folder / "cut.png").write_bytes(data[: len(data) // 2])
+    (folder / "page.jpg").write_text("<html>not found</html>")
+    found = run(FolderImages(folder), told, tmp_path / "store")
+    assert dict(zip(found["image_id"], found["reason"], strict=True)) == {
+        "cut.png": "truncated",
+        "good.png": "",
+        "page.jpg": "not an image",
+    }
+    counts = outcomes(found).set_index("outcome")["n"]
+    assert counts["unreadable"] == 2 and counts.sum() == 3
+
+
+def test_a_model_that_sees_faces_gets_them_cut_out(told, picture):
+    told.gender.sees = "face"
+    seen = []
+    told.gender.p_female = lambda images: seen.extend(images) or np.full(len(images), 0.95)
+    image = np.arange(400, dtype=np.int64).reshape(20, 20, 1).repeat(3, axis=2).astype(np.uint8)
+    image[0, 0] = (18, 0, 0)  # one face of 8 x 8 at (1, 2): its middle is (5, 6), half a side 6
+    row = judge_images(["a"], [image], told, JudgeSettings()).iloc[0]
+    assert row["gender"] == "female" and seen[0].shape == (12, 12, 3)
+    np.testing.assert_array_equal(seen[0][:, 1:], image[0:12, 0:11])
+
+
+@pytest.mark.parametrize(
+    ("p", "expected"),
+    [
+        (0.9, ("judged", "female")),
+        (0.1, ("judged", "male")),
+        (0.8999, ("uncertain", "unsure")),
+        (0.1001, ("uncertain", "unsure")),
+        (float("nan"), ("uncertain", "unsure")),
+    ],
+)
+def test_the_threshold_holds_on_both_sides(p, expected):
+    assert decide(p, 0.9) == expected
+
+
+def test_outcomes_count_what_never_occurs_and_every_image():
+    judged = pd.DataFrame(
+        {"outcome": ["judged"] * 3 + ["no_face", "judged"], "occupation": ["nurse"] * 4 + ["pilot"]}
+    )
+    found = outcomes(judged, ["occupation"]).set_index(["occupation", "outcome"])
+    assert len(found) == 2 * 7
+    assert found.loc["nurse", "n"].sum() == 4 and found.loc["pilot", "n"].sum() == 1
+    assert found.loc[("nurse", "judged"), "percent"] == 75
+    assert found.loc[("pilot", "blocked"), ["n", "percent"]].tolist() == [0, 0]
+    # Wilson, 3 of 4 at 95 %, z = 1.96: (3/4 + z²/8) / (1 + z²/4) = 0.628; half 0.328 (by hand).
+    assert found.loc[("nurse", "judged"), "ci_low"] == pytest.approx(30.06, abs=0.01)
+    assert found.loc[("nurse", "judged"), "ci_high"] == pytest.approx(95.44, abs=0.01)
+    assert outcomes(judged)["n"].sum() == 5
+    with pytest.raises(InputError, match="no column 'prompt'"):
+        outcomes(judged, ["prompt"])
+    with pytest.raises(InputError, match="An outcome is 'noface'"):
+        outcomes(judged.replace("no_face", "noface"))
+    assert outcomes(judged[:0])["percent"].isna().all()
+
+
+def test_settings_refuse_what_cannot_be(cases):
+    with pytest.raises(ParameterError, match=r"threshold is 0\.4; allowed is 0\.5 to 1"):
+        JudgeSettings(threshold=0.4)
+    with pytest.raises(ParameterError, match="min_face is 10; allowed is 0 to 1"):
+        JudgeSettings(min_face=10)
+    with pytest.raises(ParameterError, match="give two texts"):
+        JudgeSettings(texts=("A photo of a man",))
+    with pytest.raises(ParameterError, match=r"dtype is 'float31'.*'float32'"):
+        JudgeSettings(dtype="float31")
+    with pytest.raises(ParameterError, match="batch_size is -1"):
+        JudgeSettings(batch_size=-1)
+
+
+def test_raters_as_the_judge(tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_text(
+        "image,source,occupation,ana,ben,cid\n"
+        "a,generated,nurse,female,female,male\n"
+        "b,generated,nurse,male,,male\n"
+        "c,generated,pilot,female,male,\n"
+        "d,generated,pilot,unsure,unsure,male\n"
+        "e,generated,pilot,,,\n"
+        "'=f,generated,pilot,male,male,male\n"
+    )
+    found = from_ratings(path, ["=f", "e", "d", "c", "b", "a", "elsewhere"])
+    assert list(found["gender"]) == ["male", "", "unsure", "unsure", "male", "female", ""]
+    assert list(found["outcome"]) == ["judged", "unrated", *["uncertain"] * 2, *["judged"] * 2, "unrated"]
+    assert list(found["reason"]) == ["", "", "unsure", "tie", "", "", "not in the file"]
+    counts = outcomes(found).set_index("outcome")["n"]
+    assert counts["unrated"] == 2 and counts["uncertain"] == 2 and counts["judged"] == 3
+
+
+def test_ratings_judge_without_models_and_refuse_doubles(cases, tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_text("image,source,occupation,ana\n0,generated,nurse,female\n3,generated,nurse,male\n")
+    settings = JudgeSettings(gender=f"ratings:{path}")
+    found = judge(cases, settings, store=Store(tmp_path), progress=False, models=lambda _: 1 / 0)
+    assert list(found["gender"][[0, 3]]) == ["female", "male"] and (found["outcome"] == "unrated").sum() == 9
+    path.write_text(
+        "image,source,occupation,model,ana\n0,generated,nurse,A,female\n0,generated,nurse,B,male\n"
+    )
+    with pytest.raises(InputError, match="rates image '0' in several rows"):
+        from_ratings(path, ["0"])
+    path.write_text("occupation,source,percent_female,n\nnurse,generated,50,2\nnurse,training,50,2\n")
+    with pytest.raises(InputError, match="holds shares"):
+        from_ratings(path, ["0"])
+
+
+# -- the real loading path, on tiny random models ---------------------------------------------------------
+
+
+@needs_torch
+@pytest.mark.usefixtures("one_thread")
+def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tmp_path, monkeypatch):
+    monkeypatch.undo()
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (40, 40, 3), dtype=np.uint8) for _ in range(6)]
+    settings = JudgeSettings(
+        faces=str(detector_folder), gender=str(clip_folder), min_score=0.0, threshold=0.5
+    )
+    found = judge(ArrayImages(images), settings, store=Store(tmp_path), progress=False)
+    models = module.load(settings)
+    alone = [judge_images([str(k)], [image], models, settings) for k, image in enumerate(images)]
+    alone = pd.concat(alone, ignore_index=True)
+    assert list(found["outcome"]) == list(alone["outcome"])
+    np.testing.assert_allclose(found["p_female"], alone["p_female"], atol=1e-5)
+    assert [len(f) for f in models.faces.faces(images)] == list(alone["n_faces"])
+
+
+def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"one")
+    before = module._weights(str(tmp_path), "x:", "clip")
+    file.write_bytes(b"two")
+    assert module._weights(str(tmp_path), "x:", "clip") != before
+    # A single file by its content; names of weights that lie elsewhere by themselves.
+    two = hashlib.sha256(b"two").hexdigest()
+    assert module._weights(f"fairface:{file}", "fairface:", "clip") == two
+    for name in ("ViT-L-14:openai", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"):
+        assert module._weights(name, "fairface:", "clip") == name
+
+
+def test_an_unknown_judge_is_refused_before_any_image_is_read(cases, tmp_path, monkeypatch):
+    monkeypatch.undo()
+    cases.read = None
+    with pytest.raises(ParameterError, match=r"no clip model named 'mini-clop'.*'mini-clip'"):
+        judge(cases, JudgeSettings(faces="mediapipe:x", gender="mini-clop"), store=Store(tmp_path))

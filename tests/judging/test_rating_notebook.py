@@ -1,0 +1,161 @@
+"""The rating notebook, cell by cell, on made-up images whose truth and judgements are known."""
+
+import json
+import types
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import study as module
+from biaslab import tables
+from biaslab.judging.images import ArrayImages
+
+OCCUPATIONS = ("nurse", "pilot", "baker", "clerk")
+
+
+def images_of(kind, n):
+    pixels = np.random.default_rng(n).integers(0, 256, (n, 16, 16, 3), dtype=np.uint8)
+    return ArrayImages(pixels, [f"{kind}-{k}" for k in range(n)], name=kind)
+
+
+def judgements_of(kind, n):
+    """Every second image shows a woman; the judge turns every tenth away and errs on every 20th."""
+    k = np.arange(n)
+    female, judged, right = k % 2 == 0, k % 10 != 9, k % 20 != 4
+    said = np.where(female == right, "female", "male")
+    rows = pd.DataFrame(
+        {"image_id": [f"{kind}-{i}" for i in k], "occupation": [OCCUPATIONS[i // 2 % 4] for i in k]}
+    )
+    rows = rows.assign(
+        outcome=np.where(judged, "judged", "no_face"),
+        gender=np.where(judged, said, ""),
+        p_female=np.where(judged, np.where(said == "female", 0.97, 0.03), np.nan),
+        **dict.fromkeys(("x0", "y0"), 2.0),
+        **dict.fromkeys(("x1", "y1"), 9.0),
+    )
+    return rows.assign(truth_gender=np.where(female, "female", "male")) if kind == "training" else rows
+
+
+class MadeUp(module.Study):
+    """A study whose images are arrays, with shares of one model and of a printed one."""
+
+    pipeline = types.SimpleNamespace(label="mini")
+
+    def images(self, kind):
+        return images_of(kind, 240)
+
+    def judgements(self, kind):
+        return judgements_of(kind, 240)
+
+    def measured(self, name):
+        assert name == "paradox_percent_female"
+        at = {"approach": "naive", "prompt": "1", "percent_female": 40.0, "n": 50.0}
+        rows = [
+            {"model": m, "occupation": o, "source": s, **at}
+            for m in ("mini", "SD 1.4")
+            for o in OCCUPATIONS
+            for s in ("training", "generated")
+        ]
+        return tables.conform(pd.DataFrame(rows), name)
+
+
+@pytest.fixture
+def execute(root, tmp_path, monkeypatch):
+    """Return a function that runs the notebook with parameters and returns its names."""
+    monkeypatch.setattr(module, "Study", MadeUp)
+    mpl.use("Agg")
+
+    def run(**parameters):
+        path = root / "notebooks" / "paradox" / "a_4_rating.ipynb"
+        space = {}
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] != "code":
+                continue
+            exec("".join(cell["source"]), space)
+            if "parameters" in cell["metadata"].get("tags", []):
+                short = {"output_dir": str(tmp_path / "out"), "bootstrap_replicates": 200, "rated_images": 60}
+                space.update(short | parameters)
+        return space
+
+    with mpl.rc_context():
+        yield run
+
+
+def read(tmp_path, name):
+    return tables.read(tmp_path / "out" / "tables" / f"{name}.csv", name)
+
+
+def headlines(tmp_path):
+    return [h["text"] for h in json.loads((tmp_path / "out" / "records.json").read_text())["headlines"]]
+
+
+def test_without_ratings_the_truth_is_seen_through_simulated_raters(execute, tmp_path):
+    execute(simulated_error=0.0, simulated_unsure=0.0)
+    rated = read(tmp_path, "judging_rated").set_index(["source", "vote"])["n"]
+    # 30 of each source; the truth of generated images is not known.
+    assert rated[("training", "female")] + rated[("training", "male")] == 30
+    assert rated[("generated", "unrated")] == 30
+    found = read(tmp_path, "judging_agreement").set_index(["statistic", "labels", "subset"])
+    assert found.loc[("krippendorff_alpha", "female/male", "all"), "value"] == 1
+    judge = found.loc[("judge_agreement", "female/male", "all")]
+    sampled = json.loads((tmp_path / "out" / "rating" / "sample.json").read_text())
+    drawn = [i for i in sampled["image_id"] if i.startswith("training")]
+    wrong = sum(int(i.split("-")[1]) % 20 == 4 for i in drawn)
+    assert judge["value"] == pytest.approx(100 * (30 - wrong) / 30) and judge["n_items"] == 30
+    assert headlines(tmp_path)[0].startswith("SIMULATED ratings, no person's: 7 made-up raters")
+    if wrong:
+        assert (tmp_path / "out" / "figures" / "judging_disagreements.png").is_file()
+
+
+def test_the_judge_is_measured_against_the_truth_and_corrects_its_own_source(execute, tmp_path):
+    execute()
+    errors = read(tmp_path, "judging_error").set_index(["reference", "source", "group", "measure"])
+    # Of 240 training images, those of k % 20 == 4 (12, all women) are called male; every tenth, a man, is turned away.
+    sensitivity = errors.loc[("truth", "training", "all", "sensitivity")]
+    assert sensitivity["value"] == pytest.approx(100 * 108 / 120) and sensitivity["n"] == 120
+    assert errors.loc[("truth", "training", "all", "specificity"), "value"] == 100
+    assert errors.loc[("truth", "training", "all", "judged_male"), "value"] == pytest.approx(80)
+    assert "generated" not in errors.loc["truth"].index
+    corrected = read(tmp_path, "judging_corrected")
+    assert set(corrected["model"]) == {"mini"} and len(corrected) == 8
+    training = corrected[corrected["source"] == "training"]
+    # 40 % were called female, and so are 90 % of women and no man: 44.4 %.
+    everyone = training[training["reference"] == "all"]
+    assert (everyone["percent_corrected"] - 100 * 0.4 / 0.9).abs().max() < 1e-6
+    generated = corrected[corrected["source"] == "generated"]
+    assert (generated["reason"] == "no reference for generated images").all()
+    assert "Shares of generated images are not corrected" in headlines(tmp_path)[-1]
+
+
+def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
+    rows = ["image,source,occupation,ana,ben"]
+    for kind in ("training", "generated"):
+        for k in range(120):
+            label = "female" if k % 2 == 0 else "male"
+            rows.append(f"{kind}-{k},{kind},{OCCUPATIONS[k // 2 % 4]},{label},{label}")
+    path = tmp_path / "ratings.csv"
+    path.write_text("\n".join(rows) + "\n")
+    space = execute(ratings_file=str(path))
+    assert (
+        space["collected"].kind == "ratings"
+        and headlines(tmp_path)[0] == "Ratings come from ratings.csv: 2 raters."
+    )
+    found = read(tmp_path, "judging_agreement").set_index(["statistic", "labels", "subset"])
+    # Of each 120, 12 are turned away and 6 are judged wrong: 102 of 108 as the raters say.
+    both = found.loc[("judge_agreement", "female/male", "all")]
+    assert (
+        both["value"] == pytest.approx(100 * 102 / 108) and both["n_items"] == 216 and both["n_raters"] == 2
+    )
+    corrected = read(tmp_path, "judging_corrected")
+    assert (corrected["reason"] == "").all() and corrected["percent_corrected"].notna().all()
+
+
+def test_people_who_have_not_rated_yet(execute, tmp_path):
+    space = execute(raters="ana, ben", rating_folder=str(tmp_path / "kept"))
+    assert space["collected"].rated is None and headlines(tmp_path)[0].startswith(
+        "No ratings yet: the sample has 60"
+    )
+    assert set(read(tmp_path, "judging_agreement")["reason"]) == {"no image has been rated yet"}
+    assert (tmp_path / "kept" / "sample.json").is_file()

@@ -1,0 +1,275 @@
+"""Zero-shot classification: the same numbers as open_clip's own steps, faster and with clear errors."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.judging import zero_shot
+from biaslab.judging._models import Batches
+from biaslab.judging._pixels import Pixels
+from biaslab.judging.fairface import FairFaceGender, cut_out
+from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
+
+torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
+open_clip = pytest.importorskip("open_clip", reason="judging needs the extra 'models'")
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+TEXTS = ("A photo of a man", "A photo of a woman")
+
+
+@pytest.fixture(scope="module")
+def images():
+    rng = np.random.default_rng(0)
+    # Smooth pictures: on noise, resizing is all rounding.
+    coarse = [rng.integers(0, 256, (4, 4, 3), dtype=np.uint8) for _ in range(5)]
+    sizes = [(48, 40), (32, 32), (48, 40), (100, 30), (32, 32)]
+    from PIL import Image
+
+    return [np.asarray(Image.fromarray(c).resize(s[::-1])) for c, s in zip(coarse, sizes, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def model(clip_folder):
+    return ZeroShot(str(clip_folder), batch_size=2)
+
+
+def test_probabilities_are_those_of_open_clips_own_steps(model, clip_folder, images):
+    from PIL import Image
+
+    own, _, transform = open_clip.create_model_and_transforms(f"local-dir:{clip_folder}")
+    tokens = open_clip.get_tokenizer(f"local-dir:{clip_folder}")(list(TEXTS))
+    own.eval()
+    with torch.no_grad():
+        pixels = torch.stack([transform(Image.fromarray(i)) for i in images])
+        seen, said = own.encode_image(pixels, normalize=True), own.encode_text(tokens, normalize=True)
+        expected = (own.logit_scale.exp() * seen @ said.T).softmax(dim=-1).numpy()
+    found = model.probabilities(images, TEXTS)
+    assert found.shape == (5, 2) and found.dtype == np.float32
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+    # Resizing differs by at most one level of 255, which this random model hardly feels.
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-6)  # 32 x 32 is not resized
+
+
+def test_results_do_not_depend_on_the_batch(model, images):
+    alone = np.concatenate([model.image_embeddings([image]) for image in images])
+    np.testing.assert_allclose(model.image_embeddings(images), alone, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(alone, axis=1), 1, atol=1e-6)
+    assert model.image_embeddings([]).shape == (0, 16)
+
+
+def test_each_text_is_encoded_once(model, images, monkeypatch):
+    model.text_embeddings(TEXTS)
+    monkeypatch.setattr(model._model, "encode_text", lambda *_: pytest.fail("encoded again"))
+    first = model.text_embeddings([TEXTS[1], TEXTS[0], TEXTS[1]])
+    np.testing.assert_array_equal(first[0], first[2])
+
+
+def test_the_second_text_is_female(model, images):
+    both = model.probabilities(images, TEXTS)
+    np.testing.assert_array_equal(ZeroShotGender(model, TEXTS).p_female(images), both[:, 1])
+    np.testing.assert_allclose(ZeroShotGender(model, TEXTS[::-1]).p_female(images), both[:, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_smaller_types_stay_close(clip_folder, model, images, dtype):
+    small = ZeroShot(str(clip_folder), dtype=dtype)
+    # Eight bits of a bfloat16's mantissa: cosines of unit vectors move by less than a hundredth.
+    cosines = (small.image_embeddings(images) * model.image_embeddings(images)).sum(axis=1)
+    assert cosines.min() > 0.999
+
+
+def test_words_that_the_tokenizer_lacks_are_named(model):
+    with pytest.raises(ParameterError, match=r"does not know 'zeppelin' in the text 'A photo of a zeppelin'"):
+        model.text_embeddings(["A photo of a zeppelin"])
+    with pytest.raises(ParameterError, match="is empty"):
+        model.text_embeddings([" "])
+
+
+def test_a_model_in_memory_serves_too(clip_folder, model, images):
+    own, _, transform = open_clip.create_model_and_transforms(f"local-dir:{clip_folder}")
+    made = ZeroShot.of(own, transform, open_clip.get_tokenizer(f"local-dir:{clip_folder}"))
+    np.testing.assert_allclose(
+        made.probabilities(images, TEXTS), model.probabilities(images, TEXTS), atol=1e-6
+    )
+
+
+def test_embeddings_that_are_not_finite_are_refused(clip_folder, images):
+    broken = ZeroShot(str(clip_folder), dtype="bfloat16")
+    with torch.no_grad():
+        broken._model.visual.proj.fill_(float("inf"))
+    with pytest.raises(InputError, match=r"not finite in torch\.bfloat16"):
+        broken.image_embeddings(images)
+
+
+@pytest.mark.parametrize("mode", ["shortest", "squash"])
+@pytest.mark.parametrize("kind", ["bicubic", "bilinear"])
+@pytest.mark.parametrize("size", [24, 56])
+def test_batched_pixels_are_open_clips_within_a_level(mode, kind, size, images):
+    from open_clip.transform import PreprocessCfg, image_transform_v2
+    from PIL import Image
+
+    settings = PreprocessCfg(size=size, interpolation=kind, resize_mode=mode)
+    transform = image_transform_v2(settings, is_train=False)
+    pixels = Pixels.of_open_clip(vars(settings), transform)
+    assert pixels.one_by_one is None
+    for image in images:
+        expected = transform(Image.fromarray(image)).numpy()
+        found = pixels([image, image], torch.device("cpu"), torch.float32).numpy()
+        assert found.shape == (2, 3, size, size)
+        level = (1 / 255 / np.array(settings.std)).max()
+        assert np.abs(found - expected).max() <= 1.01 * level
+        assert np.abs(found - expected).mean() < 0.25 * level
+
+
+def test_other_preprocessing_is_left_to_open_clip(images):
+    from open_clip.transform import PreprocessCfg, image_transform_v2
+    from PIL import Image
+
+    settings = PreprocessCfg(size=24, resize_mode="longest")
+    transform = image_transform_v2(settings, is_train=False)
+    found = Pixels.of_open_clip(vars(settings), transform)(images[:1], torch.device("cpu"), torch.float32)
+    torch.testing.assert_close(found[0], transform(Image.fromarray(images[0])))
+
+
+def test_out_of_memory_halves_the_batch(images, monkeypatch, model):
+    same = [images[1]] * 8
+    whole, sizes = model._model.encode_image, []
+
+    def at_most_three(pixels):
+        sizes.append(len(pixels))
+        if len(pixels) > 3:
+            raise torch.OutOfMemoryError("out of memory")
+        return whole(pixels)
+
+    monkeypatch.setattr(model._model, "encode_image", at_most_three)
+    monkeypatch.setattr(model, "_batches", Batches(torch.device("cpu"), 8))
+    found = model.image_embeddings(same)
+    # Eight, then four are too many; two are not, and no more are tried after that.
+    assert sizes == [8, 4, 2, 2, 2, 2]
+    assert len(found) == 8 and np.ptp(found, axis=0).max() < 1e-6
+    model.image_embeddings(same)
+    assert sizes[6:] == [2, 2, 2, 2]
+
+
+def test_one_image_that_is_too_much_is_an_error(images, monkeypatch, model):
+    def never(pixels):
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(model._model, "encode_image", never)
+    monkeypatch.setattr(model, "_batches", Batches(torch.device("cpu"), 2))
+    with pytest.raises(torch.OutOfMemoryError):
+        model.image_embeddings(images)
+
+
+def test_batches_on_a_cpu_shrink_with_the_images():
+    found = Batches(torch.device("cpu"))
+    assert [found._at_a_time((side, side, 3)) for side in (64, 128, 512, 4096)] == [128, 128, 8, 1]
+    assert Batches(torch.device("cpu"), 32)._at_a_time((512, 512, 3)) == 32
+
+
+def test_names_that_cannot_be_loaded(clip_folder, tmp_path):
+    with pytest.raises(ParameterError, match=r"no architecture 'ViT-L-15'.*ViT-L-14"):
+        ZeroShot("ViT-L-15:openai")
+    with pytest.raises(ParameterError, match=r"ViT-L-14 is an architecture without weights; name both"):
+        ZeroShot("ViT-L-14")
+    with pytest.raises(ParameterError, match=r"ViT-L-14 has no weights 'opnai'.*'openai'"):
+        ZeroShot("ViT-L-14:opnai")
+    with pytest.raises(ParameterError, match="dtype is 'float8'"):
+        ZeroShot(str(clip_folder), dtype="float8")
+    with pytest.raises(ParameterError, match="device is 'warp'"):
+        ZeroShot(str(clip_folder), device="warp")
+    bare = shutil.copytree(clip_folder, tmp_path / "bare")
+    (bare / "open_clip_config.json").unlink()
+    with pytest.raises(ParameterError, match=r"holds no open_clip_config\.json"):
+        ZeroShot(str(bare))
+    pickled = shutil.copytree(clip_folder, tmp_path / "pickled")
+    (pickled / "open_clip_model.safetensors").rename(pickled / "open_clip_pytorch_model.bin")
+    with pytest.raises(
+        ParameterError, match=r"holds only open_clip_pytorch_model\.bin; weights are read from"
+    ):
+        ZeroShot(str(pickled))
+    wrong = shutil.copytree(clip_folder, tmp_path / "wrong")
+    config = json.loads((wrong / "open_clip_config.json").read_text())
+    config["model_cfg"]["vision_cfg"]["width"] = 48
+    (wrong / "open_clip_config.json").write_text(json.dumps(config))
+    with pytest.raises(ParameterError, match="cannot be loaded as an open_clip model"):
+        ZeroShot(str(wrong))
+
+
+def test_openais_weights_get_their_own_activation(monkeypatch):
+    # OpenAI trained with QuickGELU; with open_clip's architecture of that name alone, results would be off.
+    from open_clip import pretrained
+
+    monkeypatch.setattr(pretrained, "download_pretrained", lambda *_: "x.safetensors")
+    assert zero_shot._named("ViT-L-14:openai") == ("ViT-L-14", "openai", {"force_quick_gelu": True})
+    other = zero_shot._named("ViT-L-14:laion2b_s32b_b82k")
+    assert other == ("ViT-L-14", "laion2b_s32b_b82k", {"force_quick_gelu": False})
+    monkeypatch.setattr(pretrained, "download_pretrained", lambda *_: "/cache/open_clip_pytorch_model.bin")
+    with pytest.raises(ParameterError, match=r"open_clip_pytorch_model\.bin; only \.safetensors are read"):
+        zero_shot._named("ViT-L-14:openai")
+
+
+# -- FairFace ---------------------------------------------------------------------------------------------
+
+
+def weights(path, outputs=18):
+    from safetensors.torch import save_file
+    from torchvision.models import resnet34
+
+    torch.manual_seed(0)
+    net = resnet34(weights=None)
+    net.fc = torch.nn.Linear(512, outputs)
+    save_file(net.state_dict(), path)
+    return net.eval()
+
+
+def test_fairface_reads_gender_from_its_outputs_seven_and_eight(tmp_path):
+    from PIL import Image
+    from safetensors.torch import save_file
+    from torchvision import transforms as tv
+
+    net = weights(tmp_path / "fairface.safetensors")
+    rng = np.random.default_rng(0)
+    faces = [rng.integers(0, 256, (s, s, 3), dtype=np.uint8) for s in (60, 90)]
+    steps = tv.Compose(
+        [tv.Resize((224, 224)), tv.ToTensor(), tv.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
+    )
+    pixels = torch.stack([steps(Image.fromarray(face)) for face in faces])
+    with torch.no_grad():
+        # A random network is either sure or undecided; bring its answers to where they can be told apart.
+        out = net(pixels)
+        net.fc.weight.mul_(2 / (out[:, 8] - out[:, 7]).abs().max())
+        out = net(pixels).numpy()
+    save_file(net.state_dict(), tmp_path / "fairface.safetensors")
+    # exp(female) / (exp(male) + exp(female)), male first.
+    expected = np.exp(out[:, 8]) / (np.exp(out[:, 7]) + np.exp(out[:, 8]))
+    found = FairFaceGender(tmp_path / "fairface.safetensors").p_female(faces)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_fairface_says_what_is_missing_or_wrong(tmp_path):
+    with pytest.raises(MissingInputError, match=r"res34_fair_align_multi_7_20190809\.pt"):
+        FairFaceGender(tmp_path / "none.safetensors")
+    (tmp_path / "a.pt").write_bytes(b"\x80")
+    with pytest.raises(ParameterError, match=r"is not \.safetensors.*save_file"):
+        FairFaceGender(tmp_path / "a.pt")
+    (tmp_path / "b.safetensors").write_bytes(b"junk")
+    with pytest.raises(ParameterError, match="cannot be loaded as FairFace's ResNet-34"):
+        FairFaceGender(tmp_path / "b.safetensors")
+    weights(tmp_path / "c.safetensors", outputs=9)
+    with pytest.raises(ParameterError, match="cannot be loaded as FairFace's ResNet-34"):
+        FairFaceGender(tmp_path / "c.safetensors")
+
+
+def test_a_face_is_cut_out_as_a_square_with_a_margin():
+    image = np.arange(40 * 60 * 3, dtype=np.int64).reshape(40, 60, 3).astype(np.uint8)
+    # 8 wide, 12 high around (30, 20): half of the side is 12 * 0.75 = 9.
+    np.testing.assert_array_equal(cut_out(image, (26, 14, 34, 26)), image[11:29, 21:39])
+    # At the corner, 10 x 10 around (5, 5): half a side is 7.5, rounded to 8; three rows and columns lie outside.
+    cut = cut_out(image, (0, 0, 10, 10))
+    assert cut.shape == (16, 16, 3) and not cut[:3].any() and not cut[:, :3].any()
+    np.testing.assert_array_equal(cut[3:, 3:], image[:13, :13])

@@ -1,0 +1,181 @@
+"""Training of mini-sd: tiny runs of the real code."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
+
+from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError  # noqa: E402
+from biaslab.mini import train  # noqa: E402
+from biaslab.mini.train import autoencoder, diffusion  # noqa: E402
+from biaslab.mini.train.common import Average, Training, _schedule  # noqa: E402
+from biaslab.mini.train.text import make_tokenizer  # noqa: E402
+
+WORDS = ["a", "photo", "of", "the", "face", "nurse", "doctor", "woman", "man"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A pipeline folder with an untrained autoencoder, and data of 40 pairs made up by hand."""
+    monkeypatch.setattr(diffusion, "tokenizer_of_world", lambda extra=(): make_tokenizer(WORDS, 8))
+    folder = tmp_path / "model"
+    torch.manual_seed(0)
+    autoencoder.build().save_pretrained(folder / "vae")
+    data = tmp_path / "data"
+    data.mkdir()
+    texts = ["a photo of the nurse", "a photo of the doctor"] * 20
+    np.save(data / "ids.npy", diffusion.tokens(make_tokenizer(WORDS, 8), texts))
+    latents = np.random.default_rng(0).normal(size=(40, autoencoder.LATENTS, 16, 16)).astype(np.float16)
+    np.save(data / "latents.npy", latents)
+    return folder, diffusion.Data(data, 40, 0, "default")
+
+
+def _weights(folder):
+    from safetensors.torch import load_file
+
+    return load_file(folder / "unet" / "diffusion_pytorch_model.safetensors")
+
+
+def test_a_word_is_a_token_and_others_are_unknown():
+    tokenizer = make_tokenizer(["Nurse", "a", ","], 6)
+    # Special tokens come first: [pad] 0, [unk] 1, [bos] 2, [eos] 3; then the words in order: "," 4, "a" 5, "nurse" 6.
+    assert tokenizer("A nurse, surgeon")["input_ids"] == [2, 5, 6, 4, 1, 3]
+    ids = diffusion.tokens(tokenizer, ["a", "a a a a a a a a"])
+    assert ids.tolist() == [[2, 5, 3, 0, 0, 0], [2, 5, 5, 5, 5, 3]]
+
+
+def test_the_learning_rate_warms_up_and_falls():
+    # Linear to 1 at 2 %, half way down (0.02 + 0.98 / 2) in the middle of the rest, 0.02 at the end.
+    assert _schedule(0.01) == pytest.approx(0.5)
+    assert _schedule(0.02) == pytest.approx(1.0)
+    assert _schedule(0.51) == pytest.approx(0.51)
+    assert _schedule(1.0) == pytest.approx(0.02)
+
+
+def test_the_average_follows_the_weights():
+    layer = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(layer.weight)
+    average = Average({"layer": layer}, decay=0.9)
+    torch.nn.init.ones_(layer.weight)
+    # Early on the average moves faster: at step 1 the decay is 2 / 11, so it becomes 9 / 11.
+    average.update(1)
+    assert float(average.kept["layer"].weight) == pytest.approx(9 / 11)
+    # Late, 0.9 of it stays: 0.9 * 9 / 11 + 0.1.
+    average.update(1000)
+    assert float(average.kept["layer"].weight) == pytest.approx(0.9 * 9 / 11 + 0.1)
+
+
+def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
+    folder, data = small
+    given = {"batch": 4, "data": data, "progress": False, "compiled": False}
+    diffusion.train(folder, steps=4, **given)
+    whole = _weights(folder)
+    # Stopped after 2 of 4 steps, as if killed, and started again.
+    state = tmp_path / "state.pt"
+    seen = []
+    save = Training._save
+
+    def stop(self):
+        save(self)
+        seen.append(self.step)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("biaslab.mini.train.common.SAVE_EVERY", -1.0)
+        patch.setattr(Training, "_save", lambda self: stop(self) if self.step == 2 else None)
+        with pytest.raises(KeyboardInterrupt):
+            diffusion.train(folder, steps=4, checkpoint=state, **given)
+    assert seen == [2]
+    diffusion.train(folder, steps=4, checkpoint=state, log=tmp_path / "log.csv", **given)
+    resumed = _weights(folder)
+    assert whole.keys() == resumed.keys()
+    assert all(torch.equal(whole[k], resumed[k]) for k in whole)
+    with (tmp_path / "log.csv").open() as file:
+        assert [row["step"] for row in csv.DictReader(file)] == ["4"]
+
+
+# diffusers' scheduler gives NumPy a tensor in a way that NumPy 2 warns of.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_the_folder_is_a_pipeline_that_diffusers_loads(small):
+    import diffusers
+
+    folder, data = small
+    quality = diffusion.train(folder, steps=1, batch=2, data=data, progress=False, compiled=False)
+    # An untrained network predicts almost nothing of a target of variance 1.
+    assert 0.5 < quality["held_out"] < 2
+    pipe = diffusers.AutoPipelineForText2Image.from_pretrained(folder, use_safetensors=True)
+    pipe.set_progress_bar_config(disable=True)
+    images = pipe(["a photo of the nurse"], num_inference_steps=2, output_type="np").images
+    assert images.shape == (1, 64, 64, 3)
+    assert np.isfinite(images).all()
+
+
+def test_words_keep_their_vectors_when_the_vocabulary_grows(small, monkeypatch, tmp_path):
+    from transformers import CLIPTextModel
+
+    folder, data = small
+    diffusion.train(folder, steps=1, batch=2, data=data, progress=False, compiled=False)
+    bigger = make_tokenizer([*WORDS, "astronaut"], 8)
+    encoder = diffusion.build_text_encoder(bigger)
+    diffusion._load_weights(folder, diffusion.build_unet(), encoder, bigger)
+    old = CLIPTextModel.from_pretrained(folder / "text_encoder").get_input_embeddings().weight
+    new = encoder.get_input_embeddings().weight
+    before, after = make_tokenizer(WORDS, 8).get_vocab(), bigger.get_vocab()
+    assert before["nurse"] != after["nurse"]
+    assert torch.equal(new[after["nurse"]], old[before["nurse"]])
+
+
+def test_psnr_is_that_of_the_error_in_levels():
+    class Off(torch.nn.Module):
+        """An autoencoder that returns every pixel 0.1 higher, on the scale of -1 to 1."""
+
+        def encode(self, pixels):
+            from types import SimpleNamespace
+
+            return SimpleNamespace(latent_dist=SimpleNamespace(mean=pixels))
+
+        def decode(self, latents):
+            from types import SimpleNamespace
+
+            return SimpleNamespace(sample=latents + 0.1)
+
+    images = np.full((2, 4, 4, 3), 100, np.uint8)
+    faces = np.zeros((2, 4, 4), bool)
+    faces[:, :2] = True
+    # The error is 0.1 * 127.5 = 12.75 levels everywhere: 20 log10(255 / 12.75) = 26.02 dB.
+    assert autoencoder.psnr(Off(), images, faces) == pytest.approx((26.0206, 26.0206), abs=1e-3)
+
+
+def test_places_of_faces_weigh_more_and_one_on_average():
+    weight = diffusion.where_faces_are(60)
+    assert weight.shape == (1, 1, 16, 16)
+    assert weight.mean() == pytest.approx(1)
+    # Heads are in the upper middle; the lower corners never hold a face.
+    assert weight[0, 0, 6, 8] > 2 * weight[0, 0, 15, 0]
+
+
+def test_what_is_missing_or_wrong_is_said(small, tmp_path):
+    folder, data = small
+    with pytest.raises(MissingInputError, match="has no vae"):
+        diffusion.train(tmp_path / "nowhere", steps=1, data=data)
+    with pytest.raises(MissingInputError, match="No data"):
+        diffusion.train(folder, steps=1)
+    with pytest.raises(ParameterError, match="steps is 0"):
+        diffusion.train(folder, steps=0, data=data, progress=False, compiled=False)
+    (tmp_path / "data" / "data.json").write_text('{"rows": 1}')
+    with pytest.raises(InputError, match="data of"):
+        diffusion.prepare(tmp_path / "data", folder / "vae", rows=40)
+    with pytest.raises(UnknownNameError, match="mini-sd"):
+        train.trainer("mini-sdd")

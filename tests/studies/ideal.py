@@ -1,0 +1,185 @@
+"""A pipeline whose judge sees the gender cues as Bayes' rule would, and whose model is the world, sharpened at will.
+
+Nothing is rendered and no model is loaded: a scene's cues give the probability that the judge states.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+
+from biaslab import tables
+from biaslab.captions.corpus import MiniCorpus
+from biaslab.judging.judge import decide
+from biaslab.mini import scene, truthful, world
+from biaslab.pipeline import Described
+from biaslab.store import Store
+
+OCCUPATIONS = (
+    "nurse",
+    "mechanic",
+    "writer",
+    "chef",
+    "librarian",
+    "pilot",
+    "teacher",
+    "ceo",
+    "dietitian",
+    "baker",
+)
+DEFAULTS = {
+    "approaches": ("naive", "no_indicators", "nearest", "nearest_no_indicators", "caption_prompts"),
+    "images_per_prompt": 10,
+    "captions_per_occupation": 60,
+    "corpus_rows": 20_000,
+    "skew": "default",
+    "guidance_scale": 3.0,
+    "guidance_sweep": (1.0, 7.5),
+    "guidance_images": 4,
+    "world_images": 40,
+    "matched_captions": 40,
+    "off_rows": 8_000,
+    "off_captions": 40,
+    "test_renders": 620,
+    "threshold": 0.9,
+    "faces": "mini-detector",
+    "gender": "mini-clip",
+    "min_face": 0.1,
+    "device": "cpu",
+}
+
+
+class IdealPipeline:
+    """What :class:`biaslab.pipeline.Pipeline` offers to calibration, computed from scenes.
+
+    Args:
+        model: ``world``, or ``mini``: the world with log-odds multiplied by ``1 + sharpen * guidance_scale``.
+        folder: Where the store is.
+        sharpen: How much guidance sharpens.
+        wrong: Share of images whose gender the judge says the wrong way round, with certainty.
+        **settings: Changes to ``DEFAULTS``.
+    """
+
+    def __init__(self, model, folder, *, sharpen=0.0, wrong=0.0, occupations=OCCUPATIONS, **settings):
+        self.model, self.label, self.seed = model, model, 1
+        self.folder, self.sharpen, self.wrong = folder, sharpen, wrong
+        self.occupations = occupations
+        self.given = {**DEFAULTS, **settings}
+        self.settings = SimpleNamespace(**self.given)
+        self.store = Store(folder / "store")
+        self.corpus = MiniCorpus(self.settings.corpus_rows, 0, self.settings.skew)
+        self._images = {}
+
+    def but(self, model="", **changes):
+        more = {"sharpen": self.sharpen, "wrong": self.wrong, "occupations": self.occupations}
+        return IdealPipeline(model or self.model, self.folder, **more, **{**self.given, **changes})
+
+    def judged(self, source):
+        return pd.DataFrame([self._judge(source, i) for i in source.table["image_id"]])
+
+    def _judge(self, source, image_id):
+        shown = source.scene(image_id) if hasattr(source, "scene") else self.corpus.world.scene(image_id)
+        nothing = {"image_id": image_id, "outcome": "no_face", "gender": "", "p_female": np.nan}
+        if not shown.people:
+            return nothing
+        person = shown.people[0]
+        p = scene.posterior_female(person.cues, scene.hidden_cues(person))
+        if self.wrong and np.random.default_rng(shown.seed).random() < self.wrong:
+            p = 0.0 if person.gender == "female" else 1.0
+        outcome, gender = decide(p, self.settings.threshold)
+        return {**nothing, "outcome": outcome, "gender": gender, "p_female": p}
+
+    def captions(self):
+        if "captions" not in self._images:
+            whole = pd.concat(list(self.corpus.batches()), ignore_index=True)
+            whole = whole[whole["truth_occupation"].isin(self.occupations)]
+            whole = whole.assign(occupation=whole["truth_occupation"], indicator=whole["truth_indicator"])
+            whole["rank"] = whole.groupby("occupation").cumcount() + 1
+            self._images["captions"] = whole.reset_index(drop=True)
+        return self._images["captions"]
+
+    def selections(self):
+        whole, k = self.captions(), self.settings.captions_per_occupation
+        sample = whole[whole["rank"] <= k]
+        like = whole[whole["truth_style"] == "prompt_like"]
+        silent = like[like["indicator"] == "none"]
+        both = pd.DataFrame({"prompt": ["1", "2", "3", "4"]})
+        parts = [
+            sample.assign(approach="naive", prompt="captions"),
+            sample[sample["indicator"] == "none"].assign(approach="no_indicators", prompt="captions"),
+            like.groupby("occupation").head(k).merge(both, how="cross").assign(approach="nearest"),
+            silent.groupby("occupation")
+            .head(k)
+            .merge(both, how="cross")
+            .assign(approach="nearest_no_indicators"),
+        ]
+        chosen = pd.concat(parts, ignore_index=True)[
+            ["approach", "prompt", "occupation", "caption_id", "rank"]
+        ]
+        return chosen[chosen["approach"].isin(self.settings.approaches)].reset_index(drop=True)
+
+    def images(self, kind):
+        if kind in self._images:
+            return self._images[kind]
+        if kind == "training":
+            some = self.captions()
+            chosen = self.selections()
+            table = some[some["caption_id"].isin(chosen["caption_id"])].assign(prompt="captions")
+            table = table.assign(image_id=table["caption_id"]).reset_index(drop=True)
+            found = Described(SimpleNamespace(name="training", digest="t", table=table, read=None), table)
+        else:
+            rows = [
+                {"prompt_id": f"p{p}-{o}", "occupation": o, "prompt": p, "text": f"A photo of a {o}"}
+                for p in "1234"
+                for o in self.occupations
+            ]
+            prompts = pd.DataFrame(rows).assign(n_images=self.settings.images_per_prompt)
+            if self.model == truthful.WORLD:
+                made = truthful.generate(prompts, self.corpus.world, seed=self.seed)
+            else:
+                made = self._sharpened(prompts)
+            table = made.table.merge(prompts.drop(columns="n_images"), on="prompt_id")
+            found = Described(made, table)
+        self._images[kind] = found
+        return found
+
+    def _sharpened(self, prompts):
+        rng = np.random.default_rng([self.seed, int(100 * self.settings.guidance_scale)])
+        scenes, rows = {}, []
+        for row in prompts.itertuples():
+            p = world.p_female_for_prompt(row.occupation, world.skew_knobs(self.settings.skew))
+            p = 1 / (1 + ((1 - p) / p) ** (1 + self.sharpen * self.settings.guidance_scale))
+            for i in range(row.n_images):
+                gender = "female" if rng.random() < p else "male"
+                image_id = f"{row.prompt_id}/{i}"
+                scenes[image_id] = scene.sample_scene(rng, genders=(gender,), occupations=(row.occupation,))
+                rows.append({"image_id": image_id, "prompt_id": row.prompt_id, "outcome": "ok"})
+        return truthful.Renders("mini", "m", pd.DataFrame(rows), scenes.__getitem__, 64)
+
+    def judgements(self, kind):
+        key = ("judged", kind)
+        if key not in self._images:
+            images = self.images(kind)
+            table = images.table.drop(columns="outcome", errors="ignore")
+            self._images[key] = table.merge(self.judged(images.source), on="image_id")
+        return self._images[key].copy()
+
+
+class IdealStudy:
+    """What :class:`biaslab.study.Study` offers to the builders of calibration's tables."""
+
+    def __init__(self, pipeline, *, replicates=400, builders=None, measured=None):
+        self.pipeline = pipeline
+        self.seed, self.bootstrap_replicates, self.confidence = 1, replicates, 0.95
+        self._builders, self._measured, self._kept = builders or {}, measured or {}, {}
+
+    def table(self, name):
+        if name not in self._kept:
+            frame = self._builders[name](self)
+            self._kept[name] = tables.conform(frame, name) if name in tables.schemas() else frame
+        return self._kept[name].copy()
+
+    def measured(self, name):
+        return self._measured[name].copy()

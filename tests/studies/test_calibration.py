@@ -1,0 +1,703 @@
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from ideal import OCCUPATIONS, IdealPipeline, IdealStudy
+from scipy import stats as scipy_stats
+
+from biaslab import tables
+from biaslab.errors import MissingInputError
+from biaslab.judging.faces import Face
+from biaslab.judging.images import ArrayImages
+from biaslab.judging.judge import Judge, JudgeSettings, judge
+from biaslab.mini import scene, world
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.stats import wilson_interval
+from biaslab.store import Store
+from biaslab.studies import calibration, calibration_words
+from biaslab.studies.calibration import Counts
+
+SHARES = {o: world.training_shares()[o] for o in OCCUPATIONS}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    pipeline = IdealPipeline("mini", tmp_path_factory.mktemp("store"), sharpen=0.25)
+    return IdealStudy(pipeline, builders=dict(calibration.TABLES))
+
+
+@pytest.fixture(scope="module")
+def c(study):
+    return calibration.of(study)
+
+
+def _like_prompts(t):
+    """P(female) among prompt-like captions, all and without indicators, of an occupation with share t (0–1)."""
+    lean = math.log(t / (1 - t))
+    women = 1 / (1 + math.exp(-1.45 * lean))
+    level = math.log(0.35 / 0.65)
+    silent_f, silent_m = (1 - 1 / (1 + math.exp(-(level + s * 0.3 * lean))) for s in (-1, 1))
+    return women, women * silent_f / (women * silent_f + (1 - women) * silent_m)
+
+
+# -- counts and formulas -----------------------------------------------------------------------------------
+
+
+def test_count_takes_women_and_men_only():
+    rows = pd.DataFrame(
+        {
+            "occupation": ["nurse"] * 5 + ["chef"] * 2,
+            "prompt": ["1", "1", "1", "2", "2", "1", "1"],
+            "gender": ["female", "male", "unsure", "female", "", "male", "male"],
+        }
+    )
+    found = calibration.count(rows, ["nurse", "chef", "pilot"])
+    np.testing.assert_array_equal(found.female, [[1, 1], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(found.n, [[2, 1], [2, 0], [0, 0]])
+    np.testing.assert_array_equal(found.percent, [[50, 100], [0, np.nan], [np.nan, np.nan]])
+    np.testing.assert_array_equal(found.pooled().n, [[3], [2], [0]])
+
+
+def test_expected_amplification_by_hand():
+    # 80 -> 90 adds 10; 40 -> 60 flips: left out, or 10 - 10 = 0 in distance, or -20 along the lean.
+    training, generated = np.array([[80.0], [40.0]]), np.array([[90.0], [60.0]])
+    found = [float(calibration.expected(training, generated, d)) for d in calibration.DEFINITIONS]
+    assert found == [10, 5, -5]
+    # One selection for two prompts: (10 + 5) / 2 with 80 -> 90 and 80 -> 85.
+    assert calibration.expected(training[:1], np.array([[90.0, 85.0]]), "published") == pytest.approx(7.5)
+    # A selection for each prompt and one share for all: (10 + 20) / 2.
+    assert calibration.expected(np.array([[80.0, 70.0]]), generated[:1], "published") == pytest.approx(15)
+
+
+# -- the judge -----------------------------------------------------------------------------------------------
+
+
+def _renders(rows):
+    names = ["truth_gender", "ambiguous", "outcome", "gender", "p_female", "posterior"]
+    return pd.DataFrame(rows, columns=names)
+
+
+BY_HAND = _renders(
+    [
+        ("female", False, "judged", "female", 0.995, 0.999),
+        ("female", False, "uncertain", "unsure", 0.6, 0.995),
+        ("female", False, "no_face", "", np.nan, 0.999),
+        ("female", True, "uncertain", "unsure", 0.4, 0.7),
+        ("male", False, "judged", "male", 0.02, 0.001),
+        ("male", False, "judged", "female", 0.95, 0.005),
+        ("male", True, "judged", "female", 0.91, 0.6),
+    ]
+)
+
+
+@pytest.fixture
+def by_hand(tmp_path):
+    study = IdealStudy(IdealPipeline("mini", tmp_path), builders=dict(calibration.TABLES))
+    calibration.of(study).__dict__["held_out"] = BY_HAND
+    return study
+
+
+def test_confusion_by_hand(by_hand):
+    table = by_hand.table("calibration_confusion").set_index(["cues", "truth", "judged"])
+    assert table.loc[("all", "female", "no_face"), ["n", "n_images", "percent"]].tolist() == [1, 4, 25]
+    assert table.loc[("all", "female", "uncertain"), "n"] == 2
+    assert table.loc[("unambiguous", "male", "female"), ["n", "n_images"]].tolist() == [1, 2]
+    assert table.loc[("ambiguous", "male", "male"), ["n", "n_images"]].tolist() == [0, 1]
+    low, high = wilson_interval(2, 4)
+    assert table.loc[("all", "female", "uncertain"), ["ci_low", "ci_high"]].tolist() == [
+        100 * low,
+        100 * high,
+    ]
+    assert (
+        table.groupby(["cues", "truth"])["n"].sum() == table.groupby(["cues", "truth"])["n_images"].first()
+    ).all()
+
+
+def test_accuracy_and_ceiling_by_hand(by_hand):
+    table = by_hand.table("calibration_judge").set_index(["cues", "truth", "answers"])
+    # Of four judged renders two are right; an ideal judge: (0.999 + 0.999 + 0.995 + 0.6) / 4.
+    row = table.loc[("all", "all", "judged")]
+    assert row[["accuracy", "n", "n_images"]].tolist() == [50, 4, 7]
+    assert row["ceiling"] == pytest.approx(100 * (0.999 + 0.999 + 0.995 + 0.6) / 4)
+    # Of the six with a probability, 0.995, 0.6 and 0.02 lean the right way.
+    assert table.loc[("all", "all", "likelier"), ["accuracy", "n"]].tolist() == [50, 6]
+    assert table.loc[("ambiguous", "all", "likelier"), ["accuracy", "n"]].tolist() == [0, 2]
+    assert table.loc[("unambiguous", "female", "likelier"), ["accuracy", "n"]].tolist() == [100, 2]
+    assert math.isnan(table.loc[("all", "female", "judged"), "ceiling"])
+
+
+def test_reliability_by_hand(by_hand):
+    table = by_hand.table("calibration_reliability").set_index("bin")
+    assert table["n"].tolist() == [0, 1, 0, 1, 1, 0, 2, 1]
+    row = table.loc["0.9 to 0.99"]
+    assert row["mean_judge"] == pytest.approx(93) and row["percent_female"] == 0
+    assert row["mean_ideal"] == pytest.approx(100 * (0.005 + 0.6) / 2)
+    assert math.isnan(table.loc["0 to 0.01", "percent_female"])
+
+
+def test_an_ideal_judge_reaches_its_ceiling(study):
+    table = study.table("calibration_judge")
+    row = table[(table["cues"] == "all") & (table["truth"] == "all") & (table["answers"] == "likelier")].iloc[
+        0
+    ]
+    right = round(row["accuracy"] * row["n"] / 100)
+    assert scipy_stats.binomtest(right, int(row["n"]), row["ceiling"] / 100).pvalue > 1e-3
+    assert row["n"] == row["n_images"] == 620
+
+
+def test_errors_by_occupation_count_all_renders_with_a_truth(study, c):
+    table = study.table("calibration_judge_by_occupation").set_index(["occupation", "measure"])
+    # Held-out renders take the 62 occupations in turn, ten each; the generator makes 4 times 40.
+    both = pd.concat([c.held_out, c.world.judgements("generated")])
+    some = both[(both["occupation"] == "writer") & (both["truth_gender"] == "female")]
+    assert len(both[both["occupation"] == "writer"]) == 10 + 160
+    judged = some[some["outcome"] == "judged"]
+    assert table.loc[("writer", "sensitivity"), "n"] == len(judged)
+    right = (judged["gender"] == "female").mean()
+    assert table.loc[("writer", "sensitivity"), "value"] == pytest.approx(100 * right)
+    assert table.loc[("all", "judged_female"), "n"] == (both["truth_gender"] == "female").sum()
+    assert set(table.index.get_level_values("measure")).isdisjoint({"judged_neither"})
+
+
+# -- shares ----------------------------------------------------------------------------------------------------
+
+
+def test_true_shares_are_the_worlds(study):
+    table = study.table("calibration_shares").set_index(["source", "skew", "approach", "occupation"])[
+        "percent_true"
+    ]
+    for occupation, percent in SHARES.items():
+        silent = 100 * _like_prompts(percent / 100)[1]
+        assert table["training", "default", "naive", occupation] == pytest.approx(percent)
+        assert table["training", "default", "matched", occupation] == pytest.approx(silent)
+        assert table["generated", "default", "matched", occupation] == pytest.approx(silent)
+        assert table["training", "off", "naive", occupation] == pytest.approx(percent)
+        assert table["generated", "off", "matched", occupation] == pytest.approx(percent)
+
+
+def test_the_true_share_of_nearest_captions_is_that_of_those_selected(study, c):
+    found = study.table("calibration_shares").set_index(["approach", "occupation"])["percent_true"]
+    chosen = c.base.selections()
+    for occupation in ("nurse", "ceo"):
+        some = chosen[(chosen["approach"] == "nearest") & (chosen["occupation"] == occupation)]
+        kinds = c.base.captions().set_index("caption_id").loc[some["caption_id"]]
+        shares = [
+            world.p_female(occupation, style=style, indicator=told)
+            for style, told in zip(kinds["truth_style"], kinds["truth_indicator"], strict=True)
+        ]
+        assert found["nearest", occupation] == pytest.approx(100 * np.mean(shares))
+
+
+def test_a_caption_near_several_prompts_is_one_image(study, c):
+    table = study.table("calibration_shares")
+    row = table[(table["approach"] == "nearest") & (table["occupation"] == "ceo")].iloc[0]
+    chosen = c.base.selections()
+    mine = chosen[(chosen["approach"] == "nearest") & (chosen["occupation"] == "ceo")]
+    judged = c.base.judgements("training").set_index("caption_id").loc[mine["caption_id"].unique()]
+    assert row["n"] == (judged["outcome"] == "judged").sum()
+    assert mine["caption_id"].duplicated().any()
+
+
+def test_matched_captions_are_the_first_that_ask_the_same(c):
+    corpus = c.base.corpus.world
+    rows = corpus.rows_at(range(len(corpus)))
+    fits = (rows["truth_style"] == "prompt_like") & (rows["truth_indicator"] == "none")
+    for occupation in ("nurse", "pilot"):
+        mine = rows[fits & (rows["truth_occupation"] == occupation)]["caption_id"].tolist()[:40]
+        found = c.matched[c.matched["occupation"] == occupation]
+        assert found["caption_id"].tolist() == mine
+        genders = [corpus.scene(i).people[0].gender for i in mine]
+        assert found["truth_gender"].tolist() == genders
+
+
+# -- amplification -------------------------------------------------------------------------------------------------
+
+
+def test_what_the_truth_implies(study):
+    table = study.table("calibration_amplification")
+    some = table[
+        (table["generator"] == "world") & (table["prompt"] == "mean") & (table["definition"] == "published")
+    ]
+    implied = some.set_index(["skew", "approach"])["implied"]
+    # Prompt-like captions lean as their occupation does, so the published rule leaves none out.
+    naive = [abs(100 * _like_prompts(t / 100)[1] - 50) - abs(t - 50) for t in SHARES.values()]
+    assert implied["default", "naive"] == pytest.approx(np.mean(naive))
+    assert implied["default", "matched"] == pytest.approx(0)
+    assert implied["off", "naive"] == pytest.approx(0, abs=1e-9)
+
+
+def test_without_a_model_the_measurement_finds_what_the_truth_implies(study):
+    table = study.table("calibration_amplification")
+    of_world = table[table["generator"] == "world"]
+    # Each interval lies around its excess; three half-widths allow for the many rows.
+    half = (of_world["excess_high"] - of_world["excess_low"]) / 2
+    assert (of_world["excess"].abs() < 1.5 * half).all()
+    naive = of_world[(of_world["approach"] == "naive") & (of_world["skew"] == "default")]
+    assert (naive["ci_low"] > 0).all()
+
+
+def test_a_model_that_sharpens_shows_as_excess_that_grows_with_guidance(study):
+    table = study.table("calibration_amplification")
+    some = table[
+        (table["generator"] == "mini") & (table["approach"] == "matched") & (table["prompt"] == "pooled")
+    ]
+    excess = some[some["definition"] == "directional"].set_index("guidance_scale")["excess"]
+    assert list(excess.index) == ["1", "3", "7.5"]
+    assert 0 < excess["3"] < excess["7.5"]
+    assert some[some["guidance_scale"] == "7.5"]["excess_low"].min() > 0
+
+
+def test_rows_of_amplification(study):
+    table = study.table("calibration_amplification")
+    assert len(tables.schema("calibration_amplification").keys) == 6
+    # Five selections: two kinds of prompts for the world and the run's own guidance, one for the two others swept;
+    # and the world without the paradox.
+    assert len(table) == 3 * (5 * (2 + 2 + 1 + 1) + 2)
+    assert (table["n_occupations"] == len(OCCUPATIONS)).all()
+    swept = table[(table["generator"] == "mini") & (table["guidance_scale"] == "1")]
+    assert (swept["n_generated"] <= 16).all() and (swept["n_generated"] > 13).all()
+
+
+def test_parts_of_guidance_add_up(study, c):
+    table = study.table("calibration_guidance")
+    wide = table.pivot(index=["approach", "guidance_scale"], columns="part", values="points")
+    np.testing.assert_allclose(wide[["measurement", "model", "guidance"]].sum(axis=1), wide["total"])
+    t = np.array(list(SHARES.values()))
+    prompts = np.array([100 * _like_prompts(v / 100)[1] for v in t])
+    expected = (np.sign(t - 50) * (prompts - t)).mean()
+    np.testing.assert_allclose(wide.loc["naive", "measurement"], expected)
+    np.testing.assert_allclose(wide.loc["matched", "measurement"], 0, atol=1e-9)
+    assert wide.loc[("naive", "1"), "guidance"] == 0
+    # Independently: the shares of images themselves, and a t interval over occupations by scipy.
+    shares = {}
+    for scale, pipeline in c.scales.items():
+        rows = pipeline.judgements("generated")
+        rows = rows[rows["outcome"] == "judged"]
+        shares[scale] = (
+            100 * (rows["gender"] == "female").groupby(rows["occupation"]).mean()[list(OCCUPATIONS)]
+        )
+    change = np.sign(t - 50) * (shares[7.5] - shares[1.0])
+    low, high = scipy_stats.t.interval(0.95, len(t) - 1, change.mean(), scipy_stats.sem(change))
+    row = table.set_index(["approach", "guidance_scale", "part"]).loc[("naive", "7.5", "guidance")]
+    assert row[["points", "ci_low", "ci_high"]].tolist() == pytest.approx([change.mean(), low, high])
+    exact = table[
+        (table["part"] == "measurement") | ((table["part"] == "guidance") & (table["guidance_scale"] == "1"))
+    ]
+    assert exact["ci_low"].isna().all() and exact["ci_high"].isna().all()
+
+
+# -- contributions ---------------------------------------------------------------------------------------------------
+
+
+def _study():
+    return SimpleNamespace(seed=0, bootstrap_replicates=400, confidence=0.95)
+
+
+def test_a_contribution_is_with_less_without():
+    def counts(*percent):
+        return Counts(np.array(percent)[:, None], np.full((len(percent), 1), 100))
+
+    training = counts(80, 40, 30, 70)
+    with_, without = [training, counts(90, 30, 20, 80)], [training, counts(85, 35, 25, 75)]
+    row = calibration._contribution(
+        ["world", "naive", "threshold"], with_, without, ("published",) * 2, 7, _study()
+    )
+    # Every distance grows by 10 with the rule and by 5 without it, in every resample.
+    assert row[3:6] == pytest.approx([10, 5, 5])
+    assert row[8:10] == [4, 7]
+    nothing = calibration._contribution(["w", "n", "t"], with_, with_, ("published",) * 2, 0, _study())
+    assert nothing[5:8] == [0, 0, 0] and nothing[-1] == ""
+
+
+def test_the_interval_of_a_contribution_is_that_of_occupations_resampled():
+    rng = np.random.default_rng(0)
+    training = Counts(rng.integers(5, 45, (40, 1)), np.full((40, 1), 100))
+    generated = Counts(np.maximum(training.female - 3, 0), np.full((40, 1), 100))
+    other = Counts(np.maximum(training.female - rng.integers(0, 6, (40, 1)), 0), np.full((40, 1), 100))
+    study = SimpleNamespace(seed=0, bootstrap_replicates=1000, confidence=0.95)
+    row = calibration._contribution(
+        ["w", "n", "t"], [training, generated], [training, other], ("published",) * 2, 0, study
+    )
+    # All lean male, so the contribution is a plain mean of differences: a t interval over occupations.
+    change = (other.percent - generated.percent)[:, 0]
+    low, high = scipy_stats.t.interval(0.95, 39, change.mean(), scipy_stats.sem(change))
+    assert row[5] == pytest.approx(change.mean())
+    assert row[6] == pytest.approx(low, abs=0.12) and row[7] == pytest.approx(high, abs=0.12)
+
+
+def test_contributions_of_a_run(study, monkeypatch):
+    asked = []
+
+    def ungated(pipeline, source, image_ids):
+        asked.append(list(image_ids))
+        return pd.DataFrame({"image_id": list(dict.fromkeys(image_ids)), "gender": "male"})
+
+    monkeypatch.setattr(calibration, "ungated", ungated)
+    table = study.table("calibration_contributions")
+    table = table.set_index(["generator", "approach", "component"]).sort_index()
+    assert len(table) == 3 * (6 + 5)
+    known = study.table("calibration_amplification")
+    known = known[(known["definition"] == "published") & (known["prompt"] == "mean")]
+    for row in known[known["skew"] == "default"].itertuples():
+        if row.approach in ("naive", "nearest_no_indicators", "matched") and row.guidance_scale in ("", "3"):
+            same = table.loc[(row.generator, row.approach)]
+            np.testing.assert_allclose(same["with_rule"], row.amplification)
+    # Pictures of other senses are all that fails the gate: among random captions, none among those like prompts.
+    assert all(i.startswith("mini-default-0-") for ids in asked for i in ids)
+    assert table.loc[("world", "naive", "face_gate"), "n_images"] > 0
+    assert table.loc[("world", "matched", "face_gate"), "n_images"] == 0
+    assert table.loc[("world", "matched", "face_gate"), "contribution"] == 0
+    other = known[
+        (known["generator"] == "mini") & (known["approach"] == "naive") & (known["guidance_scale"] == "3")
+    ]
+    few = table.loc[("mini", "naive", "finite_samples"), "contribution"]
+    assert few == pytest.approx(other["floor"].iloc[0], abs=1.0)
+
+
+class _Gender:
+    sees = "image"
+
+    def p_female(self, images):
+        return np.array([image[0, 0, 0] / 100 for image in images])
+
+
+class _NoFaces:
+    def faces(self, images):
+        return [[] for _ in images]
+
+
+def test_ungated_images_are_judged_whole_and_kept_apart(tmp_path, monkeypatch):
+    images = np.zeros((3, 12, 10, 3), np.uint8)
+    images[:, 0, 0, 0] = (97, 50, 2)
+    source = ArrayImages(images, ["a", "b", "c"])
+    settings = SimpleNamespace(faces="mini-detector", gender="none/such", threshold=0.9, device="cpu")
+    pipeline = SimpleNamespace(settings=settings, store=Store(tmp_path))
+    loaded = []
+
+    def load(given):
+        loaded.append(given.faces)
+        return Judge(_NoFaces(), _Gender())
+
+    monkeypatch.setattr("biaslab.judging.judge.load", load)
+    given = JudgeSettings(faces="no/such", gender="none/such", min_face=0, device="cpu")
+    gated = judge(source, given, store=pipeline.store, progress=False, models=load)
+    assert set(gated["outcome"]) == {"no_face"}
+    found = calibration.ungated(pipeline, source, ["c", "a", "b", "a"]).set_index("image_id")
+    assert found["gender"].to_dict() == {"c": "male", "a": "female", "b": "unsure"}
+    assert loaded == ["no/such", "mini-detector"]
+    assert calibration.ungated(pipeline, source, []).empty
+
+
+# -- what must hold ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "met"),
+    [
+        (5, 4, 6, "yes"),
+        (5, -1, 6, "yes, not certain"),
+        (-1, -2, 1, "no, not certain"),
+        (-1, -2, -0.5, "no"),
+        (5, math.nan, math.nan, "yes, not certain"),
+    ],
+)
+def test_met(value, low, high, met):
+    assert calibration.met_by(value, low, high, 0, 10) == met
+
+
+def test_ratio_interval_against_statsmodels():
+    proportion = pytest.importorskip(
+        "statsmodels.stats.proportion", reason="statsmodels is the independent route"
+    )
+    ratio, low, high = calibration.ratio_interval(180, 200, 190, 200, 0.95)
+    assert ratio == pytest.approx(180 / 190)
+    peer = proportion.confint_proportions_2indep(180, 200, 190, 200, compare="ratio", method="log")
+    assert (low, high) == pytest.approx(peer)
+    assert calibration.ratio_interval(0, 10, 5, 10, 0.95)[0] == 0
+    assert math.isnan(calibration.ratio_interval(3, 10, 0, 10, 0.95)[0])
+
+
+class _Texts:
+    def __init__(self, name, *, device):
+        assert (name, device) == ("mini-clip", "cpu")
+
+    def text_embeddings(self, texts):
+        assert texts[OCCUPATIONS.index("ceo")] == "A photo of a ceo"
+        return np.eye(len(texts), dtype=np.float32)
+
+
+class _Seen(IdealPipeline):
+    """Sees each image's occupation but that nurses look like chefs to the model; one image cannot be read."""
+
+    def but(self, model="", **changes):
+        return _Seen(model or self.model, self.folder, sharpen=self.sharpen, **{**self.given, **changes})
+
+    def image_embeddings(self, kind, image_ids):
+        table = self.images(kind).table.set_index("image_id").loc[list(image_ids)]
+        names = table["occupation"]
+        if self.model == "mini":
+            names = names.replace("nurse", "chef")
+        vectors = list(np.eye(len(OCCUPATIONS), dtype=np.float32)[[OCCUPATIONS.index(o) for o in names]])
+        if self.model == "mini":
+            vectors[-1] = None
+        return pd.DataFrame({"image_id": list(image_ids), "vector": vectors})
+
+
+@pytest.fixture
+def quality(tmp_path, monkeypatch):
+    pipeline = _Seen("mini", tmp_path, sharpen=0.0, images_per_prompt=6, world_images=8, guidance_sweep=())
+    rows = [
+        ("mini", "naive", "published", "mean", 9.0, 6.0, 12.0, 10, ""),
+        ("mini", "caption_prompts", "published", "captions", 1.5, -0.5, 3.5, 10, ""),
+        ("SD 1.4", "naive", "published", "mean", 12.57, 9.0, 15.0, 62, ""),
+    ]
+    names = [
+        "model",
+        "approach",
+        "definition",
+        "prompt",
+        "amplification",
+        "ci_low",
+        "ci_high",
+        "n_occupations",
+        "reason",
+    ]
+    measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, t=np.nan, p=np.nan)
+    words = pd.DataFrame(
+        [
+            ("mini", "caption_prompts", 90, 95),
+            ("mini", "caption_prompts", 97, 97),
+            ("mini", "paraphrased", 0, 50),
+        ],
+        columns=["model", "approach", "n_followed", "n_judged"],
+    )
+    monkeypatch.setattr("biaslab.judging.zero_shot.ZeroShot", _Texts)
+    builders = {**calibration.TABLES, "paradox_amplification": lambda study: measured}
+    study = IdealStudy(pipeline, builders=builders, measured={"paradox_gender_words": words}, replicates=200)
+    return study.table("mini_quality").set_index("metric")
+
+
+def test_quality_reports_what_was_measured(quality):
+    assert quality.loc["naive_amplification", ["value", "ci_low", "met"]].tolist() == [9, 6, "yes"]
+    assert quality.loc["caption_prompts", ["value", "met"]].tolist() == [1.5, "yes, not certain"]
+    # 187 of 192; its Wilson interval reaches below 97 %.
+    row = quality.loc["gender_word_accuracy"]
+    assert (
+        row["value"] == pytest.approx(100 * 187 / 192)
+        and row["n"] == 192
+        and row["met"] == "yes, not certain"
+    )
+    # 10 occupations, 4 prompts, 6 images each: nurses are called chefs, and one image cannot be read.
+    row = quality.loc["occupation_accuracy_generated"]
+    assert row["value"] == pytest.approx(100 * (240 - 24 - 1) / 240) and row["n"] == 240
+    assert quality.loc["occupation_accuracy_renders", "value"] == 100
+    row = quality.loc["occupation_accuracy"]
+    assert row["value"] == pytest.approx(100 * 215 / 240) and row["met"] == "no, not certain"
+    assert quality.loc["gate_pass_rate_prompt_3", ["value", "n", "met"]].tolist() == [100, 60, "yes"]
+    assert quality.loc["judge_accuracy_renders", "met"] == "yes"
+    assert "ideal judge" in quality.loc["judge_accuracy_renders_ambiguous", "reason"]
+    # With 40 captions and 32 images an occupation the interval is far wider than 2 points.
+    row = quality.loc["truth_preserving_matched"]
+    assert row["ci_high"] - row["ci_low"] > 2 and row["met"] == "no"
+    row = quality.loc["world_off_naive"]
+    assert row["met"] == ("yes" if row["ci_low"] <= 0 <= row["ci_high"] else "no")
+
+
+def test_quality_says_what_was_not_measured(tmp_path):
+    pipeline = IdealPipeline(
+        "mini",
+        tmp_path,
+        approaches=("naive",),
+        images_per_prompt=4,
+        world_images=4,
+        guidance_sweep=(),
+        test_renders=62,
+    )
+    pipeline.image_embeddings = None
+    empty = pd.DataFrame(columns=tables.schema("paradox_amplification").names)
+    builders = {**calibration.TABLES, "paradox_amplification": lambda study: empty}
+    study = IdealStudy(pipeline, builders=builders, replicates=200)
+
+    def none(*_):
+        raise MissingInputError("No open_clip model.")
+
+    pipeline.image_embeddings = none
+    table = study.table("mini_quality").set_index("metric")
+    for metric in ("gender_word_accuracy", "naive_amplification", "caption_prompts", "occupation_accuracy"):
+        row = table.loc[metric]
+        assert math.isnan(row["value"]) and row["met"] == "" and row["reason"] and row["n"] == 0
+    assert table.loc["nearest_no_indicators_to_naive", "reason"] == "The run lacks an approach."
+    said = calibration_words.headline_quality(table.reset_index())
+    assert "not measured (gender_word_accuracy, occupation_accuracy, naive_amplification" in said
+
+
+class _OneFace:
+    def faces(self, images):
+        return [[Face(10.0, 10.0, 50.0, 50.0, 0.9)] for _ in images]
+
+
+class _AllWomen:
+    sees = "image"
+
+    def p_female(self, images):
+        return np.full(len(images), 0.97)
+
+
+def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
+    def all_women(*args, **kwargs):
+        return judge(*args, **{**kwargs, "models": lambda _: Judge(_OneFace(), _AllWomen())})
+
+    monkeypatch.setattr("biaslab.judging.judge.judge", all_women)
+    given = {
+        "occupations": ["nurse", "mechanic"],
+        "approaches": ["naive", "no_indicators"],
+        "corpus_rows": 4096,
+        "captions_per_occupation": 20,
+        "images_per_prompt": 3,
+        "world_images": 5,
+        "matched_captions": 2,
+        "off_rows": 2048,
+        "off_captions": 10,
+        "test_renders": 20,
+        "faces": "none/such",
+        "gender": "none/such",
+        "store": str(tmp_path),
+    }
+    pipeline = Pipeline("world", Settings.of(given), seed=3, progress=False)
+    study = IdealStudy(pipeline, builders=dict(calibration.TABLES), replicates=100)
+    shares = study.table("calibration_shares").set_index(["source", "skew", "approach", "occupation"])
+    # Every image is judged female, whatever was drawn: 4 prompts of 5 images, and of 3 with the knobs off.
+    assert (shares["percent_female"] == 100).all()
+    assert shares.loc[("generated", "default", "matched", "nurse"), "n"] == 20
+    assert shares.loc[("generated", "off", "matched", "nurse"), "n"] == 12
+    assert shares.loc[("training", "default", "matched", "nurse"), "n"] == 2
+    made = calibration.of(study).world.judgements("generated")
+    mine = made.loc[made["occupation"] == "mechanic", "truth_gender"]
+    found = shares.loc[("generated", "default", "matched", "mechanic"), "percent_drawn"]
+    assert found == pytest.approx(100 * (mine == "female").mean())
+    # Truth that comes with the captions: the same scenes, looked up again.
+    sample = pipeline.judgements("training")
+    corpus = pipeline.corpus.world
+    drawn = [corpus.scene(i).people for i in sample["caption_id"]]
+    assert sample["truth_gender"].fillna("").tolist() == [p[0].gender if p else "" for p in drawn]
+    judged = study.table("calibration_judge").set_index(["cues", "truth", "answers"])
+    assert judged.loc[("all", "all", "judged"), ["accuracy", "n"]].tolist() == [50, 20]
+
+
+# -- sources, and the world --------------------------------------------------------------------------------
+
+
+def test_a_corpus_without_truth_is_refused():
+    corpus = SimpleNamespace(name="laion.parquet")
+    with pytest.raises(MissingInputError, match=r"'laion.parquet' does not have: set corpus to 'mini'"):
+        calibration.Calibration(SimpleNamespace(corpus=corpus))
+
+
+def test_the_world_in_place_of_the_model_stands_once(tmp_path, monkeypatch):
+    pipeline = IdealPipeline("world", tmp_path, images_per_prompt=4, world_images=4, approaches=("naive",))
+    study = IdealStudy(pipeline, builders=dict(calibration.TABLES), replicates=200)
+    monkeypatch.setattr(
+        calibration, "ungated", lambda *a: pd.DataFrame({"image_id": [*dict.fromkeys(a[2])], "gender": ""})
+    )
+    assert set(study.table("calibration_amplification")["generator"]) == {"world"}
+    assert set(study.table("calibration_contributions")["generator"]) == {"world"}
+    assert study.table("calibration_guidance").empty
+
+
+def test_tables_of_the_world(study):
+    table = study.table("world_occupations").set_index(["occupation", "captions"])["percent_female"]
+    for occupation, percent in SHARES.items():
+        women, silent = _like_prompts(percent / 100)
+        assert table[occupation, "all"] == pytest.approx(percent)
+        assert table[occupation, "prompt-like"] == pytest.approx(100 * women)
+        assert table[occupation, "prompt-like, no indicator"] == pytest.approx(100 * silent)
+    gain = study.table("world_conditional").set_index(["skew", "captions"])
+    every = [_like_prompts(t / 100) for t in world.training_shares().values()]
+    lean = np.mean([abs(t - 50) for t in world.training_shares().values()])
+    assert gain.loc[("default", "prompt-like"), "lean"] == pytest.approx(
+        np.mean([abs(100 * p[0] - 50) for p in every])
+    )
+    silent = np.mean([abs(100 * p[1] - 50) for p in every])
+    assert gain.loc[("default", "prompt-like, no indicator"), "lean_gain"] == pytest.approx(silent - lean)
+    np.testing.assert_allclose(gain.loc["off", "lean_gain"], 0, atol=1e-9)
+    np.testing.assert_allclose(gain.xs("prompt-like", level="captions")["percent_of_captions"], 10)
+    np.testing.assert_allclose(gain.xs("all", level="captions")["percent_of_captions"], 100)
+
+
+def test_ceiling_against_sums_over_products_of_cues(study):
+    table = study.table("world_ceiling").set_index("sure")
+    accuracy, ambiguous = scene.cue_ceiling(0.99)
+    assert table.loc["0.99", "accuracy"] == pytest.approx(100 * accuracy)
+    assert table.loc["0.99", "ambiguous"] == pytest.approx(100 * ambiguous)
+    assert table.loc["0.9", "ambiguous"] == pytest.approx(100 * scene.cue_ceiling(0.9)[1])
+    # The ambiguous ones account for the rest: accuracy is the weighted mean of both groups.
+    clear = 1 - ambiguous
+    assert table.loc["0.99", "accuracy_unambiguous"] > 99
+    assert clear * table.loc["0.99", "accuracy_unambiguous"] < 100 * accuracy
+
+
+def test_every_knob_is_explained(study):
+    table = study.table("world_knobs").set_index("knob")
+    assert set(table.index) == set(world.Knobs.__dataclass_fields__)
+    assert table.loc["naming", ["default", "off"]].tolist() == [world.Knobs().naming, 0]
+    assert (table["does"].str.len() > 10).all() and (table["causes"].str.len() > 10).all()
+
+
+# -- in words ----------------------------------------------------------------------------------------------
+
+
+def test_findings_say_what_the_tables_say(study):
+    words = calibration_words
+    amplification = study.table("calibration_amplification")
+    row = amplification[
+        (amplification["generator"] == "world")
+        & (amplification["approach"] == "naive")
+        & (amplification["skew"] == "default")
+        & (amplification["definition"] == "published")
+        & (amplification["prompt"] == "mean")
+    ].iloc[0]
+    said = words.headlines_amplification(amplification, "mini", 3.0)
+    assert len(said) == 5
+    assert f"{row['amplification']:.2f} points" in said[0] and f"imply {row['implied']:.2f}" in said[0]
+    assert "guidance 3, all captions (naive)" in said[2] and "every knob off" in said[4]
+    said = words.headlines_guidance(study.table("calibration_guidance"))
+    assert len(said) == 2 and said[0].startswith("At guidance 7.5") and "0.0 of measurement" in said[1]
+    held = words.held(study.table("calibration_shares"))
+    assert (held["n"] == 10).all() and (held["held"] >= 7).all()
+    assert f"{held['held'].iloc[0]:.0f} of 10 for all captions" in words.headline_shares(
+        study.table("calibration_shares"), study
+    )
+    said = words.headlines_judge(study.table("calibration_judge"))
+    assert said[0].startswith("Of 574 held-out renders with unambiguous cues") and "87.2 %" in said[1]
+    gain = study.table("world_conditional").set_index(["skew", "captions"])["lean_gain"]
+    said = words.headlines_conditional(study.table("world_conditional"))
+    assert f"lean {gain['default', 'prompt-like, no indicator']:.2f} points" in said[0]
+    assert said[1].endswith("with every knob off it is 0.00.")
+    assert "7.7 % of people are ambiguous" in words.headline_ceiling(study.table("world_ceiling"))
+
+
+def test_the_worst_occupation_needs_enough_renders():
+    rows = [
+        ("chef", "sensitivity", 50.0, 20.0, 80.0, 10),
+        ("pilot", "specificity", 91.0, 80.0, 96.0, 60),
+        ("nurse", "sensitivity", 97.0, 92.0, 99.0, 90),
+        ("all", "sensitivity", 80.0, 70.0, 90.0, 300),
+    ]
+    names = ["occupation", "measure", "value", "ci_low", "ci_high", "n"]
+    said = calibration_words.headline_by_occupation(pd.DataFrame(rows, columns=names))
+    assert "for men as pilot: 91.0 % (80.0 to 96.0) (n = 60)" in said
+    said = calibration_words.headline_by_occupation(pd.DataFrame(rows[:1], columns=names))
+    assert said.startswith("No occupation has 30 renders")
+
+
+def test_examples_show_each_style_with_and_without_indicator():
+    from biaslab.mini.captions import Corpus
+
+    corpus = Corpus(rows=3000)
+    chosen = calibration_words.examples(corpus)
+    kinds = set(zip(chosen["truth_style"], chosen["truth_indicator"] == "none", strict=True))
+    # Other senses show nobody, so they have no indicator.
+    assert len(chosen) == len(kinds) == 7 * 2 + 1
+    assert ("other_sense", True) in kinds and ("other_sense", False) not in kinds

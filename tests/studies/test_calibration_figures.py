@@ -1,0 +1,229 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.figures import calibration as figures
+from biaslab.figures import style
+from biaslab.studies import calibration_words
+
+
+def _marks(ax):
+    """Return x and y of all marks that stand for themselves."""
+    return [
+        (float(x), float(y))
+        for line in ax.lines
+        if line.get_marker() not in (None, "None", "")
+        for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
+    ]
+
+
+def _legend(figure):
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def test_bars_of_the_confusion_add_up():
+    rows = [
+        ("all", "female", "female", 90, 100),
+        ("all", "female", "male", 0, 100),
+        ("all", "female", "uncertain", 7, 100),
+        ("all", "female", "no_face", 3, 100),
+        ("all", "male", "male", 40, 50),
+        ("all", "male", "female", 10, 50),
+    ]
+    table = pd.DataFrame(rows, columns=["cues", "truth", "judged", "n", "n_images"])
+    table["percent"] = 100 * table["n"] / table["n_images"]
+    figure = figures.confusion(table)
+    (ax,) = figure.axes
+    widths = {}
+    for bar in ax.patches:
+        widths[round(bar.get_y(), 1)] = widths.get(round(bar.get_y(), 1), 0) + bar.get_width()
+    assert sorted(widths.values()) == [100, 100]
+    assert [t.get_text() for t in ax.texts] == ["90.0", "20.0", "80.0", "7.0"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == [
+        "all, shows female (n = 100)",
+        "all, shows male (n = 50)",
+    ]
+    assert _legend(figure) == ["judged female", "judged male", "not sure", "no face"]
+
+
+def test_accuracy_stands_beside_its_ceiling():
+    names = ["cues", "truth", "answers", "accuracy", "ci_low", "ci_high", "n", "n_images", "ceiling"]
+    rows = [
+        ("all", "all", "judged", 99, 98, 99.5, 190, 200, 99.5),
+        ("all", "all", "likelier", 97, 95, 98, 198, 200, 98.5),
+        ("all", "female", "judged", 50, 40, 60, 90, 100, np.nan),
+    ]
+    (ax,) = figures.judge_accuracy(pd.DataFrame(rows, columns=names)).axes
+    assert sorted(x for x, _ in _marks(ax)) == [97, 98.5, 99, 99.5]
+
+
+def test_reliability_draws_bins_that_have_renders():
+    names = ["bin", "low", "high", "mean_judge", "mean_ideal", "percent_female", "ci_low", "ci_high", "n"]
+    rows = [
+        ("0 to 0.5", 0, 0.5, 20, 22, 25, 10, 40, 30),
+        ("0.5 to 0.7", 0.5, 0.7, np.nan, np.nan, np.nan, np.nan, np.nan, 0),
+        ("0.7 to 1", 0.7, 1, 95, 96, 97, 90, 99, 60),
+    ]
+    figure = figures.reliability(pd.DataFrame(rows, columns=names))
+    (ax,) = figure.axes
+    assert sorted(_marks(ax)) == [(20, 22), (20, 25), (95, 96), (95, 97)]
+    # Near the ends there is no room for a number.
+    assert [t.get_text() for t in ax.texts] == ["n = 30"]
+
+
+def test_occupations_with_the_lowest_share_come_first():
+    names = ["occupation", "measure", "value", "ci_low", "ci_high", "n"]
+    values = {"chef": (99, 98), "pilot": (90, 100), "nurse": (100, 95), "all": (97, 98)}
+    rows = [
+        (o, measure, value, value - 5, min(value + 2, 100), 50)
+        for o, both in values.items()
+        for measure, value in zip(("sensitivity", "specificity"), both, strict=True)
+    ]
+    (ax,) = figures.judge_by_occupation(pd.DataFrame(rows, columns=names)).axes
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["pilot", "nurse", "chef"]
+    assert {90.0, 100.0, 99.0, 95.0, 98.0} == {x for x, _ in _marks(ax)}
+
+
+def test_shares_whose_interval_misses_the_truth_are_hollow():
+    names = [
+        "source",
+        "skew",
+        "approach",
+        "occupation",
+        "percent_true",
+        "percent_female",
+        "ci_low",
+        "ci_high",
+    ]
+    rows = [
+        ("training", "default", "naive", "nurse", 90, 88, 80, 93),
+        ("training", "default", "naive", "chef", 30, 50, 40, 60),
+        ("generated", "off", "matched", "chef", 30, 31, 20, 40),
+    ]
+    figure = figures.shares(pd.DataFrame(rows, columns=names))
+    first, second = (ax for ax in figure.axes if ax.get_visible())
+    assert first.get_title() == "All captions (naive)"
+    assert second.get_title().replace("\n", " ") == "world, no model (knobs off)"
+    held, missed = first.collections[1:]
+    assert held.get_offsets().tolist() == [[90, 88]] and missed.get_offsets().tolist() == [[30, 50]]
+    white = (1, 1, 1, 1)
+    assert tuple(missed.get_facecolor()[0]) == white and tuple(held.get_facecolor()[0]) != white
+
+
+def _amplification():
+    names = ["generator", "guidance_scale", "skew", "approach", "definition", "prompt"]
+    names += ["amplification", "ci_low", "ci_high", "floor", "implied"]
+    rows = [
+        ("world", "", "default", "naive", "published", "pooled", 8, 6, 9, 0.5, 7.8),
+        ("mini", "1", "default", "naive", "published", "pooled", 10, 5, 12, 1.5, 7.8),
+        ("mini", "7.5", "default", "naive", "published", "pooled", 18, 15, 20, 0.5, 7.8),
+        ("world", "", "default", "naive", "directional", "pooled", 99, 98, 100, 0, 7.8),
+        ("world", "", "off", "naive", "published", "pooled", 2, -2, 2, 2.5, 0),
+    ]
+    return pd.DataFrame(rows, columns=names)
+
+
+def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
+    figure = figures.amplification(_amplification())
+    (ax,) = figure.axes
+    # The world without the paradox stands 0.8 below the three rows of the first group.
+    freed, measured = [(7.5, 0), (8.5, 1), (17.5, 2), (-0.5, 3.8)], [(8, 0), (10, 1), (18, 2), (2, 3.8)]
+    np.testing.assert_allclose(sorted(_marks(ax)), sorted(freed + measured))
+    assert [t.get_text() for t in ax.get_yticklabels()] == [
+        "All captions (naive)",
+        "All captions (naive)\n(all knobs off)",
+    ]
+    assert _legend(figure)[:3] == ["world: no model", "mini, guidance 1", "mini, guidance 7.5"]
+
+
+def test_guidance_is_drawn_on_top_of_measurement_and_model():
+    rows = []
+    for scale, guidance in (("1", 0.0), ("7.5", 6.0)):
+        parts = {"measurement": 8.0, "model": 1.0, "guidance": guidance, "total": 9 + guidance}
+        rows += [("mini", scale, "naive", p, v, v - 1, v + 1) for p, v in parts.items()]
+    table = pd.DataFrame(
+        rows, columns=["generator", "guidance_scale", "approach", "part", "points", "ci_low", "ci_high"]
+    )
+    figure = figures.guidance(table)
+    (ax,) = figure.axes
+    assert _marks(ax) == [(1, 9), (7.5, 15)]
+    levels = [line.get_ydata().tolist() for line in ax.lines if line.get_linestyle() in ("--", ":")]
+    assert levels == [[8, 8], [9, 9]]
+    assert ax.get_title() == "All captions (naive)"
+
+
+def test_contributions_without_an_interval_are_hollow():
+    names = ["generator", "approach", "component", "contribution", "ci_low", "ci_high"]
+    rows = [
+        ("world", "naive", "threshold", 0.5, 0.1, 0.9),
+        ("world", "naive", "finite_samples", 1.5, np.nan, np.nan),
+        ("mini", "naive", "threshold", -1.0, -2.0, 0.0),
+    ]
+    figure = figures.contributions(pd.DataFrame(rows, columns=names))
+    (ax,) = figure.axes
+    hollow = [line for line in ax.lines if line.get_markerfacecolor() == "white" and len(line.get_xdata())]
+    assert [line.get_xdata().tolist() for line in hollow] == [[1.5]]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["only sure answers", "few images a share"]
+    assert sorted(_legend(figure)) == ["mini", "world: no model"]
+
+
+def test_gains_of_each_world():
+    rows = [
+        (skew, kind, gain) for skew, gain in (("default", 5.0), ("off", 0.0)) for kind in figures.KIND_NAMES
+    ]
+    table = pd.DataFrame(rows, columns=["skew", "captions", "lean_gain"])
+    figure = figures.conditional(table)
+    (ax,) = figure.axes
+    assert sorted(x for x, _ in _marks(ax)) == [0, 0, 0, 5, 5, 5]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["default: all knobs", "off: no paradox"]
+
+
+def test_occupations_of_the_world_are_sorted_by_their_share():
+    rows = [(o, kind, v) for o, v in (("nurse", 90.0), ("chef", 30.0)) for kind in figures.KIND_NAMES]
+    (ax,) = figures.occupations(pd.DataFrame(rows, columns=["occupation", "captions", "percent_female"])).axes
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["chef", "nurse"]
+
+
+def test_grids_show_the_images_given():
+    images = [[np.full((8, 8, 3), 20 * i + j, np.uint8) for j in range(3)] for i in range(2)]
+    figure = figures.grid(images, ["women", "men"], ["a", "b", "c"])
+    shown = [[int(figure.axes[3 * i + j].images[0].get_array()[0, 0, 0]) for j in range(3)] for i in range(2)]
+    assert shown == [[0, 1, 2], [20, 21, 22]]
+    assert [figure.axes[k].get_ylabel() for k in (0, 3)] == ["women", "men"]
+    assert [figure.axes[k].get_title() for k in range(3)] == ["a", "b", "c"]
+
+
+def test_captions_below_images_are_no_formulas():
+    images = [np.zeros((8, 8, 3), np.uint8)] * 3
+    figure = figures.captioned(images, ["a $5 mug", "b", "c"], ["shows: nobody"] * 3, columns=2)
+    labels = [ax.get_xlabel() for ax in figure.axes if ax.get_visible()]
+    assert labels[0] == "“a \\$5 mug”\nshows: nobody" and len(labels) == 3
+    figure.draw_without_rendering()
+
+
+def test_people_are_drawn_as_asked():
+    style.use()
+    figure = calibration_words.show_people(by="skin_tone")
+    assert len(figure.axes) == 20
+    assert figure.axes[0].get_title() == "tone 1" and figure.axes[9].get_title() == "tone 10"
+    first = [figure.axes[k].images[0].get_array() for k in (0, 9)]
+    assert first[0].shape == (128, 128, 3) and (first[0] != first[1]).any()
+    # One chef under every light: the neutral picture times the light's colour.
+    lights = calibration_words.show_people(by="light")
+    neutral, warm = (np.asarray(lights.axes[k].images[0].get_array(), float) for k in (0, 1))
+    inside = (neutral > 20) & (neutral < 220)
+    for channel, gain in enumerate((1.075, 1.0, 0.925)):
+        some = inside[..., channel]
+        ratio = warm[..., channel][some] / neutral[..., channel][some]
+        assert np.median(ratio) == pytest.approx(gain, abs=0.02)
+
+
+def test_clearness_runs_from_women_to_men():
+    figure = calibration_words.show_ambiguity(across=3)
+    assert [figure.axes[3 * k].get_ylabel() for k in range(5)] == [
+        "clearly female",
+        "rather female",
+        "either",
+        "rather male",
+        "clearly male",
+    ]

@@ -1,0 +1,272 @@
+"""Measured tables of the paradox, from a pipeline whose every caption and image is written out here."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import tables
+from biaslab.errors import MissingInputError
+from biaslab.pipeline import Settings
+from biaslab.studies import paradox_pipeline as made
+
+OCCUPATIONS = ("nurse", "engineer")
+# occupation, caption, rank, indicator, gender of its image, outcome
+CAPTIONS = [
+    ("nurse", "n1", 1, "female", "female", "judged"),
+    ("nurse", "n2", 2, "none", "female", "judged"),
+    ("nurse", "n3", 3, "male", "male", "judged"),
+    ("nurse", "n4", 4, "none", "unsure", "uncertain"),
+    ("nurse", "n5", 5, "none", "male", "judged"),
+    ("engineer", "e1", 1, "female", "female", "judged"),
+    ("engineer", "e2", 2, "none", "male", "judged"),
+    ("engineer", "e3", 3, "both", "", "no_face"),
+]
+TEXTS = {"n1": "A female nurse", "e1": "Engineer and her pump, she smiles"}
+SPANS = {"n1": "2:8:female-word", "e1": "13:16:female-pronoun;23:26:female-pronoun"}
+
+
+class Pipe:
+    """Answers as a pipeline does."""
+
+    label = "mini"
+    occupations = OCCUPATIONS
+    templates = ("1", "2")
+
+    class corpus:
+        name = "six captions"
+
+    def __init__(self, **settings):
+        self.settings = Settings.of({"captions_per_occupation": 4, **settings})
+        self.asked = []
+
+    def captions(self):
+        columns = ["occupation", "caption_id", "rank", "indicator", "gender", "outcome"]
+        frame = pd.DataFrame(CAPTIONS, columns=columns).drop(columns=["gender", "outcome"])
+        ids = frame["caption_id"]
+        return frame.assign(text=ids.map(TEXTS).fillna(ids), spans=ids.map(SPANS).fillna(""))
+
+    def sample(self):
+        captions = self.captions()
+        return captions[captions["rank"] <= 4].reset_index(drop=True)
+
+    def totals(self):
+        return pd.DataFrame({"occupation": OCCUPATIONS, "n_captions": [90, 3], "n_corpus": 1000})
+
+    def selections(self):
+        sample = self.sample().assign(prompt="captions", cosine=0.3)
+        free = sample[sample["indicator"] == "none"].assign(approach="no_indicators")
+        near = pd.DataFrame(
+            [
+                ("nearest", "1", "nurse", "n5", 1, 0.9),
+                ("nearest", "1", "nurse", "n2", 2, 0.8),
+                ("nearest", "2", "nurse", "n2", 1, 0.7),
+            ],
+            columns=["approach", "prompt", "occupation", "caption_id", "rank", "cosine"],
+        )
+        whole = pd.concat([sample.assign(approach="naive"), free, near])
+        return whole[["approach", "prompt", "occupation", "caption_id", "rank", "cosine"]]
+
+    def cosines(self):
+        pairs = self.captions()[["caption_id", "occupation"]]
+        by_id = {"n1": 0.1, "n2": 0.8, "n3": 0.2, "n4": 0.3, "n5": 0.9, "e1": 0.4, "e2": 0.6, "e3": 0.5}
+        frames = [
+            pairs.assign(prompt=p, cosine=pairs["caption_id"].map(by_id) - less)
+            for p, less in (("1", 0), ("2", 0.1))
+        ]
+        return pd.concat(frames, ignore_index=True)
+
+    def prompts(self, kind="generated"):
+        if kind == "generated":
+            rows = [(f"p{p}-{o}", "naive", o, p, "text", 3) for p in "12" for o in OCCUPATIONS]
+            return pd.DataFrame(
+                rows, columns=["prompt_id", "approach", "occupation", "prompt", "text", "n_images"]
+            )
+        captions = self.sample()
+        captions = captions[captions["rank"] <= 2]
+        more = {"approach": kind, "prompt": "captions", "n_images": 1}
+        first = {"caption_prompts": "c-", "paraphrased": "x-"}[kind]
+        changed = captions["text"] + ("!" if kind == "paraphrased" else "")
+        return captions.assign(prompt_id=first + captions["caption_id"], text=changed, **more)
+
+    def judgements(self, kind):
+        self.asked.append(kind)
+        if kind == "training":
+            columns = ["occupation", "caption_id", "rank", "indicator", "gender", "outcome"]
+            frame = pd.DataFrame(CAPTIONS, columns=columns)
+            return frame.assign(prompt="captions", image_id=frame["caption_id"])
+        if kind == "generated":
+            genders = {"p1-nurse": "ffm", "p2-nurse": "ff-", "p1-engineer": "mmm", "p2-engineer": "---"}
+        else:
+            genders = {"c-n1": "f", "c-n2": "m", "c-e1": "m", "c-e2": "m", "x-n1": "-", "x-n2": "f"}
+            genders |= {"x-e1": "f", "x-e2": "m"}
+        word = {"f": "female", "m": "male", "-": "unsure"}
+        rows = [
+            {**row, "image_id": f"{row['prompt_id']}/{i}", "gender": word[g]}
+            for row in self.prompts(kind).to_dict("records")
+            for i, g in enumerate(genders[row["prompt_id"]])
+        ]
+        frame = pd.DataFrame(rows)
+        return frame.assign(outcome=np.where(frame["gender"] == "unsure", "uncertain", "judged"))
+
+    def images(self, kind):
+        class Images:
+            table = self.judgements(kind).drop(columns=["gender", "outcome"])
+
+        return Images
+
+    def image_embeddings(self, kind, image_ids):
+        vectors = {k: [1, 0] for k in ("n1", "n3", "n5", "e1", "e2")} | {
+            "n2": [0, 1],
+            "n4": [0, 1],
+            "e3": None,
+        }
+        ids = list(dict.fromkeys(image_ids))
+        of = [vectors[i] if kind == "training" else ([1, 0] if "nurse" in i else [0.6, 0.8]) for i in ids]
+        return pd.DataFrame(
+            {"image_id": ids, "vector": [None if v is None else np.array(v, np.float32) for v in of]}
+        )
+
+
+def frame(name, pipe=None):
+    return tables.conform(made.PIPELINE[name](pipe or Pipe()), name)
+
+
+def test_every_measured_table_is_declared_and_has_its_columns():
+    for name in made.PIPELINE:
+        assert set(tables.schema(name).names) <= set(frame(name).columns), name
+
+
+def test_shares_are_of_images_perceived_as_female_or_male():
+    shares = frame("paradox_percent_female").set_index(["approach", "source", "occupation", "prompt"])
+    value = shares[["percent_female", "n"]].T.to_dict("list")
+    # Nurse, naive: n1 and n2 female, n3 male; n4 is uncertain and n5 is not in the sample of 4.
+    assert value["naive", "training", "nurse", "captions"] == [pytest.approx(100 * 2 / 3), 3]
+    # Engineer: e1 female, e2 male; e3 shows no face.
+    assert value["naive", "training", "engineer", "captions"] == [50, 2]
+    assert value["no_indicators", "training", "nurse", "captions"] == [100, 1]
+    assert value["no_indicators", "training", "engineer", "captions"] == [0, 1]
+    # Nearest: n5 (male) and n2 (female) for prompt 1, n2 for prompt 2.
+    assert value["nearest", "training", "nurse", "1"] == [50, 2]
+    assert value["nearest", "training", "nurse", "2"] == [100, 1]
+    for approach in ("naive", "no_indicators", "nearest"):
+        assert value[approach, "generated", "nurse", "1"] == [pytest.approx(200 / 3), 3]
+        assert value[approach, "generated", "nurse", "2"] == [100, 2]
+        assert value[approach, "generated", "engineer", "1"] == [0, 3]
+    # Captions 1 and 2 of each occupation as prompts; their own images are the training side.
+    assert value["caption_prompts", "training", "nurse", "captions"] == [100, 2]
+    assert value["caption_prompts", "generated", "nurse", "captions"] == [50, 2]
+    assert value["caption_prompts", "training", "engineer", "captions"] == [50, 2]
+    assert value["caption_prompts", "generated", "engineer", "captions"] == [0, 2]
+    assert value["caption_prompts_no_indicators", "generated", "nurse", "captions"] == [0, 1]
+    assert value["paraphrased", "generated", "nurse", "captions"] == [100, 1]
+    assert value["paraphrased_no_indicators", "training", "engineer", "captions"] == [0, 1]
+
+
+def test_an_occupation_without_a_judged_image_has_a_row_and_no_share():
+    shares = frame("paradox_percent_female").set_index(["approach", "source", "occupation", "prompt"])
+    row = shares.loc[("naive", "generated", "engineer", "2")]
+    assert np.isnan(row["percent_female"]) and row["n"] == 0
+    # No caption for engineer is near to a prompt.
+    assert shares.loc[("nearest", "training", "engineer", "1"), "n"] == 0
+
+
+def test_approaches_that_are_not_asked_for_are_not_measured():
+    pipe = Pipe(approaches=["naive"])
+    assert set(frame("paradox_percent_female", pipe)["approach"]) == {"naive"}
+    assert sorted(pipe.asked) == ["generated", "training"]
+    assert set(frame("paradox_prompts", pipe)["approach"]) == {"naive"}
+    pipe = Pipe(approaches=["paraphrased_no_indicators"])
+    assert set(frame("paradox_percent_female", pipe)["approach"]) == {"paraphrased_no_indicators"}
+    assert "generated" not in pipe.asked
+
+
+def test_indicators_are_counted_beside_what_images_show():
+    row = frame("paradox_indicators").set_index("occupation").loc["nurse"]
+    # Sample n1 female, n2 none, n3 male, n4 none; images female, female, male, unsure.
+    assert row[["n", "percent_any", "percent_none"]].tolist() == [4, 50, 50]
+    assert row[["percent_female_indicator", "percent_male_indicator", "percent_both"]].tolist() == [25, 25, 0]
+    assert row["percent_female"] == pytest.approx(200 / 3) and row["n_judged"] == 3
+    assert row[["percent_any_of_female", "n_female", "percent_any_of_male", "n_male"]].tolist() == [
+        50,
+        2,
+        100,
+        1,
+    ]
+
+
+def test_examples_show_the_words_that_indicate():
+    shown = frame("paradox_examples").set_index("caption_id")
+    assert shown.loc["n1", "words"] == "female" and shown.loc["e1", "words"] == "her, she"
+    assert shown.loc["e3", "gender"] == "" and shown.loc["n2", "words"] == ""
+    assert set(shown["indicator"]) == {"female", "male", "both", "none"}
+
+
+def test_outcomes_count_images_of_the_templates_once():
+    counts = frame("paradox_judgement_outcomes")
+    generated = counts[counts["source"] == "generated"]
+    assert set(generated["approach"]) == set(Pipe().settings.approaches) - {
+        "no_indicators",
+        "nearest",
+        "nearest_no_indicators",
+    }
+    row = counts.set_index(["approach", "source", "occupation", "prompt", "outcome"])
+    assert row.loc[
+        ("naive", "generated", "engineer", "2", "uncertain"), ["n", "percent", "n_images"]
+    ].tolist() == [
+        3,
+        100,
+        3,
+    ]
+    assert row.loc[("naive", "generated", "engineer", "2", "judged"), "n"] == 0
+    assert row.loc[("naive", "training", "engineer", "captions", "no_face"), "n"] == 1
+
+
+def test_gender_words_compare_with_the_own_image_and_with_the_word():
+    rows = frame("paradox_gender_words").set_index(["approach", "occupation", "indicator"])
+    columns = ["n_same", "n_pairs", "n_followed", "n_judged", "n_images"]
+    assert rows.loc[("caption_prompts", "nurse", "female"), columns].tolist() == [1, 1, 1, 1, 1]
+    # The engineer's caption says female, its image shows female, the generated one male.
+    assert rows.loc[("caption_prompts", "engineer", "female"), columns].tolist() == [0, 1, 0, 1, 1]
+    # The paraphrase's image is uncertain: it counts nowhere but among the images.
+    assert rows.loc[("paraphrased", "nurse", "female"), columns].tolist() == [0, 0, 0, 0, 1]
+
+
+def test_similarities_are_means_over_all_pairs():
+    rows = frame("paradox_similarity").set_index(["approach", "prompt", "occupation"])
+    naive = rows.loc[("naive", "1", "nurse")]
+    # Text: n1 to n4 against prompt 1: (0.1 + 0.8 + 0.2 + 0.3) / 4; prompt 2 lies 0.1 lower.
+    assert naive["text_similarity"] == pytest.approx(0.35) and naive["n_captions"] == 4
+    assert rows.loc[("naive", "2", "nurse"), "text_similarity"] == pytest.approx(0.25)
+    # Images: two of four training vectors equal the generated one, two are at right angles to it.
+    assert naive["image_similarity"] == pytest.approx(0.5)
+    assert naive[["n_training", "n_generated"]].tolist() == [4, 3]
+    # e3 cannot be read, so two training images are left: 0.6 each.
+    engineer = rows.loc[("naive", "1", "engineer")]
+    assert engineer["image_similarity"] == pytest.approx(0.6) and engineer["n_training"] == 2
+    near = rows.loc[("nearest", "1", "nurse")]
+    assert near["text_similarity"] == pytest.approx(0.85) and near["image_similarity"] == pytest.approx(0.5)
+
+
+def test_texts_are_compared_also_where_images_cannot_be(monkeypatch):
+    def none(self, kind, image_ids):
+        raise MissingInputError("no open_clip model")
+
+    monkeypatch.setattr(Pipe, "image_embeddings", none)
+    rows = frame("paradox_similarity")
+    assert rows["text_similarity"].notna().all() and rows["image_similarity"].isna().all()
+
+
+def test_captions_found_say_how_many_were_taken():
+    rows = frame("paradox_captions_found").set_index("occupation")
+    assert rows.loc["nurse", ["n_captions", "n_corpus", "n_sampled", "n_candidates"]].tolist() == [
+        90,
+        1000,
+        4,
+        5,
+    ]
+
+
+def test_settings_are_a_table_with_the_model():
+    rows = frame("pipeline_settings").set_index("setting")
+    assert rows.loc["captions_per_occupation", "value"] == "4" and rows.loc["model", "value"] == "mini"
+    assert rows["description"].str.endswith(".").all()

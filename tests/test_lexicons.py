@@ -1,0 +1,135 @@
+"""The word lists: what they hold, and the grammar around them."""
+
+import pytest
+
+from biaslab import lexicons, published
+from biaslab.errors import ParameterError, UnknownNameError
+
+
+def test_the_paper_s_lists():
+    # Table 4 and the per-occupation table list the same 62.
+    occupations = lexicons.load("paradox_occupations")
+    assert len(occupations) == len(set(occupations)) == 62
+    assert set(occupations) == set(published.load("paradox_table_6")["occupation"])
+    assert list(lexicons.load("paradox_prompts")) == ["1", "2", "3", "4"]
+    assert "Table 1" in lexicons.source("paradox_prompts")
+    # A.5 prints nine words and eight pronouns.
+    printed = {"male", "female", "man", "woman", "gent", "gentleman", "lady", "boy", "girl"}
+    words = {w for group in lexicons.load("gender_words").values() for w in group}
+    assert printed <= words
+    assert words - printed == {
+        "males",
+        "females",
+        "men",
+        "women",
+        "gents",
+        "gentlemen",
+        "ladies",
+        "boys",
+        "girls",
+    }
+    pronouns = lexicons.load("gender_pronouns")
+    assert set(pronouns["female"]) == {"she", "her", "hers", "herself"}
+    assert set(pronouns["male"]) == {"he", "him", "his", "himself"}
+
+
+@pytest.mark.parametrize("name", lexicons.names())
+def test_every_list_is_clean(name):
+    entries = lexicons.load(name)
+    groups = (
+        [v for v in entries.values() if isinstance(v, tuple)] if hasattr(entries, "values") else [entries]
+    )
+    for group in groups:
+        assert len(set(group)) == len(group)
+        assert all(entry == entry.strip() and entry for entry in group)
+    assert lexicons.source(name)
+    # Loaded once, and nobody can change it.
+    assert lexicons.load(name) is entries
+    assert isinstance(entries, tuple) or not hasattr(entries, "__setitem__")
+
+
+def test_no_word_is_both_a_doubtful_first_name_and_none():
+    never = set(lexicons.load("words_also_names")) | set(lexicons.load("places"))
+    assert not never & set(lexicons.load("ambiguous_first_names"))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "occupation", "text"),
+    [
+        ("1", "engineer", "A photo of the face of an engineer"),
+        ("2", "nurse", "A portrait photo of a nurse"),
+        ("3", "CEO", "A photo of a CEO smiling"),
+        ("4", "prime minister", "A photo of a prime minister at work"),
+    ],
+)
+def test_prompts_filled(prompt, occupation, text):
+    assert lexicons.fill(lexicons.load("paradox_prompts")[prompt], occupation) == text
+
+
+def test_templates_without_article_or_with_it_first():
+    assert lexicons.fill("Photo: [OCCUPATION], a/an [OCCUPATION]", "artist") == "Photo: artist, an artist"
+    assert lexicons.fill("a/an [OCCUPATION] at work", "artist") == "An artist at work"
+
+
+@pytest.mark.parametrize(
+    ("article", "phrases"),
+    [
+        (
+            "an",
+            [
+                "architect",
+                "entrepreneur",
+                "intern",
+                "usher",
+                "umpire",
+                "honest broker",
+                "x-ray technician",
+                "heir",
+            ],
+        ),
+        (
+            "a",
+            [
+                "baker",
+                "university teacher",
+                "european chef",
+                "one-man band",
+                "useful tool",
+                "unicorn",
+                "house",
+            ],
+        ),
+    ],
+)
+def test_articles(article, phrases):
+    assert {phrase: lexicons.article(phrase) for phrase in phrases} == dict.fromkeys(phrases, article)
+
+
+@pytest.mark.parametrize(
+    ("one", "many"),
+    [
+        ("nurse", ("nurses",)),
+        ("fashion designer", ("fashion designers",)),
+        ("attorney", ("attorneys",)),
+        ("secretary", ("secretaries",)),
+        ("salesperson", ("salespeople", "salespersons")),
+        ("fireman", ("firemen",)),
+        ("coach", ("coaches",)),
+        ("boss", ("bosses",)),
+        ("ceo", ("ceos",)),
+        ("shaman's aide", ("shaman's aides",)),
+    ],
+)
+def test_plurals(one, many):
+    assert lexicons.plurals(one) == many
+
+
+def test_bad_input_is_named():
+    with pytest.raises(
+        UnknownNameError, match=r"no word list named 'gender_word'. Did you mean 'gender_words'"
+    ):
+        lexicons.load("gender_word")
+    with pytest.raises(ParameterError, match=r"'A photo' has no \[OCCUPATION\]"):
+        lexicons.fill("A photo", "nurse")
+    with pytest.raises(ParameterError, match="is empty"):
+        lexicons.fill("A photo of a/an [OCCUPATION]", " ")

@@ -1,0 +1,102 @@
+"""The embedded world and models, for real but small: every notebook of the run, and what it leaves behind."""
+
+import numpy as np
+import pytest
+
+from biaslab import models, params, runs, tables
+from biaslab.pipeline import Pipeline, Settings
+
+ABSENT = [
+    name
+    for name, megabytes in models.embedded()[["name", "megabytes"]].itertuples(False)
+    if not megabytes > 0
+]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(ABSENT), reason=f"not in this installation: {', '.join(ABSENT)}"),
+]
+
+OCCUPATIONS = ("nurse", "engineer", "teacher", "lawyer")
+SMALL = {
+    "occupations": list(OCCUPATIONS),
+    "corpus_rows": 20_000,
+    "captions_per_occupation": 60,
+    "candidates_per_occupation": 150,
+    "nearest_per_prompt": 20,
+    "images_per_prompt": 8,
+    "caption_prompts_per_occupation": 16,
+    "steps": 8,
+    "guidance_sweep": [1.0],
+    "guidance_images": 1,
+    "world_images": 4,
+    "matched_captions": 20,
+    "off_rows": 8000,
+    "off_captions": 20,
+    "test_renders": 200,
+}
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory, pytestconfig):
+    """Run params/mini.yaml with few images; return the run's parameters, outputs folder and record."""
+    outputs = tmp_path_factory.mktemp("outputs")
+    settings = {**SMALL, "store": str(outputs / "store")}
+    overrides = [f"settings.{name}={_yaml(value)}" for name, value in settings.items()]
+    loaded = params.load(
+        pytestconfig.rootpath / "params" / "mini.yaml", overrides=[*overrides, "bootstrap_replicates=200"]
+    )
+    return loaded, outputs, runs.run(loaded, outputs=outputs, progress=False)
+
+
+def _yaml(value):
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else value
+
+
+def test_every_notebook_finishes_and_nothing_is_run_twice(ran):
+    loaded, outputs, record = ran
+    assert {n["id"]: n["reason"] for n in record["notebooks"] if n["status"] != "ok"} == {}
+    assert record["status"] == "ok" and not record["problems"]
+    shards = {p: p.stat().st_mtime_ns for p in (outputs / "store").rglob("*.parquet")}
+    again = runs.run(loaded, outputs=outputs, progress=False)
+    assert again["up_to_date"] and again["ended"] == record["ended"]
+    assert {p: p.stat().st_mtime_ns for p in (outputs / "store").rglob("*.parquet")} == shards
+
+
+def test_the_embedded_model_stands_beside_the_printed_ones(ran):
+    _, outputs, record = ran
+    folder = outputs / "mini"
+    shares = tables.read(folder / "tables" / "paradox_percent_female.csv", "paradox_percent_female")
+    assert list(dict.fromkeys(shares["model"])) == ["mini", "SD 1.4", "SD 1.5"]
+    mini = shares[shares["model"] == "mini"]
+    assert set(mini["approach"]) == set(Settings().approaches)
+    assert set(mini["occupation"]) == set(OCCUPATIONS)
+    amplification = tables.read(folder / "tables" / "paradox_amplification.csv", "paradox_amplification")
+    naive = amplification.query("approach == 'naive' and definition == 'published' and prompt == 'mean'")
+    assert naive["model"].tolist() == ["mini", "SD 1.4", "SD 1.5"] and naive["amplification"].notna().all()
+    # Table 3 of the paper, within 0.02.
+    printed = naive.set_index("model")["amplification"]
+    assert printed["SD 1.4"] == pytest.approx(12.57, abs=0.02)
+    assert any("embedded world" in text for text in record["limits"])
+
+
+def test_shares_follow_from_judgements_image_by_image(ran):
+    loaded, outputs, _ = ran
+    settings = Settings.of({**SMALL, "store": str(outputs / "store")})
+    pipeline = Pipeline("mini", settings, seed=loaded.values["seed"], progress=False)
+    judged = pipeline.judgements("generated")
+    assert len(judged) == 4 * 4 * 8 and not judged["image_id"].duplicated().any()
+    shares = tables.read(outputs / "mini/tables/paradox_percent_female.csv", "paradox_percent_female")
+    mine = shares[(shares["model"] == "mini") & (shares["approach"] == "naive")]
+    for row in mine[mine["source"] == "generated"].itertuples():
+        some = judged[(judged["occupation"] == row.occupation) & (judged["prompt"] == row.prompt)]
+        female, male = (some["gender"] == "female").sum(), (some["gender"] == "male").sum()
+        assert row.n == female + male
+        if row.n:
+            assert row.percent_female == pytest.approx(100 * female / (female + male))
+        else:
+            assert np.isnan(row.percent_female)
+    # The training side against the known truth: a judge that is nearly always right gives nearly its shares.
+    training = pipeline.judgements("training")
+    sample = training[training["rank"] <= SMALL["captions_per_occupation"]]
+    decided = sample[sample["gender"].isin(["female", "male"])]
+    assert (decided["gender"] == decided["truth_gender"]).mean() > 0.97

@@ -1,0 +1,117 @@
+"""Models by name."""
+
+import json
+import math
+import shutil
+
+import pytest
+
+from biaslab import models
+from biaslab.errors import MissingInputError, ParameterError, UnknownNameError
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Embedded models with a few bytes of weights each; mini-detector is not installed."""
+    folders = {name: tmp_path / "models" / name for name in models.EMBEDDED}
+    monkeypatch.setattr(models, "EMBEDDED", folders)
+    for name in ("mini-sd", "mini-clip"):
+        part = folders[name] / ("unet" if name == "mini-sd" else ".")
+        part.mkdir(parents=True)
+        (part / "model.safetensors").write_bytes(b"0" * 200_000)
+    (folders["mini-sd"] / "model_index.json").write_text(json.dumps({"_class_name": "A", "unet": ["b", "c"]}))
+    (folders["mini-sd"] / "README.md").write_text("card")
+    return folders
+
+
+def test_embedded_models_by_name_and_by_kind(installed):
+    for name in ("mini", "mini-sd"):
+        assert models.resolve(name, "text-to-image") == str(installed["mini-sd"])
+    assert models.resolve("mini", "clip") == str(installed["mini-clip"])
+    with pytest.raises(ParameterError, match=r"'mini-clip' is a clip model, and a text-to-image .*'mini-sd'"):
+        models.resolve("mini-clip", "text-to-image")
+    with pytest.raises(MissingInputError, match=r"'mini-detector' is not in .*biaslab train mini-detector"):
+        models.resolve("mini", "detector")
+    # A pipeline that is still being trained has parts, but no index.
+    (installed["mini-sd"] / "model_index.json").unlink()
+    with pytest.raises(MissingInputError, match="'mini-sd' is not in"):
+        models.resolve("mini", "text-to-image")
+
+
+def test_folders_and_names_on_the_hub(installed, tmp_path, monkeypatch):
+    assert models.resolve(str(installed["mini-clip"]), "clip") == str(installed["mini-clip"])
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert models.resolve("~/models/mini-clip", "clip") == str(installed["mini-clip"])
+    for name in ("CompVis/stable-diffusion-v1-4", "owner/name_with.all-3"):
+        assert models.resolve(name, "text-to-image") == name
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "mini-ds",
+            r"no text-to-image model named 'mini-ds'\. Did you mean 'mini-sd'.*owner and name, such as",
+        ),
+        ("stable-diffusion-v1-4", r"Did you mean 'CompVis/stable-diffusion-v1-4'"),
+        ("zzz", r"no text-to-image model named 'zzz'\. Give 'mini' \(the embedded mini-sd\), a folder"),
+        ("./models/sd", r"There is no folder './models/sd'"),
+        ("a/b/c", r"There is no folder 'a/b/c'"),
+        ("", r"The text-to-image model is ''; give"),
+        (None, r"The text-to-image model is None; give"),
+    ],
+)
+def test_unknown_names_say_what_there_is(name, message):
+    with pytest.raises(ParameterError, match=message):
+        models.resolve(name, "text-to-image")
+
+
+def test_unknown_kinds_and_checkpoints_in_one_file(tmp_path):
+    with pytest.raises(UnknownNameError, match=r"no kind of model named 'text2image'"):
+        models.resolve("mini", "text2image")
+    (tmp_path / "sd.ckpt").write_bytes(b"")
+    with pytest.raises(ParameterError, match=r"is a file; .* from_single_file"):
+        models.resolve(str(tmp_path / "sd.ckpt"), "text-to-image")
+
+
+def test_only_safetensors(installed, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(installed["mini-sd"], folder)
+    models.check_safetensors(folder)
+    # Parts that the index does not name are never opened.
+    (folder / "old").mkdir()
+    (folder / "old" / "weights.bin").write_bytes(b"0")
+    models.check_safetensors(folder)
+    (folder / "unet" / "weights.bin").write_bytes(b"0")
+    models.check_safetensors(folder)
+    (folder / "unet" / "model.safetensors").unlink()
+    with pytest.raises(ParameterError, match=r"unet holds only weights\.bin; .*can run code when"):
+        models.check_safetensors(folder)
+    with pytest.raises(ParameterError, match=r"holds only weights\.bin"):
+        models.resolve(str(folder / "old"), "clip")
+
+
+def test_digest_knows_weights_and_not_what_lies_beside(installed, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(installed["mini-sd"], folder)
+    first = models.digest(installed["mini-sd"])
+    (folder / "README.md").write_text("another card")
+    (folder / "curve.csv").write_text("1")
+    assert models.digest(folder) == first
+    (folder / "unet" / "model.safetensors").write_bytes(b"1" * 200_000)
+    assert models.digest(folder) != first
+    assert models.digest("owner/name") == "owner/name"
+
+
+def test_the_list_of_embedded_models(installed):
+    listed = models.embedded().set_index("name")
+    assert listed["kind"].to_dict() == {
+        "mini-sd": "text-to-image",
+        "mini-clip": "clip",
+        "mini-detector": "detector",
+    }
+    # 200,000 bytes of weights; the index and the card are too short to show.
+    assert listed.loc["mini-sd", "megabytes"] == 0.2
+    assert math.isnan(listed.loc["mini-detector", "megabytes"])
+    assert listed["card"].tolist() == [str(installed["mini-sd"] / "README.md"), "", ""]
+    assert listed["folder"].tolist() == [str(f) for f in installed.values()]

@@ -1,0 +1,402 @@
+"""The pipeline checks its settings, connects the stages, and computes only what is asked for."""
+
+import io
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import pipeline, sources
+from biaslab.errors import MissingInputError, ParameterError, UnknownNameError
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.study import Study
+
+CAPTIONS = [
+    ("a", "Portrait of a female nurse", "red"),
+    ("b", "A nurse at work", "blue"),
+    ("c", "nurse smiling, she is happy", "red"),
+    ("d", "An engineer and a nurse", "blue"),
+    ("e", "An engineer at a desk", "black"),
+    ("f", "Garden gate", "red"),
+]
+COLOURS = {"red": (255, 0, 0), "blue": (0, 0, 255), "black": (0, 0, 0)}
+
+
+class Generated:
+    """Images as a generator makes them: red where the text says female or she, else blue."""
+
+    name, digest = "generated", "g"
+
+    def __init__(self, prompts):
+        rows = [
+            {
+                "image_id": f"{p.prompt_id}/{i}",
+                "prompt_id": p.prompt_id,
+                "index": i,
+                "seed": 0,
+                "outcome": "ok",
+            }
+            for p in prompts.itertuples()
+            for i in range(p.n_images)
+        ]
+        self.table = pd.DataFrame(rows)
+        self._texts = dict(zip(prompts["prompt_id"], prompts["text"], strict=True))
+
+    def read(self, image_ids):
+        words = [self._texts[i.rsplit("/", 1)[0]].replace(",", "").split() for i in image_ids]
+        return [plain("red" if {"female", "she"}.intersection(w) else "blue") for w in words]
+
+
+def plain(colour):
+    return np.full((8, 8, 3), COLOURS[colour], dtype=np.uint8)
+
+
+class Fake(Pipeline):
+    """A pipeline whose generator and judge look at colours; it counts what they are asked for."""
+
+    n_generated, n_judged = 0, 0
+
+    def _generate(self, prompts, progress):
+        self.n_generated += int(prompts["n_images"].sum())
+        return Generated(prompts)
+
+    def _judge(self, images, progress):
+        ids = images.table["image_id"].tolist()
+        self.n_judged += len(ids)
+        rows = []
+        for image_id, image in zip(ids, images.read(ids), strict=True):
+            if not isinstance(image, np.ndarray):
+                rows.append((image_id, "unreadable", ""))
+            elif not image.any():
+                rows.append((image_id, "no_face", ""))
+            else:
+                rows.append((image_id, "judged", "female" if image[0, 0, 0] else "male"))
+        return pd.DataFrame(rows, columns=["image_id", "outcome", "gender"])
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """Return a function that opens a pipeline on six captions with images in a folder."""
+    from PIL import Image
+
+    (tmp_path / "images").mkdir()
+    for name, _, colour in CAPTIONS:
+        Image.fromarray(plain(colour)).save(tmp_path / "images" / f"{name}.png")
+    pd.DataFrame(CAPTIONS, columns=["id", "text", "colour"]).to_csv(tmp_path / "captions.csv", index=False)
+
+    def make(**settings):
+        given = {
+            "corpus": str(tmp_path / "captions.csv"),
+            "columns": {"caption_id": "id"},
+            "training_images": str(tmp_path / "images"),
+            "occupations": ["nurse", "engineer"],
+            "approaches": ["naive", "no_indicators", "caption_prompts", "caption_prompts_no_indicators"],
+            "images_per_prompt": 3,
+            "images_per_caption": 2,
+            "store": str(tmp_path / "store"),
+        }
+        return Fake("fake", Settings.of({**given, **settings}), progress=False)
+
+    return make
+
+
+# -- settings --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"stpes": 3}, "settings has no 'stpes'. Did you mean 'steps'"),
+        ({"steps": "many"}, "settings: steps is 'many'; it must be a whole number, for example"),
+        ({"steps": True}, "settings: steps is True; it must be a whole number"),
+        ({"steps": 0}, "settings: steps is 0; allowed is 1 to 1000."),
+        ({"threshold": 0.2}, "settings: threshold is 0.2; allowed is 0.5 to 1."),
+        ({"names": "gazeteer"}, "settings: names is 'gazeteer'. Did you mean 'gazetteer'?"),
+        ({"approaches": ["naiv"]}, "settings: approaches is 'naiv'. Did you mean 'naive'"),
+        ({"approaches": []}, "settings: approaches is an empty list; give one or more of naive, "),
+        ({"occupations": 3}, "settings: occupations is 3; it must be a list of texts."),
+        ({"guidance_sweep": ["1"]}, "settings: guidance_sweep is ['1']; it must be a list of numbers."),
+        ({"columns": "text"}, "settings: columns is 'text'; it must be a mapping"),
+        ({"engine": "ray"}, "settings: engine is 'ray'. Known: local."),
+        ([], r"settings is []; it must be a mapping"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(given, message):
+    with pytest.raises(ParameterError) as error:
+        Settings.of(given)
+    assert message in str(error.value)
+
+
+def test_every_problem_of_the_settings_is_told_at_once():
+    with pytest.raises(ParameterError, match=r"no 'stpes'.*size is -1; allowed is 0 or more"):
+        Settings.of({"stpes": 3, "size": -1})
+
+
+def test_settings_come_in_their_types_and_say_what_they_decide():
+    made = Settings.of({"guidance_scale": 3, "occupations": "nurse", "approaches": ["naive", "naive"]})
+    assert made.guidance_scale == 3.0 and isinstance(made.guidance_scale, float)
+    assert Settings.of({"guidance_sweep": [1, 7.5]}).guidance_sweep == (1.0, 7.5)
+    assert made.occupations == ("nurse",) and made.approaches == ("naive",)
+    described = {name: (value, meaning) for name, value, meaning in made.describe()}
+    assert described["guidance_scale"] == ("3.0", "Guidance; 1 is none (paper: 7.5).")
+    assert described["occupations"][0] == '["nurse"]'
+    assert all(meaning.endswith(".") for _, meaning in described.values())
+    assert made == Settings.of(dict(vars(made)))
+
+
+def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "caps").mkdir()
+    (tmp_path / "caps/1.csv").write_text("text\n")
+    given = {"corpus": "caps/*.csv", "faces": "mediapipe:face.tflite", "gender": "mini-clip", "store": "kept"}
+    model, found = pipeline.resolve_paths("owner/name", given)
+    assert model == "owner/name"
+    assert found == {
+        "corpus": str(tmp_path / "caps/*.csv"),
+        "faces": f"mediapipe:{tmp_path / 'face.tflite'}",
+        "gender": "mini-clip",
+        "store": str(tmp_path / "kept"),
+    }
+    assert pipeline.resolve_paths("caps", {})[0] == str(tmp_path / "caps")
+    # Tables name a folder by its last part, so that they do not tell where it lies.
+    assert pipeline.label(str(tmp_path / "caps")) == "caps" and pipeline.label("owner/name") == "owner/name"
+
+
+# -- stages ----------------------------------------------------------------------------------------------
+
+
+def test_captions_are_found_once_for_each_occupation_that_they_name(fake):
+    p = fake()
+    found = p.captions().sort_values(["occupation", "caption_id"])
+    assert list(zip(found["occupation"], found["caption_id"], found["indicator"], strict=True)) == [
+        ("engineer", "d", "none"),
+        ("engineer", "e", "none"),
+        ("nurse", "a", "female"),
+        ("nurse", "b", "none"),
+        ("nurse", "c", "female"),
+        ("nurse", "d", "none"),
+    ]
+    assert p.totals().to_numpy().tolist() == [["nurse", 4, 6], ["engineer", 2, 6]]
+    assert found["colour"].tolist() == ["blue", "black", "red", "blue", "red", "blue"]
+
+
+def test_selections_rank_within_an_occupation(fake):
+    chosen = fake().selections()
+    sizes = chosen.groupby(["approach", "occupation"]).size().to_dict()
+    assert sizes == {
+        ("naive", "engineer"): 2,
+        ("naive", "nurse"): 4,
+        ("no_indicators", "engineer"): 2,
+        ("no_indicators", "nurse"): 2,
+    }
+    free = chosen[(chosen["approach"] == "no_indicators") & (chosen["occupation"] == "nurse")]
+    assert sorted(free["rank"]) == [1, 2] and set(free["caption_id"]) == {"b", "d"}
+
+
+def test_the_nearest_captions_join_the_sample_whose_images_are_judged(fake, monkeypatch):
+    from biaslab.captions.neighbours import Encoder
+
+    def letters(self, texts):
+        # A text is the share of its letters that are "w" (as in "work"), and the rest.
+        w = np.array([text.lower().count("w") for text in texts], dtype=np.float32)
+        vectors = np.stack([1 + 0 * w, w], axis=1)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    monkeypatch.setattr(Encoder, "encode", letters)
+    monkeypatch.setattr(Encoder, "digest", "letters")
+    p = fake(
+        approaches=["naive", "nearest", "nearest_no_indicators"],
+        captions_per_occupation=1,
+        candidates_per_occupation=0,
+        nearest_per_prompt=1,
+    )
+    chosen = p.selections().set_index(["approach", "prompt", "occupation"])
+    # Template 4 ends in "at work"; of the nurse's captions only b has a "w", once, as the template has.
+    row = chosen.loc[("nearest", "4", "nurse")]
+    assert row["caption_id"] == "b" and row["cosine"] == pytest.approx(1)
+    assert chosen.loc[("nearest_no_indicators", "4", "nurse"), "caption_id"] == "b"
+    # The random sample's cosine is its mean over the templates: of prompt 4 and the others, which have no "w".
+    first = p.captions().query("rank == 1 and occupation == 'nurse'").iloc[0]
+    has = "w" in first["text"].lower()
+    expected = (1 + 3 * 0.5**0.5) / 4 if has else (0.5**0.5 + 3) / 4
+    assert chosen.loc[("naive", "captions", "nurse"), "cosine"] == pytest.approx(expected)
+    judged = p.judgements("training")
+    wanted = p.selections()[["caption_id", "occupation"]].drop_duplicates()
+    assert set(zip(judged["caption_id"], judged["occupation"], strict=True)) == set(
+        wanted.itertuples(False, None)
+    )
+    near = p.cosines().set_index(["caption_id", "occupation", "prompt"])["cosine"]
+    assert near["b", "nurse", "4"] == pytest.approx(1) and near["b", "nurse", "1"] == pytest.approx(0.5**0.5)
+
+
+def test_prompts_fill_the_templates_and_take_captions(fake):
+    p = fake(caption_prompts_per_occupation=1, images_per_caption=5)
+    made = p.prompts("generated").set_index("prompt_id")
+    assert len(made) == 8 and made.loc["p1-engineer", "text"] == "A photo of the face of an engineer"
+    assert made["n_images"].tolist() == [3] * 8
+    captions = p.prompts("caption_prompts")
+    first = p.captions().query("rank == 1")
+    assert captions["prompt_id"].tolist() == [f"c-{i}" for i in first["caption_id"]]
+    assert captions["text"].tolist() == first["text"].tolist() and captions["n_images"].tolist() == [5, 5]
+    changed = p.prompts("paraphrased")
+    assert [i.split("-")[2] for i in changed["prompt_id"]] == ["nurse", "engineer"]
+    with pytest.raises(UnknownNameError, match=r"no kind of images named 'training'"):
+        p.prompts("training")
+
+
+def test_an_image_that_belongs_to_two_occupations_is_made_and_judged_once(fake):
+    p = fake()
+    judged = p.judgements("caption_prompts")
+    # Captions a, b, c, d for nurse and d, e for engineer; two images each.
+    assert judged.groupby("occupation").size().to_dict() == {"engineer": 4, "nurse": 8}
+    assert p.n_generated == p.n_judged == 10
+    # Asked again, nothing is made again.
+    p.judgements("caption_prompts")
+    assert p.n_generated == p.n_judged == 10
+    training = p.judgements("training")
+    assert len(training) == 6 and p.n_judged == 15
+    assert training.set_index("caption_id")["outcome"].to_dict()["e"] == "no_face"
+
+
+def test_only_what_is_asked_for_is_computed(fake):
+    p = fake(approaches=["naive"])
+    p.judgements("training")
+    assert p.n_generated == 0
+
+
+def test_a_pipeline_with_other_settings_shares_what_is_the_same(fake):
+    p = fake()
+    other = p.but("owner/name", images_per_prompt=1)
+    assert (other.label, other.settings.images_per_prompt, other.seed) == ("owner/name", 1, p.seed)
+    assert other.settings.corpus == p.settings.corpus and p.settings.images_per_prompt == 3
+    assert other.prompts("generated")["n_images"].tolist() == [1] * 8
+    with pytest.raises(ParameterError, match="settings has no 'stpes'"):
+        p.but(stpes=1)
+
+
+def test_a_caption_without_its_image_is_unreadable_and_counted(fake, tmp_path):
+    (tmp_path / "images/b.png").unlink()
+    judged = fake().judgements("training").set_index("caption_id")["outcome"]
+    assert judged["b"] == "unreadable" and (judged != "unreadable").sum() == 5
+
+
+def test_a_corpus_without_images_says_what_to_set(fake):
+    with pytest.raises(
+        MissingInputError, match=r"has captions and no images\. Set training_images to a folder"
+    ):
+        fake(training_images="").judgements("training")
+
+
+def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeypatch):
+    from biaslab import models
+
+    asked = []
+    monkeypatch.setattr(models, "resolve", lambda name, kind: asked.append((name, kind)))
+    good = fake().settings
+    pipeline.check("owner/name", good)
+    assert asked == [("owner/name", "text-to-image"), ("mini-clip", "clip"), ("mini-detector", "detector")]
+    for changed, message in (
+        (
+            {"faces": "mediapipe:gone.tflite"},
+            r"There is no file gone\.tflite; it was named as 'mediapipe:gone",
+        ),
+        ({"training_images": "gone"}, "training_images is 'gone', which is not a folder"),
+        ({"training_images": ""}, "has captions and no images. Set training_images"),
+        (
+            {"negative_prompt": "hat", "guidance_scale": 1},
+            "negative_prompt is 'hat', but it works through guid",
+        ),
+        ({"corpus": "gone.csv"}, r"no corpus 'gone\.csv'"),
+    ):
+        with pytest.raises((ParameterError, MissingInputError), match=message):
+            pipeline.check("owner/name", Settings.of({**vars(good), **changed}))
+
+
+def test_the_truthful_model_knows_the_embedded_captions_only(fake):
+    with pytest.raises(
+        ParameterError, match=r"model is 'world', .* and corpus is .*captions\.csv'; set corpus"
+    ):
+        pipeline.check("world", fake().settings)
+
+
+def test_unknown_kinds_of_images_are_named(fake):
+    with pytest.raises(
+        UnknownNameError, match=r"no kind of images named 'generatd'\. Did you mean 'generated'"
+    ):
+        fake().images("generatd")
+
+
+def test_progress_goes_to_its_file_and_all_else_to_standard_error(tmp_path, monkeypatch):
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
+    p = Pipeline("fake", Settings(), progress_file=tmp_path / "deep" / "progress.log")
+    with p._showing() as progress:
+        assert progress
+        from tqdm import tqdm
+
+        for i in tqdm(range(2), desc="generating", mininterval=0, file=sys.stderr):
+            if i:
+                assert (tmp_path / "deep/progress.log").read_text().startswith("generating:")
+        print("a warning", file=sys.stderr)
+    assert shown.getvalue().strip() == "a warning"
+    assert not (tmp_path / "deep/progress.log").exists()
+
+
+# -- as a source -----------------------------------------------------------------------------------------
+
+
+def test_settings_belong_to_sources_that_make_images(tmp_path):
+    with pytest.raises(ParameterError, match="but source is 'published', which makes no images"):
+        Study(tmp_path, source="published", settings={"steps": 3})
+    with pytest.raises(ParameterError, match="settings has no 'stpes'"):
+        Study(tmp_path, source="mini", settings={"stpes": 3})
+    with pytest.raises(ParameterError, match="source is 'pipeline' and model is 'all'; set model"):
+        Study(tmp_path, source="pipeline")
+
+
+@pytest.mark.parametrize("source", ["published", "folder"])
+def test_a_source_of_tables_has_no_images(tmp_path, source):
+    study = Study(tmp_path, source=str(tmp_path) if source == "folder" else source)
+    with pytest.raises(
+        MissingInputError, match=r"This needs images, and source .* has tables only: set source to"
+    ):
+        study.images("generated")
+    if source == "published":
+        with pytest.raises(MissingInputError, match="Published has no paradox_indicators: it takes images"):
+            study.measured("paradox_indicators")
+        with pytest.raises(UnknownNameError, match="no table of measurements in published named 'paradox_x'"):
+            study.measured("paradox_x")
+
+
+def test_printed_numbers_stand_beside_the_pipelines_own(fake):
+    p = fake()
+    both = sources.measured("paradox_percent_female", source="mini", pipeline=p)
+    assert list(dict.fromkeys(both["model"])) == ["fake", "SD 1.4", "SD 1.5"]
+    # 2 models, 62 occupations, 4 prompts and the training side.
+    assert (both["model"] != "fake").sum() == 2 * 62 * 5
+    alone = fake(beside="none")
+    assert set(sources.measured("paradox_percent_female", source="mini", pipeline=alone)["model"]) == {"fake"}
+    printed = sources.measured("paradox_printed_amplification", source="mini", pipeline=p)
+    assert set(printed["model"]) == {"SD 1.4", "SD 1.5"}
+    with pytest.raises(
+        MissingInputError, match="The pipeline has no paired_percent_female: set source to 'pub"
+    ):
+        sources.measured("paired_percent_female", source="mini", pipeline=p)
+    assert sources.has("paradox_printed_amplification", source="mini")
+    assert not sources.has("paradox_printed_amplification", source="mini", beside="none")
+
+
+def test_a_study_on_a_pipeline_keeps_what_stands_beside(fake, tmp_path):
+    study = Study(tmp_path / "out", source="mini", settings={"beside": "published"})
+    study.__dict__["pipeline"] = fake()
+    assert set(study.measured("paradox_percent_female")["model"]) == {"fake", "SD 1.4", "SD 1.5"}
+    assert study.has("paradox_gender_words") and not study.has("paired_percent_female")
+    # A run's folder is a source: it holds what was measured.
+    again = Study(tmp_path / "more", source=str(tmp_path / "out"), model="fake")
+    assert len(again.measured("paradox_percent_female")) == len(fake_rows(study))
+
+
+def fake_rows(study):
+    whole = study.measured("paradox_percent_female")
+    return whole[whole["model"] == "fake"]

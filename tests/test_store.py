@@ -1,0 +1,286 @@
+"""The store: computed once, whatever is killed, damaged or done twice at once."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import engine
+from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.store import Store
+
+# Squares numbers, slowly, and writes down every shard it is asked for.
+SCRIPT = """
+import sys, time, os
+import pandas as pd
+from biaslab.store import Store
+
+root, log, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+
+def work(rows):
+    with open(log, "a") as file:
+        file.write(f"start {rows.x[0]} {os.getpid()}\\n")
+    time.sleep(seconds)
+    with open(log, "a") as file:
+        file.write(f"end {rows.x[0]} {os.getpid()}\\n")
+    return pd.DataFrame({"x": rows.x, "square": rows.x**2})
+
+units = pd.DataFrame({"x": range(40)})
+stage = Store(root).stage("squares", {"power": 2})
+print(stage.compute(units, work, shard_rows=5, progress=False).to_json())
+"""
+
+
+def start(tmp_path: Path, seconds: float) -> subprocess.Popen:
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "store"), str(tmp_path / "log"), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen) -> pd.DataFrame:
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return pd.DataFrame(json.loads(out))
+
+
+def logged(tmp_path: Path) -> list[tuple[str, int, int]]:
+    lines = (tmp_path / "log").read_text().splitlines()
+    return [(event, int(shard), int(pid)) for event, shard, pid in map(str.split, lines)]
+
+
+def squares(log: list | None = None):
+    def work(rows: pd.DataFrame) -> pd.DataFrame:
+        if log is not None:
+            log.append(rows["x"].tolist())
+        return pd.DataFrame({"x": rows["x"], "square": rows["x"] ** 2})
+
+    return work
+
+
+UNITS = pd.DataFrame({"x": range(7)})
+
+
+def test_computes_once_in_order(tmp_path):
+    calls = []
+    stage = Store(tmp_path).stage("squares", {"power": 2})
+    first = stage.compute(UNITS, squares(calls), shard_rows=3)
+    assert calls == [[0, 1, 2], [3, 4, 5], [6]]
+    assert first["square"].tolist() == [0, 1, 4, 9, 16, 25, 36]
+    again = Store(tmp_path).stage("squares", {"power": 2}).compute(UNITS, squares(calls), shard_rows=3)
+    assert len(calls) == 3
+    pd.testing.assert_frame_equal(again, first)
+    assert json.loads((stage.folder / "stage.json").read_text())["inputs"] == {"power": 2}
+    # The sidecar is the checksum that any tool computes.
+    shard = stage.path(1)
+    assert Path(f"{shard}.sha256").read_text().strip() == hashlib.sha256(shard.read_bytes()).hexdigest()
+    assert pd.read_parquet(shard)["x"].tolist() == [3, 4, 5]
+
+
+def test_other_rows_inputs_or_code_never_share(tmp_path):
+    store, calls = Store(tmp_path), []
+    stage = store.stage("squares", {"power": 2, "of": ["a"]})
+    stage.compute(UNITS, squares(calls), shard_rows=10)
+    shifted = stage.compute(UNITS + 1, squares(calls), shard_rows=10)
+    assert shifted["square"].tolist() == [1, 4, 9, 16, 25, 36, 49]
+    stage.compute(UNITS.rename(columns={"x": "y"}).assign(x=0), squares(calls), shard_rows=10)
+    assert len(calls) == 3
+    assert store.stage("squares", {"of": ["a"], "power": 2}).digest == stage.digest
+    other = [
+        store.stage("squares", {"power": 3, "of": ["a"]}),
+        store.stage("squares", {"power": 2, "of": ["a"]}, ["biaslab.engine"]),
+        store.stage("squares", {"power": 2, "of": ["a"]}, ["biaslab.store"]),
+        store.stage("squares", {"power": 2, "of": ["a"]}, ["biaslab.lexicons"]),
+    ]
+    assert len({s.digest for s in [stage, *other]}) == 5
+    assert store.stage("squares", {"power": 2, "of": ["a"]}, [""]).digest == stage.digest
+
+
+def test_rows_are_the_same_however_their_index_and_texts_are_kept(tmp_path):
+    stage, calls = Store(tmp_path).stage("lengths", {}), []
+
+    def work(rows):
+        calls.append(len(rows))
+        return pd.DataFrame({"n": rows["text"].str.len()})
+
+    texts = ["a", "bb", None]
+    for dtype in ("object", "str"):
+        units = pd.DataFrame({"text": pd.Series(texts, dtype=dtype, index=[5, 6, 7])})
+        assert stage.compute(units, work, shard_rows=2)["n"].tolist()[:2] == [1, 2]
+    assert calls == [2, 1]
+
+
+def test_what_is_found_equals_what_was_computed(tmp_path):
+    # Types that could change on the way to disk and back.
+    table = pd.DataFrame(
+        {
+            "text": pd.Series(["a", None], dtype="object"),
+            "category": pd.Categorical(["u", "v"], categories=["v", "u"], ordered=True),
+            "bytes": [b"\x00\xff", b""],
+            "float": np.array([1.5, np.nan], dtype="float32"),
+            "flag": [True, False],
+        }
+    )
+    stage = Store(tmp_path).stage("types", {})
+    first = stage.compute(UNITS, lambda rows: table, shard_rows=10)
+    again = stage.compute(UNITS, lambda rows: pytest.fail("computed twice"), shard_rows=10)
+    pd.testing.assert_frame_equal(first, again)
+    assert first["bytes"].tolist() == [b"\x00\xff", b""]
+    assert first["float"].dtype == np.float32
+    assert first["category"].cat.categories.tolist() == ["v", "u"]
+
+
+def test_iterating_holds_one_shard_and_no_rows_give_no_table(tmp_path):
+    stage = Store(tmp_path).stage("squares", {})
+    sizes = [len(shard) for shard in stage.compute_iter(UNITS, squares(), shard_rows=4)]
+    assert sizes == [4, 3]
+    assert stage.compute(UNITS[:0], squares(), shard_rows=4).empty
+
+
+def test_progress_is_shown_for_work_only(tmp_path, capsys):
+    stage = Store(tmp_path).stage("squares", {})
+    stage.compute(UNITS, squares(), shard_rows=4, label="Squaring", unit="numbers")
+    shown = capsys.readouterr()
+    assert "Squaring" in shown.err
+    assert "numbers/s" in shown.err or "s/ numbers" in shown.err or "? numbers" in shown.err
+    stage.compute(UNITS, squares(), shard_rows=4)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "no checksum", "gone"])
+def test_a_damaged_shard_is_set_aside_and_computed_again(tmp_path, caplog, damage):
+    stage, calls = Store(tmp_path).stage("squares", {}), []
+    first = stage.compute(UNITS, squares(), shard_rows=3)
+    shard = stage.path(1)
+    data = bytearray(shard.read_bytes())
+    if damage == "flip":
+        data[len(data) // 2] ^= 1
+    shard.write_bytes(data[:-9] if damage == "truncate" else data)
+    if damage == "no checksum":
+        Path(f"{shard}.sha256").unlink()
+    if damage == "gone":
+        shard.unlink()
+    damaged = shard.read_bytes() if damage != "gone" else b""
+    again = stage.compute(UNITS, squares(calls), shard_rows=3)
+    pd.testing.assert_frame_equal(again, first)
+    assert calls == [[3, 4, 5]]
+    if damage != "gone":
+        assert Path(f"{shard}.damaged").read_bytes() == damaged
+        assert "is damaged" in caplog.text
+        assert shard.name in caplog.text
+    assert stage.compute(UNITS, squares(calls), shard_rows=3).equals(first)
+    assert len(calls) == 1
+
+
+def test_killed_in_mid_stage_goes_on_where_it_stopped(tmp_path):
+    (tmp_path / "other").mkdir()
+    undisturbed = finish(start(tmp_path / "other", 0))
+    # Eight shards of 0.15 s, killed at three moments; each life finishes some more.
+    for _ in range(3):
+        before = len((tmp_path / "log").read_text()) if (tmp_path / "log").exists() else 0
+        process = start(tmp_path, 0.15)
+        while not (tmp_path / "log").exists() or "end" not in (tmp_path / "log").read_text()[before:]:
+            time.sleep(0.01)
+            assert process.poll() is None
+        # The first shard of this life is written now; most likely it is in the next one's work.
+        time.sleep(0.1)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+    finished = sorted(int(p.name[:6]) * 5 for p in (tmp_path / "store").rglob("*.parquet"))
+    assert 0 < len(finished) < 8
+    lives = logged(tmp_path)
+    resumed = finish(start(tmp_path, 0))
+    pd.testing.assert_frame_equal(resumed, undisturbed)
+    last = [shard for event, shard, _ in logged(tmp_path)[len(lives) :] if event == "start"]
+    # What the killed lives finished is not computed again, by any later life.
+    assert sorted(finished + last) == list(range(0, 40, 5))
+    whole = [shard for event, shard, _ in logged(tmp_path) if event == "end"]
+    assert set(whole) == set(range(0, 40, 5))
+    assert not list((tmp_path / "store").rglob("*.tmp"))
+
+
+def test_two_processes_share_the_shards(tmp_path):
+    processes = [start(tmp_path, 0.1), start(tmp_path, 0.1)]
+    first, second = map(finish, processes)
+    pd.testing.assert_frame_equal(first, second)
+    assert first["square"].tolist() == [x * x for x in range(40)]
+    computed = [shard for event, shard, _ in logged(tmp_path) if event == "start"]
+    assert sorted(computed) == list(range(0, 40, 5))
+
+
+def test_an_error_of_the_work_keeps_what_is_finished(tmp_path):
+    stage, calls = Store(tmp_path).stage("squares", {}), []
+
+    def fails(rows):
+        if rows["x"][0] == 3:
+            raise ZeroDivisionError("in the work")
+        return squares()(rows)
+
+    with pytest.raises(ZeroDivisionError, match="in the work"):
+        stage.compute(UNITS, fails, shard_rows=3, progress=False)
+    stage.compute(UNITS, squares(calls), shard_rows=3, progress=False)
+    assert calls == [[3, 4, 5], [6]]
+
+
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
+    stage = Store(tmp_path).stage("squares", {})
+    written = Path.write_bytes
+
+    def full(path, data):
+        if "000001" in path.name:
+            written(path, data[:10])
+            raise OSError(28, "No space left on device")
+        return written(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(RunError, match=r"No space left to write .*000001.*BIASLAB_STORE"):
+            stage.compute(UNITS, squares(), shard_rows=3, progress=False)
+    assert not list(tmp_path.rglob("*.tmp"))
+    calls = []
+    assert stage.compute(UNITS, squares(calls), shard_rows=3)["x"].tolist() == list(range(7))
+    assert calls == [[3, 4, 5], [6]]
+
+
+def test_bad_input_is_named(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(ParameterError, match=r"'Bad name' is no name of a stage"):
+        store.stage("Bad name", {})
+    with pytest.raises(ParameterError, match=r"Input 'x' of stage 'a' is .* does not fit in JSON"):
+        store.stage("a", {"x": np.zeros(3)})
+    with pytest.raises(ParameterError, match=r"Input 'x' of stage 'a' is nan"):
+        store.stage("a", {"x": float("nan")})
+    with pytest.raises(ParameterError, match=r"no module 'biaslab.nowhere'"):
+        store.stage("a", {}, ["biaslab.nowhere"])
+    stage = store.stage("a", {})
+    with pytest.raises(ParameterError, match="shard_rows is 0"):
+        stage.compute(UNITS, squares(), shard_rows=0)
+    with pytest.raises(InputError, match="returned list; it must return a DataFrame"):
+        stage.compute(UNITS, lambda rows: [1], shard_rows=3, progress=False)
+    with pytest.raises(InputError, match="does not fit in Parquet"):
+        stage.compute(UNITS, lambda rows: pd.DataFrame({"a": [1, "b"]}), shard_rows=3, progress=False)
+    with pytest.raises(InputError, match="has no shard 9"):
+        stage.path(9)
+
+
+def test_root_by_environment_and_by_project(tmp_path, monkeypatch, root):
+    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "elsewhere"))
+    assert Store().root == tmp_path / "elsewhere"
+    monkeypatch.delenv("BIASLAB_STORE")
+    monkeypatch.chdir(root / "tests")
+    assert Store().root == root / "outputs" / ".store"
+
+
+def test_engines():
+    seen = []
+    results = engine.get("local").map(lambda x: seen.append(x) or x * x, [3, 1, 2])
+    assert seen == []
+    assert list(results) == [9, 1, 4]
+    with pytest.raises(ParameterError, match=r"engine is 'ray', which does not exist. Known: local"):
+        engine.get("ray")
