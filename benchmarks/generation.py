@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-OCCUPATIONS = ("nurse", "pilot", "teacher", "lawyer", "cook", "mechanic", "doctor", "plumber")
+OCCUPATIONS = ("nurse", "pilot", "teacher", "lawyer", "cook", "mechanic", "doctor", "librarian")
 
 
 def build(arch: str, folder: Path) -> None:
@@ -35,7 +35,7 @@ def build(arch: str, folder: Path) -> None:
 
     torch.manual_seed(0)
     length = 24 if arch == "mini" else 77
-    names = ["[pad]", "[unk]", "[bos]", "[eos]", *sorted({w for p in prompts(1)["text"] for w in p.split()})]
+    names = ["[pad]", "[unk]", "[bos]", "[eos]", *sorted({w for p in prompts(len(OCCUPATIONS))["text"] for w in p.split()})]
     words = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.post_processor = processors.TemplateProcessing(

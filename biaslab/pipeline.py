@@ -37,6 +37,8 @@ SELECTED = APPROACHES[:4]
 CAPTIONS_AS_PROMPTS = APPROACHES[4:]
 # How names of models that judge by a file begin.
 FILES = ("mediapipe:", "fairface:", "ratings:")
+# Settings that name what is read, beside the model that generates.
+INPUTS = ("corpus", "corpus_rows", "columns", "skew", "training_images", "faces", "gender")
 _SHARD_CAPTIONS = 8192
 _SHARD_EMBEDDINGS = 2048
 
@@ -66,25 +68,25 @@ class Settings:
     approaches: tuple[str, ...] = _setting(
         APPROACHES, "Which selections of captions and prompts are measured.", allowed=APPROACHES
     )
-    captions_per_occupation: int = _setting(200, "Random captions for each occupation (paper: 500).", low=1)
+    captions_per_occupation: int = _setting(100, "Random captions for each occupation (paper: 500).", low=1)
     candidates_per_occupation: int = _setting(
-        1000, "Random captions among which the nearest are looked for; 0 is all (as in the paper).", low=0
+        250, "Random captions among which the nearest are looked for; 0 is all (as in the paper).", low=0
     )
     nearest_per_prompt: int = _setting(
-        60, "Nearest captions for each occupation and prompt (paper: 500).", low=1
+        25, "Nearest captions for each occupation and prompt (paper: 500).", low=1
     )
     names: str = _setting(
         "gazetteer", "How names in captions tell a gender.", allowed=("gazetteer", "spacy", "off")
     )
     encoder: str = _setting("all-MiniLM-L6-v2", "Sentence embeddings that nearest captions are found with.")
-    images_per_prompt: int = _setting(12, "Images for each occupation and template (paper: 500).", low=1)
+    images_per_prompt: int = _setting(6, "Images for each occupation and template (paper: 500).", low=1)
     caption_prompts_per_occupation: int = _setting(
-        24, "Captions for each occupation that serve as prompts (paper: 500).", low=1
+        6, "Captions for each occupation that serve as prompts (paper: 500).", low=1
     )
     images_per_caption: int = _setting(
         1, "Images for each caption that serves as a prompt (paper: 10).", low=1
     )
-    steps: int = _setting(12, "Denoising steps (paper: 50).", low=1, high=1000)
+    steps: int = _setting(10, "Denoising steps (paper: 50).", low=1, high=1000)
     guidance_scale: float = _setting(3.0, "Guidance; 1 is none (paper: 7.5).", low=0, high=100)
     scheduler: str = _setting("", "Name of a diffusers scheduler; empty is the model's own.")
     negative_prompt: str = _setting("", "What images shall not show; empty is none.")
@@ -105,12 +107,12 @@ class Settings:
     guidance_sweep: tuple[float, ...] = _setting(
         (1.0, 2.0, 7.5), "Guidance scales that calibration compares."
     )
-    guidance_images: int = _setting(2, "Images for each occupation, template and scale of that sweep.", low=1)
+    guidance_images: int = _setting(1, "Images for each occupation, template and scale of that sweep.", low=1)
     world_images: int = _setting(
-        64, "Images for each occupation and template from the truth-preserving generator.", low=1
+        24, "Images for each occupation and template from the truth-preserving generator.", low=1
     )
     matched_captions: int = _setting(
-        200, "Captions for each occupation that ask what the templates ask, at most.", low=1
+        60, "Captions for each occupation that ask what the templates ask, at most.", low=1
     )
     off_rows: int = _setting(40_000, "Captions of the world without the paradox.", low=1)
     off_captions: int = _setting(60, "Random captions for each occupation there.", low=1)
@@ -254,8 +256,12 @@ def check(model: str, settings: Settings) -> None:
 
 
 def digest(model: str, settings: Settings) -> str:
-    """Return a digest of what the results depend on beside settings, seed and code: weights and captions."""
+    """Return a digest of what results depend on beside settings, seed and code: weights, captions, images."""
     whole = hashlib.sha256(Pipeline(model, settings).corpus.digest.encode())
+    if settings.training_images:
+        from biaslab.judging.images import FolderImages
+
+        whole.update(FolderImages(settings.training_images).digest.encode())
     for name, kind in ((model, "text-to-image"), *_judges(settings)):
         whole.update(_files_digest(name, kind).encode())
     return whole.hexdigest()

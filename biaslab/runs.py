@@ -244,9 +244,11 @@ def _input(parameters: Mapping[str, Any]) -> str:
     if source == "published":
         return ""
     if source in sources.PIPELINES:
+        from biaslab.pipeline import INPUTS
+
         model = sources.pipeline_model(parameters.get("model", "all"))
         settings = parameters.get("settings") or {}
-        return ", ".join([f"{source}: {model}", *(f"{k} {v}" for k, v in settings.items())])
+        return ", ".join([f"{source}: {model}", *(f"{k} {settings[k]}" for k in INPUTS if k in settings)])
     return str(Path(parameters.get("ratings", "") if source == "ratings" else source))
 
 

@@ -104,12 +104,11 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     import pandas as pd
 
     beside = _beside() if pipeline.settings.beside == "published" else {}
-    parts = [made[name] for made in (_pipeline(), beside) if name in made]
-    if not parts:
+    if name not in _pipeline() and name not in beside:
         raise _not_held("the pipeline", name, {*_pipeline(), *beside})
     frames = [_pipeline()[name](pipeline)] if name in _pipeline() else []
     frames += [beside[name]()] if name in beside else []
-    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    return pd.concat(frames, ignore_index=True)
 
 
 def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:

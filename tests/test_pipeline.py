@@ -313,6 +313,28 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
             pipeline.check("owner/name", Settings.of({**vars(good), **changed}))
 
 
+def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypatch):
+    from biaslab import models
+
+    (tmp_path / "r.csv").write_text("1")
+    weights = {"owner/name": "1"}
+    monkeypatch.setattr(models, "resolve", lambda name, kind: name)
+    monkeypatch.setattr(models, "digest", weights.get)
+    settings = Settings.of({**vars(fake().settings), "gender": f"ratings:{tmp_path / 'r.csv'}"})
+    found = [pipeline.digest("owner/name", settings)]
+    assert pipeline.digest("owner/name", Settings.of({**vars(settings), "steps": 3})) == found[0]
+    weights["owner/name"] = "2"
+    found.append(pipeline.digest("owner/name", settings))
+    (tmp_path / "r.csv").write_text("2")
+    found.append(pipeline.digest("owner/name", settings))
+    (tmp_path / "images/a.png").unlink()
+    found.append(pipeline.digest("owner/name", settings))
+    with (tmp_path / "captions.csv").open("a") as file:
+        file.write("g,Another nurse,red\n")
+    found.append(pipeline.digest("owner/name", settings))
+    assert len(set(found)) == 5
+
+
 def test_the_truthful_model_knows_the_embedded_captions_only(fake):
     with pytest.raises(
         ParameterError, match=r"model is 'world', .* and corpus is .*captions\.csv'; set corpus"

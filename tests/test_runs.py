@@ -479,7 +479,7 @@ def planned(tmp_path, write_notebook, monkeypatch):
 
     looked_up = []
     monkeypatch.setattr(pipeline, "check", lambda model, settings: looked_up.append((model, settings.steps)))
-    monkeypatch.setattr(pipeline, "digest", lambda model, settings: f"{model} {settings.steps}")
+    monkeypatch.setattr(pipeline, "digest", lambda model, settings: f"{model} {settings.corpus}")
     with_settings = CELL + "settings = {}\n"
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", with_settings)
     write_notebook(tmp_path / "notebooks/paradox/b.ipynb", CELL)
@@ -502,24 +502,22 @@ def test_the_pipeline_measures_for_notebooks_that_take_settings(planned):
         "paired/c": "The pipeline measures nothing for paired.",
     }
     assert jobs[0].parameters["settings"] == {"steps": 3}
-    assert looked_up == [("mini", 3)] and inputs == {"mini: mini, steps 3": "mini 3"}
+    assert looked_up == [("mini", 3)] and inputs == {"mini: mini": "mini mini"}
 
 
 def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned):
-    text = (
-        "source: pipeline\nmodel: owner/name\nsettings: [{steps: 3}, {steps: 4}]\nnotebooks: ['paradox/a']\n"
-    )
+    text = "source: pipeline\nmodel: owner/name\nnotebooks: ['paradox/a']\n"
+    text += "settings: [{steps: 3, corpus: a}, {steps: 4, corpus: b}]\n"
     jobs, inputs, looked_up = planned(text)
     assert [(job.slug, job.parameters["settings"]) for job in jobs] == [
-        ("paradox/a--settings-steps-3", {"steps": 3}),
-        ("paradox/a--settings-steps-4", {"steps": 4}),
+        ("paradox/a--settings-steps-3-corpus-a", {"steps": 3, "corpus": "a"}),
+        ("paradox/a--settings-steps-4-corpus-b", {"steps": 4, "corpus": "b"}),
     ]
-    assert [job.variant for job in jobs] == [{"settings": "steps=3"}, {"settings": "steps=4"}]
+    assert [job.variant for job in jobs] == [
+        {"settings": f"steps={s}, corpus={c}"} for s, c in ((3, "a"), (4, "b"))
+    ]
     assert looked_up == [("owner/name", 3), ("owner/name", 4)]
-    assert inputs == {
-        "pipeline: owner/name, steps 3": "owner/name 3",
-        "pipeline: owner/name, steps 4": "owner/name 4",
-    }
+    assert inputs == {f"pipeline: owner/name, corpus {c}": f"owner/name {c}" for c in "ab"}
     record = {"inputs": inputs, "packages": {}}
     assert len({runs._fingerprint(job, record) for job in jobs}) == 2
 

@@ -40,6 +40,8 @@ _DECODED = 2**21
 # Relative error of the denoising network in bfloat16 up to which it counts as accurate; networks that bear the type
 # are at 0.005 to 0.02.
 _ACCURATE = 0.05
+# Images up to this many pixels have short sequences in attention.
+_SMALL = 128 * 128
 # Share of free GPU memory that batches are fitted to.
 _SHARE = 0.85
 
@@ -174,8 +176,18 @@ class Generator:
             # Some autoencoders overflow in float16 and say so.
             if self.pipe.vae.dtype == torch.float16 and self.pipe.vae.config.get("force_upcast"):
                 self.pipe.vae.to(torch.float32)
+        else:
+            self._plain_attention()
         if self.settings.compile:
             getattr(self.pipe, self._family.denoiser).compile()
+
+    def _plain_attention(self) -> None:
+        """On a CPU, take the plain attention for small images: the fused kernel is slower for short sequences."""
+        from diffusers.models.attention_processor import AttnProcessor
+
+        denoiser = getattr(self.pipe, self._family.denoiser)
+        if self._family.denoiser == "unet" and self.height * self.width <= _SMALL:
+            denoiser.set_attn_processor(AttnProcessor())
 
     def _cast(self, denoiser, dtype) -> None:
         import torch

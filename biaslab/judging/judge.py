@@ -45,7 +45,7 @@ OUTCOMES = (
 raters who are unsure or divided), ``no_face``, ``several_faces``, ``face_too_small``, ``unreadable`` (column
 ``reason`` says how), ``blocked`` (withheld by the model's safety checker), ``unrated`` (ratings only)."""
 _BOX = ("x0", "y0", "x1", "y1")
-_NUMBERS = ("p_female", "n_faces", *_BOX, "width", "height")
+_NUMBERS = ("p_female", "n_faces", *_BOX, "image_width", "image_height")
 COLUMNS = ("image_id", "outcome", "gender", *_NUMBERS, "reason", "boxes")
 # What judgements depend on in code; error rates and ratings of people come after them.
 _CODE = [
@@ -159,8 +159,8 @@ def judge(
     Returns:
         One row per image, in the order asked for: image_id, outcome (one of :data:`OUTCOMES`), gender
         (``female``, ``male``, ``unsure`` where uncertain, else empty), p_female (0–1, NaN where the gate let
-        nothing pass), n_faces (NaN where not looked for), x0, y0, x1, y1 (the one face, else NaN), width, height
-        (of the image; all in pixels), reason (of unreadable and unrated images), boxes (all faces: x0, y0, x1,
+        nothing pass), n_faces (NaN where not looked for), x0, y0, x1, y1 (the one face, else NaN), image_width,
+        image_height (all in pixels), reason (of unreadable and unrated images), boxes (all faces: x0, y0, x1,
         y1, x0, …).
 
     Raises:
@@ -266,7 +266,7 @@ def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], j
             rows[k].update(outcome=BLOCKED if blocked else "unreadable", reason=reason)
         else:
             height, width = check_image(image, f"image {image_ids[k]!r}").shape[:2]
-            rows[k].update(width=width, height=height)
+            rows[k].update(image_width=width, image_height=height)
             seen.append(k)
     alone = []
     for k, found in zip(seen, judges.faces.faces([images[k] for k in seen]) if seen else [], strict=True):
@@ -290,7 +290,7 @@ def _decided(seen: pd.DataFrame, settings: JudgeSettings) -> pd.DataFrame:
     if seen.empty:
         return seen
     alone = seen["outcome"] == ""
-    large = large_enough(*(seen[c] for c in (*_BOX, "width", "height")), settings.min_face)
+    large = large_enough(*(seen[c] for c in (*_BOX, "image_width", "image_height")), settings.min_face)
     said = [decide(p, settings.threshold) for p in seen["p_female"]]
     outcome, gender = (pd.Series(list(v), index=seen.index, dtype=object) for v in zip(*said, strict=True))
     outcome = outcome.where(alone & large, seen["outcome"].where(~alone, "face_too_small"))

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -48,7 +47,6 @@ BINS = (0.0, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
 _MOST_REPLICATES = 1000
 _TOO_FEW = "Too few occupations or images for an interval."
 _FREED = "The interval is freed of the floor that sampling noise gives the value."
-_SHARD_PARTS = 1
 
 
 # -- what is measured --------------------------------------------------------------------------------------
@@ -138,7 +136,7 @@ class Calibration:
         captions = stage.compute(
             pd.DataFrame({"part": range(corpus.parts)}),
             work,
-            shard_rows=_SHARD_PARTS,
+            shard_rows=1,
             label="captions like prompts",
             unit="parts",
             progress=False,
@@ -189,19 +187,17 @@ def true_shares(occupations: Sequence[str], kind: str, skew: str = "default") ->
     return np.array([world.true_share(o, style=style, indicator=indicator, knobs=knobs) for o in occupations])
 
 
-_OPEN: WeakKeyDictionary = WeakKeyDictionary()
-
-
 def of(study: Study) -> Calibration:
     """Return what calibration measures with, for the pipeline of a study.
 
     Raises:
         MissingInputError: The source makes no images, or its captions are not the embedded world's.
     """
-    pipeline = study.pipeline
-    if pipeline not in _OPEN:
-        _OPEN[pipeline] = Calibration(pipeline)
-    return _OPEN[pipeline]
+    # It lives as long as the pipeline, so that the tables of one notebook share what was judged.
+    kept = vars(study.pipeline)
+    if "_calibration" not in kept:
+        kept["_calibration"] = Calibration(study.pipeline)
+    return kept["_calibration"]
 
 
 # -- counts and amplification --------------------------------------------------------------------------------
@@ -367,8 +363,9 @@ def shares(study: Study) -> pd.DataFrame:
     skew = c.settings.skew
     sides = [("training", skew, a, c.training(a), c.true_training(a)) for a in c.approaches()]
     sides.append(("generated", skew, MATCHED, c.world.judgements("generated"), c.true_generated()))
-    sides.append(("training", "off", "naive", _naive_rows(c.off), _off_shares(c)))
-    sides.append(("generated", "off", MATCHED, c.off.judgements("generated"), _off_shares(c)))
+    if skew != "off":
+        sides.append(("training", "off", "naive", _naive_rows(c.off), _off_shares(c)))
+        sides.append(("generated", "off", MATCHED, c.off.judgements("generated"), _off_shares(c)))
     frames = []
     for source, knobs, approach, rows, truth in sides:
         # A caption that is among the nearest to several prompts counts once.
@@ -424,9 +421,10 @@ def amplification(study: Study) -> pd.DataFrame:
             # Few images a prompt are no basis for a share of each.
             apart = generator == truthful.WORLD or scale == f"{own:g}"
             rows += _amplification_rows(head, training, generated, truth, study, apart=apart)
-    head = [truthful.WORLD, "", "off", "naive"]
-    sides = count(_naive_rows(c.off), c.occupations), count(c.off.judgements("generated"), c.occupations)
-    rows += _amplification_rows(head, *sides, (_off_shares(c), _off_shares(c)), study, apart=True)
+    if c.settings.skew != "off":
+        head = [truthful.WORLD, "", "off", "naive"]
+        sides = count(_naive_rows(c.off), c.occupations), count(c.off.judgements("generated"), c.occupations)
+        rows += _amplification_rows(head, *sides, (_off_shares(c), _off_shares(c)), study, apart=True)
     return pd.DataFrame(rows, columns=tables.schema("calibration_amplification").names)
 
 
@@ -648,18 +646,23 @@ def _share_row(
 
 
 def _judge_rows(study: Study) -> Iterator[list]:
-    found = judge(study)
-    found = found[(found["truth"] == "all") & (found["answers"] == "likelier")].set_index("cues")
-    reaches = {"unambiguous": ("99 % or more", (99, 100)), "ambiguous": ("", ()), "all": ("", ())}
-    for cues, (reach, inside) in reaches.items():
-        name = "judge_accuracy_renders" + ("" if cues == "unambiguous" else f"_{cues}")
-        if cues not in found.index:
-            yield _row(
-                name, np.nan, np.nan, np.nan, "%", 0, "images", reach, inside, "No such render was judged."
-            )
+    """Yield accuracy over all renders that pass the gate, by clearness, and over sure answers alone."""
+    found = study.table("calibration_judge")
+    found = found[found["truth"] == "all"].set_index(["cues", "answers"])
+    kinds = {
+        "": ("unambiguous", "likelier", "99 % or more", (99, 100)),
+        "_sure": ("unambiguous", "judged", "", ()),
+        "_ambiguous": ("ambiguous", "likelier", "", ()),
+        "_all": ("all", "likelier", "", ()),
+    }
+    for name, (cues, answers, reach, inside) in kinds.items():
+        name = f"judge_accuracy_renders{name}"
+        if (cues, answers) not in found.index or not found.loc[(cues, answers), "n"]:
+            why = "No such render was judged."
+            yield _row(name, np.nan, np.nan, np.nan, "%", 0, "images", reach, inside, why)
             continue
-        row = found.loc[cues]
-        reason = f"An ideal judge would reach {row['ceiling']:.1f} %." if cues != "unambiguous" else ""
+        row = found.loc[(cues, answers)]
+        reason = f"An ideal judge would reach {row['ceiling']:.2f} %."
         limits = row["accuracy"], row["ci_low"], row["ci_high"]
         yield _row(name, *limits, "%", row["n"], "images", reach, inside, reason)
 
@@ -757,6 +760,10 @@ def _amplification_quality(c: Calibration, study: Study) -> Iterator[list]:
         ("truth_preserving_matched", c.settings.skew, MATCHED, 2.0),
         ("world_off_naive", "off", "naive", np.inf),
     ):
+        if (skew, approach) not in known.index:
+            why = f"The run measures no {approach}."
+            yield _row(metric, *[np.nan] * 3, "points", 0, "occupations", "interval holds 0", (), why)
+            continue
         row = known.loc[(skew, approach)]
         low, high = row["excess_low"], row["excess_high"]
         met = "" if not math.isfinite(low) else "yes" if low <= 0 <= high and high - low < width else "no"

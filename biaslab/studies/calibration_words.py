@@ -130,9 +130,11 @@ def headlines_amplification(table: pd.DataFrame, model: str, guidance_scale: flo
     """Say how much amplification there is without any model, and how much the model adds."""
     some = table[(table["definition"] == "published") & (table["prompt"] == "mean")]
     keyed = some.set_index(["generator", "skew", "approach"])
-    said = []
+    said: list[str] = []
+    if some.empty:
+        return said
 
-    def row(generator: str, approach: str, skew: str = "default") -> pd.Series | None:
+    def row(generator: str, approach: str, skew: str = some["skew"].iloc[0]) -> pd.Series | None:
         key = (generator, skew, approach)
         return keyed.loc[key] if key in keyed.index else None
 

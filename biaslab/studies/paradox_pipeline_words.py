@@ -588,19 +588,29 @@ def headlines_gender_words(study: Study, accuracy: pd.DataFrame, approach: str) 
     return sentences
 
 
-def caption_word_accuracy(study: Study) -> str:
-    """Caption of the figure of gender words."""
-    several = any(
-        int(n) > 1
-        for n in study.measured_or_empty("pipeline_settings").query("setting == 'images_per_caption'")[
-            "value"
-        ]
-    )
+def show_word_accuracy(study: Study, accuracy: pd.DataFrame, name: str) -> None:
+    """Save the figure of how often generated images follow gender indicators in captions.
+
+    Args:
+        study: Where it is saved.
+        accuracy: The table ``paradox_gender_word_accuracy``.
+        name: The figure's name.
+    """
+    from biaslab.figures import paradox_pipeline as figures
+
+    told = study.measured_or_empty("pipeline_settings")
+    several = (told.loc[told["setting"] == "images_per_caption", "value"].astype(float) > 1).any()
     again = " Images of one caption count as independent, so the intervals are too narrow." if several else ""
-    return (
-        "Generated images of the gender that the caption's own image shows (circles) or that the caption indicates "
-        "(squares), of those perceived as female or male, for captions with indicators of one gender; lines are "
-        f"{100 * study.confidence:g} % Wilson intervals.{again} {_how(study)}"
+    study.save_figure(
+        name,
+        figures.word_accuracy(accuracy, titles(study, accuracy["model"])),
+        title="Generated images follow gender indicators",
+        caption=(
+            "Generated images of the gender that the caption's own image shows (circles) or that the caption "
+            "indicates "
+            "(squares), of those perceived as female or male, for captions with indicators of one gender; lines are "
+            f"{100 * study.confidence:g} % Wilson intervals.{again} {_how(study)}"
+        ),
     )
 
 

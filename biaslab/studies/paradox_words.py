@@ -206,6 +206,11 @@ def shares_wide(shares: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def approaches_wide(published_rows: pd.DataFrame) -> pd.DataFrame:
+    """Return amplification with one column a prompt, in the layout of Table 3."""
+    return paradox.approaches_wide(published_rows)
+
+
 def impossible_shares(shares: pd.DataFrame, decimals: int = 1) -> str:
     """Say how many shares, printed to ``decimals``, cannot come from exactly their stated number of images.
 

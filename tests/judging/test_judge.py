@@ -72,7 +72,7 @@ def test_every_image_has_its_outcome(cases, told, tmp_path):
     assert list(found["boxes"][6]) == [0, 0, 5, 5, 5, 0, 10, 5] and len(found["boxes"][5]) == 0
     # Only images of one face are shown to the gender model: seven of eleven, one of them too small to count.
     assert sum(len(shapes) for shapes in told.gender.shapes) == 7
-    np.testing.assert_array_equal(found["width"], [20] * 9 + [np.nan] * 2)
+    np.testing.assert_array_equal(found["image_width"], [20] * 9 + [np.nan] * 2)
 
 
 @needs_torch

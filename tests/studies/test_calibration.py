@@ -498,6 +498,8 @@ def test_quality_reports_what_was_measured(quality):
     assert quality.loc["gate_pass_rate_prompt_3", ["value", "n", "met"]].tolist() == [100, 60, "yes"]
     assert quality.loc["judge_accuracy_renders", "met"] == "yes"
     assert "ideal judge" in quality.loc["judge_accuracy_renders_ambiguous", "reason"]
+    assert quality.loc["judge_accuracy_renders_sure", "n"] <= quality.loc["judge_accuracy_renders", "n"]
+    assert quality.loc["judge_accuracy_renders_sure", ["reach", "met"]].tolist() == ["", ""]
     # With 40 captions and 32 images an occupation the interval is far wider than 2 points.
     row = quality.loc["truth_preserving_matched"]
     assert row["ci_high"] - row["ci_low"] > 2 and row["met"] == "no"
@@ -604,6 +606,22 @@ def test_the_world_in_place_of_the_model_stands_once(tmp_path, monkeypatch):
     assert set(study.table("calibration_amplification")["generator"]) == {"world"}
     assert set(study.table("calibration_contributions")["generator"]) == {"world"}
     assert study.table("calibration_guidance").empty
+
+
+def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
+    more = {"images_per_prompt": 4, "world_images": 10, "approaches": ("naive",), "guidance_sweep": ()}
+    study = IdealStudy(
+        IdealPipeline("mini", tmp_path, skew="off", **more), builders=dict(calibration.TABLES), replicates=200
+    )
+    table = study.table("calibration_amplification")
+    assert (
+        set(table["skew"]) == {"off"}
+        and not table.duplicated(tables.schema("calibration_amplification").keys).any()
+    )
+    np.testing.assert_allclose(table["implied"], 0, atol=1e-9)
+    assert set(study.table("calibration_shares")["skew"]) == {"off"}
+    said = calibration_words.headlines_amplification(table, "mini", 3.0)
+    assert len(said) == 5 and "imply" in said[0] and "every knob off" in said[4]
 
 
 def test_tables_of_the_world(study):

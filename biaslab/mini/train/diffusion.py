@@ -108,10 +108,12 @@ def schedule():
 
 
 def tokenizer_of_world(extra: tuple[str, ...] = ()):
-    """Return the tokenizer of every word that the world's captions and the papers' prompts contain."""
+    """Return the tokenizer of every word that the world's captions, their paraphrases and the prompts contain."""
+    from biaslab import lexicons
     from biaslab.mini import captions
 
-    return make_tokenizer([*captions.vocabulary(), *extra])
+    others = " ".join(p for options in lexicons.load("paraphrases").values() for p in options)
+    return make_tokenizer([*captions.vocabulary(), *captions.words(others), *extra])
 
 
 # -- data -------------------------------------------------------------------------------------------------
