@@ -171,6 +171,8 @@ class Generator:
             self.settings = replace(self.settings, dtype=self._try_bfloat16(denoiser))
         else:
             self._cast(denoiser, getattr(torch, self.settings.dtype))
+        self.pipe.vae.to(memory_format=torch.channels_last)
+        # On a CPU, denoising is no faster for it: group norms lose what convolutions win.
         if self.device.type != "cpu":
             getattr(self.pipe, self._family.denoiser).to(memory_format=torch.channels_last)
             # Some autoencoders overflow in float16 and say so.
@@ -230,7 +232,7 @@ class Generator:
 
         hook = denoiser.register_forward_hook(see)
         try:
-            with contextlib.suppress(SeenError):
+            with contextlib.suppress(SeenError), loading.quiet():
                 self._latents([""], [0])
         finally:
             hook.remove()

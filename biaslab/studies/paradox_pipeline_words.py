@@ -19,16 +19,6 @@ from biaslab.studies.paradox_words import made_with, names, stated_n, titles, wi
 if TYPE_CHECKING:
     from biaslab.study import Study
 
-_OUTCOMES = {
-    "uncertain": "unsure",
-    "no_face": "no face",
-    "several_faces": "several faces",
-    "face_too_small": "a face that is too small",
-    "unreadable": "unreadable",
-    "blocked": "withheld",
-    "unrated": "not rated",
-}
-
 
 def _percent(row: pd.Series) -> str:
     return f"{row['percent']:.1f} % ({row['ci_low']:.1f} to {row['ci_high']:.1f})"
@@ -544,6 +534,11 @@ def headlines_captions_as_prompts(
     sentences = []
     for (model, approach), rows in some.groupby(["model", "approach"], sort=False):
         by = rows.set_index("definition")
+        if not {"published", "directional"} <= set(by.index):
+            sentences.append(
+                f"{called[model]}, {_quoted(approach)}: too few occupations or images for an interval."
+            )
+            continue
         row, signed = by.loc["published"], by.loc["directional"]
         papers = printed.loc[printed["approach"] == approach, "amplification"]
         stated = f" The paper states {papers.iloc[0]:.2f} for SD 1.4." if len(papers) else ""

@@ -6,7 +6,7 @@ import logging
 import numpy as np
 import pytest
 
-from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.errors import InputError, MissingInputError, ParameterError, RunError
 from biaslab.generation import GenerationSettings, generator, image_seed, load
 from biaslab.generation.generator import fitting
 from biaslab.judging.images import Unreadable
@@ -232,3 +232,34 @@ def test_settings_say_what_is_allowed(given, message):
 def test_devices_that_do_not_exist_are_refused(folders):
     with pytest.raises(ParameterError, match=r"device is 'warp'.*Use auto, cpu or cuda"):
         load(settings(folders("sd1"), device="warp"))
+
+
+def test_a_compiled_network_gives_the_same_images(folders, monkeypatch):
+    import torch
+
+    plain, compiled, compile_module = load(settings(folders("sd1"))), [], torch.nn.Module.compile
+
+    def traced(module, **options):
+        # The default backend needs a compiler for C++; what can go wrong here is the tracing.
+        compiled.append(type(module).__name__)
+        return compile_module(module, backend="eager", **options)
+
+    monkeypatch.setattr(torch.nn.Module, "compile", traced)
+    model = load(settings(folders("sd1"), compile=True))
+    assert compiled == ["UNet2DConditionModel"]
+    assert all((a == b).all() for a, b in zip(images(model, 2), images(plain, 2), strict=True))
+
+
+def test_the_embedded_model_reads_the_papers_prompts():
+    from biaslab import lexicons, models
+
+    try:
+        models.resolve("mini", "text-to-image")
+    except MissingInputError as error:
+        pytest.skip(str(error))
+    model = load(GenerationSettings(model="mini", steps=1, guidance_scale=1))
+    templates, occupations = lexicons.load("paradox_prompts"), lexicons.load("paradox_occupations")
+    prompts = [lexicons.fill(t, o) for t in templates.values() for o in occupations]
+    model.check(prompts)
+    assert model.tokens_cut(prompts).sum() == 0
+    assert model.images(prompts[:1], [("p", 0)], seed=0)[0].shape == (64, 64, 3)

@@ -23,6 +23,7 @@ def run(root, name, out, **parameters):
         "cells"
     ]
     space = {}
+    plt.close("all")
     for cell in cells:
         if cell["cell_type"] == "code":
             exec("".join(cell["source"]), space)

@@ -49,11 +49,11 @@ CARDS = {
         load=(
             "import open_clip\n"
             "\n"
-            'folder = "local-dir:biaslab/mini/models/mini-clip"\\n'
+            'folder = "local-dir:biaslab/mini/models/mini-clip"\n'
             "model, _, preprocess = open_clip.create_model_and_transforms(folder)\n"
             "tokenizer = open_clip.get_tokenizer(folder)\n"
             "image = model.eval().encode_image(preprocess(picture)[None], normalize=True)\n"
-            'texts = model.encode_text(tokenizer(["A photo of a man", "A photo of a woman"]), normalize=True)\\n'
+            'texts = model.encode_text(tokenizer(["A photo of a man", "A photo of a woman"]), normalize=True)\n'
             "probabilities = (model.logit_scale.exp() * image @ texts.T).softmax(-1)\n"
         ),
         data=(
@@ -89,10 +89,10 @@ CARDS = {
         load=(
             "from transformers import AutoImageProcessor, AutoModelForObjectDetection\n"
             "\n"
-            'folder = "biaslab/mini/models/mini-detector"\\n'
+            'folder = "biaslab/mini/models/mini-detector"\n'
             "model = AutoModelForObjectDetection.from_pretrained(folder)\n"
             "processor = AutoImageProcessor.from_pretrained(folder)\n"
-            'outputs = model(**processor(images=[picture], return_tensors="pt"))\\n'
+            'outputs = model(**processor(images=[picture], return_tensors="pt"))\n'
             "found = processor.post_process_object_detection(\n"
             "    outputs, threshold=0.5, target_sizes=[(picture.height, picture.width)]\n"
             ")\n"

@@ -354,6 +354,10 @@ def save(folder: Path, average: Average, tokenizer, *, vae: Path | None = None) 
     )
     pipeline.vae.half()
     pipeline.save_pretrained(folder, safe_serialization=True)
+    # Where a part was loaded from says nothing to anyone else.
+    config = folder / "vae" / "config.json"
+    kept = {k: v for k, v in json.loads(config.read_text()).items() if k != "_name_or_path"}
+    config.write_text(json.dumps(kept, indent=2) + "\n")
 
 
 __all__ = ["MAX_LENGTH", "Data", "build_text_encoder", "build_unet", "prepare", "save", "tokens", "train"]
