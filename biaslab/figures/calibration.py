@@ -11,7 +11,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from biaslab.figures import style
 from biaslab.figures.paradox import APPROACH_NAMES
@@ -350,11 +349,8 @@ def guidance(
         x, level = wide.index.to_numpy(), wide["measurement"].to_numpy()
         learnt = level + wide["model"].to_numpy()
         style.zero_line(ax, axis="y")
-        ax.fill_between(x, 0, level, color=style.GREEN, alpha=0.25, lw=0)
-        ax.fill_between(x, level, learnt, color=style.SKY, alpha=0.35, lw=0)
-        ax.fill_between(x, learnt, wide["total"], color=style.VERMILION, alpha=0.22, lw=0)
         ax.plot(x, level, color=style.GREEN, lw=1.8, ls="--")
-        ax.plot(x, learnt, color=style.BLUE, lw=1.4, ls=":")
+        ax.plot(x, learnt, color=style.BLUE, lw=2.2, ls=":")
         ax.vlines(total["scale"], total["ci_low"], total["ci_high"], color=style.BLACK, lw=1.6)
         ax.plot(total["scale"], total["points"], "o-", color=style.BLACK, markersize=6)
         ax.set_title(textwrap.fill(NAMES[approach], 26))
@@ -363,11 +359,10 @@ def guidance(
     axes[0, 0].set_ylabel("Change along the true lean (points)")
     looks = [
         Line2D([], [], color=style.BLACK, marker="o", label="model at this guidance, with interval"),
-        Patch(color=style.GREEN, alpha=0.25, label="measurement alone: no model"),
-        Patch(color=style.SKY, alpha=0.35, label="what the model adds at the lowest guidance"),
-        Patch(color=style.VERMILION, alpha=0.22, label="what guidance adds"),
+        Line2D([], [], color=style.BLUE, lw=2.2, ls=":", label="the model at the lowest guidance"),
+        Line2D([], [], color=style.GREEN, lw=1.8, ls="--", label="measurement alone: no model"),
     ]
-    figure.legend(handles=looks, loc="outside lower center", ncols=2)
+    figure.legend(handles=looks, loc="outside lower center", ncols=3)
     return figure
 
 

@@ -202,8 +202,9 @@ def caption_guidance(study: Study) -> str:
     """Caption of the figure of guidance."""
     return (
         "Mean signed change from the true training share to the generated one, along the true lean, with "
-        f"{_level(study)} intervals (Student t over occupations). Green: what the comparison itself gives, exactly. "
-        "Blue: what the model adds at the lowest guidance. Red: what higher guidance adds. Nothing here is folded at "
+        f"{_level(study)} intervals (Student t over occupations). Green line: what the comparison itself gives, "
+        "exactly; from there to the blue line is what the model adds at the lowest guidance, from there to the "
+        "black one what higher guidance adds. Nothing here is folded at "
         "50 %, so few images make it uncertain and not larger."
     )
 

@@ -37,6 +37,7 @@ def small(tmp_path, monkeypatch):
     data.mkdir()
     texts = ["a photo of the nurse", "a photo of the doctor"] * 20
     np.save(data / "ids.npy", diffusion.tokens(make_tokenizer(WORDS, 8), texts))
+    np.save(data / "indicators.npy", np.tile([0, 1], 20).astype(np.uint8))
     latents = np.random.default_rng(0).normal(size=(40, autoencoder.LATENTS, 16, 16)).astype(np.float16)
     np.save(data / "latents.npy", latents)
     return folder, diffusion.Data(data, 40, 0, "default")
@@ -179,3 +180,16 @@ def test_what_is_missing_or_wrong_is_said(small, tmp_path):
         diffusion.prepare(tmp_path / "data", folder / "vae", rows=40)
     with pytest.raises(UnknownNameError, match="mini-sd"):
         train.trainer("mini-sdd")
+
+
+def test_the_second_task_reads_the_states_after_the_end_of_the_text():
+    # Two texts of four tokens that end at places 2 and 1; all states are 0 but for what is set.
+    states = torch.zeros(2, 4, 5)
+    ends = torch.tensor([[False, False, True, False], [False, True, False, False]])
+    states[0, 0, 1] = 99.0  # Before the end: does not count.
+    states[0, 2:, 1] = torch.tensor([2.0, 4.0])  # The mean after the end is 3 for "female".
+    states[1, 1:, 2] = 6.0  # 6 for "male".
+    loss = diffusion._telling_loss(states, ends, torch.tensor([1, 2]))
+    by_hand = (np.log(np.exp(3) + 2) - 3 + np.log(np.exp(6) + 2) - 6) / 2
+    assert float(loss) == pytest.approx(by_hand, rel=1e-6)
+    assert float(diffusion._telling_loss(states, ends, torch.tensor([2, 1]))) > 4

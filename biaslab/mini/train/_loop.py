@@ -78,6 +78,8 @@ class Number:
     """Its value."""
     n: int
     """Images behind it."""
+    points: bool = False
+    """Whether it is in percentage points or dB and stands as it is; otherwise it is a fraction, shown in %."""
 
 
 def share(metric: str, hits: Iterable[bool] | np.ndarray) -> Share:

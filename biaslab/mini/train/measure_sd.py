@@ -1,4 +1,4 @@
-"""Measure mini-sd with the embedded judges, and write its model card and the curve of its training."""
+"""Measure mini-sd with the embedded judges: for its model card, and over its training."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def measure(folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.
 
     Returns:
         ``gate`` (one face, large enough), ``sure`` (a gender with a probability of 0.9 or more, of those),
-        ``gender_word`` (the gender that the prompt names, of those that are sure), ``occupation`` (zero-shot, among
-        the world's 62, of all images), ``occupation_renders`` (the same on renders), and ``amplification``: the mean
-        distance from 50 of the shares perceived as female for the paper's first prompt, less that of the training
-        column, in points, with the floor that so few images alone would add taken off.
+        ``gender_word`` (the gender that the prompt names, of those that are sure), ``occupation_generated``
+        (zero-shot, among the world's 62, of all images), ``occupation_renders`` (the same on renders), and
+        ``amplification``: the mean distance from 50 of the shares perceived as female for the paper's first prompt,
+        less that of the training column, in points, with the floor that so few images alone would add taken off.
     """
     from biaslab import generation, lexicons
     from biaslab.judging import judge
     from biaslab.judging.zero_shot import ZeroShot
-    from biaslab.mini import captions, world
+    from biaslab.mini import captions
 
-    names = list(world.occupations())
+    names = _occupations()
     judges = judge.load(judge.JudgeSettings())
     generator = generation.load(
         generation.GenerationSettings(str(folder), steps=steps, guidance_scale=guidance_scale)
@@ -45,7 +45,8 @@ def measure(folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.
     def judged(texts: Sequence[str], kind: str) -> tuple[list, list[dict]]:
         keys = [(f"{kind}-{text}", i) for i, text in enumerate(texts)]
         images = generator.images(texts, keys, _SEED)
-        return images, judge.judge_images([k for k, _ in keys], images, judges, judge.JudgeSettings())
+        found = judge.judge_images([k for k, _ in keys], images, judges, judge.JudgeSettings())
+        return images, found.to_dict("records")
 
     plain = [lexicons.fill(template, o) for o in names for _ in range(per_occupation)]
     words = [f"a photo of a {g} {o}" for o in names for g in ("female", "male")]
@@ -59,7 +60,7 @@ def measure(folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.
         if r["outcome"] == "judged"
     ]
     model = ZeroShot("mini-clip")
-    texts = [lexicons.fill("a photo of a {occupation}", o) for o in names]
+    texts = [lexicons.fill("A photo of a/an [OCCUPATION]", o) for o in names]
     truth = np.repeat(np.arange(len(names)), per_occupation)
     shown = model.probabilities(plain_images, texts).argmax(1)
     corpus = captions.Corpus(rows=40_000, seed=_SEED)
@@ -71,7 +72,7 @@ def measure(folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.
         Share("gate", sum(gate), len(gate)),
         Share("sure", sum(sure), sum(gate)),
         Share("gender_word", sum(a == b for a, b in told), len(told)),
-        Share("occupation", int((shown == truth).sum()), len(truth)),
+        Share("occupation_generated", int((shown == truth).sum()), len(truth)),
         Share("occupation_renders", sum(right), len(right)),
         _amplification(plain_rows, truth, names),
     ]
@@ -87,7 +88,43 @@ def _amplification(rows: list[dict], truth: np.ndarray, names: list[str]) -> Num
     some = n > 1
     distance = 100 * stats.corrected_absolute_deviation(female[some], n[some])
     training = np.array([abs(world.training_shares()[o] - 50) for o in names])[some]
-    return Number("amplification", float(np.mean(distance - training)), int(n.sum()))
+    return Number("amplification", float(np.mean(distance - training)), int(n.sum()), points=True)
+
+
+def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5)) -> list:
+    """Return the rows of the model card: the autoencoder's quality, and :func:`measure` at some guidance scales.
+
+    Args:
+        folder: The pipeline.
+        n: Renders and, at each guidance scale, images from the paper's first prompt, about.
+        guidance: Guidance scales.
+    """
+    from dataclasses import replace
+
+    import torch
+    from diffusers import AutoencoderKL
+
+    from biaslab.mini.train import autoencoder
+
+    vae = AutoencoderKL.from_pretrained(folder / "vae", torch_dtype=torch.float32).eval()
+    drawn = autoencoder.pool(min(n, 512), _SEED)
+    quality = zip(("psnr", "psnr_faces"), autoencoder.psnr(vae, *drawn), strict=True)
+    rows: list = [Number(name, value, len(drawn[0]), points=True) for name, value in quality]
+    each = max(1, n // len(_occupations()))
+    for scale in guidance:
+        found = measure(folder, per_occupation=each, guidance_scale=scale, steps=10)
+        rows += [
+            replace(one, metric=f"{one.metric}@{scale:g}") if one.metric != "occupation_renders" else one
+            for one in found
+            if one.metric != "occupation_renders" or scale == guidance[0]
+        ]
+    return rows
+
+
+def _occupations() -> list[str]:
+    from biaslab.mini import world
+
+    return list(world.occupations())
 
 
 def write_curve(snapshots: Path, file: Path, **settings) -> None:

@@ -1,0 +1,52 @@
+"""The paradox notebooks on a tiny random pipeline of each family: the same notebooks, another name of the model."""
+
+import pytest
+import tiny_pipelines
+
+from biaslab import lexicons, params, runs, tables
+from biaslab.mini import captions
+
+pytestmark = pytest.mark.slow
+
+SMALL = {
+    "occupations": "[nurse, engineer]",
+    "corpus_rows": 6000,
+    "captions_per_occupation": 12,
+    "candidates_per_occupation": 20,
+    "nearest_per_prompt": 6,
+    "images_per_prompt": 2,
+    "caption_prompts_per_occupation": 2,
+    "steps": 2,
+}
+
+
+def test_every_family_goes_through_the_same_notebooks(tmp_path, pytestconfig, monkeypatch):
+    spoken = " ".join([*captions.vocabulary(), *lexicons.load("paradox_prompts").values()])
+    paraphrases = " ".join(p for options in lexicons.load("paraphrases").values() for p in options)
+    words = captions.words(f"{spoken} {paraphrases} nurse engineer")
+    monkeypatch.setattr(tiny_pipelines, "WORDS", tuple(dict.fromkeys([*tiny_pipelines.WORDS, *words])))
+    folders = {name: tiny_pipelines.save(name, tmp_path / f"tiny-{name}") for name in tiny_pipelines.FAMILIES}
+    settings = [f"settings.{name}={value}" for name, value in {**SMALL, "store": tmp_path / "store"}.items()]
+    loaded = params.load(
+        pytestconfig.rootpath / "params" / "mini.yaml",
+        notebooks=["paradox/4_*", "paradox/6_*"],
+        overrides=[
+            "run=families",
+            "source=pipeline",
+            f"model=[{', '.join(map(str, folders.values()))}]",
+            "bootstrap_replicates=200",
+            *settings,
+        ],
+    )
+    record = runs.run(loaded, outputs=tmp_path / "outputs", progress=False)
+    assert {n["id"]: n["reason"] for n in record["notebooks"] if n["status"] != "ok"} == {}
+    shares = tables.read(
+        tmp_path / "outputs/families/tables/paradox_percent_female.csv", "paradox_percent_female"
+    )
+    made = shares[(shares["source"] == "generated") & (shares["approach"] == "naive")]
+    # Random weights draw no faces: every image has a labelled reason, every share is missing with n = 0.
+    assert set(made["model"]) >= {folder.name for folder in folders.values()}
+    mine = made[made["model"].str.startswith("tiny-")]
+    assert (mine["n"] <= SMALL["images_per_prompt"]).all()
+    assert mine.loc[mine["n"] == 0, "percent_female"].isna().all()
+    assert len(mine) == len(folders) * 2 * 4
