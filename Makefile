@@ -6,8 +6,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 # Optional dependencies to install: dev (tests, lint), models (torch, diffusers, open_clip, ...; all but the printed
-# numbers need them).
-EXTRAS ?= dev,models
+# numbers need them), ray (work on a cluster).
+EXTRAS ?= dev,models,ray
 # The runs of a report, one after the other.
 PARAMS ?= params/published.yaml params/mini.yaml
 BIN := $(VENV)/bin

@@ -1,4 +1,4 @@
-"""The command line: ``biaslab run``, ``compare``, ``published``, ``models`` and ``train``."""
+"""The command line: ``biaslab run``, ``shard``, ``compare``, ``published``, ``models`` and ``train``."""
 
 from __future__ import annotations
 
@@ -62,6 +62,29 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--no-progress", action="store_true", help="show no progress bar")
     run.set_defaults(call=_run)
 
+    shard = commands.add_parser("shard", help="compute a share of a run's captions, for an array of jobs")
+    shard.add_argument("params", metavar="PARAMS.yaml", help="the parameters file of the run")
+    shard.add_argument(
+        "--of",
+        dest="share",
+        metavar="I/N",
+        required=True,
+        help="which share: 0/10 to 9/10 are ten that make the whole",
+    )
+    shard.add_argument(
+        "--set",
+        dest="overrides",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="replace a parameter (repeatable), as in the run",
+    )
+    shard.add_argument(
+        "--notebooks-dir", metavar="DIR", help="where the notebooks are (default: found nearby)"
+    )
+    shard.add_argument("--no-progress", action="store_true", help="show no progress bar")
+    shard.set_defaults(call=_shard)
+
     compare = commands.add_parser("compare", help="lay two runs' tables side by side, with differences")
     compare.add_argument("first", metavar="RUN", help="a run's folder, or its name below --outputs")
     compare.add_argument("second", metavar="RUN", help="the run that is compared with the first")
@@ -121,6 +144,29 @@ def _run(given: argparse.Namespace) -> int:
         )
     print(f"{given.outputs}/{checked.run}/index.html")
     return 0 if record["status"] == "ok" else 1
+
+
+def _shard(given: argparse.Namespace) -> int:
+    import re
+
+    from biaslab import params, runs
+    from biaslab.errors import ParameterError
+
+    share = re.fullmatch(r"(\d+)/(\d+)", given.share)
+    if share is None:
+        raise ParameterError(f"--of is {given.share!r}; it must be a share of a number, for example 0/10.")
+    checked = params.load(given.params, overrides=given.overrides, notebooks_dir=given.notebooks_dir)
+    left = []
+    for pipeline in runs.pipelines(checked, progress=not given.no_progress):
+        left += pipeline.compute_share(int(share[1]), int(share[2]))
+    for sentence in left:
+        print(sentence)
+    print(
+        "Start all shares once more when they have ended."
+        if left
+        else f"Nothing is left: `biaslab run {given.params}` reads it all."
+    )
+    return 0
 
 
 def _compare(given: argparse.Namespace) -> int:

@@ -15,11 +15,11 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from biaslab.errors import MissingInputError, ParameterError, name_help, unknown_name
+from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
 from biaslab.schemas.paradox import APPROACHES
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ WORLD = "world"
 # Approaches whose training captions are selected for the four templates; the others make prompts of captions.
 SELECTED = APPROACHES[:4]
 CAPTIONS_AS_PROMPTS = APPROACHES[4:]
+# What training_images says where images are fetched by their captions' URLs.
+DOWNLOAD = "download"
 # How names of models that judge by a file begin.
 FILES = ("mediapipe:", "fairface:", "ratings:")
 # Settings that name what is read, beside the model that generates.
@@ -43,8 +45,30 @@ _SHARD_CAPTIONS = 8192
 _SHARD_EMBEDDINGS = 2048
 
 
-def _setting(default: Any, meaning: str, *, low: float | None = None, high: float | None = None, allowed=()):
-    return field(default=default, metadata={"meaning": meaning, "low": low, "high": high, "allowed": allowed})
+def _setting(
+    default: Any,
+    meaning: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    allowed=(),
+    problem: Callable[[Any], str] | None = None,
+):
+    """Return a field; ``problem`` says what is wrong with a value, or nothing, and repeats no secret."""
+    more = {"meaning": meaning, "low": low, "high": high, "allowed": allowed, "problem": problem}
+    return field(default=default, metadata=more)
+
+
+def _endpoint_url_problem(url: str) -> str:
+    from biaslab.captions.endpoint import url_problem
+
+    return url_problem(url) if url else ""
+
+
+def _key_variable_problem(name: str) -> str:
+    from biaslab.captions.endpoint import variable_problem
+
+    return variable_problem(name)
 
 
 @dataclass(frozen=True)
@@ -57,11 +81,21 @@ class Settings:
     corpus_rows: int = _setting(0, "Captions searched; 0 is all that the corpus has.", low=0)
     columns: dict = field(
         default_factory=dict,
-        metadata={"meaning": "Columns of the corpus by what they hold, such as `text: TEXT`; {} finds them."},
+        metadata={
+            "meaning": "Columns of the corpus by what they hold, such as `text: TEXT`, or a published set's, such as "
+            "`schema: laion`; {} finds them."
+        },
     )
     training_images: str = _setting(
         "",
-        "Folder with the images behind captions, each named by its caption_id; empty: those that the corpus has.",
+        "Folder with the images behind captions, each named by its caption_id; `download`: they are fetched by URL; "
+        "empty: those that the corpus has.",
+    )
+    download_size: int = _setting(512, "Largest side in pixels of a fetched image.", low=16, high=8192)
+    download_concurrency: int = _setting(16, "Images fetched at a time; two of one host.", low=1, high=512)
+    download_opt_out: tuple[str, ...] = _setting(
+        ("noai", "noimageai", "noindex", "noimageindex", "tdm-reservation"),
+        "Headers that ask not to use an image and are honoured; [] honours none.",
     )
     skew: str = _setting("default", "The embedded captions' knobs: `default`, or `off` for no paradox.")
     occupations: tuple[str, ...] = _setting((), "Occupations; an empty list is the paper's 62.")
@@ -79,15 +113,32 @@ class Settings:
         "gazetteer", "How names in captions tell a gender.", allowed=("gazetteer", "spacy", "off")
     )
     encoder: str = _setting("all-MiniLM-L6-v2", "Sentence embeddings that nearest captions are found with.")
-    images_per_prompt: int = _setting(6, "Images for each occupation and template (paper: 500).", low=1)
+    images_per_prompt: int = _setting(12, "Images for each occupation and template (paper: 500).", low=1)
     caption_prompts_per_occupation: int = _setting(
-        6, "Captions for each occupation that serve as prompts (paper: 500).", low=1
+        12, "Captions for each occupation that serve as prompts (paper: 500).", low=1
     )
     images_per_caption: int = _setting(
         1, "Images for each caption that serves as a prompt (paper: 10).", low=1
     )
+    paraphraser: str = _setting(
+        "rules",
+        "Who says captions in other words: `rules`, or the language model behind `endpoint` (as in the paper).",
+        allowed=("rules", "endpoint"),
+    )
+    endpoint_url: str = _setting(
+        "",
+        "Base URL of an OpenAI-compatible endpoint, such as `http://localhost:8000/v1`.",
+        problem=_endpoint_url_problem,
+    )
+    endpoint_model: str = _setting("", "Name of the model there (paper: gpt-3.5-turbo).")
+    endpoint_key_variable: str = _setting(
+        "OPENAI_API_KEY",
+        "Environment variable that holds the key, which is never kept; empty where none is asked for.",
+        problem=_key_variable_problem,
+    )
     steps: int = _setting(10, "Denoising steps (paper: 50).", low=1, high=1000)
-    guidance_scale: float = _setting(3.0, "Guidance; 1 is none (paper: 7.5).", low=0, high=100)
+    # The least at which the embedded model follows gender words as often as the paper finds (98.41 %, section 6).
+    guidance_scale: float = _setting(1.5, "Guidance; 1 is none (paper: 7.5).", low=0, high=100)
     scheduler: str = _setting("", "Name of a diffusers scheduler; empty is the model's own.")
     negative_prompt: str = _setting("", "What images shall not show; empty is none.")
     size: int = _setting(0, "Height and width in pixels; 0 is the model's own.", low=0)
@@ -105,11 +156,11 @@ class Settings:
     threshold: float = _setting(0.9, "Least probability of a gender that counts.", low=0.5, high=1)
     min_face: float = _setting(0.1, "Least share of width and height that a face has.", low=0, high=1)
     guidance_sweep: tuple[float, ...] = _setting(
-        (1.0, 2.0, 7.5), "Guidance scales that calibration compares."
+        (1.0, 3.0, 7.5), "Guidance scales that calibration compares."
     )
-    guidance_images: int = _setting(1, "Images for each occupation, template and scale of that sweep.", low=1)
+    guidance_images: int = _setting(3, "Images for each occupation, template and scale of that sweep.", low=1)
     world_images: int = _setting(
-        24, "Images for each occupation and template from the truth-preserving generator.", low=1
+        72, "Images for each occupation and template from the truth-preserving generator.", low=1
     )
     matched_captions: int = _setting(
         60, "Captions for each occupation that ask what the templates ask, at most.", low=1
@@ -118,7 +169,17 @@ class Settings:
     off_captions: int = _setting(60, "Random captions for each occupation there.", low=1)
     test_renders: int = _setting(2000, "Held-out drawings that the judge is tested on.", low=1)
     store: str = _setting("", "Folder where stages keep results; empty is `outputs/.store`.")
-    engine: str = _setting("local", "Where work runs.", allowed=("local",))
+    engine: str = _setting(
+        "local", "Where work runs: `local` (this machine) or `ray` (a cluster).", allowed=("local", "ray")
+    )
+    workers: int = _setting(
+        0,
+        "Worker processes; 0 is none for `local`, and one for each processor of the cluster for `ray`.",
+        low=0,
+    )
+    engine_address: str = _setting(
+        "", "Address of the Ray cluster; empty is `$RAY_ADDRESS`, or a cluster of this machine alone."
+    )
     beside: str = _setting(
         "published",
         "What stands beside the results: `published` numbers or `none`.",
@@ -174,6 +235,8 @@ def _checked(known, value: Any) -> tuple[str, Any]:
             dict: "a mapping",
         }
         return f"settings: {name} is {value!r}; it must be {words[kind]}, for example {default!r}.", value
+    if more.get("problem") and (said := more["problem"](value)):
+        return f"settings: {name}: {said}", value
     low, high = more.get("low"), more.get("high")
     if (low is not None and value < low) or (high is not None and value > high):
         allowed = f"{low:g} or more" if high is None else f"{low:g} to {high:g}"
@@ -207,7 +270,13 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
     found = dict(given)
     for name in ("corpus", "training_images", "encoder", "faces", "gender", "store"):
         if isinstance(found.get(name), str) and found[name]:
+            if (name, found[name]) == ("training_images", DOWNLOAD):
+                continue
             found[name] = _absolute(found[name], always=name in ("store", "training_images"))
+    if str(found.get("corpus", "")).startswith("hf:"):
+        from biaslab.captions import corpus
+
+        found["corpus"] = corpus.absolute(found["corpus"])
     return _absolute(model), found
 
 
@@ -248,17 +317,24 @@ def check(model: str, settings: Settings) -> None:
         elif ":" not in name:  # open_clip itself knows architectures with weights, as in ViT-L-14:openai.
             models.resolve(name, kind)
     pipeline = Pipeline(model, settings)
-    _ = pipeline._generation(), pipeline._judging(), pipeline.corpus.digest
-    if settings.training_images and not Path(settings.training_images).is_dir():
+    _ = pipeline._generation(), pipeline._judging(), pipeline._engine, pipeline.corpus.digest
+    if settings.paraphraser == "endpoint" and any(a.startswith("paraphrased") for a in settings.approaches):
+        pipeline._endpoint().check_key()
+    if settings.training_images == DOWNLOAD:
+        pipeline.check_urls()
+    elif settings.training_images and not Path(settings.training_images).is_dir():
         raise ParameterError(f"training_images is {settings.training_images!r}, which is not a folder.")
     if not settings.training_images and pipeline.corpus.images is None:
         raise MissingInputError(pipeline.no_images)
 
 
 def digest(model: str, settings: Settings) -> str:
-    """Return a digest of what results depend on beside settings, seed and code: weights, captions, images."""
+    """Return a digest of what results depend on beside settings, seed and code: weights, captions, images.
+
+    Images that are fetched by URL count with their captions, of which the URLs are part.
+    """
     whole = hashlib.sha256(Pipeline(model, settings).corpus.digest.encode())
-    if settings.training_images:
+    if settings.training_images not in ("", DOWNLOAD):
         from biaslab.judging.images import FolderImages
 
         whole.update(FolderImages(settings.training_images).digest.encode())
@@ -330,7 +406,7 @@ class Pipeline:
         """What to do where the corpus has captions only."""
         return (
             f"The corpus {self.corpus.name!r} has captions and no images. Set training_images to a folder with the "
-            "images, each named by its caption's id."
+            "images, each named by its caption's id, or to 'download' where the corpus has their URLs."
         )
 
     # -- captions ------------------------------------------------------------------------------------
@@ -405,25 +481,49 @@ class Pipeline:
     def _captions(self) -> pd.DataFrame:
         import pandas as pd
 
-        from biaslab.captions.indicators import indicators
-
         captions = self._found.captions.rename(columns={"term": "occupation"})
+        _check_ids(captions)
         stage = self.store.stage(
             "indicators",
             {"names": self.settings.names, "lexicons": _lexicons_digest()},
-            ["biaslab.captions.indicators", "biaslab.lexicons"],
+            ["biaslab.captions.indicators", "biaslab.captions.scan", "biaslab.lexicons"],
         )
 
-        def work(shard: pd.DataFrame) -> pd.DataFrame:
-            found = indicators(shard["text"].tolist(), names=self.settings.names)
-            return found[["indicator", "spans"]].reset_index(drop=True)
-
+        work = partial(_indicate, self.settings.names)
         found = self._compute(
             stage, captions[["text"]], work, _SHARD_CAPTIONS, "gender indicators", "captions"
         )
         if found.empty:
             found = pd.DataFrame(columns=["indicator", "spans"], dtype=object)
         return pd.concat([captions.reset_index(drop=True), found], axis=1)
+
+    def compute_share(self, i: int, n: int) -> list[str]:
+        """Compute share ``i`` of ``n`` of the search, then of indicators and embeddings, as far as that can be.
+
+        The shares may be computed one after the other or at once, by any machines that see the store. Indicators
+        and embeddings need the whole search, so they come with a second call, when all shares of it are done.
+
+        Returns:
+            What is left to other shares, a sentence a stage; nothing where all that a run needs of them is there.
+
+        Raises:
+            ParameterError: ``i`` is not one of 0 to ``n`` - 1.
+        """
+        from biaslab.store import Store, UnfinishedError
+
+        mine = self.but()
+        mine.store = Store(self.store.root, share=(i, n))
+        try:
+            _ = mine._found
+        except UnfinishedError as error:
+            return [str(error)]
+        left = []
+        for compute in (mine.captions, *([mine._vectors] if self._asks_for_nearest else [])):
+            try:
+                compute()
+            except UnfinishedError as error:
+                left.append(str(error))
+        return left
 
     # -- selections and prompts ----------------------------------------------------------------------
 
@@ -480,14 +580,8 @@ class Pipeline:
     def _cosines(self) -> pd.DataFrame:
         import pandas as pd
 
-        from biaslab.captions.neighbours import embed, embedding_stage
-
         captions, filled = self.captions(), self.filled()
-        # The very texts that the selection of nearest captions embeds, so that the store has them once.
-        texts = [*captions["text"], *filled["text"]]
-        stage = embedding_stage(self.store, self._encoder)
-        with self._showing() as shown:
-            vectors = embed(texts, self._encoder, stage, progress=shown, engine=self._engine)
+        vectors = self._vectors()
         vector_of = {(p, o): vectors[len(captions) + i] for i, (p, o) in enumerate(_pairs(filled))}
         frames = []
         for occupation, rows in captions.groupby("occupation", sort=False):
@@ -497,6 +591,16 @@ class Pipeline:
                 frames.append(rows[["caption_id", "occupation"]].assign(prompt=prompt, cosine=cosine))
         columns = ["caption_id", "occupation", "prompt", "cosine"]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+
+    def _vectors(self) -> np.ndarray:
+        """Return the embeddings of the captions found and, after them, of the filled templates."""
+        from biaslab.captions.neighbours import embed, embedding_stage
+
+        # The very texts that the selection of nearest captions embeds, so that the store has them once.
+        texts = [*self._found.captions["text"], *self.filled()["text"]]
+        stage = embedding_stage(self.store, self._encoder)
+        with self._showing() as shown:
+            return embed(texts, self._encoder, stage, progress=shown, engine=self._engine)
 
     @cached_property
     def _encoder(self):
@@ -529,7 +633,8 @@ class Pipeline:
 
         Returns:
             Columns prompt_id, approach, occupation, prompt, text, n_images; for captions also caption_id and
-            indicator. A caption that names two occupations has a row for each, with the same prompt_id.
+            indicator. A caption that names two occupations has a row for each, with the same prompt_id. Paraphrases
+            also have paraphrase_outcome (see :data:`biaslab.captions.paraphrase.OUTCOMES`).
         """
         return self._once(("prompts", _kind(kind, KINDS[1:])), lambda: self._prompts(kind)).copy()
 
@@ -545,19 +650,42 @@ class Pipeline:
         captions = captions[captions["rank"] <= s.caption_prompts_per_occupation]
         both = list(zip(captions["caption_id"], captions["occupation"], strict=True))
         if kind == "caption_prompts":
-            ids, texts = [f"c-{caption}" for caption, _ in both], captions["text"]
+            ids, more = [f"c-{caption}" for caption, _ in both], {}
         else:
-            from biaslab.captions.paraphrase import paraphrase
-
             # What may change depends on the occupation, so a caption that names two has two paraphrases.
             ids = [f"x-{caption}-{_slug(occupation)}" for caption, occupation in both]
-            texts = [
-                paraphrase(text, occupation, self.seed)
-                for text, occupation in zip(captions["text"], captions["occupation"], strict=True)
-            ]
-        more = {"prompt_id": ids, "approach": kind, "prompt": "captions", "text": texts}
-        made = captions.assign(**more, n_images=s.images_per_caption)
-        return made[[*_PROMPT_COLUMNS, "caption_id", "indicator"]].reset_index(drop=True)
+            said = self._paraphrases(captions)
+            more = {"text": said["text"].tolist(), "paraphrase_outcome": said["outcome"].tolist()}
+        same = {"prompt_id": ids, "approach": kind, "prompt": "captions"}
+        made = captions.assign(**same, **more, n_images=s.images_per_caption)
+        columns = [*_PROMPT_COLUMNS, "caption_id", "indicator", *(c for c in more if c != "text")]
+        return made[columns].reset_index(drop=True)
+
+    def _paraphrases(self, captions: pd.DataFrame) -> pd.DataFrame:
+        from biaslab.captions.paraphrase import paraphrases
+
+        asks = self.settings.paraphraser == "endpoint"
+        with self._showing() as shown:
+            return paraphrases(
+                captions["text"].tolist(),
+                captions["occupation"].tolist(),
+                seed=self.seed,
+                endpoint=self._endpoint() if asks else None,
+                store=self.store,
+                names=self.settings.names,
+                progress=shown,
+            )
+
+    def _endpoint(self):
+        from biaslab.captions.endpoint import Endpoint
+
+        s = self.settings
+        if not s.endpoint_url or not s.endpoint_model:
+            raise ParameterError(
+                "paraphraser is 'endpoint', which needs endpoint_url (such as 'http://localhost:8000/v1') and "
+                f"endpoint_model; endpoint_url is {s.endpoint_url!r} and endpoint_model is {s.endpoint_model!r}."
+            )
+        return Endpoint(s.endpoint_url, s.endpoint_model, key_variable=s.endpoint_key_variable)
 
     # -- images and judgements -----------------------------------------------------------------------
 
@@ -666,11 +794,73 @@ class Pipeline:
 
     def _training_source(self, caption_ids: Iterable[str]) -> ImageSource:
         ids = list(dict.fromkeys(caption_ids))
+        if self.settings.training_images == DOWNLOAD:
+            from biaslab.captions.downloads import DownloadedImages
+
+            found = self.downloads().set_index("caption_id", drop=False).loc[ids]
+            return DownloadedImages(self._downloads_folder, found)
         if self.settings.training_images:
             return CaptionFiles(self.settings.training_images, ids)
         if self.corpus.images is None:
             raise MissingInputError(self.no_images)
         return Some(self.corpus.images, ids)
+
+    def downloads(self) -> pd.DataFrame:
+        """Return what became of the URLs behind the training images, which are fetched when this is first asked for.
+
+        One row per caption of ``images("training")``; columns as :func:`biaslab.captions.downloads.download`.
+
+        Raises:
+            MissingInputError: Images are not fetched by URL, or the corpus has no URLs.
+            RunError: There is no network, or the disk is full.
+        """
+        return self._once("downloads", self._downloads).copy()
+
+    def _downloads(self) -> pd.DataFrame:
+        if self.settings.training_images != DOWNLOAD:
+            raise MissingInputError(
+                f"No images are fetched: training_images is {self.settings.training_images!r}; set it to {DOWNLOAD!r}."
+            )
+        captions = self._training_captions()
+        if "url" not in captions.columns:
+            self.check_urls()
+            captions["url"] = ""  # None names an occupation.
+        return self._download(captions[["caption_id", "url"]].drop_duplicates("caption_id"))
+
+    def _download(self, images: pd.DataFrame, **more: Any) -> pd.DataFrame:
+        from biaslab.captions.downloads import download
+
+        with self._showing() as shown:
+            return download(images, self._downloads_folder, self._downloading(), progress=shown, **more)
+
+    def _downloading(self):
+        from biaslab.captions.downloads import DownloadSettings
+
+        s = self.settings
+        return DownloadSettings(
+            size=s.download_size, concurrency=s.download_concurrency, opt_out=s.download_opt_out
+        )
+
+    @property
+    def _downloads_folder(self) -> Path:
+        """Where fetched images are kept, for every corpus alike."""
+        return self.store.root / "downloads" / self._downloading().digest
+
+    def check_urls(self) -> None:
+        """Look whether the corpus has URLs and the settings for fetching them can be used, without fetching any.
+
+        Raises:
+            MissingInputError: It has none.
+            ParameterError: A setting is not allowed.
+        """
+        self._downloading()
+        with contextlib.closing(self.corpus.batches(1)) as batches:
+            first = next(batches, None)
+        if first is not None and "url" not in first.columns:
+            raise MissingInputError(
+                f"training_images is {DOWNLOAD!r}, but the corpus {self.corpus.name!r} has no column that is known to "
+                "hold URLs. Name it with columns, for example columns={'url': 'LINK'}."
+            )
 
     # -- embeddings ----------------------------------------------------------------------------------
 
@@ -696,22 +886,19 @@ class Pipeline:
         inputs = {"images": source.digest, "model": name, "weights": _files_digest(name, "clip")}
         stage = self.store.stage("image_embeddings", inputs, ["biaslab.judging.zero_shot"])
 
-        def work(shard: pd.DataFrame) -> pd.DataFrame:
-            import numpy as np
-
-            if "zero_shot" not in self._kept:
-                from biaslab.judging.zero_shot import ZeroShot
-
-                self._kept["zero_shot"] = ZeroShot(name, device=self.settings.device)
-            read = source.read(shard["image_id"].tolist())
-            there = [i for i, image in enumerate(read) if isinstance(image, np.ndarray)]
-            vectors: list = [None] * len(read)
-            found = self._kept["zero_shot"].image_embeddings([read[i] for i in there])
-            for i, vector in zip(there, found, strict=True):
-                vectors[i] = vector
-            return pd.DataFrame({"image_id": shard["image_id"], "vector": vectors})
-
-        return self._compute(stage, units, work, _SHARD_EMBEDDINGS, f"embedding {source.name}", "images")
+        device = self.settings.device
+        # Generated images are a source that may have to generate, which stays in this process.
+        engine = self._engine if kind == "training" else None
+        return self._compute(
+            stage,
+            units,
+            partial(_embed_images, source, name, device),
+            _SHARD_EMBEDDINGS,
+            f"embedding {source.name}",
+            "images",
+            engine=engine,
+            gpu=device != "cpu",
+        )
 
     # -- how stages run ------------------------------------------------------------------------------
 
@@ -724,18 +911,14 @@ class Pipeline:
     def _engine(self):
         from biaslab import engine
 
-        return engine.get(self.settings.engine)
+        s = self.settings
+        return engine.get(s.engine, workers=s.workers, address=s.engine_address)
 
-    def _compute(self, stage, units, work, shard_rows: int, label: str, unit: str) -> pd.DataFrame:
+    def _compute(self, stage, units, work, shard_rows: int, label: str, unit: str, **more) -> pd.DataFrame:
+        more = {"engine": self._engine} | more
         with self._showing() as shown:
             return stage.compute(
-                units,
-                work,
-                shard_rows=shard_rows,
-                label=label,
-                unit=unit,
-                progress=shown,
-                engine=self._engine,
+                units, work, shard_rows=shard_rows, label=label, unit=unit, progress=shown, **more
             )
 
     @contextlib.contextmanager
@@ -844,10 +1027,55 @@ class CaptionFiles:
         return [read.get(i, Unreadable("missing")) for i in image_ids]
 
 
+def _check_ids(captions: pd.DataFrame) -> None:
+    """Refuse ids that two captions have: whose image such an id names would be anybody's guess."""
+    texts = captions[["caption_id", "text"]].drop_duplicates()["caption_id"]
+    of_occupations = captions[["caption_id", "occupation"]]
+    twice = [
+        *texts[texts.duplicated()],
+        *of_occupations.loc[of_occupations.duplicated(), "caption_id"],
+    ]
+    if twice:
+        raise InputError(
+            f"Two captions of the corpus have the id {twice[0]!r}. Ids must be unique: take caption_id out of columns, "
+            "so that they are made of file and row, or map another column to it."
+        )
+
+
 def _kind(kind: str, kinds: Sequence[str] = KINDS) -> str:
     if kind not in kinds:
         raise unknown_name("kind of images", kind, kinds)
     return kind
+
+
+def _indicate(names: str, captions: pd.DataFrame) -> pd.DataFrame:
+    """Return indicator and spans of captions."""
+    from biaslab.captions.indicators import indicators
+
+    found = indicators(captions["text"].tolist(), names=names)
+    return found[["indicator", "spans"]].reset_index(drop=True)
+
+
+def _embed_images(source: ImageSource, model: str, device: str, images: pd.DataFrame) -> pd.DataFrame:
+    """Return the embeddings of images; None where one cannot be read."""
+    import numpy as np
+    import pandas as pd
+
+    read = source.read(images["image_id"].tolist())
+    there = [i for i, image in enumerate(read) if isinstance(image, np.ndarray)]
+    vectors: list = [None] * len(read)
+    found = _zero_shot(model, device).image_embeddings([read[i] for i in there])
+    for i, vector in zip(there, found, strict=True):
+        vectors[i] = vector
+    return pd.DataFrame({"image_id": images["image_id"], "vector": vectors})
+
+
+@lru_cache(maxsize=1)
+def _zero_shot(model: str, device: str):
+    """Return the model, loaded once in each process."""
+    from biaslab.judging.zero_shot import ZeroShot
+
+    return ZeroShot(model, device=device)
 
 
 def _pairs(filled: pd.DataFrame) -> Iterable[tuple[str, str]]:

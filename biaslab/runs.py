@@ -36,6 +36,8 @@ from biaslab.study import PARTS, PROGRESS, Study, code_digest
 if TYPE_CHECKING:
     import pandas as pd
 
+    from biaslab.pipeline import Pipeline
+
 # Kernels that start at the same moment can pick the same port: the one that comes second dies before its first
 # cell, so that it can be started again.
 STARTS = 3
@@ -189,6 +191,30 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
             raise ParameterError(planned[0].reason)
         jobs += planned
     return jobs
+
+
+def pipelines(params: RunParams, *, progress: bool = True) -> list[Pipeline]:
+    """Return the pipelines that the notebooks of a run open, one for each seed and settings.
+
+    Raises:
+        ParameterError, InputError, UnknownNameError: As :func:`plan`; or the run has no pipeline.
+    """
+    from biaslab.pipeline import Pipeline, Settings
+
+    defaults = {notebook.id: notebook.parameters for notebook in params.selected}
+    found: dict[str, Pipeline] = {}
+    for job in plan(params, Path("unused")):
+        given = {**defaults[job.notebook], **job.parameters}
+        if job.reason or given.get("source") not in sources.PIPELINES:
+            continue
+        settings, seed = Settings.of(given.get("settings") or {}), given.get("seed", 0)
+        model = sources.pipeline_model(given.get("model", "all"))
+        found.setdefault(repr((settings, seed)), Pipeline(model, settings, seed=seed, progress=progress))
+    if not found:
+        raise ParameterError(
+            "The notebooks of this run search no captions; set source to 'mini' or 'pipeline'."
+        )
+    return list(found.values())
 
 
 def _plan_one(notebook: Notebook, variant: dict, suffix: str, values: dict, folder: Path) -> Job:
@@ -637,11 +663,23 @@ def gather(folder: Path, record: dict, kept: list[dict], done: list[dict], *, sw
         "figures": figures,
         "tables": gathered,
         "limits": [*LIMITS, *_more_limits(record)],
+        "notes": _store_notes(record),
         "coverage": coverage.of_run(notebooks, gathered, figures) if _is_published(record) else [],
     }
     _write_json(folder / "run.json", record)
     report.build(folder)
     return record
+
+
+def _store_notes(record: Mapping) -> list[str]:
+    """Return what was noted of damaged pieces of stages since the run began."""
+    given = record["parameters"]
+    if given.get("source") not in sources.PIPELINES:
+        return []
+    settings = given.get("settings") or {}
+    roots = {str(s.get("store", "")) for s in (settings if isinstance(settings, list) else [settings])}
+    notes = [note for root in sorted(roots) for note in store.Store(root).notes(record["started"])]
+    return [f"{note['stage']}: {note['text']}" for note in notes]
 
 
 def _more_limits(record: Mapping) -> list[str]:

@@ -4,8 +4,9 @@ A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs
 Its result is cut into shards of rows. A shard's file name holds its number and a digest of the rows it was
 computed from, so that a stage asked for other rows never answers with wrong ones. Each is written to a temporary
 name and then renamed: a file under its own name is whole. Its SHA-256 lies beside it, is written first and is
-checked whenever the shard is read; a damaged shard is set aside as ``*.damaged`` and computed again. A lock per
-shard lets several processes share the work of one stage.
+checked whenever the shard is read; a damaged shard is set aside as ``*.damaged``, computed again, and noted in
+``<root>/notes.jsonl``. A lock per shard lets several processes share the work of one stage; on several machines the
+folder must be one that all of them share under the same path.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import importlib.util
 import json
 import logging
 import os
+import platform
 import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +40,12 @@ _NAME = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
 _SOURCES = frozenset((".py", ".json", ".csv"))
 # Environment variable that names the store's folder.
 ROOT_VARIABLE = "BIASLAB_STORE"
+# The file there that says which shards were damaged.
+NOTES = "notes.jsonl"
+
+
+class UnfinishedError(RunError):
+    """This share of a stage is done, and other shares are not: its table is not whole yet."""
 
 
 def default_root() -> Path:
@@ -48,9 +57,24 @@ def default_root() -> Path:
 class Store:
     """A folder of stages."""
 
-    def __init__(self, root: Path | str | None = None):
-        """Use the folder ``root``, made when first written to; :func:`default_root` where it is None."""
-        self.root = Path(root) if root else default_root()
+    def __init__(self, root: Path | str | None = None, *, share: tuple[int, int] | None = None):
+        """Use a folder, made when first written to.
+
+        Args:
+            root: The folder; :func:`default_root` where it is None.
+            share: Which shards of each stage are computed through this store: (i, n) are those whose number leaves
+                i when divided by n. All where it is None.
+
+        Raises:
+            ParameterError: The share is not one of (0, n) to (n - 1, n).
+        """
+        # Workers may run in other folders.
+        self.root = (Path(root) if root else default_root()).absolute()
+        if share is not None and not 0 <= share[0] < share[1]:
+            raise ParameterError(
+                f"share is {share[0]}/{share[1]}; the shares of n are 0/n, 1/n, … up to n-1."
+            )
+        self.share = share
 
     def stage(self, name: str, inputs: Mapping[str, object], code: Sequence[str] = ()) -> Stage:
         """Return the stage ``name`` for these inputs and this code.
@@ -79,16 +103,38 @@ class Store:
                     "give text, numbers, true or false, lists or mappings of them, for arrays a digest."
                 ) from None
         key = {"name": name, "inputs": inputs, "code": {m: _module_digest(m) for m in code if m}}
-        return Stage(self.root / name / _digest(_canonical(key))[:16], key)
+        return Stage(self.root / name / _digest(_canonical(key))[:16], key, share=self.share)
+
+    def notes(self, since: str = "") -> list[dict[str, str]]:
+        """Return what was noted of damaged shards, oldest first: ``time`` (UTC), ``stage`` and ``text``.
+
+        Args:
+            since: Only what was noted at this time or later, for example ``2026-01-31T12:00:00Z``.
+        """
+        try:
+            lines = (self.root / NOTES).read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return []
+        found = []
+        for line in lines:
+            # A line that a full disk cut off says nothing.
+            with contextlib.suppress(ValueError):
+                note = json.loads(line)
+                if isinstance(note, dict) and str(note.get("time", "")) >= since:
+                    found.append({k: str(note.get(k, "")) for k in ("time", "stage", "text")})
+        return found
 
 
 class Stage:
     """One stage with fixed inputs and code; :meth:`compute` gives its table for some rows."""
 
-    def __init__(self, folder: Path, key: Mapping[str, object]):
-        """Use ``folder`` for the shards; ``key`` is written there as ``stage.json``."""
+    def __init__(
+        self, folder: Path, key: Mapping[str, object], *, share: tuple[int, int] | None = None
+    ) -> None:
+        """Use ``folder`` for the shards; ``key`` is written there as ``stage.json``; share as in :class:`Store`."""
         self.folder = folder
         self.key = key
+        self.share = share
         self._paths: list[Path] = []
 
     @property
@@ -116,20 +162,26 @@ class Stage:
         shard_rows: int,
         label: str = "",
         unit: str = "images",
+        advances: bool = False,
         progress: bool = True,
         engine: engines.Engine | None = None,
+        gpu: bool = False,
     ) -> pd.DataFrame:
         """Return ``work`` applied to ``units``, shard by shard; shards that exist are read, not computed.
 
         Args:
             units: What to work on, one row each; their order and values identify the shards, the index does not.
             work: Takes consecutive rows (index from 0) and returns a table of any number of rows. It must depend
-                on nothing but these rows and the stage's inputs.
+                on nothing but these rows and the stage's inputs. With an engine of several workers it must be
+                picklable.
             shard_rows: Rows of ``units`` to a shard, at least 1.
             label: What the progress bar calls the work; the stage's name where it is empty.
-            unit: What a row of ``units`` is, in the plural, for the rate.
+            unit: What the bar counts, in the plural, for the rate.
+            advances: Whether ``work`` says how far it is, with :func:`biaslab.engine.advance`; else the bar counts
+                rows of ``units``.
             progress: Whether to show a bar while something is computed; a finished stage shows nothing.
             engine: Where the work runs; this process where it is None.
+            gpu: Whether the work uses a GPU where there is one.
 
         Returns:
             The tables of all shards in order, index from 0; a table without columns where ``units`` is empty.
@@ -137,8 +189,9 @@ class Stage:
 
         Raises:
             InputError: ``work`` returned something else than a table, or one that does not fit in Parquet.
-            ParameterError: ``shard_rows`` is below 1.
-            RunError: The disk is full.
+            ParameterError: ``shard_rows`` is below 1, or ``work`` cannot be given to the engine's workers.
+            RunError: The disk is full, workers do not see the store's folder, or the engine failed.
+            UnfinishedError: This store computes a share, which is done, and others are not.
         """
         import pandas as pd
 
@@ -146,8 +199,10 @@ class Stage:
             "shard_rows": shard_rows,
             "label": label,
             "unit": unit,
+            "advances": advances,
             "progress": progress,
             "engine": engine,
+            "gpu": gpu,
         }
         frames = list(self.compute_iter(units, work, **options))
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
@@ -160,8 +215,10 @@ class Stage:
         shard_rows: int,
         label: str = "",
         unit: str = "images",
+        advances: bool = False,
         progress: bool = True,
         engine: engines.Engine | None = None,
+        gpu: bool = False,
     ) -> Iterator[pd.DataFrame]:
         """Yield what :meth:`compute` returns shard by shard, for results too big for memory.
 
@@ -177,28 +234,43 @@ class Stage:
             return units.iloc[starts[i] : starts[i] + shard_rows].reset_index(drop=True)
 
         missing = [i for i, path in enumerate(paths) if not path.exists()]
-        if missing:
+        mine = [i for i in missing if self._is_mine(i)]
+        if mine:
             self._begin()
-            bar = {"total": len(units), "desc": label or str(self.key["name"]), "unit": f" {unit}"}
-            done = len(units) - sum(len(rows(i)) for i in missing)
+            bar = {"desc": label or str(self.key["name"]), "unit": f" {unit}"}
+            if not advances:
+                done = len(units) - sum(len(rows(i)) for i in missing)
+                bar |= {"total": len(units), "initial": done}
+            run = partial((engine or engines.get()).map, gpu=gpu)
             # In the first pass, a shard that another process computes just now is left to it.
-            busy = self._fill(missing, paths, rows, work, bar, done, progress, engine)
+            busy = self._fill(mine, paths, rows, work, bar, progress, run)
             self._wait(busy, paths, rows, work)
+        left = [i for i in missing if not self._is_mine(i) and not paths[i].exists()]
+        if left:
+            raise UnfinishedError(
+                f"{self.key['name']}: this share is done; {len(left)} of {len(paths)} pieces are left to the others."
+            )
         for i, path in enumerate(paths):
             yield self._read(path, partial(rows, i), work)
 
-    def _fill(self, missing, paths, rows, work, bar, done, progress, engine) -> list[int]:
+    def _is_mine(self, i: int) -> bool:
+        return self.share is None or i % self.share[1] == self.share[0]
+
+    def _fill(self, missing, paths, rows, work, bar, progress, run) -> list[int]:
         from tqdm import tqdm
 
         tasks = ((i, paths[i], rows(i)) for i in missing)
-        run = (engine or engines.get()).map(partial(_fill_shard, work), tasks)
         busy = []
-        with tqdm(**bar, initial=done, disable=not progress, leave=False, file=sys.stderr) as shown:
-            for i, (n, finished) in zip(missing, run, strict=True):
-                if finished:
-                    shown.update(n)
-                else:
-                    busy.append(i)
+        with tqdm(**bar, disable=not progress, leave=False, file=sys.stderr) as shown:
+            advanced = None if "total" in bar else shown.update
+            # Closed at once where something fails, so that no worker goes on unheard.
+            fill = partial(_fill_shard, work, self.key["code"])
+            with contextlib.closing(run(fill, tasks, advanced=advanced)) as results:
+                for i, (n, finished) in zip(missing, results, strict=True):
+                    if not finished:
+                        busy.append(i)
+                    elif "total" in bar:
+                        shown.update(n)
         return busy
 
     def _wait(self, busy, paths, rows, work) -> None:
@@ -237,8 +309,19 @@ class Stage:
                 _log.warning(
                     "%s is damaged (%s). It is set aside as %s and computed again.", path, error, aside.name
                 )
+                self._note(f"Piece {path.name} was damaged: {error}. It is set aside and computed again.")
             _write(path, work(rows()))
             return _read(path)
+
+    def _note(self, text: str) -> None:
+        stamp = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        note = {"time": stamp, "stage": self.key["name"], "digest": self.digest, "text": text}
+        # A note that cannot be written must not keep the shard from being repaired.
+        with (
+            contextlib.suppress(OSError),
+            (self.folder.parents[1] / NOTES).open("a", encoding="utf-8") as file,
+        ):
+            file.write(json.dumps(note) + "\n")
 
 
 class _DamagedError(Exception):
@@ -249,9 +332,28 @@ class _BusyError(Exception):
     """Another process computes this shard."""
 
 
-def _fill_shard(work: Callable[[pd.DataFrame], pd.DataFrame], task: tuple[int, Path, pd.DataFrame]):
-    """Compute one missing shard; return its rows and whether it exists now, False where another process has it."""
+def _fill_shard(
+    work: Callable[[pd.DataFrame], pd.DataFrame],
+    code: Mapping[str, str],
+    task: tuple[int, Path, pd.DataFrame],
+) -> tuple[int, bool]:
+    """Compute one missing shard; return its rows and whether it exists now, False where another process has it.
+
+    Workers on other machines must have the ``code`` that the stage is keyed by.
+    """
     _, path, rows = task
+    other = [module for module, digest in code.items() if _module_digest(module) != digest]
+    if other:
+        raise RunError(
+            f"{other[0]} on {platform.node()}, where a worker runs, is not that of the process that asked for the "
+            "work. Start that process again if the code has changed; all machines need the same version of biaslab."
+        )
+    if not path.parent.is_dir():
+        raise RunError(
+            f"{path.parent} is not there on {platform.node()}, where a worker runs. Workers on several machines need "
+            "the store in a folder that all of them share under the same path: name one as the setting store, or as "
+            f"{ROOT_VARIABLE}."
+        )
     try:
         with _locked(path, wait=False):
             if not path.exists():
@@ -269,11 +371,11 @@ def _locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     folder = path.parent / "locks"
     with _room_on(path):
         folder.mkdir(exist_ok=True)
-    lock = FileLock(folder / f"{path.stem}.lock")
-    try:
-        lock.acquire(timeout=-1 if wait else 0)
-    except Timeout:
-        raise _BusyError from None
+        lock = FileLock(folder / f"{path.stem}.lock")
+        try:
+            lock.acquire(timeout=-1 if wait else 0)
+        except Timeout:
+            raise _BusyError from None
     try:
         yield
     finally:

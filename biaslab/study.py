@@ -33,6 +33,7 @@ PROGRESS = "progress.log"
 _STUDIES = (
     "paradox",
     "paradox_sections",
+    "paradox_downloads",
     "paired",
     "dalleval",
     "triplets",

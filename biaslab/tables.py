@@ -7,7 +7,9 @@ quietly change its shape.
 
 from __future__ import annotations
 
+import csv
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -32,9 +34,11 @@ _SCHEMA_MODULES = (
     "calibration",
     "synthesis",
     "pipeline",
+    "downloads",
 )
-# What a spreadsheet would run as a formula when a text cell starts with it.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+# What a spreadsheet would run as a formula when a text cell starts with it; the wide forms count in East Asian ones.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -224,19 +228,31 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
 def write(frame: pd.DataFrame, path: Path | str) -> Path:
     """Write ``frame`` as UTF-8 CSV with a header, to a temporary name first and then renamed.
 
-    Text cells that a spreadsheet would run as a formula get a leading apostrophe; :func:`read` takes
-    it off again. Numbers are written with up to 10 significant digits.
+    Text cells, and names of columns, that a spreadsheet would run as a formula get a leading apostrophe; whoever
+    reads the file takes one apostrophe off a cell in which one of :data:`_FORMULA_STARTS` or another apostrophe
+    follows it, and so does :func:`read`. A lone surrogate, which UTF-8 has no bytes for, becomes U+FFFD. All else
+    that a text may hold comes back as it was. Numbers are written with up to 10 significant digits.
     """
     import pandas as pd
 
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     safe = frame.copy()
-    for column in safe.columns:
-        if not pd.api.types.is_numeric_dtype(safe[column]):
-            safe[column] = safe[column].map(_guard, na_action="ignore")
+    texts = [c for c in safe.columns if not pd.api.types.is_numeric_dtype(safe[c])]
+    for column in texts:
+        safe[column] = safe[column].map(_guard, na_action="ignore")
+    # A carriage return ends a row for whoever reads, but is no reason to quote for who writes.
+    returns = any("\r" in v for column in texts for v in safe[column] if isinstance(v, str))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    safe.to_csv(temporary, index=False, encoding="utf-8", float_format="%.10g", lineterminator="\n")
+    safe.to_csv(
+        temporary,
+        index=False,
+        header=[_guard(str(c)) for c in safe.columns],
+        encoding="utf-8",
+        float_format="%.10g",
+        lineterminator="\n",
+        quoting=csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL,
+    )
     os.replace(temporary, path)
     return path
 
@@ -251,9 +267,10 @@ def _range(column: Column) -> str:
 
 
 def _guard(value: object) -> object:
-    if isinstance(value, str) and value.startswith((*_FORMULA_STARTS, "'")):
-        return "'" + value
-    return value
+    if not isinstance(value, str):
+        return value
+    value = _SURROGATE.sub("\ufffd", value)
+    return "'" + value if value.startswith((*_FORMULA_STARTS, "'")) else value
 
 
 def _without_guard(value: str) -> str:

@@ -102,3 +102,47 @@ def test_run_says_what_it_kept(tmp_path, write_notebook, monkeypatch, capsys, re
     assert asked["again"] is True and asked["overwrite"] is False
     err = capsys.readouterr().err
     assert said in err if said else not err
+
+
+def test_shares_of_a_run_are_computed_apart(tmp_path, write_notebook, monkeypatch, capsys):
+    from biaslab.pipeline import Pipeline, Settings
+
+    parameters = 'output_dir = ""\nsource = "published"\nmodel = "all"\nseed = 5\nsettings = {}\n'
+    write_notebook(tmp_path / "notebooks/paradox/a.ipynb", parameters)
+    (tmp_path / "images").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.txt").write_text("A nurse\nA garden\nShe is a nurse\n")
+    settings = {
+        "corpus": str(tmp_path / "*.txt"),
+        "training_images": str(tmp_path / "images"),
+        "occupations": ["nurse"],
+        "approaches": ["naive"],
+        "store": str(tmp_path / "store"),
+    }
+    given = {"run": "mine", "source": "pipeline", "model": "mini", "settings": settings}
+    (tmp_path / "mine.yaml").write_text(json.dumps(given))
+    where = [str(tmp_path / "mine.yaml"), "--notebooks-dir", str(tmp_path / "notebooks"), "--no-progress"]
+
+    def shard(share):
+        assert cli.main(["shard", *where, "--of", share]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    assert shard("0/2") == [
+        "search: this share is done; 1 of 2 pieces are left to the others.",
+        "Start all shares once more when they have ended.",
+    ]
+    # This share of the search is the last; the only piece of the indicators is the other one's.
+    assert shard("1/2")[0] == "indicators: this share is done; 1 of 1 pieces are left to the others."
+    assert shard("0/2") == [f"Nothing is left: `biaslab run {where[0]}` reads it all."]
+    # With the notebook's own seed, the run finds it all.
+    monkeypatch.setattr("biaslab.store._write", lambda *_: pytest.fail("computed again"))
+    found = Pipeline("mini", Settings.of(settings), seed=5, progress=False).captions()
+    assert sorted(found["indicator"]) == ["female", "female", "none", "none"]
+
+    assert cli.main(["shard", *where, "--of", "2/2"]) == 2
+    assert "share is 2/2; the shares of n are 0/n" in capsys.readouterr().err
+    assert cli.main(["shard", *where, "--of", "half"]) == 2
+    assert "--of is 'half'; it must be a share of a number, for example 0/10." in capsys.readouterr().err
+    (tmp_path / "mine.yaml").write_text("run: mine\n")
+    assert cli.main(["shard", *where, "--of", "0/2"]) == 2
+    assert "search no captions; set source to 'mini' or 'pipeline'" in capsys.readouterr().err

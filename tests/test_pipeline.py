@@ -118,7 +118,8 @@ def fake(tmp_path):
         ({"occupations": 3}, "settings: occupations is 3; it must be a list of texts."),
         ({"guidance_sweep": ["1"]}, "settings: guidance_sweep is ['1']; it must be a list of numbers."),
         ({"columns": "text"}, "settings: columns is 'text'; it must be a mapping"),
-        ({"engine": "ray"}, "settings: engine is 'ray'. Known: local."),
+        ({"engine": "rey"}, "settings: engine is 'rey'. Did you mean 'ray'? Known: local, ray."),
+        ({"workers": -1}, "settings: workers is -1; allowed is 0 or more."),
         ([], r"settings is []; it must be a mapping"),
     ],
 )
@@ -422,3 +423,154 @@ def test_a_study_on_a_pipeline_keeps_what_stands_beside(fake, tmp_path):
 def fake_rows(study):
     whole = study.measured("paradox_percent_female")
     return whole[whole["model"] == "fake"]
+
+
+# -- images fetched by URL -------------------------------------------------------------------------------
+
+
+class Fetching(Fake):
+    """A pipeline that may fetch from this machine."""
+
+    allow = ()
+
+    def _download(self, images, **more):
+        return super()._download(images, allow=self.allow, **more)
+
+
+@pytest.fixture
+def pictures():
+    """Serve the captions' images by name, but for b's, which is gone."""
+    import threading
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    from PIL import Image
+
+    colours = {name: COLOURS[colour] for name, _, colour in CAPTIONS if name != "b"}
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.server.asked.append(self.path)
+            colour = colours.get(self.path[1:])
+            self.send_response(200 if colour else 410)
+            self.end_headers()
+            if colour:
+                Image.new("RGB", (900, 900), colour).save(self.wfile, "PNG")
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    server.asked = []
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def fetching(fake, pictures, tmp_path):
+    """Return a function that opens a pipeline on the six captions with URLs instead of a folder."""
+    base = f"http://127.0.0.1:{pictures.server_port}/"
+    rows = [(name, text, base + name) for name, text, _ in CAPTIONS]
+    pd.DataFrame(rows, columns=["id", "text", "url"]).to_csv(tmp_path / "urls.csv", index=False)
+
+    def make(**settings):
+        made = fake(
+            corpus=str(tmp_path / "urls.csv"), training_images="download", download_size=64, **settings
+        )
+        fetching = Fetching("fake", made.settings, progress=False)
+        fetching.allow = [f"127.0.0.1:{pictures.server_port}"]
+        return fetching
+
+    return make
+
+
+def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_path):
+    p = fetching(approaches=["naive"])
+    judged = p.judgements("training").set_index(["caption_id", "occupation"])
+    assert judged["gender"].to_dict() == {
+        ("a", "nurse"): "female",
+        ("b", "nurse"): "",
+        ("c", "nurse"): "female",
+        ("d", "nurse"): "male",
+        ("d", "engineer"): "male",
+        ("e", "engineer"): "",
+    }
+    assert judged.loc[("b", "nurse"), "outcome"] == "unreadable"
+    # f names no occupation, and d is one image for two.
+    assert sorted(pictures.asked) == ["/a", "/b", "/c", "/d", "/e"]
+    found = p.downloads().set_index("caption_id")
+    assert found["outcome"].to_dict() == {"a": "ok", "b": "gone", "c": "ok", "d": "ok", "e": "ok"}
+    assert set(found.loc[["a", "e"], "width"]) == {900}
+    assert p.images("training").read(["a"])[0].shape == (64, 64, 3)
+    assert p.images("training").read(["b"])[0].reason == "gone"
+    # Another pipeline finds them, and another size is another set.
+    again = fetching(approaches=["naive"])
+    assert again.images("training").source.digest == p.images("training").source.digest
+    assert len(pictures.asked) == 5
+    again.but(download_size=32)._downloads_folder.relative_to(tmp_path / "store" / "downloads")
+    assert again.but(download_size=32)._downloads_folder != again._downloads_folder
+    assert again.but(download_concurrency=3)._downloads_folder == again._downloads_folder
+
+
+def test_tables_say_what_could_be_fetched(fetching):
+    from biaslab.studies import paradox_pipeline as made
+
+    p = fetching(approaches=["naive", "no_indicators", "caption_prompts"])
+    urls = made.downloads(p)
+    assert urls["caption_id"].tolist() == p.images("training").source.table["image_id"].tolist()
+    assert urls.set_index("caption_id").loc["b", "status"] == 410
+    counts = made.download_outcomes(p)
+    keys = ["approach", "occupation", "outcome"]
+    columns = ["n", "n_female", "n_male"]
+    found = {k: tuple(v) for k, v in counts.set_index(keys)[columns].T.to_dict("list").items()}
+    # nurse: a, c female, d male, b gone; without indicators b, d. engineer: d male, e without a face.
+    assert found == {
+        ("naive", "nurse", "ok"): (3, 2, 1),
+        ("naive", "nurse", "gone"): (1, 0, 0),
+        ("naive", "engineer", "ok"): (2, 0, 1),
+        ("no_indicators", "nurse", "ok"): (1, 0, 1),
+        ("no_indicators", "nurse", "gone"): (1, 0, 0),
+        ("no_indicators", "engineer", "ok"): (2, 0, 1),
+        ("caption_prompts", "nurse", "ok"): (3, 2, 1),
+        ("caption_prompts", "nurse", "gone"): (1, 0, 0),
+        ("caption_prompts", "engineer", "ok"): (2, 0, 1),
+    }
+
+
+def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, monkeypatch):
+    from biaslab import models
+    from biaslab.captions.downloads import OPT_OUT
+
+    monkeypatch.setattr(models, "resolve", lambda name, kind: name)
+    p = fetching()
+    pipeline.check("owner/name", p.settings)
+    assert Settings().download_opt_out == OPT_OUT
+    assert p.but(download_opt_out=[])._downloading().opt_out == ()
+    with pytest.raises(ParameterError, match=r"opt_out names 'noia'\. Did you mean 'noai'"):
+        pipeline.check("owner/name", p.but(download_opt_out=["noia"]).settings)
+    none = fake(training_images="download")
+    with pytest.raises(
+        MissingInputError, match=r"no column that is known to hold URLs\. Name it with columns"
+    ):
+        pipeline.check("owner/name", none.settings)
+    with pytest.raises(MissingInputError, match=r"No images are fetched: training_images is '.*images'"):
+        fake().downloads()
+    # It is a word and no folder.
+    monkeypatch.chdir(tmp_path)
+    given = {"training_images": "download"}
+    assert pipeline.resolve_paths("owner/name", given) == ("owner/name", given)
+
+
+def test_what_is_fetched_is_no_input_of_a_run(fetching, monkeypatch, pictures):
+    from biaslab import models
+
+    monkeypatch.setattr(models, "resolve", lambda name, kind: name)
+    monkeypatch.setattr(models, "digest", lambda folder: folder)
+    p = fetching(approaches=["naive"])
+    before = pipeline.digest("owner/name", p.settings)
+    assert not pictures.asked
+    p.downloads()
+    assert pipeline.digest("owner/name", p.settings) == before

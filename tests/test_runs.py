@@ -544,3 +544,28 @@ def test_limits_say_what_an_embedded_world_and_printed_numbers_are():
     assert [text[:9] for text in limits(source="mini", settings={"beside": "none"})] == ["The model"]
     assert [text[:9] for text in limits(source="pipeline", settings={})] == ["Rows of S"]
     assert limits(source="a/folder") == []
+
+
+def test_damaged_results_of_stages_are_noted_in_the_report(tmp_path):
+    from bs4 import BeautifulSoup
+
+    from biaslab import report
+    from biaslab.store import Store
+
+    units = pd.DataFrame({"x": [1, 2]})
+    stage = Store(tmp_path / "store").stage("doubles", {})
+    stage.compute(units, lambda rows: rows * 2, shard_rows=1, progress=False)
+    stage.path(1).write_bytes(b"damaged")
+    stage.compute(units, lambda rows: rows * 2, shard_rows=1, progress=False)
+    given = {"source": "mini", "settings": {"store": str(tmp_path / "store")}}
+    notes = runs._store_notes({"parameters": given, "started": "2020-01-01T00:00:00Z"})
+    assert len(notes) == 1
+    assert notes[0].startswith(f"doubles: Piece {stage.path(1).name} was damaged: its checksum does not fit.")
+    # Not what was before the run, in another store, or where no stage was computed.
+    assert runs._store_notes({"parameters": given, "started": "2999-01-01T00:00:00Z"}) == []
+    other = {**given, "settings": [{"store": str(tmp_path / "other")}]}
+    assert runs._store_notes({"parameters": other, "started": ""}) == []
+    assert runs._store_notes({"parameters": {"source": "published"}, "started": ""}) == []
+    (tmp_path / "run.json").write_text(json.dumps({"notes": [*notes, "<script>"]}))
+    page = BeautifulSoup(report.build(tmp_path).read_text(encoding="utf-8"), "html.parser")
+    assert [item.get_text() for item in page.find(id="notes")("li")] == [*notes, "<script>"]

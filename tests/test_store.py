@@ -15,7 +15,7 @@ import pytest
 
 from biaslab import engine
 from biaslab.errors import InputError, ParameterError, RunError
-from biaslab.store import Store
+from biaslab.store import Store, UnfinishedError, _fill_shard
 
 # Squares numbers, slowly, and writes down every shard it is asked for.
 SCRIPT = """
@@ -170,7 +170,12 @@ def test_a_damaged_shard_is_set_aside_and_computed_again(tmp_path, caplog, damag
     again = stage.compute(UNITS, squares(calls), shard_rows=3)
     pd.testing.assert_frame_equal(again, first)
     assert calls == [[3, 4, 5]]
+    notes = Store(tmp_path).notes()
+    assert len(notes) == (damage != "gone")
     if damage != "gone":
+        assert notes[0]["stage"] == "squares"
+        assert notes[0]["text"].startswith(f"Piece {shard.name} was damaged: its checksum ")
+        assert Store(tmp_path).notes("2999-01-01T00:00:00Z") == []
         assert Path(f"{shard}.damaged").read_bytes() == damaged
         assert "is damaged" in caplog.text
         assert shard.name in caplog.text
@@ -277,10 +282,65 @@ def test_root_by_environment_and_by_project(tmp_path, monkeypatch, root):
     assert Store().root == root / "outputs" / ".store"
 
 
-def test_engines():
-    seen = []
-    results = engine.get("local").map(lambda x: seen.append(x) or x * x, [3, 1, 2])
-    assert seen == []
-    assert list(results) == [9, 1, 4]
-    with pytest.raises(ParameterError, match=r"engine is 'ray', which does not exist. Known: local"):
-        engine.get("ray")
+def square(rows):
+    engine.advance(10 * len(rows))
+    return pd.DataFrame({"x": rows["x"], "square": rows["x"] ** 2})
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Return what progress bars are told."""
+    numbers = []
+    monkeypatch.setattr("tqdm.tqdm.update", lambda bar, n=1: numbers.append(n))
+    return numbers
+
+
+def test_workers_give_the_same(tmp_path, counted):
+    alone = Store(tmp_path / "alone").stage("squares", {})
+    shared = Store(tmp_path / "shared").stage("squares", {})
+    expected = alone.compute(UNITS, square, shard_rows=2)
+    found = shared.compute(UNITS, square, shard_rows=2, engine=engine.get("local", workers=2))
+    pd.testing.assert_frame_equal(found, expected)
+    for i in range(4):
+        assert alone.path(i).name == shared.path(i).name
+        assert alone.path(i).read_bytes() == shared.path(i).read_bytes()
+    assert counted == [2, 2, 2, 1] * 2
+
+
+def test_work_can_say_how_far_it_is(tmp_path, counted):
+    stage = Store(tmp_path).stage("squares", {})
+    stage.compute(UNITS, square, shard_rows=2, advances=True)
+    assert counted == [20, 20, 20, 10]
+
+
+def test_shares_make_the_whole(tmp_path):
+    calls = {0: [], 1: [], 2: []}
+    whole = Store(tmp_path / "whole").stage("squares", {}).compute(UNITS, squares(), shard_rows=1)
+    for i in (1, 0):
+        stage = Store(tmp_path, share=(i, 3)).stage("squares", {})
+        with pytest.raises(UnfinishedError, match=r"squares: this share is done; . of 7 pieces are left"):
+            stage.compute(UNITS, squares(calls[i]), shard_rows=1, progress=False)
+    # The last share finds what the others did, and a store without shares has nothing left to do.
+    last = Store(tmp_path, share=(2, 3)).stage("squares", {})
+    pd.testing.assert_frame_equal(last.compute(UNITS, squares(calls[2]), shard_rows=1), whole)
+    assert calls == {0: [[0], [3], [6]], 1: [[1], [4]], 2: [[2], [5]]}
+    stage = Store(tmp_path).stage("squares", {})
+    pd.testing.assert_frame_equal(stage.compute(UNITS, pytest.fail, shard_rows=1), whole)
+    for share in ((3, 3), (-1, 3), (0, 0)):
+        with pytest.raises(ParameterError, match=r"share is .*; the shares of n are 0/n"):
+            Store(tmp_path, share=share)
+
+
+def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
+    with pytest.raises(RunError, match=r"nowhere is not there on .*all of them share.*BIASLAB_STORE"):
+        _fill_shard(square, {}, (0, tmp_path / "nowhere" / "000000-0.parquet", UNITS))
+    with pytest.raises(RunError, match=r"biaslab.errors on .* is not that of .*the same version of biaslab"):
+        _fill_shard(square, {"biaslab.errors": "other"}, (0, tmp_path / "000000-0.parquet", UNITS))
+
+
+def test_notes_that_were_cut_off_are_passed_over(tmp_path):
+    assert Store(tmp_path).notes() == []
+    (tmp_path / "notes.jsonl").write_text(
+        '{"time": "2026-01-02", "stage": "a", "text": "b"}\n[1]\n{"time": "20'
+    )
+    assert Store(tmp_path).notes("2026-01-01") == [{"time": "2026-01-02", "stage": "a", "text": "b"}]

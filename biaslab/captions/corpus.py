@@ -1,14 +1,31 @@
-"""Where captions come from: the embedded world, files, or a dataset of the Hugging Face Hub, behind one contract."""
+"""Where captions come from: the embedded world, files, or a dataset of the Hugging Face Hub, behind one contract.
+
+Every corpus yields tables with ``caption_id``, ``text`` and, where it has one, ``url``, and carries its other columns
+along. Which of its columns these are follows from ``columns``, from a schema by name (:data:`SCHEMAS`), or from the
+columns that are there.
+
+Captions are hostile input: a text holds no lone surrogates, bytes that are no UTF-8 become U+FFFD, and everything
+else in it stays as it is. Tables are cut by rows and by bytes, so that memory stays bounded whatever the captions'
+number and length.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import glob
 import hashlib
+import io
+import json
+import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
+from functools import cache, cached_property
+from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,16 +34,104 @@ from biaslab.errors import InputError, MissingInputError, ParameterError, name_h
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+    import pyarrow as pa
+
+_log = logging.getLogger(__name__)
 
 BATCH = 8192
-# Names that the text of a caption goes by, in the order they are looked for.
+# Names that the text of a caption, and the URL of its image, go by, in the order they are looked for.
 TEXT_COLUMNS = ("text", "TEXT", "caption", "Caption", "CAPTION", "captions")
-# Columns that the search adds; a corpus's own columns of these names are carried as corpus_<name>.
-_TAKEN = ("term", "rank", "priority", "n_captions", "n_corpus", "indicator", "spans")
+URL_COLUMNS = ("url", "URL", "image_url", "Image_URL", "IMAGE_URL")
+# What a column of a corpus can be mapped to.
+ROLES = ("text", "caption_id", "url")
+# Columns that stages add; a corpus's own columns of these names are carried as corpus_<name>.
+_TAKEN = frozenset(
+    (
+        "caption_id",
+        "text",
+        "url",
+        "term",
+        "rank",
+        "priority",
+        "n_captions",
+        "n_corpus",
+        "indicator",
+        "spans",
+        "occupation",
+        "approach",
+        "prompt",
+        "cosine",
+        "prompt_id",
+        "n_images",
+        "image_id",
+        "index",
+        "seed",
+        "outcome",
+        "gender",
+        "p_female",
+        "n_faces",
+        "x0",
+        "y0",
+        "x1",
+        "y1",
+        "reason",
+        "boxes",
+        "paraphrase",
+        "paraphrase_outcome",
+        "caption",
+    )
+)
 # Captions in a part of the embedded world: a multiple of the blocks that it draws.
 _MINI_PART = 16 * 4096
+# Bytes of a table of captions beside which no further row is put, of a line that is read, and of an id.
+_BATCH_BYTES, _LONGEST_LINE, _LONGEST_ID = 32 * 2**20, 16 * 2**20, 200
+# Columns of a JSONL file that are carried at most, and rows that are streamed at a time.
+_MOST_COLUMNS, _STREAMED_ROWS = 100, 1024
+_URL = re.compile(r"(?i)https?://")
+# Rows of a Parquet file in a part, at least: few enough that a kill loses little, enough that parts stay few.
+_PART_ROWS = 2**20
 # Files larger than this are identified by their ends, size and time of change, smaller ones by their content.
 _HASHED_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Which columns of a published set of captions hold what."""
+
+    text: tuple[str, ...]
+    """Names of the column of captions; releases differ, and the first that is there counts."""
+    url: tuple[str, ...]
+    """Names of the column of images' URLs."""
+    caption_id: str = ""
+    """Column of ids, only where the publisher says that they are unique; ids are made of file and row elsewhere."""
+    signature: frozenset[str] = frozenset()
+    """Columns by which it is recognised where no schema is named; empty where text and URL are enough."""
+
+
+# Published sets of captions by name. LAION's SAMPLE_ID and hash come more than once, so they are only carried along.
+SCHEMAS: dict[str, Schema] = {
+    # LAION-400M, LAION-2B-en, 2B-multi and 1B-nolang (together LAION-5B), their joined and aesthetic subsets.
+    "laion": Schema(("TEXT",), ("URL",)),
+    # Re-LAION, research and research-safe; its aesthetic subsets kept the old names.
+    "relaion": Schema(("caption", "TEXT"), ("url", "URL")),
+    "coyo": Schema(("text",), ("url",), "id", frozenset({"id", "url", "text", "image_phash"})),
+    "datacomp": Schema(("text",), ("url",), "uid", frozenset({"uid", "url", "text", "sha256"})),
+    # Google's Conceptual Captions: the TSV files have no header; on the Hub the URL is image_url.
+    "cc3m": Schema(("caption",), ("url", "image_url")),
+    "cc12m": Schema(("caption",), ("url", "image_url")),
+}
+# Other names of the same, in small letters and without marks between them.
+_ALIASES = {
+    **dict.fromkeys(
+        ("laion400m", "laion5b", "laion2ben", "laion2b", "laion2bmulti", "laionaesthetics"), "laion"
+    ),
+    **dict.fromkeys(("relaion5b", "relaion2b", "relaion2ben", "relaion2benresearch"), "relaion"),
+    "relaion2benresearchsafe": "relaion",
+    "coyo700m": "coyo",
+    "datacomp1b": "datacomp",
+    **dict.fromkeys(("gcc", "conceptualcaptions"), "cc3m"),
+    "conceptual12m": "cc12m",
+}
 
 
 class Corpus(Protocol):
@@ -45,7 +150,8 @@ class Corpus(Protocol):
         """Yield tables of up to ``size`` rows in order: of one part, or of all parts one after the other.
 
         Columns: ``caption_id`` (unique text, the same however the corpus is read), ``text`` (empty where
-        missing) and the corpus's own. How rows fall into batches has no meaning.
+        missing), ``url`` (likewise) where the corpus has one, and the corpus's own. How rows fall into batches has
+        no meaning.
         """
 
 
@@ -60,34 +166,40 @@ def open_corpus(
     """Open the captions called ``name``; nothing is read yet beyond what identifies them.
 
     Args:
-        name: ``"mini"`` (the embedded world), a Parquet, CSV, JSONL or text file (the last three also as
-            ``.gz``; in text files a line is a caption), a pattern such as ``"part-*.parquet"``, or a dataset of the
-            Hugging Face Hub: ``"hf:NAME"`` or ``"owner/name"``, its split ``train``, streamed.
+        name: ``"mini"`` (the embedded world); a Parquet, CSV, TSV, JSONL or text file (all but the first also as
+            ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; in text files a line is a caption), a folder of such files, or a
+            pattern such as ``"part-*.parquet"``; or a dataset: one of the Hugging Face Hub, streamed, as
+            ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out; the split is ``train``), a folder
+            that ``datasets`` can load as ``"hf:FOLDER"``, or one that it saved (``save_to_disk``).
         rows: How many captions from the start; 0 for all, or for the embedded world's own number.
         seed: Seed of the embedded world; other corpora have none.
         skew: Setting of the embedded world's knobs; other corpora have none.
-        columns: Which of the corpus's columns holds ``text`` and, if any, ``caption_id``, for example
-            ``{"text": "TEXT"}``. Without it the text is looked for under usual names, and ids are made
-            of the file's name and the row's number.
+        columns: Which of the corpus's columns holds ``text``, ``caption_id`` and ``url``, for example
+            ``{"text": "TEXT"}``, and under ``schema`` the name of a published set (:data:`SCHEMAS`). What is not
+            said is looked for under usual names. Ids are made of the file's name and the row's number where no
+            column has them, or where one is missing or longer than 200 characters. A column that is mapped to
+            ``caption_id`` must hold each id once: that is not checked here, where it would take a list of all.
 
     Raises:
         InputError: A file cannot be read, is of an unknown kind, or has no such column.
         MissingInputError: There is no such corpus.
-        ParameterError: ``rows`` is negative or ``columns`` names something else than text and caption_id.
+        ParameterError: ``rows`` is negative, or ``columns`` names something that cannot be mapped or an unknown
+            schema.
     """
     if rows < 0:
         raise ParameterError(f"rows is {rows}; give the number of captions, or 0 for all.")
-    columns = dict(columns or {})
-    unknown = sorted(set(columns) - {"text", "caption_id"})
-    if unknown:
-        raise ParameterError(f"columns maps {unknown[0]!r}. {name_help(unknown[0], ('text', 'caption_id'))}")
+    columns = _checked_columns(columns or {})
     if name == "mini":
         return MiniCorpus(rows, seed, skew)
     if name.startswith("hf:"):
         return HubCorpus(name.removeprefix("hf:"), columns, rows)
-    paths = [
-        Path(p) for p in sorted(glob.glob(os.path.expanduser(name), recursive=True)) if os.path.isfile(p)
-    ]
+    folder = Path(name).expanduser()
+    if folder.is_dir() and _saved_by_datasets(folder):
+        return HubCorpus(name, columns, rows)
+    pattern = os.path.join(glob.escape(str(folder)), "**") if folder.is_dir() else str(folder)
+    paths = [Path(p) for p in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(p)]
+    if folder.is_dir():
+        paths = [p for p in paths if _ending(p)]
     if paths:
         return FileCorpus(name, paths, columns, rows)
     owner, slash, rest = name.partition("/")
@@ -96,9 +208,40 @@ def open_corpus(
     near = near_matches(name, ["mini"])
     hint = "Did you mean 'mini'? " if near else ""
     raise MissingInputError(
-        f"There is no corpus {name!r}. {hint}A corpus is 'mini', a Parquet, CSV, JSONL or text file (or a pattern "
-        "for several), or a dataset on the Hugging Face Hub: 'owner/name' or 'hf:NAME'."
+        f"There is no corpus {name!r}. {hint}A corpus is 'mini', a Parquet, CSV, JSONL or text file (or a folder of "
+        "them, or a pattern), or a dataset on the Hugging Face Hub: 'owner/name' or 'hf:NAME:CONFIG@SPLIT'."
     )
+
+
+def schema_named(name: str) -> str:
+    """Return the name in :data:`SCHEMAS` of the published set called ``name``, such as ``LAION-400M``.
+
+    Raises:
+        ParameterError: It is not known.
+    """
+    plain = re.sub(r"[^a-z0-9]", "", str(name).lower())
+    found = plain if plain in SCHEMAS else _ALIASES.get(plain)
+    if found is None:
+        known = [*SCHEMAS, "laion-400m", "laion-2b-en", "laion-5b", "relaion-2b", "coyo-700m", "gcc"]
+        raise ParameterError(f"columns has the schema {name!r}. {name_help(name, known)}")
+    return found
+
+
+def _checked_columns(columns: Mapping[str, str]) -> dict[str, str]:
+    """Return what columns maps, with a schema under the name that it has here."""
+    unknown = sorted(set(columns) - {*ROLES, "schema"}, key=str)
+    if unknown:
+        raise ParameterError(f"columns maps {unknown[0]!r}. {name_help(unknown[0], (*ROLES, 'schema'))}")
+    wrong = [role for role, column in columns.items() if not isinstance(column, str) or not column]
+    if wrong:
+        raise ParameterError(
+            f"columns maps {wrong[0]!r} to {columns[wrong[0]]!r}; it must be the name of a column, or for schema the "
+            "name of a published set."
+        )
+    found = dict(columns)
+    if "schema" in found:
+        found["schema"] = schema_named(found["schema"])
+    return found
 
 
 class MiniCorpus:
@@ -164,47 +307,106 @@ class _Columns:
 
     text: str
     caption_id: str | None
+    url: str | None = None
 
     @classmethod
     def choose(cls, wanted: Mapping[str, str], there: Sequence[str], where: str) -> _Columns:
         """Return the columns to read; raises InputError where one is not there."""
-        for what, column in wanted.items():
+        named = {role: column for role, column in wanted.items() if role != "schema"}
+        for role, column in named.items():
             if column not in there:
-                raise InputError(f"{where} has no column {column!r} for {what}. {name_help(column, there)}")
-        text = wanted.get("text") or next((c for c in TEXT_COLUMNS if c in there), None)
+                raise InputError(f"{where} has no column {column!r} for {role}. {name_help(column, there)}")
+        schema = SCHEMAS[wanted["schema"]] if "schema" in wanted else _recognised(there)
+        text = named.get("text") or _first(schema.text if schema else TEXT_COLUMNS, there)
+        if text is None and "schema" in wanted:
+            raise InputError(
+                f"{where} has no column {' or '.join(map(repr, schema.text))}, where the schema {wanted['schema']!r} "
+                f"has its captions. Its columns: {_listed(there)}. Name another schema, or the column with text."
+            )
         if text is None:
             raise InputError(
-                f"{where} has no column that is known to hold captions. Its columns: {', '.join(map(str, there))}. "
+                f"{where} has no column that is known to hold captions. Its columns: {_listed(there)}. "
                 "Name it with columns, for example columns={'text': 'TEXT'}."
             )
-        return cls(text, wanted.get("caption_id") or ("caption_id" if "caption_id" in there else None))
+        ids = ("caption_id", *((schema.caption_id,) if schema and schema.caption_id else ()))
+        return cls(
+            text,
+            named.get("caption_id") or _first(ids, there),
+            named.get("url") or _first(schema.url if schema else URL_COLUMNS, there),
+        )
+
+
+def _recognised(there: Sequence[str]) -> Schema | None:
+    return next((s for s in SCHEMAS.values() if s.signature and s.signature <= set(there)), None)
+
+
+def _first(names: Sequence[str], there: Sequence[str]) -> str | None:
+    return next((name for name in names if name in there), None)
+
+
+def _listed(columns: Sequence[str]) -> str:
+    shown = [str(c)[:60] for c in columns[:40]]
+    return ", ".join(shown) + (f", … ({len(columns)} in all)" if len(columns) > 40 else "")
 
 
 def _shaped(frame: pd.DataFrame, columns: _Columns, prefix: str, start: int) -> pd.DataFrame:
-    """Return a batch with ``caption_id`` and ``text`` first and the other columns after them."""
+    """Return a batch with ``caption_id``, ``text`` and ``url`` first and the other columns after them."""
     import pandas as pd
 
-    texts = frame[columns.text]
-    text = [value if isinstance(value, str) else _as_text(value) for value in texts]
+    made = [f"{prefix}-{i:09d}" for i in range(start, start + len(frame))]
     if columns.caption_id:
-        ids = [str(value) for value in frame[columns.caption_id]]
-    else:
-        ids = [f"{prefix}-{i:09d}" for i in range(start, start + len(frame))]
-    others = [c for c in frame.columns if c not in (columns.text, columns.caption_id)]
+        given = (_as_id(value) for value in frame[columns.caption_id])
+        made = [one if 0 < len(one) <= _LONGEST_ID else other for one, other in zip(given, made, strict=True)]
+    first = {"caption_id": made, "text": _texts(frame[columns.text])}
+    if columns.url:
+        first["url"] = _texts(frame[columns.url])
+    used = (columns.text, columns.caption_id, columns.url)
+    others = [c for c in frame.columns if c not in used]
     extra = frame[others].reset_index(drop=True)
-    taken = (*_TAKEN, "caption_id", "text")
-    extra.columns = [f"corpus_{c}" if c in taken else str(c) for c in others]
-    return pd.concat([pd.DataFrame({"caption_id": ids, "text": text}, dtype=object), extra], axis=1)
+    extra.columns = _carried_as(others)
+    return pd.concat([pd.DataFrame(first, dtype=object), extra], axis=1)
+
+
+def _carried_as(columns: Sequence[str], taken: Collection[str] = _TAKEN) -> list[str]:
+    """Return the names under which a corpus's own columns are carried along: none is taken, each comes once."""
+    found: list[str] = []
+    for column in columns:
+        name = f"corpus_{column}" if column in taken else str(column)
+        while name in found:
+            name += "_"
+        found.append(name)
+    return found
+
+
+def _texts(column: pd.Series) -> np.ndarray | list[str]:
+    if column.dtype == "str":
+        return column.fillna("").to_numpy(dtype=object)
+    return [value if isinstance(value, str) else _as_text(value) for value in column]
 
 
 def _as_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
     if isinstance(value, bytes):
         return value.decode("utf-8", errors="replace")
-    return "" if value is None or value != value else str(value)
+    # What is missing comes as None, as NaN, or as pandas' NA, which cannot be compared.
+    return "" if value is None or value is _missing() or value != value else str(value)
+
+
+def _as_id(value: object) -> str:
+    # Numbers of a column that misses some came as floats.
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else _as_text(value)
+
+
+@cache
+def _missing() -> object:
+    import pandas as pd
+
+    return pd.NA
 
 
 class FileCorpus:
-    """Captions in files; each file is a part."""
+    """Captions in files. Each file is a part, but for Parquet files, of which some row groups are one."""
 
     def __init__(self, name: str, paths: Sequence[Path], columns: Mapping[str, str], rows: int):
         """Read ``paths`` in this order; ``rows`` from the start, 0 for all."""
@@ -217,6 +419,10 @@ class FileCorpus:
         base = Path(os.path.commonpath([p.absolute().parent for p in paths]))
         self._prefixes = [p.absolute().relative_to(base).as_posix() for p in paths]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Workers may run in other folders.
+        return self.__dict__ | {"paths": [path.absolute() for path in self.paths]}
+
     @cached_property
     def digest(self) -> str:
         """Digest of the files' names, their content (of large ones: ends, size and time) and the columns."""
@@ -227,16 +433,30 @@ class FileCorpus:
 
     @property
     def parts(self) -> int:
-        """One per file; a corpus cut after some rows is one part."""
-        return 1 if self._rows else len(self.paths)
+        """How many there are; a corpus cut after some rows is one part."""
+        return 1 if self._rows else len(self._pieces)
+
+    @cached_property
+    def _pieces(self) -> list[tuple[int, int, range | None]]:
+        """The file of each part, the number of its first row there, and its row groups (None: the whole file)."""
+        whole = [(i, 0, None) for i in range(len(self.paths))]
+        if self._rows:
+            return whole
+        pieces: list[tuple[int, int, range | None]] = []
+        # Each file is opened once, which takes a while where it is far away.
+        with ThreadPoolExecutor(16) as pool:
+            for piece, rows in zip(whole, pool.map(_row_groups, self.paths), strict=True):
+                pieces += [(piece[0], *cut) for cut in _cut(rows)] or [piece]
+        return pieces
 
     def batches(self, size: int = BATCH, part: int | None = None) -> Iterator[pd.DataFrame]:
         """Yield captions with the file's other columns."""
         left = self._rows or None
-        for i in range(len(self.paths)) if part is None or self._rows else [part]:
-            start = 0
-            for frame in _reader(self.paths[i])(self.paths[i], size):
-                columns = _Columns.choose(self._wanted, list(frame.columns), str(self.paths[i]))
+        for i, start, groups in self._pieces if part is None or self._rows else [self._pieces[part]]:
+            path = self.paths[i]
+            frames = _reader(path)(path, size) if groups is None else _read_parquet(path, size, groups)
+            for frame in frames:
+                columns = _Columns.choose(self._wanted, list(frame.columns), str(path))
                 frame = frame if left is None else frame.iloc[:left]
                 if len(frame):
                     yield _shaped(frame, columns, self._prefixes[i], start)
@@ -245,6 +465,30 @@ class FileCorpus:
                     left -= len(frame)
                     if left == 0:
                         return
+
+
+def _row_groups(path: Path) -> list[int]:
+    """Return the rows of each row group of a Parquet file; none for other files."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if _ending(path) != ".parquet":
+        return []
+    try:
+        metadata = pq.read_metadata(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path} cannot be read as Parquet: {error}") from None
+    return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+
+
+def _cut(rows: Sequence[int]) -> Iterator[tuple[int, range]]:
+    """Yield the first row and the row groups of each part of a file whose row groups have so many rows."""
+    start = first = held = 0
+    for i, n in enumerate(rows):
+        held += n
+        if held >= _PART_ROWS or i == len(rows) - 1:
+            yield start, range(first, i + 1)
+            start, first, held = start + held, i + 1, 0
 
 
 def _file_digest(path: Path) -> bytes:
@@ -260,142 +504,448 @@ def _file_digest(path: Path) -> bytes:
     return digest.digest()
 
 
-def _open(path: Path):
-    import gzip
+def _opener(module: str) -> Callable[[Path], Any]:
+    def opened(path: Path) -> Any:
+        return import_module(module).open(path, "rb")
 
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+    return opened
+
+
+def _open_zst(path: Path) -> Any:
+    import pyarrow as pa
+
+    return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
+
+
+# What opens packed files, by the end of their names.
+_PACKED: dict[str, Callable[[Path], Any]] = {
+    ".gz": _opener("gzip"),
+    ".bz2": _opener("bz2"),
+    ".xz": _opener("lzma"),
+    ".zst": _open_zst,
+}
+
+
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[Any]:
+    """Open a file, unpacked where its name says that it is packed; one that breaks off is an InputError."""
+    import zlib
+    from lzma import LZMAError
+
+    try:
+        with _PACKED.get(path.suffix.lower(), _opener("io"))(path) as file:
+            yield file
+    except (EOFError, OSError, LZMAError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read to its end: {error}") from None
+
+
+def _raw_lines(path: Path) -> Iterator[str]:
+    """Yield a file's lines with their ends; only a line feed ends one, and what is no UTF-8 becomes U+FFFD."""
+    with _open(path) as file:
+        number = 0
+        while line := file.readline(_LONGEST_LINE):
+            number += 1
+            if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+                raise InputError(
+                    f"{path}, line {number} is longer than {_LONGEST_LINE:,} bytes; that is no file of captions."
+                )
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace")
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Yield a file's lines; only a line feed ends one, and what is no UTF-8 becomes the replacement character."""
-    try:
-        with _open(path) as file:
-            for line in file:
-                yield line.rstrip(b"\r\n").decode("utf-8", errors="replace")
-    except (EOFError, OSError) as error:
-        raise InputError(f"{path} cannot be read to its end: {error}") from None
+    """Yield a file's lines without their ends."""
+    return (line.rstrip("\r\n") for line in _raw_lines(path))
+
+
+def _batched(rows: Iterable[Any], size: int, weight: Callable[[Any], int]) -> Iterator[list[Any]]:
+    """Yield lists of up to ``size`` rows, and fewer where they are heavy."""
+    batch: list[Any] = []
+    heavy = 0
+    for row in rows:
+        batch.append(row)
+        heavy += weight(row)
+        if len(batch) == size or heavy >= _BATCH_BYTES:
+            yield batch
+            batch, heavy = [], 0
+    if batch:
+        yield batch
 
 
 def _read_text(path: Path, size: int) -> Iterator[pd.DataFrame]:
     import pandas as pd
 
-    lines = _lines(path)
-    while batch := list(islice(lines, size)):
+    for batch in _batched(_lines(path), size, len):
         yield pd.DataFrame({"text": batch}, dtype=object)
 
 
 def _read_jsonl(path: Path, size: int) -> Iterator[pd.DataFrame]:
-    import json
-
     import pandas as pd
 
-    def records() -> Iterator[dict]:
-        for i, line in enumerate(_lines(path)):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                raise InputError(f"{path}, line {i + 1} is not JSON: {error}") from None
-            if not isinstance(record, dict):
-                raise InputError(
-                    f"{path}, line {i + 1} holds {type(record).__name__}; a line holds one object."
-                )
-            yield record
+    # All that is carried is text, as in CSV: one line says nothing about the types that another will have.
+    columns: dict[str, None] = {}
+    for batch in _batched(_records(path), size, lambda weighed: weighed[0]):
+        for _, record in batch:
+            new = [key for key in record if key not in columns]
+            usual = [key for key in new if key in (*TEXT_COLUMNS, *URL_COLUMNS)]
+            columns.update(dict.fromkeys([*usual, *new[: max(0, _MOST_COLUMNS - len(columns))]]))
+        yield pd.DataFrame([record for _, record in batch], columns=list(columns), dtype=object)
 
-    found = records()
-    while batch := list(islice(found, size)):
-        yield pd.DataFrame(batch)
+
+def _records(path: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
+    """Yield each object of a JSONL file, with the length of its line."""
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            # Not strict, so that a text may hold control characters as they are.
+            record = json.loads(line, strict=False)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}, line {number} is not JSON: {error}") from None
+        if not isinstance(record, dict):
+            raise InputError(f"{path}, line {number} holds {type(record).__name__}; a line holds one object.")
+        flat = {key: value for key, value in record.items() if not isinstance(value, dict | list)}
+        if len(flat) < len(record):
+            _note_left_out(str(path), [key for key in record if key not in flat])
+        # An escape may stand for half a character, which fits in no file.
+        clean = _whole if "\\u" in line else str
+        kept = (key for key in flat if len(key) <= _LONGEST_ID)
+        yield len(line), {clean(key): _scalar(flat[key], clean) for key in kept}
+
+
+def _scalar(value: object, clean: Callable[[str], str]) -> str | None:
+    if isinstance(value, str):
+        return clean(value)
+    return None if value is None else json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
+
+
+_told: set[str] = set()
+
+
+def _note_left_out(where: str, columns: Sequence[str]) -> None:
+    """Say once for each source which of its columns are not carried along."""
+    if where not in _told:
+        _told.add(where)
+        _log.warning(
+            "%s: columns with lists, objects or bytes are not carried along: %s.", where, _listed(columns)
+        )
 
 
 def _read_csv(path: Path, size: int) -> Iterator[pd.DataFrame]:
+    """Read a CSV or TSV file, every column as text.
+
+    A file whose first line holds a URL has no header, as those of CC3M and CC12M: where it has two columns they are
+    ``url`` and ``caption``, and in such a TSV file quotation marks are part of the captions.
+    """
     import pandas as pd
 
-    separator = "\t" if ".tsv" in path.name else ","
-    options = {"sep": separator, "dtype": str, "keep_default_na": False, "encoding_errors": "replace"}
+    separator = "\t" if _ending(path).startswith(".tsv") else ","
+    lines = _raw_lines(path)
+    head = next(lines, "")
+    lines = chain([head], lines)
+    urls = [i for i, field in enumerate(head.split("\t")) if _URL.match(field)]
+    if separator == "\t" and head.count("\t") == 1 and len(urls) == 1:
+        header, rows = ["url", "caption"], _pairs(lines, url_first=urls == [0])
+    else:
+        rows = _csv_rows(lines, separator, path)
+        header = next(rows, [])
+        if not header:
+            raise InputError(f"{path} cannot be read as CSV: it is empty.")
+        urls = [i for i, field in enumerate(header) if _URL.match(field)]
+        if urls:
+            rows, header = chain([header], rows), _headless(len(header), urls[0])
+    names = _carried_as(header, taken=frozenset())
+    for batch in _batched(rows, size, lambda row: sum(map(len, row))):
+        yield pd.DataFrame(dict(zip(names, zip(*batch, strict=True), strict=True)), dtype=object)
+
+
+def _headless(width: int, url: int) -> list[str]:
+    names = [f"column_{i + 1}" for i in range(width)] if width > 2 else ["caption"] * width
+    return [*names[:url], "url", *names[url + 1 :]]
+
+
+def _pairs(lines: Iterable[str], *, url_first: bool) -> Iterator[list[str]]:
+    """Yield URL and caption of lines that hold both, one before the first tab or behind the last one."""
+    for line in lines:
+        line = line.rstrip("\r\n")
+        if not line:
+            continue
+        one, tab, other = line.partition("\t") if url_first else line.rpartition("\t")
+        if not tab:
+            yield ["", line]
+        else:
+            yield [one, other] if url_first else [other, one]
+
+
+def _csv_rows(lines: Iterable[str], separator: str, path: Path) -> Iterator[list[str]]:
+    """Yield the rows of a CSV file that are not blank, all as wide as the first."""
+    # The limit is one of the process; a caption longer than that is as good as any.
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))
+    reader = csv.reader(_ended(lines), delimiter=separator)
+    width = 0
     try:
-        with pd.read_csv(path, chunksize=size, encoding="utf-8", **options) as chunks:
-            yield from chunks
-    except (pd.errors.EmptyDataError, pd.errors.ParserError, EOFError, OSError) as error:
-        raise InputError(f"{path} cannot be read as CSV: {error}") from None
+        for row in reader:
+            width = width or len(row)
+            if len(row) > width:
+                raise InputError(
+                    f"{path} cannot be read as CSV: line {reader.line_num} has {len(row)} fields and the first row has "
+                    f"{width}. A caption that holds a separator must stand in quotation marks."
+                )
+            if row:
+                yield [*row, *[""] * (width - len(row))]
+    except csv.Error as error:
+        raise InputError(
+            f"{path} cannot be read as CSV near line {reader.line_num}: {error}. Is a quotation mark not closed?"
+        ) from None
 
 
-def _read_parquet(path: Path, size: int) -> Iterator[pd.DataFrame]:
+def _ended(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines cut behind each carriage return, which outside of quotes ends a row as a line feed does."""
+    for line in lines:
+        if "\r" in line:
+            yield from re.findall(r"[^\r]*\r\n?|[^\r]+", line)
+        else:
+            yield line
+
+
+def _frames(table: pa.RecordBatch | pa.Table, where: str) -> Iterator[pd.DataFrame]:
+    """Yield the columns of an Arrow table that can be carried, in pieces of bounded size."""
+    import pyarrow as pa
+
+    names = _flat_columns(table.schema, where)
+    arrays = [_sound(table.column(table.schema.names.index(name))) for name in names]
+    whole = pa.Table.from_arrays(arrays, names=names)
+    rows = max(1, _BATCH_BYTES * len(whole) // max(whole.nbytes, 1))
+    for start in range(0, len(whole), rows):
+        yield whole.slice(start, rows).to_pandas()
+
+
+def _flat_columns(schema: pa.Schema, where: str) -> list[str]:
+    """Return the columns that fit in a table of plain values: no lists, objects or bytes, but texts kept as bytes."""
+    import pyarrow.types as kinds
+
+    found: list[str] = []
+    for field in schema:
+        kind = field.type.value_type if kinds.is_dictionary(field.type) else field.type
+        text = field.name in (*TEXT_COLUMNS, *URL_COLUMNS)
+        if not kinds.is_nested(kind) and (text or not _holds_bytes(kind)) and field.name not in found:
+            found.append(field.name)
+    if len(found) < len(schema.names):
+        _note_left_out(where, [name for name in schema.names if name not in found])
+    return found
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    import pyarrow.types as kinds
+
+    asked = (kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view, kinds.is_fixed_size_binary)
+    return any(ask(kind) for ask in asked)
+
+
+def _sound(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return a column plain, and texts in it as UTF-8: what is none becomes U+FFFD."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    if kinds.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if any(ask(column.type) for ask in (kinds.is_string, kinds.is_large_string, kinds.is_string_view)):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            raw = column.cast(pa.large_binary()).to_pylist()
+            texts = [None if v is None else v.decode("utf-8", errors="replace") for v in raw]
+            return pa.array(texts, pa.large_string())
+    return column
+
+
+def _read_parquet(path: Path, size: int, groups: Sequence[int] | None = None) -> Iterator[pd.DataFrame]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=size):
-                yield batch.to_pandas()
+            columns = _flat_columns(file.schema_arrow, str(path))
+            some = {"batch_size": _rows_at_once(file, size), "row_groups": groups and list(groups)}
+            for batch in file.iter_batches(columns=columns, **some):
+                yield from _frames(batch, str(path))
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet: {error}") from None
+
+
+def _rows_at_once(file: Any, size: int) -> int:
+    """Return how many rows of a Parquet file to read at a time: up to ``size``, fewer where rows are large."""
+    groups = (file.metadata.row_group(i) for i in range(file.num_row_groups))
+    largest = max((g.total_byte_size / max(g.num_rows, 1) for g in groups), default=0)
+    return max(1, min(size, int(_BATCH_BYTES / max(largest, 1))))
 
 
 # Readers by the end of a file's name: each yields tables of up to so many rows.
 _READERS: dict[str, Callable[[Path, int], Iterable[pd.DataFrame]]] = {
     ".parquet": _read_parquet,
-    ".csv": _read_csv,
-    ".csv.gz": _read_csv,
-    ".tsv": _read_csv,
-    ".tsv.gz": _read_csv,
-    ".jsonl": _read_jsonl,
-    ".jsonl.gz": _read_jsonl,
-    ".txt": _read_text,
-    ".txt.gz": _read_text,
+    **{
+        ending + packed: reader
+        for ending, reader in (
+            (".csv", _read_csv),
+            (".tsv", _read_csv),
+            (".jsonl", _read_jsonl),
+            (".ndjson", _read_jsonl),
+            (".txt", _read_text),
+        )
+        for packed in ("", *_PACKED)
+    },
 }
 
 
+def _ending(path: Path) -> str:
+    """Return the end of a file's name that says of which kind it is; empty where it is of none."""
+    found = (e for e in sorted(_READERS, key=len, reverse=True) if path.name.lower().endswith(e))
+    return next(found, "")
+
+
 def _reader(path: Path) -> Callable[[Path, int], Iterable[pd.DataFrame]]:
-    ending = next((e for e in sorted(_READERS, key=len, reverse=True) if path.name.lower().endswith(e)), None)
-    if ending is None:
+    ending = _ending(path)
+    if not ending:
         raise InputError(
-            f"{path} is of no known kind; captions come from files that end in {', '.join(_READERS)}."
+            f"{path} is of no known kind; captions come from files that end in .parquet, .csv, .tsv, .jsonl, .ndjson "
+            f"or .txt, all but the first also packed ({', '.join(_PACKED)})."
         )
     return _READERS[ending]
 
 
+def absolute(name: str) -> str:
+    """Return the name of a dataset, ``hf:…``, with the path of a local folder in it made absolute."""
+    dataset, config, split = _dataset_named(name.removeprefix("hf:"))
+    if not Path(dataset).is_dir():
+        return name
+    return "".join(
+        ["hf:", str(Path(dataset).absolute()), f":{config}" if config else "", f"@{split}" if split else ""]
+    )
+
+
+def _dataset_named(spec: str) -> tuple[str, str, str]:
+    """Return name or folder, configuration and split of ``NAME:CONFIG@SPLIT``; the latter two may be empty."""
+    found = re.fullmatch(r"(.+?)(?::([^:@/\\]+))?(?:@([^:@/\\]+))?", spec)
+    if Path(spec).expanduser().is_dir() or not found:
+        return str(Path(spec).expanduser()), "", ""
+    folder = Path(found[1]).expanduser()
+    return str(folder) if folder.is_dir() else found[1], found[2] or "", found[3] or ""
+
+
+def _saved_by_datasets(folder: Path) -> bool:
+    """Return whether ``save_to_disk`` of the library datasets wrote a folder."""
+    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
+
+
 class HubCorpus:
-    """A dataset of the Hugging Face Hub, its split ``train``, streamed; one part."""
+    """A dataset of the Hugging Face Hub, streamed, or one in a folder; its shards are parts."""
 
     def __init__(self, dataset: str, columns: Mapping[str, str], rows: int):
-        """Use the dataset called ``dataset``; ``rows`` from the start, 0 for all."""
+        """Use the dataset called ``dataset``, as ``NAME:CONFIG@SPLIT``; ``rows`` from the start, 0 for all."""
+        self._dataset, self._config, split = _dataset_named(dataset)
+        self._folder = Path(self._dataset) if Path(self._dataset).is_dir() else None
+        self._split = split or "train"
+        self._wanted, self._rows = dict(columns), rows
+        self._prefix = Path(self._dataset).name
         self.name = f"hf:{dataset}"
         self.images = None
-        self.parts = 1
-        self._dataset, self._wanted, self._rows = dataset, dict(columns), rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what the library opened, which another process opens for itself."""
+        return {name: value for name, value in vars(self).items() if name not in ("_builder", "_stream")}
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the dataset's name and revision, and of the columns."""
-        revision = str(self._builder.hash)
-        return hashlib.sha256(
-            repr((self._dataset, revision, sorted(self._wanted.items()), self._rows)).encode()
-        ).hexdigest()[:16]
+        """Digest of the dataset's name and revision, its split and the columns; of a saved one, of its files."""
+        if self._saved:
+            files = sorted(p for p in self._saved.rglob("*") if p.is_file())
+            revision = [(p.name, _file_digest(p).hex()) for p in files]
+        else:
+            revision = [str(self._builder.hash), str(self._builder.config_id)]
+        key = (self._prefix, revision, self._split, sorted(self._wanted.items()), self._rows)
+        return hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+
+    @property
+    def parts(self) -> int:
+        """One per shard, as a rule a file; a corpus cut after some rows is one part."""
+        return 1 if self._rows else self._shards
+
+    @property
+    def _shards(self) -> int:
+        return int(self._stream.num_shards)
+
+    @cached_property
+    def _saved(self) -> Path | None:
+        """The folder of the split that ``save_to_disk`` wrote; None for other datasets."""
+        if self._folder is None or not _saved_by_datasets(self._folder):
+            return None
+        splits = self._folder / "dataset_dict.json"
+        if not splits.is_file():
+            return self._folder
+        there = json.loads(splits.read_text(encoding="utf-8")).get("splits", [])
+        if self._split not in there:
+            raise InputError(
+                f"The dataset in {self._folder} has no split {self._split!r}; name one as 'hf:FOLDER@SPLIT'. "
+                f"{name_help(self._split, there)}"
+            )
+        return self._folder / self._split
 
     @cached_property
     def _builder(self):
         import datasets
 
         try:
-            return datasets.load_dataset_builder(self._dataset)
+            return datasets.load_dataset_builder(self._dataset, self._config or None)
         except Exception as error:
             # The library raises many kinds; each means that the dataset cannot be had under this name.
             raise MissingInputError(
                 f"The dataset {self._dataset!r} cannot be opened: {error} A dataset on the Hugging Face Hub is named "
-                "'owner/name'; it must be public or your login must reach it, and the network must be there."
+                "'owner/name' or 'hf:NAME:CONFIG@SPLIT'; it must be public or your login must reach it, and the "
+                "network must be there."
             ) from error
+
+    @cached_property
+    def _stream(self):
+        import datasets
+
+        try:
+            if self._saved:
+                saved = datasets.load_from_disk(str(self._saved))
+                files = len(list(self._saved.glob("*.arrow")))
+                stream = saved.to_iterable_dataset(num_shards=max(1, min(files, len(saved))))
+            else:
+                stream = self._builder.as_streaming_dataset(split=self._split)
+        except (ValueError, OSError) as error:
+            raise InputError(f"The dataset {self.name!r} cannot be read: {error}") from None
+        # Tables as they come, so that no image among the columns is decoded.
+        return stream.with_format("arrow")
 
     def batches(self, size: int = BATCH, part: int | None = None) -> Iterator[pd.DataFrame]:
         """Yield captions with the dataset's other columns."""
-        import pandas as pd
+        left = self._rows or None
+        for i in range(self._shards) if part is None or self._rows else [part]:
+            start = 0
+            for frame in self._tables(i, size):
+                columns = _Columns.choose(self._wanted, list(frame.columns), self.name)
+                frame = frame if left is None else frame.iloc[:left]
+                if len(frame):
+                    yield _shaped(frame, columns, f"{self._prefix}-{i:05d}", start)
+                start += len(frame)
+                if left is not None:
+                    left -= len(frame)
+                    if left == 0:
+                        return
 
-        stream = self._builder.as_streaming_dataset(split="train")
-        if self._rows:
-            stream = stream.take(self._rows)
-        prefix, start = self._dataset.rsplit("/", 1)[-1], 0
-        for batch in stream.iter(batch_size=size):
-            frame = pd.DataFrame(batch)
-            columns = _Columns.choose(self._wanted, list(frame.columns), self.name)
-            yield _shaped(frame, columns, prefix, start)
-            start += len(frame)
+    def _tables(self, i: int, size: int) -> Iterator[pd.DataFrame]:
+        stream = self._stream.shard(num_shards=self._shards, index=i)
+        try:
+            for table in stream.iter(batch_size=min(size, _STREAMED_ROWS)):
+                yield from _frames(table, self.name)
+        except InputError:
+            raise
+        except Exception as error:
+            # Again many kinds: of the network, and of files that are not what they should be.
+            raise InputError(f"The dataset {self.name!r} cannot be read to its end: {error}") from error

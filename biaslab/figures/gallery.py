@@ -168,7 +168,9 @@ def _whole_unless_no_face(judgement: pd.Series, image: np.ndarray) -> list[tuple
 
 
 def _lines(text: str, letters: int) -> list[str]:
-    lines = textwrap.wrap(" ".join(str(text).split()), letters)
+    # Control characters are no part of an SVG file.
+    shown = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(str(text).split()))
+    lines = textwrap.wrap(shown, letters)
     if len(lines) > _MOST_LINES:
         lines = [*lines[: _MOST_LINES - 1], lines[_MOST_LINES - 1][: letters - 1].rstrip() + "…"]
     return lines

@@ -44,8 +44,8 @@ def check_words(pipe, texts: Sequence[str], name: str) -> None:
         words = ", ".join(repr(w) for w in list(unknown)[:12]) + (", …" if len(unknown) > 12 else "")
         raise ParameterError(
             f"{name} does not know {len(unknown)} of the prompts' words: {words} (for example in "
-            f"{next(iter(unknown.values()))!r}). It has a token for each word that it was trained with and no other; "
-            "leave these prompts out, or use a model that spells words."
+            f"{next(iter(unknown.values()))[:200]!r}). It has a token for each word that it was trained with and no "
+            "other; leave these prompts out, or use a model that spells words."
         )
 
 

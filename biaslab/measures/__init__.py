@@ -37,6 +37,12 @@ from biaslab.measures.deviation import (
     mean_absolute_difference,
     percent_female_from_average_gender,
 )
+from biaslab.measures.missing import (
+    Bounds,
+    amplification_bounds,
+    expected_amplification_bounds,
+    percent_female_bounds,
+)
 from biaslab.measures.similarity import (
     DEPENDENCY_GROUPS,
     GUIDED_COVERAGE,
@@ -73,11 +79,13 @@ __all__ = [
     "AgreementEstimate",
     "BiasAmp",
     "BiasedImages",
+    "Bounds",
     "Expected",
     "MajorityVote",
     "MeanSimilarity",
     "StereotypeScore",
     "amplification",
+    "amplification_bounds",
     "attribute_difference",
     "average_gender",
     "average_skin_tone",
@@ -94,6 +102,7 @@ __all__ = [
     "exclusion_counts",
     "exclusion_reason",
     "expected_amplification",
+    "expected_amplification_bounds",
     "fleiss_kappa",
     "intersection_ratio",
     "is_guided",
@@ -103,6 +112,7 @@ __all__ = [
     "mean_absolute_deviation",
     "mean_absolute_difference",
     "percent_agreement",
+    "percent_female_bounds",
     "percent_female_from_average_gender",
     "percent_female_from_stereotype_score",
     "score_change",

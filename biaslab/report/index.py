@@ -161,6 +161,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "coverage": _coverage(run, page_of, anchors),
         "coverage_status": COVERAGE_STATUS,
         "limits": [str(text) for text in run.get("limits") or []],
+        "notes": [str(text) for text in run.get("notes") or []],
         "provenance": _provenance(run),
         "packages": {str(key): str(value) for key, value in _mapping(run, "packages").items()},
         "parameters": {key: _value(value) for key, value in _flat(_mapping(run, "parameters"))},

@@ -52,6 +52,9 @@ _NUMBER_CELL = re.compile(r"\s*(?:[-+−]?[\d.,]+(?:e[-+]?\d+)?\s*%?|nan|inf|-in
 _IMAGE_TYPES = ("image/svg+xml", "image/png", "image/jpeg")
 _IMAGE_FILES = {".png": "image/png", ".jpg": "image/jpeg", "jpeg": "image/jpeg", ".svg": "image/svg+xml"}
 _ERROR_TAG = "papermill-error-cell-tag"
+# Characters of one text that a page shows. Cleaning takes time that grows with the square of a text's length.
+_LONGEST_TEXT, _LONGEST_NUMBER = 20_000, 40
+_TEXT_TYPES = ("text/plain", "text/markdown", "text/latex")
 
 
 def render_notebook(
@@ -174,9 +177,15 @@ def sanitise(html: object) -> str:
     has the last word, so nothing before it has to be trusted.
     """
     text = clean_text(html)
-    if "<" in text:
+    if "<" in text or len(text) > _LONGEST_TEXT:
         text = _lay_out(text)
     return _cleaner().clean(text)
+
+
+def _shortened(text: str) -> str:
+    """Return a text cut to what a page shows; the notebook holds it whole. What was cut once stays as it is."""
+    more = len(text) - _LONGEST_TEXT
+    return f"{text[:_LONGEST_TEXT]} … ({more:,} more characters in the notebook)" if more > 100 else text
 
 
 def _lay_out(html: str) -> str:
@@ -187,6 +196,8 @@ def _lay_out(html: str) -> str:
     for tag in soup(_DROPPED):
         if not tag.decomposed:
             tag.decompose()
+    for text in soup.find_all(string=lambda text: len(text) > _LONGEST_TEXT):
+        text.replace_with(soup.new_string(_shortened(str(text))))
     for image in soup("img"):
         if not _EMBEDDED_IMAGE.fullmatch(str(image.get("src", ""))):
             image.replace_with(
@@ -196,7 +207,8 @@ def _lay_out(html: str) -> str:
         table["class"] = "data"
         for cell in table(["td", "th"]):
             cell.attrs.pop("class", None)
-            if cell.name == "td" and _NUMBER_CELL.fullmatch(cell.get_text()):
+            shown = cell.get_text()
+            if cell.name == "td" and len(shown) <= _LONGEST_NUMBER and _NUMBER_CELL.fullmatch(shown):
                 cell["class"] = "n"
         _align_header(table)
         if table.find_parent("table") is None:
@@ -267,8 +279,20 @@ def _prepare(notebook: Any) -> None:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.get("outputs", []) if not _is_active(output)]
             for output in cell.outputs:
+                _shorten(output)
                 if "data" in output:
                     output.metadata["biaslab_alt"] = _alt(output, cell)
+
+
+def _shorten(output: Any) -> None:
+    """Cut the texts of an output in place."""
+    if isinstance(output.get("text"), str):
+        output.text = _shortened(output.text)
+    for kind in _TEXT_TYPES:
+        if isinstance(output.get("data", {}).get(kind), str):
+            output.data[kind] = _shortened(output.data[kind])
+    if isinstance(output.get("traceback"), list):
+        output.traceback = [_shortened(str(line)) for line in output.traceback]
 
 
 def _tags(cell: Any) -> set[str]:

@@ -6,13 +6,16 @@ import base64
 import hashlib
 import os
 import re
+import unicodedata
 from datetime import UTC, datetime
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
 
 # C0 and C1 controls (tab and line ends aside) and lone surrogates have no place in HTML. Bidirectional marks
 # stay: right-to-left names need them, and the templates isolate every inserted text.
+_JOINED = re.compile(r"(?:[^\u200d\s]{1,4}\u200d){8}")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -45,8 +48,31 @@ def content_security_policy(*, style: str, script: str | None = None) -> str:
 
 
 def clean_text(value: object) -> str:
-    """Return ``value`` as text that any HTML file can hold: no control characters, no lone surrogates."""
-    return "" if value is None else _UNPRINTABLE.sub("\ufffd", str(value))
+    """Return ``value`` as text that any HTML file can hold and that stays in its place.
+
+    Control characters and lone surrogates become U+FFFD. Of marks piled up on a letter, which would be drawn over the
+    lines above and below, the first five stay: more than scripts pile up. A chain of joined signs, which no line
+    break divides, may break after eight: more than an emoji has.
+    """
+    if value is None:
+        return ""
+    text = _UNPRINTABLE.sub("\ufffd", str(value))
+    return text if text.isascii() else _JOINED.sub("\\g<0>\u200b", _piles().sub(r"\1", text))
+
+
+@cache
+def _piles() -> re.Pattern:
+    """Return what finds marks on a letter beyond the first five, those in group 1."""
+    marks, start = [], None
+    # From the first block of marks to behind the last one.
+    for code in range(0x300, 0xE01F1):
+        if unicodedata.category(chr(code)) in ("Mn", "Me", "Mc"):
+            start = code if start is None else start
+        elif start is not None:
+            marks.append(f"{chr(start)}-{chr(code - 1)}")
+            start = None
+    one = f"[{''.join(marks)}]"
+    return re.compile(f"({one}{{5}}){one}+")
 
 
 def file_inside(folder: Path, relative: object) -> Path | None:

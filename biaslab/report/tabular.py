@@ -19,7 +19,10 @@ _NUMBER = re.compile(
 _INTEGER = re.compile(r"[-+]?\d+")
 _MISSING = {"", "nan", "na", "<na>", "null"}
 _FORMULA_STARTS = ("=", "+", "-", "@")
-_LONGEST_CELL = 400
+# Characters of a cell that a page shows, and that a number has at most.
+_LONGEST_CELL, _LONGEST_NUMBER = 400, 40
+# Characters of a cell that are read; csv's own limit is lower than what a caption may have.
+_FIELD_LIMIT = 64 * 2**20
 _DASH = '<td class="n none"><span title="{why}">–</span>'
 
 
@@ -51,12 +54,13 @@ def read_table(path: Path | None, *, whole_up_to: int, otherwise: int) -> Table:
     if path is None:
         return Table(problem="The file is missing from the run folder.")
     try:
+        csv.field_size_limit(max(csv.field_size_limit(), _FIELD_LIMIT))
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             header = next(reader, None)
             if not header:
                 return Table(problem="The file is empty.")
-            rows = [row for row in islice(reader, whole_up_to + 1) if row]
+            rows = [[_cut(cell) for cell in row] for row in islice(reader, whole_up_to + 1) if row]
             total = len(rows) + sum(1 for row in reader if row)
     except UnicodeDecodeError:
         return Table(problem="The file is not UTF-8 text.")
@@ -66,7 +70,7 @@ def read_table(path: Path | None, *, whole_up_to: int, otherwise: int) -> Table:
         rows = rows[:otherwise]
     width = len(header)
     rows = [row[:width] + [""] * (width - len(row)) for row in rows]
-    table = Table(header=[clean_text(name) for name in header], shown=len(rows), total=total)
+    table = Table(header=[clean_text(_cut(name)) for name in header], shown=len(rows), total=total)
     table.numeric = [_is_numeric(column) for column in _columns(rows, width)]
     table.formula_cells = sum(
         cell.startswith(_FORMULA_STARTS)
@@ -116,7 +120,7 @@ def _is_missing(cell: str) -> bool:
 
 def _is_numeric(column: list[str]) -> bool:
     present = [cell.strip() for cell in column if not _is_missing(cell)]
-    return bool(present) and all(_NUMBER.fullmatch(cell) for cell in present)
+    return bool(present) and all(len(cell) <= _LONGEST_NUMBER and _NUMBER.fullmatch(cell) for cell in present)
 
 
 def _rows_html(header: list[str], rows: list[list[str]], numeric: list[bool]) -> str:
@@ -143,11 +147,11 @@ def _rows_html(header: list[str], rows: list[list[str]], numeric: list[bool]) ->
             elif numeric[index]:
                 cells.append(f"<td class=n>{format_number(cell.strip(), decimals[index])}")
             else:
-                cells.append(f"<td>{escape(_cut(clean_text(cell)))}")
+                cells.append(f"<td>{escape(clean_text(cell))}")
         lines.append("<tr>" + "".join(cells))
     return "\n".join(lines)
 
 
 def _cut(text: str) -> str:
-    """Shorten a very long cell; the file holds it whole."""
+    """Shorten a very long text; the file holds it whole."""
     return text if len(text) <= _LONGEST_CELL else text[:_LONGEST_CELL] + " …"

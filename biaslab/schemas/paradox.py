@@ -1,6 +1,6 @@
 """Tables of the bias amplification paradox."""
 
-from biaslab.tables import Schema, interval, key, number, text
+from biaslab.tables import Column, Schema, interval, key, number, text
 
 APPROACHES = (
     "naive",
@@ -352,6 +352,12 @@ SCHEMAS = (
             text("indicator", "`female`, `male`, `both` or `none`."),
             text("caption", "The caption."),
             text("paraphrase", "What the model was given instead."),
+            Column(
+                "outcome",
+                "`by_rule`, `paraphrased` by a language model, or why that could not be used and a rule stands in.",
+                text=True,
+                optional=True,
+            ),
         ),
     ),
 )

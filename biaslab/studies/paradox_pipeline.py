@@ -9,7 +9,7 @@ import pandas as pd
 
 from biaslab import tables
 from biaslab.errors import MissingInputError
-from biaslab.pipeline import CAPTIONS_AS_PROMPTS, SELECTED
+from biaslab.pipeline import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
@@ -274,9 +274,38 @@ def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
     """Return the captions that were used as prompts, and their paraphrases."""
     keys = ["caption_id", "occupation"]
     captions = pipeline.prompts("caption_prompts").rename(columns={"text": "caption"})
-    changed = pipeline.prompts("paraphrased").rename(columns={"text": "paraphrase"})
-    both = captions[[*keys, "indicator", "caption"]].merge(changed[[*keys, "paraphrase"]], on=keys)
-    return both.assign(corpus=pipeline.corpus.name)[_names("paradox_paraphrases")]
+    changed = pipeline.prompts("paraphrased").rename(
+        columns={"text": "paraphrase", "paraphrase_outcome": "outcome"}
+    )
+    both = captions[[*keys, "indicator", "caption"]].merge(changed[[*keys, "paraphrase", "outcome"]], on=keys)
+    return both.assign(corpus=pipeline.corpus.name)[[*_names("paradox_paraphrases"), "outcome"]]
+
+
+def downloads(pipeline: Pipeline) -> pd.DataFrame:
+    """Return what became of the URL of each training image; no rows where they are not fetched by URL."""
+    names = _names("paradox_downloads")
+    if pipeline.settings.training_images != DOWNLOAD:
+        return pd.DataFrame(columns=names)
+    return pipeline.downloads().assign(corpus=pipeline.corpus.name)[names]
+
+
+def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how many of the training images that an approach selects could be fetched, and how they are perceived.
+
+    No rows where they are not fetched by URL.
+    """
+    names = _names("paradox_download_outcomes")
+    if pipeline.settings.training_images != DOWNLOAD:
+        return pd.DataFrame(columns=names)
+    outcome = pipeline.downloads().set_index("caption_id")["outcome"]
+    frames = []
+    for approach, source, rows in _judged(pipeline):
+        if source == "training" and len(rows):
+            perceived = {f"n_{g}": rows["gender"] == g for g in ("female", "male")}
+            rows = rows.assign(outcome=rows["caption_id"].map(outcome), n=1, **perceived)
+            counts = rows.groupby(["prompt", "occupation", "outcome"])[["n", *perceived]].sum().reset_index()
+            frames.append(counts.assign(approach=approach, corpus=pipeline.corpus.name)[names])
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names)
 
 
 def settings(pipeline: Pipeline) -> pd.DataFrame:
@@ -302,5 +331,7 @@ PIPELINE = {
     "paradox_judgement_outcomes": judgement_outcomes,
     "paradox_gender_words": gender_words,
     "paradox_paraphrases": paraphrases,
+    "paradox_downloads": downloads,
+    "paradox_download_outcomes": download_outcomes,
     "pipeline_settings": settings,
 }

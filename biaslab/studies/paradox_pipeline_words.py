@@ -620,12 +620,23 @@ def headlines_paraphrases(study: Study, check: pd.DataFrame) -> list[str]:
     for corpus, rows in check.groupby("corpus", sort=False):
         by = rows.set_index("check")
         sentences.append(
-            f"{_corpus(study, corpus)}: of {by['n'].max():,.0f} paraphrases by rule "
+            f"{_corpus(study, corpus)}: of {by['n'].max():,.0f} paraphrases{_by(study, corpus)} "
             f"{_percent(by.loc['changed'])} differ from "
             f"their caption, {_percent(by.loc['occupation_kept'])} keep the occupation and "
             f"{_percent(by.loc['indicator_kept'])} its gender indicator. {_level(study)}"
         )
     return sentences
+
+
+def _by(study: Study, corpus: str) -> str:
+    """Say who wrote the paraphrases, where the measurements say it."""
+    table = study.measured("paradox_paraphrases")
+    if "outcome" not in table.columns:
+        return ""
+    outcomes = table.loc[table["corpus"] == corpus, "outcome"]
+    if (outcomes == "by_rule").all():
+        return " by rule"
+    return f" ({(outcomes == 'paraphrased').sum():,} by a language model, the others by rule)"
 
 
 def caption_changes(study: Study) -> str:

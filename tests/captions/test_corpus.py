@@ -1,15 +1,30 @@
 """Captions from the embedded world, files and datasets, behind one contract."""
 
+import bz2
 import gzip
 import json
+import logging
+import lzma
+import pickle
+import tracemalloc
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from biaslab.captions.corpus import open_corpus
+from biaslab.captions import corpus as module
+from biaslab.captions.corpus import SCHEMAS, open_corpus, schema_named
 from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.pipeline import Pipeline, Settings, resolve_paths
 
+PACK = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda data: pa.compress(data, codec="zstd", asbytes=True),
+}
 ROWS = [("a nurse", 1), ('comma, "quoted"\nline', 2), ("", 3), ("café =1+1", 4), ("last", 5)]
 
 
@@ -17,14 +32,15 @@ def write(path, rows=ROWS):
     frame = pd.DataFrame(rows, columns=["TEXT", "n"])
     if path.name.endswith(".parquet"):
         frame.to_parquet(path)
-    elif ".csv" in path.name:
-        frame.to_csv(path, index=False)
+        return path
+    if ".csv" in path.name or ".tsv" in path.name:
+        data = frame.to_csv(index=False, sep="\t" if ".tsv" in path.name else ",").encode()
     else:
         lines = [
             t.replace("\n", " ") if ".txt" in path.name else json.dumps({"TEXT": t, "n": n}) for t, n in rows
         ]
         data = ("\n".join(lines) + "\n").encode()
-        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    path.write_bytes(PACK.get(path.suffix, bytes)(data))
     return path
 
 
@@ -32,7 +48,12 @@ def read(corpus, size=2):
     return pd.concat(list(corpus.batches(size)), ignore_index=True)
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv", "csv.gz", "jsonl", "jsonl.gz", "txt", "txt.gz"])
+KINDS = ("csv", "tsv", "jsonl", "ndjson", "txt")
+
+
+@pytest.mark.parametrize(
+    "ending", ["parquet", *KINDS, *(kind + packed for kind in ("csv", "jsonl", "txt") for packed in PACK)]
+)
 def test_every_kind_of_file_gives_the_same(tmp_path, ending):
     corpus = open_corpus(str(write(tmp_path / f"some.{ending}")))
     table = read(corpus)
@@ -69,8 +90,8 @@ def test_columns_by_parameter(tmp_path):
     assert table.to_dict("list") == {
         "caption_id": ["x1", "x2"],
         "text": ["a", ""],
+        "url": ["u", "v"],
         "corpus_rank": [7, 8],
-        "URL": ["u", "v"],
     }
     with pytest.raises(
         InputError, match=r"own.parquet has no column that is known to hold captions. .*words, key"
@@ -80,6 +101,113 @@ def test_columns_by_parameter(tmp_path):
         read(open_corpus(path, columns={"text": "word"}))
     with pytest.raises(ParameterError, match=r"columns maps 'txt'. Did you mean 'text'"):
         open_corpus(path, columns={"txt": "words"})
+    with pytest.raises(ParameterError, match=r"maps 'text' to 3; it must be the name of a column"):
+        open_corpus(path, columns={"text": 3})
+
+
+def test_no_column_of_a_corpus_takes_the_place_of_another(tmp_path):
+    """Columns that stages add, and columns of equal names, keep apart; the names do not depend on the batch."""
+    path = tmp_path / "own.csv"
+    path.write_text("text,gender,gender,corpus_gender,url2,occupation\na nurse,f,g,h,u,o\n")
+    table = read(open_corpus(str(path), columns={"url": "url2"}))
+    assert table.drop(columns="caption_id").to_dict("list") == {
+        "text": ["a nurse"],
+        "url": ["u"],
+        "corpus_gender": ["f"],
+        "gender_": ["g"],
+        "corpus_gender_": ["h"],
+        "corpus_occupation": ["o"],
+    }
+
+
+# -- published sets ------------------------------------------------------------------------------------------
+
+LAION = {"SAMPLE_ID": [7.0, 7.0], "URL": ["u", None], "TEXT": ["a nurse", None], "HEIGHT": [3, 4]}
+LAION |= {"WIDTH": [3, 4], "LICENSE": ["?", "?"], "NSFW": ["UNLIKELY"] * 2, "similarity": [0.3, 0.4]}
+RELAION = {"url": ["u", "v"], "caption": ["a nurse", ""], "similarity": [0.3, 0.4], "punsafe": [0.1, 0.2]}
+COYO = {"id": [2**60 + 1, 2**60 + 2], "url": ["u", "v"], "text": ["a nurse", ""], "image_phash": ["0", "1"]}
+DATACOMP = {"uid": ["00a", "00b"], "url": ["u", "v"], "text": ["a nurse", ""], "sha256": ["0", "1"]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "schema", "ids", "carried"),
+    [
+        (LAION, "LAION-400M", None, ["SAMPLE_ID", "HEIGHT", "WIDTH", "LICENSE", "NSFW", "similarity"]),
+        (RELAION, "relaion2B-en-research-safe", None, ["similarity", "punsafe"]),
+        (COYO, "COYO-700M", [str(2**60 + 1), str(2**60 + 2)], ["image_phash"]),
+        (DATACOMP, "datacomp_1b", ["00a", "00b"], ["sha256"]),
+    ],
+)
+def test_published_sets_are_known_by_name_and_by_their_columns(tmp_path, columns, schema, ids, carried):
+    pd.DataFrame(columns).to_parquet(tmp_path / "part-0.parquet")
+    path = str(tmp_path / "*.parquet")
+    named = open_corpus(path, columns={"schema": schema})
+    table = read(named)
+    assert table["text"].tolist() == ["a nurse", ""]
+    assert table["url"].tolist() == ["u", "v" if "v" in str(columns) else ""]
+    assert table["caption_id"].tolist() == (ids or [f"part-0.parquet-{i:09d}" for i in range(2)])
+    assert table.columns.tolist() == ["caption_id", "text", "url", *carried]
+    pd.testing.assert_frame_equal(table, read(open_corpus(path)))
+    # A column that is named comes before the schema's.
+    other = read(open_corpus(path, columns={"schema": schema, "text": carried[0]}))
+    assert other["text"].tolist() == [str(v) for v in columns[carried[0]]]
+
+
+@pytest.mark.parametrize(("name", "url_first"), [("cc12m.tsv", True), ("Train_GCC-training.tsv.gz", False)])
+def test_conceptual_captions_have_no_header(tmp_path, name, url_first):
+    """Quotation marks and further tabs in them are part of captions, and a blank line is none."""
+    rows = [("http://a/1.jpg", 'a "nurse'), ("https://b/2", "two\ttabs"), ("http://c", 'b" of\r"'), ("", "")]
+    rows += [("", "no image"), ("http://d", "last")]
+    lines = ["\t".join(r if url_first else r[::-1]) if any(r) else "" for r in rows]
+    path = tmp_path / name
+    path.write_bytes(PACK.get(path.suffix, bytes)(("\n".join(lines) + "\n").encode()))
+    for columns in (None, {"schema": "gcc"}, {"schema": "cc12m"}):
+        table = read(open_corpus(str(path), columns=columns))
+        # Where the URL stands last, what is before the last tab is the caption.
+        assert list(zip(table["url"], table["text"], strict=True)) == [r for r in rows if any(r)]
+    path.write_bytes(PACK.get(path.suffix, bytes)(b'url\tcaption\nhttp://a\t"a, b"\n'))
+    assert read(open_corpus(str(path)))[["url", "text"]].to_numpy().tolist() == [["http://a", "a, b"]]
+
+
+def test_a_csv_without_a_header(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text('http://a/1.jpg,"a, b"\nhttp://b,c\n')
+    assert read(open_corpus(str(path)))["text"].tolist() == ["a, b", "c"]
+    path.write_text("7,http://a/1.jpg,a nurse\n8,http://b,c\n")
+    with pytest.raises(InputError, match=r"no column .* captions. Its columns: column_1, url, column_3"):
+        read(open_corpus(str(path)))
+    table = read(open_corpus(str(path), columns={"text": "column_3", "caption_id": "column_1"}))
+    assert table.to_numpy().tolist() == [["7", "a nurse", "http://a/1.jpg"], ["8", "c", "http://b"]]
+
+
+def test_schemas_that_do_not_fit_are_named(tmp_path):
+    path = str(write(tmp_path / "a.parquet"))
+    with pytest.raises(ParameterError, match=r"has the schema 'layon'. Did you mean 'laion'"):
+        open_corpus(path, columns={"schema": "layon"})
+    with pytest.raises(
+        InputError, match=r"no column 'caption', where the schema 'cc3m' has its .*: TEXT, n\."
+    ):
+        read(open_corpus(path, columns={"schema": "gcc"}))
+    for name in SCHEMAS:
+        assert schema_named(name) == name
+    for name in ("LAION-2B-en", "laion5B", "laion_aesthetics"):
+        assert schema_named(name) == "laion"
+
+
+# -- ids -----------------------------------------------------------------------------------------------------
+
+
+def test_ids_that_are_missing_or_too_long_are_made(tmp_path):
+    frame = pd.DataFrame(
+        {"text": list("abcd"), "id": [5.0, None, 2**53, 7.5], "key": ["k", "", None, "x" * 201]}
+    )
+    frame.to_parquet(tmp_path / "a.parquet")
+    made = [f"a.parquet-{i:09d}" for i in range(4)]
+    path = str(tmp_path / "a.parquet")
+    ids = read(open_corpus(path, columns={"caption_id": "id"}))["caption_id"].tolist()
+    # A column of whole numbers that misses one is read as floats: they are whole again.
+    assert ids == ["5", made[1], "9007199254740992", "7.5"]
+    assert read(open_corpus(path, columns={"caption_id": "key"}))["caption_id"].tolist() == ["k", *made[1:]]
 
 
 def test_digest_follows_content_and_columns(tmp_path):
@@ -95,6 +223,162 @@ def test_what_is_no_utf8_or_no_line_end(tmp_path):
     (tmp_path / "odd.txt").write_bytes(b"one\xff\r\ntwo\x0bstill two\xe2\x80\xa8and on\n\nlast")
     table = read(open_corpus(str(tmp_path / "odd.txt")))
     assert table["text"].tolist() == ["one�", "two\x0bstill two\u2028and on", "", "last"]
+
+
+def test_ids_that_two_captions_have_are_refused_where_they_matter(tmp_path):
+    """The search takes them; the pipeline, which finds images by them, says so and how to do without."""
+    rows = {
+        "id": ["1", "1", "2", "2", "3"],
+        "text": ["a nurse", "a nurse", "a chef", "a cook", "a nurse and a chef"],
+    }
+    pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
+    settings = {"corpus": str(tmp_path / "a.csv"), "approaches": ["naive"], "store": str(tmp_path / "store")}
+
+    def captions(occupation, **more):
+        given = Settings.of({**settings, "occupations": occupation, **more})
+        return Pipeline("fake", given, progress=False).captions()
+
+    for occupation in (["nurse"], ["chef", "cook"]):
+        with pytest.raises(InputError, match=r"have the id '[12]'. Ids must be unique: take caption_id out"):
+            captions(occupation, columns={"caption_id": "id"})
+    assert captions(["chef"], columns={"caption_id": "id"})["caption_id"].tolist() in (["2", "3"], ["3", "2"])
+    assert len(captions(["nurse", "chef", "cook"])) == 6
+
+
+# -- hostile files -------------------------------------------------------------------------------------------
+
+
+def test_texts_that_are_no_utf8_are_read_from_every_kind_of_file(tmp_path):
+    bad, good = b"caf\xe9 \xff", "caf\ufffd \ufffd"
+    (tmp_path / "a.csv").write_bytes(b"text,n\n" + bad + b",1\n")
+    (tmp_path / "a.tsv").write_bytes(b"text\tn\n" + bad + b"\t1\n")
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "' + bad + b'", "n": 1}\n')
+    (tmp_path / "a.txt").write_bytes(bad + b"\n")
+    # No writer that checks would write this Parquet file; others do.
+    offsets = pa.array([0, len(bad)], pa.int32()).buffers()[1]
+    texts = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(bad))
+    pq.write_table(pa.table({"text": texts, "other": texts}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"text": pa.array([bad], pa.binary())}), tmp_path / "b.parquet")
+    for name in ("a.csv", "a.tsv", "a.jsonl", "a.txt", "a.parquet", "b.parquet"):
+        table = read(open_corpus(str(tmp_path / name)))
+        assert table["text"].tolist() == [good], name
+    assert read(open_corpus(str(tmp_path / "a.parquet")))["other"].tolist() == [good]
+
+
+def test_half_characters_and_control_characters_in_json(tmp_path):
+    lines = [r'{"text": "half \ud83e", "k\udc00": "\ud83e\uddd1"}', '{"text": "nul \0 and \x1b raw"}']
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
+    table = read(open_corpus(str(tmp_path / "a.jsonl")))
+    assert table["text"].tolist() == ["half \ufffd", "nul \0 and \x1b raw"]
+    assert table["k\ufffd"].tolist()[0] == "\U0001f9d1"
+    pa.array(table["text"])  # fits in Arrow
+
+
+def test_json_of_every_kind_is_carried_as_text(tmp_path, caplog):
+    lines = [
+        {"text": "a", "x": 1, "y": True, "list": [1], "z": None},
+        {"text": "b", "x": "one", "y": 2.5, "object": {"a": 1}, "late": 7},
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with caplog.at_level(logging.WARNING):
+        table = read(open_corpus(str(tmp_path / "a.jsonl")), size=8)
+    assert table[["text", "x", "y"]].to_numpy().tolist() == [["a", "1", "true"], ["b", "one", "2.5"]]
+    assert table["z"].isna().all()
+    assert table["late"].isna().tolist() == [True, False] and table["late"][1] == "7"
+    assert list(table) == ["caption_id", "text", "x", "y", "z", "late"]
+    assert "not carried along: list." in caplog.text
+    assert caplog.text.count("not carried along") == 1
+
+
+def test_ever_new_keys_do_not_make_ever_more_columns(tmp_path):
+    lines = [json.dumps({f"key{i}": i, "k" * 300: 1, "n": i}) for i in range(500)]
+    lines.append(json.dumps({"text": "late"}))
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    table = read(open_corpus(str(tmp_path / "a.jsonl")), size=1000)
+    assert len(table) == 501 and table["text"].iloc[-1] == "late"
+    assert len(table.columns) <= 104
+
+
+def test_columns_of_lists_objects_and_bytes_are_left_out(tmp_path, caplog):
+    table = pa.table(
+        {
+            "text": ["a nurse", None],
+            "boxes": [[0.1], []],
+            "image": [{"bytes": b"x", "path": "p"}, None],
+            "raw": [b"x", b"y"],
+            "kind": pa.array(["a", "b"]).dictionary_encode(),
+            "none": pa.nulls(2),
+            "n": [1, None],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    with caplog.at_level(logging.WARNING):
+        found = read(open_corpus(str(tmp_path / "a.parquet")))
+    assert list(found) == ["caption_id", "text", "kind", "none", "n"]
+    assert found["kind"].tolist() == ["a", "b"]
+    assert (
+        "a.parquet: columns with lists, objects or bytes are not carried along: boxes, image, raw."
+        in caplog.text
+    )
+
+
+def test_memory_stays_bounded_with_lines_of_a_megabyte(tmp_path, monkeypatch):
+    """50 MB of captions of 1 MB each in every kind of file, with room for 4 MB: they are never together in memory."""
+    monkeypatch.setattr(module, "_BATCH_BYTES", 4 * 2**20)
+    long = ("a nurse " * 2**17)[: 2**20]
+    texts = [f"{i} {long}" for i in range(50)]
+    (tmp_path / "a.txt").write_text("".join(f"{t}\n" for t in texts))
+    (tmp_path / "a.csv").write_text("n,text\n" + "".join(f'{i},"{t}"\n' for i, t in enumerate(texts)))
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=25, use_dictionary=False)
+    del texts
+    for name in ("a.txt", "a.csv", "a.jsonl", "a.parquet"):
+        tracemalloc.start()
+        before, n, most = pa.total_allocated_bytes(), 0, 0
+        for batch in open_corpus(str(tmp_path / name)).batches():
+            assert all(len(t) > 2**20 for t in batch["text"])
+            n += len(batch)
+            most = max(most, pa.total_allocated_bytes() - before)
+        assert n == 50
+        assert tracemalloc.get_traced_memory()[1] < 25 * 2**20, name
+        assert most < 40 * 2**20, name
+        tracemalloc.stop()
+
+
+def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_LONGEST_LINE", 1000)
+    for name, content in (
+        ("a.txt", b"x" * 1001),
+        ("a.jsonl", b'{"text": "' + b"x" * 1001),
+        ("a.csv", b"text\n" + b"x" * 1001),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=rf"{name}, line \d is longer than 1,000 bytes"):
+            read(open_corpus(str(tmp_path / name)))
+
+
+def test_a_quotation_mark_that_is_never_closed(tmp_path, monkeypatch):
+    import csv
+
+    limit = csv.field_size_limit(500)
+    monkeypatch.setattr(module, "_LONGEST_LINE", 500)
+    (tmp_path / "a.csv").write_text('text\na\n"open\n' + "line\n" * 500)
+    with pytest.raises(InputError, match=r"a.csv cannot be read as CSV near line \d+: .*not closed"):
+        read(open_corpus(str(tmp_path / "a.csv")))
+    csv.field_size_limit(limit)
+
+
+def test_a_folder_is_all_its_files_of_known_kinds(tmp_path):
+    (tmp_path / "set" / "b").mkdir(parents=True)
+    write(tmp_path / "set" / "b" / "a.csv", [("one", 1)])
+    write(tmp_path / "set" / "a.parquet", [("two", 2)])
+    (tmp_path / "set" / "README.md").write_text("not captions")
+    corpus = open_corpus(str(tmp_path / "set"))
+    assert corpus.parts == 2
+    assert sorted(read(corpus)["text"]) == ["one", "two"]
+    with pytest.raises(MissingInputError, match="There is no corpus"):
+        (tmp_path / "empty").mkdir()
+        open_corpus(str(tmp_path / "empty"))
 
 
 def test_mini_and_its_images():
@@ -117,18 +401,143 @@ def test_mini_and_its_images():
         small.images.read(["mini-default-0-00000050"])
 
 
-def test_a_dataset_is_streamed(tmp_path):
-    pytest.importorskip("datasets", reason="needs the extra 'models'")
+# -- datasets ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def datasets():
+    return pytest.importorskip("datasets", reason="needs the extra 'models'")
+
+
+def parts_of(corpus, size=3):
+    batches = [b for part in range(corpus.parts) for b in corpus.batches(size, part=part)]
+    return pd.concat(batches, ignore_index=True)
+
+
+def test_a_dataset_is_streamed_and_its_files_are_parts(tmp_path, datasets):
     folder = tmp_path / "set"
     folder.mkdir()
-    write(folder / "train.parquet")
+    write(folder / "train-0.parquet")
     corpus = open_corpus(f"hf:{folder}")
+    assert corpus.parts == 1
     table = read(corpus)
     assert table["text"].tolist() == [t for t, _ in ROWS]
-    assert table["caption_id"].tolist() == [f"set-{i:09d}" for i in range(5)]
+    assert table["caption_id"].tolist() == [f"set-00000-{i:09d}" for i in range(5)]
     assert table["n"].tolist() == [1, 2, 3, 4, 5]
-    assert len(read(open_corpus(f"hf:{folder}", rows=3))) == 3
     assert corpus.digest == open_corpus(f"hf:{folder}").digest
+    write(folder / "train-1.parquet", [("other", 9), ("one more", 10)])
+    more = open_corpus(f"hf:{folder}")
+    assert more.parts == 2 and more.digest != corpus.digest
+    whole = read(more)
+    assert whole["caption_id"].tolist()[4:6] == ["set-00000-000000004", "set-00001-000000000"]
+    pd.testing.assert_frame_equal(whole, parts_of(more))
+    first = open_corpus(f"hf:{folder}", rows=6)
+    assert first.parts == 1 and first.digest != more.digest
+    pd.testing.assert_frame_equal(read(first), whole.iloc[:6])
+    # It goes to other processes, opened or not.
+    pd.testing.assert_frame_equal(read(pickle.loads(pickle.dumps(more))), whole)
+    # Through the library's own data, beside ours.
+    direct = datasets.load_dataset(str(folder), split="train", streaming=True)
+    assert [row["TEXT"] for row in direct] == whole["text"].tolist()
+
+
+def test_a_dataset_has_configurations_and_splits(tmp_path, datasets):
+    folder = tmp_path / "set"
+    for name in ("big", "small"):
+        (folder / name).mkdir(parents=True)
+        for split in ("train", "validation"):
+            write(folder / name / f"{split}.parquet", [(f"{name} {split}", 1)])
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n"
+        + "".join(
+            f"- config_name: {name}\n  data_files:\n"
+            + "".join(f"  - split: {s}\n    path: {name}/{s}.parquet\n" for s in ("train", "validation"))
+            for name in ("big", "small")
+        )
+        + "---\n"
+    )
+    named = {spec: open_corpus(f"hf:{folder}{spec}") for spec in (":big", ":small", ":small@validation")}
+    assert [read(c)["text"].tolist() for c in named.values()] == [
+        ["big train"],
+        ["small train"],
+        ["small validation"],
+    ]
+    assert len({c.digest for c in named.values()}) == 3
+    with pytest.raises(MissingInputError, match=r"(?s)cannot be opened: .*'big'"):
+        _ = open_corpus(f"hf:{folder}:bog").digest
+    with pytest.raises(InputError, match=r"cannot be read: .*validation"):
+        read(open_corpus(f"hf:{folder}:big@vall"))
+
+
+def test_a_dataset_that_was_saved(tmp_path, datasets, caplog):
+    frame = pd.DataFrame(ROWS, columns=["TEXT", "n"])
+    frame["boxes"] = [[i] for i in range(5)]
+    whole = datasets.Dataset.from_pandas(frame)
+    whole.save_to_disk(str(tmp_path / "one"), num_shards=2)
+    both = datasets.DatasetDict({"train": whole, "test": whole.select([1, 3])})
+    both.save_to_disk(str(tmp_path / "both"))
+    for name in (str(tmp_path / "one"), f"hf:{tmp_path / 'one'}"):
+        corpus = open_corpus(name)
+        assert corpus.parts == 2
+        table = read(corpus)
+        assert table["text"].tolist() == [t for t, _ in ROWS]
+        pd.testing.assert_frame_equal(table, parts_of(corpus))
+        assert list(table) == ["caption_id", "text", "n"]
+    assert "not carried along: boxes" in caplog.text
+    assert read(open_corpus(f"hf:{tmp_path / 'both'}@test"))["n"].tolist() == [2, 4]
+    assert len(read(open_corpus(str(tmp_path / "both"), rows=4))) == 4
+    with pytest.raises(InputError, match=r"has no split 'tset'.* Did you mean 'test'"):
+        read(open_corpus(f"hf:{tmp_path / 'both'}@tset"))
+    before = corpus.digest
+    whole.select([0]).save_to_disk(str(tmp_path / "one2"))
+    assert open_corpus(str(tmp_path / "one2")).digest != before
+
+
+def test_images_of_a_dataset_are_not_decoded(tmp_path, datasets):
+    from PIL import Image
+
+    folder = tmp_path / "set"
+    folder.mkdir()
+    features = datasets.Features({"caption": datasets.Value("string"), "image": datasets.Image()})
+    made = datasets.Dataset.from_dict(
+        {"caption": ["a nurse"], "image": [{"bytes": b"no image at all", "path": None}]}, features=features
+    )
+    made.to_parquet(str(folder / "train.parquet"))
+    table = read(open_corpus(f"hf:{folder}"))
+    assert table.to_dict("list") == {"caption_id": ["set-00000-000000000"], "text": ["a nurse"]}
+    assert Image  # it is there, and would have failed on such bytes
+
+
+def test_a_dataset_that_breaks_off_is_named(tmp_path, datasets):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / "train.jsonl").write_text('{"text": "a"}\n{"text": ')
+    with pytest.raises(InputError, match="cannot be read to its end"):
+        read(open_corpus(f"hf:{folder}"))
+
+
+def test_a_relative_folder_of_a_dataset_is_found_from_any_folder(tmp_path, monkeypatch):
+    (tmp_path / "sets" / "one").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for spec in ("", ":big", "@test", ":big@test"):
+        found = resolve_paths("mini", {"corpus": f"hf:sets/one{spec}"})[1]["corpus"]
+        assert found == f"hf:{tmp_path}/sets/one{spec}"
+    assert resolve_paths("mini", {"corpus": "hf:owner/name:en"})[1]["corpus"] == "hf:owner/name:en"
+
+
+@pytest.mark.parametrize(
+    ("spec", "parts"),
+    [
+        ("owner/name", ("owner/name", "", "")),
+        ("owner/name:en", ("owner/name", "en", "")),
+        ("owner/name@test", ("owner/name", "", "test")),
+        ("owner/name:en@test", ("owner/name", "en", "test")),
+        ("name", ("name", "", "")),
+        ("C:\\sets\\one", ("C:\\sets\\one", "", "")),
+    ],
+)
+def test_names_of_datasets(spec, parts):
+    assert module._dataset_named(spec) == parts
 
 
 def test_bad_input_is_named(tmp_path):
@@ -142,11 +551,20 @@ def test_bad_input_is_named(tmp_path):
     with pytest.raises(InputError, match=r"x.doc is of no known kind; .*\.parquet"):
         open_corpus(str(tmp_path / "x.doc"))
     for name, content, message in (
+        (
+            "z.csv",
+            b"text,n\na,1\na, b,2\n",
+            r"z.csv cannot be read as CSV: line 3 has 3 fields and the first row has 2",
+        ),
         ("x.jsonl", b'{"text": "a"}\n{"text":', "x.jsonl, line 2 is not JSON"),
         ("y.jsonl", b"[1]\n", "y.jsonl, line 1 holds list"),
         ("x.parquet", b"PAR1", "x.parquet cannot be read as Parquet"),
         ("x.csv", b"", "x.csv cannot be read as CSV"),
-        ("x.txt.gz", gzip.compress(b"line\n" * 1000)[:-20], "x.txt.gz cannot be read to its end"),
+        *(
+            (f"x.txt{end}", pack(b"line\n" * 1000)[:-20], f"x.txt{end} cannot be read to its end")
+            for end, pack in PACK.items()
+        ),
+        *((f"y.txt{end}", b"not packed at all", f"y.txt{end} cannot be read to its end") for end in PACK),
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=message):

@@ -1,34 +1,60 @@
 """Gender indicators: the paper's examples, names that are and are none, and the embedded world's truth."""
 
-import gzip
+import re
+import sys
+from types import ModuleType, SimpleNamespace
 
+import gcc
 import pandas as pd
 import pytest
 
+from biaslab.captions import indicators as module_under_test
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import Span, indicators, parse_spans
 from biaslab.errors import InputError, ParameterError
 
-# Table 5 of the paper: captions' decisive parts, what decided, and the gender.
+# Table 5 of the paper (number 5 in both versions): its captions, what decided by the paper, and all places that say
+# a gender, as (text, gender, kind). A "first name" of the paper is the whole name here.
 TABLE_5 = [
-    ("Portrait of young woman programmer working at a computer", "woman", "female", "word"),
-    ("Tired young indian programmer almost sleeping at his desk", "his", "male", "pronoun"),
-    ("Female accountant very busy in office", "Female", "female", "word"),
-    ("Accountant managing manual bill in his home office", "his", "male", "pronoun"),
-    ("Iowa Republican Senator Chuck Grassley", "Chuck Grassley", "male", "name"),
-    ("U.S. Senator Kirsten Gillibrand (D-NY) pauses in Washington", "Kirsten Gillibrand", "female", "name"),
-    ("Portrait of young male mechanic in bicycle store, Beijing", "male", "male", "word"),
-    ("Attractive woman photographer taking images.", "woman", "female", "word"),
-    ("Photographer John G. Zimmerman", "John G. Zimmerman", "male", "name"),
+    (
+        "Portrait of young woman programmer working at a computer in the data center filled with display screens",
+        "female",
+        [("woman", "word")],
+    ),
+    (
+        "Tired young indian programmer almost sleeping at his desk after working on difficult project all day long",
+        "male",
+        [("his", "pronoun")],
+    ),
+    ("Female accountant very busy in office", "female", [("Female", "word")]),
+    ("Accountant managing manual bill monitoring tasks in his home office", "male", [("his", "pronoun")]),
+    ("Iowa Republican Senator Chuck Grassley", "male", [("Chuck Grassley", "name")]),
+    (
+        "U.S. Senator Kirsten Gillibrand (D-NY) pauses during a news conference on Capitol Hill in Washington",
+        "female",
+        [("Kirsten Gillibrand", "name")],
+    ),
+    ("Portrait of young male mechanic in bicycle store, Beijing", "male", [("male", "word")]),
+    ("African american woman mechanic repairing a motorcycle in a workshop", "female", [("woman", "word")]),
+    (
+        "Attractive woman photographer taking images with dslr camera outdoors in park.",
+        "female",
+        [("woman", "word")],
+    ),
+    (
+        "Photographer John G. Zimmerman with his pipe and Hucher camera, 1972.",
+        "male",
+        [("John G. Zimmerman", "name"), ("his", "pronoun")],
+    ),
 ]
 
 
-@pytest.mark.parametrize(("text", "part", "gender", "kind"), TABLE_5)
-def test_the_paper_s_examples(text, part, gender, kind):
+@pytest.mark.parametrize(("text", "gender", "said"), TABLE_5)
+def test_table_5_s_examples(text, gender, said):
     row = indicators([text]).iloc[0]
     assert row["indicator"] == gender
-    (span,) = parse_spans(row["spans"])
-    assert (text[span.start : span.end], span.gender, span.kind) == (part, gender, kind)
+    spans = parse_spans(row["spans"])
+    assert [(text[s.start : s.end], s.gender, s.kind) for s in spans] == [(p, gender, k) for p, k in said]
 
 
 NO_NAME = """Baker|A Baker in Baker Street|Singer sewing machine|Singer Sewing Machine|Paris|Paris in spring
@@ -37,10 +63,12 @@ Santa Monica Pier|St. John Hospital|John F. Kennedy Airport|Martin Luther King B
 May Day|Rose Garden|Rose Gold Ring|Ruby Ring|Daisy Chain|Ivy League|Grace Period|Mark Your Calendar|Will Power
 Summer Dress|Jack Daniels Whiskey|Calvin Klein Jeans|Michael Kors bag|Royal Albert Hall|Christmas Carol
 President of the Company|Art Teacher|Chase Bank|Jordan Valley|Young Chef|Chef Baker|Dr. Thomas|Dr. Baker|emma watson
-EMMA WATSON|Emma, Watson|the doctor Who|St Patrick's Day|Model T Ford|Sky News Arabia""".replace("\n", "|")
+EMMA WATSON|Emma, Watson|the doctor Who|St Patrick's Day|Model T Ford|Sky News Arabia
+Des Moines Iowa|Bel Air Road|Norton Shores|Holly Springs|Puerto Madero|Chelsea United|Franklin Parish|Ferris Wheel
+Anna Graphic Designer|Emma Teachers Association|Ed Tech|Art Director|Emma Smith Heights""".replace("\n", "|")
 
 
-@pytest.mark.parametrize("text", NO_NAME.split("|"))
+@pytest.mark.parametrize("text", NO_NAME.replace("\n", "|").split("|"))
 def test_no_name_is_found_where_there_is_none(text):
     assert indicators([text]).iloc[0].tolist() == ["none", ""]
 
@@ -66,6 +94,11 @@ def test_no_name_is_found_where_there_is_none(text):
         ("Mary-Jane Watson", "female", "Mary-Jane Watson"),
         ("Sarah Connor's kitchen", "female", "Sarah Connor"),
         ("we met Anna.\nPeter Novak smiles", "male", "Peter Novak"),
+        ("Ed Sheeran sings", "male", "Ed Sheeran"),
+        ("Anna Le, cook", "female", "Anna Le"),
+        ("Anna della Rossa", "female", "Anna della Rossa"),
+        ("the chef Maria prepares a dish", "female", "Maria"),
+        ("Saul Bellow. A novel", "male", "Saul Bellow"),
     ],
 )
 def test_names_are_found(text, gender, part):
@@ -122,10 +155,7 @@ def test_the_embedded_world_s_truth():
 
 def test_real_captions_without_names(root):
     # In these captions all persons' names were replaced by words: every name found is a mistake.
-    path = root.parent / "shared" / "data" / "gcc_validation_captions.txt.gz"
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
-    captions = gzip.decompress(path.read_bytes()).decode().split("\n")[::4]
+    captions = gcc.captions(root)[::4]
     small = {"a", "the", "of", "in", "on", "and", "to", "at", "for", "with", "is", "by", "from"}
     headlines = [" ".join(w if w in small else w[:1].upper() + w[1:] for w in c.split()) for c in captions]
     for texts, most in ((captions, 0), ([c.capitalize() for c in captions], 0), (headlines, 0.005)):
@@ -143,11 +173,94 @@ def test_spans_read_back():
         parse_spans("1:2")
 
 
+class FakeModel:
+    """Stands in for spaCy's model: every run of capitalised words is an entity, of the label that is asked for."""
+
+    def __init__(self, label="PERSON"):
+        self.label, self.texts = label, []
+
+    def pipe(self, texts):
+        for text in texts:
+            self.texts.append(text)
+            yield SimpleNamespace(
+                ents=[
+                    SimpleNamespace(text=m[0], start_char=m.start(), end_char=m.end(), label_=self.label)
+                    for m in re.finditer(r"[A-Z][\w.]*(?: [A-Z][\w.]*)*", text)
+                ]
+            )
+
+
+@pytest.fixture
+def fake_spacy(monkeypatch):
+    """Return a function that puts a fake spaCy in place: with a model, or without one where it is None."""
+
+    def put(model):
+        def load(name):
+            assert name == "en_core_web_lg"
+            if model is None:
+                raise OSError("[E050] Can't find model 'en_core_web_lg'.")
+            return model
+
+        module = ModuleType("spacy")
+        module.load = load
+        monkeypatch.setitem(sys.modules, "spacy", module)
+        module_under_test._spacy_model.cache_clear()
+        return model
+
+    yield put
+    module_under_test._spacy_model.cache_clear()
+
+
+def test_names_that_spacy_finds(fake_spacy):
+    model = fake_spacy(FakeModel())
+    texts = ["Anna with her dog", None, "Dr. Peter Novak", "Xyz Peter", "Xq and Zz", "a woman", 3.5]
+    table = indicators(texts, names="spacy")
+    # The first word that is no title decides; a missing caption is an empty one to the model.
+    assert table["indicator"].tolist() == ["female", "none", "male", "none", "none", "female", "none"]
+    assert table["spans"].tolist()[:3] == ["0:4:female-name;10:13:female-pronoun", "", "0:15:male-name"]
+    assert model.texts == [
+        "Anna with her dog",
+        "",
+        "Dr. Peter Novak",
+        "Xyz Peter",
+        "Xq and Zz",
+        "a woman",
+        "",
+    ]
+    # Across blocks every caption keeps its own entities.
+    many = [f"Anna {i}" if i % 2 else f"Peter {i}" for i in range(5000)]
+    assert indicators(many, names="spacy")["indicator"].tolist() == ["male", "female"] * 2500
+
+
+def test_entities_that_are_no_persons(fake_spacy):
+    fake_spacy(FakeModel("GPE"))
+    assert indicators(["Anna", "Paris"], names="spacy")["indicator"].tolist() == ["none", "none"]
+
+
+def test_spacy_without_its_model_is_named(fake_spacy):
+    fake_spacy(None)
+    with pytest.raises(
+        ParameterError, match="python -m spacy download en_core_web_lg`, or set names to 'gazetteer'"
+    ):
+        indicators(["x"], names="spacy")
+
+
+def test_spacy_that_is_not_installed_is_named(monkeypatch):
+    # None in place of a module makes its import fail, whether it is installed or not.
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    module_under_test._spacy_model.cache_clear()
+    with pytest.raises(ParameterError, match=r"spaCy is not installed; run `pip install spacy`"):
+        indicators(["x"], names="spacy")
+
+
+def test_captions_of_every_type():
+    texts = ["a man", b"a man", 3, None, float("nan"), pd.NA, ["he"], "she"]
+    assert indicators(texts)["indicator"].tolist() == ["male", *["none"] * 6, "female"]
+    assert indicators(iter(["a man"]))["indicator"].tolist() == ["male"]
+    assert indicators(pd.Series(["a man", pd.NA], dtype="string"))["indicator"].tolist() == ["male", "none"]
+    assert indicators([]).columns.tolist() == ["indicator", "spans"]
+
+
 def test_bad_input_is_named():
     with pytest.raises(ParameterError, match=r"names is 'gazeteer'. Did you mean 'gazetteer'"):
         indicators(["x"], names="gazeteer")
-    try:
-        import spacy  # noqa: F401
-    except ImportError:
-        with pytest.raises(ParameterError, match=r"spaCy is not installed; run `pip install spacy`"):
-            indicators(["x"], names="spacy")

@@ -1,13 +1,19 @@
 """Paraphrases keep what they must and change what they can."""
 
+import json
+
 import pandas as pd
 import pytest
+from fake_endpoint import KEY, FakeEndpoint, bytes_below, completion, failure
 
 from biaslab.captions.corpus import open_corpus
+from biaslab.captions.endpoint import Endpoint
 from biaslab.captions.indicators import indicators
-from biaslab.captions.paraphrase import paraphrase
+from biaslab.captions.paraphrase import LONGEST_CAPTION, OUTCOMES, paraphrase, paraphrases
 from biaslab.captions.search import Matcher
-from biaslab.errors import ParameterError
+from biaslab.errors import ParameterError, RunError
+from biaslab.pipeline import Pipeline, Settings, check
+from biaslab.store import Store
 
 
 @pytest.mark.parametrize(
@@ -52,3 +58,252 @@ def test_bad_input_is_named():
     with pytest.raises(ParameterError, match="occupation of 'a nurse' is empty"):
         paraphrase("a nurse", " ")
     assert paraphrase("", "nurse") == ""
+
+
+def test_a_megabyte_of_words_that_could_change():
+    """Were the work to grow with the square of the length, this would not end."""
+    text = "photo of a nurse smiling, " * 40_000
+    found = paraphrase(text, "nurse")
+    assert found.count("a nurse with a smile, ") == 40_000
+    assert "photo" not in found
+
+
+# -- by a model ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("FAKE_KEY", KEY)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with FakeEndpoint().running() as running:
+        yield running
+
+
+def by_model(server, captions, occupations, **more):
+    endpoint = Endpoint(server.url, "m", key_variable="FAKE_KEY", first_wait=0.01, longest_wait=0.05)
+    return paraphrases(captions, occupations, endpoint=endpoint, progress=False, **more)
+
+
+def caption_in(question):
+    return question.partition("Caption: ")[2]
+
+
+def test_the_instruction_asks_what_the_paper_asks(server):
+    """A.6: other words, the same meaning and intent, and the occupation's word; temperature 0."""
+    server.reply = lambda question, n: completion("A portrait of {some} nurse")
+    found = by_model(server, ["Photo of a {nurse}"], ["nurse"])
+    assert found.to_numpy().tolist() == [["A portrait of {some} nurse", "paraphrased"]]
+    (request,) = server.requests
+    (message,) = request["messages"]
+    assert request["temperature"] == 0
+    for part in ("Paraphrase", "other words", "what it means", '"nurse"', "Caption: Photo of a {nurse}"):
+        assert part in message["content"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ('"A nurse smiles"', "A nurse smiles"),
+        ("Paraphrase: A nurse\n smiles ", "A nurse smiles"),
+        ("“A nurse smiles”", "A nurse smiles"),
+        ('"A" and a nurse "B"', '"A" and a nurse "B"'),
+        ("Two Nurses smile", "Two Nurses smile"),
+    ],
+)
+def test_what_stands_around_a_paraphrase_goes(server, answer, text):
+    server.reply = lambda question, n: completion(answer)
+    assert by_model(server, ["a nurse with a smile"], ["nurse"]).to_numpy().tolist() == [
+        [text, "paraphrased"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("caption", "first", "outcome"),
+    [
+        ("a prime minister speaks", "a politician speaks", "lost_occupation"),
+        ("a prime minister speaks", "a primeministerial speech", "lost_occupation"),
+        ("the prime minister and her dog", "the prime minister with a dog", "lost_gender"),
+        ("the prime minister and her dog", "the prime minister and his dog", "lost_gender"),
+        ("the prime minister and a dog", "the prime minister and his dog", "added_gender"),
+        ("the prime minister and his dog", "the prime minister, a woman and his dog", "added_gender"),
+        ("a prime minister", "a prime minister " + "who speaks and speaks " * 20, "too_long"),
+    ],
+)
+def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, caption, first, outcome):
+    good = caption.replace("minister", "minister, seen here,")
+    server.reply = lambda question, n: completion(first if n == 1 else good)
+    assert by_model(server, [caption], ["prime minister"]).to_numpy().tolist() == [[good, "paraphrased"]]
+    again = server.requests[1]["messages"]
+    assert [m["role"] for m in again] == ["user", "assistant", "user"]
+    assert again[1]["content"] == first.strip()
+    assert '"prime minister" must be in your text' in again[2]["content"]
+
+    server.reply = lambda question, n: completion(first)
+    by_rule = paraphrase(caption, "prime minister", 5)
+    found = by_model(server, [caption], ["prime minister"], seed=5)
+    assert found.to_numpy().tolist() == [[by_rule, outcome]]
+    assert outcome in OUTCOMES
+    assert len(server.requests) == 4
+
+
+def test_phrases_are_found_as_the_search_finds_them(server):
+    for said in ("Prime-Ministers meet", "the prime  minister's hat"):
+        server.reply = lambda question, n, said=said: completion(said)
+        found = by_model(server, ["a prime minister"], ["prime minister"])
+        assert found["outcome"].tolist() == ["paraphrased"]
+
+
+def test_what_has_no_answer_is_by_rule_and_says_so(server, tmp_path):
+    captions = [
+        "a nurse at work",
+        "a nurse with a smile",
+        "a nurse " + "x" * LONGEST_CAPTION,
+        "a nurse and a cat",
+    ]
+    replies = {
+        captions[0]: completion("At work: a nurse"),
+        captions[1]: completion(""),
+        captions[3]: failure(400),
+    }
+    server.reply = lambda question, n: replies[caption_in(question)]
+    store = Store(tmp_path)
+    found = by_model(server, captions, ["nurse"] * 4, seed=3, store=store)
+    assert found["outcome"].tolist() == ["paraphrased", "empty", "not_asked", "rejected"]
+    assert found["text"].tolist() == ["At work: a nurse", *(paraphrase(c, "nurse", 3) for c in captions[1:])]
+    # The first answer, and that there is none to the second, are kept.
+    asked = len(server.requests)
+    pd.testing.assert_frame_equal(by_model(server, captions, ["nurse"] * 4, seed=3, store=store), found)
+    assert len(server.requests) == asked + 1
+
+
+def test_without_a_model_the_rules_paraphrase():
+    found = paraphrases(["a nurse at work", "a nurse at work"], ["nurse", "work"], seed=2)
+    assert found["text"].tolist() == [paraphrase("a nurse at work", o, 2) for o in ("nurse", "work")]
+    assert set(found["outcome"]) == {"by_rule"}
+    assert len(paraphrases([], [])) == 0
+
+
+# -- in the pipeline -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def piped(tmp_path, server):
+    """Return a function that opens a pipeline on three captions."""
+    texts = ["Portrait of a female nurse", "A nurse at work", "A nurse and an engineer"]
+    pd.DataFrame({"text": texts}).to_csv(tmp_path / "a.csv", index=False)
+
+    def opened(**more):
+        given = {
+            "corpus": str(tmp_path / "a.csv"),
+            "occupations": ["nurse", "engineer"],
+            "approaches": ["paraphrased"],
+            "store": str(tmp_path / "store"),
+            "paraphraser": "endpoint",
+            "endpoint_url": server.url,
+            "endpoint_model": "m",
+            "endpoint_key_variable": "FAKE_KEY",
+        }
+        return Pipeline("mini", Settings.of({**given, **more}), progress=False)
+
+    return opened
+
+
+def test_the_pipeline_takes_paraphrases_of_either_kind(piped, server, tmp_path):
+    server.reply = lambda question, n: completion(f"Seen here: {caption_in(question)}")
+    prompts = piped().prompts("paraphrased")
+    captions = piped().prompts("caption_prompts")
+    assert "paraphrase_outcome" not in captions
+    assert sorted(prompts["text"]) == sorted("Seen here: " + captions["text"])
+    assert set(prompts["paraphrase_outcome"]) == {"paraphrased"}
+    # The caption that names two occupations is asked about for each.
+    assert len(server.requests) == len(prompts) == 4
+    piped().prompts("paraphrased")
+    assert len(server.requests) == 4
+    assert KEY.encode() not in bytes_below(tmp_path)
+    assert KEY not in str(piped().settings.describe())
+    rules = piped(paraphraser="rules").prompts("paraphrased")
+    assert set(rules["paraphrase_outcome"]) == {"by_rule"}
+    assert rules["prompt_id"].tolist() == prompts["prompt_id"].tolist()
+
+
+def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
+    monkeypatch.setenv("FAKE_KEY", "")
+    settings = piped().settings
+    with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key"):
+        check("mini", Settings.of({**vars(settings), "corpus": "mini", "corpus_rows": 10}))
+    with pytest.raises(ParameterError, match=r"needs endpoint_url .* and endpoint_model; endpoint_url is ''"):
+        piped(endpoint_url="")._endpoint()
+    for given, message in (
+        (
+            {"endpoint_url": "https://me:secret-word@host/v1"},
+            "settings: endpoint_url: The endpoint's URL holds a user",
+        ),
+        ({"endpoint_url": "host"}, "settings: endpoint_url: The endpoint's URL is 'host'"),
+        ({"endpoint_key_variable": "sk-secret-word"}, "never the key itself"),
+        ({"paraphraser": "endpiont"}, "paraphraser is 'endpiont'. Did you mean 'endpoint'?"),
+    ):
+        with pytest.raises(ParameterError) as error:
+            Settings.of(given)
+        assert message in str(error.value)
+        assert "secret-word" not in str(error.value)
+
+
+def test_an_endpoint_that_is_out_of_order_ends_the_run(piped, server):
+    server.reply = lambda question, n: failure(401)
+    with pytest.raises(ParameterError, match="does not accept the key in the environment variable FAKE_KEY"):
+        piped().prompts("paraphrased")
+    server.reply = lambda question, n: (200, {}, "<html>")
+    with pytest.raises(RunError, match="does not answer: no chat completion: <html>"):
+        piped().prompts("paraphrased")
+
+
+NOTEBOOK = """
+from biaslab.study import Study
+study = Study(output_dir, source=source, model=model, seed=seed, settings=settings)
+prompts = study.pipeline.prompts("paraphrased")
+study.headline(*prompts["text"].head(3))
+"""
+CELL = 'output_dir = ""\nsource = "mini"\nmodel = "all"\nseed = 0\nsettings = {}\n'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("works", [True, False])
+def test_a_run_leaves_the_key_nowhere(server, tmp_path, write_notebook, works):
+    """Not in the store, the executed notebook, the record or the report: neither where it works nor where it fails."""
+    from biaslab import params, runs
+
+    server.reply = lambda question, n: (
+        completion(f"Seen: {caption_in(question)} {KEY}") if works else failure(401, KEY)
+    )
+    write_notebook(tmp_path / "notebooks/paradox/a.ipynb", CELL, NOTEBOOK)
+    settings = {
+        "corpus_rows": 300,
+        "approaches": ["paraphrased"],
+        "caption_prompts_per_occupation": 1,
+        "store": str(tmp_path / "outputs/store"),
+        "paraphraser": "endpoint",
+        "endpoint_url": server.url,
+        "endpoint_model": "m",
+        "endpoint_key_variable": "FAKE_KEY",
+    }
+
+    def run(**more):
+        (tmp_path / "mine.yaml").write_text(json.dumps({"run": "mine", "settings": {**settings, **more}}))
+        loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
+        return runs.run(loaded, outputs=tmp_path / "outputs", progress=False)
+
+    record = run()
+    assert record["status"] == ("ok" if works else "failed"), record["notebooks"]
+    assert KEY.encode() not in bytes_below(tmp_path / "outputs")
+    if works:
+        assert len(server.requests) >= 3 and f"Bearer {KEY}" in server.keys
+        assert "[key]" in (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
+    else:
+        assert "environment variable FAKE_KEY" in str(record["notebooks"])
+    # A secret where none belongs ends the run before anything is written.
+    before = bytes_below(tmp_path / "outputs")
+    for wrong in ({"endpoint_url": f"https://me:{KEY}@127.0.0.1/v1"}, {"endpoint_key_variable": KEY}):
+        with pytest.raises(ParameterError) as error:
+            run(**wrong)
+        assert KEY not in str(error.value)
+    assert bytes_below(tmp_path / "outputs") == before

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import lexicons
+from biaslab import engine, lexicons
+from biaslab.captions import corpus as corpus_module
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.errors import ParameterError
@@ -156,6 +157,58 @@ def test_a_store_gives_the_same_and_searches_once(tmp_path, texts):
     corpus.batches = lambda *a, **k: pytest.fail("searched again")
     again = search(corpus, ["nurse", "chef"], per_term=20, progress=False, store=Store(tmp_path))
     pd.testing.assert_frame_equal(again.captions, plain.captions)
+
+
+def write_parquet(folder, texts, size=64):
+    """Write captions as two files in row groups, 1,000 in the first."""
+    for name, some in (("a", texts[:1000]), ("b", texts[1000:])):
+        frame = pd.DataFrame({"text": some, "n": range(len(some))})
+        frame.to_parquet(folder / f"{name}.parquet", row_group_size=size, index=False)
+    return str(folder / "*.parquet")
+
+
+def test_a_parquet_file_is_cut_into_parts(tmp_path, texts, monkeypatch):
+    captions = texts["text"].tolist()[:1500]
+    name = write_parquet(tmp_path, captions)
+    whole = pd.concat(list(open_corpus(name).batches()), ignore_index=True)
+    assert open_corpus(name).parts == 2
+    # 16 row groups of 64 (the last of 40), two of which make 100 rows and more: 8 parts, and 4 of the other file.
+    monkeypatch.setattr(corpus_module, "_PART_ROWS", 100)
+    corpus = open_corpus(name)
+    assert corpus.parts == 12
+    apart = [pd.concat(list(corpus.batches(50, part=i)), ignore_index=True) for i in range(12)]
+    assert [len(part) for part in apart] == [128] * 7 + [104] + [128] * 3 + [116]
+    assert whole["text"].tolist() == captions
+    assert whole["caption_id"].iloc[[0, 999, 1000]].tolist() == [
+        "a.parquet-000000000",
+        "a.parquet-000000999",
+        "b.parquet-000000000",
+    ]
+    # Ids are those of the rows in their files, however these are cut.
+    pd.testing.assert_frame_equal(pd.concat(apart, ignore_index=True), whole)
+    pd.testing.assert_frame_equal(pd.concat(list(corpus.batches()), ignore_index=True), whole)
+    # Cut after some rows, it is one part.
+    few = open_corpus(name, rows=1100)
+    assert few.parts == 1
+    pd.testing.assert_frame_equal(pd.concat(list(few.batches(part=0)), ignore_index=True), whole[:1100])
+
+
+def test_workers_find_the_same(tmp_path, texts, monkeypatch):
+    monkeypatch.setattr(corpus_module, "_PART_ROWS", 300)
+    name = write_parquet(tmp_path, texts["text"].tolist()[:2000])
+    told = []
+    monkeypatch.setattr("tqdm.tqdm.update", lambda bar, n=1: told.append(n))
+    terms = ["nurse", "chef"]
+    alone = search(open_corpus(name), terms, per_term=20, store=Store(tmp_path / "alone"))
+    assert sum(told) == 2000
+    two = engine.get("local", workers=2)
+    shared = search(open_corpus(name), terms, per_term=20, store=Store(tmp_path / "shared"), engine=two)
+    pd.testing.assert_frame_equal(shared.captions, alone.captions)
+    pd.testing.assert_frame_equal(shared.totals, alone.totals)
+    assert sum(told) == 4000
+    # Without a store, too.
+    assert search(open_corpus(name), terms, per_term=20).totals.equals(alone.totals)
+    assert sum(told) == 6000
 
 
 def test_memory_is_bounded_by_letting_rows_go():

@@ -380,10 +380,6 @@ def test_a_file_too_large_to_embed_is_still_linked(tmp_path, monkeypatch):
     [
         (b"", "The file is empty."),
         (b"a,b\n\xff\xfe,1\n", "The file is not UTF-8 text."),
-        (
-            b'a\n"' + b"x" * 200_000 + b'"\n',
-            "The file cannot be read: field larger than field limit (131072).",
-        ),
     ],
 )
 def test_unreadable_tables_say_why(tmp_path, content, problem):

@@ -1,0 +1,128 @@
+"""Time two Ray workers against one, on search and on embedding, and a rerun with nothing changed against a first run.
+
+Run: ``python benchmarks/engines.py`` on a machine with two free processors; some minutes. Workers have one thread
+each, the cluster of this machine is up before a clock starts, and each time includes the start of the workers and
+what they load. ``--rows`` and ``--texts`` size the work: the fewer there are, the more the start weighs.
+
+The last line times two processes, each from its start to its end: search, indicators, embeddings and selections on
+that corpus, and then the same again, with all of it in the store. They use all processors.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+if __name__ == "__main__":
+    os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+import numpy as np
+
+FIRST_AND_AGAIN = """
+import sys
+from biaslab.pipeline import Pipeline, Settings
+
+given = {"corpus": sys.argv[1], "store": sys.argv[2], "candidates_per_occupation": 500, "device": "cpu"}
+run = Pipeline("mini", Settings.of(given), progress=False)
+print(len(run.captions()), len(run.selections()))
+"""
+
+
+def make_corpus(folder: Path, rows: int) -> str:
+    """Write captions as Parquet with zstd: beginnings and ends of the embedded world's, put together anew."""
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from biaslab.captions.corpus import open_corpus
+
+    texts = next(open_corpus("mini", rows=8192).batches(8192))["text"]
+    halves = [(" ".join(w[: len(w) // 2]), " ".join(w[len(w) // 2 :])) for w in map(str.split, texts)]
+    # Most captions of the web name no occupation: nine in ten beginnings and ends are of other things.
+    things = [
+        f"{a} {b}" for a in ("red", "old", "large", "small") for b in ("garden", "car", "river", "lamp")
+    ]
+    rng = np.random.default_rng(0)
+    path = folder / "captions.parquet"
+    writer = None
+    for start in range(0, rows, 2**18):
+        n = min(2**18, rows - start)
+        parts = []
+        for which in (0, 1):
+            some = np.array([half[which] for half in halves], dtype=object)[rng.integers(0, len(halves), n)]
+            other = np.array(things, dtype=object)[rng.integers(0, len(things), n)]
+            parts.append(np.where(rng.random(n) < 0.1, some, other))
+        frame = pd.DataFrame(
+            {"TEXT": parts[0] + " " + parts[1] + " " + np.arange(start, start + n).astype(str)}
+        )
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
+        writer.write_table(table)
+    writer.close()
+    return str(path)
+
+
+def seconds(work) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def of_workers(what: str, work) -> None:
+    """Print the times of ``work(folder, workers)`` with one and with two, and their ratio."""
+    found = {}
+    for workers in (1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            found[workers] = seconds(lambda folder=folder, workers=workers: work(folder, workers))
+    ratio = found[1] / found[2]
+    print(
+        f"{what:32} one worker {found[1]:6.1f} s, two {found[2]:6.1f} s, ratio {ratio:.2f} (reach: 1.7)",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=16 * 2**20, help="captions searched")
+    parser.add_argument("--texts", type=int, default=8 * 8192, help="captions embedded")
+    options = parser.parse_args()
+
+    import pandas as pd
+
+    from biaslab import engine, lexicons
+    from biaslab.captions.corpus import open_corpus
+    from biaslab.captions.neighbours import Encoder, embed, embedding_stage
+    from biaslab.captions.search import search
+    from biaslab.store import Store
+
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = make_corpus(Path(folder), options.rows)
+        terms = lexicons.load("paradox_occupations")
+        # Starts the cluster.
+        list(engine.get("ray", workers=2).map(str, [1, 2]))
+
+        def searching(store: str, workers: int) -> None:
+            ray = engine.get("ray", workers=workers)
+            search(open_corpus(corpus), terms, store=Store(store), engine=ray, progress=False)
+
+        of_workers(f"search of {options.rows:,} captions", searching)
+
+        texts = pd.concat([b["text"] for b in open_corpus(corpus, rows=options.texts).batches()]).tolist()
+
+        def embedding(store: str, workers: int) -> None:
+            encoder, ray = Encoder(device="cpu"), engine.get("ray", workers=workers)
+            embed(texts, encoder, embedding_stage(Store(store), encoder), engine=ray, progress=False)
+
+        of_workers(f"embedding of {options.texts:,} captions", embedding)
+
+        words = [sys.executable, "-c", FIRST_AND_AGAIN, corpus, str(Path(folder) / "store")]
+        free = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+        first, again = (seconds(lambda: subprocess.run(words, check=True, env=free)) for _ in range(2))
+        print(f"first run {first:.1f} s, rerun {again:.1f} s, {100 * again / first:.1f} % (reach: under 3)")
+
+
+if __name__ == "__main__":
+    main()

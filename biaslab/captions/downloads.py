@@ -1,0 +1,765 @@
+"""Fetch the images behind captions by URL: from servers that may be gone, slow or hostile; every URL has an outcome.
+
+Each connection goes to an address that was resolved and checked for it: a host name is never resolved again between
+check and connection, and each redirect is checked anew. Only public addresses are taken, no private, loopback or
+link-local ones, only http and https, and of the ports below 1024 only 80 and 443. Proxies that the environment names
+are not used: a proxy would connect to addresses that nobody checked. No cookie is kept, no password is sent.
+
+A body is read up to a limit in bytes and within a limit of time; an image is opened by its content, whatever the
+server calls it, and decoded only after its size in pixels was looked at. At any time up to ``concurrency`` bodies, a
+few small pictures and one large one are in memory: with the defaults less than a gigabyte, whatever servers send.
+
+Outcomes stand in ``outcomes.jsonl``, one line each as soon as it is known, written after the picture itself was
+written and renamed. So a killed run loses what it was just fetching and nothing else, and nothing is fetched twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import heapq
+import json
+import logging
+import os
+import queue
+import random
+import re
+import sys
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from biaslab import __version__
+from biaslab.captions._fetch import SAVED, Decoders, Failed, Visit, parsed, picture, request
+from biaslab.errors import InputError, ParameterError, RunError, name_help
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from biaslab.judging.images import Unreadable
+
+_log = logging.getLogger(__name__)
+
+OK = "ok"
+# Outcomes of a URL, with what they mean.
+OUTCOMES = {
+    OK: "The image was fetched and saved.",
+    "no_url": "The caption has no URL.",
+    "bad_url": "The URL, or one that it redirects to, is none that can be fetched.",
+    "refused_scheme": "It is neither http nor https.",
+    "refused_address": "It leads to an address that is not public.",
+    "refused_port": "It leads to a port that is kept for other services.",
+    "no_address": "The host's name has no address.",
+    "connection_failed": "The connection was refused, reset or cut off.",
+    "tls_failed": "The host's certificate is not valid.",
+    "timed_out": "It took longer than allowed, or nothing came.",
+    "too_many_redirects": "It redirects too often, or in a circle.",
+    "not_found": "Status 404.",
+    "gone": "Status 410.",
+    "forbidden": "Status 401, 402, 403 or 451.",
+    "rate_limited": "Status 429 until the tries were used up, or for longer than we wait.",
+    "server_error": "Status 500 or above.",
+    "http_error": "Another status than 200.",
+    "opted_out": "A header asks not to use the image.",
+    "empty": "The body is empty.",
+    "too_many_bytes": "The body is larger than allowed.",
+    "not_an_image": "The body cannot be opened as a PNG, JPEG, WebP, GIF or BMP.",
+    "too_large": "The image has more pixels, or a JPEG more scans, than allowed.",
+    "truncated": "The image ends too early.",
+    "damaged": "The image cannot be decoded.",
+    "failed": "Anything else; the column detail says what.",
+}
+# Those that may be another at another time; `again` takes them.
+TEMPORARY = ("no_address", "connection_failed", "timed_out", "rate_limited", "server_error", "failed")
+# Directives that ask not to use an image: of the header X-Robots-Tag, and the header TDM-Reservation.
+OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "tdm-reservation")
+COLUMNS = (
+    "caption_id",
+    "url",
+    "outcome",
+    "status",
+    "n_bytes",
+    "width",
+    "height",
+    "n_tries",
+    "seconds",
+    "final_url",
+    "sha256",
+    "file",
+    "saved_bytes",
+    "saved_sha256",
+    "fetched",
+    "detail",
+)
+_TEXTS = ("caption_id", "url", "outcome", "final_url", "sha256", "file", "saved_sha256", "fetched", "detail")
+_JOURNAL = "outcomes.jsonl"
+# Hosts in a row that cannot be reached before we take it that this machine has no network.
+_SILENT_HOSTS = 50
+# URLs of a host in a row that cannot be reached before its others are not tried.
+_STRIKES = 5
+
+
+@dataclass(frozen=True)
+class DownloadSettings:
+    """How images are fetched and saved."""
+
+    size: int = 512
+    """Largest side of the saved picture in pixels; smaller ones are not enlarged."""
+    format: str = "jpg"
+    """How pictures are saved: ``jpg``, ``webp`` or ``png``."""
+    quality: int = 92
+    """Quality of jpg and webp, 1 to 100."""
+    opt_out: tuple[str, ...] = OPT_OUT
+    """Which of :data:`OPT_OUT` are honoured; none where it is empty."""
+    most_bytes: int = 10_000_000
+    """Larger bodies are refused."""
+    most_pixels: int = 25_000_000
+    """Larger images are refused before they are decoded, which takes up to 20 bytes of memory a pixel."""
+    concurrency: int = 16
+    """Requests at a time."""
+    per_host: int = 2
+    """Requests to one host at a time."""
+    host_interval: float = 0.1
+    """Least seconds between the starts of two requests to one host."""
+    silence: float = 10.0
+    """Longest wait for a name, a connection or the next bytes, in seconds."""
+    seconds: float = 30.0
+    """Longest time of one try with its redirects, however the bytes come in."""
+    redirects: int = 5
+    """Most redirects."""
+    tries: int = 3
+    """Most tries where a connection fails or a server says that it cannot answer now."""
+    back_off: float = 1.0
+    """Seconds before the second try; doubled for each further one, times 0.5 to 1.5 at random."""
+    longest_wait: float = 60.0
+    """A server that asks to come back later than this many seconds is not asked again."""
+    user_agent: str = f"Mozilla/5.0 (compatible; biaslab/{__version__}; image audit)"
+    """What requests say they come from."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "opt_out", tuple(str(o).lower() for o in self.opt_out))
+        for name, low, high in (
+            ("size", 16, 8192),
+            ("quality", 1, 100),
+            ("most_bytes", 1, 10**9),
+            ("most_pixels", 1, 10**9),
+            ("concurrency", 1, 512),
+            ("per_host", 1, 512),
+            ("host_interval", 0, 3600),
+            ("silence", 0.01, 3600),
+            ("seconds", 0.01, 3600),
+            ("redirects", 0, 50),
+            ("tries", 1, 20),
+            ("back_off", 0, 3600),
+            ("longest_wait", 0, 3600),
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise ParameterError(f"{name} is {getattr(self, name)!r}; allowed is {low:g} to {high:g}.")
+        if self.format not in SAVED:
+            raise ParameterError(f"format is {self.format!r}. {name_help(self.format, SAVED)}")
+        unknown = [o for o in self.opt_out if o not in OPT_OUT]
+        if unknown:
+            raise ParameterError(f"opt_out names {unknown[0]!r}. {name_help(unknown[0], OPT_OUT)}")
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits of what decides which pictures are saved and how; not of how fast."""
+        fixed = (
+            self.size,
+            self.format,
+            self.quality,
+            sorted(self.opt_out),
+            self.most_bytes,
+            self.most_pixels,
+        )
+        return hashlib.sha256(repr(fixed).encode()).hexdigest()[:16]
+
+
+def download(
+    images: pd.DataFrame,
+    folder: Path | str,
+    settings: DownloadSettings | None = None,
+    *,
+    again: Collection[str] = (),
+    allow: Collection[str] = (),
+    label: str = "fetching images",
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Fetch images by URL into ``folder``, one picture per caption; what has an outcome there is not fetched again.
+
+    Pictures are turned upright, made smaller, put on white where they are transparent, and saved without metadata in
+    ``folder/images``, named by their caption's id: as it is where it fits a file's name on every system, else with
+    other characters replaced and a digest behind it. A URL that several captions have is fetched once. One process
+    works on a folder at a time; others wait for it and then find its outcomes.
+
+    Args:
+        images: Columns caption_id (unique texts) and url (empty or missing: no URL).
+        folder: Where pictures and outcomes are kept; made when it is not there.
+        settings: Limits and the pictures' size.
+        again: Outcomes to try again, such as :data:`TEMPORARY`.
+        allow: Addresses and ports, such as ``"127.0.0.1:8000"``, that are taken although they are not public. For
+            tests against a server of one's own.
+        label: What the progress bar calls the work.
+        progress: Whether to show a bar with the rate.
+
+    Returns:
+        One row per row of ``images``, in its order, with :data:`COLUMNS`: outcome (see :data:`OUTCOMES`), status (of
+        the last response), n_bytes (of the body read), width and height (in pixels, as received), n_tries, seconds
+        (of requests, without waits between them), final_url (after redirects), sha256 (of the body), file (below
+        ``folder``), saved_bytes, saved_sha256, fetched (UTC) and detail (what went wrong, in words). Numbers that do
+        not apply are NaN.
+
+    Raises:
+        InputError: A column is missing, or an id stands twice.
+        ParameterError: ``again`` names no outcome.
+        RunError: This machine has no network, or the disk is full; what had an outcome keeps it.
+    """
+    import pandas as pd
+
+    settings = settings or DownloadSettings()
+    unknown = [o for o in again if o not in OUTCOMES]
+    if unknown:
+        raise ParameterError(f"again names {unknown[0]!r}. {name_help(unknown[0], OUTCOMES)}")
+    wanted = _wanted(images)
+    folder = Path(folder)
+    with _room_on(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder), _Journal(folder) as journal:
+        found = _Run(wanted, journal, settings, again, allow).go(label, progress)
+    table = pd.DataFrame([found[key] for key in wanted], columns=list(COLUMNS), dtype=object)
+    for column in COLUMNS:
+        text = column in _TEXTS
+        table[column] = table[column].astype(object) if text else pd.to_numeric(table[column]).astype(float)
+    return table
+
+
+def _wanted(images: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return id and URL of each row."""
+    for column in ("caption_id", "url"):
+        if column not in images.columns:
+            raise InputError(f"images has no column {column!r}; it needs caption_id and url.")
+    ids = [str(i) for i in images["caption_id"]]
+    if len(set(ids)) < len(ids):
+        seen: set[str] = set()
+        twice = next(i for i in ids if i in seen or seen.add(i))
+        raise InputError(f"caption_id {twice!r} stands for two images; ids must be unique.")
+    urls = [u.strip() if isinstance(u, str) else "" for u in images["url"]]
+    return list(zip(ids, urls, strict=True))
+
+
+class DownloadedImages:
+    """Images that :func:`download` fetched, as a source: one per caption, whatever became of its URL.
+
+    Args:
+        folder: Where they are.
+        outcomes: What :func:`download` returned.
+    """
+
+    def __init__(self, folder: Path | str, outcomes: pd.DataFrame) -> None:
+        import pandas as pd
+
+        self.folder = Path(folder)
+        self.name = "downloaded images"
+        self.table = pd.DataFrame({"image_id": outcomes["caption_id"].to_list()}, dtype=object)
+        keys = outcomes[["caption_id", "outcome", "file", "saved_sha256"]]
+        self._of = {row[0]: row[1:] for row in keys.itertuples(index=False, name=None)}
+        whole = hashlib.sha256()
+        for image_id, (outcome, _, saved) in sorted(self._of.items()):
+            whole.update(json.dumps([image_id, outcome, saved]).encode())
+        self.digest = whole.hexdigest()
+
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+        """Return the images in the order asked for; one that was not fetched is Unreadable with its outcome.
+
+        A file that does not hold what was written is set aside, with a note, and fetched again the next time.
+        """
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            return list(pool.map(self._read, image_ids))
+
+    def _read(self, image_id: str) -> np.ndarray | Unreadable:
+        from biaslab.judging.images import Unreadable, decode
+
+        outcome, file, expected = self._of.get(image_id, ("missing", "", ""))
+        if outcome != OK:
+            return Unreadable(outcome)
+        path = self.folder / file
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return Unreadable("missing")
+        if hashlib.sha256(data).hexdigest() == expected:
+            return decode(data)
+        aside = path.with_name(path.name + ".damaged")
+        os.replace(path, aside)
+        _log.warning("%s is damaged: set aside as %s, and fetched again the next time.", path, aside.name)
+        return Unreadable("damaged")
+
+
+# -- what is kept ------------------------------------------------------------------------------------------------
+
+
+class _Journal:
+    """The outcomes in a folder, one line each: a checksum, then JSON. Of several lines for a URL the last counts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rows: dict[tuple[str, str], dict[str, Any]] = {}
+        self.of_url: dict[str, dict[str, Any]] = {}
+        self.answered = False
+        self._owners: dict[str, tuple[str, str]] = {}
+        self._file = None
+
+    def __enter__(self) -> _Journal:
+        path = self.folder / _JOURNAL
+        data = path.read_bytes() if path.exists() else b""
+        *lines, half = data.split(b"\n")
+        bad = sum(not self._take(line) for line in lines)
+        if bad:
+            _log.warning("%s has %d damaged lines; these URLs are fetched again.", path, bad)
+        with _room_on(path):
+            self._file = path.open("ab", buffering=0)
+            if half:  # A killed run left it.
+                os.ftruncate(self._file.fileno(), len(data) - len(half))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _take(self, line: bytes) -> bool:
+        check, _, text = line.partition(b" ")
+        if check != _check(text):
+            return False
+        try:
+            row = json.loads(text)
+        except ValueError:
+            return False
+        if not isinstance(row, dict) or not set(COLUMNS).issubset(row) or row["outcome"] not in OUTCOMES:
+            return False
+        self._keep(row)
+        return True
+
+    def _keep(self, row: dict[str, Any]) -> None:
+        key = (row["caption_id"], row["url"])
+        self.rows[key] = self.of_url[row["url"]] = row
+        self.answered |= row["status"] is not None
+        if row["file"]:
+            self._owners[row["file"].casefold()] = key
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Write an outcome down."""
+        text = json.dumps(row).encode()
+        self._write(_check(text) + b" " + text + b"\n")
+        self._keep(row)
+
+    def _write(self, data: bytes) -> None:
+        with _room_on(self.folder / _JOURNAL):
+            while data:
+                data = data[self._file.write(data) :]
+
+    def file_for(self, caption_id: str, url: str, ending: str) -> str:
+        """Return where, below the folder, the picture of a caption and URL belongs."""
+        part = hashlib.sha256(_bytes(caption_id)).hexdigest()[:2]
+        name = f"images/{part}/{file_name(caption_id)}"
+        owner = self._owners.setdefault(f"{name}.{ending}".casefold(), (caption_id, url))
+        if owner != (caption_id, url):  # Another corpus has a caption of this name.
+            name += f"~{hashlib.sha256(_bytes(url)).hexdigest()[:8]}"
+        return f"{name}.{ending}"
+
+    def whole(self, row: Mapping[str, Any]) -> bool:
+        """Say whether the picture of a row is there as it was written; only its length is looked at."""
+        if row["outcome"] != OK:
+            return True
+        try:
+            return (self.folder / row["file"]).stat().st_size == row["saved_bytes"]
+        except OSError:
+            return False
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a folder; the operating system lets go of it when the process ends, however."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        _log.info("Waiting for another process that fetches images into %s.", folder)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def _room_on(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise RunError(
+            f"No space left to write {path}. Images that were fetched are kept and will be found again: free some "
+            "space and run again."
+        ) from None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file under another name and rename it: under its own name it is whole."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _check(text: bytes) -> bytes:
+    return f"{zlib.crc32(text):08x}".encode()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", errors="surrogatepass")
+
+
+_FITS = re.compile(
+    r"(?!(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))[a-z0-9](?:[a-z0-9._-]{0,98}[a-z0-9])?",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def file_name(caption_id: str) -> str:
+    """Return ``caption_id`` as the name of a file, without an ending, on any system; different ids differ.
+
+    It stays as it is where it has only letters and digits of ASCII, ``.``, ``_`` and ``-``, begins and ends with a
+    letter or digit, has at most 100 characters and no meaning to Windows. Otherwise it is shortened, other
+    characters become ``-``, and ``~`` and 16 hex digits follow.
+    """
+    if _FITS.fullmatch(caption_id):
+        return caption_id
+    plain = re.sub(r"[^a-z0-9._-]+", "-", caption_id.lower())[:60].strip("-._")
+    return f"{plain}~{hashlib.sha256(_bytes(caption_id)).hexdigest()[:16]}"
+
+
+# -- the run -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Task(Visit):
+    """A URL on its way."""
+
+    url: str = ""
+    captions: list[str] = field(default_factory=list)
+    tries: int = 0
+    spent: float = 0.0
+    """Seconds of this try."""
+    seconds: float = 0.0
+    """Seconds of all tries."""
+
+
+@dataclass
+class _Host:
+    """What waits for a host."""
+
+    waiting: deque[_Task] = field(default_factory=deque)
+    active: int = 0
+    at: float = 0.0
+    """The moment from which it may be asked again."""
+    queued: bool = False
+    strikes: int = 0
+
+
+class _Hosts:
+    """Hands tasks out so that no host is asked too much; waiting for one host holds up no other."""
+
+    def __init__(self, settings: DownloadSettings, left: int) -> None:
+        self._settings, self._left = settings, left
+        self._hosts: dict[str, _Host] = {}
+        self._order: list[tuple[float, int, str]] = []
+        self._n = 0
+        self._changed = threading.Condition()
+        self.stopped = False
+
+    def put(self, task: _Task, wait: float = 0.0) -> None:
+        """Let a task wait for its host; the host is not asked for the next ``wait`` seconds."""
+        with self._changed:
+            host = self._hosts.setdefault(task.host, _Host())
+            host.at = max(host.at, time.monotonic() + wait)
+            host.waiting.append(task)
+            self._queue(task.host, host)
+
+    def take(self) -> tuple[str, _Task, int] | None:
+        """Return the next host, task and the host's strikes, when there is one; None where nothing is left."""
+        with self._changed:
+            while self._left and not self.stopped:
+                now = time.monotonic()
+                if not self._order or self._order[0][0] > now:
+                    self._changed.wait(self._order[0][0] - now if self._order else None)
+                    continue
+                name = heapq.heappop(self._order)[2]
+                host = self._hosts[name]
+                host.queued = False
+                if host.at <= now:
+                    task = host.waiting.popleft()
+                    host.active += 1
+                    host.at = now + self._settings.host_interval
+                    self._queue(name, host)
+                    return name, task, host.strikes
+                self._queue(name, host)
+            return None
+
+    def done(self, name: str, *, finished: bool, reached: bool) -> None:
+        """Take note that a request to a host ended, and whether its URL has an outcome now."""
+        with self._changed:
+            host = self._hosts[name]
+            host.active -= 1
+            host.strikes = 0 if reached else host.strikes + finished
+            self._left -= finished
+            self._queue(name, host)
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Hand nothing out any more."""
+        with self._changed:
+            self.stopped = True
+            self._changed.notify_all()
+
+    def _queue(self, name: str, host: _Host) -> None:
+        if host.waiting and not host.queued and host.active < self._settings.per_host:
+            host.queued = True
+            self._n += 1
+            heapq.heappush(self._order, (host.at, self._n, name))
+            self._changed.notify()
+
+
+class _Run:
+    """Fetches what a folder lacks; threads fetch and save, the calling thread writes outcomes down."""
+
+    def __init__(
+        self,
+        wanted: Sequence[tuple[str, str]],
+        journal: _Journal,
+        settings: DownloadSettings,
+        again: Collection[str],
+        allow: Collection[str],
+    ) -> None:
+        self._journal, self._settings, self._allow = journal, settings, frozenset(allow)
+        self.found: dict[tuple[str, str], dict[str, Any]] = {}
+        self._tasks: dict[str, _Task] = {}
+        self._ssl = httpx.create_ssl_context(trust_env=False)
+        self._results: queue.SimpleQueue = queue.SimpleQueue()
+        self._decoders = Decoders()
+        # Outcomes of hosts that could not be reached, until another host shows that the network is there.
+        self._held: list[tuple[str, dict[str, Any]]] = []
+        self._reached = False
+        for caption_id, url in wanted:
+            self._plan(caption_id, url, again)
+        self._hosts = _Hosts(settings, len(self._tasks))
+
+    def _plan(self, caption_id: str, url: str, again: Collection[str]) -> None:
+        """Take an outcome that is known, or make a task."""
+        key = (caption_id, url)
+        known = self._journal.rows.get(key)
+        if known and known["outcome"] not in again and self._journal.whole(known):
+            self.found[key] = known
+            return
+        if url in self._tasks:
+            self._tasks[url].captions.append(caption_id)
+            return
+        other = self._journal.of_url.get(url)
+        if not known and other and other["outcome"] not in again and self._journal.whole(other):
+            self.found[key] = self._shared(caption_id, other)
+            return
+        try:
+            at = parsed(url)
+        except Failed as failed:
+            self.found[key] = _row(caption_id, url, failed.outcome, detail=failed.detail)
+        else:
+            self._tasks[url] = _Task(at, url=url, captions=[caption_id])
+
+    def _shared(self, caption_id: str, other: Mapping[str, Any]) -> dict[str, Any]:
+        """Give a caption the outcome, and the picture, that another caption's same URL has."""
+        row = {**other, "caption_id": caption_id}
+        if row["outcome"] == OK:
+            data = (self._journal.folder / other["file"]).read_bytes()
+            row |= self._saved(caption_id, row["url"], data)
+        self._journal.add(row)
+        return row
+
+    def _saved(self, caption_id: str, url: str, data: bytes) -> dict[str, Any]:
+        file = self._journal.file_for(caption_id, url, self._settings.format)
+        path = self._journal.folder / file
+        with _room_on(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(path, data)
+        return {"file": file, "saved_bytes": len(data), "saved_sha256": hashlib.sha256(data).hexdigest()}
+
+    def go(self, label: str, progress: bool) -> dict[tuple[str, str], dict[str, Any]]:
+        """Fetch what is missing; return the row of each caption and URL."""
+        from tqdm import tqdm
+
+        missing = sum(len(task.captions) for task in self._tasks.values())
+        if not missing:
+            return self.found
+        for task in self._tasks.values():
+            self._hosts.put(task)
+        threads = [
+            threading.Thread(target=self._work, name=f"download-{i}", daemon=True)
+            for i in range(min(self._settings.concurrency, len(self._tasks)))
+        ]
+        bar = {
+            "total": len(self.found) + missing,
+            "initial": len(self.found),
+            "desc": label,
+            "unit": " images",
+        }
+        n_ok = sum(row["outcome"] == OK for row in self.found.values())
+        try:
+            for thread in threads:
+                thread.start()
+            with tqdm(**bar, disable=not progress, leave=False, file=sys.stderr) as shown:
+                for _ in range(len(self._tasks)):
+                    result = self._results.get()
+                    if isinstance(result, BaseException):
+                        raise result
+                    rows = self._finish(*result)
+                    n_ok += sum(row["outcome"] == OK for row in rows)
+                    shown.set_postfix_str(f"{n_ok} ok", refresh=False)
+                    shown.update(len(rows))
+            if self._reached:
+                self._release()
+            elif self._held and not self._journal.answered:
+                raise self._no_network()
+        finally:
+            # After an error or Ctrl-C threads end by themselves within the limits of time, and save nothing more.
+            self._hosts.stop()
+            self._decoders.close()
+        for thread in threads:
+            thread.join()
+        return self.found
+
+    def _finish(self, task: _Task, made: bytes | None, row: dict[str, Any]) -> list[dict[str, Any]]:
+        """Save a URL's picture for each caption, then write its outcomes down."""
+        rows = []
+        for caption_id in task.captions:
+            more = self._saved(caption_id, task.url, made) if made is not None else {}
+            rows.append({**row, "caption_id": caption_id, **more})
+            self.found[caption_id, task.url] = rows[-1]
+        if task.reached:
+            self._reached = True
+            self._release()
+        elif row["outcome"] in TEMPORARY:
+            self._held += [(task.host, r) for r in rows]
+            if len({host for host, _ in self._held}) >= _SILENT_HOSTS:
+                raise self._no_network()
+            return rows
+        for r in rows:
+            self._journal.add(r)
+        return rows
+
+    def _release(self) -> None:
+        """Write down the outcomes that were held back."""
+        for _, row in self._held:
+            self._journal.add(row)
+        self._held = []
+
+    def _no_network(self) -> RunError:
+        hosts, last = len({host for host, _ in self._held}), self._held[-1][1]
+        return RunError(
+            f"Of {hosts} hosts, one after the other, none could be reached; the last ended as {last['outcome']} "
+            f"({last['detail']}). It looks as if this machine had no network, so these URLs count as not tried. Run "
+            "again where hosts can be reached without a proxy: proxies of the environment are not used."
+        )
+
+    # -- in threads ----------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (taken := self._hosts.take()) is not None:
+            name, task, strikes = taken
+            finished = True
+            try:
+                result = self._step(task, strikes)
+                finished = result is not None
+                if finished and not self._hosts.stopped:
+                    self._results.put(result)
+            except BaseException as error:
+                self._results.put(error)
+                return
+            finally:
+                self._hosts.done(name, finished=finished, reached=task.reached)
+
+    def _step(self, task: _Task, strikes: int) -> tuple[_Task, bytes | None, dict[str, Any]] | None:
+        """Make one request; return the task with its picture and its row, or None where the task goes on."""
+        started = time.monotonic()
+        try:
+            if strikes >= _STRIKES and not task.reached:
+                raise Failed(
+                    "connection_failed", f"given up: {task.host} could not be reached {strikes} times"
+                )
+            if not task.redirects:
+                task.tries += 1
+            try:
+                deadline = started + self._settings.seconds - task.spent
+                body = request(task, self._settings, self._ssl, self._allow, deadline)
+            finally:
+                took = time.monotonic() - started
+                task.spent += took
+                task.seconds += took
+            if body is None:
+                self._hosts.put(task)
+                return None
+            return self._opened(task, body)
+        except Failed as failed:
+            wait = self._settings.back_off * 2 ** (task.tries - 1) * (0.5 + random.random())
+            wait = max(wait, failed.wait or 0.0)
+            if (
+                failed.retry
+                and task.tries < self._settings.tries
+                and (failed.wait is None or failed.wait <= self._settings.longest_wait)
+            ):
+                task.at, task.redirects, task.spent, task.n_bytes = parsed(task.url), 0, 0.0, None
+                self._hosts.put(task, wait)
+                return None
+            return task, None, self._row_of(task, failed.outcome, detail=failed.detail)
+        except Exception as error:
+            # Whatever one server brings about, the others are still fetched.
+            return task, None, self._row_of(task, "failed", detail=f"{type(error).__name__}: {error}")
+
+    def _opened(self, task: _Task, body: BytesIO) -> tuple[_Task, bytes, dict[str, Any]]:
+        made, width, height = picture(body, self._settings, self._decoders)
+        sha256 = hashlib.sha256(body.getvalue()).hexdigest()
+        return task, made, self._row_of(task, OK, width=width, height=height, sha256=sha256)
+
+    def _row_of(self, task: _Task, outcome: str, **more: Any) -> dict[str, Any]:
+        return _row(
+            "",
+            task.url,
+            outcome,
+            status=task.status,
+            n_bytes=task.n_bytes,
+            n_tries=task.tries,
+            seconds=round(task.seconds, 3),
+            final_url=str(task.at.copy_with(userinfo=b"")),
+            **more,
+        )
+
+
+def _row(caption_id: str, url: str, outcome: str, *, detail: str = "", **more: Any) -> dict[str, Any]:
+    """Return a row with all columns; what is not given does not apply."""
+    fixed = {"caption_id": caption_id, "url": url, "outcome": outcome}
+    nothing = {c: "" if c in _TEXTS else None for c in COLUMNS}
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {**nothing, "n_tries": 0, "seconds": 0.0, "fetched": now, **fixed, "detail": detail[:300], **more}

@@ -1,0 +1,189 @@
+"""Worst cases of what could not be looked at: how far missing images could move a share, and amplification.
+
+Nothing is assumed about why images are missing. Each bound is what would come out if all of them had turned out the
+most unfavourable way, so the truth lies within for certain, and the bounds are wide where much is missing. They hold
+for the sample that was drawn; how far the sample may be from all images is what intervals say.
+
+Source: Manski (1989), Journal of Human Resources 24, 343–360: bounds without assumptions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from biaslab.errors import InputError, unknown_name
+from biaslab.measures._checks import broadcast, check_axis, numbers, ratio
+from biaslab.measures.amplification import DEFINITIONS
+
+
+class Bounds(NamedTuple):
+    """Least and greatest possible value: floats, or arrays of one shape."""
+
+    low: float | np.ndarray
+    high: float | np.ndarray
+
+
+def percent_female_bounds(n_female, n_male, n_missing) -> Bounds:
+    """Return the least and greatest percentage female that missing images allow.
+
+    Of the images that are there, ``n_female`` and ``n_male`` were perceived as female and as male; others (no face,
+    unsure) play no part in a share. ``n_missing`` images could not be had. The least share is that of all missing
+    images having been perceived as male, ``100 f / (f + m + u)``, the greatest of all as female,
+    ``100 (f + u) / (f + m + u)``; if some of them would have shown no clear face either, the share lies between.
+
+    Parameters
+    ----------
+    n_female, n_male, n_missing : array-like of whole numbers >= 0
+        They broadcast. NaN stays NaN.
+
+    Returns
+    -------
+    Bounds
+        In percent, 0–100; NaN where there is no image at all. Without missing images both are the share.
+
+    Raises
+    ------
+    InputError
+        For negative counts, fractions, or shapes that do not broadcast.
+    """
+    counts = {"n_female": n_female, "n_male": n_male, "n_missing": n_missing}
+    counts = {name: numbers(name, values, low=0) for name, values in counts.items()}
+    for name, values in counts.items():
+        if (values % 1 != 0)[~np.isnan(values)].any():
+            part = values[(values % 1 != 0) & ~np.isnan(values)].flat[0]
+            raise InputError(f"{name} holds {part:g}; it counts images, so it must be a whole number.")
+    f, m, u = broadcast(**counts)
+    whole = f + m + u
+    return Bounds(100 * ratio(f, whole), 100 * ratio(f + u, whole))
+
+
+def amplification_bounds(
+    percent_generated, training_low, training_high, definition: str = "published"
+) -> Bounds:
+    """Return the least and greatest amplification of each occupation that the bounds of its training share allow.
+
+    Parameters
+    ----------
+    percent_generated : array-like of float, 0–100
+        Share perceived as female in generated images.
+    training_low, training_high : array-like of float, 0–100
+        Bounds of the training share, as :func:`percent_female_bounds` gives them. They broadcast with
+        ``percent_generated``.
+    definition : {"published", "no_exclusion", "directional"}
+        As in :func:`biaslab.measures.expected_amplification`. Training shares that the definition leaves out (of
+        another lean than the generated share, or of exactly 50) are left out of the bounds, too.
+
+    Returns
+    -------
+    Bounds
+        In percentage points. NaN where no training share within the bounds counts, or something is missing. A limit
+        at a training share of exactly 50 is approached and not reached.
+
+    Raises
+    ------
+    UnknownNameError
+        For another definition.
+    InputError
+        For a percentage outside 0–100, shapes that do not broadcast, or lower bounds above upper ones.
+    """
+    g, low, high = _percents(percent_generated, training_low, training_high)
+    bounds, _ = _per_occupation(g, low, high, definition)
+    return Bounds(bounds.low[()], bounds.high[()])
+
+
+def expected_amplification_bounds(
+    percent_generated, training_low, training_high, definition: str = "published", axis: int = -1
+) -> Bounds:
+    """Return the least and greatest expected amplification that bounds of the training shares allow.
+
+    Each occupation's training share may lie anywhere within its bounds, independently of the others; which
+    occupations the definition counts follows from where it lies. So an occupation that may or may not count is
+    counted where that makes the mean smaller (for the lower bound) or greater (for the upper one).
+
+    Parameters
+    ----------
+    percent_generated, training_low, training_high, definition
+        As in :func:`amplification_bounds`; ``axis`` of the broadcast shape runs over the occupations. An occupation
+        with NaN is left out.
+
+    Returns
+    -------
+    Bounds
+        In percentage points, of the input's shape without the occupations; NaN where none can count.
+
+    Raises
+    ------
+    UnknownNameError, InputError
+        As :func:`amplification_bounds`.
+    """
+    g, low, high = _percents(percent_generated, training_low, training_high)
+    check_axis(g, axis, "occupations")
+    bounds, always = _per_occupation(g, low, high, definition)
+    always = np.moveaxis(always, axis, -1)
+    least = -_greatest_mean(-np.moveaxis(bounds.low, axis, -1), always)
+    return Bounds(least[()], _greatest_mean(np.moveaxis(bounds.high, axis, -1), always)[()])
+
+
+def _percents(percent_generated, training_low, training_high) -> list[np.ndarray]:
+    arrays = {
+        "percent_generated": numbers("percent_generated", percent_generated, 0, 100),
+        "training_low": numbers("training_low", training_low, 0, 100),
+        "training_high": numbers("training_high", training_high, 0, 100),
+    }
+    g, low, high = broadcast(**arrays)
+    if (low > high).any():
+        raise InputError(
+            f"training_low holds {low[low > high].flat[0]:g}, above its training_high; give the lower bound first."
+        )
+    return [g, low, high]
+
+
+def _per_occupation(
+    g: np.ndarray, low: np.ndarray, high: np.ndarray, definition: str
+) -> tuple[Bounds, np.ndarray]:
+    """Return bounds of each occupation's value, and whether it counts wherever its training share lies."""
+    if definition not in DEFINITIONS:
+        raise unknown_name("definition of amplification", definition, DEFINITIONS)
+    known = ~(np.isnan(g) | np.isnan(low) | np.isnan(high))
+    # The parts of the bounds below and above 50; there the value is a line in T.
+    below, above = known & (low < 50), known & (high > 50)
+    under, over = np.minimum(high, 50), np.maximum(low, 50)
+    if definition == "directional":
+        values = ((below, low - g, under - g), (above, g - high, g - over))
+        always = known & ((high < 50) | (low > 50))
+    else:
+        far = np.abs(g - 50)
+        values = ((below, far - 50 + low, far - 50 + under), (above, far + 50 - high, far + 50 - over))
+        if definition == "published":
+            values = tuple(
+                (part & (side * (g - 50) > 0), *ends)
+                for side, (part, *ends) in zip((-1, 1), values, strict=True)
+            )
+            always = known & (((g < 50) & (high < 50)) | ((g > 50) & (low > 50)))
+        else:
+            at_50 = known & (low <= 50) & (high >= 50)
+            values = (*values, (at_50, far, far))
+            always = known
+    least = np.stack([np.where(part, a, np.inf) for part, a, _ in values]).min(axis=0)
+    most = np.stack([np.where(part, b, -np.inf) for part, _, b in values]).max(axis=0)
+    any_part = np.isfinite(least)
+    return Bounds(np.where(any_part, least, np.nan), np.where(any_part, most, np.nan)), always
+
+
+def _greatest_mean(values: np.ndarray, always: np.ndarray) -> np.ndarray:
+    """Return the greatest mean over the last axis of all values that always count and any of the others.
+
+    Others are taken from the greatest down: the mean grows as long as the next one lies above it, so the greatest
+    mean is among those of the first k. NaN where nothing can count.
+    """
+    total = np.where(always, values, 0.0).sum(axis=-1, keepdims=True)
+    n = always.sum(axis=-1, keepdims=True)
+    others = -np.sort(-np.where(always | np.isnan(values), -np.inf, values), axis=-1)
+    there = np.isfinite(others)
+    sums = np.concatenate([total, total + np.where(there, others, 0.0).cumsum(axis=-1)], axis=-1)
+    counts = np.concatenate([n, n + there.cumsum(axis=-1)], axis=-1)
+    means = ratio(sums, counts)
+    greatest = np.where(np.isnan(means), -np.inf, means).max(axis=-1)
+    return np.where(np.isfinite(greatest), greatest, np.nan)

@@ -1,0 +1,103 @@
+"""An endpoint on this machine that answers as a test tells it to, and remembers what it was asked."""
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+KEY = "sk-test-5f0e1d2c3b4a59687"
+
+
+def completion(text, **more):
+    """Return the body of a chat completion with ``text``."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop", **more}
+    usage = {"prompt_tokens": 7, "completion_tokens": 3}
+    return 200, {}, json.dumps({"choices": [choice], "usage": usage})
+
+
+def failure(status, message="", code="", **headers):
+    """Return an error as OpenAI's server has it."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return status, named, json.dumps({"error": {"message": message, "code": code}})
+
+
+class FakeEndpoint:
+    """A server; ``reply(question, n)`` returns status, headers and body of the n-th request, from 1.
+
+    ``question`` is the text of the last message. Instead of a reply it may return ``"hang up"``.
+    """
+
+    def __init__(self):
+        self.reply = lambda question, n: completion(question.upper())
+        self.requests = []
+        self.times = []
+        self.keys = []
+        self.drip = 0.0
+        self._mutex = threading.Lock()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    @property
+    def questions(self):
+        return [r["messages"][-1]["content"] for r in self.requests]
+
+    @contextlib.contextmanager
+    def running(self):
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                fake._handle(self)
+
+            def log_message(self, *args):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._server.shutdown()
+            thread.join()
+            self._server.server_close()
+
+    def _handle(self, handler):
+        body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+        with self._mutex:
+            self.requests.append({**body, "path": handler.path})
+            self.times.append(time.monotonic())
+            self.keys.append(handler.headers.get("Authorization", ""))
+            n = len(self.requests)
+        given = self.reply(body["messages"][-1]["content"], n)
+        if given == "hang up":
+            # A reset, so that the client sees a broken connection and no end of a reply.
+            handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            handler.close_connection = True
+            handler.connection.close()
+            return
+        status, headers, text = given
+        data = text if isinstance(text, bytes) else text.encode()
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            for k in range(0, len(data), 1 if self.drip else len(data) or 1):
+                handler.wfile.write(data[k : k + (1 if self.drip else len(data))])
+                handler.wfile.flush()
+                time.sleep(self.drip)
+
+
+def bytes_below(folder):
+    """Return the bytes of all files below a folder, and their names."""
+    files = [p for p in folder.rglob("*") if p.is_file()]
+    assert files
+    return b"\0".join([p.read_bytes() for p in files] + [str(p).encode() for p in files])

@@ -1,0 +1,980 @@
+"""Images fetched by URL from servers on this machine: kind ones, dead ones, and ones that mean harm."""
+
+import gzip
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from biaslab.captions import _fetch
+from biaslab.captions.downloads import (
+    COLUMNS,
+    OPT_OUT,
+    OUTCOMES,
+    TEMPORARY,
+    DownloadedImages,
+    DownloadSettings,
+    download,
+    file_name,
+)
+from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.judging.images import Unreadable
+
+QUICK = {"per_host": 16, "host_interval": 0, "back_off": 0.01, "silence": 5.0, "seconds": 10.0}
+
+
+def quick(**changes):
+    return DownloadSettings(**{**QUICK, **changes})
+
+
+def encoded(image, kind="PNG", **options):
+    whole = io.BytesIO()
+    image.save(whole, kind, **options)
+    return whole.getvalue()
+
+
+def chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png(width, height, n):
+    """Return a PNG of 8-bit RGBA that states a size; ``n`` rows of its pixels follow."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    pack, row = zlib.compressobj(9), b"\0" + b"\x10\x20\x30\x40" * width
+    data = b"".join(pack.compress(row) for _ in range(n)) + pack.flush()
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts
+
+
+RED = encoded(Image.new("RGB", (90, 60), (200, 20, 30)), "JPEG", quality=95)
+NOISE = encoded(
+    Image.fromarray(np.random.default_rng(1).integers(0, 256, (80, 80, 3), dtype=np.uint8)),
+    "JPEG",
+    quality=95,
+)
+BIG = png(50_000, 50_000, 20)
+LARGE = png(4999, 4999, 4999)
+WEBP = encoded(Image.new("RGB", (4999, 4999), "green"), "WEBP", lossless=True, method=0)
+BOMB = gzip.compress(bytes(60_000_000))
+BROKEN = encoded(Image.open(io.BytesIO(NOISE)))
+BROKEN = BROKEN[:2000] + bytes(100) + BROKEN[2100:]
+SCANS = RED[:-2] + b"\xff\xda" * 300 + b"\xff\xd9"
+
+
+# -- a server ------------------------------------------------------------------------------------------------------
+
+
+class Server(ThreadingHTTPServer):
+    """Answers by path, and takes note of what it is asked."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        self.hits, self.lock = [], threading.Lock()
+        self.active = self.most_active = 0
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
+        self.thread.start()
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.server_port}"
+
+    def url(self, path):
+        return f"http://{self.address}/{path}"
+
+    def times(self, path):
+        return [when for p, when, _ in self.hits if p == f"/{path}"]
+
+    def handle_error(self, request, client_address):
+        """Clients that hang up are what these tests are about."""
+
+    def close(self):
+        self.shutdown()
+        self.server_close()
+        self.thread.join()
+
+
+class Answers(BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        with self.server.lock:
+            self.server.hits.append((self.path, time.monotonic(), dict(self.headers)))
+            n = sum(path == self.path for path, _, _ in self.server.hits)
+            self.server.active += 1
+            self.server.most_active = max(self.server.most_active, self.server.active)
+        try:
+            name, _, rest = self.path[1:].partition("/")
+            getattr(self, f"on_{name.replace('-', '_')}", self.on_red)(rest, n)
+        finally:
+            with self.server.lock:
+                self.server.active -= 1
+
+    def give(self, body=b"", status=200, length=True, **headers):
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key.replace("_", "-"), value)
+        if length:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def on_red(self, rest, n):
+        self.give(RED, Content_Type="image/jpeg")
+
+    def on_status(self, rest, n):
+        self.give(b"<html>no</html>", int(rest.partition("/")[0]))
+
+    def on_to(self, rest, n):
+        self.give(status=302, Location=bytes.fromhex(rest).decode())
+
+    def on_loop(self, rest, n):
+        self.give(status=301, Location=f"/loop/{int(rest or 0) + 1}")
+
+    def on_circle(self, rest, n):
+        self.give(status=307, Location="circle")
+
+    def on_endless(self, rest, n):
+        self.give(length=False)
+        while True:
+            self.wfile.write(bytes(65536))
+
+    def on_stated(self, rest, n):
+        self.give(length=False, Content_Length="99999999999")
+
+    def on_drip(self, rest, n):
+        self.give(length=False, Content_Length="100000")
+        for i in range(30):
+            self.wfile.write(RED[i : i + 1])
+            time.sleep(1)
+
+    def on_drip_header(self, rest, n):
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+        for _ in range(300):
+            self.wfile.write(b"a")
+            time.sleep(0.1)
+
+    def on_silent(self, rest, n):
+        time.sleep(3)
+
+    def on_big(self, rest, n):
+        self.give(BIG, Content_Type="image/png")
+
+    def on_large(self, rest, n):
+        """A picture of nearly as many pixels as are allowed, in 40 kB."""
+        self.give(LARGE)
+
+    def on_webp(self, rest, n):
+        self.give(WEBP)
+
+    def on_scans(self, rest, n):
+        self.give(SCANS)
+
+    def on_html(self, rest, n):
+        self.give(b"<html><script>alert(1)</script></html>", Content_Type="image/jpeg")
+
+    def on_svg(self, rest, n):
+        self.give(b"<svg xmlns='http://www.w3.org/2000/svg'/>", Content_Type="image/svg+xml")
+
+    def on_image_called_html(self, rest, n):
+        self.give(RED, Content_Type="text/html")
+
+    def on_cut(self, rest, n):
+        self.give(NOISE[:3000], Content_Type="image/jpeg")
+
+    def on_short(self, rest, n):
+        """Fewer bytes than stated, then the end."""
+        self.give(RED[:300], length=False, Content_Length=str(len(RED)))
+
+    def on_broken(self, rest, n):
+        self.give(BROKEN, Content_Type="image/png")
+
+    def on_later(self, rest, n):
+        self.on_red(rest, n) if n > 1 else self.give(status=429, Retry_After="1")
+
+    def on_much_later(self, rest, n):
+        self.give(status=429, Retry_After="3600")
+
+    def on_busy(self, rest, n):
+        self.give(status=503)
+
+    def on_reset(self, rest, n):
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+
+    def on_reset_once(self, rest, n):
+        self.on_red(rest, n) if n > 1 else self.on_reset(rest, n)
+
+    def on_gzip(self, rest, n):
+        self.give(gzip.compress(NOISE), Content_Encoding="gzip")
+
+    def on_gzip_bomb(self, rest, n):
+        self.give(BOMB, Content_Encoding="gzip")
+
+    def on_gzip_tail(self, rest, n):
+        """A small compressed body, and bytes without end behind it."""
+        self.give(gzip.compress(RED), length=False, Content_Encoding="gzip")
+        while True:
+            self.wfile.write(bytes(65536))
+
+    def on_brotli(self, rest, n):
+        self.give(RED, Content_Encoding="br")
+
+    def on_garbage(self, rest, n):
+        self.wfile.write(b"\0\1\2 this is no HTTP\r\n\r\n")
+
+    def on_robots(self, rest, n):
+        self.give(RED, X_Robots_Tag=bytes.fromhex(rest).decode())
+
+    def on_empty(self, rest, n):
+        self.give()
+
+    def on_slow(self, rest, n):
+        time.sleep(0.02)
+        self.on_red(rest, n)
+
+    def on_cookie(self, rest, n):
+        self.give(RED, Set_Cookie="seen=1; Path=/")
+
+
+@pytest.fixture
+def server():
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def fetch(server, tmp_path):
+    """Return a function that downloads paths of the server, or whole URLs, and returns the table."""
+
+    def run(*paths, allow=(), again=(), folder="pictures", ids=None, **changes):
+        urls = [p if p is None or ":" in p or not p else server.url(p) for p in paths]
+        table = pd.DataFrame(
+            {"caption_id": ids or [f"c{i}" for i in range(len(urls))], "url": urls}, dtype=object
+        )
+        allow = [server.address, *allow]
+        return download(table, tmp_path / folder, quick(**changes), allow=allow, again=again, progress=False)
+
+    return run
+
+
+def to(url):
+    """Return the path that redirects to a URL."""
+    return f"to/{url.encode().hex()}"
+
+
+# -- what becomes of a URL -----------------------------------------------------------------------------------------
+
+HOSTILE = {
+    "red": "ok",
+    "endless": "too_many_bytes",
+    "stated": "too_many_bytes",
+    "big": "too_large",
+    "scans": "too_large",
+    "html": "not_an_image",
+    "svg": "not_an_image",
+    "image-called-html": "ok",
+    "cut": "truncated",
+    "short": "connection_failed",
+    "broken": "damaged",
+    "later": "ok",
+    "much-later": "rate_limited",
+    "busy": "server_error",
+    "reset": "connection_failed",
+    "reset-once": "ok",
+    "loop": "too_many_redirects",
+    "circle": "too_many_redirects",
+    "gzip": "ok",
+    "gzip-bomb": "too_many_bytes",
+    "gzip-tail": "too_many_bytes",
+    "brotli": "damaged",
+    "garbage": "connection_failed",
+    "empty": "empty",
+    "status/204": "http_error",
+    "status/400": "http_error",
+    "status/401": "forbidden",
+    "status/403": "forbidden",
+    "status/404": "not_found",
+    "status/410": "gone",
+    "status/451": "forbidden",
+    "status/500": "server_error",
+    to("http://10.0.0.1/x"): "refused_address",
+    to("http://169.254.169.254/latest/meta-data/"): "refused_address",
+    to("http://[::1]:80/"): "refused_address",
+    to("http://[fe80::1]/"): "refused_address",
+    to("http://2130706433/"): "refused_address",
+    to("http://1.1.1.1:22/"): "refused_port",
+    to("file:///etc/passwd"): "refused_scheme",
+    to("ftp://example.com/x.jpg"): "refused_scheme",
+    to("http://a b:c/"): "bad_url",
+    to("/red"): "ok",
+    "file:///etc/passwd": "refused_scheme",
+    "ftp://example.com/x.jpg": "refused_scheme",
+    "data:image/png;base64,AAAA": "refused_scheme",
+    "http://a b:c/": "bad_url",
+    "http://x:99999/": "bad_url",
+    "http://127.0.0.1:1/x.jpg": "refused_address",
+    "http://x/" + "a" * 9000: "bad_url",
+    "": "no_url",
+    None: "no_url",
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """Fetch all of them at once; what is slow on purpose is not among them."""
+    made, folder = Server(), tmp_path_factory.mktemp("hostile")
+    try:
+        urls = [p if not p or ":" in p else made.url(p) for p in HOSTILE]
+        ids = [f"{p}"[:60] for p in HOSTILE]
+        table = pd.DataFrame({"caption_id": ids, "url": urls})
+        found = download(table, folder, quick(most_bytes=2_000_000), allow=[made.address], progress=False)
+        assert list(found.columns) == list(COLUMNS) and found["caption_id"].tolist() == ids
+        yield found.set_index("caption_id"), made, folder
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+def test_every_url_ends_in_its_own_outcome(outcomes, path):
+    row = outcomes[0].loc[f"{path}"[:60]]
+    assert row["outcome"] == HOSTILE[path] and row["outcome"] in OUTCOMES, row.to_dict()
+    if row["outcome"] == "ok":
+        with Image.open(outcomes[2] / row["file"]) as image:
+            assert image.size == ((80, 80) if path == "gzip" else (90, 60))
+
+
+def test_what_is_known_of_a_url(outcomes):
+    found, server, _ = outcomes
+    ok = found.loc[to("/red")[:60]]
+    assert (ok["status"], ok["n_bytes"], ok["width"], ok["height"]) == (200, len(RED), 90, 60)
+    assert ok["final_url"] == server.url("red") and ok["n_tries"] == 1 and ok["seconds"] > 0
+    assert found.loc["status/404", "status"] == 404 and np.isnan(found.loc["status/404", "n_bytes"])
+    assert np.isnan(found.loc["None", "status"]) and found.loc["None", "n_tries"] == 0
+    # What may change is tried again, what will not is not.
+    tries = {"reset": 3, "reset-once": 2, "busy": 3, "later": 2, "much-later": 1, "status/404": 1, "short": 3}
+    assert found.loc[list(tries), "n_tries"].to_dict() == tries
+    first, second = server.times("later")
+    assert second - first >= 1
+    assert len(server.times("much-later")) == 1 and len(server.times("html")) == 1
+
+
+def test_a_body_that_drips_ends_when_its_time_is_up(fetch):
+    # Bytes come often enough never to be silent.
+    found = fetch("drip", "drip-header", "red", seconds=1.5, silence=5.0)
+    assert found["outcome"].tolist() == ["timed_out", "timed_out", "ok"]
+    assert found["n_tries"].tolist() == [1, 1, 1] and found["seconds"].max() < 5
+    assert found["n_bytes"].iloc[0] in (1, 2)
+
+
+def test_silence_ends_earlier_than_the_time_for_all(fetch):
+    found = fetch("silent", seconds=60, silence=0.3)
+    assert found["outcome"].tolist() == ["timed_out"] and found["seconds"].iloc[0] < 3
+
+
+def test_a_private_server_is_never_connected_to(server, fetch):
+    other = Server()
+    try:
+        found = fetch(f"http://{other.address}/red", to(f"http://{other.address}/red"), "red")
+        assert found["outcome"].tolist() == ["refused_address", "refused_address", "ok"]
+        assert not other.hits
+        # The address alone is not enough: what is allowed is an address with its port.
+        assert fetch(f"http://{other.address}/red", allow=["127.0.0.1"], folder="b")["outcome"].tolist() == [
+            "refused_address"
+        ]
+    finally:
+        other.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("93.184.215.14", True),
+        ("1.1.1.1", True),
+        ("2606:4700:4700::1111", True),
+        ("::ffff:1.1.1.1", True),
+        ("64:ff9b::101:101", True),
+        ("0.0.0.0", False),
+        ("10.1.2.3", False),
+        ("100.64.0.1", False),
+        ("100.100.100.200", False),
+        ("127.0.0.1", False),
+        ("127.255.255.254", False),
+        ("168.63.129.16", False),
+        ("169.254.169.254", False),
+        ("172.16.0.1", False),
+        ("172.31.255.255", False),
+        ("172.32.0.1", True),
+        ("192.0.0.192", False),
+        ("192.0.2.1", False),
+        ("192.168.0.1", False),
+        ("198.18.0.1", False),
+        ("198.51.100.1", False),
+        ("203.0.113.9", False),
+        ("224.0.0.1", False),
+        ("239.255.255.250", False),
+        ("240.0.0.1", False),
+        ("255.255.255.255", False),
+        ("::", False),
+        ("::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("::ffff:10.0.0.1", False),
+        ("::127.0.0.1", False),
+        ("64:ff9b::a00:1", False),
+        ("64:ff9b:1::1", False),
+        ("2001:db8::1", False),
+        ("2001::1", False),
+        ("2002:7f00:1::", False),
+        ("3fff::1", False),
+        ("5f00::1", False),
+        ("fc00::1", False),
+        ("fd00:ec2::254", False),
+        ("fe80::1%eth0", False),
+        ("fec0::1", False),
+        ("ff02::1", False),
+        ("localhost", False),
+    ],
+)
+def test_only_public_addresses_are_public(address, public):
+    assert (_fetch.not_public(address) == "") == public
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """Return a dict of names with lists of answers to give one after the other, and a list of names asked."""
+    answers, asked, real = {}, [], socket.getaddrinfo
+
+    def resolve(host, port, *args, **kwargs):
+        if host not in answers:
+            return real(host, port, *args, **kwargs)
+        asked.append(host)
+        answer = answers[host].pop(0) if len(answers[host]) > 1 else answers[host][0]
+        if isinstance(answer, Exception):
+            raise answer
+        kind = socket.AF_INET6 if ":" in answer[0] else socket.AF_INET
+        return [(kind, socket.SOCK_STREAM, 6, "", (a, port)) for a in answer]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    return answers, asked
+
+
+def test_the_address_that_was_checked_is_connected_to(server, fetch, names):
+    # The second answer is for whoever asks again between check and connection.
+    answers, asked = names
+    answers["rebind.test"] = [["127.0.0.1"], ["127.0.0.9"]]
+    found = fetch(f"http://rebind.test:{server.server_port}/red")
+    assert found["outcome"].tolist() == ["ok"] and asked == ["rebind.test"]
+    assert server.hits[-1][2]["Host"] == f"rebind.test:{server.server_port}"
+    # Each redirect is resolved and checked anew.
+    answers["rebind.test"] = [["127.0.0.1"], ["10.0.0.1"]]
+    again = f"http://rebind.test:{server.server_port}/"
+    assert fetch(again + to(again + "red"))["outcome"].tolist() == ["refused_address"]
+
+
+def test_a_name_with_one_private_address_is_refused(server, fetch, names):
+    answers, _ = names
+    answers["both.test"] = [["127.0.0.1", "192.168.1.1"]]
+    answers["mapped.test"] = [["::ffff:127.0.0.1"]]
+    port = server.server_port
+    found = fetch(f"http://both.test:{port}/red", f"http://mapped.test:{port}/red")
+    assert found["outcome"].tolist() == ["refused_address"] * 2 and not server.hits
+
+
+def test_the_environments_proxies_are_not_used(server, fetch, monkeypatch):
+    other = Server()
+    try:
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://{other.address}")
+        assert fetch("red")["outcome"].tolist() == ["ok"] and not other.hits
+    finally:
+        other.close()
+
+
+def test_nothing_personal_is_sent(server, fetch):
+    found = fetch("cookie/1", f"http://user:secret@{server.address}/cookie/2", "cookie/3", concurrency=1)
+    assert set(found["outcome"]) == {"ok"}
+    for _, _, headers in server.hits:
+        assert not {"Cookie", "Authorization", "Referer"}.intersection(headers)
+        assert "biaslab" in headers["User-Agent"] and headers["Accept-Encoding"] == "identity"
+    assert not found["final_url"].str.contains("secret").any()
+
+
+def test_certificates_are_checked_against_the_name(tmp_path, names, monkeypatch):
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    make = [
+        openssl,
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        "key.pem",
+        "-out",
+        "cert.pem",
+    ]
+    make += ["-days", "2", "-subj", "/CN=pictures.test", "-addext", "subjectAltName=DNS:pictures.test"]
+    subprocess.run(make, cwd=tmp_path, check=True, capture_output=True)
+    seen = []
+    inside = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    inside.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    inside.sni_callback = lambda connection, name, context: seen.append(name)
+    server = Server()
+    server.socket = inside.wrap_socket(server.socket, server_side=True)
+    names[0].update({"pictures.test": [["127.0.0.1"]], "other.test": [["127.0.0.1"]]})
+    port = server.server_port
+
+    def outcome(name, folder):
+        table = pd.DataFrame({"caption_id": ["c"], "url": [f"https://{name}:{port}/red"]})
+        allow = [server.address]
+        return download(table, tmp_path / folder, quick(), allow=allow, progress=False)["outcome"].iloc[0]
+
+    try:
+        assert outcome("pictures.test", "a") == "tls_failed"
+        monkeypatch.setattr(
+            httpx, "create_ssl_context", lambda **_: ssl.create_default_context(cafile=tmp_path / "cert.pem")
+        )
+        assert outcome("pictures.test", "b") == "ok" and seen[-1] == "pictures.test"
+        assert server.hits[-1][2]["Host"] == f"pictures.test:{port}"
+        assert outcome("other.test", "c") == "tls_failed"
+    finally:
+        server.close()
+
+
+# -- headers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "asked"),
+    [
+        (["noai"], True),
+        (["NoImageAI"], True),
+        (["all", "max-snippet: 20, noindex"], True),
+        (["nofollow"], False),
+        (["googlebot: noindex, noai"], False),
+        (["googlebot: nofollow", "noimageindex"], True),
+        (["biaslab: noai"], True),
+        (["*: noai"], True),
+        (["unavailable_after: Friday, 25 Jun 2010 15:00:00 PST, noai"], True),
+        (["noaisle"], False),
+        ([], False),
+    ],
+)
+def test_which_headers_ask_not_to_use_an_image(values, asked):
+    headers = {b"x-robots-tag": [v.encode() for v in values]}
+    assert bool(_fetch.opted_out(headers, OPT_OUT)) == asked
+    assert not _fetch.opted_out(headers, ())
+
+
+def test_rights_that_are_reserved_are_honoured():
+    assert _fetch.opted_out({b"tdm-reservation": [b"1"]}, OPT_OUT) == "TDM-Reservation: 1"
+    assert not _fetch.opted_out({b"tdm-reservation": [b"0"]}, OPT_OUT)
+    assert not _fetch.opted_out({b"tdm-reservation": [b"1"]}, ("noai",))
+
+
+def test_which_opt_outs_count_is_a_setting(server, fetch):
+    paths = [f"robots/{v.encode().hex()}" for v in ("noai, nofollow", "noindex")]
+    found = fetch(*paths)
+    assert found["outcome"].tolist() == ["opted_out"] * 2
+    assert found["detail"].tolist() == ["X-Robots-Tag: noai", "X-Robots-Tag: noindex"]
+    assert fetch(*paths, folder="b", opt_out=["noindex"])["outcome"].tolist() == ["ok", "opted_out"]
+    assert fetch(*paths, folder="c", opt_out=[])["outcome"].tolist() == ["ok", "ok"]
+
+
+def test_when_to_come_back():
+    def after(value):
+        return _fetch._retry_after({b"retry-after": [value]})
+
+    assert after(b"7") == 7 and after(b" 0 ") == 0
+    assert after(b"soon") is None and after(b"-5") is None and _fetch._retry_after({}) is None
+    assert 50 < after(formatdate(time.time() + 60, usegmt=True).encode()) <= 60
+    assert after(formatdate(time.time() - 60, usegmt=True).encode()) == 0
+
+
+def test_a_host_gets_few_requests_at_a_time(server, fetch):
+    found = fetch(*[f"slow/{i}" for i in range(12)], per_host=2, concurrency=8)
+    assert set(found["outcome"]) == {"ok"} and server.most_active <= 2
+
+
+def test_waiting_for_one_host_holds_up_no_other(server, fetch, names):
+    names[0]["other.test"] = [["127.0.0.1"]]
+    there = [f"http://other.test:{server.server_port}/red/{i}" for i in range(4)]
+    fetch("later", *there, "red/x", concurrency=1)
+    # The other host's URLs came before the second try; the same host's waited until it wanted to be asked again.
+    order = [path for path, _, _ in server.hits]
+    assert order[:5] == ["/later", *(f"/red/{i}" for i in range(4))]
+    assert set(order[5:]) == {"/later", "/red/x"}
+
+
+# -- networks that are not there ---------------------------------------------------------------------------------
+
+
+def test_a_host_that_cannot_be_reached_is_given_up(fetch, names):
+    names[0]["dead.test"] = [socket.gaierror(socket.EAI_NONAME, "unknown")]
+    found = fetch(*[f"http://dead.test/{i}" for i in range(9)], "red", per_host=1)
+    assert found["outcome"].value_counts().to_dict() == {"no_address": 5, "connection_failed": 4, "ok": 1}
+    given_up = found[found["outcome"] == "connection_failed"]
+    assert given_up["detail"].str.startswith("given up: dead.test").all() and (given_up["n_tries"] == 0).all()
+    assert len(names[1]) == 5
+
+
+def test_a_machine_without_network_records_nothing(server, fetch, names, tmp_path):
+    dead = socket.gaierror(socket.EAI_NONAME, "unknown")
+    hosts = [f"host{i}.test" for i in range(60)]
+    names[0].update({h: [dead] for h in hosts})
+    urls = [f"http://{h}:{server.server_port}/red" for h in hosts]
+    with pytest.raises(RunError, match=r"Of 50 hosts, one after the other, none .* no network"):
+        fetch(*urls, concurrency=1)
+    with pytest.raises(RunError, match=r"Of 3 hosts, one after the other, none .* no network"):
+        fetch(*urls[:3])
+    assert (tmp_path / "pictures/outcomes.jsonl").read_bytes() == b""
+    names[0].update({h: [["127.0.0.1"]] for h in hosts})
+    assert set(fetch(*urls)["outcome"]) == {"ok"}
+    # A few dead hosts after that are what they are, but may be back the next time.
+    names[0]["late.test"] = [dead]
+    more = [*urls, "http://late.test/x"]
+    assert fetch(*more)["outcome"].tolist() == ["ok"] * 60 + ["no_address"]
+    names[0]["late.test"] = [["127.0.0.1"]]
+    assert fetch(*urls, f"http://late.test:{server.server_port}/x")["outcome"].tolist() == ["ok"] * 61
+
+
+# -- what is kept ------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_fetched_twice(server, fetch):
+    paths = ["red/1", "status/404", "html", "red/2"]
+    first = fetch(*paths)
+    n = len(server.hits)
+    pd.testing.assert_frame_equal(fetch(*paths), first)
+    assert len(server.hits) == n
+    # Outcomes are those of a URL in the order asked for, whatever else is asked for.
+    some = fetch(*paths[:2:-1], "red/3", ids=["c3", "c9"])
+    assert some["outcome"].tolist() == ["ok", "ok"] and len(server.hits) == n + 1
+
+
+def test_what_may_change_is_tried_again_when_asked(server, fetch):
+    assert fetch("busy", "status/404", tries=1)["outcome"].tolist() == ["server_error", "not_found"]
+    fetch("busy", "status/404", tries=1, again=TEMPORARY)
+    assert len(server.times("busy")) == 2 and len(server.times("status/404")) == 1
+
+
+def test_a_url_of_several_captions_is_fetched_once(server, fetch, tmp_path):
+    found = fetch("red", "red", ids=["a", "b"])
+    assert len(server.hits) == 1 and found["file"].nunique() == 2
+    again = fetch("red", "red", "red", ids=["a", "b", "later"])
+    assert len(server.hits) == 1 and again["outcome"].tolist() == ["ok"] * 3
+    contents = {(tmp_path / "pictures" / f).read_bytes() for f in again["file"]}
+    assert len(contents) == 1
+
+
+def test_a_caption_of_another_corpus_with_the_same_name_is_another(server, fetch, tmp_path):
+    first = fetch("red", ids=["same"])
+    second = fetch("gzip", ids=["same"])
+    assert first["file"].iloc[0] != second["file"].iloc[0]
+    assert (second["width"].iloc[0], first["width"].iloc[0]) == (80, 90)
+    pd.testing.assert_frame_equal(fetch("red", ids=["same"]), first)
+    pd.testing.assert_frame_equal(fetch("gzip", ids=["same"]), second)
+
+
+IDS = [
+    "plain-1",
+    "Train.tsv-000000001",
+    "train.tsv-000000001",
+    "a/b",
+    "../../../escape",
+    "",
+    "CON",
+    "nul.txt",
+    ".hidden",
+    "ends.",
+    "ends ",
+    "é\u202e\x00\n",
+    "\ud800",
+    "\u017f\u212a",  # lower case of these is s and k
+    "=1+1",
+    "C:\\x",
+    "a" * 300,
+    "a" * 301,
+]
+
+
+def test_ids_become_names_that_every_system_takes(fetch, tmp_path):
+    found = fetch(*["red"] * len(IDS), ids=IDS)
+    assert found["outcome"].tolist() == ["ok"] * len(IDS) and found["caption_id"].tolist() == IDS
+    assert found["file"].str.casefold().nunique() == len(IDS)
+    for name in (file.rsplit("/", 1)[1] for file in found["file"]):
+        assert len(name) < 120 and name.isascii() and not set(name) & set('<>:"/\\|?* \n\0')
+    assert found["file"].str.endswith("/plain-1.jpg").iloc[0]
+    assert [p for p in tmp_path.iterdir() if p.name != "pictures"] == []
+    assert file_name("train.tsv-000000001") == "train.tsv-000000001" and file_name("a/b").startswith("a-b~")
+
+
+def test_damage_is_noticed_and_mended(server, fetch, tmp_path, caplog):
+    paths = [f"red/{i}" for i in range(4)]
+    first = fetch(*paths)
+    folder = tmp_path / "pictures"
+    source = DownloadedImages(folder, first)
+    # A line that was changed, half a line at the end, a picture that is gone and one that was cut.
+    journal = folder / "outcomes.jsonl"
+    lines = journal.read_bytes().splitlines()
+    hurt = json.loads(lines[0].partition(b" ")[2])["caption_id"]
+    journal.write_bytes(lines[0].replace(b'"ok"', b'"OK"') + b"\n" + b"\n".join(lines[1:]) + b"\n12ab")
+    others = [i for i in first["caption_id"] if i != hurt]
+    files = first.set_index("caption_id")["file"]
+    (folder / files[others[0]]).unlink()
+    (folder / files[others[1]]).write_bytes(b"short")
+    again = fetch(*paths)
+    assert "has 1 damaged lines" in caplog.text
+    assert len(server.hits) == 7 and set(again["outcome"]) == {"ok"}
+    assert again["saved_sha256"].tolist() == first["saved_sha256"].tolist()
+    fetch(*paths)
+    assert len(server.hits) == 7
+    # A picture whose bytes changed is found when it is read.
+    path = folder / files[others[2]]
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    read = source.read([others[2], others[0]])
+    assert read[0] == Unreadable("damaged") and isinstance(read[1], np.ndarray)
+    assert "is damaged: set aside" in caplog.text and path.with_name(path.name + ".damaged").exists()
+    fetch(*paths)
+    assert len(server.hits) == 8 and isinstance(source.read([others[2]])[0], np.ndarray)
+
+
+def test_a_full_disk_is_an_error_and_what_was_fetched_stays(server, fetch, monkeypatch):
+    fetch("red/1")
+    real = os.replace
+
+    def full(source, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(RunError, match=r"No space left to write .*Images that were fetched are kept"):
+        fetch("red/1", "red/2")
+    monkeypatch.setattr(os, "replace", real)
+    assert fetch("red/1", "red/2")["outcome"].tolist() == ["ok", "ok"]
+    assert len(server.times("red/1")) == 1
+
+
+def test_two_runs_at_once_share_the_work(server, fetch):
+    paths = [f"slow/{i}" for i in range(20)]
+    found = [None, None]
+
+    def run(i):
+        found[i] = fetch(*paths)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(server.hits) == 20
+    pd.testing.assert_frame_equal(*found)
+
+
+CHILD = """
+import json, pathlib, re, resource, sys
+import pandas as pd
+from biaslab.captions.downloads import DownloadSettings, download
+table, folder, allow, settings = json.loads(sys.argv[1])
+made = download(pd.DataFrame(table), folder, DownloadSettings(**settings), allow=[allow], progress=False)
+# Linux counts what the parent had before this program began into ru_maxrss, so its own peak is read elsewhere.
+status = pathlib.Path("/proc/self/status")
+if status.exists():
+    peak = 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text())[1])
+else:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+print(json.dumps({"peak": peak, "outcomes": made["outcome"].tolist(), "saved": made["saved_sha256"].tolist()}))
+"""
+
+
+def child(paths, server, folder, **settings):
+    table = {"caption_id": [f"c{i}" for i in range(len(paths))], "url": [server.url(p) for p in paths]}
+    given = json.dumps([table, str(folder), server.address, {**QUICK, **settings}])
+    return subprocess.Popen([sys.executable, "-c", CHILD, given], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_killed_run_loses_nothing_finished(server, tmp_path):
+    paths = [f"slow/{i}" if i % 5 else f"status/404/{i}" for i in range(60)]
+    journal = tmp_path / "pictures" / "outcomes.jsonl"
+    finished = 0
+    for at in (3, 17, 30, 44):
+        running = child(paths, server, tmp_path / "pictures", concurrency=2)
+        while running.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < at):
+            time.sleep(0.005)
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        running.stdout.close()
+        now = journal.read_bytes().count(b"\n")
+        assert finished < now < len(paths)
+        finished = now
+    done = {
+        json.loads(line.partition(b" ")[2])["url"] for line in journal.read_bytes().splitlines()[:finished]
+    }
+    before = len(server.hits)
+    last = child(paths, server, tmp_path / "pictures", concurrency=2)
+    made = json.loads(last.communicate()[0])
+    asked = [server.url(path[1:]) for path, _, _ in server.hits[before:]]
+    assert not done.intersection(asked) and len(asked) == len(paths) - len(done)
+    # In each kill at most the two requests under way were lost, and made again.
+    assert len(server.hits) <= len(paths) + 4 * 2
+    whole = json.loads(child(paths, server, tmp_path / "undisturbed").communicate()[0])
+    assert made["outcomes"] == whole["outcomes"] and made["saved"] == whole["saved"]
+
+
+def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
+    kinds = ("endless", "gzip-bomb", "large", "webp", "big", "gzip-tail", "stated", "scans", "html")
+    paths = [f"{kind}/{i}" for i in range(4) for kind in kinds]
+    found = json.loads(child(paths, server, tmp_path / "pictures", seconds=120, silence=60).communicate()[0])
+    by_kind = dict(zip(kinds, found["outcomes"][: len(kinds)], strict=True))
+    assert by_kind == {
+        "endless": "too_many_bytes",
+        "gzip-bomb": "too_many_bytes",
+        "large": "ok",
+        "webp": "ok",
+        "big": "too_large",
+        "gzip-tail": "too_many_bytes",
+        "stated": "too_many_bytes",
+        "scans": "too_large",
+        "html": "not_an_image",
+    }
+    assert found["outcomes"] == found["outcomes"][: len(kinds)] * 4
+    assert found["peak"] < 1e9
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------
+
+
+DECODERS = _fetch.Decoders()
+
+
+def saved(data, **settings):
+    """Return the picture that is made of ``data`` as an array, and the size that was received."""
+    given = DownloadSettings(format="png", **settings)
+    made, width, height = _fetch.picture(io.BytesIO(data), given, DECODERS)
+    with Image.open(io.BytesIO(made)) as image:
+        return np.asarray(image).astype(int), (width, height)
+
+
+def test_pictures_are_made_smaller_and_keep_their_shape():
+    left = Image.new("RGB", (1000, 400), "blue")
+    left.paste("red", (0, 0, 500, 400))
+    for kind in ("JPEG", "PNG", "WEBP", "BMP", "GIF"):
+        made, size = saved(encoded(left, kind), size=100)
+        assert made.shape == (40, 100, 3) and size == (1000, 400), kind
+        assert np.abs(made[:, :45] - [255, 0, 0]).max() < 20 and np.abs(made[:, 55:] - [0, 0, 255]).max() < 20
+    # Never larger, and never thinner than a pixel.
+    assert saved(encoded(Image.new("RGB", (30, 20))), size=100)[0].shape == (20, 30, 3)
+    assert saved(encoded(Image.new("RGB", (4000, 1))), size=100)[0].shape == (1, 100, 3)
+
+
+def test_pictures_are_upright_and_on_white():
+    exif = Image.Exif()
+    exif[0x0112] = 6  # shown as it is, the top of the scene is at the right
+    top = Image.new("RGB", (80, 40), "black")
+    top.paste("white", (0, 0, 40, 40))
+    made, size = saved(encoded(top, "JPEG", exif=exif))
+    assert made.shape == (80, 40, 3) and size == (80, 40)
+    assert made[5].mean() > 240 and made[-5].mean() < 15
+    clear = Image.new("RGBA", (8, 8), (255, 0, 0, 0))
+    assert (saved(encoded(clear))[0] == 255).all()
+    spots = Image.new("P", (8, 8), 1)
+    spots.putpalette([0, 0, 0, 10, 20, 30])
+    assert (saved(encoded(spots, transparency=1))[0] == 255).all()
+    assert (saved(encoded(spots))[0] == [10, 20, 30]).all()
+
+
+def test_deep_and_odd_pictures_keep_their_brightness():
+    steps = np.array([[0, 0x8000, 0xFFFF]], dtype=np.uint16)
+    assert np.abs(saved(encoded(Image.fromarray(steps)))[0][0, :, 0] - [0, 128, 255]).max() <= 1
+    assert (saved(encoded(Image.new("1", (4, 4), 1)))[0] == 255).all()
+    assert (saved(encoded(Image.new("LA", (4, 4), (90, 255))))[0] == 90).all()
+    cmyk = saved(encoded(Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "JPEG", quality=95))[0]
+    assert np.abs(cmyk - [255, 0, 0]).max() < 8
+
+
+def test_no_metadata_is_kept():
+    exif = Image.Exif()
+    exif[0x010E] = "who and where"
+    data = encoded(
+        Image.new("RGB", (8, 8)), "JPEG", exif=exif, comment=b"who and where", icc_profile=b"where"
+    )
+    for kind in ("jpg", "webp", "png"):
+        made, _, _ = _fetch.picture(io.BytesIO(data), DownloadSettings(format=kind), DECODERS)
+        with Image.open(io.BytesIO(made)) as image:
+            assert image.format == {"jpg": "JPEG", "webp": "WEBP", "png": "PNG"}[kind]
+            assert not image.getexif() and not {"comment", "icc_profile"}.intersection(image.info)
+        assert b"where" not in made
+
+
+# -- as a source, and what is refused ------------------------------------------------------------------------------
+
+
+def test_downloads_are_a_source_of_images(fetch, tmp_path):
+    found = fetch("red", "status/410", "html", "", ids=["a", "b", "c", "d"])
+    source = DownloadedImages(tmp_path / "pictures", found)
+    assert source.table["image_id"].tolist() == ["a", "b", "c", "d"]
+    read = source.read(["b", "a", "d", "c", "nobody"])
+    assert [r.reason for r in read if isinstance(r, Unreadable)] == [
+        "gone",
+        "no_url",
+        "not_an_image",
+        "missing",
+    ]
+    assert read[1].shape == (60, 90, 3) and np.abs(read[1].astype(int) - [200, 20, 30]).max() < 12
+    # The digest follows from what there is, not from when or in which order it came.
+    same = DownloadedImages(tmp_path / "pictures", found.iloc[::-1].assign(fetched="later", seconds=9.0))
+    other = DownloadedImages(tmp_path / "pictures", found.assign(outcome=["ok", "gone", "ok", "no_url"]))
+    assert same.digest == source.digest != other.digest
+
+
+def test_a_bar_shows_the_rate(server, tmp_path, capsys):
+    urls = [server.url(f"slow/{i}") for i in range(12)]
+    table = pd.DataFrame({"caption_id": urls, "url": urls})
+    download(table, tmp_path / "p", quick(concurrency=1), allow=[server.address], label="fetching some")
+    shown = capsys.readouterr().err
+    assert "fetching some: " in shown and re.search(r" images/s, \d+ ok\]", shown)
+    download(table, tmp_path / "p", quick(), allow=[server.address])
+    assert capsys.readouterr().err == ""
+
+
+def test_settings_that_cannot_be_used_are_named():
+    with pytest.raises(ParameterError, match=r"size is 4; allowed is 16 to 8192"):
+        DownloadSettings(size=4)
+    with pytest.raises(ParameterError, match=r"format is 'gif'\. Known: jpg, png, webp"):
+        DownloadSettings(format="gif")
+    with pytest.raises(ParameterError, match=r"opt_out names 'noia'\. Did you mean 'noai'"):
+        DownloadSettings(opt_out=("noia",))
+    assert DownloadSettings(concurrency=3, seconds=5).digest == DownloadSettings().digest
+    assert DownloadSettings(size=256).digest != DownloadSettings().digest
+
+
+def test_tables_that_cannot_be_used_are_named(tmp_path):
+    with pytest.raises(InputError, match="images has no column 'url'"):
+        download(pd.DataFrame({"caption_id": ["a"]}), tmp_path)
+    with pytest.raises(InputError, match="caption_id 'a' stands for two images"):
+        download(pd.DataFrame({"caption_id": ["a", "a"], "url": ["", ""]}), tmp_path)
+    with pytest.raises(ParameterError, match=r"again names 'not_fund'\. Did you mean 'not_found'"):
+        download(pd.DataFrame({"caption_id": ["a"], "url": [""]}), tmp_path, again=["not_fund"])
+    assert download(pd.DataFrame({"caption_id": [], "url": []}), tmp_path).columns.tolist() == list(COLUMNS)

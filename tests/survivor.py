@@ -1,0 +1,112 @@
+"""A run that tests kill: search, indicators, embeddings and selections, slowly, in many small shards.
+
+``python survivor.py CORPUS STORE OUT ENGINE WORKERS SECONDS`` writes OUT/tables.pickle. Every shard that is computed
+leaves a line in OUT/log: the stage, the digest in the shard's name, and the process that computes it.
+"""
+
+import hashlib
+import os
+import pickle
+import sys
+import time
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+
+from biaslab import pipeline, store
+from biaslab.captions import corpus, neighbours
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.store import Stage
+
+OCCUPATIONS = ("nurse", "engineer", "chef", "prime minister")
+compute_iter = Stage.compute_iter
+
+
+class Hashes:
+    """An encoder whose vectors follow from the hashes of words, so that like texts are near."""
+
+    digest, device = "hashes", "cpu"
+
+    def encode(self, texts):
+        vectors = np.ones((len(texts), 16), dtype=np.float32)
+        for row, text in zip(vectors, texts, strict=True):
+            for word in text.split():
+                row[hashlib.sha256(word.encode()).digest()[0] % 16] += 1
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+class Run(Pipeline):
+    @cached_property
+    def _encoder(self):
+        return Hashes()
+
+
+def watched(log, seconds, stage, work, rows):
+    """Do some work, noted and slowly."""
+    with open(log, "a") as file:
+        file.write(f"{stage} {store._rows_digest(rows)[:16]} {os.getpid()}\n")
+    time.sleep(seconds)
+    return work(rows)
+
+
+def write_corpus(path, rows=9000):
+    """Write captions as Parquet in row groups of 300."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    looks = np.array(["Portrait of a", "A happy", "Stock photo:", "The female", "An old man and a"])
+    others = np.array(["at work", "in the city", "with her team", "holding a cup", "on white"])
+    names = rng.choice([*OCCUPATIONS, "cat", "garden", "house"], rows)
+    texts = [
+        f"{a} {b} {c} {n % 700}"
+        for n, (a, b, c) in enumerate(
+            zip(rng.choice(looks, rows), names, rng.choice(others, rows), strict=True)
+        )
+    ]
+    pd.DataFrame({"text": texts}).to_parquet(path, row_group_size=300, index=False)
+
+
+def pipeline_of(path, root, engine="local", workers=0):
+    """Return the run's pipeline with everything cut into small pieces."""
+    for module, name, value in (
+        (corpus, "_PART_ROWS", 300),
+        (pipeline, "_SHARD_CAPTIONS", 200),
+        (neighbours, "_SHARD", 100),
+    ):
+        assert hasattr(module, name)
+        setattr(module, name, value)
+    given = {
+        "corpus": str(path),
+        "occupations": OCCUPATIONS,
+        "approaches": ["naive", "no_indicators", "nearest", "nearest_no_indicators"],
+        "candidates_per_occupation": 0,
+        "store": str(root),
+        "engine": engine,
+        "workers": workers,
+    }
+    return Run("none", Settings.of(given), seed=1, progress=False)
+
+
+def main(path, root, out, engine, workers, seconds):
+    log = os.path.join(out, "log")
+
+    def slowly(stage, units, work, **options):
+        work = partial(watched, log, seconds, stage.key["name"], work)
+        return compute_iter(stage, units, work, **options)
+
+    Stage.compute_iter = slowly
+    run = pipeline_of(path, root, engine, workers)
+    print("ready", flush=True)
+    tables = run.captions(), run.totals(), run.selections()
+    Path(out, "tables.pickle").write_bytes(pickle.dumps(tables))
+
+
+if __name__ == "__main__":
+    import pandas  # noqa: F401
+    import pyarrow.parquet  # noqa: F401
+
+    from biaslab.captions import indicators, search, selections  # noqa: F401
+
+    path, root, out, engine, workers, seconds = sys.argv[1:]
+    main(path, root, out, engine, int(workers), float(seconds))

@@ -1,0 +1,316 @@
+"""Engines give the same results in the same order, bounded in threads, and outlive the workers that are killed."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from biaslab import engine
+from biaslab.engine import LocalEngine, RayEngine
+from biaslab.errors import InputError, ParameterError, RunError
+
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra 'ray'")
+
+
+def facts(x):
+    """Return what a worker is like, with the square of a number."""
+    engine.advance(x)
+    return x * x, os.getpid(), os.environ.get("OMP_NUM_THREADS")
+
+
+class Counts:
+    """A function that keeps something, as a model is kept."""
+
+    calls = 0
+
+    def __call__(self, x):
+        self.calls += 1
+        return self.calls
+
+
+def fails(x):
+    if x == 3:
+        raise InputError("three is no number")
+    return x
+
+
+class OddError(Exception):
+    """An error that cannot be made again from its arguments."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+def fails_oddly(x):
+    raise OddError("this", "that")
+
+
+def divides(x):
+    return 1 / x
+
+
+def gives_a_lambda(x):
+    return lambda: x
+
+
+def dies(folder, x):
+    """End this process the first time that it comes to 2, and each time that it comes to 5."""
+    met = Path(folder) / f"met-{x}"
+    if x == 5 or (x == 2 and not met.exists()):
+        with met.open("a") as file:
+            file.write("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x * x
+
+
+def sleeps(folder, x):
+    (Path(folder) / f"pid-{os.getpid()}").write_text("")
+    time.sleep(0.05 if x == 0 else 60)
+    return x
+
+
+def alive(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        # One that was killed and not yet asked for by its parent is dead all the same.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def pids(folder):
+    return [int(p.name.removeprefix("pid-")) for p in folder.glob("pid-*")]
+
+
+def gone(processes, seconds=10):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and any(map(alive, processes)):
+        time.sleep(0.05)
+    return not any(map(alive, processes))
+
+
+# -- this machine ----------------------------------------------------------------------------------------
+
+
+def test_in_this_process_each_item_when_it_is_asked_for():
+    seen, heard = [], []
+    results = engine.get().map(lambda x: seen.append(x) or engine.advance(x) or x * x, [3, 1, 2])
+    assert seen == []
+    assert list(results) == [9, 1, 4]
+    assert list(LocalEngine().map(facts, [3, 1], advanced=heard.append)) == [facts(3), facts(1)]
+    assert heard == [3, 1]
+    # Nobody listens any more.
+    engine.advance(1)
+    assert heard == [3, 1]
+
+
+def test_worker_processes_give_the_same_in_order(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "6")
+    heard = []
+    results = list(LocalEngine(2).map(facts, iter(range(9)), advanced=heard.append))
+    assert [square for square, _, _ in results] == [x * x for x in range(9)]
+    assert len({pid for _, pid, _ in results} - {os.getpid()}) == 2
+    # Six threads, shared by two; this process keeps its own.
+    assert {threads for _, _, threads in results} == {"3"}
+    assert os.environ["OMP_NUM_THREADS"] == "6"
+    assert sorted(heard) == list(range(9))
+
+
+def test_one_worker_keeps_what_its_function_keeps():
+    assert list(LocalEngine(1).map(Counts(), "abcd")) == [1, 2, 3, 4]
+
+
+def test_one_item_is_not_worth_a_process():
+    [(_, pid, _)] = LocalEngine(2).map(facts, [3])
+    assert pid == os.getpid()
+    assert list(LocalEngine(2).map(facts, [])) == []
+
+
+def test_errors_of_the_function_arrive():
+    results = LocalEngine(2).map(fails, range(6))
+    got = []
+    with pytest.raises(InputError, match="three is no number"):
+        got += results
+    assert got == list(range(len(got))) and len(got) <= 3
+    with pytest.raises(ZeroDivisionError) as error:
+        list(LocalEngine(2).map(divides, [1, 0]))
+    assert "in divides" in error.value.__notes__[0]
+    with pytest.raises(RunError, match="OddError: this and that"):
+        list(LocalEngine(2).map(fails_oddly, [1, 2]))
+
+
+def test_what_cannot_travel_is_named():
+    with pytest.raises(ParameterError, match=r"cannot be given .*lambda.*Use a function of a module"):
+        list(LocalEngine(2).map(lambda x: x, [1, 2]))
+    with pytest.raises(RunError, match="result of a worker cannot be pickled"):
+        list(LocalEngine(2).map(gives_a_lambda, [1, 2]))
+
+
+def test_a_killed_worker_is_replaced(tmp_path):
+    assert list(LocalEngine(2).map(partial(dies, tmp_path), [1, 2, 3, 4])) == [1, 4, 9, 16]
+    assert (tmp_path / "met-2").read_text() == "x"
+
+
+def test_an_item_that_kills_every_worker_ends_the_work(tmp_path):
+    with pytest.raises(RunError, match=r"ended 4 times .*exit code -9.*Use fewer workers"):
+        list(LocalEngine(2).map(partial(dies, tmp_path), [1, 5, 3]))
+    assert (tmp_path / "met-5").read_text() == "xxxx"
+
+
+def test_workers_end_when_nobody_asks_any_more(tmp_path):
+    results = LocalEngine(2).map(partial(sleeps, tmp_path), range(4))
+    assert next(results) == 0
+    while len(pids(tmp_path)) < 2:
+        time.sleep(0.02)
+    results.close()
+    assert gone(pids(tmp_path))
+
+
+def test_workers_end_with_a_parent_that_was_killed(tmp_path):
+    script = """
+import sys
+sys.path[:0] = sys.argv[1:2]
+if __name__ == "__main__":
+    from functools import partial
+    from test_engine import LocalEngine, sleeps
+    list(LocalEngine(2).map(partial(sleeps, sys.argv[2]), range(1, 4)))
+"""
+    (tmp_path / "main.py").write_text(script)
+    process = subprocess.Popen(
+        [sys.executable, str(tmp_path / "main.py"), str(Path(__file__).parent), str(tmp_path)]
+    )
+    while len(pids(tmp_path)) < 2:
+        time.sleep(0.05)
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    assert gone(pids(tmp_path))
+
+
+def test_names_and_numbers_that_do_not_fit():
+    with pytest.raises(ParameterError, match=r"engine is 'rey', which does not exist. Did you mean 'ray'"):
+        engine.get("rey")
+    with pytest.raises(ParameterError, match="workers is -1; it is 0 or more"):
+        engine.get("local", workers=-1)
+    with pytest.raises(ParameterError, match=r"engine_address is 'x:1' and engine is 'local'"):
+        engine.get("local", address="x:1")
+
+
+# -- Ray -------------------------------------------------------------------------------------------------
+
+
+# A cluster of this machine with two processors and, in name only, a GPU; it ends with its standard input.
+CLUSTER = """
+import os, sys
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+import ray
+from biaslab.engine import STARTS
+
+more = {"num_cpus": 2, "num_gpus": 1, "include_dashboard": False, "logging_level": "error"}
+for _ in range(STARTS):
+    try:
+        made = ray.init(address="local", **more)
+        break
+    except Exception as error:
+        print(error, file=sys.stderr)
+print(made.address_info["gcs_address"], flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Start a cluster, join it by its address, and return the library."""
+    # As Ray does by itself for the clusters that it starts; read when it is imported.
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    # Workers must find the functions of these tests.
+    where = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    with subprocess.Popen([sys.executable, "-c", CLUSTER], text=True, env=where, **pipes) as process:
+        address = process.stdout.readline().strip()
+        assert list(RayEngine(1, address).map(str, [1])) == ["1"]
+        yield ray
+        ray.shutdown()
+        process.stdin.close()
+
+
+def device(x):
+    time.sleep(0.2)
+    return os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+@pytest.mark.slow
+def test_ray_workers_give_the_same_in_order(cluster, tmp_path):
+    heard = []
+    results = list(RayEngine(2).map(facts, iter(range(9)), advanced=heard.append))
+    assert [square for square, _, _ in results] == [x * x for x in range(9)]
+    assert os.getpid() not in {pid for _, pid, _ in results}
+    assert {threads for _, _, threads in results} == {"1"}
+    # An item's advances arrive together, so the zero of the first is not told.
+    assert sorted(heard) == list(range(1, 9))
+    assert list(RayEngine(1).map(Counts(), "abc")) == [1, 2, 3]
+    assert list(RayEngine(2).map(facts, [])) == []
+    # A killed actor is started again and its item done again; one that kills every actor ends the work.
+    assert list(RayEngine(2).map(partial(dies, tmp_path), [1, 2, 3, 4])) == [1, 4, 9, 16]
+    assert (tmp_path / "met-2").read_text() == "x"
+    with pytest.raises(RunError, match=r"lost at the same piece 4 times"):
+        list(RayEngine(2).map(partial(dies, tmp_path), [5]))
+    assert (tmp_path / "met-5").read_text() == "xxxx"
+    # Errors of the function arrive as they are.
+    with pytest.raises(InputError, match="three is no number"):
+        list(RayEngine(2).map(fails, range(6)))
+    with pytest.raises(RunError, match="OddError: this and that"):
+        list(RayEngine(1).map(fails_oddly, [1]))
+
+
+@pytest.mark.slow
+def test_ray_workers_share_a_gpu_that_the_work_uses(cluster):
+    # One GPU and two workers: half of it each; without the wish for one, workers see none.
+    found = list(RayEngine(2).map(device, range(8), gpu=True))
+    assert {seen for _, seen in found} == {"0"}
+    assert len({pid for pid, _ in found}) == 2
+    assert {seen for _, seen in RayEngine(1).map(device, range(2))} == {""}
+    # Left to itself, the engine takes one worker for the GPU.
+    assert len({pid for pid, _ in RayEngine().map(device, range(3), gpu=True)}) == 1
+
+
+@pytest.mark.slow
+def test_a_cluster_that_cannot_give_the_workers_says_so(cluster, monkeypatch):
+    with pytest.raises(RunError, match=r"2 processors and 1 GPUs, and each of 5 workers .* to 4 or less"):
+        list(RayEngine(5).map(facts, [1]))
+    # Somebody else holds every processor.
+    held = cluster.remote(num_cpus=2)(Counts).remote()
+    cluster.get(held.__call__.remote(1))
+    monkeypatch.setattr(engine, "PATIENCE", 1.0)
+    with pytest.raises(RunError, match=r"gave no worker within 1 seconds: of its 2 .*, 0 processors"):
+        list(RayEngine(1).map(facts, [1]))
+    # It lets go of them while the engine waits.
+    monkeypatch.setattr(engine, "PATIENCE", 60.0)
+    cluster.kill(held)
+    assert [square for square, _, _ in RayEngine(1).map(facts, [2])] == [4]
+
+
+@needs_ray
+def test_an_address_where_no_cluster_is():
+    script = (
+        "from biaslab import engine\n"
+        "from biaslab.errors import RunError\n"
+        "try: list(engine.get('ray', address='127.0.0.1:1').map(str, [1]))\n"
+        "except RunError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("The Ray cluster at '127.0.0.1:1' cannot be joined: "), done.stderr
+    assert "ray start --head" in done.stdout
+
+
+def test_ray_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ParameterError, match=r"run `pip install 'biaslab\[ray\]'`"):
+        engine.get("ray")

@@ -1,0 +1,261 @@
+"""Runs that are killed, doubled, starved of disk or of workers end with the tables of an undisturbed one.
+
+The run is that of ``survivor.py``: search, indicators, embeddings and selections in about a hundred shards.
+"""
+
+import hashlib
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import survivor
+
+SHARDS = {"search": 30, "indicators": 26, "embeddings": 50}
+SCRIPT = Path(survivor.__file__)
+
+
+class Runs:
+    """Runs on one corpus and one store; a folder for each store."""
+
+    def __init__(self, folder, corpus):
+        self.folder, self.corpus = folder, corpus
+        self.store = folder / "store"
+        folder.mkdir(exist_ok=True)
+
+    def start(self, *, engine="local", workers=0, seconds=0.0, name="out"):
+        out = self.folder / name
+        out.mkdir(exist_ok=True)
+        words = [self.corpus, self.store, out, engine, workers, seconds]
+        # One thread each: two processors are all that a test can count on.
+        return subprocess.Popen(
+            [sys.executable, str(SCRIPT), *map(str, words)],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self, process, name="out"):
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        return self.tables(name)
+
+    def tables(self, name="out"):
+        return pickle.loads((self.folder / name / "tables.pickle").read_bytes())
+
+    def finished(self):
+        """Return stage and digest of each shard that is whole."""
+        return {(p.parts[-3], p.stem.split("-")[1]) for p in self.store.glob("*/*/*.parquet")}
+
+    def computed(self, name="out"):
+        """Return stage, digest and process of each shard that was computed, in order."""
+        log = self.folder / name / "log"
+        # The last line of a process that was killed may be cut off.
+        lines = (line.split() for line in log.read_text().splitlines()) if log.exists() else ()
+        return [(words[0], words[1], int(words[2])) for words in lines if len(words) == 3]
+
+    def check(self):
+        """Look at every file: whole ones fit their checksums, and nothing half written is left."""
+        for path in self.store.glob("*/*/*.parquet"):
+            expected = Path(f"{path}.sha256").read_text().strip()
+            assert hashlib.sha256(path.read_bytes()).hexdigest() == expected
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "captions.parquet"
+    survivor.write_corpus(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(corpus, tmp_path_factory):
+    runs = Runs(tmp_path_factory.mktemp("undisturbed"), corpus)
+    tables = runs.finish(runs.start())
+    assert Counter(stage for stage, _, _ in runs.computed()) == SHARDS
+    return tables
+
+
+def same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        pd.testing.assert_frame_equal(one, other, check_exact=True)
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_random_moments(corpus, undisturbed, tmp_path):
+    # How long the work takes here and now, without the start of a process.
+    calm = Runs(tmp_path / "calm", corpus)
+    process = calm.start(seconds=0.03)
+    assert process.stdout.readline() == "ready\n"
+    start = time.monotonic()
+    same(calm.finish(process), undisturbed)
+    whole = time.monotonic() - start
+
+    rng, kills, resumed, stages = random.Random(20231), 0, 0, Counter()
+    runs = Runs(tmp_path / "0", corpus)
+    while kills < 20:
+        before, already = runs.finished(), len(runs.computed())
+        process = runs.start(seconds=0.03)
+        assert process.stdout.readline() == "ready\n"
+        # Twenty lives do the work once to twice, so that kills fall into every stage.
+        time.sleep(rng.uniform(0, whole / 7))
+        process.kill()
+        process.communicate()
+        work = [(stage, digest) for stage, digest, _ in runs.computed()[already:]]
+        # What an earlier life finished is not computed again.
+        assert not before.intersection(work)
+        if process.returncode == -signal.SIGKILL:
+            kills += 1
+            stages[work[-1][0] if work else "none"] += 1
+            resumed += bool(before)
+        else:
+            # It had come to its end: the next one begins at the beginning.
+            same(runs.tables(), undisturbed)
+            runs = Runs(tmp_path / str(kills), corpus)
+    runs.check()
+    same(runs.finish(runs.start()), undisturbed)
+    begun = [(stage, digest) for stage, digest, _ in runs.computed()]
+    # Each shard was begun once, and once more for each kill that fell into it.
+    assert len(set(begun)) == sum(SHARDS.values()) <= len(begun) <= sum(SHARDS.values()) + 20
+    assert resumed >= 10 and len({*stages} - {"none"}) >= 2, stages
+    assert not list(runs.store.rglob("*.tmp"))
+
+
+@pytest.mark.slow
+def test_killed_with_workers(corpus, undisturbed, tmp_path):
+    runs = Runs(tmp_path / "runs", corpus)
+    for _ in range(2):
+        before, already = runs.finished(), len(runs.computed())
+        process = runs.start(workers=2, seconds=0.05)
+        while len(runs.computed()) < already + 8:
+            time.sleep(0.02)
+            assert process.poll() is None
+        process.kill()
+        process.communicate()
+        work = [(stage, digest) for stage, digest, _ in runs.computed()[already:]]
+        assert not before.intersection(work)
+    # A worker alone is killed: the run goes on with another one.
+    already = len(runs.computed())
+    process = runs.start(workers=2, seconds=0.05)
+    while len(runs.computed()) < already + 4:
+        time.sleep(0.02)
+        assert process.poll() is None
+    victim = runs.computed()[-1][2]
+    assert victim != process.pid
+    os.kill(victim, signal.SIGKILL)
+    same(runs.finish(process), undisturbed)
+    runs.check()
+    begun = Counter((stage, digest) for stage, digest, _ in runs.computed())
+    assert len(begun) == sum(SHARDS.values())
+    # Two workers were killed with their parent, twice, and one alone.
+    assert sum(begun.values()) <= sum(SHARDS.values()) + 5
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra 'ray'")
+def test_a_killed_ray_worker(corpus, undisturbed, tmp_path):
+    runs = Runs(tmp_path / "runs", corpus)
+    process = runs.start(engine="ray", workers=2, seconds=0.05)
+    victims = set()
+    for stage in SHARDS:
+        # Once in each stage.
+        while not (seen := [pid for found, _, pid in runs.computed() if found == stage]):
+            time.sleep(0.02)
+            assert process.poll() is None, process.communicate()
+        assert seen[-1] != process.pid
+        os.kill(seen[-1], signal.SIGKILL)
+        victims.add(seen[-1])
+    same(runs.finish(process), undisturbed)
+    assert len(victims) == 3
+    runs.check()
+    begun = Counter((stage, digest) for stage, digest, _ in runs.computed())
+    assert len(begun) == sum(SHARDS.values())
+    assert sum(begun.values()) <= sum(SHARDS.values()) + 3
+
+
+@pytest.mark.slow
+def test_two_runs_at_once(corpus, undisturbed, tmp_path):
+    runs = Runs(tmp_path / "runs", corpus)
+    names = ("one", "two")
+    both = [runs.start(seconds=0.02, name=name) for name in names]
+    for process, name in zip(both, names, strict=True):
+        same(runs.finish(process, name), undisturbed)
+    begun = [(stage, digest) for name in names for stage, digest, _ in runs.computed(name)]
+    # They share the work, and no shard is computed by both.
+    assert len(begun) == len(set(begun)) == sum(SHARDS.values())
+    assert all(runs.computed(name) for name in names)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mount a file system in memory, and return its folder and a function that makes it larger."""
+    if os.name != "posix" or not hasattr(os, "geteuid") or os.geteuid() != 0:
+        pytest.skip("needs the right to mount a file system")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(size, *more):
+        words = ["mount", "-t", "tmpfs", "-o", ",".join([f"size={size}", *more]), "none", str(folder)]
+        return subprocess.run(words, capture_output=True, text=True)
+
+    done = mount("200k")
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    yield folder, lambda: mount("32m", "remount")
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_full_disk(corpus, undisturbed, tmp_path, small_disk, workers):
+    disk, enlarge = small_disk
+    runs = Runs(tmp_path / "runs", corpus)
+    runs.store = disk / "store"
+    process = runs.start(workers=workers)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "RunError: No space left to write" in err.splitlines()[-1], err
+    assert "Finished shards are kept" in err
+    before, already = runs.finished(), len(runs.computed())
+    assert 0 < len(before) < sum(SHARDS.values())
+    runs.check()
+    assert not list(disk.rglob("*.tmp"))
+    assert enlarge().returncode == 0
+    same(runs.finish(runs.start()), undisturbed)
+    assert not before.intersection((stage, digest) for stage, digest, _ in runs.computed()[already:])
+    runs.check()
+
+
+def test_shares_of_an_array_make_the_run(corpus, undisturbed, tmp_path, monkeypatch):
+    # Set again to what they were when the test ends.
+    for module, name in (
+        (survivor.corpus, "_PART_ROWS"),
+        (survivor.pipeline, "_SHARD_CAPTIONS"),
+        (survivor.neighbours, "_SHARD"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name))
+
+    def share(i):
+        return survivor.pipeline_of(corpus, tmp_path).compute_share(i, 3)
+
+    assert share(2) == ["search: this share is done; 20 of 30 pieces are left to the others."]
+    assert share(0) == ["search: this share is done; 10 of 30 pieces are left to the others."]
+    # The last share of the search goes on with its shares of what needs it.
+    assert share(1) == [
+        "indicators: this share is done; 17 of 26 pieces are left to the others.",
+        "embeddings: this share is done; 33 of 50 pieces are left to the others.",
+    ]
+    share(0)
+    assert share(2) == []
+    run = survivor.pipeline_of(corpus, tmp_path)
+    monkeypatch.setattr("biaslab.store._write", lambda *_: pytest.fail("computed again"))
+    same((run.captions(), run.totals(), run.selections()), undisturbed)
