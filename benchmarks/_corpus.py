@@ -10,9 +10,7 @@ import numpy as np
 from biaslab import lexicons
 
 # Captions in a block, which is drawn from a seed of its own, and blocks in a file.
-_BLOCK, _BLOCKS_IN_FILE = 2**18, 8
-# Share of captions that get an occupation.
-_WITH_OCCUPATION = 0.2
+_BLOCK, _BLOCKS_IN_FILE = 2**18, 2
 
 
 def read_lines(path: str) -> list[str]:
@@ -31,11 +29,11 @@ def occupations() -> tuple[str, ...]:
     return tuple(lexicons.load("paradox_occupations"))
 
 
-def blocks(lines: list[str], rows: int, seed: int = 0) -> Iterator[np.ndarray]:
+def blocks(lines: list[str], rows: int, share: float, seed: int = 0) -> Iterator[np.ndarray]:
     """Yield ``rows`` captions in arrays of text.
 
-    A caption is the first half of one line and the second half of another. In one of five an occupation takes the
-    place of a "person", or of the first words.
+    A caption is the first half of one line and the second half of another. In a ``share`` of them an occupation takes
+    the place of a "person", or stands before the first word.
     """
     halves = []
     for line in lines:
@@ -46,7 +44,7 @@ def blocks(lines: list[str], rows: int, seed: int = 0) -> Iterator[np.ndarray]:
         n = min(_BLOCK, rows - start)
         rng = np.random.default_rng([seed, start // _BLOCK])
         first, second = rng.integers(0, len(halves), n), rng.integers(0, len(halves), n)
-        which = np.where(rng.random(n) < _WITH_OCCUPATION, rng.integers(0, len(names), n), -1)
+        which = np.where(rng.random(n) < share, rng.integers(0, len(names), n), -1)
         made = []
         for a, b, o in zip(first.tolist(), second.tolist(), which.tolist(), strict=True):
             head, tail = halves[a][0], halves[b][1]
@@ -57,38 +55,69 @@ def blocks(lines: list[str], rows: int, seed: int = 0) -> Iterator[np.ndarray]:
         yield np.array(made, dtype=object)
 
 
-def write_corpus(folder: Path, lines: list[str], rows: int, seed: int = 0) -> dict[str, float]:
-    """Write captions as Parquet with zstd, in several files and columns as LAION has, and as plain text.
+def write_corpus(folder: Path, lines: list[str], rows: int, share: float, seed: int = 0) -> dict[str, float]:
+    """Write captions as Parquet with zstd, with a URL each as LAION has, and as plain text, in several files both.
 
     Returns:
-        ``rows``, and bytes of the Parquet files (``parquet``), of the text column in them (``text_column``) and of the
-        plain text (``plain``).
+        ``rows``, and bytes of the Parquet files (``parquet``) and of the plain text (``plain``).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    sizes = {"rows": 0, "parquet": 0, "text_column": 0, "plain": 0}
-    (folder / "parquet").mkdir(parents=True)
-    writer = None
-    with (folder / "captions.txt").open("w", encoding="utf-8", newline="\n") as plain:
-        for i, texts in enumerate(blocks(lines, rows, seed)):
-            numbers = np.arange(sizes["rows"], sizes["rows"] + len(texts))
-            urls = [f"https://images.example.org/{number * 2654435761 % 2**32:08x}.jpg" for number in numbers]
-            table = pa.table({"TEXT": pa.array(texts, pa.string()), "URL": pa.array(urls, pa.string())})
-            if i % _BLOCKS_IN_FILE == 0:
-                if writer:
-                    writer.close()
-                path = folder / "parquet" / f"part-{i // _BLOCKS_IN_FILE:05d}.parquet"
-                writer = pq.ParquetWriter(path, table.schema, compression="zstd")
-            writer.write_table(table)
-            plain.write("\n".join(texts) + "\n")
-            sizes["rows"] += len(texts)
+    places = {"parquet": folder / "parquet", "plain": folder / "plain"}
+    for place in places.values():
+        place.mkdir(parents=True)
+    done = 0
+    writer = plain = None
+    for i, texts in enumerate(blocks(lines, rows, share, seed)):
+        numbers = range(done, done + len(texts))
+        urls = [f"https://images.example.org/{number * 2654435761 % 2**32:08x}.jpg" for number in numbers]
+        table = pa.table({"TEXT": pa.array(texts, pa.string()), "URL": pa.array(urls, pa.string())})
+        if i % _BLOCKS_IN_FILE == 0:
+            if writer:
+                writer.close()
+                plain.close()
+            name = f"part-{i // _BLOCKS_IN_FILE:05d}"
+            writer = pq.ParquetWriter(places["parquet"] / f"{name}.parquet", table.schema, compression="zstd")
+            plain = (places["plain"] / f"{name}.txt").open("w", encoding="utf-8", newline="\n")
+        writer.write_table(table)
+        plain.write("\n".join(texts) + "\n")
+        done += len(texts)
     if writer:
         writer.close()
-    for path in (folder / "parquet").iterdir():
-        sizes["parquet"] += path.stat().st_size
-        groups = pq.read_metadata(path)
-        for g in range(groups.num_row_groups):
-            sizes["text_column"] += groups.row_group(g).column(0).total_compressed_size
-    sizes["plain"] = (folder / "captions.txt").stat().st_size
-    return sizes
+        plain.close()
+    sizes = {what: sum(path.stat().st_size for path in place.iterdir()) for what, place in places.items()}
+    return {"rows": done, **sizes}
+
+
+def costs(captions: float, rate: float, bytes_each: float, *, cores: int, machines: int) -> dict[str, float]:
+    """Return what a pass over many captions costs, if the work falls evenly on all cores and disks keep up.
+
+    Args:
+        captions: How many.
+        rate: Captions a second on one core.
+        bytes_each: Bytes read for each.
+        cores: Cores of a machine.
+        machines: Machines.
+
+    Returns:
+        ``hours`` from start to end, ``core_hours``, ``gigabytes`` (10^9) read in all, and ``megabytes_per_second`` that
+        each machine must read.
+    """
+    seconds = captions / (rate * cores * machines)
+    return {
+        "hours": seconds / 3600,
+        "core_hours": captions / rate / 3600,
+        "gigabytes": captions * bytes_each / 1e9,
+        "megabytes_per_second": captions * bytes_each / machines / seconds / 1e6,
+    }
+
+
+def told(work: str, captions: float, rate: float, bytes_each: float) -> None:
+    """Print what :func:`costs` says of one machine of 16 cores, and of ten."""
+    for machines in (1, 10):
+        found = costs(captions, rate, bytes_each, cores=16, machines=machines)
+        print(
+            f"  {work}, {captions / 1e9:.1f} billion captions, {machines} x 16 cores: {found['hours']:.2f} hours, "
+            f"{found['gigabytes']:.0f} GB read ({found['megabytes_per_second']:.0f} MB/s a machine)"
+        )

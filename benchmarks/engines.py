@@ -2,7 +2,7 @@
 
 Run: ``python benchmarks/engines.py`` on a machine with two free processors; some minutes. Workers have one thread
 each, the cluster of this machine is up before a clock starts, and each time includes the start of the workers and
-what they load. ``--rows`` and ``--texts`` size the work: the fewer there are, the more the start weighs.
+what they load. ``--rows``, ``--times`` and ``--texts`` size the work: the less it is, the more the start weighs.
 
 The last line times two processes, each from its start to its end: search, indicators, embeddings and selections on
 that corpus, and then the same again, with all of it in the store. They use all processors.
@@ -19,7 +19,7 @@ from pathlib import Path
 if __name__ == "__main__":
     os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
-import numpy as np
+import _corpus
 
 FIRST_AND_AGAIN = """
 import sys
@@ -31,38 +31,13 @@ print(len(run.captions()), len(run.selections()))
 """
 
 
-def make_corpus(folder: Path, rows: int) -> str:
-    """Write captions as Parquet with zstd: beginnings and ends of the embedded world's, put together anew."""
-    import pandas as pd
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from biaslab.captions.corpus import open_corpus
-
-    texts = next(open_corpus("mini", rows=8192).batches(8192))["text"]
-    halves = [(" ".join(w[: len(w) // 2]), " ".join(w[len(w) // 2 :])) for w in map(str.split, texts)]
-    # Most captions of the web name no occupation: nine in ten beginnings and ends are of other things.
-    things = [
-        f"{a} {b}" for a in ("red", "old", "large", "small") for b in ("garden", "car", "river", "lamp")
-    ]
-    rng = np.random.default_rng(0)
-    path = folder / "captions.parquet"
-    writer = None
-    for start in range(0, rows, 2**18):
-        n = min(2**18, rows - start)
-        parts = []
-        for which in (0, 1):
-            some = np.array([half[which] for half in halves], dtype=object)[rng.integers(0, len(halves), n)]
-            other = np.array(things, dtype=object)[rng.integers(0, len(things), n)]
-            parts.append(np.where(rng.random(n) < 0.1, some, other))
-        frame = pd.DataFrame(
-            {"TEXT": parts[0] + " " + parts[1] + " " + np.arange(start, start + n).astype(str)}
-        )
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-        writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
-        writer.write_table(table)
-    writer.close()
-    return str(path)
+def make_corpus(folder: Path, captions: str, rows: int, times: int) -> str:
+    """Write captions as Parquet files, give each of them several names, and return a pattern for all."""
+    _corpus.write_corpus(folder, _corpus.read_lines(captions), rows, share=0.1)
+    for path in list((folder / "parquet").iterdir()):
+        for i in range(1, times):
+            os.link(path, path.with_stem(f"{path.stem}-{i}"))
+    return str(folder / "parquet" / "*.parquet")
 
 
 def seconds(work) -> float:
@@ -86,8 +61,12 @@ def of_workers(what: str, work) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=16 * 2**20, help="captions searched")
-    parser.add_argument("--texts", type=int, default=8 * 8192, help="captions embedded")
+    parser.add_argument(
+        "--captions", default="", help="file of captions to recombine; else the embedded ones"
+    )
+    parser.add_argument("--rows", type=int, default=4 * 2**20, help="captions that are made")
+    parser.add_argument("--times", type=int, default=10, help="how often the search meets each of them")
+    parser.add_argument("--texts", type=int, default=16 * 8192, help="captions embedded")
     options = parser.parse_args()
 
     import pandas as pd
@@ -99,7 +78,7 @@ def main() -> None:
     from biaslab.store import Store
 
     with tempfile.TemporaryDirectory() as folder:
-        corpus = make_corpus(Path(folder), options.rows)
+        corpus = make_corpus(Path(folder), options.captions, options.rows, options.times)
         terms = lexicons.load("paradox_occupations")
         # Starts the cluster.
         list(engine.get("ray", workers=2).map(str, [1, 2]))
@@ -108,7 +87,7 @@ def main() -> None:
             ray = engine.get("ray", workers=workers)
             search(open_corpus(corpus), terms, store=Store(store), engine=ray, progress=False)
 
-        of_workers(f"search of {options.rows:,} captions", searching)
+        of_workers(f"search of {options.rows * options.times:,} captions", searching)
 
         texts = pd.concat([b["text"] for b in open_corpus(corpus, rows=options.texts).batches()]).tolist()
 

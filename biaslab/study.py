@@ -125,7 +125,11 @@ class Study:
         """Return whether the source holds the measured table ``name`` with rows of this study's model."""
         if not sources.has(name, source=self.source, beside=self.settings.beside):
             return False
-        frame = self._read(name)
+        try:
+            frame = self._read(name)
+        except MissingInputError:
+            # A corpus without images, of which there are no shares.
+            return False
         return self._takes_all(frame) or self.model in set(frame["model"])
 
     def _takes_all(self, frame: pd.DataFrame) -> bool:

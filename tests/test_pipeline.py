@@ -303,7 +303,6 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
             r"There is no file gone\.tflite; it was named as 'mediapipe:gone",
         ),
         ({"training_images": "gone"}, "training_images is 'gone', which is not a folder"),
-        ({"training_images": ""}, "has captions and no images. Set training_images"),
         (
             {"negative_prompt": "hat", "guidance_scale": 1},
             "negative_prompt is 'hat', but it works through guid",
@@ -574,3 +573,29 @@ def test_what_is_fetched_is_no_input_of_a_run(fetching, monkeypatch, pictures):
     assert not pictures.asked
     p.downloads()
     assert pipeline.digest("owner/name", p.settings) == before
+
+
+def test_captions_without_images_still_give_indicators_and_similarities(tmp_path):
+    from biaslab.studies import paradox_pipeline
+
+    texts = ["a female nurse", "a nurse at work", "the nurse and his bag", "an engineer", "he is an engineer"]
+    (tmp_path / "captions.txt").write_text("\n".join(texts))
+    settings = {
+        "corpus": str(tmp_path / "captions.txt"),
+        "occupations": ["nurse", "engineer"],
+        "approaches": ["naive", "no_indicators", "nearest"],
+        "store": str(tmp_path / "store"),
+    }
+    pipeline.check("mini", pipeline.Settings.of(settings))
+    made = pipeline.Pipeline("mini", pipeline.Settings.of(settings), progress=False)
+    found = paradox_pipeline.indicators(made).set_index("occupation")
+    assert found["n"].to_dict() == {"nurse": 3, "engineer": 2}
+    assert found["percent_any"].to_dict() == pytest.approx({"nurse": 200 / 3, "engineer": 50})
+    assert found["percent_female"].isna().all() and (found["n_judged"] == 0).all()
+    assert len(paradox_pipeline.examples(made)) == 5
+    similar = paradox_pipeline.similarity(made)
+    assert similar["text_similarity"].between(0.2, 1).all() and similar["image_similarity"].isna().all()
+    with pytest.raises(MissingInputError, match="captions and no images"):
+        paradox_pipeline.percent_female(made)
+    # Nothing was generated on the way to that.
+    assert not list((tmp_path / "store").glob("generated*"))

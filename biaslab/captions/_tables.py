@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+# Rows read at a time, where they are not large: what is done once for each batch takes as long as some 1,000 texts.
+_ROWS = 2**16
+
 
 @dataclass(frozen=True)
 class Texts:
@@ -56,7 +59,7 @@ def _of_parquet(path: Path, wanted, prefix: str, start: int, groups: Sequence[in
         with pq.ParquetFile(path) as file:
             names = corpora._flat_columns(file.schema_arrow, str(path))
             columns = corpora._Columns.choose(wanted, names, str(path))
-            size = corpora._rows_at_once(file, corpora.BATCH)
+            size = corpora._rows_at_once(file, _ROWS)
             for batch in file.iter_batches(columns=names, batch_size=size, row_groups=list(groups)):
                 arrays = {name: batch.column(batch.schema.names.index(name)) for name in names}
                 if _is_text(arrays[columns.text].type):
@@ -94,7 +97,8 @@ def _of_batch(arrays: dict[str, pa.Array], columns, prefix: str, start: int) -> 
         import pandas as pd
 
         frame = pd.DataFrame({name: taken(array, rows) for name, array in arrays.items()})
-        return corpora._shaped(frame, columns, prefix, 0).assign(caption_id=ids(rows))
+        made = pd.Series(ids(rows), dtype=object)
+        return corpora._shaped(frame, columns, prefix, 0).assign(caption_id=made)
 
     return Texts(pc.fill_null(corpora._sound(arrays[columns.text]), ""), ids, rows)
 

@@ -211,9 +211,13 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
             f"The queries have shape {query.shape} and the vectors {shape}; both are (number, width)."
         )
     if not len(query):
-        return np.zeros((0, min(k, shape[0])), dtype=np.int64), np.zeros((0, min(k, shape[0])), dtype=np.float32)
+        return np.zeros((0, min(k, shape[0])), dtype=np.int64), np.zeros(
+            (0, min(k, shape[0])), dtype=np.float32
+        )
     found = [_nearest(query[i : i + _QUERIES], vectors, k) for i in range(0, len(query), _QUERIES)]
-    return np.concatenate([indices for indices, _ in found]), np.concatenate([cosines for _, cosines in found])
+    return np.concatenate([indices for indices, _ in found]), np.concatenate(
+        [cosines for _, cosines in found]
+    )
 
 
 def _nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -361,7 +365,9 @@ def _has_plain_modules(model) -> bool:
         names in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
         and getattr(model.tokenizer, "is_fast", False)
         and list(getattr(first, "modalities", ())) == ["text"]
-        and not any(getattr(first, name, None) for name in ("query_expansion", "document_length", "processing_kwargs"))
+        and not any(
+            getattr(first, name, None) for name in ("query_expansion", "document_length", "processing_kwargs")
+        )
         and model.default_prompt_name is None
         and model.truncate_dim is None
     )
@@ -381,7 +387,8 @@ def _encoded(model, texts: list[str]) -> np.ndarray:
     found = None
     with torch.inference_mode():
         for same in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
-            for batch in np.array_split(same, -(-len(same) * int(lengths[same[0]]) // _TOKENS) or 1):
+            at_once = max(1, _TOKENS // max(1, int(lengths[same[0]])))
+            for batch in np.array_split(same, -(-len(same) // at_once)):
                 features = {
                     name: torch.tensor([values[i] for i in batch], device=model.device)
                     for name, values in tokens.items()

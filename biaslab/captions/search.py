@@ -144,7 +144,11 @@ class Matcher:
 
         if not self.terms:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        array = texts.cast(pa.large_string()) if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
+        array = (
+            texts.cast(pa.large_string())
+            if isinstance(texts, pa.Array)
+            else pa.array(texts, pa.large_string())
+        )
         array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
         # RE2 takes letters beyond ASCII for no part of a word, so what it finds is checked where there are any.
         hits = np.flatnonzero(pc.match_substring_regex(array, self._re2).to_numpy(zero_copy_only=False))
@@ -169,7 +173,7 @@ class Matcher:
         if not len(texts):
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         for sign in (_MARK, _END):
-            texts = pc.replace_substring(texts, sign, " ")
+            texts = pc.replace_substring(texts, sign, ",")
         # All captions as one text: what is begun once for each text takes longer than the search itself.
         one = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), pa.scalar(_END, texts.type))
         marked = pc.replace_substring_regex(one, self._re2, rf"{_MARK}\0{_MARK}")

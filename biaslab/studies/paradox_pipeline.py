@@ -39,8 +39,9 @@ def _judged(pipeline: Pipeline):
     wanted = pipeline.settings.approaches
     selected = [a for a in wanted if a in SELECTED]
     if selected:
-        generated = pipeline.judgements("generated")
+        # First what may be missing: a corpus without images says so before any is generated.
         training = pipeline.judgements("training").drop(columns=["prompt", "rank"], errors="ignore")
+        generated = pipeline.judgements("generated")
         chosen = pipeline.selections()
         for approach in selected:
             rows = chosen[chosen["approach"] == approach].merge(training, on=["caption_id", "occupation"])
@@ -50,7 +51,7 @@ def _judged(pipeline: Pipeline):
         approaches = [a for a in wanted if a in (kind, kind + _WITHOUT)]
         if not approaches:
             continue
-        generated, training = pipeline.judgements(kind), _own_images(pipeline)
+        training, generated = _own_images(pipeline), pipeline.judgements(kind)
         for approach in approaches:
             for source, rows in (("training", training), ("generated", generated)):
                 yield approach, source, rows[rows["indicator"] == "none"] if _WITHOUT in approach else rows
@@ -71,6 +72,16 @@ def _shares(rows: pd.DataFrame, occupations: tuple[str, ...]) -> pd.DataFrame:
     n = counts["size"].to_numpy(float)
     share = np.divide(100 * counts["sum"].to_numpy(float), n, out=np.full(len(n), np.nan), where=n > 0)
     return counts[["occupation", "prompt"]].assign(percent_female=share, n=n)
+
+
+def _with_gender(pipeline: Pipeline, captions: pd.DataFrame) -> pd.DataFrame:
+    """Return ``captions`` with the gender perceived in their images; none where the corpus has no images."""
+    keys = ["caption_id", "occupation"]
+    try:
+        judged = pipeline.judgements("training")[[*keys, "gender"]]
+    except MissingInputError:
+        return captions.assign(gender="")
+    return captions.merge(judged, on=keys, how="left")
 
 
 def captions_found(pipeline: Pipeline) -> pd.DataFrame:
@@ -100,9 +111,7 @@ def _asked(pipeline: Pipeline, kind: str) -> bool:
 
 def indicators(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions of the random sample indicate a gender, beside what their images show."""
-    sample = pipeline.sample()
-    keys = ["caption_id", "occupation"]
-    sample = sample.merge(pipeline.judgements("training")[[*keys, "gender"]], on=keys, how="left")
+    sample = _with_gender(pipeline, pipeline.sample())
     rows = []
     for occupation in pipeline.occupations:
         some = sample[sample["occupation"] == occupation]
@@ -135,9 +144,7 @@ def _percent(true: pd.Series) -> float:
 
 def examples(pipeline: Pipeline) -> pd.DataFrame:
     """Return the first captions of each occupation and kind of indicator, with the words that indicate it."""
-    sample = pipeline.sample()
-    keys = ["caption_id", "occupation"]
-    sample = sample.merge(pipeline.judgements("training")[[*keys, "gender"]], on=keys, how="left")
+    sample = _with_gender(pipeline, pipeline.sample())
     some = sample.sort_values(["occupation", "rank"], kind="stable")
     some = some[some.groupby(["occupation", "indicator"]).cumcount() < EXAMPLES]
     words = [", ".join(_words(text, spans)) for text, spans in zip(some["text"], some["spans"], strict=True)]
@@ -196,9 +203,9 @@ def _image_similarity(pipeline: Pipeline) -> pd.DataFrame:
     try:
         chosen = _by_prompt(pipeline).sort_values([*keys, "rank"], kind="stable")
         chosen = chosen[chosen.groupby(keys).cumcount() < SIMILARITY_IMAGES]
+        trained = pipeline.image_embeddings("training", chosen["caption_id"])
         generated = pipeline.images("generated").table
         generated = generated[generated.groupby(["prompt", "occupation"]).cumcount() < SIMILARITY_IMAGES]
-        trained = pipeline.image_embeddings("training", chosen["caption_id"])
         made = pipeline.image_embeddings("generated", generated["image_id"])
     except MissingInputError:
         # The judge is no open_clip model, or there are no training images: texts can still be compared.

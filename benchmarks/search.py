@@ -1,0 +1,193 @@
+"""Time the search for the paradox paper's occupations against ripgrep, DuckDB and pandas, at equal threads.
+
+Run: ``python benchmarks/search.py --captions FILE``, where the file holds real captions, one a line, ``.gz`` or not
+(the embedded world's where none is given). ``--rows`` says how many captions to make of them (10 million; some
+minutes and 3 GB of disk), ``--share`` in how many of them an occupation is put. The peers: ripgrep must be installed,
+duckdb too (``pip install duckdb``); one that is missing is left out.
+
+Ours: ``biaslab.captions.search.search`` on Parquet (zstd) in worker processes of one thread each, with samples of 500
+captions per occupation, the start of the processes included, results in a store. ripgrep: ``-o -i -w`` with all forms
+as patterns on the same captions as plain text, in as many files, piped into sort and uniq
+(letters made small on the way). DuckDB: one alternation on
+the same Parquet files, each caption's different mentions counted. pandas: ``str.contains`` for each occupation on some
+of the captions in memory; it uses one thread, so its time is divided by the number of threads.
+"""
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+if __name__ == "__main__":
+    # Before libraries start their threads.
+    os.environ |= {"OMP_NUM_THREADS": "1", "LC_ALL": "C"}
+
+from _corpus import occupations, read_lines, told, write_corpus
+
+OURS = """
+import sys, tempfile
+import pyarrow as pa
+pa.set_cpu_count(1)
+from biaslab import lexicons
+from biaslab.captions.corpus import open_corpus
+from biaslab.captions.search import search
+from biaslab.engine import LocalEngine
+from biaslab.store import Store
+
+if __name__ == "__main__":
+    folder, workers, out = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as store:
+        engine = LocalEngine(int(workers) if int(workers) > 1 else 0)
+        found = search(open_corpus(folder), lexicons.load("paradox_occupations"), store=Store(store), engine=engine,
+                       progress=False)
+    found.totals.to_csv(out, index=False)
+    print(f"  {len(found.captions):,} captions sampled")
+"""
+
+
+def children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run(words: list[str], **options) -> tuple[float, float, float]:
+    """Return seconds, seconds of processors, and the most memory of all processes together, in bytes."""
+    import psutil
+
+    before, start = children(), time.perf_counter()
+    process = subprocess.Popen(words, **options)
+    peak, ended = [0], threading.Event()
+
+    def watch() -> None:
+        whole = psutil.Process(process.pid)
+        while not ended.wait(0.05):
+            held = 0
+            try:
+                for one in (whole, *whole.children(recursive=True)):
+                    held += one.memory_info().rss
+            except psutil.Error:
+                continue
+            peak[0] = max(peak[0], held)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    failed = process.wait()
+    seconds = time.perf_counter() - start
+    ended.set()
+    watcher.join()
+    if failed:
+        raise SystemExit(f"{words[0]} failed with {failed}.")
+    return seconds, children() - before, peak[0]
+
+
+def forms_of(names: tuple[str, ...]) -> dict[str, str]:
+    """Return the occupation of each form of its name."""
+    from biaslab import lexicons
+
+    return {form: name for name in names for form in (name, *lexicons.plurals(name))}
+
+
+def _between(form: str) -> str:
+    return form.replace(" ", r"[\s-]+")
+
+
+def by_ripgrep(folder: Path, forms: dict[str, str], threads: int) -> tuple[tuple[float, float, float], int]:
+    patterns = folder / "patterns.txt"
+    patterns.write_text("".join(_between(form) + "\n" for form in forms))
+    look = f"rg -j{threads} -o -i -w -N --no-filename -f {patterns} {folder / 'plain'}"
+    took = run(["sh", "-c", f"{look} | tr A-Z a-z | sort | uniq -c > {folder}/rg.txt"])
+    return took, sum(int(line.split()[0]) for line in (folder / "rg.txt").read_text().splitlines())
+
+
+def by_duckdb(folder: Path, forms: dict[str, str], threads: int) -> tuple[tuple[float, float], int]:
+    import duckdb
+
+    longest = sorted(forms, key=len, reverse=True)
+    either = rf"(?i)\b({'|'.join(_between(form) for form in longest)})\b"
+    query = f"""
+        select mention, count(*) from (
+            select unnest(list_distinct(list_transform(regexp_extract_all(TEXT, ?, 1), lambda x: lower(x)))) as mention
+            from '{folder}/parquet/*.parquet' where regexp_matches(TEXT, ?)) group by mention"""
+    with duckdb.connect(config={"threads": threads}) as base:
+        start, used = time.perf_counter(), time.process_time()
+        found = base.execute(query, [either, either]).fetchall()
+        return (time.perf_counter() - start, time.process_time() - used), sum(n for _, n in found)
+
+
+def by_pandas(folder: Path, forms: dict[str, str], rows: int) -> tuple[tuple[float, float], int, int]:
+    import pandas as pd
+
+    texts = pd.read_parquet(sorted((folder / "parquet").iterdir())[0], columns=["TEXT"])["TEXT"][:rows]
+    of = {name: [form for form, other in forms.items() if other == name] for name in forms.values()}
+    start, used = time.perf_counter(), time.process_time()
+    found = 0
+    for some in of.values():
+        pattern = rf"\b(?:{'|'.join(_between(form) for form in some)})\b"
+        found += int(texts.str.contains(pattern, case=False, regex=True).sum())
+    return (time.perf_counter() - start, time.process_time() - used), found, len(texts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--captions", default="", help="a file of one caption a line, .gz or not")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="captions to make")
+    parser.add_argument("--share", type=float, default=0.05, help="of captions that get an occupation")
+    parser.add_argument("--threads", type=int, default=2, help="of ours, ripgrep and DuckDB")
+    parser.add_argument("--pandas-rows", type=int, default=200_000, help="captions that pandas looks through")
+    parser.add_argument("--runs", type=int, default=1, help="of ours, ripgrep and DuckDB; the fastest counts")
+    options = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sizes = write_corpus(folder, read_lines(options.captions), options.rows, options.share)
+        rows, threads = sizes["rows"], options.threads
+        each = sizes["parquet"] / rows
+        print(
+            f"{rows:,} captions: Parquet {sizes['parquet'] / 1e6:.0f} MB ({each:.1f} bytes a caption, URLs included), "
+            f"plain text {sizes['plain'] / 1e6:.0f} MB; {threads} threads",
+            flush=True,
+        )
+        script = folder / "ours.py"
+        script.write_text(OURS)
+        forms = forms_of(occupations())
+        totals = folder / "totals.csv"
+        words = [sys.executable, str(script), str(folder / "parquet"), str(threads), str(totals)]
+        ours = min(run(words) for _ in range(options.runs))
+        mentions = sum(int(line.rsplit(",", 2)[1]) for line in totals.read_text().splitlines()[1:])
+        print(f"  mentions in {100 * mentions / rows:.1f} of 100 captions")
+        print(
+            f"biaslab   {ours[0]:8.2f} s ({ours[1]:.2f} s of processors), peak memory {ours[2] / 2**20:.0f} MiB"
+        )
+
+        def compare(what: str, seconds: float, processors: float, found: int, reach: str) -> None:
+            print(
+                f"{what:9s} {seconds:8.2f} s ({processors:.2f} s of processors), {found:,} counted; ours is "
+                f"{seconds / ours[0]:.2f} times as fast, {processors / ours[1]:.2f} by processors (reach: {reach})",
+                flush=True,
+            )
+
+        print(f"  {mentions:,} counted by ours")
+        if shutil.which("rg"):
+            took, found = min(by_ripgrep(folder, forms, threads) for _ in range(options.runs))
+            compare("ripgrep", *took[:2], found, "1")
+        else:
+            print("ripgrep is not installed")
+        try:
+            took, found = min(by_duckdb(folder, forms, threads) for _ in range(options.runs))
+            compare("DuckDB", *took, found, "1.5")
+        except ImportError:
+            print("DuckDB is not installed")
+        took, found, some = by_pandas(folder, forms, options.pandas_rows)
+        scale = rows / some
+        compare("pandas", took[0] * scale / threads, took[1] * scale, round(found * scale), "50")
+        told("search", 2.3e9, rows / ours[1], each)
+
+
+if __name__ == "__main__":
+    main()

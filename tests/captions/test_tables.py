@@ -1,0 +1,103 @@
+"""Parquet files read as Arrow tables give what the corpus's own tables give."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from biaslab.captions import _tables, corpus
+from biaslab.captions._tables import texts_of
+from biaslab.captions.corpus import open_corpus
+from biaslab.captions.search import search
+from biaslab.errors import InputError
+
+
+@pytest.fixture
+def captions(tmp_path):
+    """Write captions with all that is awkward, in two row groups, and return the file."""
+    n = 30
+    texts = ["a nurse", "prime\x01minister and Nurses", "été nurse", "", "two\x02bakers, a baker"] * 6
+    texts = [t.encode() for t in texts]
+    texts[7] = b"nurse \xff"
+    texts[9] = None
+    text = pa.array(texts, pa.binary()).cast(pa.string(), safe=False)
+    ids = [f"id{i}" if i % 4 else None for i in range(n)]
+    ids[3], ids[5] = "x" * 201, ""
+    table = pa.table(
+        {
+            "number": pa.array([None if i == 20 else i for i in range(n)], pa.int64()),
+            "TEXT": text,
+            "key": ids,
+            "rank": [i / 2 for i in range(n)],
+            "flag": pa.array([None if i == 4 else i % 2 == 0 for i in range(n)]),
+            "kind": pa.array(["x", "y", None] * 10).dictionary_encode(),
+            "URL": [None if i == 11 else f"https://example.org/{i}" for i in range(n)],
+            "listed": [[i] for i in range(n)],
+        }
+    )
+    pq.write_table(table, tmp_path / "captions.parquet", row_group_size=17)
+    return tmp_path / "captions.parquet"
+
+
+@pytest.mark.parametrize("mapped", [{}, {"caption_id": "key"}])
+@pytest.mark.parametrize("rows", [5, 100])
+def test_as_the_corpus_reads_them(captions, monkeypatch, mapped, rows):
+    monkeypatch.setattr(corpus, "_PART_ROWS", 10)
+    monkeypatch.setattr(_tables, "_ROWS", rows)
+    opened = open_corpus(str(captions), columns=mapped)
+    assert opened.parts == 2
+    for part in range(2):
+        whole = pd.concat(opened.batches(size=rows, part=part), ignore_index=True)
+        start = 0
+        for some in texts_of(opened, part):
+            n = len(some.texts)
+            same = whole.iloc[start : start + n].reset_index(drop=True)
+            assert some.texts.to_pylist() == same["text"].tolist()
+            # In any order, and some twice.
+            wanted = np.array([n - 1, 0, 0, n // 2])
+            assert list(some.ids(wanted)) == same["caption_id"].iloc[wanted].tolist()
+            expected = same.iloc[wanted].reset_index(drop=True)
+            found = some.rows(wanted)
+            assert found.columns.tolist() == expected.columns.tolist()
+            for column in expected:
+                assert found[column].astype(object).where(found[column].notna(), None).tolist() == (
+                    expected[column].astype(object).where(expected[column].notna(), None).tolist()
+                ), column
+            start += n
+        assert start == len(whole)
+
+
+def test_other_corpora_and_texts_that_are_bytes(tmp_path):
+    (tmp_path / "a.txt").write_text("a nurse\na baker\n")
+    (some,) = texts_of(open_corpus(str(tmp_path / "a.txt")), 0)
+    assert list(some.texts) == ["a nurse", "a baker"]
+    assert some.rows(np.array([1]))["text"].tolist() == ["a baker"]
+    pq.write_table(pa.table({"text": pa.array([b"a nurse", None, b"\xff"])}), tmp_path / "b.parquet")
+    opened = open_corpus(str(tmp_path / "b.parquet"))
+    (some,) = texts_of(opened, 0)
+    assert list(some.texts) == ["a nurse", "", "\ufffd"]
+    assert list(some.ids(np.array([2]))) == next(opened.batches())["caption_id"].tolist()[2:]
+
+
+def test_search_of_parquet_equals_search_of_its_table(captions, tmp_path):
+    opened = open_corpus(str(captions), columns={"caption_id": "key"})
+    found = search(opened, ["nurse", "baker", "prime minister"], per_term=3, progress=False)
+    # By hand: five texts in six rounds; number 9 is missing, 7 is "nurse" and a bad byte; a sign between its words
+    # makes no phrase.
+    assert found.totals["n_captions"].tolist() == [6 + 6 + 6, 5, 0]
+    whole = pd.concat(opened.batches(), ignore_index=True)
+    whole.drop(columns=[c for c in whole if c not in ("caption_id", "text")]).to_csv(
+        tmp_path / "same.csv", index=False
+    )
+    same = search(open_corpus(str(tmp_path / "same.csv")), ["nurse", "baker"], per_term=3, progress=False)
+    both = found.captions.query("term != 'prime minister'")
+    assert both["caption_id"].tolist() == same.captions["caption_id"].tolist()
+
+
+def test_a_damaged_file_is_named(captions):
+    opened = open_corpus(str(captions))
+    assert opened.parts
+    captions.write_bytes(b"PAR1" + bytes(100))
+    with pytest.raises(InputError, match=r"captions\.parquet cannot be read as Parquet"):
+        list(texts_of(opened, 0))
