@@ -134,6 +134,8 @@ def headlines_baseline(
     sentences = []
     for model, rows in some[some["prompt"] == prompt].groupby("model", sort=False):
         by = rows.set_index("definition")
+        if not {"published", "directional"} <= set(by.index):
+            continue  # Too few images were judged for an interval of each.
         signed = by.loc["directional"]
         sentences.append(
             f"{(names or {}).get(model, model)}: {_change(by.loc['published'])} by the published rule "

@@ -3,10 +3,8 @@
 import csv
 import gzip
 import json
-import os
 import random
 import re
-import shutil
 from collections.abc import Callable
 
 import nbformat
@@ -488,20 +486,6 @@ def test_the_report_holds_no_markup_of_theirs(run_dir):
     assert [link["href"] for link in page("link")] == ["data:,"]
     assert [a for a in page("a") if not re.match("#|tables/|notebooks/|run.json$", a["href"])] == []
     assert [t for t in page(True) if any(name.startswith("on") for name in t.attrs)] == []
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    if not path:
-        pytest.skip("No Chromium: install Debian's chromium or set CHROMIUM to its path.")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.mark.slow

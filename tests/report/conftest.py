@@ -1,8 +1,5 @@
 """The run folder that the report's tests read, and Chromium to look at its pages with."""
 
-import os
-import shutil
-
 import fake_run
 import pytest
 
@@ -24,26 +21,3 @@ def run_dir(tmp_path_factory, executed):
     fake_run.write_run(folder, executed)
     report.build(folder)
     return folder
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Headless Chromium; the tests that need it are skipped where there is none."""
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    if not path:
-        pytest.skip("No Chromium: install Debian's chromium or set CHROMIUM to its path.")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path,
-            args=[
-                "--no-sandbox",
-                "--disable-gpu",
-                "--no-first-run",
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-            ],
-        )
-        yield browser
-        browser.close()
