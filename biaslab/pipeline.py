@@ -137,7 +137,7 @@ class Settings:
         problem=_key_variable_problem,
     )
     steps: int = _setting(10, "Denoising steps (paper: 50).", low=1, high=1000)
-    # The least at which the embedded model follows gender words as often as the paper finds (98.41 %, section 6).
+    # Of 1, 1.5, 2 and 3 the least at which mini-sd follows gender words as the paper finds (98.41 %, section 6).
     guidance_scale: float = _setting(1.5, "Guidance; 1 is none (paper: 7.5).", low=0, high=100)
     scheduler: str = _setting("", "Name of a diffusers scheduler; empty is the model's own.")
     negative_prompt: str = _setting("", "What images shall not show; empty is none.")

@@ -285,11 +285,11 @@ class Stage:
 
     def _begin(self) -> None:
         """Make the folder and write down what the stage is."""
-        with _room_on(self.folder):
+        with room_on(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             described = self.folder / "stage.json"
             if not described.exists():
-                _replace(described, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
+                replace(described, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
 
     def _read(self, path: Path, rows: Callable[[], pd.DataFrame], work) -> pd.DataFrame:
         try:
@@ -369,7 +369,7 @@ def _locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     folder = path.parent / "locks"
-    with _room_on(path):
+    with room_on(path):
         folder.mkdir(exist_ok=True)
         lock = FileLock(folder / f"{path.stem}.lock")
         try:
@@ -400,10 +400,10 @@ def _write(path: Path, frame: pd.DataFrame) -> None:
     # A killed process leaves its temporary file behind; whoever holds the lock next clears it away.
     for left in path.parent.glob(f".{path.name}.*.tmp"):
         left.unlink(missing_ok=True)
-    with _room_on(path):
+    with room_on(path):
         # The checksum comes first: a shard under its own name always has one.
-        _replace(_checksum_path(path), hashlib.sha256(data).hexdigest().encode() + b"\n")
-        _replace(path, data)
+        replace(_checksum_path(path), hashlib.sha256(data).hexdigest().encode() + b"\n")
+        replace(path, data)
 
 
 def _read(path: Path) -> pd.DataFrame:
@@ -424,7 +424,8 @@ def _checksum_path(path: Path) -> Path:
     return path.with_name(path.name + ".sha256")
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace(path: Path, data: bytes) -> None:
+    """Write a file under another name and rename it: under its own name it is whole."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     try:
         temporary.write_bytes(data)
@@ -435,16 +436,28 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _room_on(path: Path) -> Iterator[None]:
+def room_on(path: Path, kept: str = "") -> Iterator[None]:
+    """Turn the error of a full disk into one that says what to do.
+
+    Args:
+        path: What is written.
+        kept: What stays and what to do about the rest, in a sentence; by default that of shards.
+
+    Raises:
+        RunError: The disk is full.
+    """
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise RunError(
-            f"No space left to write {path}. Finished shards are kept and will be found again: free some space, "
-            f"or point {ROOT_VARIABLE} to another folder, and run again."
-        ) from None
+        raise RunError(f"No space left to write {path}. {kept or _KEPT}") from None
+
+
+_KEPT = (
+    f"Finished shards are kept and will be found again: free some space, or point {ROOT_VARIABLE} to another folder, "
+    "and run again."
+)
 
 
 def _canonical(value: object) -> bytes:

@@ -16,7 +16,6 @@ written and renamed. So a killed run loses what it was just fetching and nothing
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import heapq
 import json
@@ -42,6 +41,7 @@ import httpx
 from biaslab import __version__
 from biaslab.captions._fetch import SAVED, Decoders, Failed, Visit, parsed, picture, request
 from biaslab.errors import InputError, ParameterError, RunError, name_help
+from biaslab.store import replace, room_on
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from biaslab.judging.images import Unreadable
 
 _log = logging.getLogger(__name__)
+_KEPT = "Images that were fetched are kept and will be found again: free some space and run again."
 
 OK = "ok"
 # Outcomes of a URL, with what they mean.
@@ -233,7 +234,7 @@ def download(
         raise ParameterError(f"again names {unknown[0]!r}. {name_help(unknown[0], OUTCOMES)}")
     wanted = _wanted(images)
     folder = Path(folder)
-    with _room_on(folder):
+    with room_on(folder, _KEPT):
         folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder), _Journal(folder) as journal:
         found = _Run(wanted, journal, settings, again, allow).go(label, progress)
@@ -327,7 +328,7 @@ class _Journal:
         bad = sum(not self._take(line) for line in lines)
         if bad:
             _log.warning("%s has %d damaged lines; these URLs are fetched again.", path, bad)
-        with _room_on(path):
+        with room_on(path, _KEPT):
             self._file = path.open("ab", buffering=0)
             if half:  # A killed run left it.
                 os.ftruncate(self._file.fileno(), len(data) - len(half))
@@ -363,7 +364,7 @@ class _Journal:
         self._keep(row)
 
     def _write(self, data: bytes) -> None:
-        with _room_on(self.folder / _JOURNAL):
+        with room_on(self.folder / _JOURNAL, _KEPT):
             while data:
                 data = data[self._file.write(data) :]
 
@@ -401,30 +402,6 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-@contextlib.contextmanager
-def _room_on(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise RunError(
-            f"No space left to write {path}. Images that were fetched are kept and will be found again: free some "
-            "space and run again."
-        ) from None
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file under another name and rename it: under its own name it is whole."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _check(text: bytes) -> bytes:
@@ -602,9 +579,9 @@ class _Run:
     def _saved(self, caption_id: str, url: str, data: bytes) -> dict[str, Any]:
         file = self._journal.file_for(caption_id, url, self._settings.format)
         path = self._journal.folder / file
-        with _room_on(path):
+        with room_on(path, _KEPT):
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, data)
+            replace(path, data)
         return {"file": file, "saved_bytes": len(data), "saved_sha256": hashlib.sha256(data).hexdigest()}
 
     def go(self, label: str, progress: bool) -> dict[tuple[str, str], dict[str, Any]]:

@@ -16,7 +16,6 @@ the model (a company, vLLM, Ollama, llama.cpp), the request is the same.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import logging
@@ -32,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from biaslab.errors import ParameterError, RunError
+from biaslab.store import room_on
 
 if TYPE_CHECKING:
     import httpx
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from biaslab.store import Store
 
 _log = logging.getLogger(__name__)
+_STAYS = (
+    "Answers before are kept and will be found again: free some space, or choose another folder for the store, and "
+    "run again."
+)
 
 # What may become of a question, and what it means. Those in _KEPT were paid for and are not asked again.
 OUTCOMES: dict[str, str] = {
@@ -249,7 +253,7 @@ class _Journal:
         if self._path is None:
             yield
             return
-        with _room_on(self._path):
+        with room_on(self._path, _STAYS):
             (self._path.parent / "locks").mkdir(parents=True, exist_ok=True)
         name = hashlib.sha256("".join(sorted(set(digests))).encode()).hexdigest()[:16]
         with self._locked(name):
@@ -286,25 +290,12 @@ class _Journal:
             return
         content = json.dumps({"question": digest, **asdict(answer)}).encode()
         line = hashlib.sha256(content).hexdigest()[:16].encode() + b" " + content + b"\n"
-        with self._mutex, _room_on(self._path), self._locked("write"), self._path.open("a+b") as file:
+        with self._mutex, room_on(self._path, _STAYS), self._locked("write"), self._path.open("a+b") as file:
             # Whoever was killed while writing left half a line.
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
                 line = line if file.read(1) == b"\n" else b"\n" + line
             file.write(line)
-
-
-@contextlib.contextmanager
-def _room_on(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise RunError(
-            f"No space left to write {path}. Answers before are kept and will be found again: free some space, or "
-            "choose another folder for the store, and run again."
-        ) from None
 
 
 class _StoppedError(Exception):
