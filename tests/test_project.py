@@ -22,6 +22,7 @@ CONDA = {
     "open_clip_torch": "open-clip-torch",
     "bleach[css]": "bleach-with-css",
     "opencv-python-headless": "opencv",
+    "ray": "ray-core",
 }
 # What the user of this project was promised to find in the environment.
 PROMISED = (
@@ -57,7 +58,7 @@ def test_conda_users_get_what_pip_users_get(root):
     conda = yaml.safe_load((root / "environment.yml").read_text())["dependencies"]
     pip = next(d["pip"] for d in conda if isinstance(d, dict))
     there = {d.lower() for d in [*(d for d in conda if isinstance(d, str)), *pip]}
-    for requirement in [*needed, *extras["models"], *extras["dev"]]:
+    for requirement in [*needed, *extras["models"], *extras["dev"], *extras["ray"]]:
         name, version = re.fullmatch(r"([A-Za-z0-9_\[\]-]+)(.*)", requirement).groups()
         assert f"{CONDA.get(name, name)}{version}".lower() in there, requirement
 

@@ -76,6 +76,7 @@ def select(
     of_captions, of_prompts = vectors[: len(captions)], vectors[len(captions) :]
     rows_of = captions.groupby("term").indices
     free = (captions["indicator"] == "none").to_numpy()
+    caption_ids = captions["caption_id"].to_numpy()
 
     parts: list[pd.DataFrame] = []
     for occupation, wanted in prompts.reset_index(drop=True).groupby("occupation", sort=False):
@@ -85,9 +86,8 @@ def select(
         def add(
             approach: str, prompt: str, chosen: np.ndarray, cosines: np.ndarray, occupation=occupation
         ) -> None:
-            ids = captions["caption_id"].to_numpy()[chosen]
             ranks = np.arange(1, len(chosen) + 1)
-            values = (approach, prompt, occupation, ids, ranks, np.asarray(cosines, dtype=float))
+            values = (approach, prompt, occupation, caption_ids[chosen], ranks, np.asarray(cosines, dtype=float))
             parts.append(pd.DataFrame(dict(zip(COLUMNS, values, strict=True))))
 
         sample = rows[:k]
