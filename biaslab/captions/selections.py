@@ -87,7 +87,14 @@ def select(
             approach: str, prompt: str, chosen: np.ndarray, cosines: np.ndarray, occupation=occupation
         ) -> None:
             ranks = np.arange(1, len(chosen) + 1)
-            values = (approach, prompt, occupation, caption_ids[chosen], ranks, np.asarray(cosines, dtype=float))
+            values = (
+                approach,
+                prompt,
+                occupation,
+                caption_ids[chosen],
+                ranks,
+                np.asarray(cosines, dtype=float),
+            )
             parts.append(pd.DataFrame(dict(zip(COLUMNS, values, strict=True))))
 
         sample = rows[:k]
