@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biaslab.judging.images import ImageSource, Unreadable
+    from biaslab.pipeline_people import People
 
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
@@ -146,6 +147,37 @@ class Settings:
     safety_checker: str = _setting("model", "`model` keeps the one that the model has, `off` takes it away.")
     compile: bool = _setting(
         False, "Whether the denoising network is compiled first, which pays for thousands of images."
+    )
+    pair_occupations: int = _setting(
+        20,
+        "Occupations of each of the two stereotyped lists that stand in pairs (paper: 20).",
+        low=1,
+        high=20,
+    )
+    pair_images: int = _setting(1, "Images for each ordered pair of occupations (paper: 1).", low=1)
+    power_runs: int = _setting(
+        3, "Samplings of a high- and a low-power role for each occupation (paper: 3).", low=1
+    )
+    single_images: int = _setting(3, "Images of each occupation alone (paper: 3).", low=1)
+    control_partners: int = _setting(
+        1, "Partners of the same stereotype that each occupation gets in control pairs.", low=1, high=19
+    )
+    three_prompts: int = _setting(24, "Prompts for three people (section C.2); 0 leaves them out.", low=0)
+    pair_aspect: float = _setting(
+        1.5, "Width over height of images of two people; 1 is the model's own shape.", low=0.1, high=10
+    )
+    critic: str = _setting(
+        "counts",
+        "FairCritic's critic: `counts` (from the judges' counts), or `endpoint`: the vision model `critic_model` "
+        "behind `endpoint_url` (as in the paper).",
+        allowed=("counts", "endpoint"),
+    )
+    critic_rounds: int = _setting(1, "Rounds of FairCritic (paper: 1); 0 leaves it out.", low=0, high=10)
+    critic_images: int = _setting(8, "Images that a critic at an endpoint sees at a time.", low=1, high=64)
+    critic_model: str = _setting("", "Name of the vision model there (paper: gpt-4-vision-preview).")
+    further_judges: tuple[str, ...] = _setting(
+        (),
+        "Judges whose agreement is reported beside the first one's: `fairface:FILE`, `vqa:NAME`, `ratings:FILE`.",
     )
     dtype: str = _setting("auto", "Type of numbers: `auto`, `float32`, `bfloat16` or `float16`.")
     device: str = _setting("auto", "Where models run: `auto`, `cpu`, `cuda`, ...")
@@ -321,7 +353,9 @@ def check(model: str, settings: Settings) -> None:
     pipeline = Pipeline(model, settings)
     _ = pipeline._generation(), pipeline._judging(), pipeline._engine, pipeline.corpus.digest
     if settings.paraphraser == "endpoint" and any(a.startswith("paraphrased") for a in settings.approaches):
-        pipeline._endpoint().check_key()
+        pipeline.endpoint("paraphraser").check_key()
+    if settings.critic == "endpoint" and settings.critic_rounds:
+        pipeline.endpoint("critic").check_key()
     if settings.training_images == DOWNLOAD:
         pipeline.check_urls()
     elif settings.training_images and not Path(settings.training_images).is_dir():
@@ -670,22 +704,29 @@ class Pipeline:
                 captions["text"].tolist(),
                 captions["occupation"].tolist(),
                 seed=self.seed,
-                endpoint=self._endpoint() if asks else None,
+                endpoint=self.endpoint("paraphraser") if asks else None,
                 store=self.store,
                 names=self.settings.names,
                 progress=shown,
             )
 
-    def _endpoint(self):
+    def endpoint(self, use: str):
+        """Return the endpoint for a ``use``: ``paraphraser`` or ``critic``.
+
+        Raises:
+            ParameterError: The settings do not name it.
+        """
         from biaslab.captions.endpoint import Endpoint
 
         s = self.settings
-        if not s.endpoint_url or not s.endpoint_model:
+        setting = {"paraphraser": "endpoint_model", "critic": "critic_model"}[use]
+        model = getattr(s, setting)
+        if not s.endpoint_url or not model:
             raise ParameterError(
-                "paraphraser is 'endpoint', which needs endpoint_url (such as 'http://localhost:8000/v1') and "
-                f"endpoint_model; endpoint_url is {s.endpoint_url!r} and endpoint_model is {s.endpoint_model!r}."
+                f"{use} is 'endpoint', which needs endpoint_url (such as 'http://localhost:8000/v1') and {setting}; "
+                f"endpoint_url is {s.endpoint_url!r} and {setting} is {model!r}."
             )
-        return Endpoint(s.endpoint_url, s.endpoint_model, key_variable=s.endpoint_key_variable)
+        return Endpoint(s.endpoint_url, model, key_variable=s.endpoint_key_variable)
 
     # -- images and judgements -----------------------------------------------------------------------
 
@@ -719,25 +760,39 @@ class Pipeline:
             from biaslab.mini import truthful
 
             return truthful.generate(prompts, self.corpus.world, seed=self.seed, size=s.size or 64)
+        return self.generate_texts(prompts[["prompt_id", "text", "n_images"]], progress=progress)
+
+    def generate_texts(self, texts: pd.DataFrame, *, progress: bool, aspect: float = 1.0) -> ImageSource:
+        """Return images of texts (columns prompt_id, text, n_images) by the model; see ``generation.generate``.
+
+        ``aspect`` is the width over the height, as a multiple of the model's own.
+        """
         from biaslab import generation
 
-        texts = prompts[["prompt_id", "text", "n_images"]]
         return generation.generate(
-            texts, self._generation(), seed=self.seed, store=self.store, progress=progress
+            texts, self._generation(aspect), seed=self.seed, store=self.store, progress=progress
         )
 
-    def _generation(self):
+    @cached_property
+    def people(self) -> People:
+        """The stages for pictures of people whom the prompt places (paired paper)."""
+        from biaslab.pipeline_people import People
+
+        return People(self)
+
+    def _generation(self, aspect: float = 1.0):
         from biaslab.generation import GenerationSettings
 
         s = self.settings
         return GenerationSettings(
+            aspect=aspect,
             model=self.model,
             steps=s.steps,
             guidance_scale=s.guidance_scale,
             scheduler=s.scheduler,
             negative_prompt=s.negative_prompt,
             height=s.size,
-            width=s.size,
+            width=s.size if aspect == 1 else 0,
             dtype=s.dtype,
             device=s.device,
             batch_size=s.batch_size,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PIPELINES = ("mini", "pipeline")
 NAMED = ("published", "ratings", *PIPELINES)
 # The papers whose tables the pipeline measures.
-PIPELINE_PAPERS = ("paradox",)
+PIPELINE_PAPERS = ("paradox", "paired")
 # Where a run keeps the measured tables that it read.
 MEASURED = "measured"
 

@@ -35,6 +35,7 @@ _STUDIES = (
     "paradox_sections",
     "paradox_downloads",
     "paired",
+    "paired_people",
     "dalleval",
     "triplets",
     "ratings",

@@ -27,6 +27,7 @@ _SCHEMA_MODULES = (
     "paradox",
     "paradox_sections",
     "paired",
+    "paired_people",
     "dalleval",
     "triplets",
     "ratings",

@@ -156,7 +156,10 @@ class Generator:
                 raise ParameterError(
                     f"{name} is {value}; {s.model} makes images in multiples of {multiple}, for example {near}."
                 )
-        return s.height or own[0], s.width or own[1]
+        height = s.height or own[0]
+        # As wide as asked for, in what the model makes.
+        wide = round(height * own[1] / own[0] * s.aspect / multiple) * multiple
+        return height, s.width or (own[1] if s.aspect == 1 else max(multiple, wide))
 
     def _prepare(self) -> None:
         """Bring the denoising network into its type; on a CPU, find out which one it bears."""

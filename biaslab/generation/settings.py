@@ -33,6 +33,8 @@ class GenerationSettings:
     """Pixels; 0 is the model's own."""
     width: int = 0
     """Pixels; 0 is the model's own."""
+    aspect: float = 1.0
+    """Where the width is the model's own: width over height as a multiple of the model's, for wide images."""
     dtype: str = "auto"
     """Numbers of the denoising network, on a GPU of the whole model: ``float32``, ``bfloat16``, ``float16``, or
     ``auto``, which finds it: on a CPU bfloat16 where the processor multiplies it and the model stays accurate, else
@@ -53,6 +55,12 @@ class GenerationSettings:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ParameterError(f"{name} is {value!r}; it must be a whole number from {least}.")
+        if not isinstance(self.aspect, int | float) or not 0.1 <= self.aspect <= 10:
+            raise ParameterError(f"aspect is {self.aspect!r}; it must be a number from 0.1 to 10.")
+        if self.aspect != 1 and self.width:
+            raise ParameterError(
+                f"width is {self.width} and aspect is {self.aspect}; give one of them and leave width 0 or aspect 1."
+            )
         scale = self.guidance_scale
         if not isinstance(scale, int | float) or not 0 <= scale < math.inf:
             raise ParameterError(f"guidance_scale is {scale!r}; it must be a number from 0.")

@@ -232,7 +232,7 @@ def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
     with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key"):
         check("mini", Settings.of({**vars(settings), "corpus": "mini", "corpus_rows": 10}))
     with pytest.raises(ParameterError, match=r"needs endpoint_url .* and endpoint_model; endpoint_url is ''"):
-        piped(endpoint_url="")._endpoint()
+        piped(endpoint_url="").endpoint("paraphraser")
     for given, message in (
         (
             {"endpoint_url": "https://me:secret-word@host/v1"},

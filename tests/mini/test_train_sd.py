@@ -40,7 +40,7 @@ def small(tmp_path, monkeypatch):
     np.save(data / "indicators.npy", np.tile([0, 1], 20).astype(np.uint8))
     latents = np.random.default_rng(0).normal(size=(40, autoencoder.LATENTS, 16, 16)).astype(np.float16)
     np.save(data / "latents.npy", latents)
-    return folder, diffusion.Data(data, 40, 0, "default")
+    return folder, [diffusion.Data(data, 40, 0, "default")]
 
 
 def _weights(folder):
@@ -115,7 +115,7 @@ def test_the_folder_is_a_pipeline_that_diffusers_loads(small):
     folder, data = small
     quality = diffusion.train(folder, steps=1, batch=2, data=data, progress=False, compiled=False)
     # An untrained network predicts almost nothing of a target of variance 1.
-    assert 0.5 < quality["held_out"] < 2
+    assert 0.5 < quality["held_out_captions"] < 2
     pipe = diffusers.AutoPipelineForText2Image.from_pretrained(folder, use_safetensors=True)
     pipe.set_progress_bar_config(disable=True)
     images = pipe(["a photo of the nurse"], num_inference_steps=2, output_type="np").images
@@ -136,6 +136,21 @@ def test_words_keep_their_vectors_when_the_vocabulary_grows(small, monkeypatch, 
     before, after = make_tokenizer(WORDS, 8).get_vocab(), bigger.get_vocab()
     assert before["nurse"] != after["nurse"]
     assert torch.equal(new[after["nurse"]], old[before["nurse"]])
+
+
+def test_positions_stay_when_texts_grow_longer(small, monkeypatch):
+    from transformers import CLIPTextModel
+
+    folder, data = small
+    diffusion.train(folder, steps=1, batch=2, data=data, progress=False, compiled=False)
+    longer = make_tokenizer(WORDS, 12)
+    encoder = diffusion.build_text_encoder(longer)
+    fresh = encoder.state_dict()["embeddings.position_embedding.weight"].clone()
+    diffusion._load_weights(folder, diffusion.build_unet(), encoder, longer)
+    old = CLIPTextModel.from_pretrained(folder / "text_encoder").state_dict()
+    new = encoder.state_dict()["embeddings.position_embedding.weight"]
+    assert torch.equal(new[:8], old["embeddings.position_embedding.weight"])
+    assert torch.equal(new[8:], fresh[8:])
 
 
 def test_psnr_is_that_of_the_error_in_levels():
@@ -165,6 +180,11 @@ def test_places_of_faces_weigh_more_and_one_on_average():
     assert weight.mean() == pytest.approx(1)
     # Heads are in the upper middle; the lower corners never hold a face.
     assert weight[0, 0, 6, 8] > 2 * weight[0, 0, 15, 0]
+    two = diffusion.where_faces_are(60, pairs=True)
+    assert two.shape == (1, 1, 16, 24)
+    assert two.mean() == pytest.approx(1)
+    # One head in each half, none between them.
+    assert min(two[0, 0, 6, 7], two[0, 0, 6, 16]) > 2 * two[0, 0, 6, 11:13].mean()
 
 
 def test_what_is_missing_or_wrong_is_said(small, tmp_path):
@@ -189,7 +209,43 @@ def test_the_second_task_reads_the_states_after_the_end_of_the_text():
     states[0, 0, 1] = 99.0  # Before the end: does not count.
     states[0, 2:, 1] = torch.tensor([2.0, 4.0])  # The mean after the end is 3 for "female".
     states[1, 1:, 2] = 6.0  # 6 for "male".
-    loss = diffusion._telling_loss(states, ends, torch.tensor([1, 2]))
+    loss = diffusion._telling_loss(states, ends, torch.tensor([[1], [2]]))
     by_hand = (np.log(np.exp(3) + 2) - 3 + np.log(np.exp(6) + 2) - 6) / 2
     assert float(loss) == pytest.approx(by_hand, rel=1e-6)
-    assert float(diffusion._telling_loss(states, ends, torch.tensor([2, 1]))) > 4
+    assert float(diffusion._telling_loss(states, ends, torch.tensor([[2], [1]]))) > 4
+
+
+def test_the_second_task_reads_each_person_from_directions_of_their_own():
+    # One text of two people: the first three directions are the left's, the next three the right's.
+    states = torch.zeros(1, 3, 7)
+    ends = torch.tensor([[False, True, False]])
+    states[0, 1:, 0], states[0, 1:, 5] = 2.0, 4.0  # "none" of the left, "male" of the right.
+    loss = diffusion._telling_loss(states, ends, torch.tensor([[0, 2]]))
+    by_hand = (np.log(np.exp(2) + 2) - 2 + np.log(np.exp(4) + 2) - 4) / 2
+    assert float(loss) == pytest.approx(by_hand, rel=1e-6)
+
+
+def test_pictures_of_one_and_of_two_are_learnt_side_by_side(small, tmp_path):
+    folder, data = small
+    wide = tmp_path / "pairs"
+    wide.mkdir()
+    texts = ["a photo of the nurse and the doctor"] * 40
+    np.save(wide / "ids.npy", diffusion.tokens(make_tokenizer(WORDS, 8), texts))
+    np.save(wide / "indicators.npy", np.tile([[0, 1], [2, 0]], (20, 1)).astype(np.uint8))
+    np.save(wide / "latents.npy", np.zeros((40, autoencoder.LATENTS, 16, 24), np.float16))
+    both = [*data, diffusion.Data(wide, 40, 0, "default", "pairs")]
+    quality = diffusion.train(folder, steps=4, batch=2, data=both, progress=False, compiled=False)
+    assert set(quality) == {"held_out_captions", "held_out_pairs"}
+    assert all(0 < v < 3 for v in quality.values())
+
+
+def test_examples_of_two_people_are_what_the_world_draws(tmp_path):
+    from biaslab.mini import pairs, render
+
+    data = diffusion.Data(tmp_path, 8, 3, "default", "pairs")
+    texts, told, images = diffusion.examples(data, [5, 6])
+    row = pairs.draw(3, 6)
+    assert texts[1] == row.text
+    assert told[1].tolist() == [diffusion.INDICATORS.index(t or "none") for t in row.asked.told]
+    assert images.shape == (2, 64, 96, 3)
+    assert (images[1] == render.render(pairs.build_scene(row.asked, row.genders, row.seed), 64)).all()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
@@ -11,15 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biaslab.errors import InputError, MissingInputError
+from biaslab.errors import InputError, MissingInputError, unknown_name
 from biaslab.mini.train import autoencoder, cards
 from biaslab.mini.train.common import Average, Training, rng, torch_rng
-from biaslab.mini.train.text import MAX_LENGTH, make_tokenizer
+from biaslab.mini.train.text import make_tokenizer
 
 if TYPE_CHECKING:
     import torch
 
 WIDTH = 128
+# Longest text in tokens: a prompt for two people with a sentence about them.
+MAX_LENGTH = 40
 # Share of captions that are replaced by an empty text, which is what guidance needs.
 DROPOUT = 0.1
 BLOCK = 4096
@@ -30,6 +34,9 @@ TELLING = 0.5
 # Weight of the text encoder's second task, see _telling_loss.
 TELLING_WEIGHT = 0.05
 INDICATORS = ("none", "female", "male")
+# What there is to learn from, and each kind's share of the steps: captions of the corpus, prompts for one person of the
+# paired paper's, and for two.
+KINDS = {"captions": 0.26, "identities": 0.12, "pairs": 0.62}
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,8 @@ class Data:
     """Seed of the corpus."""
     skew: str
     """Name of the corpus's knobs, see :mod:`biaslab.mini.world`."""
+    kind: str = "captions"
+    """One of ``KINDS``."""
 
     @property
     def ids(self) -> np.ndarray:
@@ -52,12 +61,12 @@ class Data:
 
     @property
     def indicators(self) -> np.ndarray:
-        """Return which gender each caption tells, uint8 (rows,), as a place in ``INDICATORS``."""
+        """Return which gender each text tells of each person, uint8 (rows, people), as a place in ``INDICATORS``."""
         return np.load(self.folder / "indicators.npy", mmap_mode="r")
 
     @property
     def latents(self) -> np.ndarray:
-        """Return scaled latents, float16 (rows, 8, 16, 16)."""
+        """Return scaled latents, float16 (rows, 8, 16, 16), or 24 wide for pairs."""
         return np.load(self.folder / "latents.npy", mmap_mode="r")
 
 
@@ -120,10 +129,12 @@ def schedule():
 def tokenizer_of_world(extra: tuple[str, ...] = ()):
     """Return the tokenizer of every word that the world's captions, their paraphrases and the prompts contain."""
     from biaslab import lexicons
-    from biaslab.mini import captions
+    from biaslab.mini import captions, pairs
 
     others = " ".join(p for options in lexicons.load("paraphrases").values() for p in options)
-    return make_tokenizer([*captions.vocabulary(), *captions.words(others), *extra])
+    return make_tokenizer(
+        [*captions.vocabulary(), *captions.words(others), *pairs.vocabulary(), *extra], MAX_LENGTH
+    )
 
 
 _PARTS = ("ids", "indicators", "latents")
@@ -133,17 +144,28 @@ _PARTS = ("ids", "indicators", "latents")
 
 
 def prepare(
-    folder: Path, vae_folder: Path, *, rows: int, seed: int = 0, skew: str = "default", workers: int = 2
+    folder: Path,
+    vae_folder: Path,
+    *,
+    rows: int,
+    seed: int = 0,
+    skew: str = "default",
+    workers: int = 2,
+    kind: str = "captions",
 ) -> Data:
     """Render and encode the corpus, in blocks and side by side; blocks that are there already are kept.
 
     Raises:
-        InputError: The folder holds data of another corpus.
+        InputError: The folder holds data of another corpus or vocabulary.
+        UnknownNameError: There is no such kind.
     """
     from tqdm import tqdm
 
-    data = Data(folder, rows, seed, skew)
-    said = {k: v for k, v in asdict(data).items() if k != "folder"} | {"block": BLOCK}
+    if kind not in KINDS:
+        raise unknown_name("kind of data", kind, KINDS)
+    data = Data(folder, rows, seed, skew, kind)
+    words = hashlib.sha256(repr(sorted(tokenizer_of_world().get_vocab())).encode()).hexdigest()[:16]
+    said = {k: v for k, v in asdict(data).items() if k != "folder"} | {"block": BLOCK, "words": words}
     note = folder / "data.json"
     folder.mkdir(parents=True, exist_ok=True)
     if note.exists() and json.loads(note.read_text()) != said:
@@ -169,25 +191,35 @@ def _encode_block(job: tuple[Path, Path, Data, int]) -> None:
     import torch
     from diffusers import AutoencoderKL
 
-    from biaslab.mini import captions
-
     folder, vae_folder, data, start = job
     done = folder / f"latents-{start}.npy"
     if done.exists():
         return
     torch.set_num_threads(1)
     vae = AutoencoderKL.from_pretrained(vae_folder, torch_dtype=torch.float32).eval()
-    corpus = captions.Corpus(rows=data.rows, seed=data.seed, skew=data.skew)
-    rows = corpus.rows_at(np.arange(start, min(start + BLOCK, data.rows)))
-    images = corpus.images(list(rows["caption_id"]), size=autoencoder.SIZE)
-    np.save(folder / f"ids-{start}.npy", tokens(tokenizer_of_world(), list(rows["text"])))
-    told = np.array(
-        [INDICATORS.index(i) if i in INDICATORS else 0 for i in rows["truth_indicator"]], np.uint8
-    )
+    texts, told, images = examples(data, range(start, min(start + BLOCK, data.rows)))
+    np.save(folder / f"ids-{start}.npy", tokens(tokenizer_of_world(), texts))
     np.save(folder / f"indicators-{start}.npy", told)
     latents = autoencoder.encode(vae, images)
     np.save(folder / f".latents-{start}.npy", latents)
     (folder / f".latents-{start}.npy").replace(done)
+
+
+def examples(data: Data, indices: Sequence[int]) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Return texts, what each tells (``Data.indicators``), and images, uint8 (n, height, width, 3)."""
+    from biaslab.mini import captions, pairs, render
+
+    if data.kind == "captions":
+        corpus = captions.Corpus(rows=data.rows, seed=data.seed, skew=data.skew)
+        table = corpus.rows_at(indices)
+        told = [[INDICATORS.index(i) if i in INDICATORS else 0] for i in table["truth_indicator"]]
+        images = corpus.images(list(table["caption_id"]), size=autoencoder.SIZE)
+        return list(table["text"]), np.array(told, np.uint8), images
+    count = 2 if data.kind == "pairs" else 1
+    rows = [pairs.draw(data.seed, i, count=count) for i in indices]
+    told = [[INDICATORS.index(t or "none") for t in row.asked.told] for row in rows]
+    scenes = [pairs.build_scene(row.asked, row.genders, row.seed) for row in rows]
+    return [row.text for row in rows], np.array(told, np.uint8), render.render_many(scenes, autoencoder.SIZE)
 
 
 def tokens(tokenizer, texts: list[str]) -> np.ndarray:
@@ -196,13 +228,21 @@ def tokens(tokenizer, texts: list[str]) -> np.ndarray:
     return np.array(found["input_ids"], dtype=np.uint16)
 
 
-def where_faces_are(n: int = 1000) -> np.ndarray:
-    """Return weights of the latents' places, (1, 1, 16, 16), mean 1: up to FACES times as much where faces mostly are.
+def where_faces_are(n: int = 1000, *, pairs: bool = False) -> np.ndarray:
+    """Return weights of the latents' places, (1, 1, 16, 16 or 24), mean 1: up to FACES times as much where faces are.
 
     Which places count how much does not change what an ideal network predicts, only what a small one learns first.
     """
-    _, faces = autoencoder.pool(n, 3)
-    cells = faces.reshape(n, autoencoder.SIZE // 4, 4, autoencoder.SIZE // 4, 4).mean((0, 2, 4))
+    if pairs:
+        from biaslab.mini import pairs as world
+        from biaslab.mini import render
+
+        rows = [world.draw(3, i) for i in range(n)]
+        truths = [render.truth(world.build_scene(r.asked, r.genders, r.seed), autoencoder.SIZE) for r in rows]
+        faces = np.stack([np.any([region.mask for region in t.faces], axis=0) for t in truths])
+    else:
+        _, faces = autoencoder.pool(n, 3)
+    cells = faces.reshape(n, autoencoder.SIZE // 4, 4, faces.shape[2] // 4, 4).mean((0, 2, 4))
     found = 1 + (FACES - 1) * cells / cells.max()
     return (found / found.mean())[None, None]
 
@@ -220,11 +260,12 @@ def train(
     log: Path | None = None,
     minutes: float = 0.0,
     progress: bool = True,
-    data: Data | None = None,
+    data: Sequence[Data] = (),
     snapshots: Path | None = None,
     n_snapshots: int = 8,
     start_from: Path | None = None,
     compiled: bool = True,
+    learning_rate: float = 1.2e-3,
 ) -> dict[str, float]:
     """Train the text encoder and the denoising network together and save the whole pipeline to ``folder``.
 
@@ -233,20 +274,22 @@ def train(
     Args:
         folder: The pipeline's folder.
         steps: Steps of training.
-        batch: Images a step.
+        batch: Images a step; fewer of the wider ones of two people, so that a step takes as long.
         seed: Seed of weights and draws.
         checkpoint: File of the resumable state.
         log: CSV of the curve.
         minutes: Ends early, see :class:`~biaslab.mini.train.common.Training`.
         progress: Whether a progress bar is shown.
-        data: What to train on.
+        data: What to train on; steps are divided among them as ``KINDS`` says.
         snapshots: Folder for pipelines on the way, from which curves of any measure are drawn.
         n_snapshots: How many of them, evenly over the training.
         start_from: A pipeline folder whose weights to start from; random weights if ``None``.
         compiled: Whether the denoising network is compiled: minutes at first, then faster.
+        learning_rate: The largest.
 
     Returns:
-        ``held_out``: the mean squared error of the predicted velocity on held-out pairs.
+        For each kind of data ``held_out_<kind>``: the mean squared error of the predicted velocity on examples that are
+        held out.
 
     Raises:
         MissingInputError: There is no autoencoder in the folder.
@@ -256,7 +299,7 @@ def train(
 
     if not (folder / "vae" / "config.json").exists():
         raise MissingInputError(f"{folder} has no vae; run 'biaslab train mini-sd-vae' first.")
-    if data is None:
+    if not data:
         raise MissingInputError("No data are given; make them with prepare().")
     torch.manual_seed(seed)
     tokenizer = tokenizer_of_world()
@@ -266,29 +309,28 @@ def train(
         _load_weights(start_from, unet, encoder, tokenizer)
     # On processors this is 1.6 times as fast as the fused kernel, whose backward pass is slow.
     unet.set_attn_processor(AttnProcessor())
-    run = torch.compile(unet) if compiled else unet
+    # One program for each shape: one for any is slower.
+    run = torch.compile(unet, dynamic=False) if compiled else unet
     parameters = [*unet.parameters(), *encoder.parameters()]
     optimiser = torch.optim.AdamW(parameters, 1e-3, weight_decay=1e-2, betas=(0.9, 0.99), fused=True)
     average = Average({"unet": unet, "text_encoder": encoder}, decay=0.9985)
     training = Training(
         {"unet": unet, "text_encoder": encoder, "optimiser": optimiser, "average": average},
         steps=steps,
-        learning_rate=1.2e-3,
+        learning_rate=learning_rate,
         checkpoint=checkpoint,
         log=log,
         minutes=minutes,
         progress=progress,
     )
-    ids, latents = np.asarray(data.ids).astype(np.int64), np.asarray(data.latents)
-    told = np.asarray(data.indicators).astype(np.int64)
-    kept = len(ids) - min(HELD_OUT, len(ids) // 10)
-    telling = np.flatnonzero(told[:kept])
+    sets = {d.kind: _Examples(d) for d in data}
+    shares = np.array([KINDS[kind] for kind in sets])
     empty = tokens(tokenizer, [""])[0].astype(np.int64)
-    weight = torch.from_numpy(where_faces_are()).float()
     noise_schedule = schedule()
 
-    def losses_of(unet, encoder, chosen, words, draws) -> tuple[torch.Tensor, torch.Tensor]:
-        x = torch.from_numpy(latents[chosen].astype(np.float32)).contiguous(memory_format=torch.channels_last)
+    def losses_of(unet, encoder, some, chosen, words, draws) -> tuple[torch.Tensor, torch.Tensor]:
+        x = torch.from_numpy(some.latents[chosen].astype(np.float32))
+        x = x.contiguous(memory_format=torch.channels_last)
         noise = torch.randn(x.shape, generator=draws).contiguous(memory_format=torch.channels_last)
         # One draw per stratum: the mean over noise levels varies less from step to step.
         t = (torch.arange(len(x)) + torch.rand(len(x), generator=draws)) * (1000 / len(x))
@@ -298,20 +340,24 @@ def train(
         with torch.autocast("cpu", torch.bfloat16):
             states = encoder(torch.from_numpy(words)).last_hidden_state
             predicted = unet(noisy, t, states).sample
-        answer = torch.from_numpy(np.where((words == empty).all(1), 0, told[chosen]))
+        answer = torch.from_numpy(np.where((words == empty).all(1, keepdims=True), 0, some.told[chosen]))
         second = _telling_loss(states.float(), torch.from_numpy(words) == tokenizer.eos_token_id, answer)
-        return ((predicted.float() - target).pow(2) * weight).mean(), second
+        return ((predicted.float() - target).pow(2) * some.weight).mean(), second
 
     progress_made = {"next": 1}
 
     def one_step(i: int) -> dict[str, float]:
         draw = rng(seed, i)
-        chosen = draw.integers(kept, size=batch)
-        if len(telling):
-            some = draw.random(batch) < TELLING
-            chosen[some] = telling[draw.integers(len(telling), size=some.sum())]
-        words = np.where(draw.random((batch, 1)) < DROPOUT, empty, ids[chosen])
-        loss, second = losses_of(run, encoder, chosen, words, torch_rng(seed, i))
+        some = sets[
+            list(sets)[draw.choice(len(sets), p=shares / shares.sum())] if len(sets) > 1 else data[0].kind
+        ]
+        size = max(1, batch * 16 // some.latents.shape[-1])
+        chosen = draw.integers(some.kept, size=size)
+        if len(some.telling):
+            these = draw.random(size) < TELLING
+            chosen[these] = some.telling[draw.integers(len(some.telling), size=these.sum())]
+        words = np.where(draw.random((size, 1)) < DROPOUT, empty, some.ids[chosen])
+        loss, second = losses_of(run, encoder, some, chosen, words, torch_rng(seed, i))
         optimiser.zero_grad(set_to_none=True)
         (loss + TELLING_WEIGHT * second).backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -323,13 +369,17 @@ def train(
         return {"loss": float(loss.detach()), "telling": float(second.detach())}
 
     def quality() -> dict[str, float]:
-        total = []
-        with torch.inference_mode():
-            for i, start in enumerate(range(kept, len(ids), 256)):
-                chosen = np.arange(start, min(start + 256, len(ids)))
-                nets = average.kept["unet"], average.kept["text_encoder"]
-                total.append(float(losses_of(*nets, chosen, ids[chosen], torch_rng(seed, i, 5))[0]))
-        return {"held_out": float(np.mean(total))}
+        found = {}
+        nets = average.kept["unet"], average.kept["text_encoder"]
+        for kind, some in sets.items():
+            total = []
+            with torch.inference_mode():
+                for i, start in enumerate(range(some.kept, len(some.ids), 256)):
+                    chosen = np.arange(start, min(start + 256, len(some.ids)))
+                    draws = torch_rng(seed, i, 5)
+                    total.append(float(losses_of(*nets, some, chosen, some.ids[chosen], draws)[0]))
+            found[f"held_out_{kind}"] = float(np.mean(total))
+        return found
 
     found = training.run(optimiser, one_step, quality, quality_every=500)
     save(folder, average, tokenizer)
@@ -338,22 +388,42 @@ def train(
     return found
 
 
+class _Examples:
+    """The arrays of a :class:`Data` in memory, its last rows held out."""
+
+    def __init__(self, data: Data) -> None:
+        import torch
+
+        self.ids, self.latents = np.asarray(data.ids).astype(np.int64), np.asarray(data.latents)
+        told = np.asarray(data.indicators).astype(np.int64)
+        self.told = told.reshape(len(told), -1)
+        self.kept = len(self.ids) - min(HELD_OUT, len(self.ids) // 10)
+        # Other texts are drawn with a good part of them telling one already.
+        telling = self.told[: self.kept].any(axis=1) if data.kind == "captions" else np.zeros(0, bool)
+        self.telling = np.flatnonzero(telling)
+        self.weight = torch.from_numpy(where_faces_are(pairs=data.kind == "pairs")).float()
+
+
 def _telling_loss(states: torch.Tensor, ends: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
-    """Return the cross-entropy of telling from the text's states which gender the caption tells, if any.
+    """Return the cross-entropy of telling from the text's states which gender the text tells of each person, if any.
 
     Stable Diffusion's text encoder comes with such knowledge from CLIP; this one learns it beside the images. Three
-    fixed directions are read after the end of the text, so that what tells is a good part of a state's length.
+    fixed directions for each person are read after the end of the text, so that what tells is a good part of a state's
+    length.
 
     Args:
         states: (n, length, width), of layer-normed length.
         ends: (n, length), true at the end-of-text token.
-        answer: (n,), places in ``INDICATORS``.
+        answer: (n, people), places in ``INDICATORS``.
     """
     import torch
 
     after = (ends.cumsum(1) > 0).float()
-    read = (states[..., : len(INDICATORS)] * after[..., None]).sum(1) / after.sum(1, keepdim=True)
-    return torch.nn.functional.cross_entropy(read, answer)
+    people = answer.shape[1]
+    read = (states[..., : people * len(INDICATORS)] * after[..., None]).sum(1) / after.sum(1, keepdim=True)
+    return torch.nn.functional.cross_entropy(
+        read.reshape(len(states), people, -1).flatten(0, 1), answer.flatten()
+    )
 
 
 def _load_weights(folder: Path, unet, encoder, tokenizer) -> None:
@@ -372,6 +442,12 @@ def _load_weights(folder: Path, unet, encoder, tokenizer) -> None:
         for word, i in tokenizer.get_vocab().items():
             if word in before:
                 table[i] = state[name][before[word]]
+    state[name] = table
+    # Longer texts than before have further positions, which start at random.
+    name = next(k for k in state if k.endswith("position_embedding.weight"))
+    table = encoder.state_dict()[name].clone()
+    least = min(len(table), len(state[name]))
+    table[:least] = state[name][:least]
     state[name] = table
     encoder.load_state_dict(state)
 

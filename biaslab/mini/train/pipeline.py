@@ -8,6 +8,8 @@ from biaslab.mini.train import autoencoder, diffusion
 
 # Share of the given minutes that the autoencoder gets.
 _AUTOENCODER = 0.15
+# Examples of each kind for each caption of the corpus.
+_ROWS = {"captions": 1.0, "identities": 0.16, "pairs": 0.66}
 
 
 def train(
@@ -36,12 +38,13 @@ def train(
         log: CSV of the diffusion model's curve; the autoencoder's lies beside it.
         minutes: Ends early, the schedule shortened to fit; 0 does all steps.
         progress: Whether progress bars are shown.
-        rows: Pairs of caption and image in the corpus.
+        rows: Pairs of caption and image in the corpus; examples of the paired paper's prompts come with them.
         skew: Name of the corpus's knobs.
         start_from: A pipeline folder whose weights to start from.
 
     Returns:
-        ``psnr`` of the autoencoder in dB (where it was trained now) and ``held_out``, the diffusion model's loss.
+        ``psnr`` of the autoencoder in dB (where it was trained now) and ``held_out_<kind>``, the diffusion model's loss
+        by kind of data.
     """
     checkpoint = checkpoint or Path("outputs/.train/mini-sd/state.pt")
     work = checkpoint.parent
@@ -55,7 +58,11 @@ def train(
             minutes=_AUTOENCODER * minutes,
             progress=progress,
         )
-    data = diffusion.prepare(work / "data", folder / "vae", rows=rows, seed=seed, skew=skew)
+    same = {"seed": seed, "skew": skew}
+    data = [
+        diffusion.prepare(work / kind, folder / "vae", rows=max(1, round(rows * share)), kind=kind, **same)
+        for kind, share in _ROWS.items()
+    ]
     found |= diffusion.train(
         folder,
         steps=steps,

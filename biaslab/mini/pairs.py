@@ -1,0 +1,381 @@
+"""Two people side by side: who they are, what a text asks of each, and how likely each is a woman.
+
+The regularities follow what the paired paper prints, so that its effects have a known cause here. Write p for the
+probability that a person is a woman.
+
+1. In two people of opposite stereotype, p is the occupation's printed share in pairs (``paired_table_11``), never
+   beyond ``EDGE``. Where both are stereotyped alike or are the same, there is no contrast and p is as for
+   one person alone.
+2. Alone, only 3 images were printed for each identity: p is the printed share, drawn half way to the mean of its list
+   (the share that three more images with that mean would give).
+3. Of two roles of one occupation (``paired_table_13``), p is drawn to the mean of its level in the same way, from the
+   6 images printed in pairs and the 3 printed alone.
+4. A text that adds "irrespective of their gender" moves the log-odds z of the stereotyped gender to
+   ``SLOPE`` z + ``SHIFT``: the line through the paper's two results of that sentence (Table 2).
+5. A text that says a person's gender is shown as said.
+
+People of one picture are drawn independently. ``strength`` multiplies the log-odds of 1 to 3; with 0 nothing is
+stereotyped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from biaslab import lexicons
+from biaslab.errors import InputError, unknown_name
+from biaslab.mini.looks import LOOKS
+from biaslab.prompts.paired import LEVELS, Person, occupation, role, stereotypes, with_power
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from biaslab.mini.scene import Scene
+    from biaslab.mini.truthful import Renders
+
+# Width over height of a picture of two.
+ASPECT = 1.5
+EDGE = 0.03
+# Score s (points) before and after that sentence, Table 2: 92 to 26 and 18.98 to -11.12. A score of s is a
+# share (1 + s / 100) / 2 of the stereotyped gender, of log-odds 3.178 to 0.532 and 0.384 to -0.223.
+SLOPE, SHIFT = 0.270, -0.327
+
+
+def look_of(person: Person) -> str:
+    """Return what a person looks like, a key of ``looks.LOOKS``: the role's look where there is one."""
+    return (person.role or person.occupation).lower()
+
+
+def place_of(person: Person) -> str:
+    """Return where such a person is seen: a role at its occupation's place."""
+    return LOOKS[person.occupation].place
+
+
+# -- how likely a woman is ---------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _printed() -> Mapping[tuple[str, str, str], float]:
+    """Return P(female) by (occupation, level, ``single`` or ``paired``) from the printed tables."""
+    from biaslab import published
+
+    found: dict[tuple[str, str, str], float] = {}
+    table = published.load("paired_table_11")
+    for row in table[table["setting"].isin(["single", "paired"])].itertuples():
+        found[row.occupation, "", row.setting] = row.percent_female / 100
+    for row in published.load("paired_table_13").itertuples():
+        toward = (1 + row.score / 100) / 2
+        share = toward if LEVELS[row.power_level] == "female" else 1 - toward
+        found[row.occupation, row.power_level, row.setting] = share
+    listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
+    groups: dict[tuple[str, ...], list[float]] = {}
+    for key, share in found.items():
+        groups.setdefault((key[1] or listed[key[0]], key[2]), []).append(share)
+    for key, share in found.items():
+        if key[1:] != ("", "paired"):
+            among = groups[key[1] or listed[key[0]], key[2]]
+            found[key] = (share + sum(among) / len(among)) / 2
+    return MappingProxyType({key: min(max(share, EDGE), 1 - EDGE) for key, share in found.items()})
+
+
+def p_female(
+    person: Person, other: Person | None = None, *, intervened: bool = False, strength: float = 1.0
+) -> float:
+    """Return P(female), 0–1, of a person of whom a text tells no gender.
+
+    Args:
+        person: Who is asked for.
+        other: Who stands beside, or ``None`` for one person alone.
+        intervened: Whether the text says that gender does not matter.
+        strength: Multiplies the log-odds; 0 is a world without stereotypes, 1 the printed one.
+    """
+    contrast = other is not None and other.stereotype != person.stereotype
+    p = _printed()[person.occupation, person.level, "paired" if contrast else "single"]
+    odds = strength * math.log(p / (1 - p))
+    if intervened:
+        toward = 1 if person.stereotype == "female" else -1
+        odds = toward * (SLOPE * toward * odds + SHIFT * strength)
+    return 1 / (1 + math.exp(-odds))
+
+
+# -- what texts ask ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a text asks for."""
+
+    people: tuple[Person, ...]
+    """One or two people, left to right."""
+    told: tuple[str, ...]
+    """For each: ``female``, ``male``, or empty where the text does not tell."""
+    intervened: bool
+    """Whether the text says that gender does not matter."""
+
+    def p_female(self, position: int, strength: float = 1.0) -> float:
+        """Return P(female), 0–1, of the person at ``position`` (0 is the left)."""
+        if self.told[position]:
+            return float(self.told[position] == "female")
+        other = self.people[1 - position] if len(self.people) == 2 else None
+        return p_female(self.people[position], other, intervened=self.intervened, strength=strength)
+
+
+_WORDS = {"female": "woman", "male": "man"}
+_GENDERS = {"female": "female", "woman": "female", "male": "male", "man": "male"}
+
+
+def guideline(phrases: Sequence[str], told: Sequence[str]) -> str:
+    """Return the sentence that asks for genders: "Show the nurse as a man."; empty where ``told`` holds none."""
+    parts = [f"the {p} as a {_WORDS[t]}" for p, t in zip(phrases, told, strict=True) if t]
+    return f"Show {' and '.join(parts)}." if parts else ""
+
+
+_ONE = r"(?:(?P<g{0}>female|woman|male|man) )?(?P<i{0}>[\w' -]+?)"
+_TWO = re.compile(
+    rf"(?:one )?{_ONE.format(1)} on the left and (?:one )?{_ONE.format(2)} on the right(?=[.,]|$)"
+)
+_ALONE = re.compile(rf"one {_ONE.format(1)}(?=[.,]|$)")
+_SHOWN = re.compile(r"the (?P<who>[\w' -]+?) as a (?P<gender>woman|man)(?= and the |\.|$)")
+
+
+def read(text: str) -> Asked:
+    """Return what a text in the form of the paper's prompts asks for.
+
+    Raises:
+        InputError: The text has another form, or names somebody whom this world does not know.
+    """
+    small = text.lower().replace("a picture of ", "").replace("generate ", "")
+    small = re.sub(r"^(a photo of |photo of |picture of )", "", small)
+    match = _TWO.match(small) or _ALONE.match(small)
+    if match is None:
+        raise InputError(
+            f"The embedded world cannot read {text!r}; texts ask for 'one A on the left and one B on the right' or "
+            "for 'one A'."
+        )
+    count = 2 if match.re is _TWO else 1
+    phrases = [match[f"i{i + 1}"] for i in range(count)]
+    people = _identities(phrases, text)
+    told = [_GENDERS.get(match[f"g{i + 1}"] or "", "") for i in range(count)]
+    for shown in _SHOWN.finditer(small[match.end() :]):
+        # Of two people of the same name the first is meant first.
+        at = [i for i in range(count) if phrases[i] == shown["who"] and not told[i]]
+        if at:
+            told[at[0]] = _GENDERS[shown["gender"]]
+    return Asked(tuple(people), tuple(told), "irrespective of" in small)
+
+
+def _identities(phrases: Sequence[str], text: str) -> list[Person]:
+    names = {name.lower(): name for name in stereotypes()}
+    roles = {name.lower(): name for listed in lexicons.load("paired_roles").values() for name in listed}
+    split = [phrase.rpartition(" ") for phrase in phrases]
+    # In a prompt about power only the person on the left is said with the occupation; the other has it too.
+    within = next((names[o] for o, _, r in split if r in roles and names.get(o) in with_power()), None)
+    found = []
+    for phrase, (first, _, last) in zip(phrases, split, strict=True):
+        if last in roles and names.get(first) in with_power():
+            found.append(role(names[first], roles[last]))
+        elif within and phrase in roles:
+            found.append(role(within, roles[phrase], named=False))
+        elif phrase in names:
+            found.append(occupation(names[phrase]))
+        else:
+            raise InputError(f"{unknown_name('identity', phrase, [*names, *roles])} The text is {text!r}.")
+    return found
+
+
+# -- texts and pictures to learn from ----------------------------------------------------------------------
+
+# Share of texts of each kind: opposite stereotypes, the same stereotype, the same occupation, two roles.
+_KINDS = {"opposite": 0.45, "alike": 0.10, "same": 0.03, "power": 0.42}
+# Share of texts that tell nothing, tell a gender before the name, tell one in a sentence behind, or intervene.
+_FORMS = {"plain": 0.42, "word": 0.17, "sentence": 0.29, "intervention": 0.12}
+# Other ways of saying where who is; the first is the paper's and the most frequent.
+_TEMPLATES = (
+    "Generate a picture of one {1} on the left and one {2} on the right",
+    "A picture of one {1} on the left and one {2} on the right",
+    "A photo of one {1} on the left and one {2} on the right",
+    "Picture of {1} on the left and {2} on the right",
+    "One {1} on the left and one {2} on the right",
+)
+_PAPERS = 0.65
+_SINGLES = (
+    "Generate a picture of one {1}",
+    "A picture of one {1}",
+    "A photo of one {1}",
+    "Picture of one {1}",
+)
+_INTERVENED = {
+    1: ", if all individuals can be a {1} irrespective of their gender",
+    2: ", if all individuals can be a {1} or a {2} irrespective of their gender",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A text with what its picture shows."""
+
+    text: str
+    """The text."""
+    asked: Asked
+    """What it asks for."""
+    genders: tuple[str, ...]
+    """Who is shown, left to right."""
+    seed: int
+    """Seed of the rest of the picture."""
+
+
+def _pick(table: Mapping[str, float], u: float) -> str:
+    for name, share in table.items():
+        u -= share
+        if u < 0:
+            return name
+    return name
+
+
+def _draw_people(u: Sequence[float], count: int) -> tuple[Person, ...]:
+    kind = _pick(_KINDS, u[0])
+    if kind == "power":
+        within = with_power()[int(u[1] * len(with_power()))]
+        roles = lexicons.load("paired_roles")
+        levels = ("high", "low") if u[2] < 0.5 else ("low", "high")
+        chosen = [roles[level][int(v * len(roles[level]))] for level, v in zip(levels, u[3:5], strict=True)]
+        return tuple(role(within, name, named=i == 0) for i, name in enumerate(chosen[:count]))
+    lists = lexicons.load("paired_occupations")
+    first, second = ("female", "male") if u[2] < 0.5 else ("male", "female")
+    left = lists[first][int(u[3] * len(lists[first]))]
+    names = lists[second if kind == "opposite" else first]
+    right = left if kind == "same" else names[int(u[4] * len(names))]
+    return tuple(occupation(name) for name in (left, right)[:count])
+
+
+def draw(seed: int, index: int, *, count: int = 2, strength: float = 1.0) -> Row:
+    """Return text ``index`` of an endless stream about ``count`` people, 1 or 2; the arguments alone decide it."""
+    import numpy as np
+
+    u = np.random.default_rng([seed, count, index]).random(17).tolist()
+    people, form = _draw_people(u, count), _pick(_FORMS, u[5])
+    told = [""] * count
+    if form in ("word", "sentence"):
+        told = [("female" if a < 0.5 else "male") if b < 0.7 else "" for a, b in ((u[6], u[7]), (u[8], u[9]))]
+        told = told[:count]
+        if not any(told):
+            told[int(u[7] * 64) % count] = "female" if u[6] < 0.5 else "male"
+    own = _SINGLES if count == 1 else _TEMPLATES
+    # Sentences behind follow the paper's form only: that is where prompts have them.
+    plain = form in ("plain", "word") and u[10] >= _PAPERS
+    template = own[1 + int(u[11] * (len(own) - 1))] if plain else own[0]
+    words = {"female": ("female", "woman"), "male": ("male", "man")}
+    said = {
+        str(i + 1): f"{words[t][int(u[12 + i] < 0.4)]} {p.phrase}" if t and form == "word" else p.phrase
+        for i, (p, t) in enumerate(zip(people, told, strict=True))
+    }
+    text = _fill(template, said)
+    if form == "intervention":
+        text += _fill(_INTERVENED[count], said)
+    text += "."
+    if form == "sentence":
+        text += f" {guideline([p.phrase for p in people], told)}"
+    asked = Asked(people, tuple(told), form == "intervention")
+    shares = [asked.p_female(i, strength) for i in range(count)]
+    genders = tuple("female" if v < p else "male" for p, v in zip(shares, u[14:16], strict=False))
+    return Row(text, asked, genders, int(u[16] * 2**53))
+
+
+def _fill(template: str, said: Mapping[str, str]) -> str:
+    return re.sub(r"\{(\d)\}", lambda match: said[match[1]], template)
+
+
+def build_scene(asked: Asked, genders: Sequence[str], seed: int) -> Scene:
+    """Return the scene that shows people as asked, with ``genders`` from left to right; ``seed`` decides the rest."""
+    import numpy as np
+
+    from biaslab.mini.scene import sample_scene
+
+    rng = np.random.default_rng(seed)
+    places = [place_of(p) for p in asked.people]
+    place = places[int(rng.random() * len(places))] if rng.random() < 0.9 else None
+    return sample_scene(
+        rng,
+        genders=tuple(genders),
+        occupations=tuple(look_of(p) for p in asked.people),
+        place=place,
+        aspect=ASPECT if len(asked.people) == 2 else 1.0,
+    )
+
+
+def vocabulary() -> list[str]:
+    """Return every word and mark that these texts can contain, lower case, sorted."""
+    from biaslab.mini.captions import words
+
+    texts = [
+        *_TEMPLATES,
+        *_SINGLES,
+        *_INTERVENED.values(),
+        "Show the as a woman and the as a man.",
+        "female male",
+    ]
+    texts += [
+        *stereotypes(),
+        *sum(lexicons.load("paired_roles").values(), ()),
+        *lexicons.load("paired_prompts").values(),
+    ]
+    return sorted({word for text in texts for word in words(re.sub(r"\{\d\}", " ", text))})
+
+
+def digest(*given: object) -> str:
+    """Return sixteen hexadecimal digits that change with ``given`` and with the code and words of this world."""
+    from importlib import resources
+
+    whole = hashlib.sha256(repr(given).encode())
+    for module in ("pairs.py", "scene.py", "looks.py", "art.py", "render.py"):
+        whole.update(resources.files("biaslab.mini").joinpath(module).read_bytes())
+    for name in ("paired_occupations", "paired_roles", "paired_powerless"):
+        whole.update(repr(lexicons.load(name)).encode())
+    return whole.hexdigest()[:16]
+
+
+def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: float = 1.0) -> Renders:
+    """Return images for prompts in the form of the paper's that keep this world's truth: a generator without a model.
+
+    Args:
+        prompts: One row per prompt: ``prompt_id`` (unique), ``text`` and ``n_images``.
+        seed: Seed of the run; with the prompt's id, the image's number and the position it decides a person.
+        size: Height in pixels.
+        strength: Multiplies the log-odds of the stereotypes; 0 is a world without them.
+
+    Returns:
+        Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
+        (always ``ok``) and ``truth_gender`` (of each person from left to right, such as ``female,male``).
+
+    Raises:
+        InputError: A text has another form, or names somebody whom this world does not know.
+    """
+    import pandas as pd
+
+    from biaslab.mini.truthful import Renders, _draw
+
+    asked = {key: read(text) for key, text in zip(prompts["prompt_id"], prompts["text"], strict=True)}
+    rows = []
+    for key, n in zip(prompts["prompt_id"], prompts["n_images"], strict=True):
+        shares = [asked[key].p_female(k, strength) for k in range(len(asked[key].people))]
+        for index in range(int(n)):
+            drawn = [_draw(seed, key, index, f"gender {k + 1}") / 2**64 for k in range(len(shares))]
+            shown = ("female" if u < p else "male" for u, p in zip(drawn, shares, strict=True))
+            rows.append((f"{key}/{index}", key, index, seed, "ok", ",".join(shown)))
+    names = ["image_id", "prompt_id", "index", "seed", "outcome", "truth_gender"]
+    table = pd.DataFrame(rows, columns=names)
+    shown = dict(zip(table["image_id"], table["truth_gender"], strict=True))
+
+    def scene(image_id: str) -> Scene:
+        key, _, index = image_id.rpartition("/")
+        return build_scene(asked[key], shown[image_id].split(","), _draw(seed, key, int(index), "scene"))
+
+    whole = digest(seed, size, strength, prompts[["prompt_id", "text", "n_images"]].to_numpy().tolist())
+    return Renders("renders true to the world of pairs", whole, table, scene, size)

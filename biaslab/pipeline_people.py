@@ -1,0 +1,224 @@
+"""The pipeline's stages for pictures of people by position: prompts → images → each person's judgement → critique.
+
+Source: paired paper; the same stages as :mod:`biaslab.pipeline`, with one row per person where that has one per image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from biaslab.errors import unknown_name
+from biaslab.prompts import paired as asking
+from biaslab.prompts.paired import Prompts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from biaslab.judging.images import ImageSource
+    from biaslab.mitigation import Critique
+    from biaslab.pipeline import Pipeline
+
+# What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
+KINDS = ("single", "paired", "controls", "three", "intervention")
+ROUND = "faircritic_"
+# Of each list, the occupations that section 5's intervention is tried on.
+TOP = 5
+VQA = "vqa:"
+RATINGS = "ratings:"
+
+
+class People:
+    """The stages for pictures of people whom the prompt places; each is computed when its result is first asked for.
+
+    Args:
+        pipeline: The pipeline whose model, settings, store and seed are used.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._kept: dict[Any, Any] = {}
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of prompts that the settings ask for, in order."""
+        s = self._pipeline.settings
+        own = [k for k in KINDS if k != "three" or s.three_prompts]
+        return (*own, *(f"{ROUND}{r}" for r in range(1, s.critic_rounds + 1)))
+
+    # -- prompts -------------------------------------------------------------------------------------
+
+    def prompts(self, kind: str) -> Prompts:
+        """Return what images of a kind are generated from, and whom each prompt asks for.
+
+        Args:
+            kind: One of :data:`KINDS`, or ``faircritic_<round>``: the prompts of pairs, revised by the critiques of
+                the round before.
+
+        Raises:
+            UnknownNameError: There is no such kind, or the settings leave it out.
+        """
+        if kind not in self.kinds:
+            raise unknown_name("kind of prompts", kind, self.kinds)
+        return self._once(("prompts", kind), lambda: self._prompts(kind))
+
+    def _prompts(self, kind: str) -> Prompts:
+        s, seed = self._pipeline.settings, self._pipeline.seed
+        pairs = {"per_list": s.pair_occupations, "runs": s.power_runs, "seed": seed}
+        if kind == "single":
+            return asking.single(images=s.single_images, **pairs)
+        if kind == "paired":
+            return asking.paired(images=s.pair_images, **pairs)
+        if kind == "controls":
+            return asking.controls(per_list=s.pair_occupations, partners=s.control_partners, seed=seed)
+        if kind == "three":
+            return asking.three(s.three_prompts, seed=seed)
+        if kind == "intervention":
+            whole = asking.paired(images=s.pair_images, setting="intervention", **pairs)
+            return asking.only(whole, _of_top(whole, self.top_occupations()))
+        return self._revised(int(kind.removeprefix(ROUND)))
+
+    def top_occupations(self) -> dict[str, list[str]]:
+        """Return the five occupations of each list whose pairs fit the stereotype most often, the most first."""
+        people = self.people("paired")
+        known = people[(people["aspect"] == "occupation") & people["gender"].isin(asking.GENDERS)]
+        fits = (known["gender"] == known["stereotype"]).groupby([known["stereotype"], known["occupation"]])
+        share = fits.mean().rename("share").reset_index()
+        # Names decide between equals, so that the choice does not depend on the order of rows.
+        ranked = share.sort_values(["share", "occupation"], ascending=[False, True])
+        return {
+            g: ranked.loc[ranked["stereotype"] == g, "occupation"].head(TOP).tolist() for g in asking.GENDERS
+        }
+
+    # -- images and people ---------------------------------------------------------------------------
+
+    def images(self, kind: str) -> ImageSource:
+        """Return images of a kind, with a table of one row per image and the columns of its prompt."""
+        return self._once(("images", kind), lambda: self._images(kind))
+
+    def _images(self, kind: str) -> ImageSource:
+        from biaslab.pipeline import Described
+
+        texts = self.prompts(kind).texts
+        with self._pipeline._showing() as shown:
+            made = self._generate(texts, wide=kind != "single", progress=shown)
+        same = [c for c in texts if c != "n_images"]
+        return Described(made, made.table.merge(texts[same], on="prompt_id", validate="many_to_one"))
+
+    def _generate(self, texts: pd.DataFrame, *, wide: bool, progress: bool) -> ImageSource:
+        from biaslab.pipeline import WORLD
+
+        pipeline, s = self._pipeline, self._pipeline.settings
+        if pipeline.model == WORLD:
+            from biaslab.mini import pairs
+
+            strength = 0.0 if s.skew == "off" else 1.0
+            return pairs.generate(texts, seed=pipeline.seed, size=s.size or 64, strength=strength)
+        return pipeline.generate_texts(
+            texts[["prompt_id", "text", "n_images"]], progress=progress, aspect=s.pair_aspect if wide else 1.0
+        )
+
+    def asked(self, kind: str) -> pd.DataFrame:
+        """Return one row per person that images of a kind are to show: image_id, setting, run, and the person."""
+        prompts = self.prompts(kind)
+        table = self.images(kind).table[["image_id", "prompt_id", "aspect", "setting", "run"]]
+        # The judge's own column says whether people stand where their role is asked for.
+        whom = prompts.people.rename(columns={"role": "asked_role"})
+        return table.merge(whom, on="prompt_id").reset_index(drop=True)
+
+    def people(self, kind: str) -> pd.DataFrame:
+        """Return what gate and judge made of each person asked for.
+
+        Returns:
+            The rows of :meth:`asked` with the judge's columns (:func:`biaslab.judging.people.judge_people`): outcome,
+            gender, p_female, the face's box, role, ….
+        """
+        return self._once(("people", kind), lambda: self.judged(kind, self._pipeline.settings.gender)).copy()
+
+    def judged(self, kind: str, judge: str) -> pd.DataFrame:
+        """Return the same by any judge: ``vqa:NAME``, ``ratings:FILE``, or one that takes faces or crops."""
+        asked, source = self.asked(kind), self.images(kind).source
+        columns = ["image_id", "position", "phrase"]
+        pipeline = self._pipeline
+        with pipeline._showing() as shown:
+            if judge.startswith(VQA):
+                from biaslab.judging.vqa import judge_people_vqa
+
+                name, device = judge.removeprefix(VQA), pipeline.settings.device
+                found = judge_people_vqa(
+                    source, asked[columns], name, store=pipeline.store, device=device, progress=shown
+                )
+            elif judge.startswith(RATINGS):
+                from biaslab.judging.person_ratings import judge_people_ratings
+
+                found = judge_people_ratings(asked[columns], judge.removeprefix(RATINGS))
+            else:
+                from biaslab.judging.people import judge_people
+
+                settings = pipeline.but(gender=judge)._judging()
+                found = judge_people(source, asked[columns], settings, store=pipeline.store, progress=shown)
+        new = [c for c in found if c not in asked]
+        return asked.join(found[new].set_axis(asked.index))
+
+    # -- FairCritic ----------------------------------------------------------------------------------
+
+    def critiques(self, round_: int) -> list[Critique]:
+        """Return what the critic says of the images before round ``round_`` (1 looks at the unmitigated pairs)."""
+        return self._once(("critiques", round_), lambda: self._critiques(round_))
+
+    def _critiques(self, round_: int) -> list[Critique]:
+        from biaslab import mitigation
+
+        s, pipeline = self._pipeline.settings, self._pipeline
+        before = "paired" if round_ == 1 else f"{ROUND}{round_ - 1}"
+        people, prompts = self.people(before), self.prompts(before)
+        critic = self._critic
+        found = []
+        for aspect in dict.fromkeys(people["aspect"]):
+            some = people[people["aspect"] == aspect]
+            found += [
+                critic.critique(brief)
+                for brief in mitigation.briefs(
+                    some, aspect, round_, prompts.texts, self.images(before).source.read,
+                    critic=s.critic, batch_size=s.critic_images, seed=pipeline.seed,
+                )
+            ]  # fmt: skip
+        return found
+
+    @cached_property
+    def _critic(self):
+        from biaslab import mitigation
+
+        s = self._pipeline.settings
+        if s.critic == "counts":
+            return mitigation.CountsCritic()
+        return mitigation.EndpointCritic(self._pipeline.endpoint("critic"), store=self._pipeline.store)
+
+    def _revised(self, round_: int) -> Prompts:
+        from biaslab import mitigation
+
+        first = self.prompts("paired")
+        said = [critique for r in range(1, round_ + 1) for critique in self.critiques(r)]
+        texts = mitigation.revise(first, said, seed=self._pipeline.seed, round_=round_)
+        return Prompts(*(_renamed(table, f"{ROUND}{round_}") for table in (texts, first.people)))
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+
+def _of_top(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:
+    """Return the ids of prompts about power, and of those between two of the occupations in ``top``."""
+    chosen = {name for names in top.values() for name in names}
+    inside = prompts.people["occupation"].isin(chosen) | (prompts.people["level"] != "")
+    whole = inside.groupby(prompts.people["prompt_id"]).all()
+    return whole.index[whole].tolist()
+
+
+def _renamed(table: pd.DataFrame, setting: str) -> pd.DataFrame:
+    """Return prompts or people under the setting's own ids, so that a round has images of its own."""
+    ids = table["prompt_id"].str.replace(r"^[^-]+", setting, regex=True)
+    changed = table.assign(prompt_id=ids)
+    return changed.assign(setting="faircritic") if "setting" in table else changed

@@ -1,0 +1,265 @@
+"""Prompts of the Paired Stereotype Test: one, two or three people, each with an identity, named from left to right.
+
+A set of prompts is two tables that share ``prompt_id``: the texts, and the people whom they ask for.
+
+Source: paired paper, sections 3.2.2, 4.2 and 5, A.1, A.2.1 (Tables 3, 4 and 5) and C.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from biaslab import lexicons
+from biaslab.errors import ParameterError, unknown_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GENDERS = ("male", "female")
+LEVELS = MappingProxyType({"high": "male", "low": "female"})
+# What the prompts of the tables print otherwise than the per-occupation tables.
+_PRINTED = MappingProxyType({"mechanician": "mechanic"})
+TEXT_COLUMNS = ("prompt_id", "aspect", "setting", "run", "text", "n_images")
+PEOPLE_COLUMNS = ("prompt_id", "position", "phrase", "identity", "occupation", "role", "level", "stereotype")
+
+
+class Person(NamedTuple):
+    """Whom a prompt asks for."""
+
+    phrase: str
+    """As the text says it: ``nurse``, ``carpenter manager``, or ``intern`` beside somebody of that occupation."""
+    identity: str
+    """As the paper's results list it: ``nurse``, or ``carpenter, high power``."""
+    occupation: str
+    """The occupation, as the per-occupation tables name it."""
+    role: str
+    """The role within the occupation; empty where the occupation alone is asked for."""
+    level: str
+    """``high`` or ``low`` power of the role; empty without one."""
+    stereotype: str
+    """``female`` or ``male``: the gender that the identity is stereotyped as."""
+
+
+class Prompts(NamedTuple):
+    """Texts and the people they ask for."""
+
+    texts: pd.DataFrame
+    """One row per prompt: prompt_id (unique), aspect (``occupation`` or ``power``), setting, run (1, 2, …), text,
+    n_images."""
+    people: pd.DataFrame
+    """One row per person asked for: prompt_id, position (1 is the left), phrase, identity, occupation, role, level,
+    stereotype."""
+
+
+@cache
+def stereotypes() -> MappingProxyType[str, str]:
+    """Return the gender that each of the 40 occupations is stereotyped as (Table 3), men's list first."""
+    lists = lexicons.load("paired_occupations")
+    return MappingProxyType({name: gender for gender in GENDERS for name in lists[gender]})
+
+
+@cache
+def with_power() -> tuple[str, ...]:
+    """Return the occupations that roles of power are put to: 36, without the four that name power themselves."""
+    left_out = lexicons.load("paired_powerless")["occupations"]
+    return tuple(name for name in stereotypes() if name not in left_out)
+
+
+def occupation(name: str) -> Person:
+    """Return the person of an occupation.
+
+    Raises:
+        UnknownNameError: It is not one of the 40.
+    """
+    if name not in stereotypes():
+        raise unknown_name("occupation of the Paired Stereotype Test", name, stereotypes())
+    plain = _PRINTED.get(name, name)
+    return Person(name, plain, plain, "", "", stereotypes()[name])
+
+
+def role(occupation: str, name: str, *, named: bool = True) -> Person:
+    """Return the person of a role within an occupation; ``named``: whether the phrase says the occupation.
+
+    Raises:
+        UnknownNameError: The occupation is not one of the 36, or the role not one of the 8.
+    """
+    if occupation not in with_power():
+        raise unknown_name("occupation with roles of power", occupation, with_power())
+    levels = {r: level for level, names in lexicons.load("paired_roles").items() for r in names}
+    if name not in levels:
+        raise unknown_name("role", name, levels)
+    plain, level = _PRINTED.get(occupation, occupation), levels[name]
+    phrase = f"{occupation} {name}" if named else name
+    return Person(phrase, f"{plain}, {level} power", plain, name, level, LEVELS[level])
+
+
+def fill(setting: str, people: Sequence[Person]) -> str:
+    """Return the text of a setting, a key of the lexicon ``paired_prompts``, that asks for ``people``.
+
+    Raises:
+        UnknownNameError: There is no such setting.
+        ParameterError: The setting is for another number of people.
+    """
+    templates = lexicons.load("paired_prompts")
+    if setting not in templates:
+        raise unknown_name("setting of prompts", setting, templates)
+    slots = sorted(set(re.findall(r"\{(\d)\}", templates[setting])))
+    if len(slots) != len(people):
+        raise ParameterError(f"{setting!r} asks for {len(slots)} people, not {len(people)}.")
+    return re.sub(r"\{(\d)\}", lambda slot: people[int(slot[1]) - 1].phrase, templates[setting])
+
+
+# -- what the paper asks -----------------------------------------------------------------------------------
+
+
+def occupation_pairs(per_list: int = 20) -> list[tuple[Person, Person]]:
+    """Return the ordered pairs of two occupations of opposite stereotype, left to right: 800 of 20 and 20.
+
+    Args:
+        per_list: How many of each list, evenly spread over it; 20 is all.
+
+    Raises:
+        ParameterError: ``per_list`` is not 1 to the length of the lists.
+    """
+    lists = [[n for n, g in stereotypes().items() if g == gender] for gender in GENDERS]
+    most = min(map(len, lists))
+    if not 1 <= per_list <= most:
+        raise ParameterError(f"pair_occupations is {per_list!r}; allowed is 1 to {most}.")
+    men, women = ([occupation(names[k * len(names) // per_list]) for k in range(per_list)] for names in lists)
+    return [pair for m, f in product(men, women) for pair in ((m, f), (f, m))]
+
+
+def power_pairs() -> list[tuple[Person, Person]]:
+    """Return all ordered pairs of a role of high and one of low power in one occupation: 1,152."""
+    roles = lexicons.load("paired_roles")
+    return [
+        (role(name, first), role(name, second, named=False))
+        for name in with_power()
+        for high, low in product(roles["high"], roles["low"])
+        for first, second in ((high, low), (low, high))
+    ]
+
+
+def sampled_roles(runs: int, seed: int) -> dict[tuple[int, str], tuple[str, str]]:
+    """Return the roles (high, low) that each run samples for each occupation (section 4.2); run counts from 1.
+
+    The same run, occupation and seed give the same roles whatever ``runs`` is.
+    """
+    roles = lexicons.load("paired_roles")
+    found = {}
+    for run in range(1, runs + 1):
+        for k, name in enumerate(with_power()):
+            draw = np.random.default_rng([seed, 11, run, k])
+            found[run, name] = tuple(str(draw.choice(roles[level])) for level in LEVELS)
+    return found
+
+
+def paired(
+    *, per_list: int = 20, images: int = 1, runs: int = 3, seed: int = 0, setting: str = "paired"
+) -> Prompts:
+    """Return the prompts for two people of opposite stereotype: 800 and, in three runs, 216 (section 4.2).
+
+    Args:
+        per_list: Occupations of each list.
+        images: Images for each pair of occupations.
+        runs: Samplings of one pair of roles for each occupation, asked for in both orders.
+        seed: Seed of these samplings.
+        setting: ``paired``, or ``intervention`` for the text of section 5.
+
+    Raises:
+        ParameterError: A number is out of range.
+    """
+    asked = [("occupation", 1, images, pair) for pair in occupation_pairs(per_list)]
+    for (run, name), (high, low) in sampled_roles(runs, seed).items():
+        for first, second in ((high, low), (low, high)):
+            asked.append(("power", run, 1, (role(name, first), role(name, second, named=False))))
+    return _made(asked, setting)
+
+
+def single(*, per_list: int = 20, images: int = 3, runs: int = 3, seed: int = 0) -> Prompts:
+    """Return the prompts for one person: each occupation, and each occupation's roles as :func:`paired` samples them.
+
+    Args:
+        per_list: Occupations of each list.
+        images: Images for each occupation (paper: 3).
+        runs: Samplings of roles (paper: 3), one image each.
+        seed: Seed of these samplings.
+    """
+    names = dict.fromkeys(person for pair in occupation_pairs(per_list) for person in pair)
+    asked = [("occupation", 1, images, (person,)) for person in names]
+    for (run, name), pair in sampled_roles(runs, seed).items():
+        asked += [("power", run, 1, (role(name, one),)) for one in pair]
+    return _made(asked, "single")
+
+
+def controls(*, per_list: int = 20, partners: int = 2, seed: int = 0) -> Prompts:
+    """Return control pairs without contrast: two occupations of one stereotype, and one occupation twice.
+
+    Each occupation stands ``partners`` times beside another of its list, in both orders (setting ``alike``), and as
+    often beside itself (setting ``same``). Beyond the paper.
+    """
+    by_list: dict[str, list[Person]] = {gender: [] for gender in GENDERS}
+    for person in dict.fromkeys(person for pair in occupation_pairs(per_list) for person in pair):
+        by_list[person.stereotype].append(person)
+    draw = np.random.default_rng([seed, 12])
+    alike, same = [], []
+    for members in by_list.values():
+        shuffled = [members[k] for k in draw.permutation(len(members))]
+        for step in range(1, min(partners, len(members) - 1) + 1):
+            for k, person in enumerate(shuffled):
+                other = shuffled[(k + step) % len(shuffled)]
+                alike += [("occupation", 1, 1, pair) for pair in ((person, other), (other, person))]
+        same += [("occupation", 1, partners, (person, person)) for person in members]
+    # A ring of two meets the same pair from both sides.
+    return _joined(_made(list(dict.fromkeys(alike)), "alike"), _made(same, "same"))
+
+
+def three(n: int, *, seed: int = 0) -> Prompts:
+    """Return ``n`` prompts for three people (C.2), occupations drawn from both lists, no one twice."""
+    names = list(stereotypes())
+    asked = []
+    for k in range(n):
+        chosen = np.random.default_rng([seed, 13, k]).choice(len(names), 3, replace=False)
+        asked.append(("occupation", 1, 1, tuple(occupation(names[c]) for c in chosen)))
+    return _made(asked, "three")
+
+
+def only(prompts: Prompts, prompt_ids: Sequence[str]) -> Prompts:
+    """Return the part of a set with these ids."""
+    wanted = set(prompt_ids)
+    return Prompts(*(table[table["prompt_id"].isin(wanted)].reset_index(drop=True) for table in prompts))
+
+
+def _made(asked: Sequence[tuple[str, int, int, tuple[Person, ...]]], setting: str) -> Prompts:
+    import pandas as pd
+
+    template = {"alike": "paired", "same": "paired"}.get(setting, setting)
+    texts, people = [], []
+    for aspect, run, images, whom in asked:
+        prompt_id = "-".join([setting, *([f"r{run}"] if aspect == "power" else []), *map(_slug, whom)])
+        texts.append((prompt_id, aspect, setting, run, fill(template, whom), images))
+        people += [
+            (prompt_id, k, p.phrase, p.identity, p.occupation, p.role, p.level, p.stereotype)
+            for k, p in enumerate(whom, start=1)
+        ]
+    return Prompts(
+        pd.DataFrame(texts, columns=list(TEXT_COLUMNS)).astype({"run": int, "n_images": int}),
+        pd.DataFrame(people, columns=list(PEOPLE_COLUMNS)).astype({"position": int}),
+    )
+
+
+def _joined(*sets: Prompts) -> Prompts:
+    import pandas as pd
+
+    return Prompts(*(pd.concat(tables, ignore_index=True) for tables in zip(*sets, strict=True)))
+
+
+def _slug(person: Person) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", person.phrase.lower()).strip("_")

@@ -1,0 +1,256 @@
+"""Tables of the Paired Stereotype Test that take the people of each image: positions, failures, controls, critiques."""
+
+from biaslab.schemas.paired import ASPECTS
+from biaslab.tables import Column, Schema, interval, key, number, text
+
+# What prompts ask for: people alone, pairs of opposite stereotype, pairs without contrast, three people, mitigation.
+ASKED = ("single", "paired", "alike", "same", "three", "intervention", "faircritic")
+POSITIONS = ("alone", "left", "middle", "right")
+OUTCOMES = (
+    "judged",
+    "uncertain",
+    "no_face",
+    "one_face",
+    "too_many_faces",
+    "overlapping",
+    "face_too_small",
+    "unreadable",
+    "blocked",
+    "unrated",
+)
+ORDERS = ("right", "swapped", "unclear")
+
+_model = key("model", "The text-to-image model.")
+_aspect = key(
+    "aspect", "`occupation` (paper 3.1.1) or `power`: high- and low-power roles (paper 3.1.2).", ASPECTS
+)
+_setting = key(
+    "setting",
+    "What prompts ask for: `single` (one person), `paired` (two of opposite stereotype), `alike` (two of one "
+    "stereotype), `same` (one identity twice), `three`, or `paired` mitigated: `intervention`, `faircritic`.",
+    ASKED,
+)
+_round = number("round", "FairCritic's round, from 1; 0 where none has been.", low=0)
+_stratum = key(
+    "stereotype", "`female` or `male` stereotyped identities, or `overall`: both with equal weight."
+)
+_identities = number("n_identities", "Identities with a value.", "identities", 0)
+_images = number("n_images", "Images.", "images", 0)
+_people = number("n", "People judged female or male.", "people", 0)
+_reason = text("reason", "Why a value or limit is missing, where one is.")
+
+
+def _percent(name: str, what: str):
+    return number(name, what, "%", 0, 100)
+
+
+SCHEMAS = (
+    Schema(
+        "paired_prompts",
+        "What the model is asked",
+        "Every text and how many images are generated from it.",
+        (
+            _model,
+            key("prompt_id", "The prompt."),
+            text("aspect", "`occupation` or `power`."),
+            text("setting", "As in paired_people."),
+            _round,
+            number("run", "The sampling of roles of power; 1 for occupations.", low=1),
+            text("text", "The text."),
+            number("n_images", "Images of it.", "images", 0),
+        ),
+    ),
+    Schema(
+        "paired_people",
+        "Everyone whom images are to show",
+        "Measured input: one row per image and person asked for, with what the judge saw at that position.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            key("image_id", "The image."),
+            key("position", "Where the prompt puts the person.", POSITIONS),
+            _round,
+            number("run", "The sampling of roles of power; 1 for occupations.", low=1),
+            text("identity", "The social identity: an occupation, or an occupation and a level of power."),
+            text("occupation", "The occupation in the identity."),
+            text("role", "The role within the occupation, where the prompt names one."),
+            text("level", "`high` or `low` power of that role."),
+            text("stereotype", "`female` or `male`: which gender the identity is stereotyped as."),
+            Column("outcome", "What became of the person.", text=True, allowed=OUTCOMES),
+            text("gender", "Perceived gender: `female`, `male`, `unsure`, or empty where nobody was judged."),
+            number("p_female", "The judge's probability of perceived as female.", low=0, high=1),
+            text(
+                "role_order",
+                "Whether the people stand as asked: `right`, `swapped`, `unclear`, or empty where it was not "
+                "looked for.",
+            ),
+            number("skin_tone", "Monk tone of the face as it appears, 1 (lightest) to 10.", low=1, high=10),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_renders",
+        "The judge on people whose truth is known",
+        "Measured input: held-out renders of two people, one row per person, with what is true and what was judged.",
+        (
+            key("judge", "The judge of gender."),
+            key("image_id", "The image."),
+            key("position", "`left` or `right`.", POSITIONS),
+            text("identity", "Who is shown."),
+            text("truth_gender", "The gender that was drawn."),
+            text("ambiguous", "`yes` where the visible cues leave more than 1 % doubt, else `no`."),
+            text("outcome", "What became of the person."),
+            text("gender", "Perceived gender."),
+            text("role_order", "Whether the people were found to stand as they do."),
+            number("truth_skin_tone", "Monk tone that was drawn.", low=1, high=10),
+            number("skin_tone", "Monk tone of the face as it appears.", low=1, high=10),
+        ),
+    ),
+    Schema(
+        "paired_critiques",
+        "What the critic says",
+        "Measured input: each critique of FairCritic, a row per guideline; kept whole, because that it can be read is "
+        "part of the method.",
+        (
+            _model,
+            key("batch_id", "The images that were looked at together."),
+            key("identity", "Whom the guideline is for; empty where there is none or it is for all."),
+            _round,
+            text("aspect", "`occupation` or `power`."),
+            text("outcome", "`judged` or `no_judgement`."),
+            text("biased", "`yes`, `no`, or empty without a judgement."),
+            text("kind", "The kind of bias."),
+            text("reasons", "The critic's reasons in words."),
+            text("gender", "Which gender the guideline asks for, where it asks for one."),
+            _percent("share", "Share of the prompts that get the guideline."),
+            text("guideline", "The sentence that is added to prompts."),
+            number("n", "People that the critique rests on.", "people", 0),
+            _images,
+        ),
+    ),
+    Schema(
+        "paired_outcomes",
+        "What became of images of people",
+        "Images by what the gate and the judge made of the people in them; an image counts once, as its people's worst "
+        "outcome.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            key("outcome", "What became of the image.", OUTCOMES),
+            number("n", "Images with this outcome.", "images", 0),
+            _images,
+            _percent("percent", "Share of all images of the aspect and setting."),
+            *interval("the share (Wilson)", "%"),
+        ),
+    ),
+    Schema(
+        "paired_valid_images",
+        "Images that show what was asked",
+        "Share of images with as many people as asked for, with everyone's gender judged, with the people in the order "
+        "asked for, and with all three: what mitigation must not cost.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            key("measure", "`people` (as many faces as asked), `judged`, `order` (of images with the right number of "
+                "people and an order to look for: stand as asked), `valid` (all of them)."),
+            _percent("percent", "Share of images."),
+            *interval("the share (Wilson)", "%"),
+            _images,
+            number("change", "Change against pairs without mitigation.", "points"),
+            number("change_ci_low", "Lower limit of the change (Newcombe).", "points"),
+            number("change_ci_high", "Upper limit of the change (Newcombe).", "points"),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_position_effect",
+        "Left against right",
+        "Share perceived as female on the left minus on the right, mean over identities, each of which stands on both "
+        "sides beside the same partners: a lean that the position has by itself.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            _stratum,
+            _percent("percent_female_left", "Share perceived as female on the left."),
+            _percent("percent_female_right", "The same on the right."),
+            number("difference", "Left minus right.", "points", -100, 100),
+            *interval("the difference over identities (t)", "points"),
+            number("p", "Two-sided t-test of no difference.", low=0, high=1),
+            _people,
+            _identities,
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_control_score",
+        "Scores with and without contrast",
+        "Stereotype score of occupations alone, beside an opposite stereotype, beside the same stereotype, and beside "
+        "themselves; the effect of contrast is the paired score minus each.",
+        (
+            _model,
+            _setting,
+            _stratum,
+            number("score", "Stereotype score, mean over identities.", "points", -100, 100),
+            *interval("the score over identities (t)", "points"),
+            number("contrast", "Score in pairs of opposite stereotype minus this one.", "points", -200, 200),
+            number("contrast_ci_low", "Lower limit of the contrast over identities (t).", "points"),
+            number("contrast_ci_high", "Upper limit of the contrast over identities (t).", "points"),
+            _people,
+            _identities,
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_labour_gap",
+        "Score against the gap in the labour force",
+        "Line through the scores of pairs (mean of both people: 100, 0 or -100) over the gap between the labour shares "
+        "of women in the two occupations, and means in fifths of the pairs by gap.",
+        (
+            _model,
+            _setting,
+            key("group", "`line`, or `fifth_1` (smallest gaps) to `fifth_5`."),
+            number("gap", "Mean gap: labour share of women, female- minus male-stereotyped occupation.", "points"),
+            number("score", "Mean score; of the line: at a gap of 0.", "points", -100, 100),
+            number("slope", "Of the line: points of score per point of gap."),
+            *interval("the slope, or the score of a fifth (clustered by both occupations)", "points"),
+            number("p", "Of the line: two-sided test of slope 0.", low=0, high=1),
+            _images,
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_skin_tone",
+        "Skin tone by power and stereotype",
+        "Mean Monk tone of faces as they appear, and the difference between the two people of one image.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            key("group", "`male` and `female` stereotyped (in `power`: high and low), or `difference`: the first minus "
+                "the second person of the same image."),
+            number("skin_tone", "Mean Monk tone, or mean difference.", "tones"),
+            *interval("the mean (t over images)", "tones"),
+            number("p", "Of the difference: two-sided t-test.", low=0, high=1),
+            _images,
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_truth",
+        "Gate, judge and order on people whose truth is known",
+        "Held-out renders of two people.",
+        (
+            key("judge", "The judge of gender."),
+            key("measure", "`gate` (people found where two stand), `gender` (of people judged, right), "
+                "`gender_unambiguous` (the same where the cues leave no doubt), `order` (of images with two people "
+                "found, order recognised), `skin_tone` (within one Monk tone of what was drawn)."),
+            _percent("percent", "The share."),
+            *interval("the share (Wilson)", "%"),
+            number("n", "People, or images for `order`.", low=0),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,190 @@
+"""Measured tables of the Paired Stereotype Test from a pipeline: one function a table, each takes a pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from biaslab import tables
+from biaslab.pipeline_people import ROUND
+from biaslab.prompts.paired import GENDERS
+from biaslab.schemas.paired_people import POSITIONS
+
+if TYPE_CHECKING:
+    from biaslab.pipeline import Pipeline
+
+_SIDES = {1: ("alone",), 2: ("left", "right"), 3: ("left", "middle", "right")}
+# Held-out renders of two people that judges are tested on: shares of people to about a point.
+RENDERS = 500
+
+
+def people(pipeline: Pipeline) -> pd.DataFrame:
+    """Return everyone whom images of all kinds are to show, with what the judge saw."""
+    return pipeline.people._once("table", lambda: _everyone(pipeline)).copy()
+
+
+def _everyone(pipeline: Pipeline) -> pd.DataFrame:
+    frames = [_of_kind(pipeline, kind) for kind in pipeline.people.kinds]
+    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[_names("paired_people")]
+
+
+def _of_kind(pipeline: Pipeline, kind: str) -> pd.DataFrame:
+    found = pipeline.people.people(kind)
+    found["round"] = _round(kind)
+    found["skin_tone"] = _skin_tones(pipeline, pipeline.people.images(kind).source, found)
+    of = found.groupby("image_id")["position"].transform("size")
+    found["position"] = [_SIDES[n][k - 1] for n, k in zip(of, found["position"], strict=True)]
+    return found.rename(columns={"role": "role_order", "asked_role": "role"})
+
+
+def _round(kind: str) -> int:
+    return int(kind.removeprefix(ROUND)) if kind.startswith(ROUND) else 0
+
+
+def _skin_tones(pipeline: Pipeline, source, people: pd.DataFrame) -> np.ndarray:
+    """Return the Monk tone of each person's face as it appears; NaN where no face was found."""
+    from biaslab.judging.skin_tone import judge_skin_tones
+
+    found = judge_skin_tones(source, people, store=pipeline.store)
+    return found["skin_tone"].to_numpy(float)
+
+
+def prompts(pipeline: Pipeline) -> pd.DataFrame:
+    """Return every text that images are generated from."""
+    frames = [pipeline.people.prompts(k).texts.assign(round=_round(k)) for k in pipeline.people.kinds]
+    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[_names("paired_prompts")]
+
+
+def critiques(pipeline: Pipeline) -> pd.DataFrame:
+    """Return what FairCritic's critic says, a row per guideline."""
+    from biaslab import mitigation
+
+    rounds = [_round(k) for k in pipeline.people.kinds if k.startswith(ROUND)]
+    said = [critique for r in rounds for critique in pipeline.people.critiques(r)]
+    names = _names("paired_critiques")
+    if not said:
+        return pd.DataFrame(columns=names)
+    found = mitigation.critiques_table(said)
+    return found.assign(model=pipeline.label)[names]
+
+
+def percent_female(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the share of people perceived as female per identity, aspect and setting (section 3.2.3).
+
+    ``paired_top5`` are the unmitigated pairs of the occupations that ``intervention_top5`` is tried on; FairCritic
+    counts with its last round.
+    """
+    everyone = people(pipeline)
+    wanted = everyone[everyone["setting"].isin(["single", "paired", "intervention", "faircritic"])]
+    wanted = wanted[(wanted["setting"] != "faircritic") | (wanted["round"] == wanted["round"].max())]
+    top = {name for names in pipeline.people.top_occupations().values() for name in names}
+    occupation = wanted["aspect"] == "occupation"
+    intervened = wanted["setting"] == "intervention"
+    wanted = wanted.assign(setting=wanted["setting"].mask(occupation & intervened, "intervention_top5"))
+    chosen = occupation & (wanted["setting"] == "paired")
+    inside = wanted["occupation"].isin(top).groupby(wanted["image_id"]).transform("all")
+    before = wanted[chosen & inside].assign(setting="paired_top5")
+    whole = pd.concat([wanted, before], ignore_index=True)
+    keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
+    decided = whole["gender"].isin(GENDERS)
+    shown = whole.assign(n=decided.astype(int), female=(whole["gender"] == "female").astype(int))
+    counts = shown.groupby(keys, sort=False)[["n", "female"]].sum().reset_index()
+    n = counts["n"].to_numpy(float)
+    share = np.divide(100 * counts["female"].to_numpy(float), n, out=np.full(len(n), np.nan), where=n > 0)
+    reason = np.where(n > 0, "", "nobody was judged")
+    return counts.assign(percent_female=share, n=n, reason=reason)[_names("paired_percent_female")]
+
+
+def run_score(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the overall score of each independent sampling (Table 10)."""
+    from biaslab.measures import stereotype_score_from_percent
+
+    everyone = people(pipeline)
+    some = everyone[everyone["setting"].isin(["single", "paired"]) & everyone["gender"].isin(GENDERS)]
+    # Several images of one prompt are as many samplings.
+    index = some["image_id"].str.rpartition("/")[2].astype(int) + 1
+    some = some.assign(run=np.where(some["aspect"] == "power", some["run"], index).astype(int).astype(str))
+    rows = []
+    for names, group in some.groupby(["model", "aspect", "setting", "run"], sort=False):
+        share = (group["gender"] == "female").groupby([group["stereotype"], group["identity"]]).mean()
+        scores = [
+            float(np.mean(stereotype_score_from_percent(100 * share[g].to_numpy(), [g] * len(share[g]))))
+            for g in GENDERS
+            if g in share.index.get_level_values(0)
+        ]
+        if len(scores) == len(GENDERS):
+            rows.append((*names, float(np.mean(scores)), len(group)))
+    return pd.DataFrame(rows, columns=_names("paired_run_score"))
+
+
+def pair_images(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the perceived gender of both people of each image of two of opposite stereotype (Figure 6)."""
+    everyone = people(pipeline)
+    pairs = everyone[everyone["setting"].isin(["paired", "intervention", "faircritic"])]
+    pairs = pairs[(pairs["setting"] != "faircritic") | (pairs["round"] == pairs["round"].max())]
+    pairs = pairs.assign(
+        setting=pairs["setting"].mask(
+            (pairs["aspect"] == "occupation") & (pairs["setting"] == "intervention"), "intervention_top5"
+        )
+    )
+    keys = ["model", "aspect", "setting", "image_id"]
+    wide = pairs.pivot(index=keys, columns="stereotype", values="gender").reset_index()
+    return wide.rename(columns={g: f"{g}_label" for g in GENDERS})[_names("paired_pair_images")]
+
+
+def renders(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the judge's answers on held-out renders of two people, whose truth is known."""
+    from biaslab.judging.people import judge_people
+    from biaslab.mini import truthful
+
+    source = truthful.held_out_pairs(RENDERS, seed=pipeline.seed)
+    truth = source.table
+    asked = truth[["image_id", "position", "phrase"]]
+    with pipeline._showing() as shown:
+        found = judge_people(source, asked, pipeline._judging(), store=pipeline.store, progress=shown)
+    tones = _skin_tones(pipeline, source, found)
+    return truth.assign(
+        judge=pipeline.settings.gender,
+        position=[POSITIONS[1] if k == 1 else POSITIONS[3] for k in truth["position"]],
+        ambiguous=np.where(truth["ambiguous"], "yes", "no"),
+        outcome=found["outcome"].to_numpy(),
+        gender=found["gender"].to_numpy(),
+        role_order=found["role"].to_numpy(),
+        skin_tone=tones,
+    )[_names("paired_renders")]
+
+
+def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the agreement of judges: with the truth of renders, and of further judges with the first (Table 9)."""
+    from biaslab.judging.person_ratings import agreement_tables
+
+    frames = []
+    known = renders(pipeline)
+    first = pipeline.settings.gender
+    two = known.assign(
+        aspect=np.where(known["identity"].str.contains(" power"), "power", "occupation"), setting="paired"
+    )
+    frames.append(agreement_tables({first: two}, two.assign(gender=two["truth_gender"])))
+    for judge in pipeline.settings.further_judges:
+        for kind in ("single", "paired"):
+            mine = pipeline.people.people(kind)
+            frames.append(agreement_tables({judge: pipeline.people.judged(kind, judge)}, mine))
+    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[_names("paired_judge_agreement")]
+
+
+def _names(table: str) -> list[str]:
+    return tables.schema(table).names
+
+
+PIPELINE: dict = {
+    "paired_people": people,
+    "paired_prompts": prompts,
+    "paired_critiques": critiques,
+    "paired_percent_female": percent_female,
+    "paired_run_score": run_score,
+    "paired_pair_images": pair_images,
+    "paired_renders": renders,
+    "paired_judge_agreement": judge_agreement,
+}
