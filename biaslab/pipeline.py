@@ -36,6 +36,8 @@ WORLD = "world"
 # Approaches whose training captions are selected for the four templates; the others make prompts of captions.
 SELECTED = APPROACHES[:4]
 CAPTIONS_AS_PROMPTS = APPROACHES[4:]
+# How the name of a model behind an images endpoint begins, as generation.image_endpoint has it.
+ENDPOINT = "endpoint:"
 # What training_images says where images are fetched by their captions' URLs.
 DOWNLOAD = "download"
 # How names of models that judge by a file begin.
@@ -136,6 +138,26 @@ class Settings:
         "OPENAI_API_KEY",
         "Environment variable that holds the key, which is never kept; empty where none is asked for.",
         problem=_key_variable_problem,
+    )
+    image_price: float = _setting(
+        -1.0,
+        "What one image costs of a model behind an images endpoint (`endpoint:NAME`, found at `endpoint_url`), in the "
+        "currency of `image_cost_limit`; below 0 it is not known, and none is bought.",
+        low=-1,
+    )
+    image_cost_limit: float = _setting(
+        0.0, "What may be spent on that model, over all runs with this store.", low=0
+    )
+    image_size: str = _setting("", "Size asked of it, such as `1024x1024`; empty is its own.")
+    image_quality: str = _setting("", "Quality asked of it, such as `standard`; empty is its own.")
+    image_style: str = _setting("", "Style asked of it, such as `natural`; empty is its own.")
+    image_options: dict = field(
+        default_factory=dict,
+        metadata={"meaning": "Further fields of a request for an image, such as `background: opaque`."},
+    )
+    image_hosts: tuple[str, ...] = _setting(
+        (),
+        "Addresses with ports, such as `127.0.0.1:8000`, that may give images although they are not public.",
     )
     steps: int = _setting(10, "Denoising steps (paper: 50).", low=1, high=1000)
     # Of 1, 1.5, 2 and 3 the least at which mini-sd follows gender words as the paper finds (98.41 %, section 6).
@@ -322,8 +344,8 @@ def _absolute(name: str, *, always: bool = False) -> str:
 
 
 def label(model: str) -> str:
-    """Return what tables call ``model``: the last part of a folder's path, any other name as it is."""
-    return Path(model).name if Path(model).is_dir() else model
+    """Return what tables call ``model``: the last part of a folder's path, a name behind an endpoint without that."""
+    return Path(model).name if Path(model).is_dir() else model.removeprefix(ENDPOINT)
 
 
 def check(model: str, settings: Settings) -> None:
@@ -341,7 +363,7 @@ def check(model: str, settings: Settings) -> None:
         )
     from biaslab import models
 
-    if model != WORLD:
+    if model != WORLD and not model.startswith(ENDPOINT):
         models.resolve(model, "text-to-image")
     for name, kind in _judges(settings):
         if name.startswith(FILES):
@@ -352,6 +374,8 @@ def check(model: str, settings: Settings) -> None:
             models.resolve(name, kind)
     pipeline = Pipeline(model, settings)
     _ = pipeline._generation(), pipeline._judging(), pipeline._engine, pipeline.corpus.digest
+    if model.startswith(ENDPOINT):
+        pipeline._image_endpoint().check_key()
     if settings.paraphraser == "endpoint" and any(a.startswith("paraphrased") for a in settings.approaches):
         pipeline.endpoint("paraphraser").check_key()
     if settings.critic == "endpoint" and settings.critic_rounds:
@@ -767,10 +791,41 @@ class Pipeline:
 
         ``aspect`` is the width over the height, as a multiple of the model's own.
         """
+        if self.model.startswith(ENDPOINT):
+            from biaslab.generation import image_endpoint
+
+            asked = self._image_endpoint()
+            return image_endpoint.generate(texts, asked, seed=self.seed, store=self.store, progress=progress)
         from biaslab import generation
 
         return generation.generate(
             texts, self._generation(aspect), seed=self.seed, store=self.store, progress=progress
+        )
+
+    def _image_endpoint(self):
+        """Return how the model behind an images endpoint is asked.
+
+        Raises:
+            ParameterError: The settings do not name the endpoint, or hold what cannot be used.
+        """
+        from biaslab.generation.image_endpoint import ImageEndpointSettings
+
+        s = self.settings
+        if not s.endpoint_url:
+            raise ParameterError(
+                f"model is {self.model!r}, which needs endpoint_url, such as 'https://api.openai.com/v1'; it is empty."
+            )
+        return ImageEndpointSettings(
+            model=self.model,
+            url=s.endpoint_url,
+            key_variable=s.endpoint_key_variable,
+            size=s.image_size,
+            quality=s.image_quality,
+            style=s.image_style,
+            options=s.image_options,
+            price=s.image_price if s.image_price >= 0 else None,
+            cost_limit=s.image_cost_limit,
+            allow=s.image_hosts,
         )
 
     @cached_property

@@ -172,18 +172,22 @@ class People:
 
         s, pipeline = self._pipeline.settings, self._pipeline
         before = "paired" if round_ == 1 else f"{ROUND}{round_ - 1}"
-        people, prompts = self.people(before), self.prompts(before)
-        critic = self._critic
+        prompts = self.prompts(before)
+        people = self.people(before).drop(columns="role").rename(columns={"asked_role": "role"})
         found = []
         for aspect in dict.fromkeys(people["aspect"]):
-            some = people[people["aspect"] == aspect]
-            found += [
-                critic.critique(brief)
-                for brief in mitigation.briefs(
-                    some, aspect, round_, prompts.texts, self.images(before).source.read,
-                    critic=s.critic, batch_size=s.critic_images, seed=pipeline.seed,
-                )
-            ]  # fmt: skip
+            given = mitigation.briefs(
+                people[people["aspect"] == aspect],
+                aspect,
+                round_,
+                prompts.texts,
+                self.images(before).source.read,
+                critic=s.critic,
+                batch_size=s.critic_images,
+                seed=pipeline.seed,
+                earlier=self.critiques(round_ - 1) if round_ > 1 else (),
+            )
+            found += self._critic.critiques(given)
         return found
 
     @cached_property
@@ -198,10 +202,8 @@ class People:
     def _revised(self, round_: int) -> Prompts:
         from biaslab import mitigation
 
-        first = self.prompts("paired")
-        said = [critique for r in range(1, round_ + 1) for critique in self.critiques(r)]
-        texts = mitigation.revise(first, said, seed=self._pipeline.seed, round_=round_)
-        return Prompts(*(_renamed(table, f"{ROUND}{round_}") for table in (texts, first.people)))
+        made = mitigation.revise(self.prompts("paired"), self.critiques(round_), seed=self._pipeline.seed)
+        return Prompts(*(_renamed(table, f"{ROUND}{round_}") for table in made))
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if key not in self._kept:

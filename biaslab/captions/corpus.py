@@ -362,9 +362,12 @@ def _shaped(frame: pd.DataFrame, columns: _Columns, prefix: str, start: int) -> 
         first["url"] = _texts(frame[columns.url])
     used = (columns.text, columns.caption_id, columns.url)
     others = [c for c in frame.columns if c not in used]
+    shaped = pd.DataFrame(first, dtype=object)
+    if not others:
+        return shaped
     extra = frame[others].reset_index(drop=True)
     extra.columns = _carried_as(others)
-    return pd.concat([pd.DataFrame(first, dtype=object), extra], axis=1)
+    return pd.concat([shaped, extra], axis=1)
 
 
 def _carried_as(columns: Sequence[str], taken: Collection[str] = _TAKEN) -> list[str]:

@@ -145,7 +145,7 @@ class Endpoint:
 
 
 def checked_url(url: str) -> str:
-    """Return a base URL in its plain form: without ``/chat/completions`` and slashes at its end.
+    """Return a base URL in its plain form: without the path of one kind of request and slashes at its end.
 
     Raises:
         ParameterError: It is no http or https URL, or it holds a user, a password or what looks like a key.
@@ -154,7 +154,9 @@ def checked_url(url: str) -> str:
     if problem:
         raise ParameterError(problem)
     parts = urlsplit(url.strip())
-    path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    path = parts.path.rstrip("/")
+    for kind in ("/chat/completions", "/images/generations"):
+        path = path.removesuffix(kind).rstrip("/")
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), path, parts.query, ""))
 
 
@@ -250,14 +252,24 @@ class _Journal:
     @contextlib.contextmanager
     def turn(self, digests: Sequence[str]) -> Iterator[None]:
         """Hold these questions: another process that asks the same ones waits and then finds the answers."""
+        from filelock import Timeout
+
         if self._path is None:
             yield
             return
         with room_on(self._path, _STAYS):
             (self._path.parent / "locks").mkdir(parents=True, exist_ok=True)
         name = hashlib.sha256("".join(sorted(set(digests))).encode()).hexdigest()[:16]
-        with self._locked(name):
+        lock = self._locked(name)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            _log.info("%s: waiting for another process that asks the same.", self._path)
+            lock.acquire()
+        try:
             yield
+        finally:
+            lock.release()
 
     def _locked(self, name: str):
         from filelock import FileLock
@@ -267,8 +279,16 @@ class _Journal:
     def read(self, wanted: set[str]) -> dict[str, Answer]:
         """Return the answers to the questions ``wanted`` that are kept; damaged lines are passed over."""
         found: dict[str, Answer] = {}
+        for record in self.records():
+            digest = record.pop("question")
+            if digest in wanted:
+                found[digest] = Answer(**record)
+        return found
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield what was written, oldest first; damaged lines are passed over."""
         if self._path is None or not self._path.exists():
-            return found
+            return
         damaged = 0
         with self._path.open("rb") as file:
             for line in file:
@@ -276,19 +296,19 @@ class _Journal:
                 if hashlib.sha256(content).hexdigest()[:16].encode() != checksum:
                     damaged += bool(line.strip())
                     continue
-                record = json.loads(content)
-                digest = record.pop("question")
-                if digest in wanted:
-                    found[digest] = Answer(**record)
+                yield json.loads(content)
         if damaged:
             _log.warning("%s: damaged lines: %d. They are passed over and asked again.", self._path, damaged)
-        return found
 
     def add(self, digest: str, answer: Answer) -> None:
         """Keep an answer."""
+        self.write({"question": digest, **asdict(answer)})
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Write a record that fits in JSON as a line of its own."""
         if self._path is None:
             return
-        content = json.dumps({"question": digest, **asdict(answer)}).encode()
+        content = json.dumps(record).encode()
         line = hashlib.sha256(content).hexdigest()[:16].encode() + b" " + content + b"\n"
         with self._mutex, room_on(self._path, _STAYS), self._locked("write"), self._path.open("a+b") as file:
             # Whoever was killed while writing left half a line.
@@ -303,7 +323,14 @@ class _StoppedError(Exception):
 
 
 class _Asking:
-    """The requests of one call of :func:`ask`."""
+    """The requests of one call of :func:`ask`; other kinds of requests change the attributes and what they need."""
+
+    path = "chat/completions"
+    # What the endpoint gives, which parameter names the model, and what is kept when the work ends: for messages.
+    gives, unit, setting, stays = "chat completions", "answers", "endpoint_model", "Answers before are kept"
+    # Outcomes that are kept, and bytes of a reply that are read.
+    kept: Sequence[str] = _KEPT
+    longest_reply = _LONGEST_REPLY
 
     def __init__(self, endpoint: Endpoint, journal: _Journal, *, worked_before: bool):
         self._endpoint = endpoint
@@ -315,25 +342,21 @@ class _Asking:
         self._worked = worked_before
         self._key = _key(endpoint)
         parts = urlsplit(endpoint.url)
-        self._target = urlunsplit(
-            (parts.scheme, parts.netloc, f"{parts.path}/chat/completions", parts.query, "")
-        )
+        self._target = urlunsplit((parts.scheme, parts.netloc, f"{parts.path}/{self.path}", parts.query, ""))
         self._where = f"The endpoint {parts.scheme}://{parts.netloc}{parts.path}"
 
-    def all(
-        self, questions: Mapping[str, Sequence[Message]], label: str, progress: bool
-    ) -> dict[str, Answer]:
-        """Ask all questions, several at a time, and return their answers."""
+    def all(self, questions: Mapping[str, Any], label: str, progress: bool) -> dict[str, Any]:
+        """Ask all questions, several at a time, and return their answers, each with an outcome and a detail."""
         from concurrent.futures import ThreadPoolExecutor, as_completed
 
         from tqdm import tqdm
 
-        found: dict[str, Answer] = {}
-        bar = {"total": len(questions), "desc": label, "unit": " answers", "leave": False, "file": sys.stderr}
+        found: dict[str, Any] = {}
+        bar = {"total": len(questions), "desc": label, "unit": f" {self.unit}", "leave": False}
         with self._client() as client, ThreadPoolExecutor(self._endpoint.concurrency) as pool:
-            tasks = {pool.submit(self._one, client, digest, m): digest for digest, m in questions.items()}
+            tasks = {pool.submit(self._one, client, digest, q): digest for digest, q in questions.items()}
             try:
-                with tqdm(**bar, disable=not progress) as shown:
+                with tqdm(**bar, disable=not progress, file=sys.stderr) as shown:
                     for task in as_completed(tasks):
                         found[tasks[task]] = task.result()
                         shown.update()
@@ -357,10 +380,10 @@ class _Asking:
         # A redirect would carry the key to another place, so none is followed.
         return httpx.Client(headers=headers, timeout=self._endpoint.timeout, follow_redirects=False)
 
-    def _one(self, client: httpx.Client, digest: str, messages: Sequence[Message]) -> Answer:
+    def _one(self, client: httpx.Client, digest: str, question: Any) -> Any:
         """Ask one question and keep its answer; an error ends the others' work, too."""
         try:
-            return self._answered(client, digest, messages)
+            return self._answered(client, digest, question)
         except _StoppedError:
             raise
         except Exception as error:
@@ -369,12 +392,12 @@ class _Asking:
             self._stop.set()
             raise
 
-    def _answered(self, client: httpx.Client, digest: str, messages: Sequence[Message]) -> Answer:
-        answer = self._exchange(client, digest, messages)
-        if answer.outcome in _KEPT:
-            self._journal.add(digest, answer)
+    def _answered(self, client: httpx.Client, digest: str, question: Any) -> Any:
+        answer = self._exchange(client, digest, question)
+        if answer.outcome in self.kept:
+            self._keep(digest, question, answer)
         with self._mutex:
-            failed = answer.outcome not in _KEPT
+            failed = answer.outcome not in self.kept
             self._failed_in_a_row = self._failed_in_a_row + 1 if failed else 0
             self._worked = self._worked or not failed
             # Some questions are turned down by an endpoint that works; all are where the settings do not suit it.
@@ -383,26 +406,33 @@ class _Asking:
                 raise self._out_of_order(answer)
         return answer
 
-    def _out_of_order(self, last: Answer) -> RunError:
+    def _keep(self, digest: str, question: Any, answer: Any) -> None:
+        self._journal.add(digest, answer)
+
+    def _out_of_order(self, last: Any) -> RunError:
         return RunError(
-            f"{self._where} does not answer: {last.detail or OUTCOMES[last.outcome]}. Answers before are kept; see "
-            "that it runs and takes such requests, and run again."
+            f"{self._where} does not answer: {last.detail or OUTCOMES[last.outcome]}. {self.stays}; see that it runs "
+            "and takes such requests, and run again."
         )
 
-    def _exchange(self, client: httpx.Client, digest: str, messages: Sequence[Message]) -> Answer:
+    def _asked(self, question: Any) -> dict[str, Any]:
+        """Return what a request holds beside the endpoint's settings."""
+        return {"messages": [dict(m) for m in question]}
+
+    def _exchange(self, client: httpx.Client, digest: str, question: Any) -> Any:
         """Send one question until there is an answer or no more sense in asking."""
         import httpx
 
         endpoint, readings = self._endpoint, 0
         # In ASCII, so that any text fits: JSON has an escape for what UTF-8 does not take.
-        body = json.dumps({**endpoint.settings, "messages": [dict(m) for m in messages]}).encode()
-        last = Answer("", "unavailable")
+        body = json.dumps({**endpoint.settings, **self._asked(question)}).encode()
+        last: Any = Answer("", "unavailable")
         for attempt in range(endpoint.attempts):
             if self._stop.is_set():
                 raise _StoppedError
             asked_to_wait: float | None = None
             try:
-                status, headers, data = self._post(client, body)
+                status, headers, data = self._post(client, digest, body)
             except httpx.InvalidURL:
                 raise ParameterError(
                     f"The endpoint's URL {endpoint.url} is none; check endpoint_url."
@@ -411,7 +441,7 @@ class _Asking:
                 last = Answer("", "unavailable", f"{type(error).__name__}: {self._clean(error)}")
             else:
                 if status == 200:
-                    last, readings = self._read(data), readings + 1
+                    last, readings = self._read(digest, data, headers), readings + 1
                     if last.outcome not in ("empty", "malformed") or readings == _READINGS:
                         return last
                 else:
@@ -432,7 +462,8 @@ class _Asking:
         # Up to a quarter more, different for each question, so that not all come back at once.
         return min(wait * (1 + int(digest[:4], 16) / 0x40000), endpoint.longest_wait)
 
-    def _post(self, client: httpx.Client, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+    def _post(self, client: httpx.Client, digest: str, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+        """Send one request; return the status, the headers and the body, cut off beyond the longest one."""
         import httpx
 
         end = time.monotonic() + self._endpoint.timeout
@@ -443,11 +474,11 @@ class _Asking:
                 # The client's own limit is for each read, so a slow drip would never meet it.
                 if time.monotonic() > end:
                     raise httpx.ReadTimeout(f"the reply took longer than {self._endpoint.timeout:g} seconds")
-                if len(data) > _LONGEST_REPLY:
+                if len(data) > self.longest_reply:
                     break
             return response.status_code, response.headers, bytes(data)
 
-    def _read(self, data: bytes) -> Answer:
+    def _read(self, digest: str, data: bytes, headers: Mapping[str, str]) -> Any:
         """Return the answer in the body of a reply with status 200."""
         try:
             reply = json.loads(data)
@@ -476,15 +507,15 @@ class _Asking:
             how = f"the key in the environment variable {variable}" if variable else "a request without a key"
             raise ParameterError(
                 f"{self._where} does not accept {how} (HTTP {status}). Set the variable to a key that is valid there "
-                f"and may use the model {self._endpoint.model!r}, and run again."
+                f"and may use the model {self._endpoint.model!r}, and run again. {self.stays}."
             )
         if status == 404 or 300 <= status < 400:
             raise ParameterError(
-                f"{self._where} has no chat completions for the model {self._endpoint.model!r} ({told}); check "
-                "endpoint_url and endpoint_model."
+                f"{self._where} has no {self.gives} for the model {self._endpoint.model!r} ({told}); check "
+                f"endpoint_url and {self.setting}. {self.stays}."
             )
-        if status == 402 or code == "insufficient_quota":
-            raise RunError(f"{self._where} wants to be paid first ({told}). Answers before are kept.")
+        if status == 402 or code in ("insufficient_quota", "billing_hard_limit_reached"):
+            raise RunError(f"{self._where} wants to be paid first ({told}). {self.stays}.")
         if code == "content_filter":
             return Answer("", "filtered", told)
         again = status in _AGAIN or status >= 500
@@ -531,7 +562,8 @@ def _error_in(data: bytes) -> tuple[str, str]:
         error = error.get("error", error)
         if isinstance(error, str):
             return "", error
-        return str(error.get("code") or ""), str(error.get("message") or error.get("detail") or "")
+        code = error.get("code") or error.get("type") or ""
+        return str(code), str(error.get("message") or error.get("detail") or "")
     except (ValueError, AttributeError, RecursionError):
         return "", ""
 

@@ -250,6 +250,7 @@ def _scan(names: bool) -> Scan:
         before=before,
         openers=_set("place_openers"),
         between=_PARTICLES,
+        things=_set("institution_words"),
         no_surnames=no_surnames,
     )
 
@@ -258,16 +259,22 @@ def _write(texts: Sequence[str], scanned: Scanned, named: Sequence[_Name], spans
     """Write the spans of some captions into ``spans``, and return their labels."""
     import numpy as np
 
+    from biaslab.captions.scan import LONGEST
+
     rows, genders = scanned.rows, _genders()[scanned.words]
     pieces = _pieces()[scanned.starts, scanned.words]
     if named:
         their_rows, their_starts, their_ends, their_genders = zip(*named, strict=True)
         written = [f"{start}:{end}:{gender}-name" for _, start, end, gender in named]
         rows = np.concatenate([rows, their_rows])
-        genders = np.concatenate([genders, [_GENDERS.index(gender) for gender in their_genders]])
+        genders = np.concatenate([genders, np.equal(np.array(their_genders, dtype=object), _GENDERS[1])])
         starts = np.concatenate([scanned.starts, their_starts])
         ends = np.concatenate([scanned.starts + _lengths()[scanned.words], their_ends])
-        order = np.lexsort((ends, starts, rows))
+        # One number to sort by; where it would not hold a caption's places, that caption is written anew below.
+        most = LONGEST + 1
+        order = np.argsort(
+            (rows * (most + 1) + np.minimum(starts, most)) * (most + 1) + np.minimum(ends, most)
+        )
         rows, genders = rows[order], genders[order]
         pieces = np.concatenate([pieces, np.array(written, dtype=object)])[order]
     said = np.zeros((2, len(texts)), dtype=bool)
@@ -280,7 +287,7 @@ def _write(texts: Sequence[str], scanned: Scanned, named: Sequence[_Name], spans
     for row, a, b in zip(*(x[several].tolist() for x in (rows, first, last)), strict=True):
         spans[row] = ";".join(listed[a:b])
     exact = {row: list(_words(texts[row])) for row in {*scanned.others, *scanned.titled}}
-    for row, start, end, gender in named:
+    for row, start, end, gender in named if exact else ():
         if row in exact:
             exact[row].append(Span(start, end, gender, "name"))
     for row, found in exact.items():
@@ -295,10 +302,11 @@ def _named(texts: Sequence[str], scanned: Scanned) -> list[_Name]:
     """Return the names of persons: where the scan sees one may stand, and in captions it cannot read."""
     found: list[_Name] = []
     last_row = last = -1
-    for row, start, matters in scanned.names:
+    for row, start, end, matters in scanned.names:
         if row == last_row and start < last:
             continue
-        last, gender = _name_at(texts[row], start, matters)
+        gender = _usual(texts[row][start:end]) if end else None
+        last, gender = _name_at(texts[row], start, matters) if gender is None else (end, gender)
         last_row = row
         if gender:
             found.append((row, start, last, gender))
@@ -473,7 +481,7 @@ def _name_at(text: str, start: int, matters: bool = True) -> tuple[int, str | No
     """
     if match := _USUAL.match(text, start):
         first, ended, surname, third, fourth = match.groups()
-        verdict = _usual(first, ended or surname)
+        verdict = _usual(f"{first} {ended or surname}")
         if verdict is not None:
             if matters and _kinds(_before(text, start)) & _OPENER:
                 return 0, None
@@ -509,8 +517,9 @@ def _name_at(text: str, start: int, matters: bool = True) -> tuple[int, str | No
 
 
 @lru_cache(maxsize=1 << 16)
-def _usual(first: str, surname: str) -> str | None:
+def _usual(name: str) -> str | None:
     """Return the gender of a first name and a surname, ``""`` for a brand, None where more has to be known."""
+    first, surname = name.split()
     gender = _first_name(first)
     _, is_ = _look_up(surname)
     doubtful = bool(_kinds(first.lower()) & _DOUBTFUL)

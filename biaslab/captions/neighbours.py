@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import importlib.util
-from collections.abc import Iterator, Sequence
+import platform
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -29,8 +31,22 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 _SHARD = 8192
 # Vectors in a block of the search for nearest ones, scores in it, and queries at once (fewer than 65,536).
 _BLOCK, _SCORES, _QUERIES = 65536, 2**20, 2048
-# Tokens that a model takes at once.
-_TOKENS = 8192
+# Tokens that a model takes at once, and those of short texts that lie in rows: what fits in a processor's cache.
+_TOKENS, _TOKENS_IN_ROWS = 8192, 2048
+# Tokens in a row. The processor's attention is fastest on a multiple of 32, and costs much for each row.
+_ROW = 32
+# Where Linux says what the processor can do; files that a GPU's driver has there, and where vendors' numbers are.
+_CPUINFO = Path("/proc/cpuinfo")
+_GPU_FILES = (
+    "/dev/nvidia*",
+    "/dev/nvhost*",
+    "/dev/nvmap",
+    "/dev/nvgpu*",
+    "/dev/dxg",
+    "/dev/kfd",
+    "/proc/driver/nvidia",
+)
+_PCI_VENDORS = "/sys/bus/pci/devices/*/vendor"
 # Cosines are rounded to this many digits before they are ranked, so that equal texts rank by their order and not by
 # the last bits of a matrix product, which depend on how it is cut.
 _DIGITS = 6
@@ -68,17 +84,13 @@ class Encoder:
         """The numbers that it computes with here: ``float32``, ``bfloat16`` or ``float16``."""
         if self.dtype != "auto":
             return self.dtype
-        import torch
-
         device = self.device
         if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
+            device = "cuda" if _has_cuda() else "cpu"
         if device.startswith("cuda"):
             return "float16"
         # Other processors go through bfloat16 by way of float32, which is slower.
-        checks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
-        fast = device == "cpu" and any(getattr(torch.cpu, check, bool)() for check in checks)
-        return "bfloat16" if fast else "float32"
+        return "bfloat16" if device == "cpu" and _multiplies_bfloat16() else "float32"
 
     @cached_property
     def digest(self) -> str:
@@ -159,8 +171,8 @@ def embed(
         raise InputError("A text to embed is missing or no text; give '' for an empty caption.")
     if not len(unique):
         return np.zeros((0, 0), dtype=np.float32)
-    # Texts of like length share a batch, so that little of it is padding.
-    order = sorted(range(len(unique)), key=lambda i: (len(unique[i]), unique[i]))
+    # In the order of the alphabet, so that each shard has short and long texts, which fill rows together.
+    order = sorted(range(len(unique)), key=unique.__getitem__)
     units = pd.DataFrame({"text": [unique[i] for i in order]}, dtype=object)
 
     work = partial(_embed_rows, encoder)
@@ -279,6 +291,41 @@ def _largest(row: np.ndarray, k: int) -> np.ndarray:
     return chosen[np.lexsort((chosen, -row[chosen]))]
 
 
+def _has_cuda() -> bool:
+    """Return whether torch finds a GPU. Its import takes a second, so it is asked only where there may be one."""
+    system = platform.system()
+    if system == "Darwin":
+        return False
+    if system == "Linux" and not any(glob.glob(pattern) for pattern in _GPU_FILES):
+        # The driver makes its files when it is first used, so the hardware counts too: NVIDIA's and AMD's.
+        vendors = (Path(path).read_text().strip() for path in glob.glob(_PCI_VENDORS))
+        if not any(vendor in ("0x10de", "0x1002") for vendor in vendors):
+            return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _multiplies_bfloat16() -> bool:
+    """Return whether the processor multiplies matrices of bfloat16 itself (AMX or AVX-512).
+
+    Linux tells without torch. A system is always asked in the same way, whether torch is loaded or not, so that it
+    never gives two answers.
+    """
+    system = platform.system()
+    if system == "Darwin":
+        # No Mac has either.
+        return False
+    if system == "Linux" and _CPUINFO.is_file():
+        with _CPUINFO.open(encoding="utf-8", errors="replace") as lines:
+            flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
+        return not {"amx_tile", "avx512_bf16"}.isdisjoint(flags)
+    import torch
+
+    checks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    return any(getattr(torch.cpu, check, bool)() for check in checks)
+
+
 def _checked_default() -> Path:
     """Return the default model's weights after checking that they are the original ones."""
     found = importlib.util.find_spec(_PACKAGE)
@@ -374,32 +421,180 @@ def _has_plain_modules(model) -> bool:
 
 
 def _encoded(model, texts: list[str]) -> np.ndarray:
-    """Return a unit vector per text: tokens all at once, then batches of texts of one length, without padding."""
+    """Return a unit vector per text: tokens all at once, then batches without padding, or with little of it."""
     import numpy as np
     import torch
 
     if not texts:
         return np.zeros((0, model.get_embedding_dimension()), dtype=np.float32)
-    transformer, *others = model
     tokens = model.tokenizer(texts, truncation="longest_first", padding=False, return_attention_mask=False)
     lengths = np.array([len(ids) for ids in tokens["input_ids"]])
-    order = np.argsort(lengths, kind="stable")
     found = None
     with torch.inference_mode():
-        for same in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
-            at_once = max(1, _TOKENS // max(1, int(lengths[same[0]])))
-            for batch in np.array_split(same, -(-len(same) // at_once)):
-                features = {
-                    name: torch.tensor([values[i] for i in batch], device=model.device)
-                    for name, values in tokens.items()
-                }
-                features["attention_mask"] = torch.ones_like(features["input_ids"])
-                features = transformer(features)
-                # The rest is little work, and rounding there would cost the most.
-                features["token_embeddings"] = features["token_embeddings"].float()
-                for module in others:
-                    features = module(features)
-                units = torch.nn.functional.normalize(features["sentence_embedding"], dim=1).cpu().numpy()
-                found = np.empty((len(texts), units.shape[1]), np.float32) if found is None else found
-                found[batch] = units
+        forward = _fast_bert(model)
+        batches = _in_rows(forward, tokens, lengths) if forward else _by_length(model, tokens, lengths)
+        for batch, features in batches:
+            # The rest is little work, and rounding there would cost the most.
+            features["token_embeddings"] = features["token_embeddings"].float()
+            for module in list(model)[1:]:
+                features = module(features)
+            units = torch.nn.functional.normalize(features["sentence_embedding"], dim=1).cpu().numpy()
+            found = np.empty((len(texts), units.shape[1]), np.float32) if found is None else found
+            found[batch] = units
     return found
+
+
+def _by_length(model, tokens: dict, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, dict]]:
+    """Yield places of texts of one length, and what the library's transformer says of them."""
+    import numpy as np
+    import torch
+
+    order = np.argsort(lengths, kind="stable")
+    for same in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+        at_once = max(1, _TOKENS // max(1, int(lengths[same[0]])))
+        for batch in np.array_split(same, -(-len(same) // at_once)):
+            features = {
+                name: torch.tensor([values[i] for i in batch], device=model.device)
+                for name, values in tokens.items()
+            }
+            features["attention_mask"] = torch.ones_like(features["input_ids"])
+            yield batch, model[0](features)
+
+
+def _in_rows(forward: Callable, tokens: dict, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, dict]]:
+    """Yield the same as :func:`_by_length`; several short texts lie in a row, and see only themselves."""
+    import numpy as np
+    import torch
+
+    row_width = _ROW if np.median(lengths) <= _ROW / 2 else 2 * _ROW
+    widths = np.maximum(1, -(-lengths // row_width)) * row_width
+    for width in np.unique(widths).tolist():
+        texts = np.flatnonzero(widths == width)
+        row, start = _places(lengths[texts], width)
+        order = np.argsort(row, kind="stable")
+        at_once = max(1, _TOKENS_IN_ROWS // width)
+        cuts = np.searchsorted(row[order], np.arange(at_once, row.max() + 1, at_once))
+        for some in np.split(order, cuts):
+            batch, rows = texts[some], row[some] - row[some[0]]
+            n, first = lengths[batch], rows * width + start[some]
+            within = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
+            places = np.repeat(first, n) + within
+
+            def laid(values: np.ndarray, empty: int = 0, places=places, shape=(rows[-1] + 1, width)):
+                out = np.full(shape, empty, dtype=np.int64)
+                out.flat[places] = values
+                return torch.from_numpy(out)
+
+            joined = {
+                name: laid(np.concatenate([values[i] for i in batch])) for name, values in tokens.items()
+            }
+            text = laid(np.repeat(np.arange(len(batch)), n), empty=-1)
+            hidden = forward(joined["input_ids"], joined.get("token_type_ids"), laid(within), text)
+            for length in np.unique(n).tolist():
+                same = np.flatnonzero(n == length)
+                where = torch.from_numpy(first[same][:, None] + np.arange(length))
+                mask = torch.ones(where.shape, dtype=torch.int64)
+                yield batch[same], {"token_embeddings": hidden[where], "attention_mask": mask}
+
+
+def _places(lengths: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lay texts in rows of ``width`` tokens, the longest first, each where the least room is left over.
+
+    Returns:
+        Each text's row and its first place there, int (n,).
+    """
+    import numpy as np
+
+    row, start = np.empty((2, len(lengths)), dtype=np.int64)
+    # Rows by the places that are free in them.
+    free: list[list[int]] = [[] for _ in range(width + 1)]
+    rows = 0
+    for i in np.argsort(-lengths, kind="stable").tolist():
+        need = int(lengths[i])
+        room = next((room for room in range(need, width + 1) if free[room]), width)
+        if not free[room]:
+            free[room].append(rows)
+            rows += 1
+        row[i], start[i] = free[room].pop(), width - room
+        free[room - need].append(int(row[i]))
+    return row, start
+
+
+@lru_cache(maxsize=2)
+def _fast_bert(model) -> Callable | None:
+    """Return what computes a BERT's token vectors in bfloat16 on a CPU; None for any other model, which needs none.
+
+    It is BERT's encoder (Devlin et al. 2019, section 3) with weights that oneDNN has laid out, one product for
+    queries, keys and values, and sums and GELU done within the products.
+    """
+    import torch
+
+    bert = getattr(model[0], "model", None)
+    if model.device.type != "cpu" or not torch.backends.mkldnn.is_available() or not _is_bert(bert):
+        return None
+    functional, products = torch.nn.functional, torch.ops.mkldnn
+    # They are torch's own, for its compiler; a release that has them no more goes the other way.
+    needed = ("_is_mkldnn_bf16_supported", "_reorder_linear_weight", "_linear_pointwise")
+    if not all(hasattr(products, name) for name in needed) or not products._is_mkldnn_bf16_supported():
+        return None
+
+    def packed(*linears):
+        weights = torch.cat([linear.weight for linear in linears]).detach()
+        return products._reorder_linear_weight(weights), torch.cat(
+            [linear.bias for linear in linears]
+        ).detach()
+
+    layers = []
+    for layer in bert.encoder.layer:
+        own, output = layer.attention.self, layer.attention.output
+        linears = packed(own.query, own.key, own.value), packed(output.dense)
+        linears += packed(layer.intermediate.dense), packed(layer.output.dense)
+        layers.append((*linears, output.LayerNorm, layer.output.LayerNorm))
+    embeddings, heads = bert.embeddings, bert.config.num_attention_heads
+
+    def forward(ids, types, positions, text):
+        """Return vectors (rows * width, hidden) of tokens (rows, width), which see those of the same ``text``."""
+        rows, width = ids.shape
+        types = torch.zeros_like(ids) if types is None else types
+        x = embeddings.word_embeddings(ids) + embeddings.token_type_embeddings(types)
+        x = embeddings.LayerNorm(x + embeddings.position_embeddings(positions)).view(rows * width, -1)
+        others = (text[:, :, None] != text[:, None, :])[:, None]
+        mask = torch.zeros(others.shape, dtype=x.dtype).masked_fill_(others, -torch.inf)
+        for qkv, out, up, down, first_norm, second_norm in layers:
+            y = products._linear_pointwise(x, *qkv, "none", [], "").view(rows, width, 3, heads, -1)
+            y = functional.scaled_dot_product_attention(*y.permute(2, 0, 3, 1, 4), attn_mask=mask)
+            y = y.transpose(1, 2).reshape(rows * width, -1)
+            x = first_norm(products._linear_pointwise.binary(y, x, *out, "add"))
+            y = products._linear_pointwise(x, *up, "gelu", [], "none")
+            x = second_norm(products._linear_pointwise.binary(y, x, *down, "add"))
+        return x
+
+    return forward
+
+
+# A BERT's weights, apart from its pooler's, which token vectors do not depend on.
+_BERT_EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings", "LayerNorm")
+_BERT_LAYER = (
+    *(f"attention.self.{part}" for part in ("query", "key", "value")),
+    *("attention.output.dense", "attention.output.LayerNorm"),
+    *("intermediate.dense", "output.dense", "output.LayerNorm"),
+)
+
+
+def _is_bert(bert) -> bool:
+    """Return whether a model is a BERT in bfloat16 with nothing more or less in it."""
+    import torch
+
+    if type(bert).__name__ != "BertModel":
+        return False
+    names = {f"embeddings.{part}.weight" for part in _BERT_EMBEDDINGS} | {"embeddings.LayerNorm.bias"}
+    for i in range(bert.config.num_hidden_layers):
+        names |= {f"encoder.layer.{i}.{part}.{kind}" for part in _BERT_LAYER for kind in ("weight", "bias")}
+    weights = {name: w for name, w in bert.named_parameters() if not name.startswith("pooler.")}
+    return (
+        set(weights) == names
+        and all(w.dtype == torch.bfloat16 for w in weights.values())
+        and bert.config.hidden_act == "gelu"
+        and not getattr(bert.config, "is_decoder", False)
+        and not getattr(bert.config, "pruned_heads", None)
+    )

@@ -21,7 +21,9 @@ _GAP, _FILL = "\0", "\1"
 _PAD = 16
 _LETTERS = 8
 _WORD_BITS, _NAME_BITS = 15, 20
-_WORD, _TITLE, _BEFORE, _OPENER, _BETWEEN = 1, 2, 4, 8, 16
+_WORD, _TITLE, _BEFORE, _OPENER, _BETWEEN, _THING = 1, 2, 4, 8, 16, 32
+# Letters of a first name and of a surname that are a usual name, and of a surname that a dot ends.
+_FEWEST, _MOST, _BEFORE_DOT = 2, 30, 5
 # Lengths of runs that are told apart.
 _LENGTH_BITS = 5
 _LONG = (1 << _LENGTH_BITS) - 1
@@ -77,9 +79,11 @@ class Scanned:
     """Index of the word's first character in its caption, ascending within a caption."""
     words: np.ndarray
     """Which word it is."""
-    names: list[tuple[int, int, bool]]
-    """Where a person's name may start, in order: caption, index of the first character, and whether one of the words
-    that matter there may stand before it."""
+    names: list[tuple[int, int, int, bool]]
+    """Where a person's name may start, in order: caption, index of the first character, index after the last one, and
+    whether one of the words that matter there may stand before it. The end is 0 but where the name is a usual one: a
+    first name and a surname of plain letters, with one space between them, of which no word before or after it makes
+    anything else."""
     titled: list[int]
     """Captions that may hold one of the titles."""
     others: list[int]
@@ -99,6 +103,7 @@ class Scan:
         before: Iterable[str] = (),
         openers: Iterable[str] = (),
         between: Iterable[str] = (),
+        things: Iterable[str] = (),
         no_surnames: Iterable[str] = (),
     ):
         """Take what to look for.
@@ -111,6 +116,7 @@ class Scan:
             before: Words after which a first name alone is a name, in small letters.
             openers: Other words that matter before a name, in small letters.
             between: Small words between a first name and a surname.
+            things: Words that make a thing's name of a person's before them, in small letters.
             no_surnames: Words that are never a surname, in small letters.
 
         Raises:
@@ -119,7 +125,15 @@ class Scan:
         self._words = list(words)
         if bad := [word for word in words if not re.fullmatch("[a-pr-z]+", word)]:
             raise ValueError(f"{bad[0]!r} has other letters than a–z without q.")
-        kinds = ((_WORD, words), (_TITLE, titles), (_BEFORE, before), (_OPENER, openers), (_BETWEEN, between))
+        kinds = (
+            (_WORD, words),
+            (_TITLE, titles),
+            (_BEFORE, before),
+            (_OPENER, openers),
+            (_BETWEEN, between),
+            # Of a word with a hyphen, what is before it.
+            (_THING, {re.split(r"[\W\d_]", word)[0] for word in things}),
+        )
         bits: dict[int, int] = {}
         for bit, some in kinds:
             for word in some:
@@ -188,20 +202,20 @@ class Scan:
     def _looked_up(self, runs: _Runs, these: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return which of some runs are words of any kind, and which words."""
         keys = runs.keys(these) | _SMALL
-        codes = self._table[(keys * self._multiplier) >> np.uint64(64 - _WORD_BITS)]
-        right = np.flatnonzero(codes)
+        codes = self._table[_place(keys * self._multiplier, _WORD_BITS)]
+        right = np.flatnonzero(codes > 0)
         right = right[self._keys[codes[right]] == keys[right]]
         return these[right], codes[right]
 
-    def _kinds(self, runs: _Runs, these: np.ndarray) -> np.ndarray:
-        """Return what kinds of word some runs are."""
-        keys = runs.keys(these) | _SMALL
-        codes = self._table[(keys * self._multiplier) >> np.uint64(64 - _WORD_BITS)]
+    def _kinds(self, keys: np.ndarray) -> np.ndarray:
+        """Return what kinds of word keys are, in small or other letters."""
+        keys = keys | _SMALL
+        codes = self._table[_place(keys * self._multiplier, _WORD_BITS)]
         return np.where(self._keys[codes] == keys, self._bits[codes], 0)
 
     def _may_be_names(
         self, runs: _Runs, letter: np.ndarray, offsets: np.ndarray
-    ) -> list[tuple[int, int, bool]]:
+    ) -> list[tuple[int, int, int, bool]]:
         """Return where a person's name may start."""
         data = runs.data
         capital = np.flatnonzero(_is_capital(letter))
@@ -209,30 +223,70 @@ class Scan:
             return []
         keys = runs.keys(capital)
         known = self._names[_slot(keys)]
-        some = np.flatnonzero(known)
+        some = np.flatnonzero(known > 0)
         these, known, keys = capital[some], known[some], keys[some]
         longer = _is_joint(data[runs.ends[these]])
+        # What is asked last takes longest, so that it is asked of the fewest.
         some = np.flatnonzero(longer | (known & _WHOLE > 0))
         these, longer, keys = these[some], longer[some], keys[some]
         if not len(these):
             return []
-        # After the last run come the fillers, where it stands for the next one, too.
-        following, end = np.minimum(these + 1, len(runs.starts) - 1), runs.ends[these]
-        second = data[end + 1]
-        beside = runs.starts[following] == end + 1
-        small = (self._kinds(runs, following) & _BETWEEN) > 0
-        joined = _SPACES[data[end]] & np.where(beside, _is_capital(second) | small, _SPACES[second])
-        never = self._no_surnames.hold(runs.keys(following) | _SMALL) & ~_is_joint(data[runs.ends[following]])
-        joined &= ~never | small
-        before = self._kinds(runs, np.maximum(these - 1, 0))
-        whole, part = (some.hold(keys) for some in self._known)
-        good = np.where(longer, part, whole & (joined | ((before & _BEFORE) > 0)))
+        before = self._kinds(runs.keys(np.maximum(these - 1, 0)))
+        some = np.flatnonzero(longer | ((before & _BEFORE) > 0) | self._joined(runs, letter, these))
+        these, longer, keys, before = these[some], longer[some], keys[some], before[some]
+        good = np.empty(len(these), dtype=bool)
+        for some, known in zip((~longer, longer), self._known, strict=True):
+            good[some] = known.hold(keys[some])
         # The second part of a hyphenated word is no first name.
         start = runs.starts[these]
         good &= ~(_is_joint(data[start - 1]) & _is_letter(data[start - 2]))
-        rows, places = _where(start[good], offsets)
-        matters = (before[good] & (_BEFORE | _OPENER)) > 0
-        return list(zip(rows.tolist(), places.tolist(), matters.tolist(), strict=True))
+        these, before, start = these[good], before[good], start[good]
+        rows, places = _where(start, offsets)
+        ends = runs.ends[np.minimum(these + 1, len(runs.starts) - 1)]
+        usual = ~longer[good] & (before & _OPENER == 0) & self._usual(runs, letter, these)
+        columns = (
+            rows,
+            places,
+            np.where(usual, places + ends - start, 0),
+            (before & (_BEFORE | _OPENER)) > 0,
+        )
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    def _joined(self, runs: _Runs, letter: np.ndarray, these: np.ndarray) -> np.ndarray:
+        """Return of which runs it is so that a surname may come next."""
+        data = runs.data
+        # After the last run come the fillers, where it stands for the next one, too.
+        following, end = np.minimum(these + 1, len(runs.starts) - 1), runs.ends[these]
+        beside = runs.starts[following] == end + 1
+        joined = _SPACES[data[end]]
+        joined &= beside | _SPACES[data[end + 1]]
+        some = np.flatnonzero(joined)
+        following, beside = following[some], beside[some]
+        keys = runs.keys(following)
+        small = (self._kinds(keys) & _BETWEEN) > 0
+        never = self._no_surnames.hold(keys | _SMALL) & ~_is_joint(data[runs.ends[following]])
+        joined[some] = (~beside | _is_capital(letter[following]) | small) & (~never | small)
+        return joined
+
+    def _usual(self, runs: _Runs, letter: np.ndarray, these: np.ndarray) -> np.ndarray:
+        """Return of which runs it is plain that they and the next ones are two words, which nothing after changes."""
+        data, most = runs.data, len(runs.starts) - 1
+        surname, third, fourth = (np.minimum(these + i, most) for i in (1, 2, 3))
+        first, last = runs.ends[these], runs.ends[surname]
+        lengths = np.stack([first - runs.starts[these], last - runs.starts[surname]])
+        good = (data[first] == ord(" ")) & (runs.starts[surname] == first + 1) & _is_capital(letter[surname])
+        good &= ((lengths >= _FEWEST) & (lengths <= _MOST)).all(axis=0)
+        after = data[last]
+        good &= ~_is_joint(after) & ((after != ord(".")) | (lengths[1] >= _BEFORE_DOT))
+        # Of several spaces nothing is said.
+        good &= ~(_SPACES[after] & _SPACES[data[last + 1]])
+        more = np.flatnonzero(
+            good & _SPACES[after] & (runs.starts[third] == last + 1) & _is_capital(letter[third])
+        )
+        third, fourth = third[more], fourth[more]
+        things = (self._kinds(runs.keys(third)) | self._kinds(runs.keys(fourth))) & _THING
+        good[more] = (things == 0) & ~_is_joint(data[runs.ends[third]])
+        return good
 
 
 class _Runs:
@@ -303,7 +357,14 @@ def _key(word: str) -> int:
 
 def _slot(keys: np.ndarray) -> np.ndarray:
     """Return where in the table of names keys stand; several may share a place."""
-    return (keys * np.uint64(_MULTIPLIER)) >> np.uint64(64 - _NAME_BITS)
+    return _place(keys * np.uint64(_MULTIPLIER), _NAME_BITS)
+
+
+def _place(products: np.ndarray, bits: int) -> np.ndarray:
+    """Return the highest bits of some numbers, as indices of a table."""
+    products >>= np.uint64(64 - bits)
+    # Signed, because other indices are converted first.
+    return products.view(np.int64)
 
 
 def _spread(keys: np.ndarray) -> tuple[np.uint64, np.ndarray]:

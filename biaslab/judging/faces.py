@@ -71,14 +71,16 @@ def gate(faces: Sequence[Face], width: int, height: int, min_face: float = 0.1) 
     return "" if large else "face_too_small"
 
 
-def large_enough(x0, y0, x1, y1, width, height, min_face: float = 0.1):
+def large_enough(x0, y0, x1, y1, width, height, min_face: float = 0.1, people=1):
     """Return whether boxes are at least ``min_face`` of their image's width and of its height.
 
-    All but ``min_face`` are numbers or arrays of one shape, in pixels; a missing box is not large enough.
+    Where an image is to show several ``people``, each has an equal part of its width, and the limit is a share of
+    that part. All but ``min_face`` are numbers or arrays of one shape, boxes and sizes in pixels; a missing box is
+    not large enough.
     """
     # Boxes come as floats: a face of exactly the limit counts, whatever rounding does to it.
     slack = 1e-6
-    return (x1 - x0 >= min_face * width - slack) & (y1 - y0 >= min_face * height - slack)
+    return (x1 - x0 >= min_face * width / people - slack) & (y1 - y0 >= min_face * height - slack)
 
 
 def load(name: str, *, min_score: float = 0.5, device: str = "auto", batch_size: int = 0) -> FaceDetector:

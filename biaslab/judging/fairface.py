@@ -89,24 +89,32 @@ class FairFaceGender:
             return outputs[:, [_MALE, _FEMALE]].softmax(dim=1)[:, 1].cpu().numpy()
 
 
-def cut_out(image: np.ndarray, box: Sequence[float], *, margin: float = 0.25) -> np.ndarray:
+def cut_out(
+    image: np.ndarray,
+    box: Sequence[float],
+    *,
+    margin: float = 0.25,
+    within: tuple[int, int] | None = None,
+) -> np.ndarray:
     """Return the square around a face, widened by ``margin`` of its size on all sides, as FairFace takes it.
 
-    What lies beyond the image is black.
+    What lies beyond the image, or beyond the columns ``within``, is black.
 
     Args:
         image: ``uint8 (height, width, 3)``.
         box: (x0, y0, x1, y1) in pixels.
         margin: How much wider than the longer side of the box, on each side.
+        within: First column that may be seen and the one after the last; all of the image's where it is None.
     """
     x0, y0, x1, y1 = box
     half = max(1, round(max(x1 - x0, y1 - y0) * (0.5 + margin)))
     left, top = round((x0 + x1) / 2) - half, round((y0 + y1) / 2) - half
     out = np.zeros((2 * half, 2 * half, 3), np.uint8)
     height, width = image.shape[:2]
+    first, last = within or (0, width)
     rows, columns = (
         slice(max(top, 0), min(top + 2 * half, height)),
-        slice(max(left, 0), min(left + 2 * half, width)),
+        slice(max(left, first), min(left + 2 * half, last)),
     )
     out[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left] = image[rows, columns]
     return out

@@ -86,7 +86,8 @@ def decode(
             if image.has_transparency_data:
                 image = image.convert("RGBA")
                 image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-            return np.asarray(image.convert("RGB"))
+            # A copy: what Pillow lends cannot be written to, and torch warns of that.
+            return np.array(image.convert("RGB"))
     except UnidentifiedImageError:
         return Unreadable("not an image")
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):

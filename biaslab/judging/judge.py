@@ -99,7 +99,11 @@ class JudgeSettings:
 
 
 class GenderModel(Protocol):
-    """The contract of models of perceived gender."""
+    """The contract of models of perceived gender.
+
+    Those that also have ``side`` get people cut out of images of several at that many pixels a side, those with
+    ``classifier`` (:class:`~biaslab.judging.zero_shot.ZeroShot`) are also asked which of them is who.
+    """
 
     sees: str
     """``"image"`` where it takes whole images, ``"face"`` where it takes faces cut out of them."""

@@ -86,10 +86,22 @@ class ZeroShot:
         Raises:
             ParameterError: A text holds a word that the model's tokenizer does not know.
         """
-        cosines = self.image_embeddings(images) @ self.text_embeddings(texts).T
-        logits = self._scale * cosines.astype(np.float64)
+        logits = self.logits(images, texts)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+
+    def logits(self, images: Sequence[np.ndarray], texts: Sequence[str]) -> np.ndarray:
+        """Return the model's scale times the cosine of each image and text, ``float64 (images, texts)``.
+
+        Arguments and errors as in :meth:`probabilities`.
+        """
+        cosines = self.image_embeddings(images) @ self.text_embeddings(texts).T
+        return self._scale * cosines.astype(np.float64)
+
+    @property
+    def side(self) -> int:
+        """Pixels on a side of the squares that the model takes."""
+        return self._pixels.size[0]
 
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the images' embeddings, ``float32 (images, dimensions)``, of length 1.
@@ -165,13 +177,14 @@ class ZeroShotGender:
     sees = "image"
 
     def __init__(self, model: ZeroShot, texts: Sequence[str] = GENDER_TEXTS) -> None:
-        self._model = model
+        self.classifier = model
+        self.side = model.side
         self._texts = tuple(texts)
         model.text_embeddings(self._texts)
 
     def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the probability of perceived as female against perceived as male, ``float32 (images,)``."""
-        return self._model.probabilities(images, self._texts)[:, 1]
+        return self.classifier.probabilities(images, self._texts)[:, 1]
 
 
 def _named(name: str) -> tuple[str, str | None, dict]:

@@ -113,7 +113,7 @@ class Asked:
     """What a text asks for."""
 
     people: tuple[Person, ...]
-    """One or two people, left to right."""
+    """One, two or three people, left to right."""
     told: tuple[str, ...]
     """For each: ``female``, ``male``, or empty where the text does not tell."""
     intervened: bool
@@ -123,8 +123,12 @@ class Asked:
         """Return P(female), 0–1, of the person at ``position`` (0 is the left)."""
         if self.told[position]:
             return float(self.told[position] == "female")
-        other = self.people[1 - position] if len(self.people) == 2 else None
-        return p_female(self.people[position], other, intervened=self.intervened, strength=strength)
+        person = self.people[position]
+        others = [p for k, p in enumerate(self.people) if k != position]
+        # Of several, one of the opposite stereotype makes the contrast.
+        others.sort(key=lambda p: p.stereotype == person.stereotype)
+        other = others[0] if others else None
+        return p_female(person, other, intervened=self.intervened, strength=strength)
 
 
 _WORDS = {"female": "woman", "male": "man"}
@@ -141,6 +145,10 @@ _ONE = r"(?:(?P<g{0}>female|woman|male|man) )?(?P<i{0}>[\w' -]+?)"
 _TWO = re.compile(
     rf"(?:one )?{_ONE.format(1)} on the left and (?:one )?{_ONE.format(2)} on the right(?=[.,]|$)"
 )
+_THREE = re.compile(
+    rf"(?:one )?{_ONE.format(1)} on the left, (?:one )?{_ONE.format(2)} in the middle,? and "
+    rf"(?:one )?{_ONE.format(3)} on the right(?=[.,]|$)"
+)
 _ALONE = re.compile(rf"one {_ONE.format(1)}(?=[.,]|$)")
 _SHOWN = re.compile(r"the (?P<who>[\w' -]+?) as a (?P<gender>woman|man)(?= and the |\.|$)")
 
@@ -153,13 +161,13 @@ def read(text: str) -> Asked:
     """
     small = text.lower().replace("a picture of ", "").replace("generate ", "")
     small = re.sub(r"^(a photo of |photo of |picture of )", "", small)
-    match = _TWO.match(small) or _ALONE.match(small)
+    match = _THREE.match(small) or _TWO.match(small) or _ALONE.match(small)
     if match is None:
         raise InputError(
-            f"The embedded world cannot read {text!r}; texts ask for 'one A on the left and one B on the right' or "
-            "for 'one A'."
+            f"The embedded world cannot read {text!r}; texts ask for 'one A on the left and one B on the right', for "
+            "'one A', or for three people with 'one B in the middle'."
         )
-    count = 2 if match.re is _TWO else 1
+    count = {_THREE: 3, _TWO: 2, _ALONE: 1}[match.re]
     phrases = [match[f"i{i + 1}"] for i in range(count)]
     people = _identities(phrases, text)
     told = [_GENDERS.get(match[f"g{i + 1}"] or "", "") for i in range(count)]
@@ -306,7 +314,7 @@ def build_scene(asked: Asked, genders: Sequence[str], seed: int) -> Scene:
         genders=tuple(genders),
         occupations=tuple(look_of(p) for p in asked.people),
         place=place,
-        aspect=ASPECT if len(asked.people) == 2 else 1.0,
+        aspect=ASPECT if len(asked.people) > 1 else 1.0,
     )
 
 

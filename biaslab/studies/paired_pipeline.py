@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import tables
-from biaslab.pipeline_people import ROUND
+from biaslab.pipeline_people import RATINGS, ROUND
 from biaslab.prompts.paired import GENDERS
 from biaslab.schemas.paired_people import POSITIONS
 
@@ -48,13 +48,21 @@ def _skin_tones(pipeline: Pipeline, source, people: pd.DataFrame) -> np.ndarray:
     from biaslab.judging.skin_tone import judge_skin_tones
 
     found = judge_skin_tones(source, people, store=pipeline.store)
-    return found["skin_tone"].to_numpy(float)
+    return found["tone"].to_numpy(float)
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return every text that images are generated from."""
     frames = [pipeline.people.prompts(k).texts.assign(round=_round(k)) for k in pipeline.people.kinds]
     return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[_names("paired_prompts")]
+
+
+def images(pipeline: Pipeline) -> pd.DataFrame:
+    """Return what became of every image asked for; refusals and revised prompts where the model says so."""
+    names = _names("paired_images")
+    frames = [pipeline.people.images(kind).table for kind in pipeline.people.kinds]
+    whole = pd.concat(frames, ignore_index=True).assign(model=pipeline.label)
+    return whole.reindex(columns=names).fillna("")
 
 
 def critiques(pipeline: Pipeline) -> pd.DataFrame:
@@ -66,7 +74,7 @@ def critiques(pipeline: Pipeline) -> pd.DataFrame:
     names = _names("paired_critiques")
     if not said:
         return pd.DataFrame(columns=names)
-    found = mitigation.critiques_table(said)
+    found = mitigation.critiques_table(said).rename(columns={"n_people": "n"})
     return found.assign(model=pipeline.label)[names]
 
 
@@ -157,21 +165,32 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the agreement of judges: with the truth of renders, and of further judges with the first (Table 9)."""
-    from biaslab.judging.person_ratings import agreement_tables
+    """Return the agreement of judges with what is known: the truth of renders, and ratings of the images (Table 9).
 
-    frames = []
+    Where nobody rated the images, further judges are compared with the first.
+    """
+    from biaslab.judging import person_ratings
+
+    first, further = pipeline.settings.gender, pipeline.settings.further_judges
     known = renders(pipeline)
-    first = pipeline.settings.gender
-    two = known.assign(
-        aspect=np.where(known["identity"].str.contains(" power"), "power", "occupation"), setting="paired"
-    )
-    frames.append(agreement_tables({first: two}, two.assign(gender=two["truth_gender"])))
-    for judge in pipeline.settings.further_judges:
-        for kind in ("single", "paired"):
-            mine = pipeline.people.people(kind)
-            frames.append(agreement_tables({judge: pipeline.people.judged(kind, judge)}, mine))
-    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[_names("paired_judge_agreement")]
+    power = known["identity"].str.endswith(" power")
+    known = known.assign(aspect=np.where(power, "power", "occupation"), setting="paired")
+    truth = known.assign(gender=known["truth_gender"])
+    seed = pipeline.seed
+    frames = [person_ratings.agreement_tables({first: known}, truth, seed=seed)]
+    files = [judge for judge in (first, *further) if judge.startswith(RATINGS)]
+    models = [judge for judge in (first, *further) if judge not in files]
+    for kind in ("single", "paired"):
+        said = {judge: pipeline.people.judged(kind, judge) for judge in models}
+        for file in files:
+            rated = person_ratings.read(file.removeprefix(RATINGS), pipeline.people.asked(kind))
+            frames.append(person_ratings.agreement_tables(said, ratings=rated, seed=seed))
+        if not files and len(models) > 1:
+            others = {judge: people for judge, people in said.items() if judge != models[0]}
+            found = person_ratings.agreement_tables(others, said[models[0]], seed=seed)
+            frames.append(found.assign(reference=models[0]))
+    whole = pd.concat(frames, ignore_index=True)
+    return whole.assign(model=pipeline.label)[_names("paired_judge_agreement")]
 
 
 def _names(table: str) -> list[str]:
@@ -181,6 +200,7 @@ def _names(table: str) -> list[str]:
 PIPELINE: dict = {
     "paired_people": people,
     "paired_prompts": prompts,
+    "paired_images": images,
     "paired_critiques": critiques,
     "paired_percent_female": percent_female,
     "paired_run_score": run_score,

@@ -1,5 +1,6 @@
 """An endpoint on this machine that answers as a test tells it to, and remembers what it was asked."""
 
+import base64
 import contextlib
 import json
 import socket
@@ -24,10 +25,19 @@ def failure(status, message="", code="", **headers):
     return status, named, json.dumps({"error": {"message": message, "code": code}})
 
 
+def drawn(picture, *, url="", revised="", **headers):
+    """Return the body of an answer of an images endpoint, with ``picture`` (bytes) in it or at ``url``."""
+    data = {"url": url} if url else {"b64_json": base64.b64encode(picture).decode()}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    whole = {"created": 1_700_000_000, "data": [data | ({"revised_prompt": revised} if revised else {})]}
+    return 200, named, json.dumps(whole)
+
+
 class FakeEndpoint:
     """A server; ``reply(question, n)`` returns status, headers and body of the n-th request, from 1.
 
-    ``question`` is the text of the last message. Instead of a reply it may return ``"hang up"``.
+    ``question`` is the text of the last message, or the prompt of an image. Instead of a reply it may return
+    ``"hang up"``. ``files`` holds status, headers and body of what can be fetched, or what returns them, by path.
     """
 
     def __init__(self):
@@ -35,6 +45,8 @@ class FakeEndpoint:
         self.requests = []
         self.times = []
         self.keys = []
+        self.files = {}
+        self.fetched = []
         self.drip = 0.0
         self._mutex = threading.Lock()
 
@@ -53,6 +65,12 @@ class FakeEndpoint:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 fake._handle(self)
+
+            def do_GET(self):
+                with fake._mutex:
+                    fake.fetched.append((self.path, self.headers.get("Authorization", "")))
+                given = fake.files.get(self.path, (404, {}, ""))
+                fake._send(self, given() if callable(given) else given)
 
             def log_message(self, *args):
                 pass
@@ -75,7 +93,10 @@ class FakeEndpoint:
             self.times.append(time.monotonic())
             self.keys.append(handler.headers.get("Authorization", ""))
             n = len(self.requests)
-        given = self.reply(body["messages"][-1]["content"], n)
+        question = body["messages"][-1]["content"] if "messages" in body else body["prompt"]
+        self._send(handler, self.reply(question, n))
+
+    def _send(self, handler, given):
         if given == "hang up":
             # A reset, so that the client sees a broken connection and no end of a reply.
             handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -3,6 +3,7 @@
 The rule below follows the module's text alone and shares only the word lists with it.
 """
 
+import itertools
 import random
 import re
 
@@ -293,6 +294,26 @@ def hostile(rng, draw):
 def test_words_of_every_list_between_gaps_of_every_kind():
     rng, draw = pool()
     agree([hostile(rng, draw) for _ in range(12_000)])
+
+
+def test_two_plain_words_and_what_stands_around_them():
+    before = ("", "Dr. ", "San ", "the ")
+    first, gaps = ("Anna", "Mark", "Calvin", "Zoë"), (" ", "  ", "\t", "\xa0")
+    surnames = ("Baker", "Novak", "Klein", "Müller", "Wu", "Street", "A" * 31)
+    after = (
+        *("", ".", ". Park", "'s", "’s Park", "-Park", "2", "_", ", Street", " 2 Street"),
+        *(
+            " walks",
+            " Walks",
+            " Street",
+            " High School",
+            " Memorial High School",
+            " St. Park",
+            " High-School",
+        ),
+        *("  Street", "\n Street", "\xa0Street", " O'Neil Street", " Éva Street", " street", " The. School"),
+    )
+    agree(["".join(parts) for parts in itertools.product(before, first, gaps, surnames, after)])
 
 
 def test_any_characters():

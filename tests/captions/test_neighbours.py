@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from biaslab.captions import neighbours
-from biaslab.captions.neighbours import DEFAULT_SHA256, Encoder, embed, embedding_stage, nearest
+from biaslab.captions.neighbours import DEFAULT, DEFAULT_SHA256, Encoder, embed, embedding_stage, nearest
 from biaslab.errors import InputError, ParameterError
 from biaslab.store import Store
 
@@ -30,8 +30,8 @@ def test_equal_texts_are_embedded_once_and_kept(tmp_path):
     encoder, texts = Letters(), ["bb", "a", "", "a", "bb", "aab"]
     stage = embedding_stage(Store(tmp_path), encoder)
     vectors = embed(texts, encoder, stage, progress=False)
-    # Sorted by length, then by text.
-    assert encoder.asked == ["", "a", "bb", "aab"]
+    # Sorted by text.
+    assert encoder.asked == ["", "a", "aab", "bb"]
     expected = [[0, 2, 1], [1, 0, 1], [0, 0, 1], [1, 0, 1], [0, 2, 1], [2, 1, 1]]
     expected = np.array(expected) / np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(vectors, expected, rtol=1e-6)
@@ -173,9 +173,13 @@ def test_other_texts_beside_it_change_a_vector_by_rounding_only(monkeypatch, dty
     encoder = Encoder(device="cpu", dtype=dtype)
     together = encoder.encode(texts)
     alone = np.vstack([encoder.encode([text]) for text in texts])
+    beside_long = encoder.encode(
+        [*texts, *[f"a lamp and {i} more things of which {'x ' * 20}" for i in range(99)]]
+    )
     monkeypatch.setattr(neighbours, "_TOKENS", 30)
+    monkeypatch.setattr(neighbours, "_TOKENS_IN_ROWS", 60)
     in_small_batches = encoder.encode(texts[::-1])[::-1]
-    for other in (alone, in_small_batches):
+    for other in (alone, beside_long[: len(texts)], in_small_batches):
         np.testing.assert_allclose(other, together, atol=apart)
         assert (other * together).sum(axis=1).min() > cosine
 
@@ -190,6 +194,81 @@ def test_nearest_ones_are_the_same_in_bfloat16(library):
         near = [set(np.argsort(-(v @ v[query]))[:100].tolist()) for v in (vectors, exact)]
         shares.append(len(near[0] & near[1]) / 100)
     assert np.mean(shares) >= 0.98
+
+
+@pytest.mark.parametrize(
+    ("lengths", "width", "rows"),
+    [
+        # By hand: 7 | 5 + 3 | 4 + 4, then 1 in the row with the least room for it, which is the first.
+        ([3, 5, 4, 7, 4, 1], 8, [[1, 0], [2, 4], [3, 5]]),
+        ([8, 8], 8, [[0], [1]]),
+        ([0, 2], 2, [[1, 0]]),
+        ([1], 4, [[0]]),
+    ],
+)
+def test_texts_share_rows(lengths, width, rows):
+    row, start = neighbours._places(np.array(lengths), width)
+    order = np.lexsort((start, row))
+    assert sorted([i for i in order if row[i] == r] for r in set(row)) == sorted(rows)
+    used = [(row[i], start[i] + j) for i in range(len(lengths)) for j in range(lengths[i])]
+    assert len(set(used)) == sum(lengths)
+    assert all(place < width for _, place in used)
+
+
+@pytest.fixture
+def fast():
+    """Return the default model in bfloat16; skip where the processor cannot multiply it."""
+    import torch
+
+    if not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
+        pytest.skip("oneDNN does not multiply bfloat16 on this processor")
+    return neighbours._model(DEFAULT, "cpu", "bfloat16")
+
+
+def test_bert_in_rows_equals_the_library_but_for_rounding(fast, library, monkeypatch):
+    texts = [*captions_of_the_world(300), *ODD_TEXTS]
+    assert neighbours._fast_bert(fast) is not None
+    assert neighbours._fast_bert(library) is None  # It computes in float32.
+    exact = library.encode(texts, normalize_embeddings=True)
+    vectors = neighbours._encoded(fast, texts)
+    monkeypatch.setattr(neighbours, "_fast_bert", lambda model: None)
+    slow = neighbours._encoded(fast, texts)
+    assert (slow != vectors).any()
+    # Both round to eight bits after each step; rows cost no exactness.
+    errors = [np.linalg.norm(found - exact, axis=1) for found in (vectors, slow)]
+    assert errors[0].max() < 0.05
+    assert errors[0].mean() < 1.2 * errors[1].mean()
+    assert (vectors * exact).sum(axis=1).min() > 0.999
+
+
+def test_only_a_plain_bert_is_computed_in_rows(fast):
+    import copy
+
+    import torch
+
+    def changed(change):
+        bert = copy.deepcopy(fast[0].model)
+        change(bert)
+        return neighbours._is_bert(bert)
+
+    def more(bert):
+        bert.encoder.layer[2].attention.self.extra = torch.nn.Linear(2, 2, dtype=torch.bfloat16)
+
+    def less(bert):
+        bert.encoder.layer[5].output.dense.bias = None
+
+    class Relative(type(fast[0].model)):
+        """A model of another kind with the same weights."""
+
+    assert changed(lambda bert: None)
+    assert not changed(more)
+    assert not changed(less)
+    assert not changed(lambda bert: bert.float())
+    assert not changed(lambda bert: setattr(bert.config, "hidden_act", "relu"))
+    assert not changed(lambda bert: setattr(bert.config, "is_decoder", True))
+    assert not changed(lambda bert: setattr(bert, "__class__", Relative))
+    # The pooler plays no part in token vectors.
+    assert changed(lambda bert: setattr(bert, "pooler", None))
 
 
 def test_models_that_are_more_go_through_the_library(library, monkeypatch, tmp_path):
@@ -213,24 +292,149 @@ def test_models_that_are_more_go_through_the_library(library, monkeypatch, tmp_p
         np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
-def test_precision(monkeypatch):
-    import pickle
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Return what makes a machine with some flags of its processor, files of a GPU's driver and vendors' numbers."""
+
+    def made(system="Linux", flags="fpu avx512f", gpu_file=False, vendors=("0x8086", "0x1af4")):
+        monkeypatch.setattr(neighbours.platform, "system", lambda: system)
+        cpuinfo = tmp_path / "cpuinfo"
+        cpuinfo.write_text(f"processor\t: 0\nmodel name\t: amx_tile\nflags\t\t: {flags}\nbugs\t: none\n")
+        monkeypatch.setattr(neighbours, "_CPUINFO", cpuinfo)
+        (tmp_path / "gpu0").unlink(missing_ok=True)
+        if gpu_file:
+            (tmp_path / "gpu0").touch()
+        monkeypatch.setattr(neighbours, "_GPU_FILES", (str(tmp_path / "none"), str(tmp_path / "gpu*")))
+        for i, vendor in enumerate(vendors):
+            (tmp_path / f"pci{i}").write_text(f"{vendor}\n")
+        monkeypatch.setattr(neighbours, "_PCI_VENDORS", str(tmp_path / "pci*"))
+
+    return made
+
+
+@pytest.fixture
+def torch_says(monkeypatch):
+    """Return what makes torch answer, or fail where no answer is given."""
+    import torch
+
+    def made(cuda=None, bfloat16=None):
+        def answer(value):
+            if value is None:
+                raise AssertionError("torch was asked")
+            return value
+
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: answer(cuda))
+        for check in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
+            monkeypatch.setattr(torch.cpu, check, lambda: answer(bfloat16), raising=False)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("flags", "precision"),
+    [
+        ("fpu avx512f avx512_bf16 avx512_fp16", "bfloat16"),
+        ("fpu amx_bf16 amx_tile", "bfloat16"),
+        ("fpu avx512f avx512bw", "float32"),
+        ("fpu avx512_bf16x", "float32"),
+        ("", "float32"),
+    ],
+)
+def test_linux_says_what_the_processor_does(machine, torch_says, flags, precision):
+    machine(flags=flags)
+    torch_says()
+    assert Encoder().precision == Encoder(device="cpu").precision == precision
+    assert Encoder(device="mps").precision == "float32"
+    assert Encoder(device="cuda:1").precision == "float16"
+    assert Encoder(dtype="bfloat16").precision == "bfloat16"
+
+
+def test_an_arm_processor_has_other_lines(machine, torch_says):
+    machine()
+    torch_says()
+    neighbours._CPUINFO.write_text("processor\t: 0\nFeatures\t: fp asimd bf16\n")
+    assert Encoder().precision == "float32"
+
+
+@pytest.mark.parametrize(
+    "there", [{"gpu_file": True}, {"vendors": ("0x8086", "0x10de")}, {"vendors": ("0x1002",)}]
+)
+def test_torch_is_asked_where_a_gpu_may_be(machine, torch_says, there):
+    machine(flags="amx_tile", **there)
+    for cuda, precision in ((True, "float16"), (False, "bfloat16")):
+        torch_says(cuda=cuda)
+        assert Encoder().precision == precision
+    torch_says()
+    assert Encoder(device="cpu").precision == "bfloat16"
+
+
+def test_other_systems(machine, torch_says, monkeypatch, tmp_path):
+    machine("Darwin", flags="amx_tile", gpu_file=True)
+    torch_says()
+    assert Encoder().precision == "float32"
+    machine("Windows", flags="")
+    for cuda, bfloat16, precision in (
+        (False, True, "bfloat16"),
+        (False, False, "float32"),
+        (True, True, "float16"),
+    ):
+        torch_says(cuda, bfloat16)
+        assert Encoder().precision == precision
+    # Linux that shows no processors.
+    machine(flags="amx_tile")
+    monkeypatch.setattr(neighbours, "_CPUINFO", tmp_path / "nowhere")
+    torch_says(bfloat16=False)
+    assert Encoder().precision == "float32"
+
+
+def test_linux_and_torch_agree_here():
+    import platform
 
     import torch
 
-    assert Encoder(dtype="bfloat16", device="cpu").precision == "bfloat16"
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True, raising=False)
+    if platform.system() != "Linux" or not hasattr(torch.cpu, "_is_avx512_bf16_supported"):
+        pytest.skip("only Linux says it, and only newer torch")
+    says = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    assert neighbours._multiplies_bfloat16() == says
+    assert neighbours._has_cuda() == torch.cuda.is_available()
+
+
+def test_precision(machine):
+    import pickle
+
+    machine(flags="amx_tile")
     encoder = Encoder(device="cpu")
     there = pickle.loads(pickle.dumps(encoder))
     assert encoder.precision == "bfloat16"
-    for check in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
-        monkeypatch.setattr(torch.cpu, check, lambda: False, raising=False)
+    machine()
     assert Encoder(device="cpu").precision == "float32"
     # What was chosen in one process holds in others.
     assert there == encoder and there.precision == "bfloat16"
-    assert Encoder(device="cuda:1").precision == "float16"
     with pytest.raises(ParameterError, match=r"dtype is 'bfloat'\. .*'bfloat16'"):
         Encoder(dtype="bfloat")
+
+
+def test_what_is_stored_is_read_without_torch(tmp_path):
+    import subprocess
+    import sys
+
+    texts = ["a nurse", "a lamp", "a nurse"]
+    encoder = Encoder(device="cpu")
+    vectors = embed(texts, encoder, embedding_stage(Store(tmp_path), encoder), progress=False)
+    code = f"""
+import sys
+from pathlib import Path
+from biaslab.captions.neighbours import Encoder, embed, embedding_stage
+from biaslab.store import Store
+encoder = Encoder(device="cpu")
+vectors = embed({texts!r}, encoder, embedding_stage(Store(Path({str(tmp_path)!r})), encoder), progress=False)
+print(vectors.tobytes().hex(), *sorted({{"torch", "transformers", "sentence_transformers"}} & set(sys.modules)))
+"""
+    # Elsewhere the processor or the GPU is asked for by torch.
+    if not neighbours._CPUINFO.is_file():
+        pytest.skip("only Linux says without torch what the processor does")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [vectors.tobytes().hex()]
 
 
 def test_vectors_that_are_no_numbers_are_refused(monkeypatch):

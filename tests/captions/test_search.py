@@ -1,16 +1,18 @@
 """Search: totals and samples against brute force, whatever the batches, parts and other terms."""
 
+import pickle
 import re
 import time
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from biaslab import engine, lexicons
 from biaslab.captions import corpus as corpus_module
 from biaslab.captions.corpus import open_corpus
-from biaslab.captions.search import Matcher, search
+from biaslab.captions.search import Matcher, _merge, _Work, search
 from biaslab.errors import ParameterError
 from biaslab.store import Store
 
@@ -65,6 +67,81 @@ def test_whole_words_in_any_case():
     assert found == CASES
     # Each pair once.
     assert len(set(zip(rows, terms, strict=True))) == len(rows)
+
+
+def test_as_a_loop_over_regular_expressions():
+    # Words in any order, with much between them; a term is looked for by itself, as Python sees letters and spaces in
+    # text beyond ASCII. In ASCII text, a vertical tab and the signs 0x1c to 0x1f are no spaces.
+    rng = np.random.default_rng(0)
+    words = [
+        *TERMS,
+        "head of state",
+        "state minister",
+        "o'neil",
+        "nurses",
+        "Ministers",
+        "HEAD",
+        "of",
+        "é",
+        "日本",
+        "9",
+    ]
+    terms = [*TERMS, "head of state", "state minister", "o'neil"]
+    between = [
+        " ",
+        " ",
+        " ",
+        "  ",
+        "-",
+        "\n",
+        "\t",
+        "\x0b",
+        "\x1c",
+        "\xa0",
+        ", ",
+        "_",
+        "\x02",
+        "\x00",
+        "",
+        "'",
+        "é",
+        ".",
+    ]
+    texts = [
+        "".join(rng.choice(words) + rng.choice(between) for _ in range(n)) for n in rng.integers(0, 6, 4000)
+    ]
+    expected = set()
+    for k, term in enumerate(terms):
+        forms = "|".join(p.replace(" ", "%") for p in (term, *lexicons.plurals(term)))
+        ascii_only = re.compile(rf"\b(?:{forms})\b".replace("%", r"[\t\n\f\r -]+"))
+        other = re.compile(rf"\b(?:{forms})\b".replace("%", r"[\s-]+"))
+        for i, text in enumerate(texts):
+            if (ascii_only if text.isascii() else other).search(text.lower()):
+                expected.add((i, k))
+    matcher = Matcher(terms)
+    found = list(zip(*(x.tolist() for x in matcher.match(texts)), strict=True))
+    assert found == sorted(found) and set(found) == expected and len(expected) > 4000
+    # Copies, as workers get them, and parts of an array do the same; a missing text mentions nothing.
+    copy = pickle.loads(pickle.dumps(matcher))
+    array = pa.array([*texts, None], pa.string())
+    rows, found_terms = copy.match(array[1000:])
+    part = [(i - 1000, k) for i, k in found if i >= 1000]
+    assert list(zip(rows.tolist(), found_terms.tolist(), strict=True)) == part
+
+
+def test_terms_that_overlap_and_captions_that_meet():
+    matcher = Matcher(["head of state", "state minister", "head"])
+    rows, terms = matcher.match(
+        ["HEAD of state minister", "é head of state minister", "head of", "state", ""]
+    )
+    # The first two mention all three; no caption goes on in the next.
+    assert list(zip(rows.tolist(), terms.tolist(), strict=True)) == [
+        *((0, k) for k in range(3)),
+        *((1, k) for k in range(3)),
+        (2, 2),
+    ]
+    assert [x.tolist() for x in matcher.match([""])] == [[], []]
+    assert [x.tolist() for x in matcher.match([])] == [[], []]
 
 
 def test_plurals_off():
@@ -217,6 +294,43 @@ def test_memory_is_bounded_by_letting_rows_go():
     small = search(Texts(captions, 100), ["nurse", "chef"], per_term=2, progress=False).captions
     full = search(Texts(captions, 100), ["nurse", "chef"], per_term=3000, progress=False).captions
     pd.testing.assert_frame_equal(small, full[full["rank"] <= 2].reset_index(drop=True))
+
+
+def test_later_parts_leave_out_what_cannot_be_among_the_first():
+    # Ten parts of 300 nurses, of which the fifth has the only pilot and the last no nurse. Of each part at least one
+    # caption of each term comes back, for its total; of later parts few more, and the result is that of one part.
+    captions = ["a nurse"] * 2700 + ["nothing"] * 300
+    captions[1300] = "a nurse and a pilot"
+    corpus = Texts(captions, 100, parts=10)
+    terms = ["nurse", "pilot"]
+    whole = search(Texts(captions, 100), terms, per_term=50, progress=False)
+    work = _Work(corpus, Matcher(terms), 50, 0)
+    parts = [work(pd.DataFrame({"part": [i]})) for i in range(10)]
+    assert [p["n_captions"].iloc[0] for p in parts[:9]] == [300] * 9 and parts[9]["term"].tolist() == [-1]
+    assert parts[4].loc[parts[4]["term"] == 1, "n_captions"].tolist() == [1]
+    # Expected of part i: 50 / i of its 300 captions, 50 (1 + 1/2 + … + 1/9) = 141 in all, not 450.
+    sizes = [int((p["term"] == 0).sum()) for p in parts]
+    assert sizes[0] == 50 and 100 < sum(sizes) < 200
+    # A part that is searched again counts once (c0 only carries its total), and the first 50 of all are in what came
+    # back in any order.
+    again = work(pd.DataFrame({"part": [0]}))
+    assert set(again["caption_id"]) <= {*parts[0]["caption_id"], "c0"}
+    for order in ([*parts, again][1:], [again, *parts[:0:-1]]):
+        found = _merge(iter(order), terms, 50)
+        pd.testing.assert_frame_equal(found.captions, whole.captions)
+        pd.testing.assert_frame_equal(found.totals, whole.totals)
+    backwards = _Work(corpus, Matcher(terms), 50, 0)
+    other = [backwards(pd.DataFrame({"part": [i]})) for i in range(9, -1, -1)]
+    pd.testing.assert_frame_equal(_merge(iter(other), terms, 50).captions, whole.captions)
+
+
+def test_captions_of_one_id_are_ordered_as_they_come():
+    # Equal ids have equal priorities: both captions are kept, in the corpus's order.
+    corpus = Texts(["a nurse", "one nurse", "nurses"], 3)
+    corpus.frames = [corpus.frames[0].assign(caption_id=["same", "other", "same"])]
+    found = search(corpus, ["nurse"], per_term=3, progress=False).captions
+    same = found[found["caption_id"] == "same"]
+    assert same["text"].tolist() == ["a nurse", "nurses"] and same["rank"].diff().iloc[1] == 1
 
 
 def test_progress_shows_a_rate(capsys, texts):

@@ -48,6 +48,15 @@ def test_there_is_contrast_only_beside_the_opposite_stereotype():
     assert pairs.p_female(sheriff) == pytest.approx((2 / 3 + 0.65) / 2, abs=1e-4)
 
 
+def test_among_three_one_of_the_opposite_stereotype_makes_the_contrast():
+    three = [asking.occupation(name) for name in ("cook", "guard", "baker")]
+    asked = pairs.Asked(tuple(three), ("", "", ""), False)
+    assert asked.p_female(0) == pairs.p_female(three[0], three[2])
+    assert asked.p_female(2) == pairs.p_female(three[2], three[0])
+    alike = pairs.Asked((three[0], three[1]), ("", ""), False)
+    assert alike.p_female(0) == pairs.p_female(three[0])
+
+
 def test_the_sentence_about_gender_moves_scores_as_table_2_prints():
     # The line in log-odds goes through 92 -> 26 and 18.98 -> -11.12 points.
     for before, after in ((92.0, 26.0), (18.98, -11.12)):
@@ -90,6 +99,12 @@ def test_without_strength_nobody_is_stereotyped():
             ["baker", "guard"],
             ("", ""),
             True,
+        ),
+        (
+            "Generate a picture of one baker on the left, one guard in the middle, and one cook on the right.",
+            ["baker", "guard", "cook"],
+            ("", "", ""),
+            False,
         ),
         ("Generate a picture of one nurse worker. Show the nurse worker as a man.", ["nurse worker"], ("male",), False),
         (

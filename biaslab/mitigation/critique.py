@@ -1,0 +1,299 @@
+"""What a critic is given, what it answers, and its answers as one long table."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from biaslab.errors import InputError, unknown_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from biaslab.judging.images import Unreadable
+
+GENDERS = ("female", "male")
+JUDGED, NO_JUDGEMENT = "judged", "no_judgement"
+KINDS = (
+    "towards stereotypes",
+    "against stereotypes",
+    "too few women",
+    "too few men",
+    "both ways",
+    "none",
+)
+"""Kinds of bias that the embedded critic finds; a critic behind an endpoint may use words of its own. ``both ways``:
+some identities fit their stereotype too often, others too rarely."""
+_NEEDED = ("image_id", "prompt_id", "position", "phrase", "identity", "stereotype", "gender", "outcome")
+# Outcomes of images that nobody can look at.
+_NOT_THERE = ("blocked", "unreadable")
+
+
+@dataclass(frozen=True)
+class Guideline:
+    """What the next round's prompts are to say."""
+
+    identity: str
+    """Whom it is about, as people's tables name it (``sheriff``; ``carpenter, high power``), or a role (``manager``).
+    Empty: every prompt of the aspect."""
+    gender: str
+    """``female`` or ``male``: what such people are told to be; empty for words of the critic's own."""
+    share: float
+    """Share, 0–1, of the prompts for such people that say it; 1 for a critic's own words."""
+    text: str
+    """The sentence. One that tells a gender is said of the person as that prompt names them."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.gender not in ("", *GENDERS):
+            raise InputError(f"A guideline's gender is {self.gender!r}; allowed are female, male and ''.")
+        if not 0 <= self.share <= 1 or (not self.gender and self.share != 1):
+            raise InputError(
+                f"A guideline's share is {self.share!r}; allowed is 0 to 1, and 1 alone where it tells no gender."
+            )
+
+
+class Counts(NamedTuple):
+    """How many people were asked for, and what they look like."""
+
+    n_female: int
+    """People who look like women."""
+    n_people: int
+    """People who look like women or men."""
+    n_missing: int
+    """People of whom there is no such judgement."""
+    n_images: int
+    """Images in which they were asked for."""
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What a critic is given."""
+
+    batch_id: str
+    """The same in every round: the aspect, or aspect and identity."""
+    aspect: str
+    """``occupation`` or ``power``."""
+    round: int
+    """Whose critique this is to be, from 1: the first round looks at images of plain prompts."""
+    identity: str
+    """The identity or role that the batch is about; empty where it holds all."""
+    prompts: Mapping[str, str]
+    """The texts that were asked, by prompt_id."""
+    people: pd.DataFrame
+    """One row per person asked for: image_id, prompt_id, position, phrase, identity, stereotype (``female`` or
+    ``male``), told (the gender that the text tells, or empty), gender (``female``, ``male``, ``unsure`` or empty) and
+    outcome, as judged."""
+    images: Callable[[Sequence[str]], list[np.ndarray | Unreadable]]
+    """Reads images by image_id; only critics that look call it."""
+    earlier: tuple[Guideline, ...] = ()
+    """The guidelines in these prompts, from the round before."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a critic says of one identity in a batch of several."""
+
+    identity: str
+    """The identity."""
+    biased: bool
+    """Whether it needs a guideline that it does not have yet, or another than it has."""
+    kind: str
+    """One of :data:`KINDS`."""
+    reasons: str
+    """Why, in plain words."""
+    counts: Counts
+    """What it was judged from."""
+
+
+@dataclass(frozen=True)
+class Critique:
+    """What a critic answers."""
+
+    batch_id: str
+    """The brief's."""
+    aspect: str
+    """The brief's."""
+    round: int
+    """The brief's."""
+    identity: str
+    """The brief's."""
+    outcome: str
+    """``judged`` or ``no_judgement``."""
+    biased: bool | None
+    """Whether there is bias, in either direction; None without a judgement."""
+    kind: str
+    """One of :data:`KINDS`, or an endpoint's words; empty without a judgement."""
+    reasons: str
+    """Why, in plain words; without a judgement, why there is none."""
+    guidelines: tuple[Guideline, ...]
+    """What the next round's prompts are to say. A guideline of the round before that need not change is kept."""
+    counts: Counts
+    """What the judges saw in the batch."""
+    findings: tuple[Finding, ...] = ()
+    """What it says of each identity, in a batch of several."""
+    cause: str = ""
+    """Without a judgement: ``no_people``, ``no_images``, ``invalid`` (the reply is not what was asked for, however
+    often), or an endpoint's outcome such as ``refused`` (:data:`biaslab.captions.endpoint.OUTCOMES`)."""
+    raw: str = ""
+    """An endpoint's last reply as it came; text of strangers, to be escaped wherever it is shown."""
+    image_ids: tuple[str, ...] = ()
+    """The images that it judged from."""
+
+
+def counted(people: pd.DataFrame) -> Counts:
+    """Return the counts of rows of people."""
+    known = people["gender"].isin(GENDERS)
+    female = int((people["gender"] == "female").sum())
+    return Counts(female, int(known.sum()), int((~known).sum()), people["image_id"].nunique())
+
+
+def briefs(
+    people: pd.DataFrame,
+    aspect: str,
+    round_: int,
+    texts: pd.DataFrame,
+    read: Callable[[Sequence[str]], list[np.ndarray | Unreadable]],
+    *,
+    critic: str = "counts",
+    batch_size: int = 8,
+    seed: int = 0,
+    earlier: Sequence[Critique] = (),
+) -> list[Brief]:
+    """Return what a critic is given about the images of one aspect.
+
+    Args:
+        people: The aspect's people as judged, the columns of :attr:`Brief.people`; ``told`` may be left out where no
+            text tells a gender, and ``role`` where there are none.
+        aspect: ``occupation`` or ``power``.
+        round_: The round, from 1.
+        texts: The prompts that were asked: columns prompt_id, text.
+        read: Reads images by image_id.
+        critic: ``counts`` gets one brief with everyone; ``endpoint`` one for each role, or identity without a role.
+        batch_size: Images that ``endpoint`` gets at most in a brief; ``seed`` draws them among those that can be seen.
+        seed: Which images are drawn.
+        earlier: Critiques of the rounds before.
+
+    Raises:
+        InputError: A column is missing, a person has no stereotype, an identity has two, or a prompt has no text.
+        UnknownNameError: There is no such critic.
+    """
+    if critic not in ("counts", "endpoint"):
+        raise unknown_name("critic", critic, ("counts", "endpoint"))
+    people = _checked(people)
+    said = dict(zip(texts["prompt_id"], texts["text"], strict=True))
+    lost = [p for p in people["prompt_id"] if p not in said]
+    if lost:
+        raise InputError(
+            f"The people's prompt_id {lost[0]!r} is not in the texts; give the prompts they were asked by."
+        )
+    before = {c.batch_id: c.guidelines for c in earlier if c.round == round_ - 1 and c.aspect == aspect}
+
+    def brief(batch_id: str, identity: str, some: pd.DataFrame) -> Brief:
+        prompts = {p: said[p] for p in some["prompt_id"].unique()}
+        some = some.reset_index(drop=True)
+        return Brief(batch_id, aspect, round_, identity, prompts, some, read, before.get(batch_id, ()))
+
+    if critic == "counts":
+        return [brief(aspect, "", people)]
+    whom = people["role"].where(people["role"] != "", people["identity"])
+    found = []
+    for name, some in people.groupby(whom, sort=False):
+        seen = some.loc[~some["outcome"].isin(_NOT_THERE), "image_id"].unique()
+        drawn = sorted(seen, key=lambda image_id: draw(seed, round_, aspect, image_id))[:batch_size]
+        found.append(brief(f"{aspect}/{name}", str(name), some[some["image_id"].isin(drawn)]))
+    return found
+
+
+def draw(*given: object) -> float:
+    """Return a number from 0 up to 1 that nothing but the arguments decides, as good as drawn by chance."""
+    digest = hashlib.blake2b(
+        "\0".join(map(str, given)).encode("utf-8", "surrogatepass"), digest_size=8
+    ).digest()
+    return (int.from_bytes(digest) >> 11) / 2**53
+
+
+def _checked(people: pd.DataFrame) -> pd.DataFrame:
+    missing = [c for c in _NEEDED if c not in people]
+    if missing:
+        raise InputError(f"The people have no column {missing[0]!r}; they need {', '.join(_NEEDED)}.")
+    people = people.assign(**{c: "" for c in ("told", "role") if c not in people})
+    for column, allowed in (("stereotype", GENDERS), ("told", ("", *GENDERS))):
+        other = people.loc[~people[column].isin(allowed), column]
+        if len(other):
+            raise InputError(
+                f"The people's column {column!r} holds {other.iloc[0]!r}; allowed are {allowed}."
+            )
+    kinds = people.groupby("identity")["stereotype"].nunique()
+    if (kinds > 1).any():
+        raise InputError(f"The identity {kinds.idxmax()!r} has two stereotypes; each identity must have one.")
+    return people
+
+
+TABLE_COLUMNS = (
+    "round",
+    "aspect",
+    "batch_id",
+    "identity",
+    "outcome",
+    "cause",
+    "biased",
+    "kind",
+    "reasons",
+    "gender",
+    "share",
+    "guideline",
+    "percent_female",
+    "ci_low",
+    "ci_high",
+    "n_people",
+    "n_missing",
+    "n_images",
+)
+
+
+def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
+    """Return critiques as a long table for reports: a row for each critique, then one for each of its findings.
+
+    Returns:
+        Columns :data:`TABLE_COLUMNS`. A row whose ``identity`` is empty is about the whole batch. ``biased`` is
+        ``yes``, ``no`` or empty; ``share`` is in percent of prompts, NaN without a guideline; ``percent_female`` with
+        its 95 % interval (Wilson) and the three n are what the judges saw, not what the critic said.
+    """
+    import pandas as pd
+
+    from biaslab.stats import wilson_interval
+
+    rows = []
+    for c in critiques:
+        by_identity: dict[str, Guideline] = {g.identity: g for g in c.guidelines}
+        for said in (c, *c.findings):
+            given = by_identity.get(said.identity)
+            n = said.counts
+            low, high = wilson_interval(n.n_female, n.n_people)
+            rows.append(
+                {
+                    "round": c.round,
+                    "aspect": c.aspect,
+                    "batch_id": c.batch_id,
+                    "identity": said.identity,
+                    "outcome": c.outcome,
+                    "cause": c.cause,
+                    "biased": {True: "yes", False: "no", None: ""}[said.biased],
+                    "kind": said.kind,
+                    "reasons": said.reasons,
+                    "gender": given.gender if given else "",
+                    "share": 100 * given.share if given else float("nan"),
+                    "guideline": given.text if given else "",
+                    "percent_female": 100 * n.n_female / n.n_people if n.n_people else float("nan"),
+                    "ci_low": 100 * low,
+                    "ci_high": 100 * high,
+                    "n_people": n.n_people,
+                    "n_missing": n.n_missing,
+                    "n_images": n.n_images,
+                }
+            )
+    return pd.DataFrame(rows, columns=list(TABLE_COLUMNS))

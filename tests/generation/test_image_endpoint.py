@@ -1,0 +1,795 @@
+"""Images bought at an endpoint: what is asked, kept, counted and paid, with a server that does everything wrong."""
+
+import json
+import logging
+import multiprocessing
+import os
+import re
+import signal
+import struct
+import sys
+import threading
+import time
+import zlib
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "captions"))
+from fake_endpoint import KEY, FakeEndpoint, bytes_below, drawn, failure
+
+from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.generation import image_endpoint as module
+from biaslab.generation.generator import image_seed
+from biaslab.generation.image_endpoint import OUTCOMES, ImageEndpointSettings, generate
+from biaslab.judging.images import Unreadable
+from biaslab.store import Store
+
+REFUSAL = failure(400, "Your request was rejected by our safety system.", "content_policy_violation")
+
+
+def chunk(kind, data):
+    """Return a chunk of a PNG: length, kind, data, checksum."""
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+# A PNG that says it has 60000 x 60000 pixels, and holds next to none.
+BOMB = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 60000, 60000, 8, 2, 0, 0, 0))
+BOMB += chunk(b"IDAT", zlib.compress(bytes(100)))
+
+
+def picture(colour, kind="PNG", size=(6, 4)):
+    """Return the file of a picture of one colour, 6 pixels wide and 4 high."""
+    file = BytesIO()
+    Image.new("RGB", size, tuple(colour)).save(file, kind, **({} if kind == "PNG" else {"quality": 95}))
+    return file.getvalue()
+
+
+def of(text):
+    """Return the colour that the server paints a prompt in: the number in it."""
+    return (int(re.findall(r"\d+", text)[-1]), 100, 200)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("FAKE_KEY", KEY)
+    # A proxy of the environment is not to stand between the test and its own machine.
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    fake = FakeEndpoint()
+    fake.reply = lambda text, n: drawn(picture(of(text)))
+    with fake.running() as running:
+        yield running
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+def at(server, **more):
+    fast = {"key_variable": "FAKE_KEY", "first_wait": 0.01, "longest_wait": 0.2, "timeout": 5.0}
+    paid = {"price": 0.25, "cost_limit": 100}
+    return ImageEndpointSettings("endpoint:painter-3", server.url, **{**fast, **paid, **more})
+
+
+def asked(n, images=1):
+    """Return n prompts, "photo 0", "photo 1", …"""
+    texts = [f"photo {i}" for i in range(n)]
+    return pd.DataFrame({"prompt_id": [f"p{i}" for i in range(n)], "text": texts, "n_images": images})
+
+
+def made(server, store, prompts, *, seed=7, **more):
+    return generate(prompts, at(server, **more), seed=seed, store=store, progress=False)
+
+
+def journal(store):
+    (path,) = store.root.rglob("bought.jsonl")
+    return [json.loads(line.partition(b" ")[2]) for line in path.read_bytes().splitlines()]
+
+
+# -- what is asked and what comes back -------------------------------------------------------------------------
+
+
+def test_images_come_as_from_any_other_generator(server, store):
+    server.reply = lambda text, n: drawn(
+        picture((10 * n, 0, 0)), revised=f"A detailed {text}", x_request_id=f"req-{n}"
+    )
+    images = made(server, store, asked(2, images=[2, 1]), concurrency=1)
+    table = images.table
+    assert list(table["image_id"]) == ["p0/0", "p0/1", "p1/0"]
+    assert list(table["prompt_id"]) == ["p0", "p0", "p1"] and list(table["index"]) == [0, 1, 0]
+    assert list(table["seed"]) == [image_seed(7, "p0", 0), image_seed(7, "p0", 1), image_seed(7, "p1", 0)]
+    assert set(table["outcome"]) == {"ok"} and set(table["detail"]) == {""}
+    assert list(table["revised_prompt"]) == ["A detailed photo 0"] * 2 + ["A detailed photo 1"]
+    assert list(table["request_id"]) == ["req-1", "req-2", "req-3"]
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", t) for t in table["time"])
+    assert images.name == "painter-3" and images.spent == 0.75
+    # In the order asked for, each the colour of its own request.
+    read = images.read(["p1/0", "p0/0"])
+    for image, red in zip(read, (30, 10), strict=True):
+        assert image.dtype == np.uint8 and np.array_equal(image, np.full((4, 6, 3), (red, 0, 0)))
+    with pytest.raises(InputError, match="painter-3 has no image 'p9/0'"):
+        images.read(["p9/0"])
+
+
+def test_a_request_holds_what_is_set_and_nothing_else(server, store):
+    made(server, store, asked(1))
+    assert server.requests[0] == {
+        "path": "/v1/images/generations",
+        "model": "painter-3",
+        "prompt": "photo 0",
+        "n": 1,
+    }
+    assert server.keys == [f"Bearer {KEY}"]
+    more = {"size": "1024x1024", "quality": "hd", "style": "natural", "response_format": "b64_json"}
+    made(server, store, asked(1), **more, options={"background": "opaque"})
+    assert server.requests[1] == {**server.requests[0], **more, "background": "opaque"}
+
+
+def test_what_was_bought_is_not_bought_again(server, store, monkeypatch):
+    first = made(server, store, asked(3))
+    assert len(server.requests) == 3
+    # More of them costs only what is new, and images that are there need no key.
+    more = made(server, store, asked(3, images=2))
+    assert len(server.requests) == 6
+    monkeypatch.delenv("FAKE_KEY")
+    again = made(server, store, asked(3), price=None, response_format="url")
+    assert again.table.equals(first.table) and again.digest == first.digest != more.digest
+    monkeypatch.setenv("FAKE_KEY", KEY)
+    assert len(server.requests) == 6
+    # Another seed, size, text or prompt's name is another image.
+    made(server, store, asked(3), seed=8)
+    made(server, store, asked(3), size="512x512")
+    made(server, store, asked(3).assign(text="photo 9"))
+    other = made(server, store, asked(3).assign(prompt_id=["q0", "q1", "q2"]))
+    assert len(server.requests) == 6 + 4 * 3
+    assert other.spent == 18 * 0.25
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+@pytest.mark.parametrize("way", ["b64_json", "url", "data"])
+def test_pictures_are_taken_in_three_formats_and_ways(server, store, kind, way):
+    data = picture((200, 60, 20), kind)
+    server.files["/a?sig=1"] = 200, {"Content-Type": "text/plain"}, data
+    address = server.url.removesuffix("/v1") + "/a?sig=1"
+
+    def reply(text, n):
+        status, headers, body = drawn(data, url=address if way == "url" else "")
+        if way == "data":
+            body = body.replace('"b64_json": "', '"url": "data:image/any;base64,')
+        return status, headers, body
+
+    server.reply = reply
+    images = made(server, store, asked(1), allow=(address.split("/")[2],))
+    assert images.table["outcome"].tolist() == ["ok"]
+    assert np.abs(images.read(["p0/0"])[0].astype(int) - (200, 60, 20)).max() <= 3
+    # The key is for the endpoint, not for wherever its pictures are.
+    assert server.fetched == ([("/a?sig=1", "")] if way == "url" else [])
+    (file,) = store.root.rglob("images/*/*")
+    assert file.read_bytes() == data and file.suffix == {"PNG": ".png", "JPEG": ".jpg", "WEBP": ".webp"}[kind]
+
+
+def test_results_are_the_same_in_any_order(server, tmp_path):
+    def late(text, n):
+        time.sleep(0.01 * (9 - of(text)[0]))
+        return drawn(picture(of(text)), revised=text.upper())
+
+    server.reply = late
+    tables, digests = [], []
+    for k, concurrency in enumerate((1, 6)):
+        images = made(server, Store(tmp_path / str(k)), asked(9), concurrency=concurrency)
+        tables.append(images.table.drop(columns="time"))
+        digests.append(images.digest)
+        read = images.read([f"p{i}/0" for i in range(9)])
+        assert [tuple(image[0, 0]) for image in read] == [(i, 100, 200) for i in range(9)]
+    assert tables[0].equals(tables[1]) and digests[0] == digests[1]
+    sent = [r["prompt"] for r in server.requests]
+    assert sorted(sent[:9]) == sorted(sent[9:]) == [f"photo {i}" for i in range(9)]
+
+
+def test_no_more_than_so_many_are_under_way(server, store):
+    running, most, mutex = [0], [0], threading.Lock()
+
+    def reply(text, n):
+        with mutex:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.05)
+        with mutex:
+            running[0] -= 1
+        return drawn(picture(of(text)))
+
+    server.reply = reply
+    made(server, store, asked(10), concurrency=3)
+    assert most == [3]
+
+
+def test_no_prompts_and_prompts_that_do_not_fit(server, store):
+    images = made(server, store, asked(0))
+    assert list(images.table.columns)[:5] == ["image_id", "prompt_id", "index", "seed", "outcome"]
+    assert len(images.table) == 0 and images.read([]) == [] and server.requests == []
+    with pytest.raises(InputError, match="no column 'text'"):
+        made(server, store, asked(1).drop(columns="text"))
+
+
+# -- faults that pass -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("trouble", "charged"),
+    [
+        (failure(500), 0),
+        (failure(503), 0),
+        (failure(429), 0),
+        # Nobody knows whether these made an image before they broke off.
+        (failure(502), 2),
+        (failure(504), 2),
+        ("hang up", 2),
+        ((200, {}, '{"data": [{"b64'), 2),
+        ((200, {}, "<html><body>One moment, please</body></html>"), 2),
+    ],
+)
+def test_two_faults_and_then_an_image(server, store, trouble, charged):
+    server.reply = lambda text, n: trouble if n < 3 else drawn(picture(of(text)))
+    images = made(server, store, asked(1))
+    assert images.table["outcome"].tolist() == ["ok"]
+    assert len(server.requests) == 3
+    assert images.spent == 0.25 * (1 + charged)
+
+
+def test_retry_after_is_honoured(server, store):
+    server.reply = lambda text, n: failure(429, Retry_After="0.15") if n == 1 else drawn(picture(of(text)))
+    made(server, store, asked(1), first_wait=30.0)
+    assert 0.15 <= server.times[1] - server.times[0] < 25
+
+
+def test_a_slow_drip_is_given_up_and_stays_counted(server, store):
+    server.drip = 0.02
+    with pytest.raises(RunError, match=r"gives no images: ReadTimeout: the reply took longer than 0\.3 sec"):
+        made(server, store, asked(1), timeout=0.3, attempts=2)
+    assert len(server.requests) == 2
+    server.drip = 0.0
+    # The two that broke off may have been charged.
+    assert made(server, store, asked(1)).spent == 0.75
+
+
+def test_where_nobody_listens_nothing_is_spent(server, store):
+    silent = ImageEndpointSettings(
+        "m", "http://127.0.0.1:9/v1", key_variable="", price=1, cost_limit=1, first_wait=0.001, attempts=3
+    )
+    with pytest.raises(RunError, match="gives no images: ConnectError"):
+        generate(asked(1), silent, seed=0, store=store, progress=False)
+    images = module.EndpointImages(module._units(asked(1)), silent, seed=0, store=store)
+    images._ledger.load()
+    assert images.spent == 0
+    assert [r["event"] for r in journal(store)] == ["sent", "free"] * 3
+
+
+# -- outcomes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, "content_policy_violation"),
+        (400, "moderation_blocked"),
+        (403, "content_filter"),
+        (500, "content_filter"),
+    ],
+)
+def test_a_refusal_is_kept_with_code_and_message_and_never_asked_again(server, store, status, code):
+    refusal = failure(status, "Rejected by our safety system.", code)
+    server.reply = lambda text, n: refusal if text == "photo 1" else drawn(picture(of(text)))
+    images = made(server, store, asked(3))
+    assert images.table["outcome"].tolist() == ["ok", "refused", "ok"]
+    assert images.table["detail"][1] == f"{code}: Rejected by our safety system."
+    assert images.read(["p1/0"]) == [Unreadable("blocked")]
+    assert images.spent == 0.5
+    server.reply = lambda text, n: drawn(picture(of(text)))
+    assert made(server, store, asked(3)).table["outcome"].tolist() == ["ok", "refused", "ok"]
+    assert len(server.requests) == 3
+
+
+def test_an_endpoint_that_refuses_all_is_no_endpoint_out_of_order(server, store):
+    server.reply = lambda text, n: REFUSAL
+    images = made(server, store, asked(12))
+    assert set(images.table["outcome"]) == {"refused"}
+    assert len(server.requests) == 12 and images.spent == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome", "detail", "n"),
+    [
+        (picture((1, 2, 3))[:-30], "not_an_image", "truncated", 1),
+        (picture((1, 2, 3), "GIF"), "not_an_image", "not an image", 1),
+        (b"<html></html>", "not_an_image", "not an image", 1),
+        (b"RIFF\0\0\0\0WAVE", "not_an_image", "not an image", 1),
+        (BOMB, "not_an_image", "too large", 1),
+        (picture((1, 2, 3), size=(70, 70)), "not_an_image", "too large", 1),
+        (picture((1, 2, 3), size=(60, 60)) + bytes(300_000), "not_an_image", "too large", 1),
+        ((200, {}, '{"data": [{"b64_json": "!!!!"}]}'), "not_an_image", "not base64", 1),
+        ((200, {}, "<html>busy</html>"), "malformed", "no answer of an images endpoint: <html>busy", 3),
+        ((200, {}, '{"data": []}'), "malformed", "no answer of an images", 3),
+        ((200, {}, '{"data": [{"b64_json": null}]}'), "malformed", "no answer of an images", 3),
+        ((200, {}, '{"data": [{"b64_json": 5}]}'), "malformed", "no answer of an images", 3),
+        ((200, {}, "[" * 100_000), "malformed", "no answer of an images", 3),
+        (failure(400, "size is not supported"), "rejected", "HTTP 400: size is not supported", 1),
+        (failure(413), "rejected", "HTTP 413", 1),
+        (failure(500, "it broke"), "unavailable", "HTTP 500: it broke", 8),
+    ],
+)
+def test_what_has_no_image_has_an_outcome(server, store, body, outcome, detail, n):
+    bad = body if isinstance(body, tuple) else drawn(body)
+    server.reply = lambda text, k: bad if text == "photo 1" else drawn(picture(of(text)))
+    # 64 x 64 pixels and 90,000 bytes are allowed, in base64 with what stands around it up to 251,072.
+    limits = {"most_pixels": 64 * 64, "most_bytes": 90_000, "first_wait": 0.001, "longest_wait": 0.01}
+    images = made(server, store, asked(3), **limits)
+    assert images.table["outcome"].tolist() == ["ok", outcome, "ok"]
+    assert outcome in OUTCOMES
+    assert images.table["detail"][1].startswith(detail)
+    assert [r["prompt"] for r in server.requests].count("photo 1") == n
+    (shown,) = images.read(["p1/0"])
+    assert shown == Unreadable(detail if outcome == "not_an_image" else outcome)
+    # What was paid for stays; what never was an answer is asked for again.
+    server.reply = lambda text, k: drawn(picture(of(text)))
+    again = made(server, store, asked(3), **limits)
+    paid = outcome == "not_an_image"
+    assert again.table["outcome"].tolist() == ["ok", outcome if paid else "ok", "ok"]
+    assert (again.digest == images.digest) == paid
+    assert len(server.requests) == 2 + n + (0 if paid else 1)
+
+
+def test_an_endpoint_that_is_paid_and_sends_no_image_is_left(server, store):
+    server.reply = lambda text, n: drawn(b"nothing")
+    with pytest.raises(RunError, match=r"was paid for 5 images and sent none: not_an_image \(not an image\)"):
+        made(server, store, asked(20), concurrency=1)
+    assert len(server.requests) == 5
+    images = made(server, store, asked(20), buy=False)
+    assert images.table["outcome"].value_counts().to_dict() == {"not_bought": 15, "not_an_image": 5}
+
+
+# -- pictures by address --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:{port}/a", "http://169.254.169.254/a", "http://[::1]/a"]
+)
+def test_a_private_address_is_refused_and_its_image_is_not_bought_again(server, store, address):
+    port = server.url.rpartition(":")[2].removesuffix("/v1")
+    address = address.format(port=port)
+    server.files["/a"] = 200, {}, picture((9, 9, 9))
+    server.reply = lambda text, n: drawn(b"", url=address, revised="as told")
+    with pytest.raises(RunError, match=r"no images: refused_address: .* address \(if the .* in allow\)"):
+        made(server, store, asked(1))
+    assert len(server.requests) == 1 and server.fetched == []
+    # It is paid for: the next run begins with the reply that is kept.
+    if port in address:
+        images = made(server, store, asked(1), allow=(f"127.0.0.1:{port}",))
+        assert images.table[["outcome", "revised_prompt"]].values.tolist() == [["ok", "as told"]]
+        assert len(server.fetched) == 1
+        assert not list(store.root.rglob("replies/*"))
+    else:
+        with pytest.raises(RunError, match="refused_address"):
+            made(server, store, asked(1))
+    assert len(server.requests) == 1
+
+
+def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
+    base = server.url.removesuffix("/v1")
+    tries = []
+
+    def third_time():
+        tries.append(1)
+        return (503, {}, "") if len(tries) < 3 else (200, {}, picture((2, 100, 200)))
+
+    server.files |= {
+        "/1": (302, {"Location": "http://10.0.0.1/secret"}, ""),
+        "/2": third_time,
+        "/3": (403, {}, "expired"),
+        "/4": (200, {}, b"<html>"),
+        "/5": (200, {}, picture((5, 5, 5)) + bytes(100_000)),
+    }
+
+    def reply(text, n):
+        k = of(text)[0]
+        return drawn(picture(of(text)), url={0: "", 6: "file:///etc/passwd"}.get(k, f"{base}/{k}"))
+
+    server.reply = reply
+    more = {"allow": (base.removeprefix("http://"),), "most_bytes": 50_000, "concurrency": 1}
+    images = made(server, store, asked(7), **more)
+    assert images.table["outcome"].tolist() == [
+        "ok",
+        "not_fetched",
+        "ok",
+        "lost",
+        "not_an_image",
+        "not_an_image",
+        "lost",
+    ]
+    assert [d.partition(":")[0] for d in images.table["detail"]] == [
+        "",
+        "refused_address",
+        "",
+        "forbidden",
+        "not an image",
+        "too many bytes",
+        "refused_scheme",
+    ]
+    assert len(server.requests) == 7
+    server.files["/1"] = 200, {}, picture((1, 1, 1))
+    assert made(server, store, asked(7), **more).table["outcome"].tolist()[1] == "ok"
+    assert len(server.requests) == 7 and images.spent == 7 * 0.25
+
+
+# -- faults that end it ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "message"),
+    [
+        (failure(401, f"Incorrect API key: {KEY}"), ParameterError, "variable FAKE_KEY.*HTTP 401"),
+        (failure(403, KEY), ParameterError, "HTTP 403.*may use the model 'painter-3'"),
+        (
+            failure(404, "no such model"),
+            ParameterError,
+            r"has no images for the model 'painter-3' \(HTTP 404",
+        ),
+        (failure(402, "pay"), RunError, "wants to be paid first"),
+        (failure(429, "quota", "insufficient_quota"), RunError, "wants to be paid first"),
+        (failure(400, "limit", "billing_hard_limit_reached"), RunError, "wants to be paid first"),
+    ],
+)
+def test_what_no_request_can_mend_ends_it_at_once_and_keeps_what_is_paid(server, store, reply, kind, message):
+    server.reply = lambda text, n: reply if n == 4 else drawn(picture(of(text)))
+    with pytest.raises(kind, match=message) as error:
+        made(server, store, asked(9), concurrency=1)
+    assert "Images bought before are kept" in str(error.value) and KEY not in str(error.value)
+    assert len(server.requests) == 4
+    images = made(server, store, asked(9))
+    assert set(images.table["outcome"]) == {"ok"}
+    # Three were bought before; the request that failed cost nothing.
+    assert len(server.requests) == 4 + 6 and images.spent == 9 * 0.25
+
+
+def test_a_missing_key_is_told_before_anything_is_done(server, store, monkeypatch):
+    monkeypatch.delenv("FAKE_KEY")
+    with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key"):
+        made(server, store, asked(1))
+    with pytest.raises(ParameterError, match="holds no key"):
+        at(server).check_key()
+    assert server.requests == [] and not store.root.exists()
+
+
+def test_the_key_is_in_no_file_table_message_or_log(server, store, caplog, capfd):
+    replies = [
+        drawn(picture((1, 1, 1)), revised=f"for {KEY}", x_request_id=KEY),
+        drawn(b"", url=f"http://10.0.0.1/{KEY}"),
+        failure(400, f"no, {KEY}", "moderation_blocked"),
+        (200, {}, "x" * 190 + KEY),
+        failure(500, f"Bearer {KEY}"),
+        failure(400, KEY),
+    ]
+    server.reply = lambda text, n: replies[of(text)[0]] if of(text)[0] < 6 else drawn(picture((1, 1, 1)))
+    # The library below shows what a server's headers hold when it is asked for every detail; ours does not.
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.INFO, "httpcore"):
+        # Image 6, between the bad ones, shows that the endpoint works.
+        order = asked(7).iloc[[0, 1, 2, 3, 6, 4, 5]]
+        images = made(server, store, order, attempts=3, concurrency=1)
+    assert images.table["outcome"].tolist() == [
+        "ok",
+        "not_fetched",
+        "refused",
+        "malformed",
+        "ok",
+        "unavailable",
+        "rejected",
+    ]
+    assert images.table["revised_prompt"][0] == "for [key]"
+    told = images.table.to_csv() + caplog.text + "".join(capfd.readouterr()) + repr(at(server))
+    assert KEY[:8] not in told
+    assert KEY[:8].encode() not in bytes_below(store.root)
+
+
+# -- money ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_limit_stops_midway_and_a_higher_one_goes_on(server, store):
+    # 1.10 holds four images of 0.25, not five.
+    with pytest.raises(RunError) as error:
+        made(server, store, asked(6), cost_limit=1.10)
+    said = str(error.value)
+    assert "painter-3 at http://127.0.0.1" in said
+    assert "1 of cost_limit 1.1 is spent, and an image costs 0.25" in said
+    assert (
+        "Images left: 2." in said and "set cost_limit to 1.5 or more" in said and "set buy to false" in said
+    )
+    assert len(server.requests) == 4
+    # What is there can be worked with, without the key or another request.
+    some = made(server, store, asked(6), buy=False, key_variable="", price=None)
+    assert sorted(some.table["outcome"]) == ["not_bought"] * 2 + ["ok"] * 4
+    for image_id, outcome in zip(some.table["image_id"], some.table["outcome"], strict=True):
+        (image,) = some.read([image_id])
+        assert image == Unreadable("not bought") if outcome == "not_bought" else image.shape == (4, 6, 3)
+    # What the message says is just enough.
+    images = made(server, store, asked(6), cost_limit=1.5)
+    assert set(images.table["outcome"]) == {"ok"} and images.spent == 1.5
+    assert sorted(r["prompt"] for r in server.requests) == [f"photo {i}" for i in range(6)]
+    assert images.digest != some.digest
+
+
+def test_the_limit_holds_for_all_that_is_bought_from_the_model_in_the_store(server, store):
+    made(server, store, asked(2), cost_limit=0.5)
+    with pytest.raises(RunError, match="cost_limit to 1 or more"):
+        made(server, store, asked(2), size="512x512", cost_limit=0.6)
+    # Another model has a limit of its own.
+    other = ImageEndpointSettings("other", server.url, key_variable="FAKE_KEY", price=0.25, cost_limit=0.25)
+    generate(asked(1), other, seed=7, store=store, progress=False)
+    assert len(server.requests) == 3
+
+
+def test_nothing_is_bought_unless_price_and_limit_say_so(server, store):
+    with pytest.raises(ParameterError, match="price is not set: what an image of painter-3 costs"):
+        made(server, store, asked(1), price=None)
+    with pytest.raises(RunError, match=r"0 of cost_limit 0 is spent.*set cost_limit to 0\.25 or more"):
+        made(server, store, asked(1), cost_limit=0)
+    assert server.requests == []
+    assert made(server, store, asked(4), price=0, cost_limit=0).spent == 0
+    assert len(server.requests) == 4
+
+
+def test_tenths_add_up(server, store):
+    """In binary numbers 0.1 + 0.1 + 0.1 is more than 0.3."""
+    images = made(server, store, asked(3), price=0.1, cost_limit=0.3)
+    assert images.spent == 0.3 and len(server.requests) == 3
+
+
+def test_faults_that_may_have_been_charged_count_towards_the_limit(server, store):
+    server.reply = lambda text, n: "hang up"
+    with pytest.raises(RunError, match=r"0\.5 of cost_limit 0\.6 is spent.*set cost_limit to 0\.75 or more"):
+        made(server, store, asked(1), cost_limit=0.6)
+    assert len(server.requests) == 2
+
+
+def test_a_request_waits_for_those_under_way_that_may_cost_nothing(server, store):
+    ledger = module.EndpointImages(
+        module._units(asked(3)), at(server, cost_limit=0.5), seed=0, store=store
+    )._ledger
+    running, ended = (lambda: False), []
+
+    def third():
+        try:
+            ledger.reserve("c", running)
+            ended.append("sent")
+        except module._LimitError:
+            ended.append("limit")
+
+    with ledger.turn():
+        for charged, end in ((False, "sent"), (True, "limit")):
+            ledger.spent = Decimal(0)
+            ledger.reserve("a", running)
+            ledger.reserve("b", running)
+            thread = threading.Thread(target=third)
+            thread.start()
+            thread.join(0.1)
+            assert thread.is_alive() and not ended
+            ledger.settle("a", charged=charged)
+            if charged:
+                thread.join(0.1)
+                # b may yet cost nothing.
+                assert thread.is_alive()
+                ledger.settle("b", charged=True)
+            thread.join(5)
+            assert ended.pop() == end
+            if not charged:
+                ledger.settle("b", charged=True)
+                ledger.settle("c", charged=True)
+
+
+# -- stops ----------------------------------------------------------------------------------------------------------
+
+
+def _buy_from(url, root, n, die_at=""):
+    if die_at:
+
+        def die(self, *args):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        setattr(module._Ledger, die_at, die)
+    settings = ImageEndpointSettings(
+        "m", url, key_variable="", price=0.25, cost_limit=100, first_wait=0.01, concurrency=4
+    )
+    images = generate(asked(n), settings, seed=7, store=Store(root), progress=False)
+    return images
+
+
+def _started(*arguments):
+    process = multiprocessing.get_context("spawn").Process(target=_buy_from, args=arguments)
+    process.start()
+    return process
+
+
+def n_kept(root):
+    return sum(path.read_bytes().count(b'"kept"') for path in root.rglob("bought.jsonl"))
+
+
+def _wait(until):
+    end = time.monotonic() + 120
+    while not until():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+posix = pytest.mark.skipif(os.name != "posix", reason="kills with a signal")
+
+
+@posix
+def test_killed_midway_it_buys_each_image_once(server, tmp_path):
+    """Five are sold; then the server keeps four waiting, and the process is killed."""
+    sold, dead = [], threading.Event()
+
+    def reply(text, n):
+        if n > 5 and not dead.is_set():
+            dead.wait(120)
+            return "hang up"
+        sold.append(text)
+        return drawn(picture(of(text)), revised=text.upper())
+
+    server.reply = reply
+    process = _started(server.url, tmp_path, 12)
+    _wait(lambda: len(server.requests) == 9 and n_kept(tmp_path) == 5)
+    process.kill()
+    process.join()
+    dead.set()
+    images = _buy_from(server.url, tmp_path, 12)
+    assert set(images.table["outcome"]) == {"ok"}
+    assert sorted(sold) == sorted(f"photo {i}" for i in range(12))
+    assert images.table["revised_prompt"].tolist() == [f"PHOTO {i}" for i in range(12)]
+    assert [tuple(i[0, 0]) for i in images.read(list(images.table["image_id"]))] == [
+        of(str(i)) for i in range(12)
+    ]
+    # The four that nobody answered may have been charged.
+    assert images.spent == (12 + 4) * 0.25
+
+
+@posix
+@pytest.mark.parametrize("moment", ["save_picture", "keep"])
+def test_killed_while_an_answer_is_written_it_does_not_buy_it_again(server, tmp_path, moment):
+    server.reply = lambda text, n: drawn(picture(of(text)), revised="as told", x_request_id=f"r{n}")
+    process = _started(server.url, tmp_path, 1, moment)
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+    images = _buy_from(server.url, tmp_path, 1)
+    assert len(server.requests) == 1 and images.spent == 0.25
+    columns = ["outcome", "revised_prompt", "request_id"]
+    assert images.table[columns].values.tolist() == [["ok", "as told", "r1"]]
+    assert tuple(images.read(["p0/0"])[0][0, 0]) == (0, 100, 200)
+    assert not list(tmp_path.rglob("replies/*"))
+
+
+def test_two_processes_at_once_buy_each_image_once(server, tmp_path):
+    server.reply = lambda text, n: time.sleep(0.02) or drawn(picture(of(text)))
+    started = [_started(server.url, tmp_path, 20) for _ in range(2)]
+    for process in started:
+        process.join(120)
+    assert [process.exitcode for process in started] == [0, 0]
+    assert sorted(r["prompt"] for r in server.requests) == sorted(f"photo {i}" for i in range(20))
+    assert _buy_from(server.url, tmp_path, 20).spent == 20 * 0.25
+    assert len(server.requests) == 20
+
+
+@posix
+def test_ctrl_c_keeps_what_was_under_way(server, store):
+    def reply(text, n):
+        if n == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        return drawn(picture(of(text)))
+
+    server.reply = reply
+    with pytest.raises(KeyboardInterrupt):
+        made(server, store, asked(20), concurrency=3)
+    assert 6 <= len(server.requests) <= 9
+    server.reply = lambda text, n: drawn(picture(of(text)))
+    assert made(server, store, asked(20)).spent == 20 * 0.25
+    assert sorted(r["prompt"] for r in server.requests) == sorted(f"photo {i}" for i in range(20))
+
+
+def test_pictures_that_were_changed_or_taken_away(server, store):
+    images = made(server, store, asked(2))
+    first, second = (images._ledger._file(k, "png") for k in images._keys)
+    first.write_bytes(second.read_bytes())
+    second.unlink()
+    assert images.read(["p0/0", "p1/0"]) == [Unreadable("damaged"), Unreadable("missing")]
+    # A file that is gone is bought anew, under the same limit.
+    with pytest.raises(RunError, match=r"set cost_limit to 0\.75 or more"):
+        made(server, store, asked(2), cost_limit=0.5)
+    again = made(server, store, asked(2))
+    assert len(server.requests) == 3 and again.read(["p1/0"])[0].shape == (4, 6, 3)
+
+
+def test_what_is_paid_is_worked_up_before_the_limit_stops_the_rest(server, store):
+    """A run was killed with the reply for the last image just written, and the limit leaves room for no other."""
+    ledger = module.EndpointImages(module._units(asked(3)), at(server), seed=7, store=store)
+    whole = json.loads(drawn(picture((2, 100, 200)))[2])["data"][0]
+    said = {"url": "", "revised_prompt": "", "request_id": "", "time": "2030-01-01T00:00:00Z"}
+    ledger._ledger.save_reply(ledger._keys[2], whole | said)
+    with pytest.raises(RunError, match=r"Images left: 2\."):
+        made(server, store, asked(3), cost_limit=0, concurrency=1)
+    images = made(server, store, asked(3), buy=False)
+    assert images.table["outcome"].tolist() == ["not_bought", "not_bought", "ok"]
+    assert server.requests == []
+
+
+def test_half_a_reply_after_a_power_cut_is_asked_for_again(server, store, caplog):
+    images = module.EndpointImages(module._units(asked(1)), at(server), seed=7, store=store)
+    reply = images._ledger._reply(images._keys[0])
+    reply.parent.mkdir(parents=True)
+    reply.write_bytes(b'{"b64_json": "iVBO')
+    assert made(server, store, asked(1)).table["outcome"].tolist() == ["ok"]
+    assert "is damaged; its image is asked for again" in caplog.text
+    assert len(server.requests) == 1 and not reply.exists()
+
+
+def test_what_is_written_down_says_what_was_bought(server, store):
+    made(server, store, asked(1), size="512x512")
+    sent, kept = journal(store)
+    assert sent | {"time": ""} == {"event": "sent", "image": kept["image"], "cost": "0.25", "time": ""}
+    assert {k: kept[k] for k in ("event", "prompt_id", "prompt", "index", "asked")} == {
+        "event": "kept",
+        "prompt_id": "p0",
+        "prompt": "photo 0",
+        "index": 0,
+        "asked": {"n": 1, "size": "512x512"},
+    }
+
+
+def test_a_full_disk_is_told_and_what_came_is_kept(server, store, monkeypatch):
+    import errno
+
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "replace", full)
+        with pytest.raises(RunError, match=r"No space left to write .*Images bought before are kept"):
+            made(server, store, asked(1))
+    assert made(server, store, asked(1)).table["outcome"].tolist() == ["ok"]
+
+
+# -- settings -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"price": -1}, "price is -1; it must be a number from 0."),
+        ({"price": float("nan")}, "price is nan"),
+        ({"cost_limit": float("inf")}, "cost_limit is inf"),
+        ({"cost_limit": None}, "cost_limit is None"),
+        ({"options": {"prompt": "x"}}, "options holds 'prompt'"),
+        ({"options": {"n": 2}}, "options holds 'n'"),
+        ({"options": {"x": float("nan")}}, "options does not fit in JSON"),
+        ({"size": 512}, "size is 512; it must be a text"),
+        ({"most_pixels": 0}, "most_pixels is 0"),
+        ({"concurrency": 0}, "concurrency is 0; it must be at least 1."),
+        ({"key_variable": "sk-abcdef123"}, "never the key itself"),
+        ({"url": "https://me:abcdef123@example.org/v1"}, "holds a user or a password"),
+        ({"model": "endpoint:"}, "model is empty"),
+    ],
+)
+def test_values_that_cannot_be_used(more, message):
+    with pytest.raises(ParameterError) as error:
+        ImageEndpointSettings(**{"model": "m", "url": "http://localhost/v1", **more})
+    assert message in str(error.value)
+    assert "abcdef123" not in str(error.value)
+
+
+def test_names_and_urls_have_one_form():
+    settings = ImageEndpointSettings("endpoint:dall-e-3", "https://API.openai.com/v1/images/generations/")
+    assert (settings.model, settings.url) == ("dall-e-3", "https://api.openai.com/v1")
+    assert settings == ImageEndpointSettings("dall-e-3", "https://api.openai.com/v1")

@@ -1,0 +1,578 @@
+"""People of one image, judged by position: every outcome, what each crop shows, and the embedded models on renders."""
+
+import importlib.util
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import biaslab
+from biaslab.errors import InputError, ParameterError
+from biaslab.judging import judge as single
+from biaslab.judging import people as module
+from biaslab.judging.faces import Face
+from biaslab.judging.images import ArrayImages, Unreadable
+from biaslab.judging.judge import Judge, JudgeSettings, judge
+from biaslab.judging.people import (
+    PeopleSettings,
+    gate,
+    head_and_shoulders,
+    judge_people,
+    judge_people_images,
+    order,
+    parts,
+    wider,
+)
+from biaslab.store import Store
+
+MODELS = Path(biaslab.__file__).parent / "mini" / "models"
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="judging needs the extra 'models'"
+)
+embedded = pytest.mark.skipif(
+    not all(any((MODELS / name).glob("*.safetensors")) for name in ("mini-clip", "mini-detector")),
+    reason="the embedded models are not in this installation",
+)
+pytestmark = pytest.mark.usefixtures("one_thread")
+# Where people stand in the images made here; red says that there is a face, green who it is.
+WIDTH, HEIGHT = 60, 40
+
+
+def box(x, y=10, width=10, height=12):
+    return Face(float(x), float(y), float(x + width), float(y + height), 0.9)
+
+
+class PaintedFaces:
+    """Finds the faces that are listed under an image's first pixel, in the order given (not from left to right)."""
+
+    def __init__(self, cases):
+        self.cases, self.batches = cases, []
+
+    def faces(self, images):
+        self.batches.append(len(images))
+        return [self.cases[int(image[0, 0, 2])] for image in images]
+
+
+class PaintedGender:
+    """Says the green of a crop's reddest pixels in percent, as the told gender."""
+
+    def __init__(self, sees="image", side=0):
+        self.sees, self.shown = sees, []
+        if side:
+            self.side = side
+
+    def p_female(self, images):
+        self.shown += list(images)
+        return np.array([image[image[..., 0] == 255][:, 1].mean() / 100 for image in images])
+
+
+class PaintedRoles:
+    """Compares a crop's green with the number in a text: the nearer, the better."""
+
+    side = 0
+
+    def __init__(self, of):
+        self.of = of
+
+    def text_embeddings(self, texts):
+        for text in texts:
+            if "flurb" in text:
+                raise ParameterError(f"The tokenizer does not know 'flurb' in the text {text!r}.")
+        return np.zeros((len(texts), 1))
+
+    def logits(self, images, texts):
+        seen = np.array([image[image[..., 0] == 255][:, 1].mean() for image in images])
+        wanted = np.array([self.of[text] for text in texts])
+        return -np.abs(seen[:, None] - wanted[None, :]) / 10
+
+
+def painted(case, faces, percents):
+    """Draw an image whose faces are red and told ``percents`` in green, left to right."""
+    image = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    for face, percent in zip(sorted(faces, key=lambda f: f.x0), percents, strict=True):
+        image[int(face.y0) : int(face.y1), int(face.x0) : int(face.x1), :2] = (255, percent)
+    image[0, 0] = (0, 0, case)
+    return image
+
+
+# case: faces as the detector gives them, and what green each has from left to right.
+CASES = {
+    0: ([box(40), box(8)], (97, 5)),
+    1: ([], ()),
+    2: ([box(8)], (95,)),
+    3: ([box(8), box(40), box(24)], (95, 5, 95)),
+    4: ([box(10), box(18)], (95, 5)),  # 2 of 10 columns shared: more than a tenth
+    5: ([box(10), box(19)], (95, 5)),  # 1 of 10: just not
+    6: ([box(20, 2), box(22, 25)], (95, 5)),  # one above the other
+    7: ([box(8), box(40, width=2)], (95, 5)),  # 2 of 60 / 2 columns: less than a tenth
+    8: ([box(8), box(40, width=3)], (95, 5)),  # 3: a tenth of the half, not of the whole
+    9: ([box(8), box(40, height=3)], (95, 5)),  # 3 of 40 rows
+    10: ([box(8), box(40)], (50, 89)),
+}
+NAMES = [f"case-{k}" for k in CASES]
+
+
+def pixels():
+    return [painted(k, *CASES[k]) for k in CASES]
+
+
+def source(extra=()):
+    return ArrayImages([*pixels(), *extra], [*NAMES, *(f"extra-{k}" for k in range(len(extra)))])
+
+
+def ask(ids, *phrases):
+    rows = [(i, k + 1, p) for i in ids for k, p in enumerate(phrases)]
+    return pd.DataFrame(rows, columns=["image_id", "position", "phrase"])
+
+
+def judges(gender=None):
+    return Judge(PaintedFaces({k: faces for k, (faces, _) in CASES.items()}), gender or PaintedGender())
+
+
+@pytest.fixture(autouse=True)
+def no_weights(monkeypatch):
+    monkeypatch.setattr(single, "_weights", lambda name, *_: name)
+
+
+def run(asked, tmp_path, *, images=None, settings=JudgeSettings(), made=None, **options):  # noqa: B008
+    made = made or judges()
+    return judge_people(
+        images or source(),
+        asked,
+        settings,
+        store=Store(tmp_path),
+        progress=False,
+        models=lambda _: made,
+        **options,
+    )
+
+
+# -- outcomes ----------------------------------------------------------------------------------------------
+
+
+@needs_torch
+def test_every_pair_has_its_outcome(tmp_path):
+    images = source([Unreadable("truncated"), Unreadable("blocked")])
+    found = run(ask(images.table["image_id"], "nurse", "carpenter"), tmp_path, images=images)
+    assert list(found.columns) == list(module.COLUMNS) and len(found) == 2 * 13
+    outcomes = {k: tuple(rows["outcome"]) for k, rows in found.groupby("image_id")}
+    assert outcomes == {
+        "case-0": ("judged", "judged"),
+        "case-1": ("no_face",) * 2,
+        "case-2": ("one_face",) * 2,
+        "case-3": ("too_many_faces",) * 2,
+        "case-4": ("overlapping",) * 2,
+        "case-5": ("judged", "judged"),
+        "case-6": ("overlapping",) * 2,
+        "case-7": ("judged", "face_too_small"),
+        "case-8": ("judged", "judged"),
+        "case-9": ("judged", "face_too_small"),
+        "case-10": ("uncertain", "uncertain"),
+        "extra-0": ("unreadable",) * 2,
+        "extra-1": ("blocked",) * 2,
+    }
+    assert set(found["outcome"]) <= set(module.OUTCOMES)
+    by = found.set_index(["image_id", "position"])
+    assert by.loc["case-10", "gender"].tolist() == ["unsure", "unsure"]
+    assert by.loc["extra-0", "reason"].tolist() == ["truncated"] * 2
+    assert by.loc["extra-1", "reason"].tolist() == ["", ""]
+    assert by.loc["case-3", "n_faces"].tolist() == [3, 3]
+    assert by.loc["case-4", "x0"].isna().all() and by.loc["case-4", "p_female"].isna().all()
+    # The face that is too small has a box and no gender; the other person is judged.
+    assert by.loc[("case-7", 2), ["x0", "x1"]].tolist() == [40, 42]
+    assert by.loc[("case-7", 2), "gender"] == "" and np.isnan(by.loc[("case-7", 2), "p_female"])
+    assert (by["role"] == "").all()  # A model that compares no texts cannot tell who is who.
+
+
+@needs_torch
+def test_people_are_ordered_by_the_centres_of_their_faces(tmp_path):
+    found = run(ask(["case-0"], "nurse", "carpenter"), tmp_path)
+    # The detector names the right face first.
+    assert found["x0"].tolist() == [8, 40] and found["gender"].tolist() == ["female", "male"]
+    np.testing.assert_allclose(found["p_female"], [0.97, 0.05])
+    # Rows come as they are asked for, not by image or position.
+    mixed = ask(["case-0", "case-5"], "nurse", "carpenter").iloc[[3, 0, 2, 1]]
+    again = run(mixed, tmp_path)
+    assert again["image_id"].tolist() == ["case-5", "case-0", "case-5", "case-0"]
+    assert again["position"].tolist() == [2, 1, 1, 2]
+    assert again["gender"].tolist() == ["male", "female", "female", "male"]
+
+
+@needs_torch
+def test_three_people_and_one_in_a_picture_of_three(tmp_path):
+    found = run(ask(["case-3", "case-0", "case-1"], "a", "b", "c"), tmp_path)
+    assert found["gender"].tolist()[:3] == ["female", "male", "female"]
+    # Two faces of three are too few as well; how many there were is in n_faces.
+    assert found["outcome"].tolist()[3:] == ["one_face"] * 3 + ["no_face"] * 3
+    assert found["n_faces"].tolist()[3:6] == [2] * 3
+    alone = run(ask(["case-3"], "a"), tmp_path)
+    assert alone["outcome"].tolist() == ["too_many_faces"]
+
+
+@needs_torch
+def test_one_person_is_judged_as_judge_does(tmp_path):
+    images = source([Unreadable("truncated"), Unreadable("blocked")])
+    made = judges()
+    expected = judge(
+        images,
+        JudgeSettings(),
+        store=Store(tmp_path / "one"),
+        progress=False,
+        models=lambda _: made,
+    )
+    found = run(ask(images.table["image_id"], "nurse"), tmp_path, images=images)
+    same = ["image_id", "gender", "p_female", "n_faces", "x0", "y0", "x1", "y1", "reason"]
+    same += ["image_width", "image_height"]
+    pd.testing.assert_frame_equal(found[same], expected[same], check_dtype=False)
+    several = expected["outcome"].replace("several_faces", "too_many_faces")
+    assert found["outcome"].tolist() == several.tolist()
+    # Alone, a person has the whole width: 3 of 60 columns is too small then.
+    narrow = {**CASES, 8: ([box(8, width=3)], (95,))}
+    made.faces.cases = {k: faces for k, (faces, _) in narrow.items()}
+    images = ArrayImages([painted(8, *narrow[8])], ["case-8"])
+    assert run(ask(["case-8"], "nurse"), tmp_path, images=images, made=made)["outcome"][0] == "face_too_small"
+
+
+@needs_torch
+def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(tmp_path):
+    asked = ask(NAMES, "nurse", "carpenter")
+    first = run(asked, tmp_path)
+
+    def no_models(_):
+        raise AssertionError("models were loaded again")
+
+    def again(people=PeopleSettings(), **limits):  # noqa: B008
+        return judge_people(
+            source(),
+            asked,
+            JudgeSettings(**limits),
+            store=Store(tmp_path),
+            progress=False,
+            models=no_models,
+            people=people,
+        ).set_index(["image_id", "position"])
+
+    pd.testing.assert_frame_equal(first, again(batch_size=3).reset_index())
+    assert again(threshold=0.96).loc["case-5", "outcome"].tolist() == ["uncertain"] * 2
+    assert again(threshold=0.8).loc["case-10", "gender"].tolist() == ["unsure", "female"]
+    assert again(min_face=0.05).loc["case-7", "outcome"].tolist() == ["judged"] * 2
+    assert again(PeopleSettings(role_threshold=0.5)).shape == (len(asked), len(first.columns) - 2)
+    with pytest.raises(AssertionError, match="loaded again"):
+        again(PeopleSettings(face_share=0.4))
+
+
+@needs_torch
+def test_shards_and_batches_change_nothing_and_a_stopped_run_goes_on(tmp_path, monkeypatch):
+    asked = ask(NAMES, "nurse", "carpenter")
+    whole = run(asked, tmp_path / "a")
+    monkeypatch.setattr(module, "_SHARD_ROWS", 4)
+
+    class Stopped(Exception):
+        pass
+
+    made, left = judges(), [2]
+    faces = made.faces.faces
+
+    def stopping(images):
+        left[0] -= 1
+        if left[0] < 0:
+            raise Stopped
+        return faces(images)
+
+    made.faces.faces = stopping
+    settings = JudgeSettings(batch_size=3)
+    with pytest.raises(Stopped):
+        run(asked, tmp_path / "b", settings=settings, made=made)
+    # The first shard of four images, in batches of 3 and 1, is kept; the rest are shards of 4 and 3.
+    assert made.faces.batches == [3, 1]
+    rest = judges()
+    parts_ = run(asked, tmp_path / "b", settings=settings, made=rest)
+    assert rest.faces.batches == [3, 1, 3]
+    pd.testing.assert_frame_equal(whole, parts_)
+
+
+@needs_torch
+def test_a_withheld_image_is_not_even_read(tmp_path):
+    table = pd.DataFrame({"outcome": ["ok", "blocked"]})
+    images = ArrayImages(pixels()[:1] * 2, ["a", "b"], table=table)
+    read, seen = images.read, []
+    images.read = lambda ids: seen.extend(ids) or read(ids)
+    found = run(ask(["a", "b"], "nurse", "carpenter"), tmp_path, images=images)
+    assert found["outcome"].tolist() == ["judged", "judged", "blocked", "blocked"] and seen == ["a"]
+
+
+# -- what each crop shows ----------------------------------------------------------------------------------
+
+
+def test_the_gate_holds_at_its_limit():
+    assert gate([box(10), box(19)], 2) == "" and gate([box(10), box(18.9)], 2) == "overlapping"
+    # The narrower face counts: one of 20 columns and one of 4 that share one.
+    assert gate([box(0, width=20), box(19, width=4)], 2) == "overlapping"
+    assert gate([box(0, width=20), box(19, width=4)], 2, shared=0.25) == ""
+    assert gate([box(0), box(11), box(5)], 3) == "overlapping"
+    # No columns shared, at other heights: still side by side.
+    assert gate([box(0, 0), box(11, 28)], 2) == ""
+
+
+def test_parts_end_between_faces():
+    # Faces end at 18 and begin at 40: half-way is 29. At 29.5 nobody has the column 29.
+    assert parts([box(8), box(40)], 60) == [(0, 29), (29, 60)]
+    assert parts([box(8), box(41)], 60) == [(0, 29), (30, 60)]
+    # Sharing column 19: the left part ends where the right face begins and the other way round.
+    assert parts([box(10), box(19)], 60) == [(0, 19), (20, 60)]
+    assert parts([box(0), box(24), box(46)], 60) == [(0, 17), (17, 40), (40, 60)]
+
+
+@pytest.mark.parametrize("sees", ["image", "face"])
+@pytest.mark.parametrize("case", [0, 3, 5, 7, 8, 9, 10])
+def test_no_crop_shows_a_neighbours_face(sees, case):
+    """Faces of a made-up detector, each painted in its own blue, are looked for in what the gender model is shown."""
+    faces, _ = CASES[case]
+    standing = sorted(faces, key=lambda f: f.x0)
+    image = np.full((HEIGHT, WIDTH, 3), 7, np.uint8)
+    for k, face in enumerate(standing):
+        image[int(face.y0) : int(face.y1), int(face.x0) : int(face.x1)] = (0, 0, 100 + k)
+    # Shared columns belong to both faces and to neither crop.
+    for a, b in pairwise(standing):
+        image[:, int(b.x0) : int(a.x1)] = (255, 255, 99)
+    gender = PaintedGender(sees)
+    gender.p_female = lambda images: gender.shown.extend(images) or np.full(len(images), 0.5)
+    gender.classifier = PaintedRoles({})
+    gender.classifier.logits = lambda images, texts: (
+        gender.shown.extend(images) or np.zeros((len(images), len(texts)))
+    )
+    made = Judge(PaintedFaces({7: faces}), gender)
+    image[0, 0] = 7
+    judge_people_images(["a"], [["x", "y", "z"][: len(faces)]], [image], made, JudgeSettings())
+    # One crop of each person for the gender, one for the role.
+    assert len(gender.shown) == 2 * len(faces)
+    for k, crop in enumerate(gender.shown):
+        blues = set(np.unique(crop[..., 2])) & set(range(99, 110))
+        assert blues == {100 + k % len(faces)}
+        assert crop.shape[0] == crop.shape[1]
+
+
+def test_a_crop_shows_what_a_picture_of_one_person_shows():
+    # A face of 12 rows at 0.3 asks for a square of 40; its middle, row 16, is 0.43 * 40 = 17.2 rows below the top: the
+    # square begins at -1. Columns 13 +- 20 begin at -7. What is beyond the columns 0 to 28 repeats the last.
+    image = np.zeros((40, 60, 3), np.uint8)
+    image[..., 0], image[..., 1] = np.arange(60)[None, :], np.arange(40)[:, None]
+    crop = head_and_shoulders(image, box(8), (0, 29))
+    assert crop.shape == (40, 40, 3)
+    assert crop[0, :, 0].tolist() == [0] * 7 + list(range(29)) + [28] * 4
+    assert crop[:, 0, 1].tolist() == [0, *range(39)]
+    assert head_and_shoulders(image, box(8), (0, 29), side=16).shape == (16, 16, 3)
+    # Half the share, twice the square.
+    assert head_and_shoulders(image, box(8), (0, 29), PeopleSettings(face_share=0.15)).shape == (80, 80, 3)
+
+
+def test_who_is_who_is_seen_in_the_whole_of_a_persons_part():
+    image = np.zeros((40, 60, 3), np.uint8)
+    image[..., 0], image[..., 1] = np.arange(60)[None, :], np.arange(40)[:, None]
+    # 29 columns of its own; the middle of the face, row 16, is 0.43 * 29 = 12.5 rows below the top, row 4.
+    crop = wider(image, box(8), (0, 29))
+    assert crop[0, :, 0].tolist() == list(range(29)) and crop[:, 0, 1].tolist() == list(range(4, 33))
+    # A part of 50 columns in an image of 40 rows: a square of 40 around the face's middle, column 43, kept inside.
+    crop = wider(image, box(38), (10, 60))
+    assert crop[0, :, 0].tolist() == list(range(20, 60)) and crop[:, 0, 1].tolist() == list(range(40))
+    # A face near the lower edge: the square ends with the image.
+    assert wider(image, box(8, 28), (0, 29))[:, 0, 1].tolist() == list(range(11, 40))
+
+
+def test_crops_of_all_sizes_come_in_the_size_that_the_model_takes():
+    gender = PaintedGender(side=24)
+    gender.p_female = lambda images: gender.shown.extend(images) or np.full(len(images), 0.95)
+    made = judges(gender)
+    judge_people_images(
+        ["a", "b"], [["x", "y"]] * 2, [painted(k, *CASES[k]) for k in (0, 9)], made, JudgeSettings()
+    )
+    assert [crop.shape for crop in gender.shown] == [(24, 24, 3)] * 4
+
+
+# -- who is who --------------------------------------------------------------------------------------------
+
+
+def test_the_order_follows_from_the_sums_of_logits():
+    # As asked 3 + 4 = 7, swapped 1 + 2 = 3: the odds are e^4.
+    p, other = order(np.array([[3.0, 1.0], [2.0, 4.0]]), ["nurse", "carpenter"])
+    assert p == pytest.approx(1 / (1 + np.exp(-4))) and other == pytest.approx(1 / (1 + np.exp(4)))
+    # What all people share is in both sums.
+    assert order(np.array([[13.0, 1.0], [12.0, 4.0]]), ["a", "b"])[0] == pytest.approx(p)
+    # Three people: the diagonal sums to 9; ways by hand 1+2+3 off it.
+    logits = np.array([[3.0, 0, 0], [0, 3.0, 0], [0, 0, 3.0]])
+    sums = np.array([9, 3, 3, 3, 0, 0])  # the identity, three swaps of two, two cycles
+    weights = np.exp(sums - 9.0)
+    assert order(logits, ["a", "b", "c"])[0] == pytest.approx(1 / weights.sum())
+    # The same phrase twice: three orders, not six. Sums: a a b 6; a b a and b a a by hand.
+    logits = np.array([[1.0, 1.0, 0], [2.0, 2.0, 1.0], [0, 0, 3.0]])
+    ways = np.exp(np.array([1 + 2 + 3, 1 + 1 + 0, 0 + 2 + 0]))
+    assert order(logits, ["a", "a", "b"])[0] == pytest.approx(ways[0] / ways.sum())
+
+
+@needs_torch
+def test_roles_are_right_swapped_or_unclear(tmp_path):
+    def told(a, b, left, right, **people):
+        cases = {0: ([box(8), box(40)], (left, right))}
+        of = {
+            f"a photo of {'an' if p[0] in 'aeiou' else 'a'} {p}": v
+            for p, v in ((a, 97), (b, 5), ("flurb", 0))
+        }
+        gender = PaintedGender()
+        gender.classifier = PaintedRoles(of)
+        made = Judge(PaintedFaces({0: cases[0][0]}), gender)
+        images = ArrayImages([painted(0, *cases[0])], ["a"])
+        return run(
+            ask(["a"], a, b), tmp_path, images=images, made=made, people=PeopleSettings(**people)
+        ).iloc[0]
+
+    # (97 and 5) looks exactly as asked, swapped is 92 off twice: the odds are e^(18.4).
+    row = told("nurse", "auditor", 97, 5)
+    assert row["role"] == "right" and row["role_p"] == pytest.approx(1 / (1 + np.exp(-18.4)))
+    row = told("nurse", "auditor", 5, 97)
+    assert row["role"] == "swapped" and row["role_p"] == pytest.approx(1 / (1 + np.exp(18.4)))
+    assert row["outcome"] == "judged" and row["gender"] == "male"  # the order is no matter of gender
+    # (60 and 50): as asked 37 + 45, swapped 55 + 47: e^2, p 0.88.
+    assert told("nurse", "auditor", 60, 50)["role"] == "unclear"
+    assert told("nurse", "auditor", 60, 50, role_threshold=0.85)["role"] == "right"
+    same = told("nurse", "nurse", 97, 5)
+    assert same["role"] == "" and np.isnan(same["role_p"])
+    row = told("flurb", "nurse", 97, 5)
+    assert row["role"] == "" and "does not know 'flurb'" in row["reason"] and row["outcome"] == "judged"
+
+
+# -- what cannot be ----------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_asked_is_refused(tmp_path):
+    asked = ask(["case-0"], "nurse", "carpenter")
+    with pytest.raises(InputError, match="no column 'phrase'; give image_id, position, phrase"):
+        run(asked.drop(columns="phrase"), tmp_path)
+    with pytest.raises(InputError, match="has no image 'case-99'"):
+        run(ask(["case-99"], "nurse"), tmp_path)
+    with pytest.raises(InputError, match="'case-0' asks for two people at position 1"):
+        run(asked.assign(position=1), tmp_path)
+    with pytest.raises(InputError, match=r"'case-0' asks for people at positions 1, 3; positions are 1"):
+        run(asked.assign(position=[1, 3]), tmp_path)
+    with pytest.raises(InputError, match="at most 5"):
+        run(ask(["case-0"], *"abcdef"), tmp_path)
+    with pytest.raises(InputError, match="'case-0' has no phrase at position 2"):
+        run(asked.assign(phrase=["nurse", " "]), tmp_path)
+    with pytest.raises(ParameterError, match="raters judge people without a look"):
+        run(asked, tmp_path, settings=JudgeSettings(gender="ratings:x.csv"))
+    none = run(asked[:0], tmp_path)
+    assert none.empty and list(none.columns) == list(module.COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"face_share": 0}, "face_share is 0; allowed is above 0, to 1"),
+        ({"face_height": 2}, "face_height is 2; allowed is 0 to 1"),
+        ({"shared": 0.6}, r"shared is 0\.6; allowed is 0 to 0\.5"),
+        ({"role_threshold": 0.4}, r"role_threshold is 0\.4; allowed is 0\.5 to 1"),
+        ({"role_text": "a photo"}, "has no"),
+    ],
+)
+def test_settings_refuse_what_cannot_be(given, message):
+    with pytest.raises(ParameterError, match=message):
+        PeopleSettings(**given)
+
+
+# -- the embedded models -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def renders():
+    from biaslab.mini.truthful import held_out_pairs
+
+    return held_out_pairs(60, seed=3)
+
+
+def test_held_out_pairs_know_their_people(renders):
+    from biaslab.mini.truthful import held_out_pairs
+
+    table = renders.table
+    assert table["position"].tolist() == [1, 2] * 60 and table["image_id"].nunique() == 60
+    for image_id, rows in table.groupby("image_id"):
+        people = renders.scene(image_id).people
+        assert [p.gender for p in people] == rows["truth_gender"].tolist()
+        assert [p.skin_tone for p in people] == rows["truth_skin_tone"].tolist()
+        assert people[0].x < people[1].x
+    assert (table["ambiguous"] == table["posterior"].between(0.01, 0.99, inclusive="neither")).all()
+    # Without stereotypes: 60 of 120 expected, with a standard deviation of 5.5.
+    assert 43 < (table["truth_gender"] == "female").sum() < 77
+    assert renders.digest != held_out_pairs(60, seed=4).digest
+    with pytest.raises(ParameterError, match="n is 0"):
+        held_out_pairs(0)
+    with pytest.raises(ParameterError, match="seed is -1"):
+        held_out_pairs(1, seed=-1)
+
+
+@needs_torch
+@embedded
+def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):
+    monkeypatch.undo()
+    truth = renders.table
+    found = judge_people(
+        renders,
+        truth[["image_id", "position", "phrase"]],
+        JudgeSettings(),
+        store=Store(tmp_path),
+        progress=False,
+    )
+    passed = found["outcome"].isin(["judged", "uncertain"])
+    assert passed.mean() >= 0.85
+    judged = (found["outcome"] == "judged") & ~truth["ambiguous"]
+    assert judged.sum() >= 80
+    assert (found["gender"] == truth["truth_gender"])[judged].mean() >= 0.98
+    looked = found.loc[passed & (found["role"] != ""), "role"]
+    assert len(looked) >= 90 and (looked == "right").mean() >= 0.95 and "swapped" not in set(looked)
+    # Asked for the other way round, nobody stands as asked.
+    turned = truth.assign(phrase=truth.groupby("image_id")["phrase"].transform(lambda p: p.to_numpy()[::-1]))
+    found = judge_people(
+        renders,
+        turned[["image_id", "position", "phrase"]],
+        JudgeSettings(),
+        store=Store(tmp_path),
+        progress=False,
+    )
+    looked = found.loc[found["role"] != "", "role"]
+    assert (looked == "swapped").mean() >= 0.95 and "right" not in set(looked)
+
+
+@needs_torch
+@embedded
+def test_batches_of_the_embedded_models_change_nothing_beyond_rounding(renders, monkeypatch):
+    monkeypatch.undo()
+    ids = list(dict.fromkeys(renders.table["image_id"]))[:12]
+    told = renders.table.groupby("image_id")["phrase"].agg(list)
+    models, settings = single.load(JudgeSettings()), JudgeSettings()
+    images = renders.read(ids)
+    phrases = [told[k] for k in ids]
+    whole = judge_people_images(ids, phrases, images, models, settings)
+    each = pd.concat(
+        [
+            judge_people_images([k], [p], [image], models, settings)
+            for k, p, image in zip(ids, phrases, images, strict=True)
+        ],
+        ignore_index=True,
+    )
+    pd.testing.assert_frame_equal(whole, each, atol=1e-3, rtol=1e-3)
+
+
+@needs_torch
+@embedded
+def test_alone_the_embedded_models_say_what_judge_says(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    from biaslab.mini.truthful import held_out
+
+    images = held_out(12, seed=3)
+    expected = judge(images, JudgeSettings(), store=Store(tmp_path), progress=False)
+    found = judge_people(
+        images, ask(images.table["image_id"], "nurse"), JudgeSettings(), store=Store(tmp_path), progress=False
+    )
+    for column in ("image_id", "outcome", "gender"):
+        assert found[column].tolist() == expected[column].tolist()
+    np.testing.assert_allclose(found["p_female"], expected["p_female"], atol=1e-6)

@@ -1,0 +1,351 @@
+"""Ratings of people: what files become, what bad ones say, and agreement by other routes."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import tables
+from biaslab.errors import InputError, ParameterError
+from biaslab.judging.people import COLUMNS
+from biaslab.judging.person_ratings import (
+    AGREEMENT_COLUMNS,
+    agreement_tables,
+    judge_people_ratings,
+    read,
+)
+from biaslab.measures import agreement
+
+
+@pytest.fixture
+def write(tmp_path):
+    def _write(content, name="ratings.csv"):
+        path = tmp_path / name
+        if isinstance(content, pd.DataFrame):
+            content.to_parquet(path)
+        else:
+            path.write_text(content)
+        return path
+
+    return _write
+
+
+# Image a shows one person, b two, c three, d one whom nobody rates, e one whom the file lacks.
+ASKED = pd.DataFrame(
+    [("a", 1), ("b", 2), ("b", 1), ("c", 1), ("c", 2), ("c", 3), ("d", 1), ("e", 1)],
+    columns=["image_id", "position"],
+)
+# By hand: a female 2 of 3; b left a tie, right male 2 of 3; c left unsure, middle female, right male; d nothing.
+WIDE = """Image ID,Position,Ann,Ben,Cy
+a,,feminine,female,Masculine
+b,left,female,male,
+b,right,male,unsure,man
+c,1,Cannot Identify,unsure,
+c,middle,F,,
+c,right,,,m
+d,1,,,
+"""
+LABELS = ["female", "male", "tie", "unsure", "female", "male", "unrated", "unrated"]
+LONG = """rater,image_id,position,label
+Ann,a,1,female
+Ben,a,,female
+Cy,a,1,male
+Ann,b,1,female
+Ben,b,left,male
+Ann,b,2,male
+Ben,b,right,unsure
+Cy,b,2,man
+Ann,c,left,unsure
+Ben,c,1,unsure
+Ann,c,2,female
+Cy,c,3,male
+,d,1,
+"""
+
+
+def notes(rated):
+    return rated.notes.set_index("item")["n"]
+
+
+@pytest.mark.parametrize("content", [WIDE, LONG])
+def test_both_forms_say_the_same(content, write):
+    rated = read(write(content), ASKED)
+    assert list(rated.people["label"]) == LABELS
+    assert list(rated.people["n_ratings"]) == [3, 3, 2, 2, 1, 1, 0, 0]
+    assert list(rated.people["in_file"]) == [True] * 7 + [False]
+    assert list(rated.ratings) == ["Ann", "Ben", "Cy"] and rated.n_raters == 3
+    # In the order asked: the right person of b comes before the left one.
+    assert list(rated.ratings["Cy"].astype(object).fillna("")) == ["male", "male", "", "", "", "male", "", ""]
+    assert notes(rated)["ratings"] == 12 and notes(rated)["people: tie"] == 1
+    # The form that the measures take: two ratings at least for a, both of b, left of c.
+    assert agreement.krippendorff_alpha(rated.ratings, seed=1, replicates=10).n_items == 4
+
+
+def test_parquet_with_whole_numbers(write):
+    frame = pd.DataFrame({"image_id": ["a", "b"], "position": [1, 2], "Ann": ["female", None]})
+    rated = read(write(frame, "ratings.parquet"), ASKED)
+    assert list(rated.people["label"][:3]) == ["female", "unrated", "unrated"]
+
+
+def test_judgements_have_the_shape_of_every_judge(write):
+    found = judge_people_ratings(ASKED, write(WIDE))
+    assert list(found) == list(COLUMNS)
+    assert list(found["image_id"]) == list(ASKED["image_id"])
+    assert list(found["position"]) == list(ASKED["position"])
+    assert list(found["outcome"]) == [
+        *("judged", "judged", "uncertain", "uncertain", "judged", "judged", "unrated", "unrated")
+    ]
+    assert list(found["gender"]) == ["female", "male", "unsure", "unsure", "female", "male", "", ""]
+    assert list(found["reason"]) == ["", "", "tie", "unsure", "", "", "", "not in the file"]
+    assert (found["role"] == "").all() and found[["p_female", "x0", "n_faces", "role_p"]].isna().all(
+        axis=None
+    )
+
+
+STRANGERS = "image_id,position,Ann\na,1,female\nzz,1,male\nb,3,male\na,left,male\nb,middle,female\n"
+
+
+def test_ratings_of_others_are_named_or_counted(write):
+    path = write(STRANGERS)
+    with pytest.raises(InputError, match=r"rates 1 images that nobody asked for .*data row 2\): 'zz'"):
+        read(path, ASKED)
+    # Two stand in b, so nobody is third or in the middle; of one person in a nobody is left.
+    with pytest.raises(
+        InputError, match=r"rates 3 positions .*data row 3\): 'b at 3', 'a at left', 'b at middle'"
+    ):
+        read(write(STRANGERS.replace("zz,1,male\n", "c,1,male\n")), ASKED)
+    path = write(STRANGERS)
+    rated = read(path, ASKED, unknown="count")
+    assert notes(rated)["rows of images not asked for"] == 1
+    assert notes(rated)["rows of positions not asked for"] == 3
+    assert list(rated.people["label"]) == ["female"] + ["unrated"] * 7
+    with pytest.raises(ParameterError, match="unknown is 'skip'"):
+        read(path, ASKED, unknown="skip")
+    with pytest.raises(InputError, match="rates none of the 8 people"):
+        read(write("image_id,position,Ann\nzz,1,male\n"), ASKED, unknown="count")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("image,Ann\na,female\n", "no column 'position'"),
+        ("image,positoin,Ann\na,1,female\n", "Rename 'positoin' to 'position'"),
+        ("image_id,position\na,1\n", "no column of ratings"),
+        ("image_id,position,rater\na,1,Ann\n", "no column 'label'"),
+        ("image_id,position,Ann\na,1,femal\n", r"'Ann' holds 'femal' in data row 1.*Did you mean 'female'"),
+        (
+            "image_id,position,Ann\na,top,female\n",
+            "position is 'top' in data row 1; give 1, 2, … from the left",
+        ),
+        ("image_id,position,Ann\na,1.5,female\n", "position is '1.5' in data row 1"),
+        (
+            "image_id,position,Ann\nb,,female\n",
+            "position is empty for an image of several people in data row 1",
+        ),
+        ("image_id,position,Ann\n,1,female\n", "image_id is empty in data row 1"),
+        ("image_id,position,Ann\nb,1,female\nb,left,male\n", "rates position 'left' of image 'b' twice"),
+        (
+            "image_id,position,rater,label\nb,1,Ann,male\nb,left,Ann,male\n",
+            r"two ratings of position 'left' of image 'b' by rater 'Ann' \(the second in data row 2\)",
+        ),
+        ("image_id,position,rater,label\na,1,,male\n", "rater is empty in data row 1"),
+        ("image_id,position,Ann,ann\na,1,male,male\n", None),
+        ("image_id,image,position,Ann\na,a,1,male\n", "two columns named 'image_id'"),
+        ("image_id,position,Ann\na,1,\n", "rates none of the 8 people"),
+        ("image_id;position;Ann\na;1;male\n", "separates its columns by ';'"),
+    ],
+)
+def test_bad_files_say_what_and_where(content, message, write):
+    if message is None:  # Raters whose names differ in case are two raters.
+        assert read(write(content), ASKED).n_raters == 2
+        return
+    with pytest.raises(InputError, match=message):
+        read(write(content), ASKED)
+
+
+def test_people_asked_for_twice_are_an_error(write):
+    with pytest.raises(InputError, match="Position 1 of image 'a' is asked for twice"):
+        read(write(WIDE), pd.concat([ASKED, ASKED[:1]]))
+    with pytest.raises(InputError, match="at position 0"):
+        read(write(WIDE), ASKED.assign(position=0))
+
+
+def test_a_crowd_keeps_each_persons_ratings(write):
+    # 40 raters, each of one person only: a has 21 (11 female), the left of b 19, all male.
+    rows = [f"a,1,r{k},{'female' if k % 2 == 0 else 'male'}" for k in range(21)]
+    rows += [f"b,1,r{k},male" for k in range(21, 40)]
+    rated = read(write("image_id,position,rater,label\n" + "\n".join(rows)), ASKED)
+    assert rated.n_raters == 40 and rated.ratings.shape == (8, 21)
+    assert list(rated.people["label"][:3]) == ["female", "unrated", "male"]
+
+
+# -- agreement ---------------------------------------------------------------------------------------------
+
+
+def world(seed, n_images, two=True, aspect="occupation", error=0.15):
+    """People of ``n_images`` images; the people of one image are mistaken together more often than apart."""
+    rng = np.random.default_rng(seed)
+    positions = [1, 2] if two else [1]
+    rows = []
+    for i in range(n_images):
+        whole = rng.random() < error
+        for position in positions:
+            shows = "female" if rng.random() < 0.5 else "male"
+            other = "male" if shows == "female" else "female"
+            said = other if whole else shows
+            outcome = "judged" if rng.random() > 0.1 else "uncertain"
+            rows.append((f"{aspect}{i}", position, shows, said if outcome == "judged" else "unsure", outcome))
+    frame = pd.DataFrame(rows, columns=["image_id", "position", "truth", "gender", "outcome"])
+    return frame.assign(aspect=aspect, setting="paired" if two else "single")
+
+
+def test_kappa_and_its_interval_by_another_route():
+    people = world(3, 60)
+    shown = people[["image_id", "position", "truth"]].rename(columns={"truth": "gender"})
+    found = agreement_tables({"clip": people}, shown, seed=7)
+    assert list(found) == list(AGREEMENT_COLUMNS) and len(found) == 1
+    row = found.iloc[0]
+    assert tuple(row[:5]) == ("occupation", "paired", "clip", "truth", "cohen_kappa")
+
+    def kappa(a, b):
+        chance = a.mean() * b.mean() + (1 - a.mean()) * (1 - b.mean())
+        return ((a == b).mean() - chance) / (1 - chance)
+
+    judged = people[people["outcome"] == "judged"].reset_index(drop=True)
+    a, b = (judged[c].to_numpy() == "female" for c in ("truth", "gender"))
+    assert row["value"] == pytest.approx(kappa(a, b))
+    assert (row["n"], row["n_missing"], row["n_raters"]) == (len(judged), 120 - len(judged), 2)
+    # Images are redrawn, one by one, with all their people.
+    rng = np.random.default_rng(1)
+    groups = list(judged.groupby("image_id").indices.values())
+    drawn = []
+    for _ in range(1000):
+        use = np.concatenate([groups[k] for k in rng.integers(0, len(groups), len(groups))])
+        drawn.append(kappa(a[use], b[use]))
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    assert row["ci_low"] == pytest.approx(low, abs=0.03) and row["ci_high"] == pytest.approx(high, abs=0.03)
+    # People taken as independent would be too narrow an interval: this judge errs for whole images.
+    alone = agreement.cohen_kappa(judged["truth"], judged["gender"], ("female", "male"), seed=7)
+    assert row["ci_high"] - row["ci_low"] > 1.15 * (alone.ci_high - alone.ci_low)
+
+
+def test_one_person_to_an_image_is_the_measures_own_interval():
+    people = world(5, 200, two=False)
+    shown = people[["image_id", "position", "truth"]].rename(columns={"truth": "gender"})
+    row = agreement_tables({"clip": people}, shown, seed=7, replicates=8000).iloc[0]
+    judged = people[people["outcome"] == "judged"]
+    own = agreement.cohen_kappa(
+        judged["truth"], judged["gender"], ("female", "male"), seed=1, replicates=8000
+    )
+    assert row["value"] == own.value
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx((own.ci_low, own.ci_high), abs=0.01)
+
+
+def test_places_may_be_words():
+    people = world(3, 60)
+    shown = people[["image_id", "position", "truth"]].rename(columns={"truth": "gender"})
+    words = {1: "left", 2: "right"}
+    said = {"clip": people.assign(position=people["position"].map(words))}
+    pd.testing.assert_frame_equal(
+        agreement_tables(said, shown.assign(position=shown["position"].map(words))),
+        agreement_tables({"clip": people.assign(position=people["position"].astype(float))}, shown),
+    )
+
+
+def rated_file(people, seed, n_raters=3):
+    """Return ratings of people by raters who err in one of ten, as the text of a file."""
+    rng = np.random.default_rng(seed)
+    other = {"female": "male", "male": "female"}
+    lines = [",".join(["image_id", "position", *(f"r{k}" for k in range(n_raters))])]
+    for p in people.itertuples():
+        said = [other[p.truth] if rng.random() < 0.1 else p.truth for _ in range(n_raters)]
+        lines.append(",".join([p.image_id, str(p.position), *said]))
+    return "\n".join(lines) + "\n"
+
+
+def test_tables_7_and_9_from_a_file(write):
+    people = pd.concat([world(1, 40), world(2, 30, aspect="power")], ignore_index=True)
+    content = rated_file(people, 4)
+    rated = read(write(content), people)
+    shown = people[["image_id", "position", "truth"]].rename(columns={"truth": "gender"})
+    judged = {"clip": people, "annotators": people.assign(gender=rated.people["label"], outcome="judged")}
+    found = agreement_tables(judged, shown, rated, seed=3, replicates=500)
+    keys = ["aspect", "setting", "judge", "reference", "statistic"]
+    assert not found.duplicated(keys).any()
+    known = found[found["reason"] == ""]
+    assert len(known) == 12
+    assert (known["ci_low"] < known["value"]).all() and (known["value"] < known["ci_high"]).all()
+
+    fleiss = found[found["statistic"] == "fleiss_kappa"].set_index("aspect")
+    for aspect in ("occupation", "power"):
+        # Fleiss (1971), from the counts of each label.
+        rows = rated.ratings[(people["aspect"] == aspect).to_numpy()]
+        counts = np.stack([(rows == g).sum(axis=1) for g in ("female", "male")], axis=1)
+        agreed = ((counts**2).sum(axis=1) - 3).mean() / 6
+        chance = ((counts.sum(axis=0) / counts.sum()) ** 2).sum()
+        assert fleiss.loc[aspect, "value"] == pytest.approx((agreed - chance) / (1 - chance))
+        assert fleiss.loc[aspect, "n_raters"] == 3 and fleiss.loc[aspect, "n_missing"] == 0
+    assert fleiss.loc["average", "value"] == pytest.approx(fleiss["value"][:2].mean())
+    assert fleiss.loc["average", "n"] == 140
+    # The mean of two independent estimates varies less than either.
+    width = fleiss["ci_high"] - fleiss["ci_low"]
+    assert width["average"] < width["occupation"] and width["average"] < width["power"]
+
+    # A judge against itself is at 1, without an interval to speak of.
+    own = found[(found["judge"] == "annotators") & (found["reference"] == "annotators")]
+    own = own[(own["statistic"] == "cohen_kappa") & (own["aspect"] == "power")].iloc[0]
+    assert own["value"] == 1 and np.isnan(own["ci_low"]) and "same value" in own["reason"]
+    # What the study's table needs is there.
+    schema = tables.schema("paired_judge_agreement")
+    assert set(schema.names) - {"model"} <= set(found)
+
+
+def test_raters_may_differ_between_people(write):
+    # Five raters, three to a person: Fleiss' kappa is that of the three ratings, whoever gave them.
+    people = world(8, 20, two=False)
+    rng = np.random.default_rng(0)
+    dense = read(write(rated_file(people, 9)), people)
+    chosen = itertools.cycle(itertools.combinations("vwxyz", 3))
+    lines = ["image_id,position,rater,label"]
+    for k, (p, raters) in enumerate(zip(people.itertuples(), chosen, strict=False)):
+        said = dense.ratings.iloc[k].tolist()
+        rng.shuffle(said)
+        lines += [f"{p.image_id},1,{r},{s}" for r, s in zip(raters, said, strict=True)]
+    # One person with two ratings only is left out.
+    lines.pop()
+    sparse = read(write("\n".join(lines)), people)
+    assert sparse.n_raters == 5
+    found = agreement_tables({}, None, sparse, seed=1, replicates=50).iloc[0]
+    own = agreement.fleiss_kappa(dense.ratings[:-1], seed=1, replicates=50)
+    assert found["value"] == pytest.approx(own.value)
+    assert (found["n"], found["n_missing"], found["n_raters"]) == (19, 1, 3)
+
+
+def test_what_has_no_value_has_a_reason(write):
+    people = world(1, 6)
+    shown = people[["image_id", "position", "truth"]].rename(columns={"truth": "gender"})
+    blind = people.assign(outcome="no_face", gender="")
+    row = agreement_tables({"x": blind}, shown, seed=1).iloc[0]
+    assert np.isnan(row["value"]) and row["reason"] == "no item has a rating by both raters"
+    assert (row["n"], row["n_missing"]) == (0, 12)
+    one = people.assign(outcome="judged", gender="female")
+    assert "one label only: female" in agreement_tables({"x": one}, shown, seed=1).iloc[0]["reason"]
+    # A rating by one person each: nothing to agree on.
+    lone = read(write(rated_file(people, 1, n_raters=1)), people)
+    row = agreement_tables({}, None, lone, seed=1).iloc[0]
+    assert np.isnan(row["value"]) and "two or more raters" in row["reason"] and row["n_missing"] == 12
+    assert agreement_tables({}, seed=1).empty
+
+
+def test_bad_tables_are_errors():
+    people = world(1, 6)
+    shown = people[["image_id", "position", "truth"]].rename(columns={"truth": "gender"})
+    with pytest.raises(InputError, match="judge 'x' has no column 'setting'"):
+        agreement_tables({"x": people.drop(columns="setting")}, shown, seed=1)
+    with pytest.raises(InputError, match="truth has position 1 of image 'occupation0' twice"):
+        agreement_tables({"x": people}, pd.concat([shown, shown[:1]]), seed=1)
+    with pytest.raises(ParameterError, match="confidence is 95"):
+        agreement_tables({"x": people}, shown, seed=1, confidence=95)
+    with pytest.raises(ParameterError, match="replicates is 0"):
+        agreement_tables({"x": people}, shown, seed=1, replicates=0)

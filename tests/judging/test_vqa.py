@@ -1,0 +1,465 @@
+"""Asking BLIP and BLIP-2 about people: transformers' own answers, the rule that reads them, and the stage."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.errors import InputError, ParameterError
+from biaslab.judging import vqa
+from biaslab.judging.images import ArrayImages, Unreadable
+from biaslab.judging.vqa import Answer, judge_people_vqa, question, read_answer
+from biaslab.store import Store
+
+WORDS = (
+    *(
+        "what",
+        "gender",
+        "is",
+        "the",
+        "nurse",
+        "pilot",
+        "carpenter",
+        "manager",
+        "on",
+        "left",
+        "right",
+        "middle",
+    ),
+    *("in", "picture", "?", "female", "male", "woman", "man", "question", ":", "answer", "a", "no", "person"),
+)
+
+
+def test_questions_are_those_of_table_8():
+    assert question("nurse", 1, 1) == "What gender is the nurse in the picture?"
+    assert question("nurse", 1, 2) == "What gender is the nurse on the left in the picture?"
+    assert question("pilot", 2, 2) == "What gender is the pilot on the right in the picture?"
+    assert [question("x", k, 3).split(" x ")[1] for k in (1, 2, 3)] == [
+        "on the left in the picture?",
+        "in the middle in the picture?",
+        "on the right in the picture?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "gender", "why"),
+    [
+        ("female", "female", ""),
+        ("Male.", "male", ""),
+        ("the nurse is a WOMAN", "female", ""),
+        ("a lady's coat", "female", ""),
+        ("he's a man", "male", ""),
+        ("ladies", "female", ""),
+        ("feminine", "female", ""),
+        # "female" holds "male", "woman" holds "man": only whole words count.
+        ("female woman", "female", ""),
+        ("mankind", "unsure", "answer says no gender"),
+        ("human", "unsure", "answer says no gender"),
+        ("", "unsure", "answer says no gender"),
+        ("yes", "unsure", "answer says no gender"),
+        ("male and female", "unsure", "answer says both genders"),
+        ("not a woman", "unsure", "answer denies"),
+        ("she isn’t", "unsure", "answer denies"),
+    ],
+)
+def test_words_decide(answer, gender, why):
+    assert read_answer(answer) == (gender, why)
+
+
+class Told:
+    """Answers with the image's first pixel: red per hundred to the left, green to the right."""
+
+    TEXTS = ("female", "a man", "male and\nfemale", "two people", "no")
+
+    def __init__(self):
+        self.asked = []
+
+    def ask(self, images, of, questions):
+        self.asked.append(list(zip(of, questions, strict=True)))
+        return [
+            Answer(self.TEXTS[images[k][0, 0, int("right" in q)]], 0.25)
+            for k, q in zip(of, questions, strict=True)
+        ]
+
+
+def picture(left, right=0):
+    image = np.zeros((6, 9, 3), np.uint8)
+    image[0, 0, :2] = left, right
+    return image
+
+
+@pytest.fixture
+def images():
+    table = pd.DataFrame({"outcome": ["", "", "", "", "blocked"]})
+    shown = [picture(0, 1), picture(2, 3), Unreadable("truncated"), picture(1), Unreadable("blocked")]
+    return ArrayImages(shown, ["two", "odd", "broken", "one", "withheld"], table=table)
+
+
+def people(*rows):
+    return pd.DataFrame(rows, columns=["image_id", "position", "phrase"])
+
+
+ASKED = people(
+    ("one", 1, "pilot"),
+    ("two", 2, "nurse"),
+    ("two", 1, "carpenter"),
+    ("odd", 1, "nurse"),
+    ("odd", 2, "nurse"),
+    ("broken", 1, "nurse"),
+    ("withheld", 1, "nurse"),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder that is a model by name only: what it loads is told."""
+    made = tmp_path_factory.mktemp("named")
+    (made / "model.safetensors").write_bytes(b"weights")
+    return made
+
+
+def run(images, asked, name, store, told, **options):
+    return judge_people_vqa(
+        images,
+        asked,
+        f"vqa:{name}",
+        store=Store(store),
+        progress=False,
+        models=lambda *_, **__: told,
+        **options,
+    )
+
+
+def test_every_person_has_a_row_in_the_order_asked(images, folder, tmp_path):
+    told = Told()
+    found = run(images, ASKED, folder, tmp_path, told)
+    assert list(found) == list(vqa.COLUMNS)
+    assert list(zip(found["image_id"], found["position"], strict=True)) == list(
+        zip(ASKED["image_id"], ASKED["position"], strict=True)
+    )
+    assert list(found["outcome"]) == ["judged"] * 3 + ["uncertain"] * 2 + ["unreadable", "blocked"]
+    assert list(found["gender"]) == ["male", "male", "female", "unsure", "unsure", "", ""]
+    # The raw text is kept, on one line.
+    assert list(found["answer"]) == ["a man", "a man", "female", "male and female", "two people", "", ""]
+    assert list(found["reason"][3:]) == [
+        "answer says both genders",
+        "answer says no gender",
+        "truncated",
+        "",
+    ]
+    np.testing.assert_array_equal(found["p_female"], [0.25] * 5 + [np.nan] * 2)
+    np.testing.assert_array_equal(found["image_width"], [9] * 5 + [np.nan] * 2)
+    assert found[["n_faces", "x0", "y0", "x1", "y1", "role_p"]].isna().all(axis=None)
+    # Each image is shown once, whatever number of people it is asked about.
+    asked = [q for q in told.asked[0] if "in the picture" in q[1]]
+    assert len(told.asked) == 1 and sorted(k for k, _ in asked) == [0, 1, 1, 2, 2]
+    assert asked[0] == (0, "What gender is the pilot in the picture?")
+
+
+def test_answers_are_kept(images, folder, tmp_path, monkeypatch):
+    first = run(images, ASKED, folder, tmp_path, Told())
+    again = run(images, ASKED, folder, tmp_path, None)  # None cannot answer
+    pd.testing.assert_frame_equal(first, again)
+    # Other images, other questions or other weights are asked anew.
+    other, told = folder.parent / "other", Told()
+    other.mkdir(exist_ok=True)
+    (other / "model.safetensors").write_bytes(b"other weights")
+    run(images, ASKED, other, tmp_path, told)
+    run(images, ASKED.assign(phrase="pilot"), folder, tmp_path, told)
+    run(ArrayImages([picture(0, 0)], ["one"]), ASKED[:1], folder, tmp_path, told)
+    assert len(told.asked) == 3
+    monkeypatch.setattr(vqa, "_SHARD_ROWS", 2)
+    pd.testing.assert_frame_equal(run(images, ASKED, folder, tmp_path, Told()), first)
+
+
+def test_nobody_asked_for_is_an_empty_table(images, folder, tmp_path):
+    found = run(images, ASKED[:0], folder, tmp_path, None)
+    assert list(found) == list(vqa.COLUMNS) and found.empty
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (people(("gone", 1, "nurse")), "has no image 'gone'"),
+        (people(("two", 2, "nurse")), "'two' asks for somebody at position 2"),
+        (people(("two", 1, "nurse"), ("two", 1, "pilot")), "'two' asks for somebody at position 1"),
+        (people(("two", 1.5, "nurse"), ("two", 1, "pilot")), "position 1.5"),
+        (people(("two", "left", "nurse")), "position left"),
+        (people(*[("two", k, "nurse") for k in (1, 2, 3, 4)]), "asks for 4 people; questions tell up to 3"),
+        (people(("two", 1, " ")), "'two' asks for at position 1 is empty"),
+        (people(("two", 1, "x")).drop(columns="phrase"), "no column 'phrase'"),
+    ],
+)
+def test_bad_requests_are_errors(images, folder, tmp_path, asked, message):
+    with pytest.raises(InputError, match=message):
+        run(images, asked, folder, tmp_path, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("vqa:", "The judge is 'vqa:'"),
+        ("vqa:no/such/folder", "a folder that exists"),
+        ("vqa:blip-vqa-base", "Did you mean 'vqa:Salesforce/blip-vqa-base'"),
+    ],
+)
+def test_unknown_names_are_errors(images, tmp_path, name, message):
+    with pytest.raises(ParameterError, match=message):
+        judge_people_vqa(images, ASKED, name, store=Store(tmp_path), progress=False)
+
+
+def test_pickled_weights_are_refused(images, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "pytorch_model.bin").write_bytes(b"pickle")
+    with pytest.raises(ParameterError, match=r"holds only pytorch_model\.bin"):
+        judge_people_vqa(images, ASKED, f"vqa:{tmp_path / 'model'}", store=Store(tmp_path), progress=False)
+
+
+# -- the models: tiny random ones in the formats of the real ones ------------------------------------------
+
+
+def _tokenizer():
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    names = ["[pad]", "[unk]", "[bos]", "[eos]", *WORDS]
+    words = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
+    words.normalizer = normalizers.Lowercase()
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.TemplateProcessing(
+        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
+    )
+    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
+    return PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=40, **special)
+
+
+def _spread(model, by):
+    """Make random weights large enough that image and question are heard in the answer."""
+    import torch
+
+    with torch.no_grad():
+        for value in model.parameters():
+            if value.dim() > 1:
+                value.normal_(0, by)
+    return model
+
+
+_VISION = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 32,
+    "patch_size": 16,
+}
+
+
+@pytest.fixture(scope="module")
+def blip(tmp_path_factory):
+    torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
+    from transformers import BlipConfig, BlipForQuestionAnswering, BlipImageProcessor, BlipProcessor
+
+    text = {
+        "vocab_size": len(WORDS) + 4,
+        "hidden_size": 16,
+        "encoder_hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 40,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "sep_token_id": 3,
+        "pad_token_id": 0,
+    }
+    torch.manual_seed(3)
+    config = BlipConfig(text_config=text, vision_config=_VISION, projection_dim=16, image_text_hidden_size=16)
+    made = tmp_path_factory.mktemp("blip")
+    _spread(BlipForQuestionAnswering(config), 0.5).save_pretrained(made)
+    size = {"height": 32, "width": 32}
+    BlipProcessor(BlipImageProcessor(size=size), _tokenizer()).save_pretrained(made)
+    return made
+
+
+def _save_blip2(made, text, tokenizer):
+    import torch
+    from transformers import Blip2Config, Blip2ForConditionalGeneration, Blip2Processor, BlipImageProcessor
+
+    qformer = {
+        "vocab_size": 4,
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "encoder_hidden_size": 16,
+        "cross_attention_frequency": 1,
+    }
+    processor = Blip2Processor(
+        BlipImageProcessor(size={"height": 32, "width": 32}), tokenizer, num_query_tokens=3
+    )
+    image_token = processor.tokenizer.convert_tokens_to_ids("<image>")
+    torch.manual_seed(5)
+    config = Blip2Config(
+        vision_config=_VISION,
+        qformer_config=qformer,
+        text_config={**text, "vocab_size": image_token + 1},
+        num_query_tokens=3,
+        image_token_index=image_token,
+    )
+    _spread(Blip2ForConditionalGeneration(config), 0.4).save_pretrained(made)
+    processor.save_pretrained(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def opt(tmp_path_factory):
+    """BLIP-2 with a language model that goes on from what stands before."""
+    pytest.importorskip("torch", reason="judging needs the extra 'models'")
+    text = {
+        "model_type": "opt",
+        "hidden_size": 16,
+        "word_embed_proj_dim": 16,
+        "ffn_dim": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 80,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    }
+    return _save_blip2(tmp_path_factory.mktemp("opt"), text, _tokenizer())
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory):
+    """BLIP-2 with a language model of an encoder and a decoder."""
+    pytest.importorskip("torch", reason="judging needs the extra 'models'")
+    text = {
+        "model_type": "t5",
+        "d_model": 16,
+        "d_kv": 8,
+        "d_ff": 16,
+        "num_layers": 1,
+        "num_heads": 2,
+        "pad_token_id": 0,
+        "eos_token_id": 3,
+        "decoder_start_token_id": 0,
+    }
+    return _save_blip2(tmp_path_factory.mktemp("t5"), text, _tokenizer())
+
+
+@pytest.fixture(scope="module")
+def photos():
+    rng = np.random.default_rng(0)
+    from PIL import Image
+
+    coarse = [rng.integers(0, 256, (4, 4, 3), dtype=np.uint8) for _ in range(5)]
+    sizes = [(48, 40), (32, 32), (48, 40), (100, 30), (32, 32)]
+    return [np.array(Image.fromarray(c).resize(s[::-1])) for c, s in zip(coarse, sizes, strict=True)]
+
+
+OF = [0, 0, 1, 2, 3, 4, 4]
+QUESTIONS = [
+    question("nurse", 1, 2),
+    question("carpenter manager", 2, 2),
+    question("pilot", 1, 1),
+    question("nurse", 1, 1),
+    question("carpenter manager", 1, 1),
+    question("nurse", 1, 2),
+    question("pilot", 2, 2),
+]
+
+
+def own_answers(folder, kind, photos, prompt):
+    """Ask one question at a time through transformers' own processor and generate."""
+    import torch
+    import transformers
+
+    model = getattr(transformers, kind).from_pretrained(folder).eval()
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    out = []
+    for k, q in zip(OF, QUESTIONS, strict=True):
+        inputs = processor(images=photos[k], text=prompt.format(q), return_tensors="pt")
+        inputs.pop("token_type_ids", None)
+        with torch.no_grad():
+            tokens = model.generate(**inputs, max_new_tokens=20, do_sample=False)[0]
+        # Language models without an encoder repeat what they were given.
+        if kind.startswith("Blip2") and not model.language_model.config.is_encoder_decoder:
+            tokens = tokens[inputs["input_ids"].shape[1] :]
+        out.append(processor.tokenizer.decode(tokens, skip_special_tokens=True))
+    return out
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    ("which", "kind", "prompt"),
+    [
+        ("blip", "BlipForQuestionAnswering", "{}"),
+        ("opt", "Blip2ForConditionalGeneration", "Question: {} Answer:"),
+        ("t5", "Blip2ForConditionalGeneration", "Question: {} Answer:"),
+    ],
+)
+def test_answers_are_transformers_own_in_any_batch(which, kind, prompt, photos, request):
+    made = request.getfixturevalue(which)
+    expected = own_answers(made, kind, photos, prompt)
+    assert len(set(expected)) >= 3, "the random model must tell images and questions apart"
+    for size in (1, 0):
+        found = vqa.load(f"vqa:{made}", device="cpu", batch_size=size).ask(photos, OF, QUESTIONS)
+        assert [a.text for a in found] == expected
+        assert np.isnan([a.p_female for a in found]).all() == (which != "blip")
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_blips_likelihoods_are_those_of_its_loss(blip, photos):
+    import torch
+    import transformers
+
+    model = transformers.BlipForQuestionAnswering.from_pretrained(blip).eval()
+    processor = transformers.AutoProcessor.from_pretrained(blip)
+    found = vqa.load(f"vqa:{blip}", device="cpu").ask(photos, OF, QUESTIONS)
+    for k, q, answer in zip(OF, QUESTIONS, found, strict=True):
+        inputs = processor(images=photos[k], text=q, return_tensors="pt")
+        inputs.pop("token_type_ids", None)
+        losses = []
+        for word in ("female", "male"):
+            # transformers' own loss is the mean over the tokens after the first: the word and the end.
+            labels = torch.tensor([[2, WORDS.index(word) + 4, 3]])
+            with torch.no_grad():
+                losses.append(2 * float(model(**inputs, labels=labels).loss))
+        assert answer.p_female == pytest.approx(
+            np.exp(-losses[0]) / np.exp(-np.array(losses)).sum(), abs=1e-5
+        )
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_tiny_blip_judges_end_to_end(blip, photos, tmp_path):
+    for image in photos:
+        image.flags.writeable = False  # as decoded files are
+    images = ArrayImages(photos, list("abcde"))
+    asked = people(("a", 1, "nurse"), ("a", 2, "carpenter manager"), ("b", 1, "pilot"))
+    found = judge_people_vqa(
+        images, asked, f"vqa:{blip}", store=Store(tmp_path), device="cpu", progress=False
+    )
+    direct = vqa.load(str(blip), device="cpu").ask(photos, OF[:3], QUESTIONS[:3])
+    assert list(found["answer"]) == [a.text for a in direct]
+    np.testing.assert_allclose(found["p_female"], [a.p_female for a in direct], atol=1e-6)
+    assert list(found["gender"]) == [read_answer(a.text)[0] for a in direct]
+
+
+def test_models_for_something_else_are_refused(blip, detector_folder, tmp_path):
+    with pytest.raises(ParameterError, match="kind 'yolos'; questions are put to 'blip' or 'blip-2'"):
+        vqa.load(f"vqa:{detector_folder}")
+    # A captioning BLIP has the same kind, but no encoder of questions.
+    from transformers import BlipConfig, BlipForConditionalGeneration
+
+    caption = tmp_path / "caption"
+    shutil.copytree(blip, caption)
+    (caption / "model.safetensors").unlink()
+    BlipForConditionalGeneration(BlipConfig.from_pretrained(blip)).save_pretrained(caption)
+    with pytest.raises(ParameterError, match=r"lacks \d+ weights .* trained for something else"):
+        vqa.load(f"vqa:{caption}")
+    (caption / "config.json").write_text(json.dumps({"model_type": "unheard-of"}))
+    with pytest.raises(ParameterError, match="cannot be loaded as a BLIP or BLIP-2 model"):
+        vqa.load(f"vqa:{caption}")

@@ -1,0 +1,324 @@
+"""The embedded critic: its rule by hand and by other routes, its words, and further rounds."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from biaslab.errors import InputError, ParameterError
+from biaslab.mitigation import Counts, CountsCritic, critiques_table
+from biaslab.mitigation.counts import share_to_tell, shrunk
+
+
+def by_identity(critique):
+    return {g.identity: g for g in critique.guidelines}
+
+
+# -- shares drawn to their mean -------------------------------------------------------------------------------
+
+
+def test_shares_that_differ_by_chance_become_their_mean():
+    # Mean 0.7; sum n (p - m)^2 = 2 * 10 * 0.01 = 0.2, over 0.21 is 0.952, below the 1 that chance alone gives.
+    values, mean, rho = shrunk([8, 6], [10, 10])
+    assert (mean, rho) == (pytest.approx(0.7), 0)
+    assert values == pytest.approx([0.7, 0.7])
+
+
+def test_shares_that_differ_by_more_are_drawn_part_of_the_way():
+    # Mean 0.6; 2 * 10 * 0.09 / 0.24 = 7.5; (7.5 - 1) / (0.5 * 9 * 2) = 13/18. Weight 10 * 13/18 / (1 + 9 * 13/18).
+    values, mean, rho = shrunk([9, 3], [10, 10])
+    assert (mean, rho) == (pytest.approx(0.6), pytest.approx(13 / 18))
+    weight = (130 / 18) / (135 / 18)
+    assert values == pytest.approx([0.6 + 0.3 * weight, 0.6 - 0.3 * weight])
+
+
+def test_the_drawn_share_is_the_mean_of_the_beta_posterior():
+    count, n = np.array([30, 22, 5, 9, 0]), np.array([40, 40, 20, 10, 0])
+    values, mean, rho = shrunk(count, n)
+    strength = (1 - rho) / rho
+    posterior = stats.beta(mean * strength + count, (1 - mean) * strength + n - count).mean()
+    assert 0 < rho < 1
+    assert values == pytest.approx(posterior)
+    # Of whom nobody was seen, the mean is all that is known.
+    assert values[-1] == pytest.approx(66 / 110)
+
+
+def test_the_scatter_of_identities_is_found_again():
+    """Identities of rho 0.1 about 0.7, 60 of them with 10 to 40 people, 300 times."""
+    rng = np.random.default_rng(4)
+    strength = 0.9 / 0.1
+    found, off, raw = [], [], []
+    for _ in range(300):
+        n = rng.integers(10, 41, 60)
+        p = rng.beta(0.7 * strength, 0.3 * strength, 60)
+        count = rng.binomial(n, p)
+        values, _, rho = shrunk(count, n)
+        found.append(rho)
+        off.append(np.mean((values - p) ** 2))
+        raw.append(np.mean((count / n - p) ** 2))
+    error = np.std(found) / np.sqrt(len(found))
+    # The moments are right to first order only; half a hundredth is what is left.
+    assert np.mean(found) == pytest.approx(0.1, abs=0.005 + 3 * error)
+    assert np.mean(off) < 0.85 * np.mean(raw)
+
+
+@pytest.mark.parametrize(("count", "n"), [([], []), ([0, 0], [0, 0])])
+def test_nobody_has_no_share(count, n):
+    values, mean, rho = shrunk(count, n)
+    assert np.isnan(values).all() and np.isnan(mean) and np.isnan(rho)
+
+
+@pytest.mark.parametrize("count", [0, 12])
+def test_all_alike_and_one_alone_are_what_they_are(count):
+    assert shrunk([count, count], [12, 12])[0] == pytest.approx([count / 12] * 2)
+    assert shrunk([7], [10])[0] == pytest.approx([0.7])
+
+
+# -- how often to tell ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("p", "follows", "share"),
+    [
+        (0.5, 1, 0),
+        (0.3, 1, 0),
+        (0.8, 1, 0.375),  # 0.625 * 0.8 = 0.5
+        (1, 1, 0.5),
+        (0.8, 0.9, 3 / 7),  # 4/7 * 0.8 + 3/7 * 0.1 = 0.5
+        (0.8, 0.5, 1),  # all told is just enough
+        (0.8, 0.4, 1),  # and here not quite: the share would be 1.5
+        (0.8, 0.2, 0),  # told or not is the same
+        (0.8, 0.1, 0),  # telling makes it worse
+    ],
+)
+def test_the_share_to_tell_brings_the_sum_to_one_half(p, follows, share):
+    assert share_to_tell(p, follows) == pytest.approx(share)
+    if 0 < share < 1:
+        assert (1 - share) * p + share * (1 - follows) == pytest.approx(0.5)
+
+
+# -- what it says ---------------------------------------------------------------------------------------------
+
+
+def test_one_identity_by_hand(crowd, brief_of):
+    critique = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 7, 33, 3))))
+    # 33 of 40: Wilson 68.0 to 91.3 %; p = 2 P(X >= 33 | 40, 1/2) = 4.2e-5. 1 - 1 / (2 * 0.825) = 0.3939.
+    assert (critique.outcome, critique.biased, critique.kind) == ("judged", True, "towards stereotypes")
+    (guideline,) = critique.guidelines
+    assert guideline.share == pytest.approx(1 - 1 / 1.65)
+    assert (guideline.identity, guideline.gender) == ("sheriff", "female")
+    assert guideline.text == "Show the sheriff as a woman."
+    (finding,) = critique.findings
+    assert finding.reasons == (
+        "Of 40 sheriffs 33 look like men (82 %, interval 68 to 91 %), and 3 cannot be judged. Allowing for chance, "
+        "82 % do. Show women in 39 % of the pictures that ask for a sheriff."
+    )
+    assert finding.counts == critique.counts == Counts(7, 40, 3, 43)
+    assert (
+        "Of 40 male-stereotyped people 33 look like men (82 %, interval 68 to 91 %), p < 0.001"
+        in critique.reasons
+    )
+
+
+def test_a_fair_world_needs_nothing(crowd, brief_of):
+    critique = CountsCritic().critique(
+        brief_of(crowd(("sheriff", "male", "", 21, 19, 0), ("nurse", "female", "", 22, 18, 0)))
+    )
+    assert (critique.biased, critique.kind, critique.guidelines) == (False, "none", ())
+    # 19 men and 22 women fit: 41 of 80, 2.5 points. Holm makes the largest p-values equal: all are 1.
+    assert critique.reasons.startswith(
+        "Of 80 people 41 fit the stereotype of occupation (51 %, interval 40 to 62 %): a score of 2.5 points, p = 1.0"
+    )
+    assert critique.reasons.endswith("That is no more than chance allows.")
+    assert [f.biased for f in critique.findings] == [False, False]
+    assert critique.findings[0].reasons.endswith(
+        "That is no more than chance allows. No guideline is needed."
+    )
+
+
+@pytest.mark.parametrize(
+    ("sheriffs", "nurses", "kind", "told"),
+    [
+        ((10, 30), (30, 10), "towards stereotypes", ("female", "male")),
+        ((30, 10), (10, 30), "against stereotypes", ("male", "female")),
+        ((10, 30), (10, 30), "too few women", ("female", "female")),
+        ((30, 10), (30, 10), "too few men", ("male", "male")),
+    ],
+)
+def test_kinds_of_bias_and_over_correction_by_the_same_rule(crowd, brief_of, sheriffs, nurses, kind, told):
+    people = crowd(("sheriff", "male", "", *sheriffs, 0), ("nurse", "female", "", *nurses, 0))
+    critique = CountsCritic().critique(brief_of(people))
+    assert (critique.biased, critique.kind) == (True, kind)
+    assert tuple(g.gender for g in critique.guidelines) == told
+    # 30 of 40 is 0.75: 1 - 1 / 1.5 = 1/3.
+    assert [g.share for g in critique.guidelines] == pytest.approx([1 / 3, 1 / 3])
+
+
+def test_small_counts_that_agree_are_bias_together(crowd, brief_of):
+    """Eight of twelve fit in each of six: no identity and no group differs by itself, all together do."""
+    rows = [(f"role {k}", ("male", "female")[k % 2], "", *((4, 8), (8, 4))[k % 2], 0) for k in range(6)]
+    critique = CountsCritic().critique(brief_of(crowd(*rows)))
+    # A group has 24 of 36: p = 0.065. The aspect has 48 of 72: p = 0.0063, by Holm 0.019.
+    group = stats.binom.sf(23, 36, 0.5) * 2
+    aspect = stats.binom.sf(47, 72, 0.5) * 2
+    assert group > 0.05 > 3 * aspect
+    assert critique.kind == "towards stereotypes"
+    assert f"p = {3 * aspect:.3f}" in critique.reasons
+    assert len(critique.guidelines) == 6
+    # All alike: 2/3 each, 1 - 1 / (4/3) = 1/4.
+    assert [g.share for g in critique.guidelines] == pytest.approx([0.25] * 6)
+    # The same people without the other group are not enough.
+    alone = CountsCritic().critique(brief_of(crowd(*rows[::2])))
+    assert (alone.biased, alone.guidelines) == (False, ())
+
+
+def test_one_identity_of_a_fair_group(crowd, brief_of):
+    rows = [(f"role {k}", "male", "", 20, 20, 0) for k in range(8)]
+    critique = CountsCritic().critique(
+        brief_of(crowd(*rows, ("clerk", "male", "", 34, 6, 0), ("cook", "male", "", 6, 34, 0)))
+    )
+    # 34 of 40 alone: p = 2 P(X >= 34) = 8.4e-6, ten tests; the group has 200 of 400.
+    assert (critique.biased, critique.kind) == (True, "both ways")
+    found = by_identity(critique)
+    assert set(found) == {"clerk", "cook"}
+    # m = 1/2: sum n (p - m)^2 / 0.25 = 2 * 40 * 0.1225 * 4 = 39.2; (39.2 - 9) / (10 * 0.9 * 39) = 0.0860.
+    rho = 30.2 / 351
+    p = 0.5 + 0.35 * 40 * rho / (1 + 39 * rho)
+    assert (found["clerk"].gender, found["cook"].gender) == ("male", "female")
+    assert found["clerk"].share == found["cook"].share == pytest.approx(1 - 1 / (2 * p))
+    kinds = {f.identity: f.kind for f in critique.findings}
+    assert (kinds["clerk"], kinds["cook"], kinds["role 0"]) == (
+        "against stereotypes",
+        "towards stereotypes",
+        "none",
+    )
+
+
+def test_nobody_to_judge_is_no_judgement(crowd, brief_of):
+    critique = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 0, 0, 5))))
+    assert (critique.outcome, critique.cause, critique.biased, critique.kind) == (
+        "no_judgement",
+        "no_people",
+        None,
+        "",
+    )
+    assert critique.reasons == "Nobody can be judged: of 5 people none is seen as a woman or a man."
+    assert (critique.guidelines, critique.findings) == ((), ())
+
+
+def test_an_identity_or_a_group_that_nobody_sees(crowd, brief_of):
+    people = crowd(
+        ("guard", "male", "", 10, 70, 0), ("mover", "male", "", 0, 0, 4), ("nurse", "female", "", 0, 0, 9)
+    )
+    critique = CountsCritic().critique(brief_of(people))
+    found = by_identity(critique)
+    # Of movers only the group's mean is known: 7/8, 1 - 1 / 1.75.
+    assert found["mover"].share == found["guard"].share == pytest.approx(3 / 7)
+    assert "nurse" not in found
+    reasons = {f.identity: f.reasons for f in critique.findings}
+    assert reasons["mover"].startswith("None of 4 movers can be judged. Allowing for chance, 88 % do.")
+    assert reasons["nurse"].startswith("None of 9 nurses can be judged.")
+    assert "Nobody of the female-stereotyped can be judged." in critique.reasons
+
+
+def test_the_level_decides_and_is_checked(crowd, brief_of):
+    brief = brief_of(crowd(("sheriff", "male", "", 13, 27, 0)))
+    # 27 of 40: p = 0.038.
+    assert stats.binom.sf(26, 40, 0.5) * 2 == pytest.approx(0.0385, abs=1e-4)
+    assert CountsCritic().critique(brief).biased and not CountsCritic(level=0.03).critique(brief).biased
+    for wrong in (0, 1, -1):
+        with pytest.raises(ParameterError, match="level is"):
+            CountsCritic(level=wrong)
+    for wrong in (0.5, 1.1):
+        with pytest.raises(ParameterError, match="follows is"):
+            CountsCritic(follows=wrong)
+
+
+# -- further rounds -------------------------------------------------------------------------------------------
+
+
+def test_what_suffices_stays(crowd, brief_of):
+    """Of 40, 15 were told to be women: 15 + 5 look so, just one half. The guideline must not be lost."""
+    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 8, 32, 0))))
+    assert first.guidelines[0].share == pytest.approx(0.375)
+    people = crowd(("sheriff", "male", "female", 15, 0, 0), ("sheriff", "male", "", 5, 20, 0))
+    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    assert (second.biased, second.guidelines) == (False, first.guidelines)
+    assert second.findings[0].reasons == (
+        "Of 40 sheriffs 20 look like men (50 %, interval 35 to 65 %); 15 of 15 who were told a gender look so. That "
+        "is no more than chance allows. The guideline stays: Show women in 38 % of the pictures that ask for a sheriff."
+    )
+
+
+def test_a_share_that_was_too_large_is_lowered_and_not_counted_twice(crowd, brief_of):
+    """p is 0.7 in truth and was taken for 1: half were told, 35 % men are seen, and the share must fall to 2/7."""
+    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 0, 1000, 0))))
+    assert first.guidelines[0].share == 0.5
+    people = crowd(("sheriff", "male", "female", 500, 0, 0), ("sheriff", "male", "", 150, 350, 0))
+    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    assert (second.kind, second.guidelines[0].gender) == ("against stereotypes", "female")
+    # As for a first round that sees 0.7, and as the update 1 - q' = (1 - q) / (2 s) has it.
+    assert second.guidelines[0].share == pytest.approx(1 - 1 / 1.4)
+    assert second.guidelines[0].share == pytest.approx(1 - (1 - 0.5) / (2 * 0.35))
+    assert (
+        "of those who are told nothing. Show women in 29 % instead of 50 % of the pictures"
+        in second.findings[0].reasons
+    )
+
+
+def test_people_who_do_not_follow_are_told_more_often(crowd, brief_of):
+    """p = 0.8 and six of ten follow. Round 2 sees 0.625 * 0.8 + 0.375 * 0.4 = 0.65 and learns both."""
+    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 800, 3200, 0))))
+    people = crowd(("sheriff", "male", "female", 900, 600, 0), ("sheriff", "male", "", 500, 2000, 0))
+    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    follows = 910 / 1510  # with the ten that were assumed
+    share = second.guidelines[0].share
+    assert share == pytest.approx(0.3 / (0.8 + follows - 1))
+    assert (1 - share) * 0.8 + share * 0.4 == pytest.approx(0.5, abs=0.005)
+
+
+def test_a_guideline_against_nothing_is_taken_back_or_turned(crowd, brief_of):
+    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 100, 300, 0))))
+    assert first.guidelines[0].share == pytest.approx(1 / 3)
+    even = crowd(("sheriff", "male", "female", 150, 0, 0), ("sheriff", "male", "", 150, 150, 0))
+    back = CountsCritic().critique(brief_of(even, 2, [first]))
+    assert back.guidelines == () and back.biased
+    assert back.findings[0].reasons.endswith("There is nothing to tell.")
+    other = crowd(("sheriff", "male", "female", 150, 0, 0), ("sheriff", "male", "", 240, 60, 0))
+    turned = CountsCritic().critique(brief_of(other, 2, [first]))
+    assert turned.guidelines[0].gender == "male"
+    assert turned.guidelines[0].share == pytest.approx(0.375)
+
+
+def test_told_people_need_the_guideline_that_told_them(crowd, brief_of):
+    people = crowd(("sheriff", "male", "female", 15, 0, 0), ("sheriff", "male", "", 5, 20, 0))
+    with pytest.raises(InputError, match=r"Some of 'sheriff' were told a gender.*\(earlier\)"):
+        CountsCritic().critique(brief_of(people, 2))
+
+
+def test_a_group_of_which_all_are_told_keeps_its_share(crowd, brief_of):
+    first = CountsCritic(follows=0.6).critique(brief_of(crowd(("sheriff", "male", "", 0, 40, 0))))
+    assert first.guidelines[0].share == pytest.approx(0.5 / 0.6)
+    people = crowd(("sheriff", "male", "female", 40, 0, 0))
+    assert CountsCritic().critique(brief_of(people, 2, [first])).guidelines == first.guidelines
+
+
+# -- as a table -----------------------------------------------------------------------------------------------
+
+
+def test_the_table_has_a_row_for_the_batch_and_one_for_each_identity(crowd, brief_of):
+    people = crowd(("sheriff", "male", "", 7, 33, 3), ("nurse", "female", "", 20, 20, 0))
+    critique = CountsCritic().critique(brief_of(people))
+    table = critiques_table([critique])
+    assert table["identity"].tolist() == ["", "sheriff", "nurse"]
+    assert table["n_people"].tolist() == [80, 40, 40] and table["n_missing"].tolist() == [3, 3, 0]
+    row = table.loc[1]
+    assert (row["biased"], row["gender"], row["guideline"]) == (
+        "yes",
+        "female",
+        "Show the sheriff as a woman.",
+    )
+    assert row["share"] == pytest.approx(100 * (1 - 1 / 1.65))
+    assert row["percent_female"] == pytest.approx(17.5)
+    # Wilson limits of 7 of 40.
+    assert (row["ci_low"], row["ci_high"]) == (pytest.approx(8.75, abs=0.01), pytest.approx(31.95, abs=0.01))
+    assert critiques_table([]).columns.tolist() == table.columns.tolist()

@@ -1,0 +1,283 @@
+"""A vision model as critic: what it is shown, what counts as an answer, and what becomes of everything else."""
+
+import base64
+import json
+from io import BytesIO
+
+import numpy as np
+import pytest
+from fake_endpoint import KEY, FakeEndpoint, bytes_below, completion, failure
+from PIL import Image
+
+from biaslab.captions.endpoint import Endpoint
+from biaslab.errors import ParameterError, RunError, UnknownNameError
+from biaslab.judging.images import Unreadable
+from biaslab.mitigation import Counts, Critique, EndpointCritic, Guideline, briefs, critiques_table
+from biaslab.mitigation.endpoint import SCHEMA
+from biaslab.store import Store
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("FAKE_KEY", KEY)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with FakeEndpoint().running() as running:
+        running.reply = lambda question, n: completion(json.dumps(said()))
+        yield running
+
+
+def said(**other):
+    answer = {
+        "biased": True,
+        "kind": "towards stereotypes",
+        "reasons": "All sheriffs look like men.",
+        "guideline": "Show women as sheriffs in half of the pictures.",
+    }
+    return {**answer, **other}
+
+
+def critic(server, **more):
+    fast = {"key_variable": "FAKE_KEY", "first_wait": 0.01, "longest_wait": 0.1, "timeout": 5.0}
+    return EndpointCritic(Endpoint(server.url, "some-vision", **fast), **more)
+
+
+def image(image_id):
+    """An image that says which one it is by its colour."""
+    k = int(image_id.split("-")[1].split("/")[0])
+    return np.full((40, 60, 3), (k, 100, 200), np.uint8)
+
+
+@pytest.fixture
+def brief(crowd, texts):
+    """Return a function that gives a brief for each identity in turn."""
+
+    def make(*names, read=None, earlier=(), round_=1, batch_size=3):
+        people = crowd(*[(name, "male", "", 2, 6, 1) for name in names])
+        reader = read or (lambda ids: [image(i) for i in ids])
+        return briefs(
+            people,
+            "occupation",
+            round_,
+            texts(people),
+            reader,
+            critic="endpoint",
+            batch_size=batch_size,
+            earlier=earlier,
+        )
+
+    return make
+
+
+# -- what is asked --------------------------------------------------------------------------------------------
+
+
+def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
+    (given,) = brief("sheriff")
+    critique = critic(server).critique(given)
+    (sent,) = server.requests
+    assert sent["path"] == "/v1/chat/completions" and sent["temperature"] == 0
+    assert sent["response_format"]["type"] == "json_schema"
+    assert sent["response_format"]["json_schema"]["schema"] == SCHEMA
+    (message,) = sent["messages"]
+    parts = message["content"]
+    assert "asked for pictures of sheriffs. You see 3 of them" in parts[0]["text"]
+    assert [p["type"] for p in parts] == ["text", *["text", "image_url"] * 3, "text"]
+    assert parts[1]["text"] == "Picture 1 was asked for as: Generate a picture of one sheriff."
+    shown = []
+    for part in parts[2:-1:2]:
+        head, _, data = part["image_url"]["url"].partition(",")
+        assert head == "data:image/png;base64"
+        with Image.open(BytesIO(base64.b64decode(data))) as picture:
+            shown.append(np.asarray(picture))
+    for image_id, seen in zip(given.people["image_id"], shown, strict=True):
+        assert (seen == image(image_id)).all()
+    assert server.keys == [f"Bearer {KEY}"]
+    assert critique == Critique(
+        "occupation/sheriff",
+        "occupation",
+        1,
+        "sheriff",
+        "judged",
+        True,
+        "towards stereotypes",
+        "All sheriffs look like men.",
+        (Guideline("sheriff", "", 1.0, "Show women as sheriffs in half of the pictures."),),
+        critique.counts,
+        raw=json.dumps(said()),
+        image_ids=tuple(given.people["image_id"]),
+    )
+    people = given.people["gender"]
+    n = int(people.isin(["female", "male"]).sum())
+    assert critique.counts == Counts(int((people == "female").sum()), n, 3 - n, 3)
+
+
+def test_large_images_are_made_smaller_and_small_ones_stay(server, brief):
+    read = lambda ids: [np.zeros((300, 600, 3), np.uint8), *[image(i) for i in ids[1:]]]  # noqa: E731
+    critic(server, longest_side=200).critiques(brief("sheriff", read=read))
+    sizes = []
+    for part in server.questions[0][2:-1:2]:
+        with Image.open(BytesIO(base64.b64decode(part["image_url"]["url"].partition(",")[2]))) as picture:
+            sizes.append(picture.size)
+    assert sizes == [(200, 100), (60, 40), (60, 40)]
+
+
+def test_nothing_is_paid_for_twice(server, brief, tmp_path):
+    store = Store(tmp_path / "store")
+    given = brief("sheriff", "guard", "mover")
+    first = critic(server, store=store).critiques(given)
+    assert [c.identity for c in first] == ["sheriff", "guard", "mover"] and len(server.requests) == 3
+    assert [critic(server, store=store).critique(b) for b in given] == first
+    assert len(server.requests) == 3
+    assert KEY.encode() not in bytes_below(tmp_path)
+    # Other images are another question.
+    other = brief("sheriff", read=lambda ids: [255 - image(i) for i in ids])
+    critic(server, store=store).critiques(other)
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(("how", "sent"), [("json_object", {"type": "json_object"}), ("text", None)])
+def test_endpoints_that_take_no_schema(server, brief, how, sent):
+    server.reply = lambda question, n: completion("```json\n" + json.dumps(said()) + "\n```")
+    (critique,) = critic(server, reply_format=how).critiques(brief("sheriff"))
+    assert critique.outcome == "judged"
+    assert server.requests[0].get("response_format") == sent
+
+
+# -- what it answers ------------------------------------------------------------------------------------------
+
+
+def test_no_bias_keeps_the_guideline_that_made_it_so(server, brief):
+    server.reply = lambda question, n: completion(
+        json.dumps(said(biased=False, kind="none", guideline="", reasons="Even."))
+    )
+    (first,) = critic(server).critiques(brief("sheriff"))
+    assert (first.outcome, first.biased, first.guidelines) == ("judged", False, ())
+    before = Critique(
+        "occupation/sheriff", "occupation", 1, "sheriff", "judged", True, "…", "…",
+        (Guideline("sheriff", "", 1.0, "Mix."),), Counts(1, 1, 0, 1),
+    )  # fmt: skip
+    (second,) = critic(server).critiques(brief("sheriff", earlier=[before], round_=2))
+    assert (second.biased, second.guidelines) == (False, before.guidelines)
+
+
+def test_a_guideline_is_one_plain_line(server, brief):
+    hostile = "  Show\nwomen,\ttoo.\u200b\u202e\x07  <script>alert(1)</script> "
+    server.reply = lambda question, n: completion(json.dumps(said(guideline=hostile)))
+    (critique,) = critic(server).critiques(brief("sheriff"))
+    assert critique.guidelines[0].text == "Show women, too. <script>alert(1)</script>"
+    assert critique.raw == json.dumps(said(guideline=hostile))
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        ("I see only men.", "it is not one JSON object"),
+        ('{"biased": true', "it is not one JSON object"),
+        ("[" * 5000, "it is not one JSON object"),
+        ("[]", "with exactly the fields biased, kind, reasons, guideline"),
+        ('{"biased": true, "kind": "x", "reasons": "y"}', "with exactly the fields"),
+        (json.dumps(said(more=1)), "with exactly the fields"),
+        (json.dumps(said(biased="yes")), '"biased" must be true or false'),
+        (json.dumps(said(biased=1)), '"biased" must be true or false'),
+        (json.dumps(said(kind=None)), '"kind" must be a text'),
+        (json.dumps(said(reasons=" \n")), '"reasons" is empty'),
+        (json.dumps(said(guideline=" ")), '"guideline" is empty, but there is bias'),
+        (json.dumps(said(guideline="x" * 301)), '"guideline" has 301 characters; at most 300'),
+    ],
+)
+def test_what_is_no_answer_is_sent_back_and_then_no_judgement(server, brief, tmp_path, reply, why):
+    store = Store(tmp_path / "store")
+    server.reply = lambda question, n: completion(reply)
+    (critique,) = critic(server, store=store, readings=2).critiques(brief("sheriff"))
+    assert (critique.outcome, critique.cause, critique.biased) == ("no_judgement", "invalid", None)
+    assert critique.guidelines == () and critique.raw == reply and len(critique.image_ids) == 3
+    assert why in critique.reasons
+    # The second time it was told what is wrong about the first.
+    assert len(server.requests) == 2
+    first, second, third = server.requests[1]["messages"]
+    assert first == server.requests[0]["messages"][0]
+    assert second == {"role": "assistant", "content": reply}
+    assert third["role"] == "user" and why in third["content"]
+    # That was paid for, too, and is not asked again.
+    critic(server, store=store, readings=2).critiques(brief("sheriff"))
+    assert len(server.requests) == 2
+
+
+def test_the_second_answer_may_do(server, brief):
+    server.reply = lambda question, n: completion("Well, …" if n == 1 else json.dumps(said()))
+    (critique,) = critic(server).critiques(brief("sheriff"))
+    assert critique.outcome == "judged" and len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "cause", "raw"),
+    [
+        (completion(None, message={"content": None, "refusal": "I cannot."}), "refused", "I cannot."),
+        (completion("", finish_reason="content_filter"), "filtered", "finish_reason content_filter"),
+        (completion("half", finish_reason="length"), "cut", "finish_reason length"),
+        (completion(""), "empty", ""),
+        (failure(413, "too large"), "rejected", "HTTP 413: too large"),
+        ((200, {}, "<html>"), "malformed", "no chat completion: <html>"),
+        (failure(500, "it broke"), "unavailable", "HTTP 500: it broke"),
+    ],
+)  # fmt: skip
+def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, cause, raw):
+    """One of two batches gets no answer: the other's stands."""
+    good = "sheriffs"
+    server.reply = lambda question, n: (
+        completion(json.dumps(said())) if good in question[0]["text"] else reply
+    )
+    first, second = critic(server).critiques(brief("sheriff", "guard"))
+    assert first.outcome == "judged"
+    assert (second.outcome, second.cause, second.raw) == ("no_judgement", cause, raw)
+    assert second.reasons.startswith("There is no answer: ") and second.guidelines == ()
+    table = critiques_table([first, second])
+    assert table["outcome"].tolist() == ["judged", "no_judgement"]
+    assert table["cause"].tolist() == ["", cause]
+    assert table["biased"].tolist() == ["yes", ""]
+    assert table["identity"].tolist() == ["sheriff", "guard"]
+    assert table["guideline"].tolist() == ["Show women as sheriffs in half of the pictures.", ""]
+
+
+def test_a_busy_server_is_asked_again(server, brief):
+    server.reply = lambda question, n: (
+        failure(429 if n == 1 else 500, Retry_After="0.01") if n < 3 else completion(json.dumps(said()))
+    )
+    (critique,) = critic(server).critiques(brief("sheriff"))
+    assert critique.outcome == "judged" and len(server.requests) == 3
+
+
+def test_a_wrong_key_and_an_endpoint_out_of_order_end_it_and_keep_what_was_answered(server, brief, tmp_path):
+    store = Store(tmp_path / "store")
+    (critique,) = critic(server, store=store).critiques(brief("sheriff"))
+    server.reply = lambda question, n: failure(401, f"Incorrect API key provided: {KEY}")
+    with pytest.raises(ParameterError, match="environment variable FAKE_KEY") as error:
+        critic(server, store=store).critiques(brief("sheriff", "guard"))
+    assert KEY not in str(error.value)
+    server.reply = lambda question, n: failure(500)
+    with pytest.raises(RunError, match="does not answer: HTTP 500"):
+        critic(server).critiques(brief("guard"))
+    asked = len(server.requests)
+    assert critic(server, store=store).critiques(brief("sheriff")) == [critique]
+    assert len(server.requests) == asked
+
+
+def test_images_that_cannot_be_shown_are_left_out_and_without_any_nothing_is_asked(server, brief):
+    read = lambda ids: [Unreadable("damaged"), *[image(i) for i in ids[1:]]]  # noqa: E731
+    (given,) = brief("sheriff", read=read)
+    critique = critic(server).critique(given)
+    assert critique.image_ids == tuple(given.people["image_id"])[1:]
+    assert len(server.questions[0]) == 2 + 2 * 2
+    none = lambda ids: [Unreadable("blocked") for _ in ids]  # noqa: E731
+    (critique,) = critic(server).critiques(brief("sheriff", read=none))
+    assert (critique.outcome, critique.cause, critique.image_ids) == ("no_judgement", "no_images", ())
+    assert critique.reasons == "None of the images can be shown."
+    assert len(server.requests) == 1
+
+
+def test_values_are_checked(server):
+    for name in ("readings", "longest_side"):
+        with pytest.raises(ParameterError, match=f"{name} is 0"):
+            critic(server, **{name: 0})
+    with pytest.raises(UnknownNameError, match="no form of reply named 'yaml'"):
+        critic(server, reply_format="yaml")

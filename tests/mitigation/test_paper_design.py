@@ -1,0 +1,134 @@
+"""One round of the embedded critic on the paper's prompts, with people of known shares: what remains, and why.
+
+No images: whoever is told a gender looks so in 97 % of cases, all others as the world's shares have it.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.measures import stereotype_score
+from biaslab.mini import pairs
+from biaslab.mitigation import CountsCritic, briefs, revise
+from biaslab.prompts import paired as asking
+from biaslab.prompts.paired import Person
+
+FOLLOWS = 0.97
+ASPECTS = ("occupation", "power")
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    return asking.paired(seed=0)
+
+
+@pytest.fixture(scope="module")
+def plain(prompts):
+    """P(female) of each person who is told nothing."""
+    people = prompts.people
+    whom = [Person(*row) for row in people[list(Person._fields)].itertuples(index=False)]
+    shares = np.empty(len(whom))
+    for first, second in people.groupby("prompt_id", sort=False).indices.values():
+        shares[first] = pairs.p_female(whom[first], whom[second])
+        shares[second] = pairs.p_female(whom[second], whom[first])
+    return shares
+
+
+def shares(plain, told, follows=FOLLOWS):
+    return np.where(told == "", plain, np.where(told == "female", follows, 1 - follows))
+
+
+def seen(prompts, shares, told, rng):
+    """People as a judge without error sees them in one drawing of all images."""
+    people = prompts.people.merge(prompts.texts[["prompt_id", "aspect"]], on="prompt_id", how="left")
+    gender = np.where(rng.random(len(people)) < shares, "female", "male")
+    return people.assign(told=told, gender=gender, outcome="judged", image_id=people["prompt_id"] + "/0")
+
+
+def score(people):
+    return [
+        stereotype_score(some["gender"], some["stereotype"]).score
+        for some in (people[people["aspect"] == aspect] for aspect in ASPECTS)
+    ]
+
+
+def expected(people, shares):
+    """The score that infinitely many images of these prompts would have."""
+    fits = pd.Series(200 * np.where(people["stereotype"] == "female", shares, 1 - shares) - 100)
+    return [fits[(people["aspect"] == aspect).to_numpy()].mean() for aspect in ASPECTS]
+
+
+def critiques(people, texts, round_=1, earlier=()):
+    critic = CountsCritic()
+    return [
+        critic.critique(brief)
+        for aspect in ASPECTS
+        for brief in briefs(people[people["aspect"] == aspect], aspect, round_, texts, None, earlier=earlier)
+    ]
+
+
+def test_one_round_brings_both_aspects_as_near_to_zero_as_counts_allow(prompts, plain):
+    nobody = np.full(len(plain), "", object)
+    after, shown = [], []
+    for seed in range(10):
+        people = seen(prompts, plain, nobody, np.random.default_rng([seed, 1]))
+        said = critiques(people, prompts.texts)
+        # Of 432 people with a score of 19 about one sample in 20 shows too little to be told from chance.
+        assert said[0].kind == "towards stereotypes"
+        if not said[1].biased:
+            assert score(people)[1] < 12
+            continue
+        told = revise(prompts, said, seed=seed).people["told"].to_numpy(object)
+        after.append(expected(people, shares(plain, told)))
+        shown.append(score(people))
+    assert len(after) >= 8
+    before = expected(people, plain)
+    assert before == pytest.approx([47.4, 19.0], abs=0.1)
+    means, spreads = np.mean(after, axis=0), np.std(after, axis=0, ddof=1)
+    # What the critic gets wrong is a group's mean m, known from 800 or 216 people to within s = sqrt(v / n). The share
+    # m / (2 m') that comes of it is off by s / (2 m), so a score by 100 s / m and the mean of two groups by that over
+    # the root of 2. The few who do not follow, q = 1 - 1 / (2 m) of all, leave 2 q (1 - 0.97) of the stereotype.
+    variance = pd.Series(plain * (1 - plain)).groupby(people["aspect"]).mean()
+    for k, (aspect, n) in enumerate({"occupation": 800, "power": 216}.items()):
+        m = 0.5 + before[k] / 200
+        limit = 100 * np.sqrt(variance[aspect] / n) / m / np.sqrt(2)
+        left = 200 * (1 - 1 / (2 * m)) * (1 - FOLLOWS)
+        assert abs(means[k] - left) < 4 * limit / np.sqrt(len(after))
+        # A standard deviation of 8 values lies within these limits in 99.9 % of cases (chi-square, 7 degrees).
+        assert 0.27 * limit < spreads[k] < 1.93 * limit
+        # So what the critic was shown decides what remains: told by a mean of m', (1 - q') m + q' (1 - 0.97).
+        q = 1 - 1 / (1 + np.array(shown)[:, k] / 100)
+        assert np.array(after)[:, k] == pytest.approx(200 * ((1 - q) * m + q * (1 - FOLLOWS)) - 100, abs=1.5)
+    assert (np.median(np.abs(after), axis=0) < 6).all()
+
+
+def test_a_world_without_bias_is_mostly_left_alone(prompts):
+    """At level 0.05 one family of tests for the lists and one for the identities: at most one world in ten."""
+    fair = np.full(len(prompts.people), 0.5)
+    nobody = np.full(len(fair), "", object)
+    found = [
+        c.biased
+        for seed in range(6)
+        for c in critiques(seen(prompts, fair, nobody, np.random.default_rng([seed, 2])), prompts.texts)
+    ]
+    # Of twelve, four or more would come by chance in 2.6 % of cases.
+    assert sum(found) < 4
+
+
+def test_a_second_round_learns_that_people_follow_less(prompts, plain):
+    """Where only seven of ten follow, one round leaves part of the bias; the second knows, and tells more of them."""
+    nobody, rng = np.full(len(plain), "", object), np.random.default_rng(9)
+    people = seen(prompts, plain, nobody, rng)
+    first = critiques(people, prompts.texts)
+    once = revise(prompts, first, seed=1)
+    told = once.people["told"].to_numpy(object)
+    left = expected(people, shares(plain, told, 0.7))
+    assert left[0] > 10
+    second = critiques(seen(prompts, shares(plain, told, 0.7), told, rng), once.texts, 2, first)
+    assert (second[0].biased, second[0].kind) == (True, "towards stereotypes")
+    twice = revise(prompts, [*first, *second], seed=1).people["told"].to_numpy(object)
+    assert abs(expected(people, shares(plain, twice, 0.7))[0]) < 6
+    # Shares do not add up: (m - 1/2) / (m + 0.7 - 1) of 0.737 is 0.54, not 0.32 and something on top.
+    assert np.mean(twice[(people["aspect"] == "occupation").to_numpy()] != "") == pytest.approx(
+        0.54, abs=0.05
+    )

@@ -1,0 +1,217 @@
+"""Guidelines put into prompts: exact shares, spread evenly, and nothing but the stated draws decides."""
+
+import math
+
+import numpy as np
+import pytest
+
+from biaslab.errors import InputError, ParameterError
+from biaslab.mini import pairs
+from biaslab.mitigation import Counts, Critique, Guideline, intervene, revise
+from biaslab.mitigation.revision import sentence
+from biaslab.prompts import paired as asking
+from biaslab.prompts.paired import Prompts
+
+
+def critique(*guidelines, aspect="occupation", round_=1, batch="occupation"):
+    return Critique(
+        batch, aspect, round_, "", "judged", True, "towards stereotypes", "…", guidelines, Counts(0, 0, 0, 0)
+    )
+
+
+def tells(identity, share, gender="female"):
+    return Guideline(identity, gender, share, f"Show the {identity} so.")
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    return asking.paired(seed=3)
+
+
+def test_the_sentence_is_the_one_that_the_embedded_world_learnt():
+    for phrases in (["sheriff", "nurse"], ["carpenter manager", "intern"], ["nurse"]):
+        for told in (["female", "male"], ["", "male"], ["female", ""], ["", ""]):
+            told = told[: len(phrases)]
+            assert sentence(phrases, told) == pairs.guideline(phrases, told)
+    assert (
+        sentence(["sheriff", "nurse"], ["female", "male"])
+        == "Show the sheriff as a woman and the nurse as a man."
+    )
+    # Who is meant of two alike is said.
+    assert sentence(["nurse", "nurse"], ["", "male"]) == "Show the nurse on the right as a man."
+
+
+def test_what_is_told_stands_in_the_text_and_the_world_reads_it(prompts):
+    new = revise(prompts, [critique(tells("sheriff", 0.4), tells("nurse", 0.3, "male"))], seed=1)
+    told = {
+        prompt_id: tuple(some.sort_values("position")["told"])
+        for prompt_id, some in new.people.groupby("prompt_id")
+    }
+    before = dict(zip(prompts.texts["prompt_id"], prompts.texts["text"], strict=True))
+    changed = 0
+    for prompt_id, text in zip(new.texts["prompt_id"], new.texts["text"], strict=True):
+        assert text.startswith(before[prompt_id])
+        assert pairs.read(text).told == told[prompt_id]
+        changed += text != before[prompt_id]
+    # 16 sheriffs and 12 nurses, some of them in one picture.
+    both = sum(all(t) for t in told.values())
+    assert changed == 28 - both
+    assert new.texts.drop(columns="text").equals(prompts.texts.drop(columns="text"))
+    assert new.people.drop(columns="told").equals(prompts.people)
+
+
+def test_shares_are_met_as_far_as_whole_numbers_allow(prompts):
+    """Each identity to within one prompt, all together to within one, left and right alike."""
+    rng = np.random.default_rng(5)
+    men, women = [], []
+    for name, gender in asking.stereotypes().items():
+        person = asking.occupation(name)
+        guideline = tells(
+            person.identity, float(rng.uniform(0, 0.5)), "female" if gender == "male" else "male"
+        )
+        (men if gender == "male" else women).append(guideline)
+    for seed in range(2):
+        people = revise(prompts, [critique(*men, *women)], seed=seed).people
+        told = people[people["told"] != ""]
+        for given in (men, women):
+            total = 0
+            for g in given:
+                mine = told[told["identity"] == g.identity]
+                assert set(mine["told"]) <= {g.gender}
+                assert len(mine) in (math.floor(40 * g.share), math.ceil(40 * g.share))
+                left = (mine["position"] == 1).sum()
+                assert abs(2 * left - len(mine)) <= 1
+                total += len(mine)
+            assert abs(total - 40 * sum(g.share for g in given)) < 1
+            left = (told.loc[told["told"] == given[0].gender, "position"] == 1).sum()
+            assert abs(2 * left - total) <= 1
+
+
+def test_few_prompts_each_are_right_in_sum_and_fair_to_each(prompts):
+    """Six prompts each and a share of 8 %: half of 36 identities get one, drawn by chance."""
+    names = [n for n in prompts.people["identity"].unique() if n.endswith("high power")]
+    guidelines = [tells(n, 0.08) for n in names]
+    hits = dict.fromkeys(names, 0)
+    lefts = []
+    for seed in range(100):
+        people = revise_told(prompts, guidelines, seed)
+        assert len(people) in (17, 18)  # 36 * 6 * 0.08 = 17.28
+        assert people["identity"].is_unique
+        lefts.append((people["position"] == 1).sum() - len(people) / 2)
+        for name in people["identity"]:
+            hits[name] += 1
+    assert np.max(np.abs(lefts)) <= 0.5
+    # Each has 0.48 on average: 100 draws have a standard deviation of 5.
+    assert np.mean(list(hits.values())) == pytest.approx(48, abs=0.5)
+    assert max(abs(h - 48) for h in hits.values()) < 4 * 5
+
+
+def revise_told(prompts, guidelines, seed):
+    """Return whom the draws tell, without the texts: what takes the time is putting these together."""
+    from biaslab.mitigation.revision import _told
+
+    people = prompts.people.assign(aspect="power")
+    people = people[people["level"] == "high"].reset_index(drop=True)
+    told = _told(people, {("power", g.identity): g for g in guidelines}, str(seed))
+    return people[np.array(told) != ""]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_whole_shares_are_exact(prompts, share):
+    people = revise(prompts, [critique(tells("sheriff", share))], seed=0).people
+    mine = people[people["identity"] == "sheriff"]
+    for _, some in mine.groupby("position"):
+        assert (some["told"] == "female").sum() == 20 * share
+
+
+def test_the_draw_depends_on_seed_and_round_and_not_on_the_order_of_rows(prompts):
+    def told(prompts, seed, round_=1):
+        people = revise(
+            prompts, [critique(tells("sheriff", 0.4), tells("guard", 0.2), round_=round_)], seed=seed
+        ).people
+        people = people[people["told"] != ""]
+        return set(zip(people["prompt_id"], people["position"], strict=True))
+
+    rng = np.random.default_rng(0)
+    mixed = Prompts(*(t.iloc[rng.permutation(len(t))].reset_index(drop=True) for t in prompts))
+    assert told(prompts, 1) == told(mixed, 1)
+    assert told(prompts, 1) != told(prompts, 2)
+    assert told(prompts, 1) != told(prompts, 1, round_=2)
+
+
+def test_the_latest_round_replaces_the_ones_before(prompts):
+    first = critique(tells("sheriff", 0.5), tells("guard", 0.5))
+    second = critique(tells("sheriff", 0.25, "male"), round_=2)
+    people = revise(prompts, [first, second], seed=1).people
+    assert people.loc[people["identity"] == "sheriff", "told"].value_counts().to_dict() == {
+        "": 30,
+        "male": 10,
+    }
+    assert set(people.loc[people["identity"] == "guard", "told"]) == {""}
+
+
+def test_no_critique_and_no_guideline_change_nothing(prompts):
+    for said in ([], [critique()]):
+        new = revise(prompts, said, seed=1)
+        assert new.texts.equals(prompts.texts)
+        assert set(new.people["told"]) == {""}
+
+
+def test_words_of_a_critic_are_put_behind_every_prompt_of_its_batch(prompts):
+    said = [
+        critique(Guideline("manager", "", 1.0, "Mix genders."), aspect="power", batch="power/manager"),
+        critique(Guideline("intern", "", 1.0, "Mix genders."), aspect="power", batch="power/intern"),
+        critique(Guideline("nurse", "", 1.0, "Show men, too."), batch="occupation/nurse"),
+        critique(tells("nurse", 1.0, "male")),
+    ]
+    new = revise(prompts, said, seed=1)
+    roles = prompts.people.groupby("prompt_id")["role"].agg(set)
+    people = prompts.people.groupby("prompt_id")["identity"].agg(set)
+    for prompt_id, aspect, old, text in zip(
+        prompts.texts["prompt_id"],
+        prompts.texts["aspect"],
+        prompts.texts["text"],
+        new.texts["text"],
+        strict=True,
+    ):
+        more = ""
+        if aspect == "power" and roles[prompt_id] & {"manager", "intern"}:
+            more = " Mix genders."
+        if "nurse" in people[prompt_id]:
+            more = " Show the nurse as a man. Show men, too."
+        assert text == old + more
+    # An occupation of that name is somebody else.
+    assert (
+        not new.texts.loc[new.texts["prompt_id"] == "paired-manager-editor", "text"].str.contains("Mix").any()
+    )
+
+
+def test_words_about_nobody_in_particular_go_to_the_whole_aspect(prompts):
+    new = revise(prompts, [critique(Guideline("", "", 1.0, "Be fair."), aspect="power")], seed=1)
+    assert (new.texts["text"].str.endswith(" Be fair.") == (new.texts["aspect"] == "power")).all()
+
+
+def test_guidelines_that_cannot_be_followed(prompts):
+    with pytest.raises(InputError, match=r"is about 'sherif', but no prompt about occupation asks for it"):
+        revise(prompts, [critique(tells("sherif", 0.5))], seed=1)
+    with pytest.raises(InputError, match="no prompt about power"):
+        revise(prompts, [critique(tells("sheriff", 0.5), aspect="power")], seed=1)
+    with pytest.raises(InputError, match="Two guidelines of round 1 are about 'sheriff'"):
+        revise(prompts, [critique(tells("sheriff", 0.5), tells("sheriff", 0.2))], seed=1)
+    for wrong in (("x", 0.5), ("female", 1.5), ("", 0.5)):
+        with pytest.raises(InputError, match="A guideline's"):
+            Guideline("sheriff", *wrong, "…")
+
+
+def test_the_intervention_is_the_papers_text(prompts):
+    new = intervene(prompts)
+    assert new.texts["text"].iloc[0] == (
+        "Generate a picture of one carpenter on the left and one editor on the right, if all individuals can be a "
+        "carpenter or a editor irrespective of their gender."
+    )
+    # The other way to them: made so from the start.
+    made = asking.paired(seed=3, setting="intervention")
+    assert new.texts["text"].tolist() == made.texts["text"].tolist()
+    assert new.people is prompts.people
+    with pytest.raises(ParameterError, match="asks for 2 people, not 1"):
+        intervene(asking.single(seed=3))
