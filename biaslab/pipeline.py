@@ -205,7 +205,8 @@ class Settings:
     device: str = _setting("auto", "Where models run: `auto`, `cpu`, `cuda`, ...")
     faces: str = _setting("mini-detector", "Face detector: a transformers detector, or `mediapipe:FILE`.")
     gender: str = _setting(
-        "mini-clip", "Perceived gender: an open_clip model, `fairface:FILE`, `ratings:FILE`."
+        "mini-clip",
+        "Perceived gender: an open_clip model, `fairface:FILE`, `ratings:FILE`; of people in pairs also `vqa:NAME`.",
     )
     threshold: float = _setting(0.9, "Least probability of a gender that counts.", low=0.5, high=1)
     min_face: float = _setting(0.1, "Least share of width and height that a face has.", low=0, high=1)
@@ -327,6 +328,8 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
             if (name, found[name]) == ("training_images", DOWNLOAD):
                 continue
             found[name] = _absolute(found[name], always=name in ("store", "training_images"))
+    if isinstance(found.get("further_judges"), list | tuple):
+        found["further_judges"] = [_absolute(str(name)) for name in found["further_judges"]]
     if str(found.get("corpus", "")).startswith("hf:"):
         from biaslab.captions import corpus
 
@@ -337,6 +340,8 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
 def _absolute(name: str, *, always: bool = False) -> str:
     kind, colon, path = name.partition(":")
     prefix = f"{kind}:" if f"{kind}:" in FILES and colon else ""
+    if kind == "vqa" and colon and Path(path).expanduser().is_dir():
+        prefix = "vqa:"
     path = Path(name.removeprefix(prefix)).expanduser()
     if always or prefix or path.exists() or (not path.is_absolute() and glob.glob(str(path), recursive=True)):
         return prefix + str(path.absolute())

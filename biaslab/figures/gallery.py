@@ -21,6 +21,9 @@ _COLORS = {"female": style.FEMALE, "male": style.MALE, "unsure": style.ORANGE}
 _WORDS = {
     "no_face": "no face",
     "several_faces": "several faces",
+    "one_face": "too few faces",
+    "too_many_faces": "too many faces",
+    "overlapping": "faces overlap",
     "face_too_small": "face too small",
     "unreadable": "unreadable",
     "blocked": "blocked",
@@ -30,7 +33,7 @@ _WORDS = {
 
 def gallery(
     images: Sequence[np.ndarray | object],
-    judgements: pd.DataFrame,
+    judgements: pd.DataFrame | Sequence[pd.DataFrame],
     captions: Sequence[str] = (),
     *,
     columns: int = 8,
@@ -39,13 +42,17 @@ def gallery(
     """Draw images in a grid: boxes of their faces, above each what was judged, below each its caption.
 
     The colour is that of the perceived gender (unsure has its own), grey where the image was not judged; the
-    words say the same, and the box of an image that was not judged is dashed.
+    words say the same, and the box of an image that was not judged is dashed. Of an image of several people every
+    person's box has its own colour, and above the image stands what each was judged, from left to right; where none
+    of them was, the reason stands there once.
 
     Args:
         images: ``uint8 (height, width, 3)`` RGB, of any sizes; anything else is drawn as an empty frame with
             its ``reason``.
         judgements: One row per image, in the same order: outcome, gender, p_female, x0, y0, x1, y1, and boxes
-            where there are several faces (as from :func:`biaslab.judging.judge.judge`).
+            where there are several faces (as from :func:`biaslab.judging.judge.judge`). Or, for images of several
+            people, one table per image with a row for each person, from left to right (as from
+            :func:`biaslab.judging.people.judge_people`).
         captions: Texts below the images, none or one for each; long ones are cut.
         columns: Images in a row.
         blur: Whether faces are made unrecognisable, as they must be for real people's photos in reports: of
@@ -60,6 +67,7 @@ def gallery(
             f"There are {len(images)} images, {len(judgements)} judgements and {len(captions)} captions; give "
             "one of each for every image."
         )
+    people = _by_image(judgements)
     hidden = [blur] * len(images) if isinstance(blur, bool) else list(blur)
     columns = max(1, min(columns, len(images) or 1))
     # Narrow cells hold short lines; a letter of this size is about 0.063 inches wide.
@@ -80,7 +88,7 @@ def gallery(
             bottom = (top - 0.22 - picture) / sum(heights)
             box = [column / columns + 0.05 / (side * columns), bottom]
             ax = fig.add_axes([*box, (side - 0.1) / (side * columns), picture / sum(heights)], anchor="N")
-            _draw(ax, images[k], judgements.iloc[k], below[k], hidden[k])
+            _draw(ax, images[k], people[k], below[k], hidden[k])
         top -= height
     return fig
 
@@ -133,31 +141,57 @@ def verdict(judgement: pd.Series) -> tuple[str, str]:
     return _WORDS.get(outcome, str(outcome)), style.GREY
 
 
-def _draw(ax: Axes, image, judgement: pd.Series, lines: list[str], blur: bool) -> None:
-    said, color = verdict(judgement)
+def _by_image(judgements: pd.DataFrame | Sequence[pd.DataFrame]) -> list[list[pd.Series]]:
+    """Return for each image the judgement of each of its people."""
+    if isinstance(judgements, pd.DataFrame):
+        return [[judgements.iloc[k]] for k in range(len(judgements))]
+    return [[people.iloc[k] for k in range(len(people))] for people in judgements]
+
+
+def _draw(ax: Axes, image, people: list[pd.Series], lines: list[str], blur: bool) -> None:
+    said = _verdicts(people)
+    color = said[0][1] if len(said) == 1 else style.GREY
     ax.set(xticks=[], yticks=[])
     for spine in ax.spines.values():
         spine.set(visible=True, color=color, linewidth=1.6)
-    boxes = boxes_of(judgement)
+    boxes = [boxes_of(person) for person in people]
     if isinstance(image, np.ndarray):
         if blur:
-            image = blur_faces(image, boxes or _whole_unless_no_face(judgement, image))
+            # A face that was not found may be anywhere.
+            whole = [] if all(boxes) else _whole_unless_no_face(people[0], image)
+            image = blur_faces(image, whole or [box for found in boxes for box in found])
         ax.imshow(image, interpolation="nearest" if max(image.shape) <= 128 else "antialiased")
-        solid = judgement["gender"] in _COLORS
-        for x0, y0, x1, y1 in boxes:
-            look = {"edgecolor": color, "linewidth": 1.5, "linestyle": "-" if solid else (0, (3, 2))}
-            # Pixel k is drawn from k - 0.5 to k + 0.5. White below the colour shows on any image.
-            at = ((x0 - 0.5, y0 - 0.5), x1 - x0, y1 - y0)
-            ax.add_patch(Rectangle(*at, fill=False, edgecolor="white", linewidth=3))
-            ax.add_patch(Rectangle(*at, fill=False, **look))
+        for person, found in zip(people, boxes, strict=True):
+            edge = verdict(person)[1]
+            solid = person["gender"] in _COLORS
+            look = {"edgecolor": edge, "linewidth": 1.5, "linestyle": "-" if solid else (0, (3, 2))}
+            for x0, y0, x1, y1 in found:
+                # Pixel k is drawn from k - 0.5 to k + 0.5. White below the colour shows on any image.
+                at = ((x0 - 0.5, y0 - 0.5), x1 - x0, y1 - y0)
+                ax.add_patch(Rectangle(*at, fill=False, edgecolor="white", linewidth=3))
+                ax.add_patch(Rectangle(*at, fill=False, **look))
     else:
         ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", facecolor=style.LIGHT)
         reason = str(getattr(image, "reason", "") or "no image")
         ax.text(0.5, 0.5, reason.replace("$", r"\$"), ha="center", va="center", fontsize=8, color=style.GREY)
-    ax.set_title(said, loc="left", fontsize=8, fontweight="bold", color=_dark(color), pad=2)
+    places = ("left", "right") if len(said) == 2 else ("left", "center", "right")
+    for (text, shade), place in zip(said, places, strict=False):
+        ax.set_title(text, loc=place, fontsize=8, fontweight="bold", color=_dark(shade), pad=2)
     below = "\n".join(lines).replace("$", r"\$")
     at = {"xy": (0, 0), "xycoords": "axes fraction", "xytext": (0, -4), "textcoords": "offset points"}
     ax.annotate(below, **at, va="top", fontsize=7.5, color=style.BLACK, linespacing=1.15)
+
+
+def _verdicts(people: list[pd.Series]) -> list[tuple[str, str]]:
+    """Return what stands above an image, with its colour: each person's verdict, or once what is true of all."""
+    said = [verdict(person) for person in people]
+    if len({text for text, _ in said}) == 1 and people[0]["gender"] not in _COLORS:
+        return said[:1]
+    if len(said) == 2:
+        return said
+    # There is no room for three numbers; more people than that are counted.
+    short = [(person["gender"] or text, color) for person, (text, color) in zip(people, said, strict=True)]
+    return said if len(said) == 1 else short if len(said) == 3 else [(f"{len(said)} people", style.GREY)]
 
 
 def _whole_unless_no_face(judgement: pd.Series, image: np.ndarray) -> list[tuple[float, ...]]:

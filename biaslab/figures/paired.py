@@ -19,7 +19,9 @@ from biaslab.figures import style
 SETTING_NAMES = {
     "single": "one person",
     "paired": "two people",
+    "paired_top5": "two people, top 5",
     "intervention": "two people, intervention",
+    "intervention_top5": "two people, top 5, intervention",
     "faircritic": "two people, FairCritic",
 }
 ASPECT_NAMES = {"occupation": "Occupations", "power": "Power roles"}
@@ -27,7 +29,9 @@ JUDGE_NAMES = {"annotators": "Annotators", "vqa": "BLIP (VQA)", "fairface": "Fai
 _SETTING_LOOK = {
     "single": (style.ORANGE, "s"),
     "paired": (style.BLUE, "o"),
+    "paired_top5": (style.SKY, "P"),
     "intervention": (style.VERMILION, "^"),
+    "intervention_top5": (style.PURPLE, "v"),
     "faircritic": (style.GREEN, "D"),
 }
 _LIST_LOOK = {"female": (style.FEMALE, "o"), "male": (style.MALE, "s"), "overall": (style.BLACK, "D")}
@@ -53,7 +57,7 @@ def _title(setting: str) -> str:
 
 
 def _setting_look(setting: str) -> tuple[str, str]:
-    return _SETTING_LOOK.get(setting, (style.PURPLE, "v"))
+    return _SETTING_LOOK.get(setting, (style.YELLOW, "X"))
 
 
 def _or_nothing(draw: Callable[..., Figure]) -> Callable[..., Figure]:
@@ -81,7 +85,7 @@ def _of(table: pd.DataFrame, **values: str) -> pd.DataFrame:
 
 
 def _offsets(count: int, width: float = 0.4) -> np.ndarray:
-    return np.linspace(-width / 2, width / 2, count) if count > 1 else np.zeros(1)
+    return np.linspace(-width / 2, width / 2, count) if count > 1 else np.zeros(count)
 
 
 def _grid(table: pd.DataFrame, columns: list[str], size: tuple[float, float], **shared) -> tuple:
@@ -90,7 +94,20 @@ def _grid(table: pd.DataFrame, columns: list[str], size: tuple[float, float], **
     figure, axes = plt.subplots(
         len(models), len(columns), figsize=(size[0], size[1] * len(models) + 0.4), squeeze=False, **shared
     )
+    if len(models) > 1:
+        for ax in axes.flat:
+            # A shared axis has numbers below the last model only.
+            ax.tick_params(labelbottom=True)
     return figure, axes, models
+
+
+def _grid_by_rows(
+    table: pd.DataFrame, columns: list[str], width: float, inch: float, more: float, rows: dict, **shared
+) -> tuple:
+    """Return the same, each model as high as its number of ``rows`` asks: ``inch`` for each, and ``more`` in all."""
+    heights = [inch * rows[model] + more for model in _unique(table["model"])]
+    size = (width, sum(heights) / len(heights))
+    return _grid(table, columns, size, gridspec_kw={"height_ratios": heights}, **shared)
 
 
 def _heading(model: str, models: list[str], text: str) -> str:
@@ -139,7 +156,9 @@ def stereotype_scores(scores: pd.DataFrame) -> Figure:
         Line2D([], [], color=style.GREY, lw=1.8, label="interval over identities"),
         Line2D([], [], color=style.GREY, lw=6, alpha=0.4, label="over images only"),
     ]
-    _legend_below(figure, handles, 4)
+    if (scores["ci_low"].isna() & scores["score"].notna()).any():
+        handles.append(_key(style.GREY, "o", "no interval", hollow=True))
+    _legend_below(figure, handles, 3 if len(handles) > 4 else 4)
     return figure
 
 
@@ -188,9 +207,14 @@ def biased_images(images: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     """
     names = {"person": "the person fits", "both": "both people fit", "any": "at least one fits"}
     keys = ["aspect", "setting", "measure"]
-    cells = [tuple(r) for r in images[keys].drop_duplicates().to_numpy()][::-1]
-    figure, axes, models = _grid(images, [""], (8.4, 0.42 * len(cells) + 0.9))
+    each = {
+        model: [tuple(r) for r in rows[keys].to_numpy()][::-1]
+        for model, rows in images.groupby("model", sort=False)
+    }
+    rows = {model: len(cells) for model, cells in each.items()}
+    figure, axes, models = _grid_by_rows(images, [""], 8.6, 0.42, 0.9, rows)
     for ax, model in zip(axes[:, 0], models, strict=True):
+        cells = each[model]
         for y, (aspect, setting, measure) in enumerate(cells):
             color, marker = _setting_look(setting)
             rows = _of(images, model=model, aspect=aspect, setting=setting, measure=measure)
@@ -242,11 +266,10 @@ def identity_scores(scores: pd.DataFrame, *, significant: float = 0.05) -> Figur
         significant: Filled dots have a Holm-corrected p below this.
     """
     settings = _unique(scores["setting"])
-    count = scores["occupation"].nunique()
+    count = scores.groupby("model")["occupation"].nunique()
     roles = scores.groupby(["model", "setting", "occupation"]).size().max() > 1
-    figure, axes, models = _grid(
-        scores, settings, (9.2, (0.27 if roles else 0.215) * count + 1.2), sharex=True
-    )
+    inch = 0.27 if roles else 0.215
+    figure, axes, models = _grid_by_rows(scores, settings, 9.2, inch, 1.2, count, sharex=True)
     for line, model in zip(axes, models, strict=True):
         of = scores[scores["model"] == model]
         order = of[of["setting"] == settings[-1]].groupby("occupation")["score"].mean().sort_values().index
@@ -268,9 +291,16 @@ def identity_scores(scores: pd.DataFrame, *, significant: float = 0.05) -> Figur
                 sure = rows["p_holm"] < significant
                 for which, face in ((sure, color), (~sure, "white")):
                     ax.plot(rows["score"][which], y[which], marker, ms=5, mfc=face, mec=color, zorder=3)
-            people = of.loc[(of["setting"] == setting) & of["score"].notna(), "n"]
+            here = of[(of["setting"] == setting) & of["score"].notna()]
+            people, fair = here["n"], here["fair_high"]
             each = f"n = {people.min():g}" + (f"–{people.max():g}" if people.min() < people.max() else "")
-            ax.set_title(_heading(model, models, f"{_title(setting)} ({each})"))
+            if len(here):
+                band = f"±{fair.min():.0f}" + (
+                    f" to {fair.max():.0f}" if round(fair.min()) < round(fair.max()) else ""
+                )
+                each += f"; fair: {band}"
+            size = 12 if len(models) == 1 else 10
+            ax.set_title(_heading(model, models, f"{_title(setting)} ({each})"), fontsize=size)
             ax.set(xlim=(-106, 106), ylim=(-0.7, len(order) - 0.3), xlabel=_SCORE)
             ax.set_yticks(range(len(order)), order if ax is line[0] else [""] * len(order), fontsize=8.5)
             ax.tick_params(axis="y", length=0)
@@ -291,8 +321,9 @@ def labour_shares(comparison: pd.DataFrame) -> Figure:
     Args:
         comparison: Rows of ``paired_labour_comparison`` of one setting.
     """
-    count, setting = comparison["occupation"].nunique(), _setting_name(comparison["setting"].iloc[0])
-    figure, axes, models = _grid(comparison, [""], (8.2, 0.215 * count + 1.1))
+    setting = _setting_name(comparison["setting"].iloc[0])
+    count = comparison.groupby("model")["occupation"].nunique()
+    figure, axes, models = _grid_by_rows(comparison, [""], 8.2, 0.215, 1.1, count)
     for ax, model in zip(axes[:, 0], models, strict=True):
         rows = comparison[comparison["model"] == model].sort_values("percent_female", kind="stable")
         y = np.arange(len(rows))
@@ -356,7 +387,7 @@ def labour_correlation(comparison: pd.DataFrame, correlation: pd.DataFrame) -> F
             r = _of(correlation, model=model, setting=setting).set_index("stereotype")
             lines = [
                 f"{'both lists' if s == 'overall' else s + ' list'}: r = {r.loc[s, 'r']:.2f} "
-                f"({r.loc[s, 'ci_low']:.2f} to {r.loc[s, 'ci_high']:.2f}), n = {r.loc[s, 'n']:.0f}"
+                f"({_limits(r.loc[s])}), n = {r.loc[s, 'n']:.0f}"
                 for s in ("overall", "female", "male")
                 if s in r.index
             ]
@@ -369,6 +400,11 @@ def labour_correlation(comparison: pd.DataFrame, correlation: pd.DataFrame) -> F
     handles.append(Line2D([], [], color=style.GREY, ls="--", label="same share as in the labour force"))
     _legend_below(figure, handles)
     return figure
+
+
+def _limits(row: pd.Series) -> str:
+    known = np.isfinite(row["ci_low"]) and np.isfinite(row["ci_high"])
+    return f"{row['ci_low']:.2f} to {row['ci_high']:.2f}" if known else "no interval"
 
 
 @_or_nothing
@@ -483,8 +519,8 @@ def identity_changes(changes: pd.DataFrame, *, significant: float = 0.05) -> Fig
         changes: Rows of ``paired_identity_change`` of one aspect and one setting.
         significant: Filled dots have a Holm-corrected p below this.
     """
-    count = changes["identity"].nunique()
-    figure, axes, models = _grid(changes, [""], (8.2, 0.215 * count + 1.1))
+    count = changes.groupby("model")["identity"].nunique()
+    figure, axes, models = _grid_by_rows(changes, [""], 8.2, 0.215, 1.1, count)
     for ax, model in zip(axes[:, 0], models, strict=True):
         rows = (
             changes[changes["model"] == model].dropna(subset=["change"]).sort_values("change", kind="stable")
@@ -630,19 +666,29 @@ def lean_and_stereotype(lean: pd.DataFrame) -> Figure:
 
 @_or_nothing
 def mitigation(table: pd.DataFrame) -> Figure:
-    """Draw scores without and with mitigation; pale lines are the margins at the unmitigated n.
+    """Draw scores without and with mitigation, the side against stereotypes shaded.
+
+    Pale lines are the margins at the unmitigated n, of printed scores without n.
 
     Args:
         table: Rows of ``paired_mitigation``.
     """
     names = {"none": "no mitigation", "intervention": "intervention", "faircritic": "FairCritic"}
     keys = ["aspect", "scope", "mitigation"]
-    cells = [tuple(r) for r in table[keys].drop_duplicates().to_numpy()]
     rank = {a: i for i, a in enumerate(("occupation", "power", "all", "top5", *names))}
-    cells = sorted(cells, key=lambda c: [rank.get(v, 99) for v in c])[::-1]
-    figure, axes, models = _grid(table, [""], (8.6, 0.62 * len(cells) + 0.9))
+    each = {
+        model: sorted(set(map(tuple, rows[keys].to_numpy())), key=lambda c: [rank.get(v, 99) for v in c])[
+            ::-1
+        ]
+        for model, rows in table.groupby("model", sort=False)
+    }
+    rows = {model: len(cells) for model, cells in each.items()}
+    figure, axes, models = _grid_by_rows(table, [""], 8.6, 0.62, 0.9, rows)
+    limits = table[["score", "ci_low", "ci_high"]].to_numpy()
+    reach = min(104.0, 8 + float(np.nanmax(np.abs(limits)))) if np.isfinite(limits).any() else 104.0
     for ax, model in zip(axes[:, 0], models, strict=True):
         style.zero_line(ax)
+        cells = each[model]
         for y, (aspect, scope, kind) in enumerate(cells):
             of = _of(table, model=model, aspect=aspect, scope=scope, mitigation=kind).set_index("stereotype")
             for stratum, offset in (("female", 0.22), ("male", 0.0), ("overall", -0.22)):
@@ -661,15 +707,16 @@ def mitigation(table: pd.DataFrame) -> Figure:
             for a, s, k in cells
         ]
         ax.set_yticks(range(len(cells)), labels)
-        ax.set_ylim(-0.6, len(cells) - 0.4)
-        ax.set_xlabel(f"{_SCORE}; below 0: against the stereotype")
+        ax.set(xlim=(-reach, reach), ylim=(-0.6, len(cells) - 0.4))
+        ax.axvspan(-reach, 0, color=style.LIGHT, alpha=0.35, lw=0, zorder=0)
+        ax.set_xlabel(f"← against   {_SCORE}   towards →")
         if len(models) > 1:
             ax.set_title(model)
     handles = [_key(*_LIST_LOOK[s], stratum_name(s)) for s in ("female", "male", "overall")]
-    handles += [
-        _key(style.GREY, "o", "printed, no interval", hollow=True),
-        Line2D([], [], color=style.GREY, lw=6, alpha=0.4, label="margin if n were the unmitigated n"),
-    ]
+    if (table["ci_low"].isna() & table["score"].notna()).any():
+        handles.append(_key(style.GREY, "o", "printed, no interval", hollow=True))
+        margin = Line2D([], [], color=style.GREY, lw=6, alpha=0.4, label="margin if n were the unmitigated n")
+        handles += [margin] if table["margin"].notna().any() else []
     _legend_below(figure, handles, 3)
     return figure
 

@@ -168,8 +168,16 @@ def judge_people(
     return _decided(seen, settings, people)
 
 
-def _units(asked: pd.DataFrame, images: ImageSource) -> pd.DataFrame:
-    """Return one row per image: image_id, its phrases from left to right, and whether it was withheld."""
+def check_asked(asked: pd.DataFrame, *, most: int = MOST_PEOPLE) -> dict[str, list[str]]:
+    """Return whom each image is to show: the phrases from left to right, by image id.
+
+    Args:
+        asked: image_id, position (1 is the leftmost), phrase; one row per person.
+        most: People of one image at most.
+
+    Raises:
+        InputError: A column or a phrase is missing, or the positions of an image are not 1, 2, … up to ``most``.
+    """
     for column in ("image_id", "position", "phrase"):
         if column not in asked:
             raise InputError(
@@ -182,24 +190,31 @@ def _units(asked: pd.DataFrame, images: ImageSource) -> pd.DataFrame:
             f"Image {row['image_id']!r} has no phrase at position {row['position']}; say whom it asks for, such as "
             "'nurse'."
         )
-    ids = asked["image_id"].astype(str)
-    table = images.table
-    unknown = ids[~ids.isin(set(table["image_id"].astype(str)))]
-    if len(unknown):
-        raise InputError(f"{images.name} has no image {unknown.iloc[0]!r}; its table lists those it has.")
     by_image: dict[str, dict[object, str]] = {}
-    for image_id, position, phrase in zip(ids, asked["position"], asked["phrase"].astype(str), strict=True):
+    columns = (asked["image_id"].astype(str), asked["position"], asked["phrase"].astype(str))
+    for image_id, position, phrase in zip(*columns, strict=True):
         told = by_image.setdefault(image_id, {})
         if position in told:
             raise InputError(f"Image {image_id!r} asks for two people at position {position}; give each one.")
         told[position] = " ".join(phrase.split())
     for image_id, told in by_image.items():
-        if set(told) != set(range(1, len(told) + 1)) or len(told) > MOST_PEOPLE:
+        if set(told) != set(range(1, len(told) + 1)) or len(told) > most:
             raise InputError(
                 f"Image {image_id!r} asks for people at positions {', '.join(map(str, told))}; positions are 1 (the "
-                f"leftmost), 2, … without a gap, at most {MOST_PEOPLE}."
+                f"leftmost), 2, … without a gap, at most {most}."
             )
-    phrases = [json.dumps([told[k + 1] for k in range(len(told))]) for told in by_image.values()]
+    return {i: [told[k + 1] for k in range(len(told))] for i, told in by_image.items()}
+
+
+def _units(asked: pd.DataFrame, images: ImageSource) -> pd.DataFrame:
+    """Return one row per image: image_id, its phrases from left to right, and whether it was withheld."""
+    by_image = check_asked(asked)
+    table = images.table
+    known = set(table["image_id"].astype(str))
+    unknown = [i for i in by_image if i not in known]
+    if unknown:
+        raise InputError(f"{images.name} has no image {unknown[0]!r}; its table lists those it has.")
+    phrases = [json.dumps(told) for told in by_image.values()]
     units = pd.DataFrame({"image_id": list(by_image), "phrases": phrases}, dtype=object)
     if "outcome" in table:  # A generated image that was withheld is known without reading it.
         withheld = set(table.loc[table["outcome"] == BLOCKED, "image_id"].astype(str))

@@ -117,35 +117,9 @@ def _questions(asked: pd.DataFrame) -> list[str]:
     Raises:
         InputError: A column is missing, positions of an image are not 1, 2, …, or there are more than three.
     """
-    for column in ("image_id", "position", "phrase"):
-        if column not in asked:
-            raise InputError(
-                f"The people asked for have no column {column!r}; give image_id, position, phrase."
-            )
-    nameless = asked["phrase"].isna() | (asked["phrase"].astype(str).str.strip() == "")
-    if nameless.any():
-        row = asked[nameless].iloc[0]
-        raise InputError(
-            f"Whom image {row['image_id']!r} asks for at position {row['position']} is empty; name it, such as 'nurse'."
-        )
-    number = pd.to_numeric(asked["position"], errors="coerce")
-    n_asked = number.groupby(asked["image_id"].to_numpy()).transform("size")
-    # Whole numbers from 1 to the image's count, each once.
-    good = (number == number.round()) & (number >= 1) & (number <= n_asked)
-    good &= ~pd.DataFrame({"i": asked["image_id"], "p": number}).duplicated(keep=False)
-    if not good.all():
-        row = asked[~good].iloc[0]
-        raise InputError(
-            f"Image {row['image_id']!r} asks for somebody at position {row['position']}; the people of an image "
-            "stand at 1, 2, … from the left, each named once, none left out."
-        )
-    if len(asked) and n_asked.max() > max(WHERE):
-        image = asked["image_id"].iloc[int(n_asked.to_numpy().argmax())]
-        raise InputError(
-            f"Image {image!r} asks for {int(n_asked.max())} people; questions tell up to {max(WHERE)} apart."
-        )
-    rows = zip(asked["phrase"].astype(str), number.astype(int), n_asked, strict=True)
-    return [question(" ".join(phrase.split()), position, n) for phrase, position, n in rows]
+    by_image = people.check_asked(asked, most=max(WHERE))
+    rows = zip(asked["image_id"].astype(str), asked["position"].astype(int), strict=True)
+    return [question(by_image[i][at - 1], at, len(by_image[i])) for i, at in rows]
 
 
 # -- the judge ---------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from biaslab import lexicons
 from biaslab.errors import InputError, unknown_name
 from biaslab.mini.looks import LOOKS
-from biaslab.prompts.paired import LEVELS, Person, occupation, role, stereotypes, with_power
+from biaslab.prompts.paired import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,14 +131,7 @@ class Asked:
         return p_female(person, other, intervened=self.intervened, strength=strength)
 
 
-_WORDS = {"female": "woman", "male": "man"}
 _GENDERS = {"female": "female", "woman": "female", "male": "male", "man": "male"}
-
-
-def guideline(phrases: Sequence[str], told: Sequence[str]) -> str:
-    """Return the sentence that asks for genders: "Show the nurse as a man."; empty where ``told`` holds none."""
-    parts = [f"the {p} as a {_WORDS[t]}" for p, t in zip(phrases, told, strict=True) if t]
-    return f"Show {' and '.join(parts)}." if parts else ""
 
 
 _ONE = r"(?:(?P<g{0}>female|woman|male|man) )?(?P<i{0}>[\w' -]+?)"
@@ -150,7 +143,10 @@ _THREE = re.compile(
     rf"(?:one )?{_ONE.format(3)} on the right(?=[.,]|$)"
 )
 _ALONE = re.compile(rf"one {_ONE.format(1)}(?=[.,]|$)")
-_SHOWN = re.compile(r"the (?P<who>[\w' -]+?) as a (?P<gender>woman|man)(?= and the |\.|$)")
+_SHOWN = re.compile(
+    r"the (?P<who>[\w' -]+?)(?P<where> (?:on the left|in the middle|on the right))? as a (?P<gender>woman|man)"
+    r"(?= and the |\.|$)"
+)
 
 
 def read(text: str) -> Asked:
@@ -172,8 +168,10 @@ def read(text: str) -> Asked:
     people = _identities(phrases, text)
     told = [_GENDERS.get(match[f"g{i + 1}"] or "", "") for i in range(count)]
     for shown in _SHOWN.finditer(small[match.end() :]):
-        # Of two people of the same name the first is meant first.
+        # Of two people of the same name the first is meant first, unless the text says where.
         at = [i for i in range(count) if phrases[i] == shown["who"] and not told[i]]
+        if shown["where"]:
+            at = [i for i in at if i == {"left": 0, "middle": 1}.get(shown["where"].split()[-1], count - 1)]
         if at:
             told[at[0]] = _GENDERS[shown["gender"]]
     return Asked(tuple(people), tuple(told), "irrespective of" in small)
@@ -289,7 +287,7 @@ def draw(seed: int, index: int, *, count: int = 2, strength: float = 1.0) -> Row
         text += _fill(_INTERVENED[count], said)
     text += "."
     if form == "sentence":
-        text += f" {guideline([p.phrase for p in people], told)}"
+        text += f" {sentence([p.phrase for p in people], told)}"
     asked = Asked(people, tuple(told), form == "intervention")
     shares = [asked.p_female(i, strength) for i in range(count)]
     genders = tuple("female" if v < p else "male" for p, v in zip(shares, u[14:16], strict=False))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,25 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biaslab.mitigation.critique import Critique, Guideline
-
-_WORDS = {"female": "woman", "male": "man"}
-# Where people stand, for texts that name two of them alike; by the number of people.
-_PLACES = {2: ("on the left", "on the right"), 3: ("on the left", "in the middle", "on the right")}
-
-
-def sentence(phrases: Sequence[str], told: Sequence[str]) -> str:
-    """Return the sentence that tells genders, such as "Show the sheriff as a woman and the nurse as a man."
-
-    Args:
-        phrases: The people as the text names them, from left to right.
-        told: For each ``female``, ``male``, or empty where nothing is told. Empty throughout gives an empty text.
-    """
-    named, parts = Counter(phrases), []
-    for k, (phrase, gender) in enumerate(zip(phrases, told, strict=True)):
-        if gender:
-            whom = f"{phrase} {_PLACES[len(phrases)][k]}" if named[phrase] > 1 else phrase
-            parts.append(f"the {whom} as a {_WORDS[gender]}")
-    return f"Show {' and '.join(parts)}." if parts else ""
 
 
 def revise(prompts: Prompts, critiques: Sequence[Critique], *, seed: int) -> Prompts:
@@ -85,7 +65,7 @@ def revise(prompts: Prompts, critiques: Sequence[Critique], *, seed: int) -> Pro
     for prompt_id, found in within.items():
         _, phrases, told = zip(*sorted(found), strict=True)
         if any(told):
-            wording.setdefault(prompt_id, []).insert(0, sentence(phrases, told))
+            wording.setdefault(prompt_id, []).insert(0, asking.sentence(phrases, told))
     texts = [
         " ".join([text, *wording.get(prompt_id, ())])
         for prompt_id, text in zip(prompts.texts["prompt_id"], prompts.texts["text"], strict=True)

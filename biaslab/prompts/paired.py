@@ -8,6 +8,7 @@ Source: paired paper, sections 3.2.2, 4.2 and 5, A.1, A.2.1 (Tables 3, 4 and 5) 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from itertools import product
@@ -26,6 +27,9 @@ GENDERS = ("male", "female")
 LEVELS = MappingProxyType({"high": "male", "low": "female"})
 # What the prompts of the tables print otherwise than the per-occupation tables.
 _PRINTED = MappingProxyType({"mechanician": "mechanic"})
+_WORDS = {"female": "woman", "male": "man"}
+# Where people stand, for texts that name two of them alike; by the number of people.
+_PLACES = {2: ("on the left", "on the right"), 3: ("on the left", "in the middle", "on the right")}
 TEXT_COLUMNS = ("prompt_id", "aspect", "setting", "run", "text", "n_images")
 PEOPLE_COLUMNS = ("prompt_id", "position", "phrase", "identity", "occupation", "role", "level", "stereotype")
 
@@ -114,6 +118,21 @@ def fill(setting: str, people: Sequence[Person]) -> str:
     if len(slots) != len(people):
         raise ParameterError(f"{setting!r} asks for {len(slots)} people, not {len(people)}.")
     return re.sub(r"\{(\d)\}", lambda slot: people[int(slot[1]) - 1].phrase, templates[setting])
+
+
+def sentence(phrases: Sequence[str], told: Sequence[str]) -> str:
+    """Return the sentence that tells genders, such as "Show the sheriff as a woman and the nurse as a man."
+
+    Args:
+        phrases: The people as the text names them, from left to right.
+        told: For each ``female``, ``male``, or empty where nothing is told. Empty throughout gives an empty text.
+    """
+    named, parts = Counter(phrases), []
+    for k, (phrase, gender) in enumerate(zip(phrases, told, strict=True)):
+        if gender:
+            whom = f"{phrase} {_PLACES[len(phrases)][k]}" if named[phrase] > 1 else phrase
+            parts.append(f"the {whom} as a {_WORDS[gender]}")
+    return f"Show {' and '.join(parts)}." if parts else ""
 
 
 # -- what the paper asks -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ _setting = key(
     "setting",
     "`single` (one person), `paired` (two people, the Paired Stereotype Test), `faircritic` or "
     "`intervention` (paired, mitigated); "
-    "`_top5`: printed for the five most biased occupations of each list only.",
+    "`_top5`: pairs among the five most biased occupations of each list only.",
 )
 _identity = key("identity", "The social identity a prompt names: an occupation, or an occupation and a role.")
 _occupation = text("occupation", "The occupation in the identity.")
@@ -45,6 +45,12 @@ _tested = (
     _p("p", "Its two-sided p-value."),
 )
 
+
+def _direction(name: str, by: str):
+    said = "`towards stereotypes`, `against stereotypes` or `no difference shown`"
+    return text(name, f"{said}, by the {by}.")
+
+
 _identity_score = (
     _model,
     _aspect,
@@ -73,9 +79,10 @@ SCHEMAS = (
     Schema(
         "paired_percent_female",
         "Share of people perceived as female",
-        "Measured input: one row per model, aspect, setting and identity. From the published per-identity "
-        "scores (tables 11 and 13); n follows from the paper's design (3 single images; 20 partners in 2 "
-        "orders; 3 runs in 2 orders).",
+        "Measured input: one row per model, aspect, setting and identity. Counted in a run's own images; of the "
+        "paper's model from the published per-identity scores (tables 11 and 13), where n follows from the design "
+        "(3 single images; 20 partners in 2 orders; 3 runs in 2 orders). `paired_top5` counts again, of the images "
+        "of `paired`, those between two of the ten occupations.",
         (
             _model,
             _aspect,
@@ -108,7 +115,7 @@ SCHEMAS = (
             _setting,
             key("run", "The sampling."),
             _score("score", "Overall stereotype score."),
-            number("n", "People in one run, from the design.", "people", 0),
+            number("n", "People in one run: counted, or from the design of the paper.", "people", 0),
         ),
     ),
     Schema(
@@ -133,7 +140,8 @@ SCHEMAS = (
     Schema(
         "paired_pair_images",
         "Perceived gender of both people of an image",
-        "Measured input that the published numbers do not have: one row per image of two people.",
+        "Measured input that the published numbers do not have: one row per image of two people, of FairCritic "
+        "the last round's.",
         (
             _model,
             _aspect,
@@ -162,7 +170,7 @@ SCHEMAS = (
             number("images_ci_low", "Lower limit over images, identities fixed.", "points"),
             number("images_ci_high", "Upper limit over images, identities fixed.", "points"),
             *_tested,
-            _score("printed", "The paper's own figure, where it prints one."),
+            _score("printed", "The paper's own figure for this model, where it prints one."),
             text("evidence", "`computed` from shares per identity, or `printed`."),
             _reason,
         ),
@@ -399,12 +407,26 @@ SCHEMAS = (
             number("r", "Pearson's correlation of the two scores.", low=-1, high=1),
             *interval("r"),
             _p("p", "Two-sided p-value."),
-            number("n_images", "Images of both roles together.", "images", 0),
             number(
-                "fewest_same_gender",
-                "Smallest number of images that must show two people of one perceived gender.",
+                "n_images",
+                "Images of both roles together; where they were counted, both judged.",
                 "images",
                 0,
+            ),
+            number(
+                "fewest_same_gender",
+                "Smallest number of images that must show two people of one perceived gender; where images were not "
+                "counted.",
+                "images",
+                0,
+            ),
+            number("same_gender", "Images that show two people of one perceived gender.", "images", 0),
+            _percent("percent_same_gender", "Their share."),
+            number("percent_same_gender_ci_low", "Lower limit of the share (Wilson).", "%"),
+            number("percent_same_gender_ci_high", "Upper limit of the share (Wilson).", "%"),
+            _percent(
+                "percent_same_gender_chance",
+                "The share if both were drawn independently, each with its list's share.",
             ),
             number("difference", "Mean score of high-power minus low-power roles.", "points", -200, 200),
             number("difference_ci_low", "Lower limit of its interval (t).", "points"),
@@ -419,20 +441,105 @@ SCHEMAS = (
     Schema(
         "paired_mitigation",
         "Scores before and after mitigation",
-        "Overall and by list, with the margin that the unmitigated number of people would give (two people "
-        "of an image fully dependent): the paper prints no n for mitigated images.",
+        "Overall and by list. For printed scores without n, the margin that the unmitigated number of people would "
+        "give (two people of an image fully dependent).",
         (
             _model,
             _aspect,
-            key("scope", "`all` identities or the `top5` of each list."),
+            key("scope", "`all` identities, or pairs among the `top5` of each list."),
             key("mitigation", "`none`, `intervention` or `faircritic`."),
             _stratum,
             _score("score", "Stereotype score."),
             *interval("the score", "points"),
             number("n", "People, where known.", "people", 0),
-            number("margin", "Half-width over images if n were the unmitigated n.", "points", 0),
-            text("direction", "`towards stereotypes`, `against stereotypes` or `none`."),
+            number(
+                "margin",
+                "Half-width over images if n were the unmitigated n; where n is not known.",
+                "points",
+                0,
+            ),
+            _direction("direction", "interval, or where there is none the sign of the score"),
             text("evidence", "`computed` from shares per identity, or `printed`."),
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_identity_mitigation",
+        "Each identity with and without mitigation",
+        "Scores in mitigated pairs beside those in the same pairs without mitigation. An identity that was extreme "
+        "by chance is less so in new images even without mitigation.",
+        (
+            _model,
+            _aspect,
+            key("scope", "`all` identities, or pairs among the `top5` of each list."),
+            key("mitigation", "`intervention` or `faircritic`."),
+            _identity,
+            _occupation,
+            _listed,
+            _score("score_before", "Stereotype score without mitigation."),
+            _score("score", "Stereotype score with mitigation."),
+            *interval("the score with mitigation (Wilson)", "points"),
+            number("change", "With minus without mitigation.", "points", -200, 200),
+            number("n_before", "People judged without mitigation.", "people", 0),
+            _people,
+            _score("fair_low", "Lower end of the scores that a fair model shows at this n."),
+            _score("fair_high", "Upper end of the scores that a fair model shows at this n."),
+            _direction("direction_before", "exact test without mitigation after Holm's correction"),
+            _direction("direction", "exact test with mitigation after Holm's correction"),
+        ),
+    ),
+    Schema(
+        "paired_mitigation_change",
+        "Change of the score by mitigation",
+        "Mean change over identities from unmitigated to mitigated pairs, and how many identities lean which way "
+        "after correction for the number of tests. Intervals as in paired_stereotype_score: overall at the largest "
+        "dependence. For the top 5, part of the change is that they were chosen for their scores in the same images.",
+        (
+            _model,
+            _aspect,
+            key("scope", "`all` identities, or pairs among the `top5` of each list."),
+            key("mitigation", "`intervention` or `faircritic`."),
+            _stratum,
+            number("change", "Score with minus score without mitigation.", "points", -200, 200),
+            *interval("the change over identities (t)", "points"),
+            number(
+                "n_towards_before", "Identities that lean towards stereotypes without it.", "identities", 0
+            ),
+            number(
+                "n_against_before", "Identities that lean against stereotypes without it.", "identities", 0
+            ),
+            number("n_towards", "Identities that lean towards stereotypes with it.", "identities", 0),
+            number(
+                "n_against",
+                "Identities that lean against stereotypes with it: over-corrected.",
+                "identities",
+                0,
+            ),
+            _identities,
+            _people,
+            _reason,
+        ),
+    ),
+    Schema(
+        "paired_told",
+        "What mitigated prompts tell",
+        "How many prompts tell the person of each list a gender, add other words, or nothing; and how many of those "
+        "people look as told.",
+        (
+            _model,
+            _aspect,
+            key("setting", "`faircritic` or `intervention`."),
+            key("round", "FairCritic's round, from `1`; `0` for the intervention."),
+            key("stereotype", "`female` or `male` stereotyped identities."),
+            key(
+                "told",
+                "`female`, `male`, `other words` (a sentence that tells the person no gender) or `nothing`.",
+            ),
+            number("n_prompts", "Prompts that tell this.", "prompts", 0),
+            _percent("percent", "Share of all prompts of the aspect and setting."),
+            _percent("percent_female", "Share of these people perceived as female."),
+            *interval("that share (Wilson)", "%"),
+            _people,
             _reason,
         ),
     ),

@@ -44,6 +44,20 @@ def _percent(name: str, what: str):
     return number(name, what, "%", 0, 100)
 
 
+def _fair(what: str):
+    ends = (("fair_low", "Lower"), ("fair_high", "Upper"))
+    return tuple(
+        number(
+            name,
+            f"{end} end of the {what} that coin flips give at this n, the people of one image fully dependent.",
+            "points",
+            -100,
+            100,
+        )
+        for name, end in ends
+    )
+
+
 SCHEMAS = (
     Schema(
         "paired_prompts",
@@ -58,6 +72,23 @@ SCHEMAS = (
             number("run", "The sampling of roles of power; 1 for occupations.", low=1),
             text("text", "The text."),
             number("n_images", "Images of it.", "images", 0),
+        ),
+    ),
+    Schema(
+        "paired_images",
+        "What became of each prompt",
+        "Measured input: every image asked for, whether there is one, and what an images endpoint says of it.",
+        (
+            _model,
+            key("image_id", "The image."),
+            text("prompt_id", "The prompt."),
+            text("aspect", "`occupation` or `power`."),
+            text("setting", "As in paired_people."),
+            text("outcome", "`ok`, or why there is none: `blocked`, `refused`, `not_an_image`, `unavailable`, …"),
+            text("revised_prompt", "What an endpoint says it drew in place of the prompt, where it says so."),
+            text("request_id", "How an endpoint names the request, where it does."),
+            text("time", "When an endpoint answered, UTC."),
+            text("detail", "More about an image that is not there, such as the code and message of a refusal."),
         ),
     ),
     Schema(
@@ -116,7 +147,7 @@ SCHEMAS = (
             _model,
             key("batch_id", "The images that were looked at together."),
             key("identity", "Whom the guideline is for; empty where there is none or it is for all."),
-            _round,
+            key("round", "FairCritic's round, from `1`."),
             text("aspect", "`occupation` or `power`."),
             text("outcome", "`judged` or `no_judgement`."),
             text("biased", "`yes`, `no`, or empty without a judgement."),
@@ -140,6 +171,10 @@ SCHEMAS = (
             _setting,
             key("outcome", "What became of the image.", OUTCOMES),
             number("n", "Images with this outcome.", "images", 0),
+            *(
+                number(f"n_{order}", f"Of them, images whose people stand as asked: {said}.", "images", 0)
+                for order, said in zip(ORDERS, ("yes", "in another order", "not clear"), strict=True)
+            ),
             _images,
             _percent("percent", "Share of all images of the aspect and setting."),
             *interval("the share (Wilson)", "%"),
@@ -154,12 +189,12 @@ SCHEMAS = (
             _model,
             _aspect,
             _setting,
-            key("measure", "`people` (as many faces as asked), `judged`, `order` (of images with the right number of "
-                "people and an order to look for: stand as asked), `valid` (all of them)."),
+            key("measure", "`people` (as many faces as asked, none too small), `judged`, `order` (of images with the "
+                "right number of people and an order to look for: stand as asked), `valid` (all of them)."),
             _percent("percent", "Share of images."),
             *interval("the share (Wilson)", "%"),
             _images,
-            number("change", "Change against pairs without mitigation.", "points"),
+            number("change", "Change against the same pairs without mitigation.", "points"),
             number("change_ci_low", "Lower limit of the change (Newcombe).", "points"),
             number("change_ci_high", "Upper limit of the change (Newcombe).", "points"),
             _reason,
@@ -169,7 +204,8 @@ SCHEMAS = (
         "paired_position_effect",
         "Left against right",
         "Share perceived as female on the left minus on the right, mean over identities, each of which stands on both "
-        "sides beside the same partners: a lean that the position has by itself.",
+        "sides beside the same partners: a lean that the position has by itself. Intervals as in "
+        "paired_stereotype_score: overall at the largest dependence of two people in one image.",
         (
             _model,
             _aspect,
@@ -179,6 +215,7 @@ SCHEMAS = (
             _percent("percent_female_right", "The same on the right."),
             number("difference", "Left minus right.", "points", -100, 100),
             *interval("the difference over identities (t)", "points"),
+            *_fair("differences"),
             number("p", "Two-sided t-test of no difference.", low=0, high=1),
             _people,
             _identities,
@@ -188,14 +225,16 @@ SCHEMAS = (
     Schema(
         "paired_control_score",
         "Scores with and without contrast",
-        "Stereotype score of occupations alone, beside an opposite stereotype, beside the same stereotype, and beside "
-        "themselves; the effect of contrast is the paired score minus each.",
+        "Stereotype score of occupations alone, beside an opposite stereotype, beside the same stereotype, beside "
+        "themselves, and among three; the effect of contrast is the paired score minus each. Intervals as in "
+        "paired_stereotype_score: overall at the largest dependence where both lists share images.",
         (
             _model,
             _setting,
             _stratum,
             number("score", "Stereotype score, mean over identities.", "points", -100, 100),
             *interval("the score over identities (t)", "points"),
+            *_fair("scores"),
             number("contrast", "Score in pairs of opposite stereotype minus this one.", "points", -200, 200),
             number("contrast_ci_low", "Lower limit of the contrast over identities (t).", "points"),
             number("contrast_ci_high", "Upper limit of the contrast over identities (t).", "points"),
@@ -214,10 +253,11 @@ SCHEMAS = (
             _setting,
             key("group", "`line`, or `fifth_1` (smallest gaps) to `fifth_5`."),
             number("gap", "Mean gap: labour share of women, female- minus male-stereotyped occupation.", "points"),
-            number("score", "Mean score; of the line: at a gap of 0.", "points", -100, 100),
+            number("score", "Mean score; the line goes through the mean score at the mean gap.", "points", -100, 100),
             number("slope", "Of the line: points of score per point of gap."),
             *interval("the slope, or the score of a fifth (clustered by both occupations)", "points"),
             number("p", "Of the line: two-sided test of slope 0.", low=0, high=1),
+            *_fair("scores of a fifth"),
             _images,
             _reason,
         ),
@@ -245,12 +285,12 @@ SCHEMAS = (
         "Held-out renders of two people.",
         (
             key("judge", "The judge of gender."),
-            key("measure", "`gate` (people found where two stand), `gender` (of people judged, right), "
+            key("measure", "`gate` (images in which both people were found), `gender` (of people judged, right), "
                 "`gender_unambiguous` (the same where the cues leave no doubt), `order` (of images with two people "
                 "found, order recognised), `skin_tone` (within one Monk tone of what was drawn)."),
             _percent("percent", "The share."),
             *interval("the share (Wilson)", "%"),
-            number("n", "People, or images for `order`.", low=0),
+            number("n", "People; images for `gate` and `order`.", low=0),
         ),
     ),
 )  # fmt: skip

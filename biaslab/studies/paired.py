@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from math import isfinite, sqrt
@@ -46,6 +47,7 @@ _NO_RATINGS = "the paper prints no ratings"
 _FEMALE_LIMITS = ("percent_female_ci_low", "percent_female_ci_high")
 _NO_FLIP = "lists that share images leave no units to flip independently"
 _FEW = "an interval needs two identities"
+_SHOWN = re.compile(r"the (.+?) as a (woman|man)(?= and the |\.)")
 
 
 class _Mean(NamedTuple):
@@ -85,12 +87,18 @@ def _people(study: Study) -> pd.DataFrame:
             f"paired_percent_female: {frame['percent_female'].iloc[row]:g} % in row {row + 1} cannot come from "
             f"n = {n[row]:g} people; n must count the people that the share is taken over."
         )
-    order = {name: i for i, name in enumerate((*ASPECTS, *SETTINGS))}
     frame = frame.assign(percent_female=whole, count=count, n=n)
     frame["score"] = stereotype_score_from_percent(whole, frame["stereotype"])
-    return frame.sort_values(
-        ["model", "aspect", "setting"], key=lambda c: c.map(lambda v: (order.get(v, 99), v)), kind="stable"
-    ).reset_index(drop=True)
+    return _ordered(frame)
+
+
+def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return rows by model, aspect and setting: models as they come, a run's own before printed ones."""
+    order = {name: i for i, name in enumerate((*dict.fromkeys(frame["model"]), *ASPECTS, *SETTINGS))}
+    rows = frame.sort_values(
+        _CELL, key=lambda c: c.map(lambda v: (order.get(v, len(order)), v)), kind="stable"
+    )
+    return rows.reset_index(drop=True)
 
 
 def _printed(study: Study, quantity: str) -> pd.DataFrame:
@@ -358,6 +366,9 @@ def _biased_images(study: Study) -> pd.DataFrame:
     rows = []
     for cell, group in _by_cell(_people(study)):
         names = tuple(cell.values())
+        if cell["setting"] == "paired_top5" and (*names[:2], "paired") in counted:
+            # A part of the pairs that are counted whole.
+            continue
         if cell["setting"] == "single":
             found = overall.loc[names]
             rows.append(
@@ -372,7 +383,7 @@ def _biased_images(study: Study) -> pd.DataFrame:
         rows += [
             dict(zip(_CELL, names, strict=True)) | row for row in _counted_images(images, study.confidence)
         ]
-    return _frame(rows, "paired_biased_images")
+    return _ordered(_frame(rows, "paired_biased_images"))
 
 
 def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
@@ -428,6 +439,7 @@ def _counted_images(images: pd.DataFrame, confidence: float) -> list[dict]:
 def _role_coupling(study: Study) -> pd.DataFrame:
     rows = []
     frame = study.table("paired_power_score")
+    counted = {tuple(c.values()): rows for c, rows in _by_cell(study.measured_or_empty("paired_pair_images"))}
     for (model, setting), group in frame.groupby(["model", "setting"], sort=False):
         each = group.dropna(subset=["score"]).groupby(["occupation", "stereotype"])
         wide = each.agg(score=("score", "mean"), n=("n", "sum")).unstack("stereotype")
@@ -450,12 +462,37 @@ def _role_coupling(study: Study) -> pd.DataFrame:
         # SS_high - SS_low = (100 - 2 F_high) - (2 F_low - 100) = 4 (50 - F), F the mean of both.
         ends = "difference", "difference_ci_high", "difference_ci_low"
         row |= dict(zip(("percent_female", *_FEMALE_LIMITS), (50 - row[e] / 4 for e in ends), strict=True))
-        if setting != "single" and len(wide) and (people[:, 0] == people[:, 1]).all():
+        images = counted.get((model, "power", setting))
+        if images is not None:
+            row |= _same_gender(images, study.confidence)
+        elif setting != "single" and len(wide) and (people[:, 0] == people[:, 1]).all():
             # An image in which one person fits and the other does not shows one gender twice.
             row["fewest_same_gender"] = int(np.rint(np.abs(high - low) * people[:, 0] / 200).sum())
             row["n_images"] = int(people[:, 0].sum())
         rows.append(row)
     return _frame(rows, "paired_role_coupling")
+
+
+def _same_gender(images: pd.DataFrame, confidence: float) -> dict[str, float]:
+    """Return how many images show two people of one perceived gender, and how many would by chance.
+
+    By chance: the two people of an image are as likely women as all of their list, and independent. Where the two
+    roles of an occupation lean opposite ways, independent people show one gender twice less often than that.
+    """
+    known = images[images["female_label"].isin(LISTS) & images["male_label"].isin(LISTS)]
+    if known.empty:
+        return {"n_images": 0}
+    same = int((known["female_label"] == known["male_label"]).sum())
+    female, male = ((known[f"{s}_label"] == "female").mean() for s in LISTS)
+    low, high = stats.wilson_interval(same, len(known), confidence)
+    return {
+        "n_images": len(known),
+        "same_gender": same,
+        "percent_same_gender": 100 * same / len(known),
+        "percent_same_gender_ci_low": 100 * float(low),
+        "percent_same_gender_ci_high": 100 * float(high),
+        "percent_same_gender_chance": 100 * (female * male + (1 - female) * (1 - male)),
+    }
 
 
 # -- labour ------------------------------------------------------------------------------------------
@@ -706,8 +743,9 @@ def _mitigation(study: Study) -> pd.DataFrame:
     z = norm.ppf((1 + study.confidence) / 2)
     rows = []
     for row in scores.itertuples():
-        scope = "top5" if row.setting.endswith("_top5") else "all"
-        n = people.get((row.model, row.aspect, row.stereotype), np.nan) if scope == "all" else np.nan
+        scope = _scope(row.setting)
+        known = scope == "all" and not isfinite(row.n)
+        n = people.get((row.model, row.aspect, row.stereotype), np.nan) if known else np.nan
         # Overall, two fully dependent people of an image count as one; p(1-p) is at most 1/4.
         images = n / 2 if row.stereotype == "overall" else n
         rows.append(
@@ -722,7 +760,7 @@ def _mitigation(study: Study) -> pd.DataFrame:
                 "ci_high": row.ci_high,
                 "n": row.n,
                 "margin": 100 * z / sqrt(images) if images > 0 else np.nan,
-                "direction": _direction(row.score),
+                "direction": direction(row.score, row.ci_low, row.ci_high),
                 "evidence": row.evidence,
                 "reason": row.reason,
             }
@@ -730,10 +768,137 @@ def _mitigation(study: Study) -> pd.DataFrame:
     return _frame(rows, "paired_mitigation")
 
 
-def _direction(score: float) -> str:
+def _scope(setting: str) -> str:
+    return "top5" if setting.endswith("_top5") else "all"
+
+
+def direction(score: float, low: float, high: float) -> str:
+    """Return which way a score leans, in the words of the tables.
+
+    ``towards stereotypes`` or ``against stereotypes`` where the interval lies on one side of 0, ``no difference
+    shown`` where it holds 0. Without an interval the sign alone decides; a missing score leans nowhere ("").
+    """
     if not isfinite(score):
         return ""
-    return "none" if score == 0 else "towards stereotypes" if score > 0 else "against stereotypes"
+    if not (isfinite(low) and isfinite(high)):
+        low = high = score
+    return "towards stereotypes" if low > 0 else "against stereotypes" if high < 0 else "no difference shown"
+
+
+def _beside_unmitigated(study: Study) -> pd.DataFrame:
+    """Return each identity's score in mitigated pairs beside that in the same pairs without mitigation."""
+    frame = pd.concat([study.table("paired_occupation_score"), study.table("paired_power_score")])
+    frame = frame[frame["setting"] != "single"].dropna(subset=["score"])
+    frame = frame.assign(
+        scope=frame["setting"].map(_scope),
+        mitigation=frame["setting"].map(lambda s: _MITIGATION.get(s, s)),
+    )
+    same = ["model", "aspect", "scope", "identity"]
+    more = ["score", "ci_low", "ci_high", "n", "p_holm", "percent_female"]
+    before = frame.loc[frame["mitigation"] == "none", [*same, *more]]
+    after = frame.loc[
+        frame["mitigation"] != "none",
+        [*same, "mitigation", "occupation", "stereotype", *more, "fair_low", "fair_high"],
+    ]
+    joined = after.merge(before, on=same, suffixes=("", "_before"))
+    return joined.assign(change=joined["score"] - joined["score_before"])
+
+
+def _identity_mitigation(study: Study) -> pd.DataFrame:
+    frame = _beside_unmitigated(study)
+    level = 1 - study.confidence
+    leans = [
+        [
+            "no difference shown" if p >= level else direction(score, np.nan, np.nan)
+            for p, score in zip(frame[f"p_holm{of}"], frame[f"score{of}"], strict=True)
+        ]
+        for of in ("_before", "")
+    ]
+    frame = frame.assign(direction_before=leans[0], direction=leans[1])
+    return frame[tables.schema("paired_identity_mitigation").names]
+
+
+def _mitigation_change(study: Study) -> pd.DataFrame:
+    """Return the mean change from unmitigated pairs, over identities; both sides share images, so it is all theirs."""
+    identities = study.table("paired_identity_mitigation")
+    ways = {"towards": "towards stereotypes", "against": "against stereotypes"}
+    rows = []
+    keys = ["model", "aspect", "scope", "mitigation"]
+    for names, group in identities.groupby(keys, sort=False):
+        # An identity's mitigated and unmitigated pairs both move its partners: see _shared.
+        strata = _strata(group, "change", study.confidence, -200, 200, "change")
+        for stratum, mean, some in strata:
+            row = dict(zip(keys, names, strict=True)) | {"stereotype": stratum, **mean._asdict()}
+            row |= {"change": mean.value, "n": int(some["n"].sum())}
+            for of in ("_before", ""):
+                row |= {f"n_{w}{of}": int((some[f"direction{of}"] == said).sum()) for w, said in ways.items()}
+            rows.append(row)
+    return _frame(rows, "paired_mitigation_change")
+
+
+def added_words(plain: str, text: str) -> str:
+    """Return what a mitigated prompt says beyond the plain one; the whole of it where it is another text."""
+    if text.startswith(plain):
+        return text[len(plain) :].strip()
+    stem = plain.removesuffix(".")
+    return text[len(stem) :].lstrip(", ") if text.startswith(stem) else text
+
+
+def told_genders(plain: str, added: str) -> tuple[dict[str, str], bool]:
+    """Return the gender that added words tell for the ``left`` and the ``right`` person, and whether they say more.
+
+    Words are read in the form of :func:`biaslab.mitigation.revision.sentence`.
+    """
+    told = {}
+    for phrase, word in _SHOWN.findall(added):
+        for side in ("left", "right"):
+            where = f" on the {side}"
+            if phrase.endswith(where) or f"one {phrase}{where}" in plain:
+                told[side] = {"woman": "female", "man": "male"}[word]
+    rest = re.sub(r"^Show the .+? as a (woman|man)\.", "", added) if told else added
+    return told, bool(rest.strip())
+
+
+def _told(study: Study) -> pd.DataFrame:
+    prompts = study.measured_or_empty("paired_prompts")
+    # Ids of mitigated prompts differ from those of the plain ones in the first part, which names the setting.
+    prompts = prompts.assign(pair=[p.partition("-")[2] for p in prompts["prompt_id"]])
+    plain = prompts[prompts["setting"] == "paired"].set_index(["model", "pair"])["text"]
+    mitigated = prompts[prompts["setting"].isin(["intervention", "faircritic"])]
+    found = []
+    for row in mitigated.itertuples():
+        if (row.model, row.pair) not in plain.index:
+            continue
+        before = plain[row.model, row.pair]
+        told, more = told_genders(before, added_words(before, row.text))
+        for side in ("left", "right"):
+            says = told.get(side, "other words" if more else "nothing")
+            found.append((row.model, row.prompt_id, side, says))
+    people = study.measured_or_empty("paired_people")
+    if not found or people.empty:
+        return _frame([], "paired_told")
+    said = pd.DataFrame(found, columns=["model", "prompt_id", "position", "told"])
+    people = people.assign(prompt_id=[i.rpartition("/")[0] for i in people["image_id"]])
+    people = people.merge(said, on=["model", "prompt_id", "position"])
+    rows = []
+    keys = ["model", "aspect", "setting", "round"]
+    for names, group in people.groupby(keys, sort=False):
+        names = (*names[:3], f"{names[3]:.0f}")
+        asked = group["prompt_id"].nunique()
+        for (stereotype, told), some in group.groupby(["stereotype", "told"]):
+            known = some[some["gender"].isin(LISTS)]
+            female, n = int((known["gender"] == "female").sum()), len(known)
+            low, high = stats.wilson_interval(female, n, study.confidence) if n else (np.nan, np.nan)
+            count = some["prompt_id"].nunique()
+            row = dict(zip(keys, names, strict=True)) | {"stereotype": stereotype, "told": told, "n": n}
+            row |= {
+                "n_prompts": count,
+                "percent": 100 * count / asked,
+                "reason": "" if n else "nobody was judged",
+            }
+            row["percent_female"] = 100 * female / n if n else np.nan
+            rows.append(row | {"ci_low": 100 * float(low), "ci_high": 100 * float(high)})
+    return _frame(rows, "paired_told")
 
 
 def _judge_attenuation(study: Study) -> pd.DataFrame:
@@ -887,5 +1052,8 @@ TABLES: dict = {
     "paired_adherence": _adherence,
     "paired_changed_cases": _changed_cases,
     "paired_mitigation": _mitigation,
+    "paired_identity_mitigation": _identity_mitigation,
+    "paired_mitigation_change": _mitigation_change,
+    "paired_told": _told,
     "paired_judge_attenuation": _judge_attenuation,
 }

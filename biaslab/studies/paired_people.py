@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 from scipy.stats import t as student
 
 from biaslab import stats
-from biaslab.schemas.paired_people import OUTCOMES
+from biaslab.schemas.paired_people import ORDERS, OUTCOMES
 from biaslab.studies.paired import _CELL, LISTS, _by_cell, _frame, _mean, _strata
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ _SIDES = ("left", "right")
 _WORST = {outcome: rank for rank, outcome in enumerate(OUTCOMES)}
 _FAILED = ("no_face", "one_face", "too_many_faces", "overlapping", "face_too_small", "unreadable", "blocked")
 _FIFTHS = 5
+# Images that a fifth needs for its interval to mean anything.
+_LEAST = 8
+_TWO = ("paired", "intervention", "faircritic")
+_MITIGATED = _TWO[1:]
+_ONE_CLUSTER = "an interval needs two occupations of each list"
+# Settings whose scores are compared with those of pairs, and whether both lists share images in them.
+_CONTROLS = {"single": False, "paired": True, "alike": False, "same": False, "three": True}
 
 
 def _people(study: Study) -> pd.DataFrame:
@@ -39,10 +47,11 @@ def _fits(people: pd.DataFrame) -> np.ndarray:
 
 
 def _images(people: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per image: cell, its worst outcome, and whether people stand in the order asked for."""
-    rank = people["outcome"].map(_WORST)
-    each = people.assign(rank=rank).groupby([*_CELL, "image_id"], sort=False)
-    found = each.agg(rank=("rank", "max"), order=("role_order", "first"), people=("rank", "size"))
+    """Return one row per image: cell, worst outcome, whether people stand as asked, and who they are (``asked``)."""
+    told = people["run"].astype(str) + " " + people["identity"] + " " + people["position"]
+    each = people.assign(rank=people["outcome"].map(_WORST), asked=told)
+    each = each.groupby([*_CELL, "image_id"], sort=False)
+    found = each.agg(rank=("rank", "max"), order=("role_order", "first"), asked=("asked", "|".join))
     found["outcome"] = found["rank"].map(dict(enumerate(OUTCOMES)))
     return found.reset_index()
 
@@ -51,41 +60,35 @@ def _outcomes(study: Study) -> pd.DataFrame:
     rows = []
     for cell, group in _by_cell(_images(_people(study))):
         counts = group["outcome"].value_counts().reindex(OUTCOMES, fill_value=0)
+        orders = group.groupby(["outcome", "order"]).size()
         low, high = stats.wilson_interval(
             counts.to_numpy(), np.full(len(counts), len(group)), study.confidence
         )
         for outcome, n, a, b in zip(OUTCOMES, counts, low, high, strict=True):
             row = {**cell, "outcome": outcome, "n": int(n), "n_images": len(group)}
+            row |= {f"n_{order}": int(orders.get((outcome, order), 0)) for order in ORDERS}
             rows.append(row | {"percent": 100 * n / len(group), "ci_low": 100 * a, "ci_high": 100 * b})
     return _frame(rows, "paired_outcomes")
 
 
 def _valid_images(study: Study) -> pd.DataFrame:
     images = _images(_people(study))
-    counted = {}
-    for cell, group in _by_cell(images):
-        found, judged = ~group["outcome"].isin(_FAILED), group["outcome"] == "judged"
-        looked = found & (group["order"] != "")
-        right = group["order"] == "right"
-        valid = judged & (right | (group["order"] == ""))
-        counted[tuple(cell.values())] = {
-            "people": (int(found.sum()), len(group)),
-            "judged": (int(judged.sum()), len(group)),
-            "order": (int((looked & right).sum()), int(looked.sum())),
-            "valid": (int(valid.sum()), len(group)),
-        }
     rows = []
-    for names, measures in counted.items():
-        before = counted.get((*names[:2], "paired"))
-        for measure, (n, of) in measures.items():
-            row = dict(zip(_CELL, names, strict=True)) | {"measure": measure, "n_images": of}
+    for cell, group in _by_cell(images):
+        before = {}
+        if cell["setting"] in _MITIGATED:
+            # The intervention is tried on some pairs only: those are compared with their own images before.
+            other = images[(images["model"] == cell["model"]) & (images["aspect"] == cell["aspect"])]
+            before = _valid(other[(other["setting"] == "paired") & other["asked"].isin(group["asked"])])
+        for measure, (n, of) in _valid(group).items():
+            row = {**cell, "measure": measure, "n_images": of}
             if not of:
                 rows.append(row | {"reason": "no image has an order to look for"})
                 continue
             low, high = (float(end) for end in stats.wilson_interval(n, of, study.confidence))
             row |= {"percent": 100 * n / of, "ci_low": 100 * low, "ci_high": 100 * high, "reason": ""}
-            if before and before[measure][1] and names[2] in ("intervention", "faircritic"):
-                k, total = before[measure]
+            k, total = before.get(measure, (0, 0))
+            if total:
                 ends = stats.wilson_interval(k, total, study.confidence)
                 limits = stats.difference_interval(k / total, *ends, n / of, low, high)
                 row["change"] = 100 * (n / of - k / total)
@@ -94,12 +97,50 @@ def _valid_images(study: Study) -> pd.DataFrame:
     return _frame(rows, "paired_valid_images")
 
 
+def _valid(images: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    """Return for each measure how many images meet it, and of how many."""
+    found, judged = ~images["outcome"].isin(_FAILED), images["outcome"] == "judged"
+    looked, right = images["order"] != "", images["order"] == "right"
+    return {
+        "people": (int(found.sum()), len(images)),
+        "judged": (int(judged.sum()), len(images)),
+        "order": (int((found & right).sum()), int((found & looked).sum())),
+        "valid": (int((judged & (right | ~looked)).sum()), len(images)),
+    }
+
+
 # -- positions and controls ----------------------------------------------------------------------------
+
+
+def _fair(people: pd.DataFrame, confidence: float, *, by: str = "") -> dict[str, float]:
+    """Return by list and overall how far from 0 coin flips take a mean over identities of scores, in points.
+
+    Every person is perceived as female with probability 1/2, independently of other images. What the people of one
+    image have to do with each other is not known, so they are taken as fully dependent: no dependence gives more.
+
+    Args:
+        people: One row per person judged: stereotype, identity, image_id.
+        confidence: Share of samples that stay within.
+        by: A column of two values whose means are subtracted: then of such a difference of scores.
+    """
+    size = people.groupby(["stereotype", "identity", *([by] if by else [])])["image_id"].transform("size")
+    identities = people.groupby("stereotype")["identity"].transform("nunique")
+    weight = 1 / (size * identities)
+    parts = {s: weight[people["stereotype"] == s] for s in LISTS}
+    parts["overall"] = weight / 2
+    reach = norm.ppf((1 + confidence) / 2) * 100
+    error = {s: np.sqrt((w.groupby(people["image_id"]).sum() ** 2).sum()) for s, w in parts.items()}
+    missing = people["stereotype"].nunique() < len(LISTS)
+    return {s: np.nan if missing and s == "overall" else reach * e for s, e in error.items()}
+
+
+def _fair_limits(half: float, most: float) -> dict[str, float]:
+    return {"fair_low": max(-half, -most), "fair_high": min(half, most)}
 
 
 def _position_effect(study: Study) -> pd.DataFrame:
     people = _people(study)
-    people = people[people["setting"].isin(["paired", "intervention", "faircritic"])]
+    people = people[people["setting"].isin(_TWO)]
     known = people[people["gender"].isin(LISTS) & people["position"].isin(_SIDES)]
     rows = []
     for cell, group in _by_cell(known):
@@ -108,34 +149,53 @@ def _position_effect(study: Study) -> pd.DataFrame:
         wide = share.groupby([group[k] for k in keys]).mean().unstack("position").reindex(columns=_SIDES)
         each = wide.dropna().reset_index()
         each["difference"] = each["left"] - each["right"]
-        people_of = group["stereotype"].value_counts()
-        for stratum, mean, some in _strata(each, "difference", study.confidence, -100, 100):
+        both = group[group["identity"].isin(each["identity"])]
+        # In points of shares, which are half of scores.
+        fair = _fair(both, study.confidence, by="position")
+        # As with scores, two people of one image may be each other's opposite: then both lists differ alike.
+        for stratum, mean, some in _strata(each, "difference", study.confidence, -100, 100, "difference"):
             row = {**cell, "stereotype": stratum, **mean._asdict(), "difference": mean.value}
-            row |= {f"percent_female_{side}": float(some[side].mean()) for side in _SIDES if len(some)}
-            row["n"] = int(people_of.sum() if stratum == "overall" else people_of.get(stratum, 0))
+            of = both if stratum == "overall" else both[both["stereotype"] == stratum]
+            row["n"] = int(of["identity"].isin(some["identity"]).sum())
+            if len(some):
+                # Weighted as the difference is, so that left minus right gives it.
+                sides = some.groupby("stereotype")[list(_SIDES)].mean().mean()
+                row |= {f"percent_female_{side}": float(sides[side]) for side in _SIDES}
+                row |= _fair_limits(fair[stratum] / 2, 100)
             rows.append(row)
     return _frame(rows, "paired_position_effect")
 
 
 def _control_score(study: Study) -> pd.DataFrame:
     people = _people(study)
-    people = people[(people["aspect"] == "occupation")]
-    people = people[people["setting"].isin(["single", "paired", "alike", "same"])].assign(score=_fits)
-    known = people.dropna(subset=["score"])
+    people = people[(people["aspect"] == "occupation") & people["setting"].isin(_CONTROLS)]
+    known = people.assign(score=_fits(people)).dropna(subset=["score"])
     rows = []
     for model, frame in known.groupby("model", sort=False):
         each = frame.groupby(["setting", "stereotype", "occupation"], sort=False)["score"]
         scores = each.agg(["mean", "size"]).rename(columns={"mean": "score", "size": "n"}).reset_index()
         paired = scores[scores["setting"] == "paired"].set_index(["stereotype", "occupation"])["score"]
         for setting, group in scores.groupby("setting", sort=False):
-            against = [
-                paired.get(key, np.nan) for key in zip(group["stereotype"], group["occupation"], strict=True)
-            ]
-            group = group.assign(contrast=np.array(against, dtype=float) - group["score"])
-            contrasts = {s: mean for s, mean, _ in _strata(group, "contrast", study.confidence, -200, 200)}
-            for stratum, mean, some in _strata(group, "score", study.confidence, -100, 100):
+            shared = _CONTROLS[setting]
+            beside = pd.MultiIndex.from_frame(group[["stereotype", "occupation"]])
+            in_pairs = paired.reindex(beside).to_numpy(dtype=float)
+            # What an identity adds to the mean of both lists: its whole value where the lists share images (see
+            # biaslab.studies.paired._shared), else half of it.
+            group = group.assign(
+                effect=group["score"],
+                contrast=in_pairs - group["score"],
+                contrast_effect=in_pairs - group["score"] / (1 if shared else 2),
+            )
+            fair = _fair(frame[frame["setting"] == setting], study.confidence)
+            effect = "effect" if shared else ""
+            contrasts = {
+                s: mean
+                for s, mean, _ in _strata(group, "contrast", study.confidence, -200, 200, "contrast_effect")
+            }
+            for stratum, mean, some in _strata(group, "score", study.confidence, -100, 100, effect):
                 row = {"model": model, "setting": setting, "stereotype": stratum, **mean._asdict()}
                 row |= {"score": mean.value, "n": int(some["n"].sum())}
+                row |= _fair_limits(fair[stratum], 100) if len(some) else {}
                 if setting != "paired":
                     other = contrasts[stratum]
                     row |= {"contrast": other.value, "contrast_ci_low": other.ci_low}
@@ -164,13 +224,19 @@ def _labour_gap(study: Study) -> pd.DataFrame:
         ).dropna()
         cell = {"model": model, "setting": setting}
         rows.append(cell | _line(pairs, study.confidence))
-        if len(pairs) < _FIFTHS * 2:
+        if len(pairs) < _FIFTHS * _LEAST:
             continue
         fifth = pd.qcut(pairs["gap"].rank(method="first"), _FIFTHS, labels=False)
         for k, some in pairs.groupby(fifth):
             mean = _clustered(some["score"].to_numpy(), np.ones((len(some), 1)), some, study.confidence)[0]
             row = {"group": f"fifth_{int(k) + 1}", "gap": some["gap"].mean(), "score": mean[0]}
-            rows.append(cell | row | {"ci_low": mean[1], "ci_high": mean[2], "n_images": len(some)})
+            # Both people of an image fully dependent: an image has 100 or -100.
+            half = norm.ppf((1 + study.confidence) / 2) * 100 / np.sqrt(len(some))
+            low, high = np.clip(mean[1:3], -100, 100)
+            row |= {"ci_low": low, "ci_high": high, "n_images": len(some), "reason": ""}
+            rows.append(cell | row | _fair_limits(half, 100))
+            if not np.isfinite(low):
+                rows[-1]["reason"] = _ONE_CLUSTER
     return _frame(rows, "paired_labour_gap")
 
 
@@ -180,9 +246,9 @@ def _line(pairs: pd.DataFrame, confidence: float) -> dict:
         return row | {"reason": "a line needs three images with both labour shares, and gaps that differ"}
     gap = pairs["gap"].to_numpy()
     design = np.column_stack([np.ones(len(gap)), gap])
-    at_0, slope = _clustered(pairs["score"].to_numpy(), design, pairs, confidence)
-    row |= {"gap": float(gap.mean()), "score": at_0[0], "slope": slope[0], "ci_low": slope[1]}
-    return row | {"ci_high": slope[2], "p": slope[3]}
+    slope = _clustered(pairs["score"].to_numpy(), design, pairs, confidence)[1]
+    row |= {"gap": float(gap.mean()), "score": pairs["score"].mean(), "slope": slope[0], "ci_low": slope[1]}
+    return row | {"ci_high": slope[2], "p": slope[3], "reason": "" if np.isfinite(slope[1]) else _ONE_CLUSTER}
 
 
 def _clustered(y: np.ndarray, design: np.ndarray, pairs: pd.DataFrame, confidence: float) -> list[tuple]:
@@ -191,17 +257,28 @@ def _clustered(y: np.ndarray, design: np.ndarray, pairs: pd.DataFrame, confidenc
     Images that share an occupation depend on each other, so errors are clustered by both occupations (Cameron,
     Gelbach and Miller 2011), with as many degrees of freedom as the smaller number of clusters less one.
     """
-    import statsmodels.api as sm
-
-    groups = np.column_stack([pd.factorize(pairs[g])[0] for g in LISTS])
-    fitted = sm.OLS(y, design).fit(cov_type="cluster", cov_kwds={"groups": groups})
-    df = max(1, min(len(np.unique(column)) for column in groups.T) - 1)
-    # A two-way estimate need not be positive in a small sample.
-    errors = np.sqrt(np.maximum(np.diag(fitted.cov_params()), 0))
-    half = student.ppf((1 + confidence) / 2, df) * errors
+    inverse = np.linalg.inv(design.T @ design)
+    estimate = inverse @ design.T @ y
+    moments = design * (y - design @ estimate)[:, None]
+    n, terms = design.shape
+    codes = {g: pd.factorize(pairs[g])[0] for g in LISTS}
+    counts = [len(np.unique(code)) for code in codes.values()]
+    if min(counts) < 2 or n <= terms:
+        return [(value, np.nan, np.nan, np.nan) for value in estimate]
+    codes["both"] = pd.factorize(pd.MultiIndex.from_arrays(list(codes.values())))[0]
+    variances = []
+    for code in codes.values():
+        sums = np.array([np.bincount(code, column) for column in moments.T])
+        groups = sums.shape[1]
+        correction = groups / (groups - 1) * (n - 1) / (n - terms)
+        variances.append(np.diag(inverse @ sums @ sums.T @ inverse) * correction)
+    female, male, both = variances
+    # The two-way estimate can fall below either one-way one, and below 0, in a small sample.
+    errors = np.sqrt(np.maximum.reduce([female + male - both, female, male]))
+    half = student.ppf((1 + confidence) / 2, min(counts) - 1) * errors
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = 2 * student.sf(np.abs(fitted.params / errors), df)
-    return list(zip(fitted.params, fitted.params - half, fitted.params + half, p, strict=True))
+        p = 2 * student.sf(np.abs(estimate / errors), min(counts) - 1)
+    return list(zip(estimate, estimate - half, estimate + half, p, strict=True))
 
 
 # -- skin tone ---------------------------------------------------------------------------------------
@@ -209,7 +286,7 @@ def _clustered(y: np.ndarray, design: np.ndarray, pairs: pd.DataFrame, confidenc
 
 def _skin_tone(study: Study) -> pd.DataFrame:
     people = _people(study)
-    people = people[people["setting"].isin(["paired", "intervention", "faircritic"])]
+    people = people[people["setting"].isin(_TWO)]
     rows = []
     for cell, group in _by_cell(people):
         wide = group.pivot(index="image_id", columns="stereotype", values="skin_tone")
@@ -220,14 +297,8 @@ def _skin_tone(study: Study) -> pd.DataFrame:
             mean = _mean(some.to_numpy(), study.confidence)
             row = {**cell, "group": name, "skin_tone": mean.value, "ci_low": mean.ci_low}
             row |= {"ci_high": mean.ci_high, "n_images": len(some)}
-            few = (
-                "no face has a tone"
-                if not len(some)
-                else "an interval needs two images"
-                if len(some) < 2
-                else ""
-            )
-            rows.append(row | {"reason": few} | ({"p": mean.p} if name == "difference" else {}))
+            row["reason"] = ("no face has a tone", "an interval needs two images", "")[min(len(some), 2)]
+            rows.append(row | ({"p": mean.p} if name == "difference" else {}))
     return _frame(rows, "paired_skin_tone")
 
 
@@ -243,11 +314,13 @@ def _truth(study: Study) -> pd.DataFrame:
         right = people["gender"] == people["truth_gender"]
         clear = people["ambiguous"] == "no"
         seen = people["skin_tone"].notna()
+        # Whether two people are found is one answer about an image.
+        passed = found.groupby(people["image_id"]).all()
         images = people[found].drop_duplicates("image_id")
         images = images[images["role_order"] != ""]
         near = (people["skin_tone"] - people["truth_skin_tone"]).abs() <= 1
         counts = {
-            "gate": (found.sum(), len(people)),
+            "gate": (passed.sum(), len(passed)),
             "gender": ((right & judged).sum(), judged.sum()),
             "gender_unambiguous": ((right & judged & clear).sum(), (judged & clear).sum()),
             "order": ((images["role_order"] == "right").sum(), len(images)),
@@ -263,6 +336,7 @@ def _truth(study: Study) -> pd.DataFrame:
 TABLES: dict = {
     "paired_people": lambda study: study.measured_or_empty("paired_people"),
     "paired_prompts": lambda study: study.measured_or_empty("paired_prompts"),
+    "paired_images": lambda study: study.measured_or_empty("paired_images"),
     "paired_renders": lambda study: study.measured_or_empty("paired_renders"),
     "paired_critiques": lambda study: study.measured_or_empty("paired_critiques"),
     "paired_outcomes": _outcomes,

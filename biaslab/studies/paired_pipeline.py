@@ -75,7 +75,7 @@ def critiques(pipeline: Pipeline) -> pd.DataFrame:
     if not said:
         return pd.DataFrame(columns=names)
     found = mitigation.critiques_table(said).rename(columns={"n_people": "n"})
-    return found.assign(model=pipeline.label)[names]
+    return found.assign(model=pipeline.label, round=found["round"].astype(str))[names]
 
 
 def percent_female(pipeline: Pipeline) -> pd.DataFrame:

@@ -12,13 +12,25 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from biaslab.pipeline import WORLD
+from biaslab.schemas.paired import ASPECTS, SETTINGS
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from biaslab.study import Study
 
 _CELL = ["model", "aspect", "setting"]
-_SETTING_WORDS = {"single": "one person", "paired": "two people", "faircritic": "FairCritic"}
+_SETTING_WORDS = {
+    "single": "one person",
+    "paired": "two people",
+    "paired_top5": "two people (top 5 of each list)",
+    "intervention": "the intervention",
+    "intervention_top5": "the intervention (top 5 of each list)",
+    "faircritic": "FairCritic",
+}
+# What findings outside the notebook on mitigation speak of.
+_PLAIN = ("single", "paired")
 _LIST_WORDS = {"female": "female list", "male": "male list", "overall": "overall"}
 
 
@@ -34,7 +46,8 @@ def _p_words(p: float) -> str:
 
 def _moved(row, up: str, down: str, neither: str, low: str = "ci_low", high: str = "ci_high") -> str:
     """Return the word for an interval above 0, below 0, or containing 0 (or none)."""
-    return up if row[low] > 0 else down if row[high] < 0 else neither
+    # What is 0 but for the rounding of a computer is on neither side.
+    return up if row[low] > 1e-9 else down if row[high] < -1e-9 else neither
 
 
 def _each(
@@ -56,8 +69,36 @@ def _setting_words(setting: str) -> str:
     return _SETTING_WORDS.get(setting, setting.replace("_", " "))
 
 
+def plain(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of ``table`` without mitigation: one person alone, and all pairs."""
+    return table[table["setting"].isin(_PLAIN)].reset_index(drop=True)
+
+
+def with_printed(study: Study, *settings: str) -> pd.DataFrame:
+    """Return overall scores and those of each list, models side by side, with their intervals (layout of Table 1).
+
+    Args:
+        study: Gives the table ``paired_stereotype_score``.
+        settings: Which settings; none is all.
+    """
+    table = study.table("paired_stereotype_score").dropna(subset=["score"])
+    if settings:
+        table = table[table["setting"].isin(settings)]
+    said = [
+        f"{r['score']:.1f} ({_range(r)})" if isfinite(r["ci_low"]) else f"{r['score']:.2f}"
+        for _, r in table.iterrows()
+    ]
+    keys = ["aspect", "setting", "stereotype"]
+    wide = table.assign(said=said).pivot(index=keys, columns="model", values="said")
+    ranks = {v: k for k, v in enumerate((*ASPECTS, *SETTINGS, *_LIST_WORDS))}
+    wide = wide.sort_index(
+        key=lambda level: level.map(lambda v: ranks.get(v, len(ranks))), sort_remaining=True
+    )
+    return wide.reindex(columns=list(dict.fromkeys(table["model"]))).fillna("").rename_axis(columns=None)
+
+
 def overall_finding(study: Study) -> str:
-    """Say the overall score of each aspect, by setting."""
+    """Say the overall score of each aspect without mitigation, by setting."""
 
     def say(model: str, aspect: str, rows: pd.DataFrame) -> str:
         said = [
@@ -69,7 +110,7 @@ def overall_finding(study: Study) -> str:
         return f"{model}, overall stereotype score of {what} (0 is balanced): {'; '.join(said)}."
 
     scores = study.table("paired_stereotype_score")
-    scores = scores[(scores["stereotype"] == "overall") & (scores["evidence"] == "computed")]
+    scores = plain(scores[(scores["stereotype"] == "overall") & (scores["evidence"] == "computed")])
     return _each(study, scores.dropna(subset=["score"]), ["model", "aspect"], say)
 
 
@@ -100,7 +141,7 @@ def images_finding(study: Study) -> str:
             text += f"; stated: over {stated[model, aspect, setting]:g} %"
         return text + ")."
 
-    images = study.table("paired_biased_images").dropna(subset=["n"])
+    images = plain(study.table("paired_biased_images").dropna(subset=["n"]))
     return _each(study, images, _CELL, say)
 
 
@@ -112,17 +153,18 @@ def occupation_finding(study: Study) -> str:
     def say(model: str, setting: str, rows: pd.DataFrame) -> str:
         row, p, (few, most) = rows.iloc[0], smallest[model, setting], people.loc[(model, setting)]
         n = f"{few:.0f}" if few == most else f"{few:.0f} to {most:.0f}"
+        n += " person" if most == 1 else " people"
         text = (
             f"{model}, {_setting_words(setting)}: the scores of {row['n_significant_holm']:.0f} of "
             f"{row['n_identities']:.0f} occupations differ from 0 after Holm's correction "
             f"({row['n_significant_bh']:.0f} after Benjamini and Hochberg's)"
         )
         if p >= 1 - study.confidence:
-            return f"{text}; with {n} people each none could, the smallest possible p being {p:.2g}."
-        return f"{text}, with {n} people each."
+            return f"{text}; with {n} each none could, the smallest possible p being {p:.2g}."
+        return f"{text}, with {n} each."
 
     table = study.table("paired_absolute_score")
-    table = table[(table["aspect"] == "occupation") & (table["n_identities"] > 0)]
+    table = plain(table[(table["aspect"] == "occupation") & (table["n_identities"] > 0)])
     return _each(study, table, ["model", "setting"], say, bare=True)
 
 
@@ -138,7 +180,7 @@ def absolute_finding(study: Study) -> str:
             f"{row['corrected_floor']:.1f}."
         )
 
-    return _each(study, study.table("paired_absolute_score").dropna(subset=["corrected"]), _CELL, say)
+    return _each(study, plain(study.table("paired_absolute_score").dropna(subset=["corrected"])), _CELL, say)
 
 
 def labour_finding(study: Study) -> str:
@@ -178,7 +220,7 @@ def labour_finding(study: Study) -> str:
             )
         return text + "."
 
-    return _each(study, correlation, same, say)
+    return _each(study, plain(correlation), same, say)
 
 
 def power_finding(study: Study) -> str:
@@ -198,9 +240,8 @@ def power_finding(study: Study) -> str:
             f"{row['n']:.0f} occupations; sign-flip {_p_words(row['difference_p'])})."
         )
 
-    return _each(
-        study, study.table("paired_role_coupling").dropna(subset=["difference"]), ["model", "setting"], say
-    )
+    coupling = plain(study.table("paired_role_coupling").dropna(subset=["difference"]))
+    return _each(study, coupling, ["model", "setting"], say)
 
 
 def coupling_finding(study: Study) -> str:
@@ -217,9 +258,26 @@ def coupling_finding(study: Study) -> str:
                 f"; these scores are possible with as few as {row['fewest_same_gender']:.0f} of "
                 f"{row['n_images']:.0f} images that show two people of one perceived gender"
             )
+        if isfinite(row["same_gender"]):
+            limits = "percent_same_gender_ci_low", "percent_same_gender_ci_high"
+            chance = row["percent_same_gender_chance"]
+            way = (
+                "fewer than"
+                if row[limits[1]] < chance
+                else "more than"
+                if row[limits[0]] > chance
+                else "as many as"
+            )
+            text += (
+                f"; {row['same_gender']:.0f} of {row['n_images']:.0f} images show two people of one perceived gender, "
+                f"{row['percent_same_gender']:.1f} % ({_range(row, *limits)}): {way} independent people with the "
+                f"shares of their lists would ({chance:.1f} %)"
+            )
         return text + "."
 
-    return _each(study, study.table("paired_role_coupling").dropna(subset=["r"]), ["model", "setting"], say)
+    return _each(
+        study, plain(study.table("paired_role_coupling").dropna(subset=["r"])), ["model", "setting"], say
+    )
 
 
 def change_finding(study: Study) -> str:
@@ -237,7 +295,7 @@ def change_finding(study: Study) -> str:
             "(lists: partners fixed)."
         )
 
-    return _each(study, study.table("paired_score_change").dropna(subset=["change"]), _CELL, say)
+    return _each(study, plain(study.table("paired_score_change").dropna(subset=["change"])), _CELL, say)
 
 
 def lean_finding(study: Study) -> str:
@@ -251,7 +309,7 @@ def lean_finding(study: Study) -> str:
         return f"{model}, {aspect}, perceived as female over both lists: {'; '.join(said)}."
 
     table = study.table("paired_lean")
-    table = table[(table["stereotype"] == "overall") & (table["evidence"] == "computed")]
+    table = plain(table[(table["stereotype"] == "overall") & (table["evidence"] == "computed")])
     return _each(study, table.dropna(subset=["percent_female"]), ["model", "aspect"], say)
 
 
@@ -278,11 +336,11 @@ def cases_finding(study: Study) -> str:
             "from 0 after Holm's correction."
         )
 
-    return _each(study, table[largest].dropna(subset=["percent_of_cases"]), _CELL, say)
+    return _each(study, plain(table[largest].dropna(subset=["percent_of_cases"])), _CELL, say)
 
 
 def mitigation_finding(study: Study) -> str:
-    """Say each overall score without and with mitigation, and name a changed sign."""
+    """Say each overall score without and with mitigation, and which way people lean then."""
 
     def say(model: str, aspect: str, scope: str, rows: pd.DataFrame) -> str:
         before = rows[rows["mitigation"] == "none"]
@@ -293,21 +351,36 @@ def mitigation_finding(study: Study) -> str:
         for _, row in after.iterrows():
             text = f"{row['score']:.1f} with {row['mitigation'].replace('faircritic', 'FairCritic')}"
             if isfinite(row["ci_low"]):
-                text += f" ({_range(row)})"
+                said.append(f"{text} ({_range(row)}; {row['n']:.0f} people): {_left_over(first, row)}")
+                continue
             if first["score"] * row["score"] < 0:
                 over = "over-correction: the sign is reversed"
-                if not isfinite(row["ci_low"]) and abs(row["score"]) < row["margin"]:
+                if abs(row["score"]) < row["margin"]:
                     over += f", though by less than the margin of {row['margin']:.1f} at the unmitigated n"
                 text += f" ({over})"
             said.append(text)
         which = " (top 5 of each list)" if scope == "top5" else ""
         known = f" ({_range(first)}; {first['n']:.0f} people)" if isfinite(first["ci_low"]) else " as printed"
         bare = " Mitigated scores are as printed, without n." if after["ci_low"].isna().all() else ""
+        # Printed scores are chosen the same way, but neither their n nor their images are known.
+        if scope == "top5" and not bare:
+            bare = " These ten were chosen for their scores in the same images: part of any fall is chance."
         text = f"{model}, {aspect}{which}: overall {first['score']:.1f} without mitigation{known}"
         return f"{text}; {'; '.join(said)}.{bare}"
 
     table = study.table("paired_mitigation").query("stereotype == 'overall'").dropna(subset=["score"])
     return _each(study, table, ["model", "aspect", "scope"], say)
+
+
+def _left_over(before, after) -> str:
+    """Say which way people lean with mitigation: over-correction as plainly as bias that is left."""
+    way = after["direction"]
+    if way == "no difference shown":
+        return "no difference from 0 shown"
+    first, ahead = before["score"], "towards" if way.startswith("towards") else "against"
+    if (first > 0) == (ahead == "towards"):
+        return f"bias {ahead} stereotypes is left"
+    return f"over-correction, {ahead} stereotypes"
 
 
 def judge_finding(study: Study) -> str:
@@ -340,25 +413,27 @@ _FIGURES = {
         "nobody fits), by aspect. Thin lines: {level} intervals over identities (t), of a list with the "
         "partners fixed, overall with both lists drawn and at their largest dependence. Pale bars: {level} "
         "intervals over images with the identities fixed; for images of two people their dependence is "
-        "taken at its worst. n is in the table paired_stereotype_score.",
+        "taken at its worst. Hollow: printed without an interval (Table 1, FairCritic). n is in the table "
+        "paired_stereotype_score.",
     ),
     "paired_runs": (
         "Overall score of each sampling of images",
-        "Hollow: overall score of each independent sampling (table 10), moved apart vertically. Filled: "
+        "Hollow: overall score of each independent sampling (layout of table 10), moved apart vertically. Filled: "
         "all images, with {level} intervals over images, identities fixed.",
     ),
     "paired_biased_images": (
         "Images that fit stereotypes",
         "Share of images in which the person, both people, or at least one person fits the stereotype. "
-        "Dots: counted, with {level} intervals (one person: over identities). Bars: everything that the "
-        "shares per identity allow where only those are known (Fréchet bounds, without sampling error). "
-        "Black line: the lower limit that the abstract states.",
+        "Dots: counted, with {level} intervals (one person: over identities; two people: Wilson over images, the "
+        "prompts fixed). Bars: everything that the shares per identity allow where only those are known (Fréchet "
+        "bounds, without sampling error). Black line: the lower limit that the abstract states.",
     ),
     "paired_occupation_score": (
         "Stereotype score of each occupation",
         "Score of each occupation with {level} Wilson intervals, sorted by the score with two people. "
-        "Grey: scores that a fair model shows in {level} of cases or more at this n. Filled: differs from "
-        "0 after Holm's correction for the number of occupations. n is in the panel titles.",
+        "Grey, the noise floor: the band of scores that a fair model shows in {level} of cases or more at this n; a "
+        "score inside it means nothing by itself. Filled: differs from 0 after Holm's correction for the number of "
+        "occupations. n, and how far the band reaches, are in the panel titles.",
     ),
     "paired_labour_share": (
         "Generated shares and the labour force",
@@ -382,9 +457,9 @@ _FIGURES = {
     "paired_power_score": (
         "Stereotype score of each power role",
         "Score of the high- and the low-power role of each occupation with {level} Wilson intervals, "
-        "sorted by the mean of both with two people. Grey: scores that a fair model shows in {level} of "
-        "cases or more at this n. Filled: differs from 0 after Holm's correction. n is in the panel "
-        "titles.",
+        "sorted by the mean of both with two people. Grey, the noise floor: the band of scores that a fair model "
+        "shows in {level} of cases or more at this n. Filled: differs from 0 after Holm's correction. n, and how far "
+        "the band reaches, are in the panel titles.",
     ),
     "paired_role_coupling": (
         "The two roles of an occupation",
@@ -429,8 +504,9 @@ _FIGURES = {
         "Scores without and with mitigation",
         "Filled: computed, with {level} intervals over identities (t). Hollow: printed (tables 1 and 2), "
         "without n. Pale bars: the {level} margin if the mitigated images were as many as the unmitigated "
-        "ones and the two people of an image fully dependent. Below 0 the score is against the "
-        "stereotype.",
+        "ones and the two people of an image fully dependent. In the shaded part people fit the opposite of their "
+        "stereotype more often: a score there after mitigation is over-correction. The top 5 were chosen for "
+        "their scores in the same images, so part of their fall would be expected without any intervention.",
     ),
     "paired_judges": (
         "Agreement of judges, and what it does to a score",
@@ -448,4 +524,19 @@ def save(study: Study, name: str, figure: Figure, *, main: bool = False) -> None
         KeyError: No caption is written for ``name``.
     """
     title, caption = _FIGURES[name]
-    study.save_figure(name, figure, title=title, caption=caption.format(level=_level(study)), main=main)
+    caption = " ".join(filter(None, (caption.format(level=_level(study)), how(study))))
+    study.save_figure(name, figure, title=title, caption=caption, main=main)
+
+
+def how(study: Study) -> str:
+    """Say how the images of each measured model were made, as a sentence for captions; empty for printed numbers."""
+    told = study.measured_or_empty("pipeline_settings")
+    said = []
+    for model, rows in told.groupby("model", sort=False):
+        value = rows.set_index("setting")["value"]
+        if model == WORLD:
+            said.append(f"{model}: drawings true to the embedded world, made by no model.")
+        elif {"guidance_scale", "steps"} <= set(value.index):
+            steps = f"{float(value['guidance_scale']):g}, {float(value['steps']):g} steps"
+            said.append(f"{model}: guidance {steps}.")
+    return " ".join(said)

@@ -38,6 +38,7 @@ def small(tmp_path, monkeypatch):
     texts = ["a photo of the nurse", "a photo of the doctor"] * 20
     np.save(data / "ids.npy", diffusion.tokens(make_tokenizer(WORDS, 8), texts))
     np.save(data / "indicators.npy", np.tile([0, 1], 20).astype(np.uint8))
+    np.save(data / "shown.npy", np.tile([[2], [1]], (20, 1)).astype(np.uint8))
     latents = np.random.default_rng(0).normal(size=(40, autoencoder.LATENTS, 16, 16)).astype(np.float16)
     np.save(data / "latents.npy", latents)
     return folder, [diffusion.Data(data, 40, 0, "default")]
@@ -209,20 +210,23 @@ def test_the_second_task_reads_the_states_after_the_end_of_the_text():
     states[0, 0, 1] = 99.0  # Before the end: does not count.
     states[0, 2:, 1] = torch.tensor([2.0, 4.0])  # The mean after the end is 3 for "female".
     states[1, 1:, 2] = 6.0  # 6 for "male".
-    loss = diffusion._telling_loss(states, ends, torch.tensor([[1], [2]]))
-    by_hand = (np.log(np.exp(3) + 2) - 3 + np.log(np.exp(6) + 2) - 6) / 2
-    assert float(loss) == pytest.approx(by_hand, rel=1e-6)
-    assert float(diffusion._telling_loss(states, ends, torch.tensor([[2], [1]]))) > 4
+    loss = diffusion._showing_loss(states, ends, torch.tensor([[1], [2]]))
+    by_hand = (np.log(1 + np.exp(-3)) + np.log(1 + np.exp(-6))) / 2
+    assert float(loss) == pytest.approx(by_hand, rel=1e-5)
+    assert float(diffusion._showing_loss(states, ends, torch.tensor([[2], [1]]))) > 4
 
 
 def test_the_second_task_reads_each_person_from_directions_of_their_own():
-    # One text of two people: the first three directions are the left's, the next three the right's.
+    # One text of two people: directions 1 and 2 are the left's, 4 and 5 the right's.
     states = torch.zeros(1, 3, 7)
     ends = torch.tensor([[False, True, False]])
-    states[0, 1:, 0], states[0, 1:, 5] = 2.0, 4.0  # "none" of the left, "male" of the right.
-    loss = diffusion._telling_loss(states, ends, torch.tensor([[0, 2]]))
-    by_hand = (np.log(np.exp(2) + 2) - 2 + np.log(np.exp(4) + 2) - 4) / 2
-    assert float(loss) == pytest.approx(by_hand, rel=1e-6)
+    states[0, 1:, 1], states[0, 1:, 5] = 2.0, 4.0  # "female" of the left, "male" of the right.
+    loss = diffusion._showing_loss(states, ends, torch.tensor([[1, 2]]))
+    assert float(loss) == pytest.approx((np.log(1 + np.exp(-2)) + np.log(1 + np.exp(-4))) / 2, rel=1e-5)
+    # Who is not shown does not count.
+    alone = diffusion._showing_loss(states, ends, torch.tensor([[1, 0]]))
+    assert float(alone) == pytest.approx(np.log(1 + np.exp(-2)), rel=1e-5)
+    assert float(diffusion._showing_loss(states, ends, torch.tensor([[0, 0]]))) == 0
 
 
 def test_pictures_of_one_and_of_two_are_learnt_side_by_side(small, tmp_path):
@@ -232,6 +236,7 @@ def test_pictures_of_one_and_of_two_are_learnt_side_by_side(small, tmp_path):
     texts = ["a photo of the nurse and the doctor"] * 40
     np.save(wide / "ids.npy", diffusion.tokens(make_tokenizer(WORDS, 8), texts))
     np.save(wide / "indicators.npy", np.tile([[0, 1], [2, 0]], (20, 1)).astype(np.uint8))
+    np.save(wide / "shown.npy", np.tile([[1, 1], [2, 0]], (20, 1)).astype(np.uint8))
     np.save(wide / "latents.npy", np.zeros((40, autoencoder.LATENTS, 16, 24), np.float16))
     both = [*data, diffusion.Data(wide, 40, 0, "default", "pairs")]
     quality = diffusion.train(folder, steps=4, batch=2, data=both, progress=False, compiled=False)
@@ -243,9 +248,10 @@ def test_examples_of_two_people_are_what_the_world_draws(tmp_path):
     from biaslab.mini import pairs, render
 
     data = diffusion.Data(tmp_path, 8, 3, "default", "pairs")
-    texts, told, images = diffusion.examples(data, [5, 6])
+    texts, told, shown, images = diffusion.examples(data, [5, 6])
     row = pairs.draw(3, 6)
     assert texts[1] == row.text
     assert told[1].tolist() == [diffusion.INDICATORS.index(t or "none") for t in row.asked.told]
+    assert shown[1].tolist() == [diffusion.INDICATORS.index(g) for g in row.genders]
     assert images.shape == (2, 64, 96, 3)
     assert (images[1] == render.render(pairs.build_scene(row.asked, row.genders, row.seed), 64)).all()

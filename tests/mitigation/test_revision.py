@@ -8,7 +8,6 @@ import pytest
 from biaslab.errors import InputError, ParameterError
 from biaslab.mini import pairs
 from biaslab.mitigation import Counts, Critique, Guideline, intervene, revise
-from biaslab.mitigation.revision import sentence
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts
 
@@ -28,17 +27,13 @@ def prompts():
     return asking.paired(seed=3)
 
 
-def test_the_sentence_is_the_one_that_the_embedded_world_learnt():
-    for phrases in (["sheriff", "nurse"], ["carpenter manager", "intern"], ["nurse"]):
-        for told in (["female", "male"], ["", "male"], ["female", ""], ["", ""]):
-            told = told[: len(phrases)]
-            assert sentence(phrases, told) == pairs.guideline(phrases, told)
+def test_the_sentence_tells_who_is_meant():
     assert (
-        sentence(["sheriff", "nurse"], ["female", "male"])
+        asking.sentence(["sheriff", "nurse"], ["female", "male"])
         == "Show the sheriff as a woman and the nurse as a man."
     )
     # Who is meant of two alike is said.
-    assert sentence(["nurse", "nurse"], ["", "male"]) == "Show the nurse on the right as a man."
+    assert asking.sentence(["nurse", "nurse"], ["", "male"]) == "Show the nurse on the right as a man."
 
 
 def test_what_is_told_stands_in_the_text_and_the_world_reads_it(prompts):

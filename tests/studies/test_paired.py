@@ -414,6 +414,51 @@ def test_images_are_counted_where_both_people_are_judged(folder):
     assert "both people fit in 25.0 %" in words.images_finding(study)
 
 
+def pair(i, male, female, setting="paired", aspect="power", model="A"):
+    labels = {"male_label": male, "female_label": female}
+    return {"model": model, "aspect": aspect, "setting": setting, "image_id": f"{setting}{i}", **labels}
+
+
+def test_pairs_of_the_top_are_not_counted_beside_the_pairs_they_are_part_of(folder):
+    rows = lists([3, 2], [0, 1], 4) + lists([3, 2], [0, 1], 4, setting="paired_top5")
+    images = [pair(i, "male", "female", aspect="occupation") for i in range(4)]
+    found = folder(percent_female=rows, pair_images=images).table("paired_biased_images")
+    assert found["setting"].tolist() == ["paired", "paired"] and set(found["evidence"]) == {"counted"}
+    # Without counted images the limits of both are all there is.
+    alone = [r | {"model": "B"} for r in rows]
+    found = folder(percent_female=alone, pair_images=images).table("paired_biased_images")
+    assert set(found.loc[found["model"] == "B", "setting"]) == {"paired", "paired_top5"}
+
+
+def test_images_of_one_gender_are_counted_where_both_are_judged(folder):
+    # Of 8 judged images 3 show one gender twice; women: 4 of 8 of the low, 3 of 8 of the high role.
+    labels = (
+        [("male", "female")] * 3 + [("female", "male")] * 2 + [("female", "female")] + [("male", "male")] * 2
+    )
+    images = [pair(i, m, f) for i, (m, f) in enumerate([*labels, ("male", "unsure")])]
+    study = folder(percent_female=roles([2, 2], [1, 2], 4), pair_images=images)
+    found = study.table("paired_role_coupling").iloc[0]
+    assert (found["n_images"], found["same_gender"]) == (8, 3) and np.isnan(found["fewest_same_gender"])
+    low, high = proportion_confint(3, 8, method="wilson")
+    limits = found[["percent_same_gender_ci_low", "percent_same_gender_ci_high"]].tolist()
+    assert limits == pytest.approx([100 * low, 100 * high])
+    # Both women in 4/8 * 3/8, both men in 4/8 * 5/8 of images.
+    assert found["percent_same_gender_chance"] == pytest.approx(100 * (12 + 20) / 64)
+
+
+@pytest.mark.parametrize(
+    ("same", "said"),
+    [(0, "fewer than independent"), (20, "as many as independent"), (40, "more than independent")],
+)
+def test_coupling_by_images_is_said_as_it_is(folder, same, said):
+    # Half of either list are women, so half of all images would show one gender twice by chance.
+    images = [pair(i, *(["female"] * 2 if i % 2 else ["male"] * 2)) for i in range(same)]
+    images += [pair(i, *(["female", "male"] if i % 2 else ["male", "female"])) for i in range(same, 40)]
+    study = folder(percent_female=roles([5, 8, 2], [5, 2, 6], 10), pair_images=images)
+    assert f"{same} of 40 images show two people of one perceived gender" in words.coupling_finding(study)
+    assert said in words.coupling_finding(study)
+
+
 def test_roles_of_the_printed_occupations_are_coupled(printed):
     table = published.load("paired_table_13").pivot(
         index="occupation", columns=["setting", "power_level"], values="score"
@@ -632,7 +677,7 @@ def test_mitigation_that_is_measured_has_intervals(folder):
     said = words.mitigation_finding(folder(percent_female=rows))
     # Lists at 53.3 and 66.7 before, at -46.7 and -53.3 after.
     assert "overall 60.0 without mitigation (" in said and "-50.0 with FairCritic (-" in said
-    assert "(over-correction: the sign is reversed)" in said and "as printed" not in said
+    assert "60 people): over-correction, against stereotypes" in said and "as printed" not in said
 
 
 @pytest.mark.parametrize(("wrong", "percent"), [(0.05, 50), (0.2, 70), (0.45, 48.8), (0.7, 30)])
@@ -879,7 +924,10 @@ def test_occupations_are_sorted_and_filled_where_significant(printed):
     )
     assert {bar.get_width() for bar in alone.patches} == {200}
     assert {round(bar.get_width(), 6) for bar in pairs.patches} == {60}
-    assert [ax.get_title(loc="left") for ax in figure.axes] == ["One person (n = 3)", "Two people (n = 40)"]
+    assert [ax.get_title(loc="left") for ax in figure.axes] == [
+        "One person (n = 3; fair: ±100)",
+        "Two people (n = 40; fair: ±30)",
+    ]
 
 
 def test_bounds_are_bars_and_counts_are_dots(printed):
@@ -926,6 +974,37 @@ def test_models_are_drawn_below_one_another(folder):
     assert [ax.get_title(loc="left") for ax in figure.axes] == ["A: Occupations", "B: Occupations"]
     figure = figures.lean_and_stereotype(study.table("paired_lean"))
     assert drawn(figure.axes[1], "o") == [(pytest.approx(15), pytest.approx(75))]
+
+
+def test_each_model_has_the_lines_that_it_needs(folder):
+    rows = lists([8, 7, 3], [1, 2, 4], 10, model="mine") + lists([7], [2], 10, model="B")
+    rows += lists([5, 5, 5], [5, 5, 5], 10, model="mine", setting="faircritic")
+    study = folder(percent_female=rows)
+    # A source's own models come first, whatever their names.
+    assert list(dict.fromkeys(study.table("paired_occupation_score")["model"])) == ["mine", "B"]
+    scores = words.plain(study.table("paired_occupation_score"))
+    assert set(scores["setting"]) == {"paired"}
+    upper, lower = figures.identity_scores(scores).axes
+    assert [len(ax.get_yticklabels()) for ax in (upper, lower)] == [6, 2]
+    upper, lower = figures.mitigation(study.table("paired_mitigation")).axes
+    assert [t.get_text() for t in upper.get_yticklabels()] == [
+        "Occupations: FairCritic",
+        "Occupations: no mitigation",
+    ]
+    assert [t.get_text() for t in lower.get_yticklabels()] == ["Occupations: no mitigation"]
+
+
+def test_a_correlation_without_an_interval_says_so(folder):
+    names = ["nurse", "teacher", "cashier"], ["guard", "driver", "farmer"]
+    rows = [
+        row(n, g, c, 10)
+        for g, some in zip(("female", "male"), names, strict=True)
+        for c, n in enumerate(some, 3)
+    ]
+    study = folder(percent_female=rows)
+    tables = study.table("paired_labour_comparison"), study.table("paired_labour_correlation")
+    text = figures.labour_correlation(*tables).axes[0].texts[0].get_text()
+    assert text.count("(no interval), n = 3") == 2 and "nan" not in text
 
 
 def test_samplings_are_drawn_above_the_score_of_all_images(printed):

@@ -31,8 +31,8 @@ HELD_OUT = 2048
 FACES = 8.0
 # Half of the captions drawn tell a gender: what is shown given the caption stays the same, but is learnt sooner.
 TELLING = 0.5
-# Weight of the text encoder's second task, see _telling_loss.
-TELLING_WEIGHT = 0.05
+# Weight of the text encoder's second task, see _showing_loss.
+SHOWING_WEIGHT = 0.05
 INDICATORS = ("none", "female", "male")
 # What there is to learn from, and each kind's share of the steps: captions of the corpus, prompts for one person of the
 # paired paper's, and for two.
@@ -63,6 +63,11 @@ class Data:
     def indicators(self) -> np.ndarray:
         """Return which gender each text tells of each person, uint8 (rows, people), as a place in ``INDICATORS``."""
         return np.load(self.folder / "indicators.npy", mmap_mode="r")
+
+    @property
+    def shown(self) -> np.ndarray:
+        """Return the gender of each person in the image, uint8 (rows, people), likewise; 0 where nobody is shown."""
+        return np.load(self.folder / "shown.npy", mmap_mode="r")
 
     @property
     def latents(self) -> np.ndarray:
@@ -137,7 +142,7 @@ def tokenizer_of_world(extra: tuple[str, ...] = ()):
     )
 
 
-_PARTS = ("ids", "indicators", "latents")
+_PARTS = ("ids", "indicators", "shown", "latents")
 
 
 # -- data -------------------------------------------------------------------------------------------------
@@ -197,29 +202,36 @@ def _encode_block(job: tuple[Path, Path, Data, int]) -> None:
         return
     torch.set_num_threads(1)
     vae = AutoencoderKL.from_pretrained(vae_folder, torch_dtype=torch.float32).eval()
-    texts, told, images = examples(data, range(start, min(start + BLOCK, data.rows)))
+    texts, told, shown, images = examples(data, range(start, min(start + BLOCK, data.rows)))
     np.save(folder / f"ids-{start}.npy", tokens(tokenizer_of_world(), texts))
     np.save(folder / f"indicators-{start}.npy", told)
+    np.save(folder / f"shown-{start}.npy", shown)
     latents = autoencoder.encode(vae, images)
     np.save(folder / f".latents-{start}.npy", latents)
     (folder / f".latents-{start}.npy").replace(done)
 
 
-def examples(data: Data, indices: Sequence[int]) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return texts, what each tells (``Data.indicators``), and images, uint8 (n, height, width, 3)."""
+def examples(data: Data, indices: Sequence[int]) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    """Return texts, what each tells (``Data.indicators``), who is shown, and images, uint8 (n, height, width, 3)."""
     from biaslab.mini import captions, pairs, render
+
+    def coded(words) -> np.ndarray:
+        return np.array(
+            [[INDICATORS.index(w) if w in INDICATORS else 0 for w in row] for row in words], np.uint8
+        )
 
     if data.kind == "captions":
         corpus = captions.Corpus(rows=data.rows, seed=data.seed, skew=data.skew)
         table = corpus.rows_at(indices)
-        told = [[INDICATORS.index(i) if i in INDICATORS else 0] for i in table["truth_indicator"]]
+        told, shown = (coded([[w] for w in table[f"truth_{c}"]]) for c in ("indicator", "gender"))
         images = corpus.images(list(table["caption_id"]), size=autoencoder.SIZE)
-        return list(table["text"]), np.array(told, np.uint8), images
+        return list(table["text"]), told, shown, images
     count = 2 if data.kind == "pairs" else 1
     rows = [pairs.draw(data.seed, i, count=count) for i in indices]
-    told = [[INDICATORS.index(t or "none") for t in row.asked.told] for row in rows]
     scenes = [pairs.build_scene(row.asked, row.genders, row.seed) for row in rows]
-    return [row.text for row in rows], np.array(told, np.uint8), render.render_many(scenes, autoencoder.SIZE)
+    images = render.render_many(scenes, autoencoder.SIZE)
+    told, shown = coded(row.asked.told for row in rows), coded(row.genders for row in rows)
+    return [row.text for row in rows], told, shown, images
 
 
 def tokens(tokenizer, texts: list[str]) -> np.ndarray:
@@ -340,8 +352,9 @@ def train(
         with torch.autocast("cpu", torch.bfloat16):
             states = encoder(torch.from_numpy(words)).last_hidden_state
             predicted = unet(noisy, t, states).sample
-        answer = torch.from_numpy(np.where((words == empty).all(1, keepdims=True), 0, some.told[chosen]))
-        second = _telling_loss(states.float(), torch.from_numpy(words) == tokenizer.eos_token_id, answer)
+        # An empty text says nothing of anyone.
+        answer = torch.from_numpy(np.where((words == empty).all(1, keepdims=True), 0, some.shown[chosen]))
+        second = _showing_loss(states.float(), torch.from_numpy(words) == tokenizer.eos_token_id, answer)
         return ((predicted.float() - target).pow(2) * some.weight).mean(), second
 
     progress_made = {"next": 1}
@@ -359,14 +372,14 @@ def train(
         words = np.where(draw.random((size, 1)) < DROPOUT, empty, some.ids[chosen])
         loss, second = losses_of(run, encoder, some, chosen, words, torch_rng(seed, i))
         optimiser.zero_grad(set_to_none=True)
-        (loss + TELLING_WEIGHT * second).backward()
+        (loss + SHOWING_WEIGHT * second).backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimiser.step()
         average.update(i)
         if snapshots is not None and training.fraction * n_snapshots >= progress_made["next"]:
             progress_made["next"] = int(training.fraction * n_snapshots) + 1
             save(snapshots / f"step-{i:06d}", average, tokenizer, vae=folder / "vae")
-        return {"loss": float(loss.detach()), "telling": float(second.detach())}
+        return {"loss": float(loss.detach()), "showing": float(second.detach())}
 
     def quality() -> dict[str, float]:
         found = {}
@@ -396,34 +409,38 @@ class _Examples:
 
         self.ids, self.latents = np.asarray(data.ids).astype(np.int64), np.asarray(data.latents)
         told = np.asarray(data.indicators).astype(np.int64)
-        self.told = told.reshape(len(told), -1)
+        told = told.reshape(len(told), -1)
+        self.shown = np.asarray(data.shown).astype(np.int64).reshape(len(told), -1)
         self.kept = len(self.ids) - min(HELD_OUT, len(self.ids) // 10)
         # Other texts are drawn with a good part of them telling one already.
-        telling = self.told[: self.kept].any(axis=1) if data.kind == "captions" else np.zeros(0, bool)
+        telling = told[: self.kept].any(axis=1) if data.kind == "captions" else np.zeros(0, bool)
         self.telling = np.flatnonzero(telling)
         self.weight = torch.from_numpy(where_faces_are(pairs=data.kind == "pairs")).float()
 
 
-def _telling_loss(states: torch.Tensor, ends: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
-    """Return the cross-entropy of telling from the text's states which gender the text tells of each person, if any.
+def _showing_loss(states: torch.Tensor, ends: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
+    """Return the cross-entropy of telling from the text's states which gender the image shows each person with.
 
-    Stable Diffusion's text encoder comes with such knowledge from CLIP; this one learns it beside the images. Three
+    Stable Diffusion's text encoder comes with such knowledge from CLIP; this one learns it beside the images. Two
     fixed directions for each person are read after the end of the text, so that what tells is a good part of a state's
     length.
 
     Args:
         states: (n, length, width), of layer-normed length.
         ends: (n, length), true at the end-of-text token.
-        answer: (n, people), places in ``INDICATORS``.
+        answer: (n, people), 1 for a woman, 2 for a man; 0 does not count.
     """
     import torch
 
     after = (ends.cumsum(1) > 0).float()
     people = answer.shape[1]
-    read = (states[..., : people * len(INDICATORS)] * after[..., None]).sum(1) / after.sum(1, keepdim=True)
-    return torch.nn.functional.cross_entropy(
-        read.reshape(len(states), people, -1).flatten(0, 1), answer.flatten()
-    )
+    read = (states[..., : 3 * people] * after[..., None]).sum(1) / after.sum(1, keepdim=True)
+    # The first of each person's three directions is left free.
+    read, answer = read.reshape(len(states), people, 3)[..., 1:].flatten(0, 1), answer.flatten()
+    counts = answer > 0
+    if not counts.any():
+        return read.sum() * 0
+    return torch.nn.functional.cross_entropy(read[counts], answer[counts] - 1)
 
 
 def _load_weights(folder: Path, unet, encoder, tokenizer) -> None:

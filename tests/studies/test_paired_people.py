@@ -1,0 +1,694 @@
+"""The people of each image: tables from small frames of known truth, what figures draw, findings, galleries."""
+
+from itertools import chain
+from types import SimpleNamespace
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
+from scipy import stats as scipy_stats
+from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
+
+from biaslab import lexicons, published, tables
+from biaslab.errors import MissingInputError
+from biaslab.figures import paired_people as figures
+from biaslab.figures import style
+from biaslab.figures.gallery import gallery
+from biaslab.schemas.paired_people import OUTCOMES
+from biaslab.studies import paired_people_words as words
+from biaslab.study import Study
+
+mpl.use("Agg")
+
+NAMES = {0: ("alone",), 2: ("left", "right"), 3: ("left", "middle", "right")}
+
+
+@pytest.fixture
+def folder(folder_of):
+    return folder_of("paired", 200)
+
+
+@pytest.fixture(autouse=True)
+def look():
+    with mpl.rc_context():
+        style.use()
+        yield
+    plt.close("all")
+
+
+def image(name, people, setting="paired", aspect="occupation", order="right", round=0, run=1, model="A"):
+    """Return the rows of one image; ``people``: (identity, stereotype, gender or outcome[, tone]) left to right."""
+    rows = []
+    for position, (identity, stereotype, seen, *tone) in zip(
+        NAMES[0 if len(people) == 1 else len(people)], people, strict=True
+    ):
+        judged = seen in ("female", "male")
+        rows.append(
+            {
+                "model": model,
+                "aspect": aspect,
+                "setting": setting,
+                "image_id": name,
+                "position": position,
+                "round": round,
+                "run": run,
+                "identity": identity,
+                "occupation": identity.split(",")[0],
+                "role": "",
+                "level": "",
+                "stereotype": stereotype,
+                "outcome": "judged" if judged else seen,
+                "gender": seen if judged else "unsure" if seen == "uncertain" else "",
+                "p_female": {"female": 0.99, "male": 0.01}.get(seen, np.nan),
+                "role_order": order,
+                "skin_tone": tone[0] if tone else np.nan,
+                "reason": "",
+            }
+        )
+    return rows
+
+
+def pair(name, left, right, **names):
+    return image(name, [left, right], **names)
+
+
+def one(table, **values):
+    found = table[np.logical_and.reduce([table[c] == v for c, v in values.items()])]
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+F, M = "female", "male"
+# Judged, right; judged, swapped; one not sure; failed as a whole; one face too small.
+FIVE = [
+    *pair("1", ("nurse", F, F), ("cook", M, M)),
+    *pair("2", ("cook", M, M), ("nurse", F, M), order="swapped"),
+    *pair("3", ("nurse", F, "uncertain"), ("cook", M, M)),
+    *pair("4", ("nurse", F, "too_many_faces"), ("cook", M, "too_many_faces"), order=""),
+    *pair("5", ("nurse", F, F), ("cook", M, "face_too_small")),
+]
+
+
+# -- failures ----------------------------------------------------------------------------------------
+
+
+def test_an_image_has_the_worst_outcome_of_its_people(folder):
+    study = folder(people=FIVE)
+    table = study.table("paired_outcomes")
+    assert table["outcome"].tolist() == list(OUTCOMES)
+    counts = table.set_index("outcome")["n"]
+    expected = {"judged": 2, "uncertain": 1, "too_many_faces": 1, "face_too_small": 1}
+    assert counts[counts > 0].to_dict() == expected
+    assert (table["n_images"] == 5).all() and table["percent"].sum() == pytest.approx(100)
+    judged = one(table, outcome="judged")
+    assert judged[["n_right", "n_swapped", "n_unclear"]].tolist() == [1, 1, 0]
+    ends = [100 * v for v in proportion_confint(2, 5, method="wilson")]
+    assert judged[["ci_low", "ci_high"]].tolist() == pytest.approx(ends)
+
+
+def test_valid_images_by_hand(folder):
+    table = folder(people=FIVE).table("paired_valid_images").set_index("measure")
+    # Faces: 1, 2, 3 of 5. Judged: 1 and 2. Order: 1 and 3 of the three found. All: 1.
+    assert table["percent"].to_dict() == pytest.approx(
+        {"people": 60, "judged": 40, "order": 200 / 3, "valid": 20}
+    )
+    assert table["n_images"].to_dict() == {"people": 5, "judged": 5, "order": 3, "valid": 5}
+    assert table["change"].isna().all()
+
+
+def test_people_of_one_phrase_have_no_order_and_that_is_said(folder):
+    rows = pair("1", ("nurse", F, F), ("nurse", F, F), setting="same", order="")
+    table = folder(people=rows).table("paired_valid_images").set_index("measure")
+    assert np.isnan(table.loc["order", "percent"]) and "no image" in table.loc["order", "reason"]
+    assert table.loc["valid", "percent"] == 100
+
+
+def test_mitigation_is_compared_with_the_same_pairs_only(folder):
+    # Without mitigation nurse-cook pairs are judged in 3 of 4, baker-cook ones never.
+    before = [pair(f"n{k}", ("nurse", F, F), ("cook", M, M)) for k in range(3)]
+    before += [pair("n3", ("nurse", F, F), ("cook", M, "uncertain"))]
+    before += [pair(f"b{k}", ("baker", F, "no_face"), ("cook", M, "no_face"), order="") for k in range(9)]
+    after = [
+        pair(f"i{k}", ("nurse", F, F), ("cook", M, seen), setting="intervention")
+        for k, seen in enumerate([M, "uncertain", "uncertain", "uncertain"])
+    ]
+    table = folder(people=[*chain(*before, *after)]).table("paired_valid_images")
+    row = one(table, setting="intervention", measure="judged")
+    assert row["change"] == pytest.approx(25 - 75)
+    low, high = confint_proportions_2indep(1, 4, 3, 4, method="newcomb")
+    assert row[["change_ci_low", "change_ci_high"]].tolist() == pytest.approx([100 * low, 100 * high])
+    assert one(table, setting="paired", measure="judged")["n_images"] == 13
+
+
+def test_of_faircritic_the_last_round_counts(folder):
+    rows = [
+        *pair("1", ("nurse", F, "no_face"), ("cook", M, "no_face"), setting="faircritic", round=1, order=""),
+        *pair("2", ("nurse", F, F), ("cook", M, F), setting="faircritic", round=2),
+        *pair("0", ("nurse", F, F), ("cook", M, M)),
+    ]
+    study = folder(people=rows)
+    outcomes = study.table("paired_outcomes").query("n > 0").set_index("setting")
+    assert outcomes["outcome"].to_dict() == {"faircritic": "judged", "paired": "judged"}
+    assert len(study.table("paired_people")) == 6
+
+
+# -- positions and controls ----------------------------------------------------------------------------
+
+
+def test_position_effect_by_hand(folder):
+    # Two images of each order: f left beside m right, and the reverse.
+    rows = []
+    left_female = {"f0": (2, 0), "f1": (1, 1), "f2": (2, 1)}  # of 2 perceived as female left, right
+    left_male = {"m0": (1, 0), "m1": (0, 0), "m2": (1, 2)}
+    for k in range(3):
+        fl, fr = left_female[f"f{k}"]
+        ml, mr = left_male[f"m{k}"]
+        for n in range(2):
+            rows += pair(f"a{k}{n}", (f"f{k}", F, F if n < fl else M), (f"m{k}", M, F if n < mr else M))
+            rows += pair(f"b{k}{n}", (f"m{k}", M, F if n < ml else M), (f"f{k}", F, F if n < fr else M))
+    table = folder(people=rows).table("paired_position_effect")
+    female, male = np.array([100, 0, 50.0]), np.array([50, 0, -50.0])
+    row = one(table, stereotype="female")
+    assert row["difference"] == pytest.approx(50) and row["n"] == 12 and row["n_identities"] == 3
+    assert row["percent_female_left"] == pytest.approx(100 * 5 / 6)
+    assert row["percent_female_right"] == pytest.approx(100 * 2 / 6)
+    test = scipy_stats.ttest_1samp(female, 0)
+    # Cut at what differences can be.
+    assert row["ci_high"] == min(100, test.confidence_interval()[1])
+    assert row["ci_low"] == pytest.approx(test.confidence_interval()[0])
+    assert row["p"] == pytest.approx(test.pvalue)
+    both = one(table, stereotype="overall")
+    assert both["difference"] == pytest.approx(25)
+    assert both["percent_female_left"] - both["percent_female_right"] == pytest.approx(25)
+    # At full dependence each list's mean moves the overall one by its whole: Welch's test of a sum.
+    welch = scipy_stats.ttest_ind(female, -male, equal_var=False)
+    half = np.diff(welch.confidence_interval())[0] / 2
+    assert both["ci_high"] - both["difference"] == pytest.approx(min(half, 75))
+
+
+def test_an_identity_that_stands_on_one_side_only_is_left_out(folder):
+    rows = [
+        *pair("1", ("f0", F, F), ("m0", M, M)),
+        *pair("2", ("m0", M, M), ("f0", F, M)),
+        *pair("3", ("f1", F, F), ("m0", M, F)),
+    ]
+    table = folder(people=rows).table("paired_position_effect")
+    row = one(table, stereotype="female")
+    assert row["n_identities"] == 1 and row["n"] == 2 and row["difference"] == 100
+
+
+def controls():
+    rows = []
+    for k, (alone, alike) in enumerate([(F, F), (M, M), (F, M)]):
+        rows += image(f"s{k}", [(f"f{k}", F, alone)], setting="single", order="")
+        rows += pair(f"p{k}", (f"f{k}", F, F), (f"m{k}", M, M))
+        rows += pair(f"q{k}", (f"m{k}", M, M if k else F), (f"f{k}", F, F))
+        rows += pair(f"t{k}", (f"f{k}", F, alike), (f"f{k}", F, alike), setting="same", order="")
+        rows += image(f"u{k}", [(f"m{k}", M, M if k == 1 else F)], setting="single", order="")
+        rows += pair(f"v{k}", (f"m{k}", M, M), (f"m{k}", M, F), setting="same", order="")
+    return rows
+
+
+def test_control_scores_and_contrast_by_hand(folder):
+    table = folder(people=controls()).table("paired_control_score")
+    scores = {(r.setting, r.stereotype): r.score for r in table.itertuples()}
+    # Alone: f 100, -100, 100; m -100, 100, -100. In pairs f all 100; m0 (100, -100), m1 and m2 100.
+    assert scores["single", "female"] == pytest.approx(100 / 3)
+    assert scores["single", "male"] == pytest.approx(-100 / 3)
+    assert scores["paired", "female"] == 100 and scores["paired", "male"] == pytest.approx(200 / 3)
+    assert scores["same", "female"] == pytest.approx(-100 / 3) and scores["same", "male"] == 0
+    row = one(table, setting="single", stereotype="female")
+    assert row["contrast"] == pytest.approx(200 / 3)
+    # An interval of -220 to 354 (t of 0, 200 and 0), cut at what a difference of scores can be.
+    assert row[["contrast_ci_low", "contrast_ci_high"]].tolist() == [-200, 200]
+    assert table.loc[table["setting"] == "paired", "contrast"].isna().all()
+    assert one(table, setting="same", stereotype="overall")["n"] == 12
+
+
+def test_contrast_overall_counts_pairs_twice_and_people_alone_half(folder):
+    table = folder(people=controls()).table("paired_control_score")
+    # Effects on the mean of both lists: paired - single / 2.
+    female, male = np.array([50, 150, 50.0]), np.array([50, 50, 150.0])
+    welch = scipy_stats.ttest_ind(female, -male, equal_var=False).confidence_interval()
+    row = one(table, setting="single", stereotype="overall")
+    assert row["contrast"] == pytest.approx((200 / 3 + 100) / 2)
+    assert row["contrast"] - row["contrast_ci_low"] == pytest.approx(np.diff(welch)[0] / 2)
+
+
+@pytest.mark.parametrize("setting", ["paired", "same", "single"])
+def test_coin_flips_spread_as_far_as_the_bands_say(folder, setting):
+    # Images of every kind, one coin an image: people fully dependent.
+    rng = np.random.default_rng(5)
+    rows, n = [], 6
+    for k in range(n):
+        for j in range(4):
+            people = {
+                "paired": [(f"f{k}", F), (f"m{(k + j) % n}", M)],
+                "same": [(f"f{k}", F)] * 2 if j % 2 else [(f"m{k}", M)] * 2,
+                "single": [(f"f{k}", F) if j % 2 else (f"m{k}", M)],
+            }[setting]
+            rows += image(f"{k}-{j}", [(*p, F) for p in people], setting=setting, order="")
+    table = folder(people=rows).table("paired_control_score")
+    frame = pd.DataFrame(rows)
+    of, images = pd.factorize(frame["image_id"])
+    coins = rng.choice([-100.0, 100.0], (len(images), 4000))
+    score = pd.DataFrame(coins[of])
+    each = score.groupby([frame["stereotype"], frame["identity"]]).mean().groupby(level=0).mean()
+    spread = 1.96 * np.std([each.loc[F], each.loc[M], each.mean()], axis=1)
+    found = table.set_index("stereotype").loc[["female", "male", "overall"]]
+    assert found["fair_high"].to_numpy() == pytest.approx(spread, rel=0.06)
+    assert found["fair_low"].tolist() == (-found["fair_high"]).tolist()
+
+
+# -- labour ------------------------------------------------------------------------------------------
+
+WOMEN = ("nurse", "secretary", "teacher", "baker", "librarian")
+MEN = ("carpenter", "sheriff", "cook", "lawyer", "farmer")
+
+
+def labour_pairs(images=3):
+    rng = np.random.default_rng(2)
+    rows = []
+    for woman in WOMEN:
+        for man in MEN:
+            for k in range(images):
+                seen = [F if rng.random() < 0.8 else M, M if rng.random() < 0.7 else F]
+                rows += pair(f"{woman}-{man}-{k}", (woman, F, seen[0]), (man, M, seen[1]))
+    return rows
+
+
+def test_the_line_over_the_labour_gap_is_least_squares_with_clustered_errors(folder):
+    rows = labour_pairs()
+    line = one(folder(people=rows).table("paired_labour_gap"), group="line")
+    labour = published.load("paired_table_11").query("setting == 'labour_statistics'")
+    labour = labour.set_index("occupation")["percent_female"]
+    each = pd.DataFrame(rows).set_index("image_id")
+    women, men = each[each["stereotype"] == F], each[each["stereotype"] == M]
+    gap = (women["occupation"].map(labour) - men["occupation"].map(labour)).to_numpy(float)
+    fits = [np.where(side["gender"] == side["stereotype"], 100, -100) for side in (women, men)]
+    score = np.mean(fits, axis=0)
+    slope, at_0 = np.polyfit(gap, score, 1)
+    assert (line["slope"], line["score"]) == pytest.approx((slope, at_0 + slope * gap.mean()))
+    assert line["n_images"] == 75 and line["gap"] == pytest.approx(gap.mean())
+    codes = np.column_stack([pd.factorize(side["occupation"])[0] for side in (women, men)])
+    fits = [
+        sm.OLS(score, sm.add_constant(gap)).fit(cov_type="cluster", cov_kwds={"groups": groups})
+        for groups in (codes, codes[:, 0], codes[:, 1])
+    ]
+    # A two-way variance can be negative; errors are never below those by either occupation alone.
+    error = np.sqrt(max(fit.cov_params()[1, 1] for fit in fits))
+    half = scipy_stats.t.ppf(0.975, 4) * error
+    assert line["ci_high"] - line["slope"] == pytest.approx(half, rel=1e-6)
+    assert line["p"] == pytest.approx(2 * scipy_stats.t.sf(abs(slope / error), 4), rel=1e-6)
+
+
+def test_fifths_hold_all_images_in_order_of_their_gap(folder):
+    table = folder(people=labour_pairs()).table("paired_labour_gap")
+    fifths = table[table["group"] != "line"]
+    assert fifths["group"].tolist() == [f"fifth_{k}" for k in range(1, 6)]
+    assert (fifths["n_images"] == 15).all() and fifths["gap"].is_monotonic_increasing
+    line = one(table, group="line")
+    assert fifths["gap"].mean() == pytest.approx(line["gap"])
+    assert fifths["score"].mean() == pytest.approx(line["score"])
+    # 15 coins of 100 or -100.
+    assert fifths["fair_high"].tolist() == pytest.approx([1.96 * 100 / np.sqrt(15)] * 5, rel=1e-3)
+
+
+def test_few_images_have_no_fifths_and_one_occupation_no_interval(folder):
+    rows = [*pair("1", ("nurse", F, F), ("cook", M, M)), *pair("2", ("nurse", F, F), ("lawyer", M, F))]
+    table = folder(people=rows).table("paired_labour_gap")
+    assert table["group"].tolist() == ["line"] and "three images" in table["reason"].iloc[0]
+    rows += pair("3", ("nurse", F, M), ("farmer", M, F))
+    line = folder(people=rows).table("paired_labour_gap").iloc[0]
+    assert np.isfinite(line["slope"]) and np.isnan(line["ci_low"])
+    assert line["reason"] == "an interval needs two occupations of each list"
+
+
+# -- skin tone and truth -------------------------------------------------------------------------------
+
+
+def test_skin_tones_by_group_and_their_difference_within_an_image(folder):
+    tones = [(3, 5), (2, 6), (4, 4), (np.nan, 9)]
+    rows = []
+    for k, (low, high) in enumerate(tones):
+        people = [("cook, low power", F, F, low), ("cook, high power", M, M, high)]
+        rows += pair(str(k), *people[:: -1 if k % 2 else 1], aspect="power")
+    table = folder(people=rows).table("paired_skin_tone").set_index("group")
+    assert table["skin_tone"].to_dict() == pytest.approx({"male": 6, "female": 3, "difference": 2})
+    assert table["n_images"].to_dict() == {"male": 4, "female": 3, "difference": 3}
+    test = scipy_stats.ttest_1samp([2, 4, 0], 0)
+    row = table.loc["difference"]
+    assert row[["ci_low", "ci_high", "p"]].tolist() == pytest.approx(
+        [*test.confidence_interval(), test.pvalue]
+    )
+    assert np.isnan(table.loc["male", "p"])
+
+
+def render(name, position, truth, seen, order="right", ambiguous="no", tones=(5, 5)):
+    judged = seen in ("female", "male")
+    return {
+        "judge": "J",
+        "image_id": name,
+        "position": position,
+        "identity": "nurse",
+        "truth_gender": truth,
+        "ambiguous": ambiguous,
+        "outcome": "judged" if judged else seen,
+        "gender": seen if judged else "",
+        "role_order": order,
+        "truth_skin_tone": tones[0],
+        "skin_tone": tones[1],
+    }
+
+
+def test_truth_by_hand(folder):
+    rows = [
+        render("1", "left", F, F),
+        render("1", "right", M, F, ambiguous="yes"),
+        render("2", "left", M, M, order="unclear", tones=(5, 7)),
+        render("2", "right", M, "uncertain", order="unclear", tones=(5, 6)),
+        render("3", "left", F, "overlapping", order="", tones=(5, np.nan)),
+        render("3", "right", F, "overlapping", order="", tones=(5, np.nan)),
+    ]
+    table = folder(renders=rows).table("paired_truth").set_index("measure")
+    # Both found: 2 of 3 images. Gender: 2 of 3 judged, 2 of 2 clear. Order: 1 of 2. Tone: 3 of 4 faces.
+    assert table["n"].to_dict() == {
+        "gate": 3,
+        "gender": 3,
+        "gender_unambiguous": 2,
+        "order": 2,
+        "skin_tone": 4,
+    }
+    assert table["percent"].to_dict() == pytest.approx(
+        {"gate": 200 / 3, "gender": 200 / 3, "gender_unambiguous": 100, "order": 50, "skin_tone": 75}
+    )
+    low, high = proportion_confint(1, 2, method="wilson")
+    assert table.loc["order", ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * low, 100 * high])
+
+
+def test_a_source_without_people_has_empty_tables_and_says_so(tmp_path):
+    study = Study(tmp_path, seed=1)
+    for name in ("paired_outcomes", "paired_control_score", "paired_labour_gap", "paired_truth"):
+        assert study.table(name).empty
+        assert list(study.table(name).columns) == tables.schema(name).names
+    assert words.truth_finding(study) == "The source has no measurements for this finding."
+    assert figures.truth(study.table("paired_truth")).axes[0].texts[0].get_text().startswith("The source")
+    with pytest.raises(MissingInputError, match="takes images"):
+        study.measured("paired_people")
+    words.show_pairs(study)
+
+
+# -- figures -----------------------------------------------------------------------------------------
+
+
+def bars(ax):
+    return [p for p in ax.patches if isinstance(p, Rectangle)]
+
+
+def dots(ax):
+    """Return the points (x, y) of all markers."""
+    return np.column_stack(
+        [np.concatenate([line.get_xydata()[:, i] for line in ax.lines if line.get_marker() != "None"]) for i in (0, 1)]
+    )  # fmt: skip
+
+
+def test_outcome_bars_fill_the_whole_and_say_their_numbers(folder):
+    figure = figures.outcomes(folder(people=FIVE).table("paired_outcomes"))
+    (ax,) = figure.axes
+    assert sorted(bar.get_width() for bar in bars(ax)) == [20] * 5
+    assert [text.get_text() for text in ax.texts] == ["1"] * 5
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["Occupations, two people (n = 5)"]
+    said = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert said == {
+        "judged, as asked",
+        "judged, in another order",
+        "judge not sure of somebody",
+        "more faces than asked for",
+        "a face too small",
+    }
+
+
+def test_figures_draw_the_values_of_their_tables(folder):
+    study = folder(people=controls())
+    table = study.table("paired_control_score")
+    left, right = figures.control_scores(table).axes
+    assert sorted(dots(left)[:, 0]) == pytest.approx(sorted(table["score"]))
+    assert sorted(dots(right)[:, 0]) == pytest.approx(sorted(table["contrast"].dropna()))
+    widths = sorted(bar.get_width() for bar in bars(left))
+    assert widths == pytest.approx(sorted(table["fair_high"] - table["fair_low"]))
+    effects = study.table("paired_position_effect")
+    (ax,) = figures.position_effect(effects).axes
+    assert sorted(dots(ax)[:, 0]) == pytest.approx(sorted(effects["difference"]))
+    valid = study.table("paired_valid_images")
+    (ax,) = figures.valid_images(valid).axes
+    assert sorted(dots(ax)[:, 0]) == pytest.approx(sorted(valid["percent"].dropna()))
+
+
+def test_the_labour_figure_draws_fifths_and_the_line_through_them(folder):
+    table = folder(people=labour_pairs()).table("paired_labour_gap")
+    (ax,) = figures.labour_gap(table).axes
+    fifths, line = table[table["group"] != "line"], one(table, group="line")
+    drawn = [shape for shape in ax.lines if shape.get_linestyle() == "--"]
+    x, y = drawn[0].get_xydata().T
+    assert x.tolist() == [fifths["gap"].min(), fifths["gap"].max()]
+    assert y == pytest.approx(line["score"] + line["slope"] * (x - line["gap"]))
+    marks = next(shape for shape in ax.lines if shape.get_marker() == "o").get_xydata()
+    assert marks.tolist() == fifths[["gap", "score"]].to_numpy().tolist()
+    assert f"slope {line['slope']:.2f}" in ax.texts[0].get_text()
+
+
+def test_skin_tones_are_drawn_above_the_scale(folder):
+    rows = []
+    for k, (first, second) in enumerate([(3, 5), (4, 6), (5, 6)]):
+        rows += pair(str(k), ("nurse", F, F, first), ("cook", M, M, second))
+    left, right = figures.skin_tones(folder(people=rows).table("paired_skin_tone")).axes
+    assert sorted(dots(left)[:, 0]) == pytest.approx([4, 17 / 3])
+    assert dots(right)[:, 0] == pytest.approx([5 / 3])
+    ticks, shades = left.get_xticks(), [to_hex(bar.get_facecolor()) for bar in bars(left)]
+    assert len(shades) == len(ticks)
+    assert shades[list(ticks).index(5)] == "#d7bd96"  # the fifth Monk swatch
+
+
+def test_printed_kappas_are_hollow_and_measured_ones_have_intervals(tmp_path):
+    printed = Study(tmp_path, seed=1).table("paired_judge_agreement")
+    own = printed.iloc[:1].assign(
+        model="mini", judge="J", statistic="cohen_kappa", value=0.8, ci_low=0.7, ci_high=0.9
+    )
+    every = pd.concat([own, printed], ignore_index=True)
+    (ax,) = figures.agreement(every).axes
+    filled = [
+        line
+        for line in ax.lines
+        if line.get_marker() != "None" and line.get_markerfacecolor() != "white" and len(line.get_xdata())
+    ]
+    assert [line.get_xdata().tolist() for line in filled] == [[0.8]]
+    assert len(dots(ax)) == (every["aspect"] != "average").sum()
+    assert set(words.printed_only(every, every)["model"]) == {"DALL-E 3"}
+
+
+# -- words -------------------------------------------------------------------------------------------
+
+
+def test_findings_hold_the_numbers_of_the_tables(folder):
+    study = folder(people=FIVE)
+    said = words.failures_finding(study)
+    assert "everyone is judged in 40.0 % (11.8 to 76.9) of 5 images" in said
+    assert "the gate stops 2, most often: more faces than asked for (1)" in said
+    valid = words.valid_finding(study)
+    assert "people stand as asked in 66.7 %" in valid and "of 3 images that pass the gate" in valid
+
+
+def test_a_direction_is_named_only_where_the_interval_excludes_0(folder):
+    rows = []
+    for k in range(12):
+        noise = M if k % 6 == 0 else F
+        rows += pair(f"a{k}", (f"f{k}", F, noise), (f"m{k}", M, M))
+        rows += pair(f"b{k}", (f"m{k}", M, F), (f"f{k}", F, M if k % 5 else F))
+    assert words.position_finding(folder(people=rows)).count("an interval above 0") == 1
+    assert "an interval that includes 0" in words.position_finding(
+        folder(people=[{**r, "gender": F} for r in rows[:4]] + rows[4:8])
+    )
+
+
+def test_three_people_count_where_all_are_judged_in_the_order_asked_for(folder):
+    trio = [("nurse", F, F), ("cook", M, M), ("lawyer", M, F)]
+    rows = [
+        *image("1", trio, setting="three"),
+        *image("2", trio, setting="three", order="swapped"),
+        *image("3", [(*p[:2], "one_face") for p in trio], setting="three", order=""),
+    ]
+    said = words.three_finding(folder(people=rows))
+    low, high = (100 * v for v in proportion_confint(2, 3, method="wilson"))
+    assert "1 of 3 images of three people show everyone as asked" in said
+    assert f"in these 66.7 % ({low:.1f} to {high:.1f}) of 3 people fit" in said
+
+
+def test_the_prompt_tables_count_texts_and_entries():
+    prompts = pd.DataFrame(
+        {
+            "model": "A",
+            "aspect": ["occupation", "occupation", "power"],
+            "setting": "paired",
+            "round": 0,
+            "text": ["a", "b", "c"],
+            "n_images": [1, 2, 3],
+        }
+    )
+    counts = words.prompt_counts(prompts)
+    assert counts[["prompts", "images", "example"]].to_numpy().tolist() == [[2, 3, "a"], [1, 3, "c"]]
+    lists = words.lexicon_counts().set_index(["list", "part"])
+    assert lists.loc[("paired_occupations", "male"), "n"] == 20
+    assert lists.loc[("paired_prompts", "paired"), "entries"] == lexicons.load("paired_prompts")["paired"]
+
+
+# -- galleries ---------------------------------------------------------------------------------------
+
+
+def judged_people(image_id, people, order="right"):
+    """Return the rows of one image as the pipeline has them; ``people``: (phrase, stereotype, outcome or gender)."""
+    rows = []
+    for k, (phrase, stereotype, seen) in enumerate(people):
+        known = seen in ("female", "male")
+        box = (4 + 12 * k, 3, 10 + 12 * k, 9) if known else (np.nan,) * 4
+        rows.append(
+            {
+                "image_id": image_id,
+                "aspect": "occupation",
+                "position": k + 1,
+                "phrase": phrase,
+                "identity": phrase,
+                "stereotype": stereotype,
+                "outcome": "judged" if known else seen,
+                "gender": seen if known else "",
+                "p_female": {"female": 0.9, "male": 0.1}.get(seen, np.nan),
+                "role": order,
+                **dict(zip(("x0", "y0", "x1", "y1"), box, strict=True)),
+            }
+        )
+    return rows
+
+
+class Drawn:
+    """Images that are one colour."""
+
+    def read(self, image_ids):
+        return [np.full((12, 36, 3), 200, dtype=np.uint8) for _ in image_ids]
+
+
+def with_pipeline(study, **kinds):
+    people = SimpleNamespace(
+        kinds=tuple(kinds),
+        people=lambda kind: pd.DataFrame(kinds[kind]),
+        images=lambda kind: SimpleNamespace(source=Drawn()),
+    )
+    study.__dict__["pipeline"] = SimpleNamespace(people=people)
+    return study
+
+
+def shown(study, monkeypatch, show):
+    """Return what a gallery is made of: judgements and texts by the figure's name."""
+    made = {}
+
+    def instead(images, judgements, captions, *, columns):
+        made["now"] = (judgements, list(captions), columns)
+        return plt.figure()
+
+    monkeypatch.setattr("biaslab.figures.gallery.gallery", instead)
+    monkeypatch.setattr(
+        type(study), "save_figure", lambda self, name, *args, **more: made.update({name: made["now"]})
+    )
+    show(study)
+    return made
+
+
+def test_galleries_say_who_was_asked_for_and_whether_each_fits(folder, monkeypatch):
+    study = with_pipeline(
+        folder(people=FIVE),
+        paired=[
+            *judged_people("1", [("nurse", F, F), ("cook", M, F)]),
+            *judged_people("2", [("cook", M, M), ("nurse", F, F)], order="swapped"),
+            *judged_people("3", [("nurse", F, "no_face"), ("cook", M, "no_face")], order=""),
+        ],
+    )
+    _, texts, _ = shown(study, monkeypatch, words.show_pairs)["paired_gallery_pairs"]
+    assert texts == ["nurse (+) | cook (−)", "cook (+) | nurse (+); in another order"]
+    _, texts, _ = shown(study, monkeypatch, words.show_failures)["paired_gallery_failures"]
+    assert texts == ["nurse | cook"]
+    _, texts, _ = shown(study, monkeypatch, words.show_order)["paired_gallery_order"]
+    assert texts == ["cook (+) | nurse (+); in another order"]
+
+
+def test_single_images_stand_beside_pairs_of_the_identity_that_rises_most(folder, monkeypatch):
+    single, paired = [], []
+    # nurse: alone never fits, in pairs always; baker: always both.
+    for k in range(3):
+        single += judged_people(f"n{k}", [("nurse", F, M)], order="")
+        single += judged_people(f"b{k}", [("baker", F, F)], order="")
+        paired += judged_people(f"p{k}", [("nurse", F, F), ("cook", M, M)])
+        paired += judged_people(f"q{k}", [("cook", M, M), ("baker", F, F)])
+    study = with_pipeline(folder(people=FIVE), single=single, paired=paired)
+    made = shown(study, monkeypatch, words.show_single_and_paired)
+    people, texts, columns = made["paired_gallery_single_and_paired"]
+    assert columns == 5
+    # The cook is never alone, so only one row.
+    assert texts == ["nurse (−)"] * 2 + ["nurse (+) | cook (+)"] * 3
+    assert [len(p) for p in people] == [1, 1, 2, 2, 2]
+
+
+def test_images_of_three_are_divided_into_those_that_work_and_those_that_fail(folder, monkeypatch):
+    trio = [("nurse", F, F), ("cook", M, M), ("lawyer", M, F)]
+    study = with_pipeline(
+        folder(people=FIVE),
+        three=[
+            *judged_people("1", trio),
+            *judged_people("2", trio, order="unclear"),
+            *judged_people("3", [(*p[:2], "one_face") for p in trio], order=""),
+        ],
+    )
+    made = shown(study, monkeypatch, words.show_three)
+    assert made["paired_gallery_three"][1] == ["nurse (+) | cook (+) | lawyer (−)"]
+    assert made["paired_gallery_three_failures"][1] == [
+        "nurse (+) | cook (+) | lawyer (−); order not clear",
+        "nurse | cook | lawyer",
+    ]
+
+
+def test_every_gallery_is_saved_with_its_caption(folder, tmp_path):
+    study = with_pipeline(folder(people=FIVE), paired=judged_people("1", [("nurse", F, F), ("cook", M, M)]))
+    words.show_pairs(study)
+    assert (tmp_path / "out" / "figures" / "paired_gallery_pairs.png").stat().st_size > 0
+
+
+def test_each_person_of_an_image_has_a_box_and_a_verdict_of_their_own():
+    pixels = [np.zeros((12, 36, 3), np.uint8)] * 4
+    people = [
+        pd.DataFrame(judged_people("1", [("nurse", F, F), ("cook", M, M)])),
+        pd.DataFrame(judged_people("2", [("nurse", F, "overlapping"), ("cook", M, "overlapping")])),
+        pd.DataFrame(judged_people("3", [("nurse", F, F), ("cook", M, "face_too_small")])),
+        pd.DataFrame(judged_people("4", [("nurse", F, F), ("cook", M, M), ("lawyer", M, M)])),
+    ]
+    axes = gallery(pixels, people, columns=4).axes
+    titles = [[ax.get_title(loc=where) for where in ("left", "center", "right")] for ax in axes]
+    assert titles == [
+        ["female 0.90", "", "male 0.90"],
+        ["faces overlap", "", ""],
+        ["female 0.90", "", "face too small"],
+        ["female", "male", "male"],
+    ]
+    # A coloured line over a white one for every face that was found.
+    edges = [[to_hex(p.get_edgecolor()).upper() for p in bars(ax)][1::2] for ax in axes]
+    assert edges == [[style.FEMALE, style.MALE], [], [style.FEMALE], [style.FEMALE, style.MALE, style.MALE]]
+
+
+def test_a_person_whose_face_was_not_found_is_hidden_with_the_whole_image():
+    rng = np.random.default_rng(1)
+    pixels = rng.integers(0, 256, (12, 36, 3), dtype=np.uint8)
+    people = [pd.DataFrame(judged_people("1", [("nurse", F, F), ("cook", M, "face_too_small")]))]
+    shown = gallery([pixels], people, blur=True).axes[0].images[0].get_array()
+    # No pixel of noise keeps its value but by chance.
+    assert (shown == pixels).all(axis=2).mean() < 0.05
