@@ -1,6 +1,6 @@
 """Tables of the Paired Stereotype Test: people shown alone and in pairs, and what mitigates bias."""
 
-from biaslab.tables import Schema, interval, key, number, text
+from biaslab.tables import Column, Schema, interval, key, number, text
 
 SETTINGS = ("single", "paired", "paired_top5", "intervention", "intervention_top5", "faircritic")
 ASPECTS = ("occupation", "power")
@@ -546,15 +546,22 @@ SCHEMAS = (
     Schema(
         "paired_judge_agreement",
         "Agreement of judges",
-        "Agreement among annotators and of automated judges with annotators, as printed (tables 7 and 9).",
+        "Agreement among annotators and of automated judges with annotators, as printed (tables 7 and 9); in a run, of "
+        "its judges with what is known.",
         (
             _model,
             key("aspect", "`occupation`, `power`, or `average` of both."),
             _setting,
-            key("judge", "`annotators` among themselves; `vqa` (BLIP) or `fairface` against annotators."),
+            key("judge", "`annotators`, `vqa` (BLIP), `fairface`, or the name of a run's judge."),
+            key(
+                "reference",
+                "What the judge is compared with: `annotators` (of themselves: among one another), `truth` of "
+                "held-out renders, or another judge.",
+            ),
             key("statistic", "`fleiss_kappa` or `cohen_kappa`."),
             number("value", "The statistic: 1 is full agreement, 0 is chance.", low=-1, high=1),
             *interval("the statistic"),
+            Column("n", "People that the statistic rests on, where known.", "people", low=0, optional=True),
             number("n_raters", "Raters.", "raters", 0),
             _reason,
         ),
@@ -563,7 +570,7 @@ SCHEMAS = (
         "paired_judge_attenuation",
         "What an automated judge would see",
         "Overall score that a judge of this kappa would report if its errors hit women and men, and all "
-        "identities, equally often.",
+        "identities, equally often; for the printed kappas.",
         (
             _model,
             _aspect,

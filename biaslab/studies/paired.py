@@ -903,6 +903,8 @@ def _told(study: Study) -> pd.DataFrame:
 
 def _judge_attenuation(study: Study) -> pd.DataFrame:
     kappas = study.table("paired_judge_agreement").query("statistic == 'cohen_kappa'")
+    # A run's own scores are its judge's, not those of whoever it is compared with.
+    kappas = kappas[kappas["ci_low"].isna() & (kappas["reference"] == "annotators")]
     lean = study.table("paired_lean").query("stereotype == 'overall'").set_index(_CELL)
     scores = study.table("paired_stereotype_score").query("stereotype == 'overall'").set_index(_CELL)
     rows = []
@@ -1019,7 +1021,8 @@ def _published_judges() -> pd.DataFrame:
     machines = published.load("paired_table_9").rename(columns={"cohen_kappa": "value", "method": "judge"})
     machines = machines.assign(statistic="cohen_kappa", n_raters=2)
     frame = pd.concat([people, machines], ignore_index=True)
-    return frame.assign(model=MODEL, ci_low=np.nan, ci_high=np.nan, reason=_NO_RATINGS)
+    limits = {"ci_low": np.nan, "ci_high": np.nan}
+    return frame.assign(model=MODEL, reference="annotators", **limits, reason=_NO_RATINGS)
 
 
 PUBLISHED: dict = {

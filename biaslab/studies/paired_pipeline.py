@@ -190,7 +190,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
             found = person_ratings.agreement_tables(others, said[models[0]], seed=seed)
             frames.append(found.assign(reference=models[0]))
     whole = pd.concat(frames, ignore_index=True)
-    return whole.assign(model=pipeline.label)[_names("paired_judge_agreement")]
+    return whole.assign(model=pipeline.label)[[*_names("paired_judge_agreement"), "n"]]
 
 
 def _names(table: str) -> list[str]:
