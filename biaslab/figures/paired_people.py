@@ -396,7 +396,7 @@ def truth(truth: pd.DataFrame) -> Figure:
 
 @_or_nothing
 def agreement(agreement: pd.DataFrame) -> Figure:
-    """Draw kappas of judges: printed ones hollow, computed ones filled with their intervals.
+    """Draw kappas of judges: hollow where there is no interval, as in print, else filled with their intervals.
 
     Args:
         agreement: Rows of ``paired_judge_agreement``.
@@ -425,6 +425,6 @@ def agreement(agreement: pd.DataFrame) -> Figure:
     ax.set(xlim=(min(-0.03, agreement["ci_low"].min() - 0.02), 1.03), ylim=(-0.6, len(cells) - 0.4))
     ax.set_xlabel("Kappa (1 full agreement, 0 chance)")
     handles = [_key(*_setting_look(s), SETTING_NAMES.get(s, s), line="-") for s in settings]
-    handles.append(_key(style.GREY, "o", "printed, no interval", hollow=True))
+    handles.append(_key(style.GREY, "o", "no interval", hollow=True))
     _legend_below(figure, handles, 3)
     return figure

@@ -904,7 +904,7 @@ def _told(study: Study) -> pd.DataFrame:
 def _judge_attenuation(study: Study) -> pd.DataFrame:
     kappas = study.table("paired_judge_agreement").query("statistic == 'cohen_kappa'")
     # A run's own scores are its judge's, not those of whoever it is compared with.
-    kappas = kappas[kappas["ci_low"].isna() & (kappas["reference"] == "annotators")]
+    kappas = kappas[printed_kappas(kappas)]
     lean = study.table("paired_lean").query("stereotype == 'overall'").set_index(_CELL)
     scores = study.table("paired_stereotype_score").query("stereotype == 'overall'").set_index(_CELL)
     rows = []
@@ -918,6 +918,11 @@ def _judge_attenuation(study: Study) -> pd.DataFrame:
         row |= {"score_seen": (1 - 2 * wrong) * score["score"]}
         rows.append(row | {"reason": "" if isfinite(wrong) else "kappa does not determine the errors"})
     return _frame(rows, "paired_judge_attenuation")
+
+
+def printed_kappas(agreement: pd.DataFrame) -> pd.Series:
+    """Return which rows of ``paired_judge_agreement`` the paper prints: those without a number of people."""
+    return agreement["n"].isna() if "n" in agreement else pd.Series(True, agreement.index)
 
 
 def judge_error(kappa: float, percent_female: float) -> float:

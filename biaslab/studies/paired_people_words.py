@@ -18,6 +18,7 @@ from biaslab.errors import MissingInputError
 from biaslab.figures.paired_people import OUTCOME_NAMES, SETTING_NAMES
 from biaslab.prompts.paired import GENDERS
 from biaslab.stats import wilson_interval
+from biaslab.studies.paired import printed_kappas
 from biaslab.studies.paired_words import _each, _level, _moved, _p_words, _range
 
 if TYPE_CHECKING:
@@ -285,7 +286,8 @@ def agreement_finding(study: Study) -> str:
     """Say this run's kappas, each beside the printed ones of its aspect and setting."""
     every = study.table("paired_judge_agreement")
     every = every[every["aspect"] != "average"]
-    printed = every[every["ci_low"].isna() & (every["statistic"] == "cohen_kappa")]
+    cohen, known = every["statistic"] == "cohen_kappa", printed_kappas(every)
+    printed = every[known & cohen]
 
     def say(model: str, judge: str, rows: pd.DataFrame) -> str:
         said = []
@@ -305,18 +307,17 @@ def agreement_finding(study: Study) -> str:
         against = f" with {', '.join(whom)}" if whom else ""
         return f"{model}, Cohen's kappa of {judge}{against}: {'; '.join(said)}."
 
-    own = every[every["ci_low"].notna() & (every["statistic"] == "cohen_kappa")]
-    return _each(study, own, ["model", "judge"], say)
+    return _each(study, every[~known & cohen], ["model", "judge"], say)
 
 
 def printed_only(table: pd.DataFrame, agreement: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of ``table`` whose model has kappas without intervals: those that the paper prints.
+    """Return the rows of ``table`` whose model has kappas that the paper prints.
 
     Args:
         table: With a column ``model``.
         agreement: The table ``paired_judge_agreement``.
     """
-    return table[table["model"].isin(agreement.loc[agreement["ci_low"].isna(), "model"])]
+    return table[table["model"].isin(agreement.loc[printed_kappas(agreement), "model"])]
 
 
 # -- galleries ---------------------------------------------------------------------------------------
@@ -546,9 +547,10 @@ _FIGURES = {
     ),
     "paired_agreement": (
         "Agreement of judges, printed and measured",
-        "Fleiss' kappa among annotators and Cohen's kappa of each judge, by aspect and number of people. Hollow: "
-        "printed (Tables 7 and 9). Filled: of this run, with {level} intervals: against the truth of renders, and "
-        "against people's ratings of the images or, without any, further judges against the first.",
+        "Fleiss' kappa among annotators and Cohen's kappa of each judge, by aspect and number of people: "
+        "printed (Tables 7 and 9), and of this run against the truth of renders, and against people's ratings of the "
+        "images or, without any, further judges against the first. With {level} intervals; hollow: without one, as in "
+        "print, or where agreement is complete.",
     ),
 }
 

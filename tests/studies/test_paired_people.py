@@ -477,7 +477,7 @@ def test_skin_tones_are_drawn_above_the_scale(folder):
 def test_printed_kappas_are_hollow_and_measured_ones_have_intervals(tmp_path):
     printed = Study(tmp_path, seed=1).table("paired_judge_agreement")
     own = printed.iloc[:1].assign(
-        model="mini", judge="J", statistic="cohen_kappa", value=0.8, ci_low=0.7, ci_high=0.9
+        model="mini", judge="J", statistic="cohen_kappa", value=0.8, ci_low=0.7, ci_high=0.9, n=20
     )
     every = pd.concat([own, printed], ignore_index=True)
     (ax,) = figures.agreement(every).axes
