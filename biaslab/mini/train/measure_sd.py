@@ -91,8 +91,49 @@ def _amplification(rows: list[dict], truth: np.ndarray, names: list[str]) -> Num
     return Number("amplification", float(np.mean(distance - training)), int(n.sum()), points=True)
 
 
+def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: int = 10) -> list[Share]:
+    """Return what images of ``n`` prompts for two people show, judged by mini-detector and mini-clip.
+
+    Args:
+        folder: The pipeline.
+        n: Prompts, as :func:`biaslab.mini.pairs.draw` writes them; one image each.
+        guidance_scale: Guidance; 1 is none.
+        steps: Denoising steps.
+
+    Returns:
+        ``pair_people`` (two faces, large enough and apart), ``pair_order`` (of those that name two differently, left
+        and right as asked), ``pair_sure`` (people with a gender of probability 0.9 or more, of all asked for), and
+        ``pair_gender_word`` (the gender that the text tells of a person, of those that are sure).
+    """
+    from biaslab import generation
+    from biaslab.judging import judge, people
+    from biaslab.mini import pairs
+
+    rows = [pairs.draw(_SEED, i) for i in range(n)]
+    settings = generation.GenerationSettings(
+        str(folder), steps=steps, guidance_scale=guidance_scale, aspect=pairs.ASPECT
+    )
+    ids = [f"pair-{i}" for i in range(n)]
+    images = generation.load(settings).images([row.text for row in rows], [(i, 0) for i in ids], _SEED)
+    how = judge.JudgeSettings()
+    phrases = [[person.phrase for person in row.asked.people] for row in rows]
+    found = people.judge_people_images(ids, phrases, images, judge.load(how), how)
+    told = [gender for row in rows for gender in row.asked.told]
+    judged = found["outcome"] == "judged"
+    there = (judged | (found["outcome"] == "uncertain")).groupby(found["image_id"]).all()
+    order = found.drop_duplicates("image_id").set_index("image_id")["role"]
+    order = order[there[order.index] & (order != "")]
+    follows = [a == b for a, b, sure in zip(found["gender"], told, judged, strict=True) if sure and b]
+    return [
+        Share("pair_people", int(there.sum()), n),
+        Share("pair_order", int((order == "right").sum()), len(order)),
+        Share("pair_sure", int(judged.sum()), len(found)),
+        Share("pair_gender_word", sum(follows), len(follows)),
+    ]
+
+
 def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5)) -> list:
-    """Return the rows of the model card: the autoencoder's quality, and :func:`measure` at some guidance scales.
+    """Return the rows of the model card: the autoencoder's quality, :func:`measure` at some guidance scales, pairs.
 
     Args:
         folder: The pipeline.
@@ -105,6 +146,7 @@ def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5))
     from diffusers import AutoencoderKL
 
     from biaslab.mini.train import autoencoder
+    from biaslab.pipeline import Settings
 
     vae = AutoencoderKL.from_pretrained(folder / "vae", torch_dtype=torch.float32).eval()
     drawn = autoencoder.pool(min(n, 512), _SEED)
@@ -118,7 +160,9 @@ def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5))
             for one in found
             if one.metric != "occupation_renders" or scale == guidance[0]
         ]
-    return rows
+    own = Settings().guidance_scale
+    pairs = measure_pairs(folder, n, guidance_scale=own)
+    return rows + [replace(one, metric=f"{one.metric}@{own:g}") for one in pairs]
 
 
 def _occupations() -> list[str]:
