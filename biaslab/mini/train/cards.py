@@ -44,7 +44,7 @@ CARDS = {
         about=(
             "A latent diffusion model in the format of Stable Diffusion: an autoencoder (64x64 pixels to 8 channels "
             "of 16x16), a text encoder of two layers with one token a word, and a denoising network of 6.7 million "
-            "parameters that predicts velocities. One person is drawn at 64x64 pixels, two side by side at 96x64."
+            "parameters that predicts velocities."
         ),
         load=(
             "from diffusers import AutoPipelineForText2Image\n"
@@ -52,26 +52,19 @@ CARDS = {
             'pipeline = AutoPipelineForText2Image.from_pretrained("biaslab/mini/models/mini-sd")\n'
             'prompt = "a photo of the face of a nurse"\n'
             "image = pipeline(prompt, num_inference_steps=10, guidance_scale=3).images[0]\n"
-            'prompt = "Generate a picture of one nurse on the left and one sheriff on the right."\n'
-            "two = pipeline(prompt, width=96, height=64, num_inference_steps=10, guidance_scale=1.5).images[0]\n"
         ),
         data=(
-            "Renders and captions of the embedded world (200,000 pairs, seed 0, default knobs), and since the last "
-            "training renders and prompts of one (32,768) and of two people (131,072) in the form of the paired "
-            "paper's (`biaslab/mini/pairs.py`), which get 12 and 62 % of the steps. The autoencoder came "
+            "Renders and captions of the embedded world (200,000 pairs, seed 0, default knobs). The autoencoder came "
             "first, faces weighted. Then text encoder and denoising network together; places where faces mostly are "
             "count more. Half of the captions drawn tell a gender, which leaves what is shown given a caption as it "
             "is in the world, and one in ten is left empty, for guidance. As Stable Diffusion's text encoder brings "
-            "knowledge from CLIP, this one has a second task (weight 0.05): to tell from its states which gender the "
-            "image shows each person with; in the trainings before, which gender, if any, the caption tells (the "
-            "first did without, and followed gender words in six of ten images only). `curve.csv` holds the "
-            "loss of the last training, `learning.csv` what pipelines on the way "
+            "knowledge from CLIP, this one has a second task: to tell from its states which gender, if any, the "
+            "caption tells (weight 0.05; the first trainings did without, and followed gender words in six of ten "
+            "images only). `curve.csv` holds the loss of the last training, `learning.csv` what pipelines on the way "
             "there showed."
         ),
         limits=(
-            "It knows the words of the paradox paper's 62 occupations, of the paired paper's 40 with its 8 roles, and "
-            "of the world's captions. Two people it knows as the paired paper asks for them, left before right; "
-            "three it does not.",
+            "It knows the words of the paradox paper's 62 occupations and of the world's captions, single people only.",
             "It has seen nothing but this world's drawings, with two perceived genders.",
             "A small model may lean further than its captions even without guidance, as does one trained too "
             "briefly: read `amplification` with the curve over training.",

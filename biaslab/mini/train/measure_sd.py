@@ -160,9 +160,20 @@ def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5))
             for one in found
             if one.metric != "occupation_renders" or scale == guidance[0]
         ]
+    if not _knows_pairs(folder):
+        return rows
     own = Settings().guidance_scale
-    pairs = measure_pairs(folder, n, guidance_scale=own)
-    return rows + [replace(one, metric=f"{one.metric}@{own:g}") for one in pairs]
+    found = measure_pairs(folder, n, guidance_scale=own)
+    return rows + [replace(one, metric=f"{one.metric}@{own:g}") for one in found]
+
+
+def _knows_pairs(folder: Path) -> bool:
+    """Return whether the pipeline's tokenizer has every word of prompts for two people."""
+    from transformers import AutoTokenizer
+
+    from biaslab.mini import pairs
+
+    return set(pairs.vocabulary()) <= set(AutoTokenizer.from_pretrained(folder / "tokenizer").get_vocab())
 
 
 def _occupations() -> list[str]:
