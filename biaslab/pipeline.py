@@ -42,8 +42,10 @@ ENDPOINT = "endpoint:"
 DOWNLOAD = "download"
 # How names of models that judge by a file begin.
 FILES = ("mediapipe:", "fairface:", "ratings:")
+# How names of models begin that answer questions about people.
+VQA = "vqa:"
 # Settings that name what is read, beside the model that generates.
-INPUTS = ("corpus", "corpus_rows", "columns", "skew", "training_images", "faces", "gender")
+INPUTS = ("corpus", "corpus_rows", "columns", "skew", "training_images", "faces", "gender", "further_judges")
 _SHARD_CAPTIONS = 8192
 _SHARD_EMBEDDINGS = 2048
 
@@ -100,7 +102,11 @@ class Settings:
         ("noai", "noimageai", "noindex", "noimageindex", "tdm-reservation"),
         "Headers that ask not to use an image and are honoured; [] honours none.",
     )
-    skew: str = _setting("default", "The embedded captions' knobs: `default`, or `off` for no paradox.")
+    skew: str = _setting(
+        "default",
+        "The embedded captions' knobs: `default`, or `off` for no paradox. With `off`, model `world`, and no other, "
+        "also draws people in pairs without stereotypes.",
+    )
     occupations: tuple[str, ...] = _setting((), "Occupations; an empty list is the paper's 62.")
     approaches: tuple[str, ...] = _setting(
         APPROACHES, "Which selections of captions and prompts are measured.", allowed=APPROACHES
@@ -171,10 +177,9 @@ class Settings:
         False, "Whether the denoising network is compiled first, which pays for thousands of images."
     )
     pair_occupations: int = _setting(
-        20,
-        "Occupations of each of the two stereotyped lists that stand in pairs (paper: 20).",
-        low=1,
-        high=20,
+        0,
+        "Occupations of each of the two stereotyped lists that stand in pairs; 0 is all (as in the paper: 20).",
+        low=0,
     )
     pair_images: int = _setting(1, "Images for each ordered pair of occupations (paper: 1).", low=1)
     power_runs: int = _setting(
@@ -182,21 +187,39 @@ class Settings:
     )
     single_images: int = _setting(3, "Images of each occupation alone (paper: 3).", low=1)
     control_partners: int = _setting(
-        1, "Partners of the same stereotype that each occupation gets in control pairs.", low=1, high=19
+        1,
+        "Partners of the same stereotype that each occupation gets in control pairs, as far as there are others.",
+        low=1,
     )
     three_prompts: int = _setting(24, "Prompts for three people (section C.2); 0 leaves them out.", low=0)
     pair_aspect: float = _setting(
-        1.5, "Width over height of images of two people; 1 is the model's own shape.", low=0.1, high=10
+        1.5,
+        "Width over height of images of several people, as a multiple of the model's own ratio; 1 is its own shape. "
+        "Endpoints take `pair_image_size` instead.",
+        low=0.1,
+        high=10,
+    )
+    pair_image_size: str = _setting(
+        "", "Size asked of an images endpoint for images of several people; empty is `image_size`."
     )
     critic: str = _setting(
         "counts",
         "FairCritic's critic: `counts` (from the judges' counts), or `endpoint`: the vision model `critic_model` "
-        "behind `endpoint_url` (as in the paper).",
+        "behind `critic_url` (as in the paper).",
         allowed=("counts", "endpoint"),
     )
     critic_rounds: int = _setting(1, "Rounds of FairCritic (paper: 1); 0 leaves it out.", low=0, high=10)
     critic_images: int = _setting(8, "Images that a critic at an endpoint sees at a time.", low=1, high=64)
     critic_model: str = _setting("", "Name of the vision model there (paper: gpt-4-vision-preview).")
+    critic_url: str = _setting(
+        "", "Base URL of the critic's endpoint; empty is `endpoint_url`.", problem=_endpoint_url_problem
+    )
+    critic_key_variable: str = _setting(
+        "",
+        "Environment variable that holds the critic's key, which is sent to the critic's endpoint; empty is "
+        "`endpoint_key_variable`.",
+        problem=_key_variable_problem,
+    )
     further_judges: tuple[str, ...] = _setting(
         (),
         "Judges whose agreement is reported beside the first one's: `fairface:FILE`, `vqa:NAME`, `ratings:FILE`.",
@@ -328,6 +351,8 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
             if (name, found[name]) == ("training_images", DOWNLOAD):
                 continue
             found[name] = _absolute(found[name], always=name in ("store", "training_images"))
+    if isinstance(found.get("further_judges"), str):
+        found["further_judges"] = [found["further_judges"]]
     if isinstance(found.get("further_judges"), list | tuple):
         found["further_judges"] = [_absolute(str(name)) for name in found["further_judges"]]
     if str(found.get("corpus", "")).startswith("hf:"):
@@ -340,8 +365,8 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
 def _absolute(name: str, *, always: bool = False) -> str:
     kind, colon, path = name.partition(":")
     prefix = f"{kind}:" if f"{kind}:" in FILES and colon else ""
-    if kind == "vqa" and colon and Path(path).expanduser().is_dir():
-        prefix = "vqa:"
+    if f"{kind}:" == VQA and colon and Path(path).expanduser().is_dir():
+        prefix = VQA
     path = Path(name.removeprefix(prefix)).expanduser()
     if always or prefix or path.exists() or (not path.is_absolute() and glob.glob(str(path), recursive=True)):
         return prefix + str(path.absolute())
@@ -375,11 +400,18 @@ def check(model: str, settings: Settings) -> None:
             path = Path(name.split(":", 1)[1]).expanduser()
             if not path.is_file():
                 raise ParameterError(f"There is no file {path}; it was named as {name!r} in the settings.")
+        elif name.startswith(VQA):
+            from biaslab.judging import vqa
+
+            vqa._located(name)
         elif ":" not in name:  # open_clip itself knows architectures with weights, as in ViT-L-14:openai.
             models.resolve(name, kind)
     pipeline = Pipeline(model, settings)
     _ = pipeline._generation(), pipeline._judging(), pipeline._engine, pipeline.corpus.digest
+    _ = pipeline._generation(settings.pair_aspect)
+    n_images = pipeline.people.n_images()
     if model.startswith(ENDPOINT):
+        _check_cost(settings, n_images)
         pipeline._image_endpoint().check_key()
     if settings.paraphraser == "endpoint" and any(a.startswith("paraphrased") for a in settings.approaches):
         pipeline.endpoint("paraphraser").check_key()
@@ -389,6 +421,23 @@ def check(model: str, settings: Settings) -> None:
         pipeline.check_urls()
     elif settings.training_images and not Path(settings.training_images).is_dir():
         raise ParameterError(f"training_images is {settings.training_images!r}, which is not a folder.")
+
+
+def _check_cost(settings: Settings, n_images: int) -> None:
+    """Refuse prices and limits with which no image of an endpoint's model can be bought."""
+    price, limit = settings.image_price, settings.image_cost_limit
+    if price < 0:
+        raise ParameterError(
+            f"image_price is {price:g}, so it is not known what an image costs, and none is bought. Set it to the "
+            f"price of one image (the Paired Stereotype Test takes {n_images:,} images), or to 0 where they cost "
+            "nothing."
+        )
+    if limit < price:
+        raise ParameterError(
+            f"image_cost_limit is {limit:g} and one image costs image_price, {price:g}: none could be bought. The "
+            f"Paired Stereotype Test takes {n_images:,} images, which cost {n_images * price:,.2f}; set "
+            "image_cost_limit to what may be spent."
+        )
 
 
 def digest(model: str, settings: Settings) -> str:
@@ -407,9 +456,10 @@ def digest(model: str, settings: Settings) -> str:
 
 
 def _judges(settings: Settings) -> list[tuple[str, str]]:
-    """Return name and kind of the models that judge; where raters do, no face is looked for."""
-    faces = [] if settings.gender.startswith("ratings:") else [(settings.faces, "detector")]
-    return [(settings.gender, "clip"), *faces]
+    """Return name and kind of the models that judge; where only raters do, no face is looked for."""
+    judges = dict.fromkeys((settings.gender, *settings.further_judges))
+    faces = [] if all(j.startswith("ratings:") for j in judges) else [(settings.faces, "detector")]
+    return [*((judge, "clip") for judge in judges), *faces]
 
 
 def _files_digest(name: str, kind: str) -> str:
@@ -419,6 +469,9 @@ def _files_digest(name: str, kind: str) -> str:
     if name.startswith(FILES):
         path = Path(name.split(":", 1)[1])
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else name
+    if name.startswith(VQA):
+        folder = Path(name.removeprefix(VQA)).expanduser()
+        return models.digest(folder) if folder.is_dir() else name
     return name if name == WORLD or ":" in name else models.digest(models.resolve(name, kind))
 
 
@@ -748,14 +801,23 @@ class Pipeline:
         from biaslab.captions.endpoint import Endpoint
 
         s = self.settings
-        setting = {"paraphraser": "endpoint_model", "critic": "critic_model"}[use]
+        own = {
+            "paraphraser": ("endpoint_model", "", ""),
+            "critic": ("critic_model", "critic_url", "critic_key_variable"),
+        }
+        setting, *more = own[use]
+        url, variable = (
+            (name and getattr(s, name)) or getattr(s, shared)
+            for name, shared in zip(more, ("endpoint_url", "endpoint_key_variable"), strict=True)
+        )
         model = getattr(s, setting)
-        if not s.endpoint_url or not model:
+        if not url or not model:
+            where = " or ".join(name for name in ("endpoint_url", more[0]) if name)
             raise ParameterError(
-                f"{use} is 'endpoint', which needs endpoint_url (such as 'http://localhost:8000/v1') and {setting}; "
-                f"endpoint_url is {s.endpoint_url!r} and {setting} is {model!r}."
+                f"{use} is 'endpoint', which needs {where} (such as 'http://localhost:8000/v1') and {setting}; "
+                f"{where} is {url!r} and {setting} is {model!r}."
             )
-        return Endpoint(s.endpoint_url, model, key_variable=s.endpoint_key_variable)
+        return Endpoint(url, model, key_variable=variable)
 
     # -- images and judgements -----------------------------------------------------------------------
 
@@ -791,24 +853,29 @@ class Pipeline:
             return truthful.generate(prompts, self.corpus.world, seed=self.seed, size=s.size or 64)
         return self.generate_texts(prompts[["prompt_id", "text", "n_images"]], progress=progress)
 
-    def generate_texts(self, texts: pd.DataFrame, *, progress: bool, aspect: float = 1.0) -> ImageSource:
+    def generate_texts(self, texts: pd.DataFrame, *, progress: bool, several: bool = False) -> ImageSource:
         """Return images of texts (columns prompt_id, text, n_images) by the model; see ``generation.generate``.
 
-        ``aspect`` is the width over the height, as a multiple of the model's own.
+        ``several``: whether they are to show several people, who need a wider image.
+
+        Raises:
+            RunError: An endpoint did not deliver images that it may deliver another time.
         """
+        s = self.settings
         if self.model.startswith(ENDPOINT):
             from biaslab.generation import image_endpoint
 
-            asked = self._image_endpoint()
-            return image_endpoint.generate(texts, asked, seed=self.seed, store=self.store, progress=progress)
+            asked = self._image_endpoint((several and s.pair_image_size) or s.image_size)
+            made = image_endpoint.generate(texts, asked, seed=self.seed, store=self.store, progress=progress)
+            image_endpoint.check_delivered(made)
+            return made
         from biaslab import generation
 
-        return generation.generate(
-            texts, self._generation(aspect), seed=self.seed, store=self.store, progress=progress
-        )
+        wanted = self._generation(s.pair_aspect if several else 1.0)
+        return generation.generate(texts, wanted, seed=self.seed, store=self.store, progress=progress)
 
-    def _image_endpoint(self):
-        """Return how the model behind an images endpoint is asked.
+    def _image_endpoint(self, size: str = ""):
+        """Return how the model behind an images endpoint is asked, for images of a size; empty is its own.
 
         Raises:
             ParameterError: The settings do not name the endpoint, or hold what cannot be used.
@@ -824,7 +891,7 @@ class Pipeline:
             model=self.model,
             url=s.endpoint_url,
             key_variable=s.endpoint_key_variable,
-            size=s.image_size,
+            size=size,
             quality=s.image_quality,
             style=s.image_style,
             options=s.image_options,
@@ -991,7 +1058,7 @@ class Pipeline:
         """
         import pandas as pd
 
-        if self.settings.gender.startswith(FILES):
+        if self.settings.gender.startswith((*FILES, VQA)):
             raise MissingInputError(
                 f"Similarity of images takes an open_clip model; gender is {self.settings.gender!r}."
             )

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from biaslab.errors import unknown_name
+from biaslab.pipeline import VQA
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts
 
@@ -25,7 +26,6 @@ KINDS = ("single", "paired", "controls", "three", "intervention")
 ROUND = "faircritic_"
 # Of each list, the occupations that section 5's intervention is tried on.
 TOP = 5
-VQA = "vqa:"
 RATINGS = "ratings:"
 
 
@@ -65,19 +65,43 @@ class People:
 
     def _prompts(self, kind: str) -> Prompts:
         s, seed = self._pipeline.settings, self._pipeline.seed
-        pairs = {"per_list": s.pair_occupations, "runs": s.power_runs, "seed": seed}
+        per_list = s.pair_occupations
+        pairs = {"per_list": per_list, "runs": s.power_runs, "seed": seed}
         if kind == "single":
             return asking.single(images=s.single_images, **pairs)
         if kind == "paired":
             return asking.paired(images=s.pair_images, **pairs)
         if kind == "controls":
-            return asking.controls(per_list=s.pair_occupations, partners=s.control_partners, seed=seed)
+            return asking.controls(per_list=per_list, partners=s.control_partners, seed=seed)
         if kind == "three":
             return asking.three(s.three_prompts, seed=seed)
         if kind == "intervention":
-            whole = asking.paired(images=s.pair_images, setting="intervention", **pairs)
+            whole = self._possible(kind)
             return asking.only(whole, _of_top(whole, self.top_occupations()))
         return self._revised(int(kind.removeprefix(ROUND)))
+
+    def _possible(self, kind: str) -> Prompts:
+        """Return the prompts of a kind, and those that it may have where they depend on what the judges say."""
+        s = self._pipeline.settings
+        if kind == "intervention":
+            pairs = {"per_list": s.pair_occupations, "runs": s.power_runs, "seed": self._pipeline.seed}
+            return asking.paired(images=s.pair_images, setting=kind, **pairs)
+        if kind.startswith(ROUND):
+            return Prompts(*(_renamed(table, kind) for table in self.prompts("paired")))
+        return self.prompts(kind)
+
+    def n_images(self) -> int:
+        """Return how many images the settings ask for; it is known before any is generated."""
+        n = 0
+        for kind in self.kinds:
+            asked = self._possible(kind)
+            if kind == "intervention":
+                # Which occupations stereotypes fit most is not known yet, but how many there will be.
+                people = asked.people[asked.people["level"] == ""].drop_duplicates("occupation")
+                some = {g: of["occupation"].head(TOP).tolist() for g, of in people.groupby("stereotype")}
+                asked = asking.only(asked, _of_top(asked, some))
+            n += int(asked.texts["n_images"].sum())
+        return n
 
     def top_occupations(self) -> dict[str, list[str]]:
         """Return the five occupations of each list whose pairs fit the stereotype most often, the most first."""
@@ -102,11 +126,11 @@ class People:
 
         texts = self.prompts(kind).texts
         with self._pipeline._showing() as shown:
-            made = self._generate(texts, wide=kind != "single", progress=shown)
+            made = self._generate(texts, several=kind != "single", progress=shown)
         same = [c for c in texts if c != "n_images"]
         return Described(made, made.table.merge(texts[same], on="prompt_id", validate="many_to_one"))
 
-    def _generate(self, texts: pd.DataFrame, *, wide: bool, progress: bool) -> ImageSource:
+    def _generate(self, texts: pd.DataFrame, *, several: bool, progress: bool) -> ImageSource:
         from biaslab.pipeline import WORLD
 
         pipeline, s = self._pipeline, self._pipeline.settings
@@ -116,13 +140,22 @@ class People:
             strength = 0.0 if s.skew == "off" else 1.0
             return pairs.generate(texts, seed=pipeline.seed, size=s.size or 64, strength=strength)
         return pipeline.generate_texts(
-            texts[["prompt_id", "text", "n_images"]], progress=progress, aspect=s.pair_aspect if wide else 1.0
+            texts[["prompt_id", "text", "n_images"]], progress=progress, several=several
         )
 
     def asked(self, kind: str) -> pd.DataFrame:
-        """Return one row per person that images of a kind are to show: image_id, setting, run, and the person."""
+        """Return one row per person that images of a kind are to show: image_id, setting, run, and the person.
+
+        Images that were never made (:data:`biaslab.generation.image_endpoint.NEVER_MADE`) show nobody, and that is no
+        failure of the model's: they are left out.
+        """
+        from biaslab.generation.image_endpoint import NEVER_MADE
+
         prompts = self.prompts(kind)
-        table = self.images(kind).table[["image_id", "prompt_id", "aspect", "setting", "run"]]
+        table = self.images(kind).table
+        table = table.loc[
+            ~table["outcome"].isin(NEVER_MADE), ["image_id", "prompt_id", "aspect", "setting", "run"]
+        ]
         # The judge's own column says whether people stand where their role is asked for.
         whom = prompts.people.rename(columns={"role": "asked_role"})
         return table.merge(whom, on="prompt_id").reset_index(drop=True)
@@ -138,28 +171,71 @@ class People:
 
     def judged(self, kind: str, judge: str) -> pd.DataFrame:
         """Return the same by any judge: ``vqa:NAME``, ``ratings:FILE``, or one that takes faces or crops."""
-        asked, source = self.asked(kind), self.images(kind).source
+        asked = self.asked(kind)
         columns = ["image_id", "position", "phrase"]
+        found = self.judged_images(self.images(kind).source, asked[columns], judge)
+        new = [c for c in found if c not in asked]
+        return asked.join(found[new].set_axis(asked.index))
+
+    def judged_images(self, source: ImageSource, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
+        """Return what any judge makes of people of any images.
+
+        Args:
+            source: The images.
+            asked: Whom they are to show: image_id, position, phrase.
+            judge: As in :meth:`judged`; of ratings only those of these people are looked at.
+
+        Returns:
+            One row per row of ``asked``, as :func:`biaslab.judging.people.judge_people` has them.
+        """
         pipeline = self._pipeline
+        if judge.startswith(RATINGS):
+            from biaslab.judging.person_ratings import judge_people_ratings
+
+            self.check_ratings(judge)
+            return judge_people_ratings(asked, judge.removeprefix(RATINGS), unknown="aside")
         with pipeline._showing() as shown:
             if judge.startswith(VQA):
                 from biaslab.judging.vqa import judge_people_vqa
 
-                name, device = judge.removeprefix(VQA), pipeline.settings.device
-                found = judge_people_vqa(
-                    source, asked[columns], name, store=pipeline.store, device=device, progress=shown
+                return judge_people_vqa(
+                    source,
+                    asked,
+                    judge.removeprefix(VQA),
+                    store=pipeline.store,
+                    device=pipeline.settings.device,
+                    progress=shown,
                 )
-            elif judge.startswith(RATINGS):
-                from biaslab.judging.person_ratings import judge_people_ratings
+            from biaslab.judging.people import judge_people
 
-                found = judge_people_ratings(asked[columns], judge.removeprefix(RATINGS))
-            else:
-                from biaslab.judging.people import judge_people
+            settings = pipeline.but(gender=judge)._judging()
+            return judge_people(source, asked, settings, store=pipeline.store, progress=shown)
 
-                settings = pipeline.but(gender=judge)._judging()
-                found = judge_people(source, asked[columns], settings, store=pipeline.store, progress=shown)
-        new = [c for c in found if c not in asked]
-        return asked.join(found[new].set_axis(asked.index))
+    def check_ratings(self, judge: str) -> None:
+        """Look whether ``ratings:FILE`` rates only people whom some kind may ask for, and at least one of them.
+
+        Which pairs the intervention and FairCritic's rounds have can depend on the ratings, so all that they may have
+        count; no image is generated for it.
+
+        Raises:
+            InputError: It rates others, whom the message names, or cannot be read.
+        """
+        self._once(("ratings", judge), lambda: self._check_ratings(judge.removeprefix(RATINGS)))
+
+    def _check_ratings(self, path: str) -> bool:
+        import pandas as pd
+
+        from biaslab.judging import person_ratings
+
+        frames = []
+        for kind in self.kinds:
+            texts, people = self._possible(kind)
+            each = texts.loc[texts.index.repeat(texts["n_images"]), ["prompt_id"]]
+            index = each.groupby("prompt_id").cumcount().astype(str)
+            each = each.assign(image_id=each["prompt_id"] + "/" + index)
+            frames.append(each.merge(people[["prompt_id", "position"]], on="prompt_id"))
+        person_ratings.read(path, pd.concat(frames, ignore_index=True)[["image_id", "position"]])
+        return True
 
     # -- FairCritic ----------------------------------------------------------------------------------
 

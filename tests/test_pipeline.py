@@ -402,9 +402,9 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
     printed = sources.measured("paradox_printed_amplification", source="mini", pipeline=p)
     assert set(printed["model"]) == {"SD 1.4", "SD 1.5"}
     with pytest.raises(
-        MissingInputError, match="The pipeline has no paired_percent_female: set source to 'pub"
+        MissingInputError, match="The pipeline has no dalleval_average_gender: set source to 'pub"
     ):
-        sources.measured("paired_percent_female", source="mini", pipeline=p)
+        sources.measured("dalleval_average_gender", source="mini", pipeline=p)
     assert sources.has("paradox_printed_amplification", source="mini")
     assert not sources.has("paradox_printed_amplification", source="mini", beside="none")
 
@@ -413,7 +413,7 @@ def test_a_study_on_a_pipeline_keeps_what_stands_beside(fake, tmp_path):
     study = Study(tmp_path / "out", source="mini", settings={"beside": "published"})
     study.__dict__["pipeline"] = fake()
     assert set(study.measured("paradox_percent_female")["model"]) == {"fake", "SD 1.4", "SD 1.5"}
-    assert study.has("paradox_gender_words") and not study.has("paired_percent_female")
+    assert study.has("paradox_gender_words") and not study.has("dalleval_average_gender")
     # A run's folder is a source: it holds what was measured.
     again = Study(tmp_path / "more", source=str(tmp_path / "out"), model="fake")
     assert len(again.measured("paradox_percent_female")) == len(fake_rows(study))

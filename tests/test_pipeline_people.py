@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,9 @@ from PIL import Image
 pytest.importorskip("torch", reason="judging needs the extra 'models'")
 
 from biaslab import pipeline
-from biaslab.errors import ParameterError, RunError, UnknownNameError
+from biaslab.errors import InputError, ParameterError, RunError, UnknownNameError
+from biaslab.generation import GenerationSettings
+from biaslab.generation.generator import Generator
 from biaslab.generation.image_endpoint import PREFIX
 from biaslab.mini import pairs
 from biaslab.pipeline import ENDPOINT, Pipeline, Settings
@@ -139,12 +142,12 @@ def test_the_intervention_is_tried_on_the_most_biased(worlds):
 
 def test_everyone_asked_for_has_a_row(worlds):
     people = worlds("default").table("paired_people")
-    # Pairs: 8 x 8 x 2 and 36 x 2 x 2; one person: 16 x 2 and 36 x 2 x 2; alike and same: 16 x 2 and 16; three: 4 x 3.
+    # Pairs: 8 x 8 x 2 and 36 x 2 x 2; one person: 16 x 2 and 36 x 2 x 2; alike and same: 16 each; three: 4 x 3.
     n = people.groupby(["setting", "aspect"]).size()
     assert n["paired", "occupation"] == n["faircritic", "occupation"] == 2 * 128
     assert n["paired", "power"] == n["intervention", "power"] == n["faircritic", "power"] == 2 * 144
     assert (n["single", "occupation"], n["single", "power"]) == (32, 144)
-    assert (n["alike", "occupation"], n["same", "occupation"]) == (64, 32)
+    assert (n["alike", "occupation"], n["same", "occupation"]) == (32, 32)
     assert n["three", "occupation"] == 12
     assert set(people.loc[people["setting"] == "three", "position"]) == {"left", "middle", "right"}
 
@@ -170,7 +173,7 @@ def test_what_is_not_asked_for_cannot_be_had(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"pair_occupations": 21}, "pair_occupations is 21; allowed is 1 to 20"),
+        ({"control_partners": 0}, "control_partners is 0"),
         ({"critic": "gpt"}, "critic is 'gpt'"),
         ({"pair_aspect": 0.0}, "pair_aspect is 0.0"),
         ({"critic_rounds": -1}, "critic_rounds is -1"),
@@ -188,6 +191,164 @@ def test_a_critic_behind_an_endpoint_needs_one():
         pipeline.check("mini", Settings.of({"critic": "endpoint"}))
 
 
+def test_a_critic_may_have_an_endpoint_of_its_own():
+    shared = {"critic_model": "gpt-4o", "endpoint_url": "http://a:1/v1", "endpoint_key_variable": "A_KEY"}
+    found = Pipeline("mini", Settings.of(shared)).endpoint("critic")
+    assert (found.url, found.key_variable) == ("http://a:1/v1", "A_KEY")
+    own = {"critic_url": "http://b:2/v1", "critic_key_variable": "B_KEY"}
+    found = Pipeline("mini", Settings.of(shared | own)).endpoint("critic")
+    assert (found.url, found.key_variable) == ("http://b:2/v1", "B_KEY")
+    with pytest.raises(ParameterError, match="needs endpoint_url or critic_url"):
+        Pipeline("mini", Settings.of({"critic": "endpoint", "critic_model": "gpt-4o"})).endpoint("critic")
+
+
+# -- what is looked up before a run, and what a run depends on ---------------------------------------------
+
+BUYING = {"endpoint_url": "http://127.0.0.1:9/v1", "endpoint_key_variable": ""}
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "message"),
+    [
+        ("mini", {"pair_occupations": 21}, "pair_occupations is 21; allowed is 1 to 20"),
+        ("mini", {"gender": "vqa:blip"}, "The judge is 'vqa:blip'"),
+        ("mini", {"further_judges": ["vqa:blip"]}, "The judge is 'vqa:blip'"),
+        ("mini", {"further_judges": ["ratings:no.csv"]}, "There is no file no.csv"),
+        ("mini", {"further_judges": ["mini-clop"]}, "There is no clip model named 'mini-clop'"),
+        # 336 of one person, 1016 pairs, 266 with the intervention, 1016 revised, 80 controls, 24 of three.
+        ("endpoint:x", BUYING, r"image_price is -1, .* takes 2,738 images"),
+        (
+            "endpoint:x",
+            BUYING | {"image_price": 0.04, "image_cost_limit": 0.03},
+            r"image_cost_limit is 0.03 .* cost 109\.52",
+        ),
+    ],
+)
+def test_names_and_costs_are_checked_before_a_run(model, given, message):
+    with pytest.raises(ParameterError, match=message):
+        pipeline.check(model, Settings.of(given))
+
+
+def test_as_many_images_are_expected_as_there_are(worlds):
+    stages = worlds("default").pipeline.people
+    assert stages.n_images() == sum(len(stages.images(kind).table) for kind in stages.kinds)
+
+
+def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
+    file, folder = tmp_path / "r.csv", tmp_path / "blip"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    found = []
+    for text, config in (("1", "{}"), ("2", "{}"), ("2", "{ }")):
+        file.write_text(text)
+        (folder / "config.json").write_text(config)
+        settings = Settings.of({"further_judges": [f"ratings:{file}", f"vqa:{folder}"]})
+        found += [pipeline.digest("mini", settings)]
+    assert len({*found, pipeline.digest("mini", Settings())}) == 4
+    monkeypatch.chdir(tmp_path)
+    for given in ("ratings:r.csv", ["ratings:r.csv"]):
+        found = pipeline.resolve_paths("mini", {"further_judges": given})[1]
+        assert found == {"further_judges": [f"ratings:{file}"]}
+
+
+# -- judges ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rated(worlds, tmp_path):
+    """A pipeline on renders, and a function that writes ratings of its people: `rated(name, people, genders)`."""
+    people = worlds("default").pipeline.people
+
+    def write(name, kinds=("paired",), raters=2, extra=""):
+        rows = pd.concat([people.people(kind) for kind in kinds])
+        rows = rows[rows["outcome"] == "judged"]
+        lines = [",".join(["image_id", "position", *(f"r{k}" for k in range(raters))])]
+        for k, row in enumerate(rows.itertuples()):
+            other = "male" if row.gender == "female" else "female"
+            said = [other if (k + r) % 7 == 0 else row.gender for r in range(raters)]
+            lines.append(",".join([row.image_id, str(row.position), *said]))
+        path = tmp_path / name
+        path.write_text("\n".join([*lines, extra]))
+        return f"ratings:{path}", rows
+
+    return worlds("default").pipeline, write
+
+
+def test_one_file_of_ratings_serves_all_kinds(rated):
+    base, write = rated
+    judge, rows = write("all.csv", kinds=("paired", "faircritic_1"), raters=1)
+    mine = base.but(gender=judge)
+    everyone = paired_pipeline.people(mine)
+    outcomes = everyone.groupby(["setting", "round"])["outcome"].agg(set)
+    assert outcomes["single", 0] == outcomes["three", 0] == {"unrated"}
+    paired = everyone[everyone["setting"] == "paired"]
+    assert (paired["outcome"] == "judged").sum() == rows["image_id"].str.startswith("paired").sum()
+    assert paired["n_faces"].isna().all()
+    # The critic counts the raters' genders and revises by them; the round's own ratings are found.
+    assert "judged" in outcomes["faircritic", 1]
+    assert paired_pipeline.renders(mine).empty
+    agreement = paired_pipeline.judge_agreement(mine)
+    assert set(agreement["statistic"]) <= {"fleiss_kappa"} and set(agreement["setting"]) == {"paired"}
+
+
+def test_ratings_of_what_nobody_asks_for_are_named(rated):
+    base, write = rated
+    judge, _ = write("strange.csv", extra="painted-sheriff-nurse/0,1,male,male\n")
+    with pytest.raises(InputError, match=r"nobody asked for .*'painted-sheriff-nurse/0'"):
+        base.but(gender=judge).people.people("single")
+
+
+def test_two_files_of_ratings_are_told_apart(rated):
+    base, write = rated
+    files = [write(name)[0] for name in ("ann.csv", "ben.csv")]
+    found = paired_pipeline.judge_agreement(base.but(further_judges=files))
+    keys = ["aspect", "setting", "judge", "reference", "statistic"]
+    assert not found.duplicated(keys).any()
+    fleiss = found[found["statistic"] == "fleiss_kappa"]
+    assert set(fleiss["judge"]) == {"annotators: ann.csv", "annotators: ben.csv"}
+    against = set(found.loc[found["judge"] == "mini-clip", "reference"])
+    assert against == {"truth", "annotators: ann.csv", "annotators: ben.csv"}
+    alone = paired_pipeline.judge_agreement(base.but(further_judges=files[:1]))
+    assert set(alone["reference"]) == {"truth", "annotators"}
+
+
+def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
+    from biaslab.judging import vqa
+
+    class Sees:
+        def ask(self, images, of, questions):
+            return [vqa.Answer("a woman" if "left" in q else "a man", 0.5) for q in questions]
+
+    monkeypatch.setattr(vqa, "load", lambda *_, **__: Sees())
+    monkeypatch.setattr(vqa.named, "digest", lambda where: "weights")
+    base = worlds("default").pipeline
+    both = base.but(further_judges=["vqa:owner/blip"])
+    renders = paired_pipeline.renders(both)
+    assert not renders.duplicated(["judge", "image_id", "position"]).any()
+    asked = renders[renders["judge"] == "vqa:owner/blip"]
+    assert len(asked) == len(renders) / 2 == 2 * paired_pipeline.RENDERS
+    assert ((asked["gender"] == "female") == (asked["position"] == "left")).all()
+    # What the first judge says is what it says alone.
+    alone = paired_pipeline.renders(base)
+    pd.testing.assert_frame_equal(renders[: len(alone)], alone)
+    agreement = paired_pipeline.judge_agreement(both).set_index(["judge", "reference", "aspect", "setting"])
+    assert agreement.loc[("mini-clip", "truth", "occupation", "paired"), "value"] > 0.8
+    # Renders are no photographs: a judge of another world is not said to be compared with the truth.
+    drawn = agreement.loc[("vqa:owner/blip", "truth of drawings", "occupation", "paired")]
+    assert abs(drawn["value"]) < 0.2
+    assert set(agreement.index.droplevel([2, 3])) == {
+        *(("mini-clip", "truth"), ("vqa:owner/blip", "truth of drawings"), ("vqa:owner/blip", "mini-clip"))
+    }
+    first = paired_pipeline.renders(base.but(gender="vqa:owner/blip"))
+    pd.testing.assert_frame_equal(first, asked.reset_index(drop=True))
+
+
+def test_no_aspect_is_dropped_in_silence():
+    settings = GenerationSettings(model="owner/other", aspect=1.5)
+    with pytest.raises(ParameterError, match=r"owner/other is a SimpleNamespace.* pair_aspect=1"):
+        Generator(SimpleNamespace(), settings, device=None)
+
+
 # -- a model behind an images endpoint ---------------------------------------------------------------------
 
 
@@ -199,6 +360,13 @@ def _picture(text):
     Image.fromarray(made.read(["p/0"])[0]).save(file, "PNG")
     assert asked.people
     return file.getvalue()
+
+
+def fake_drawn(text):
+    """Return the reply of a server that draws what is asked for."""
+    from tests.captions import fake_endpoint as fake
+
+    return fake.drawn(_picture(text), revised=f"Drawn: {text}")
 
 
 @pytest.fixture
@@ -268,3 +436,51 @@ def test_nothing_is_bought_without_a_price_or_beyond_the_limit(bought):
         opened(image_cost_limit=0.4).people.images("paired")
     # At 0.04 each, ten fit under 0.40.
     assert len([r for r in server.requests if "sheriff" not in r["prompt"]]) <= 10
+
+
+def test_images_of_several_people_have_a_size_of_their_own(bought):
+    server, opened = bought
+    mine = opened(image_size="1024x1024", pair_image_size="1792x1024")
+    for kind, size in (("single", "1024x1024"), ("paired", "1792x1024")):
+        start = len(server.requests)
+        mine.people.images(kind)
+        assert {r["size"] for r in server.requests[start:]} == {size}
+    start = len(server.requests)
+    opened(image_size="512x512").people.images("paired")
+    assert {r["size"] for r in server.requests[start:]} == {"512x512"}
+
+
+def test_what_was_not_delivered_is_asked_for_again(bought):
+    server, opened = bought
+    whole, broken = server.reply, "sheriff"
+    server.reply = lambda text, n: (200, {}, "{}") if broken in text else whole(text, n)
+    mine = opened()
+    asked = mine.people.prompts("paired").texts["text"]
+    n_broken = int(asked.str.contains(broken).sum())
+    with pytest.raises(RunError, match=rf"not delivered {n_broken} of {len(asked)} images \({n_broken} malf"):
+        mine.people.images("paired")
+    server.reply = lambda text, n: fake_drawn(text)
+    start = len(server.requests)
+    table = opened().people.images("paired").table
+    assert (table["outcome"] == "ok").all()
+    assert len(server.requests) - start == n_broken
+
+
+def test_images_that_were_never_made_are_nobodys_failure(bought):
+    from tests.captions import fake_endpoint as fake
+
+    server, opened = bought
+    server.reply = lambda text, n: (
+        fake.failure(400, "Too long.", "bad_prompt") if "sheriff" in text else fake_drawn(text)
+    )
+    mine = opened()
+    images = mine.people.images("paired").table
+    rejected = set(images.loc[images["outcome"] == "rejected", "image_id"])
+    assert rejected
+    everyone = paired_pipeline.people(mine)
+    assert set(everyone.loc[everyone["setting"] == "paired", "image_id"]) == (
+        set(images["image_id"]) - rejected
+    )
+    kept = paired_pipeline.images(mine).set_index("image_id")
+    assert (kept.loc[list(rejected), "outcome"] == "rejected").all()
+    assert kept["tokens_cut"].isna().all()

@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from biaslab import models
 from biaslab.errors import InputError, ParameterError, name_help
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Encoder:
 
     @cached_property
     def digest(self) -> str:
-        """What identifies the model: the weights' SHA-256 where they are on disk, else its name.
+        """What identifies the model: the default's SHA-256, a folder's :func:`biaslab.models.digest`, else its name.
 
         Its vectors depend on :attr:`precision` as well.
 
@@ -104,8 +105,7 @@ class Encoder:
         """
         if self.name == DEFAULT:
             return _file_digest(str(_checked_default()))
-        weights = Path(self.name) / "model.safetensors"
-        return _file_digest(str(weights)) if weights.is_file() else f"name:{self.name}"
+        return models.digest(self.name) if Path(self.name).is_dir() else f"name:{self.name}"
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return a unit vector per text, float32 (n, width).
@@ -120,9 +120,9 @@ class Encoder:
         """
         import numpy as np
 
-        model = _model(self.name, self.device, self.precision)
+        model, forward = _model(self.name, self.device, self.precision)
         if _has_plain_modules(model):
-            vectors = _encoded(model, list(texts))
+            vectors = _encoded(model, forward, list(texts))
         else:
             options = {"normalize_embeddings": True, "show_progress_bar": False, "convert_to_tensor": True}
             vectors = model.encode(list(texts), **options).float().cpu().numpy()
@@ -210,7 +210,7 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
         rounded to six digits. Equal ones come in the order of ``vectors``.
 
     Raises:
-        InputError: The widths differ, or a vector holds NaN.
+        InputError: The widths differ, or a query or vector holds NaN or infinity.
         ParameterError: ``k`` is below 1.
     """
     import numpy as np
@@ -246,7 +246,14 @@ def _nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray
     # So many vectors at a time that their scores stay in the processor's cache.
     step = max(1, min(_BLOCK, _SCORES // len(query)))
     for start in range(0, len(vectors), step):
-        scores = query @ np.asarray(vectors[start : start + step]).T
+        # It is an error below and no warning.
+        with np.errstate(invalid="ignore"):
+            scores = query @ np.asarray(vectors[start : start + step]).T
+        # What is no number in a vector spoils its product with each query, and in a query each of its products.
+        if not (np.isfinite(scores[0]).all() and np.isfinite(scores[:, 0]).all()):
+            raise InputError(
+                "Some vectors or queries hold values that are no numbers; embed their texts again."
+            )
         # Scores as good as the k-th best after rounding do not matter: equal ones rank by their order.
         near = np.flatnonzero(scores > limits - 10.0**-_DIGITS)
         rows, columns = np.divmod(near, scores.shape[1])
@@ -256,8 +263,6 @@ def _nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray
             best = _joined(best, waiting, k)
             waiting = []
             limits[:, 0] = [cosines.min() if len(cosines) == k else -np.inf for _, cosines in best]
-    if any(len(cosines) < min(k, len(vectors)) for _, cosines in best):
-        raise InputError("Some vectors or queries hold values that are no numbers; embed their texts again.")
     order = [_largest(cosines, k) for _, cosines in best]
     chosen = [(indices[o], cosines[o]) for (indices, cosines), o in zip(best, order, strict=True)]
     return np.stack([indices for indices, _ in chosen]), np.stack([cosines for _, cosines in chosen])
@@ -371,6 +376,10 @@ def _quiet() -> Iterator[None]:
 
 @lru_cache(maxsize=2)
 def _model(name: str, device: str, precision: str):
+    """Return a model, and what computes its token vectors faster where there is such a thing, else None.
+
+    Both are kept together, so that a model goes once others have taken its place.
+    """
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
@@ -398,7 +407,8 @@ def _model(name: str, device: str, precision: str):
     for weights in model.parameters():
         # Buffers stay as they are: positions lose whole numbers in bfloat16.
         weights.data = weights.data.to(dtype)
-    return model.eval()
+    model.eval()
+    return model, _fast_bert(model)
 
 
 def _has_plain_modules(model) -> bool:
@@ -420,8 +430,12 @@ def _has_plain_modules(model) -> bool:
     )
 
 
-def _encoded(model, texts: list[str]) -> np.ndarray:
-    """Return a unit vector per text: tokens all at once, then batches without padding, or with little of it."""
+def _encoded(model, forward: Callable | None, texts: list[str]) -> np.ndarray:
+    """Return a unit vector per text: tokens all at once, then batches without padding, or with little of it.
+
+    Raises:
+        InputError: A text has no token.
+    """
     import numpy as np
     import torch
 
@@ -429,9 +443,14 @@ def _encoded(model, texts: list[str]) -> np.ndarray:
         return np.zeros((0, model.get_embedding_dimension()), dtype=np.float32)
     tokens = model.tokenizer(texts, truncation="longest_first", padding=False, return_attention_mask=False)
     lengths = np.array([len(ids) for ids in tokens["input_ids"]])
+    if not lengths.all():
+        # The library would pad it with tokens that do not count, and return zeros.
+        raise InputError(
+            f"The encoder makes no token of the text {texts[int(lengths.argmin())]!r}, so it has no vector; leave such "
+            "texts out, or take an encoder whose tokenizer marks where a text begins."
+        )
     found = None
     with torch.inference_mode():
-        forward = _fast_bert(model)
         batches = _in_rows(forward, tokens, lengths) if forward else _by_length(model, tokens, lengths)
         for batch, features in batches:
             # The rest is little work, and rounding there would cost the most.
@@ -520,9 +539,10 @@ def _places(lengths: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     return row, start
 
 
-@lru_cache(maxsize=2)
 def _fast_bert(model) -> Callable | None:
     """Return what computes a BERT's token vectors in bfloat16 on a CPU; None for any other model, which needs none.
+
+    It holds the model's weights and not the model.
 
     It is BERT's encoder (Devlin et al. 2019, section 3) with weights that oneDNN has laid out, one product for
     queries, keys and values, and sums and GELU done within the products.
@@ -533,7 +553,8 @@ def _fast_bert(model) -> Callable | None:
     if model.device.type != "cpu" or not torch.backends.mkldnn.is_available() or not _is_bert(bert):
         return None
     functional, products = torch.nn.functional, torch.ops.mkldnn
-    # They are torch's own, for its compiler; a release that has them no more goes the other way.
+    # They are torch's own, for its compiler; a release that has them no more, or takes other arguments, goes the other
+    # way.
     needed = ("_is_mkldnn_bf16_supported", "_reorder_linear_weight", "_linear_pointwise")
     if not all(hasattr(products, name) for name in needed) or not products._is_mkldnn_bf16_supported():
         return None
@@ -545,11 +566,6 @@ def _fast_bert(model) -> Callable | None:
         ).detach()
 
     layers = []
-    for layer in bert.encoder.layer:
-        own, output = layer.attention.self, layer.attention.output
-        linears = packed(own.query, own.key, own.value), packed(output.dense)
-        linears += packed(layer.intermediate.dense), packed(layer.output.dense)
-        layers.append((*linears, output.LayerNorm, layer.output.LayerNorm))
     embeddings, heads = bert.embeddings, bert.config.num_attention_heads
 
     def forward(ids, types, positions, text):
@@ -569,6 +585,17 @@ def _fast_bert(model) -> Callable | None:
             x = second_norm(products._linear_pointwise.binary(y, x, *down, "add"))
         return x
 
+    try:
+        with torch.inference_mode():
+            for layer in bert.encoder.layer:
+                own, output = layer.attention.self, layer.attention.output
+                linears = packed(own.query, own.key, own.value), packed(output.dense)
+                linears += packed(layer.intermediate.dense), packed(layer.output.dense)
+                layers.append((*linears, output.LayerNorm, layer.output.LayerNorm))
+            row = torch.zeros((1, _ROW), dtype=torch.int64)
+            forward(row, None, row, row)
+    except (RuntimeError, TypeError, AttributeError):
+        return None
     return forward
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from biaslab import lexicons
 from biaslab.captions._tables import texts_of
 from biaslab.engine import LocalEngine, advance
-from biaslab.errors import ParameterError
+from biaslab.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,8 +27,15 @@ if TYPE_CHECKING:
 
 # Between captions that are searched as one text: it is in no term and joins no words.
 _END = "\x02"
-# What may stand between the words of a phrase in ASCII.
-_BETWEEN = r"[\t\n\f\r -]+"
+# What may stand between the words of a phrase, Python's [\s-]+ in UTF-8: hyperscan reads bytes here.
+_BETWEEN = (
+    r"(?:[\t-\r\x1c-\x20-]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]"
+    r"|\xe2\x81\x9f|\xe3\x80\x80)+"
+)
+# Bytes that hyperscan can search at once: it counts them in 32 bits.
+_MOST = 2**32 - 1
+# Where a form can end within another, and its own end.
+_ENDS = re.compile(r"\b(?!\w)")
 _FIRST_COLUMNS = ["caption_id", "term", "text", "rank"]
 
 
@@ -56,8 +64,9 @@ def search(
 ) -> Found:
     """Find the captions that mention each term, all terms in one pass over the corpus (paradox, 3.2 and 4).
 
-    A term is mentioned where its words stand as whole words, in any case; between the words of a phrase there may
-    be spaces or a hyphen. Which captions are kept follows from hashes of (seed, term, caption_id) alone: it
+    A term is mentioned where its words stand as whole words, in letters of either case; between the words of a
+    phrase there may be spaces of any kind or hyphens. A mention counts for each term that it fits: ``nurses`` for
+    both ``nurse`` and ``nurses``. Which captions are kept follows from hashes of (seed, term, caption_id) alone: it
     depends neither on the order of the corpus nor on batches, parts or other terms.
 
     Args:
@@ -74,8 +83,10 @@ def search(
         engine: Where the work runs; this process where it is None. Needs a store.
 
     Raises:
-        ParameterError: A term is empty, given twice, not in ASCII, or does not begin and end with a letter or
-            digit; or ``per_term`` is below 1 or ``pool`` below 0.
+        ParameterError: A term is empty, given twice, not in printable ASCII, or does not begin and end with a letter or
+            digit, or the terms are too long to be searched; ``per_term`` is below 1 or ``pool`` below 0; or
+            hyperscan is not installed.
+        InputError: A caption has 4 GB or more.
     """
     import pandas as pd
 
@@ -84,6 +95,8 @@ def search(
             f"per_term is {per_term} and pool is {pool}; per_term is at least 1, pool at least 0."
         )
     matcher = Matcher(terms, plural=plural)
+    # What keeps these terms from being searched is said here and not by a worker.
+    matcher.check()
     keep = max(per_term, pool)
     work = _Work(corpus, matcher, keep, seed)
     parts = pd.DataFrame({"part": range(corpus.parts)})
@@ -123,17 +136,20 @@ class Matcher:
         """Take ``terms``, and their plurals if ``plural``."""
         self.terms = [_checked(term) for term in terms]
         folded = [t.lower() for t in self.terms]
-        twice = [t for i, t in enumerate(folded) if t in folded[:i]]
+        twice = [t for t, n in Counter(folded).items() if n > 1]
         if twice:
             raise ParameterError(f"The term {twice[0]!r} is given twice; give each term once.")
-        forms: dict[str, int] = {}
+        # A form can be that of several terms.
+        forms: dict[str, list[int]] = {}
         for i, term in enumerate(folded):
-            for form in (term, *(lexicons.plurals(term) if plural else ())):
-                forms.setdefault(_plain(form), i)
+            own = (term, *(lexicons.plurals(term) if plural else ()))
+            for form in dict.fromkeys(map(_plain, own)):
+                forms.setdefault(form, []).append(i)
         self._forms = forms
-        # A phrase that holds another term at its start mentions it too, as "chef de cuisine" does "chef".
+        # A form that begins with another one mentions its terms too, as "chef de cuisine" does "chef".
         self._terms_of = {
-            form: [i for f, i in forms.items() if f"{form} ".startswith(f"{f} ")] for form in forms
+            form: [i for end in _ENDS.finditer(form) for i in forms.get(form[: end.start()], ())]
+            for form in forms
         }
         longest = sorted(forms, key=len, reverse=True)
         either = "|".join(r"[\s-]+".join(map(re.escape, form.split(" "))) for form in longest)
@@ -147,21 +163,44 @@ class Matcher:
     @cached_property
     def _database(self) -> Any:
         """All forms of all terms, compiled; a form's number is its term's."""
-        import hyperscan
-
-        expressions = [rf"\b{_BETWEEN.join(map(_escaped, form.split(' ')))}\b" for form in self._forms]
+        try:
+            import hyperscan
+        except ImportError:
+            raise ParameterError(
+                "The search for terms needs hyperscan; run `pip install 'hyperscan>=0.8'`."
+            ) from None
+        pairs = [(form, i) for form, terms in self._forms.items() for i in terms]
+        expressions = [rf"\b{_BETWEEN.join(map(_escaped, form.split(' ')))}\b" for form, _ in pairs]
         database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        database.compile(
-            expressions=[expression.encode("ascii") for expression in expressions],
-            ids=list(self._forms.values()),
-            flags=[hyperscan.HS_FLAG_CASELESS] * len(expressions),
-        )
+        try:
+            database.compile(
+                expressions=[expression.encode("ascii") for expression in expressions],
+                ids=[i for _, i in pairs],
+                flags=[hyperscan.HS_FLAG_CASELESS] * len(pairs),
+            )
+        except hyperscan.error as error:
+            longest = max(self.terms, key=len)
+            raise ParameterError(
+                f"hyperscan cannot search these {len(self.terms)} terms: {error} The longest, which begins with "
+                f"{longest[:40]!r}, has {len(longest)} characters; shorten it, or search for fewer terms at a time."
+            ) from None
         return database
+
+    def check(self) -> None:
+        """Check that the terms can be searched here.
+
+        Raises:
+            ParameterError: They are too long, or hyperscan is not installed.
+        """
+        if self.terms:
+            _ = self._database
 
     def match(self, texts: Sequence[str] | pd.Series | pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Return the mentions in ``texts`` as (index of the caption, index of the term), each pair once, sorted.
 
-        Texts together are at most 4 GB long.
+        Raises:
+            InputError: A text has 4 GB or more.
+            ParameterError: The terms are too long, or hyperscan is not installed.
         """
         import numpy as np
         import pyarrow as pa
@@ -173,12 +212,14 @@ class Matcher:
         array = texts.cast(kind) if isinstance(texts, pa.Array) else pa.array(texts, kind)
         array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
         array = pc.fill_null(array, "") if array.null_count else array
+        offsets = np.frombuffer(array.buffers()[1], dtype=np.int64)[array.offset :][: len(array) + 1]
+        length = int(offsets[-1] - offsets[0]) + len(array) - 1
+        if length > _MOST:
+            return self._match_halves(array, length)
         # All captions as one text: what is begun once for each text takes longer than the search itself.
         whole = pa.LargeListArray.from_arrays(pa.array([0, len(array)], pa.int64()), array)
         one = pc.binary_join(whole, pa.scalar(_END, kind))
-        offsets = np.frombuffer(array.buffers()[1], dtype=np.int64)[array.offset :][: len(array) + 1]
         starts = offsets[:-1] - offsets[0] + np.arange(len(array))
-        length = int(offsets[-1] - offsets[0]) + len(array) - 1
         found: list[int] = []
         note = found.extend
         if length:
@@ -190,7 +231,8 @@ class Matcher:
         rows = np.searchsorted(starts, ends - 1, side="right") - 1
         pairs = np.sort(rows * len(self.terms) + terms)
         pairs = pairs[np.diff(pairs, prepend=-1) > 0]
-        # Letters beyond ASCII were taken for no part of a word, so captions with any are looked at again.
+        # Letters beyond ASCII were taken for no part of a word, so captions with any are looked at again. Only letters
+        # of ASCII are put in lower case, as above, where a Kelvin sign is no k.
         rows = pairs // len(self.terms)
         new = np.diff(rows, prepend=-1) > 0
         hits = rows[new]
@@ -201,11 +243,22 @@ class Matcher:
             for i, text in zip(
                 hits[strange].tolist(), hit.filter(pa.array(strange)).to_pylist(), strict=True
             ):
-                mentions = self._python.findall(text.lower())
+                mentions = self._python.findall(text.encode().lower().decode())
                 found = [term for mention in mentions for term in self._terms_of[_plain(mention)]]
                 several.append(i * len(self.terms) + np.array(found, dtype=np.int64))
             pairs = np.unique(np.concatenate(several))
         return pairs // len(self.terms), pairs % len(self.terms)
+
+    def _match_halves(self, array: pa.Array, length: int) -> tuple[np.ndarray, np.ndarray]:
+        import numpy as np
+
+        if len(array) == 1:
+            raise InputError(
+                f"A caption has {length} bytes; at most {_MOST} can be searched. Cut it or leave it out."
+            )
+        half = len(array) // 2
+        (rows, terms), (more_rows, more_terms) = self.match(array[:half]), self.match(array[half:])
+        return np.concatenate([rows, more_rows + half]), np.concatenate([terms, more_terms])
 
 
 def _checked(term: str) -> str:
@@ -214,8 +267,9 @@ def _checked(term: str) -> str:
         raise ParameterError(
             f"The term {term!r} cannot be searched; a term begins and ends with a letter or digit."
         )
-    if not stripped.isascii():
-        raise ParameterError(f"The term {term!r} cannot be searched; use letters of ASCII.")
+    # A sign that is not printable may be the one that stands between captions.
+    if not (stripped.isascii() and stripped.isprintable()):
+        raise ParameterError(f"The term {term!r} cannot be searched; use printable characters of ASCII.")
     return stripped
 
 

@@ -74,6 +74,7 @@ _MEASURES = {
 }
 _TRUTHS = {
     "gate": "gate: both people found\n(images)",
+    "judged": "judged female or male\n(people found)",
     "gender": "gender right\n(people judged)",
     "gender_unambiguous": "gender right, cues clear\n(people judged)",
     "order": "order recognised\n(images)",
@@ -342,8 +343,9 @@ def skin_tones(tones: pd.DataFrame) -> Figure:
         counts = [f"\n(n = {n:.0f} images)" if np.isfinite(n) else "" for n in rows["n_images"]]
         left.set_yticks(at, [_cell_name(*c) + n for c, n in zip(cells, counts, strict=True)])
         left.set_ylim(-0.95, len(cells) - 0.4)
-        low = np.nanmin([*tones.loc[tones["group"] != "difference", "ci_low"], 10])
-        high = np.nanmax([*tones.loc[tones["group"] != "difference", "ci_high"], 1])
+        means = tones[tones["group"] != "difference"]
+        low = np.nanmin([*means["ci_low"], *means["skin_tone"], 10])
+        high = np.nanmax([*means["ci_high"], *means["skin_tone"], 1])
         first, last = int(max(1, np.floor(low))), int(min(10, np.ceil(high)))
         left.set_xlim(first - 0.5, last + 0.5)
         left.set_xticks(range(first, last + 1))
@@ -388,7 +390,7 @@ def truth(truth: pd.DataFrame) -> Figure:
                 )  # fmt: skip
     ax.set_yticks(range(len(measures)), [_TRUTHS[m] for m in measures])
     lowest = np.nanmin([*truth["ci_low"], 98])
-    ax.set(ylim=(-0.5, len(measures) - 0.5), xlim=(max(0, lowest - 2), 100.3), xlabel="Right (%)")
+    ax.set(ylim=(-0.5, len(measures) - 0.5), xlim=(max(0, lowest - 2), 100.3), xlabel="Share (%)")
     handles = [_key(style.PALETTE[k % 7], style.MARKERS[k % 7], j, line="-") for k, j in enumerate(judges)]
     _legend_below(figure, handles, 3)
     return figure

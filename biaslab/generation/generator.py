@@ -95,7 +95,7 @@ class Generator:
         revision: Commit of the model on the hub, where it is known.
 
     Raises:
-        ParameterError: The height or width does not fit the model.
+        ParameterError: The height, width or aspect does not fit the model.
     """
 
     def __init__(
@@ -148,6 +148,11 @@ class Generator:
     def _size(self) -> tuple[int, int]:
         s = self.settings
         if self._family is None:
+            if s.aspect != 1:
+                raise ParameterError(
+                    f"aspect is {s.aspect:g}, but {s.model} is a {type(self.pipe).__name__}, whose own shape is not "
+                    "known, so that images cannot be made wider by it. Set aspect to 1; in a run, pair_aspect=1."
+                )
             return s.height, s.width
         own, multiple = self._family.size(self.pipe), self._family.multiple(self.pipe)
         for name, value in (("height", s.height), ("width", s.width)):

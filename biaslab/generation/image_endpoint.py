@@ -68,6 +68,10 @@ OUTCOMES: dict[str, str] = {
     "not_bought": "it was not bought yet",
 }
 _KEPT = (OK, REFUSED, "not_an_image", "lost")
+UNDELIVERED = ("not_fetched", "malformed", "unavailable", "not_bought")
+"""Outcomes of images that another run may well get."""
+NEVER_MADE = (*UNDELIVERED, "rejected")
+"""Outcomes of images that there never were, which say nothing of the model."""
 _STAYS = "Images bought before are kept"
 _ROOM = (
     "Images bought before are kept and will be found again: free some space, or choose another folder for the store, "
@@ -273,6 +277,24 @@ def generate(
     images = EndpointImages(_units(prompts), settings, seed=seed, store=store)
     images.complete(progress=progress)
     return images
+
+
+def check_delivered(images: EndpointImages) -> None:
+    """Look whether the endpoint delivered all that it may deliver: results with gaps would pass for complete ones.
+
+    Raises:
+        RunError: It did not. What was bought is kept.
+    """
+    left = images.table[images.table["outcome"].isin(UNDELIVERED)]
+    if left.empty:
+        return
+    counts = ", ".join(f"{n} {outcome}" for outcome, n in left["outcome"].value_counts().items())
+    first = left.iloc[0]
+    said = first["detail"] or OUTCOMES[first["outcome"]]
+    raise RunError(
+        f"{images.name} has not delivered {len(left)} of {len(images.table)} images ({counts}; first "
+        f"{first['image_id']}: {said}). {_STAYS}; run again to get the others."
+    )
 
 
 class EndpointImages:

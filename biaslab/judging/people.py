@@ -34,7 +34,6 @@ from biaslab.judging.images import BLOCKED, ImageSource, Unreadable, check_image
 from biaslab.judging.judge import JUDGED, RATINGS, Judge, JudgeSettings, decide
 
 if TYPE_CHECKING:
-    from biaslab.engine import Engine
     from biaslab.judging.zero_shot import ZeroShot
     from biaslab.store import Store
 
@@ -61,7 +60,8 @@ _BOX = ("x0", "y0", "x1", "y1")
 _NUMBERS = ("p_female", "n_faces", *_BOX, "image_width", "image_height")
 COLUMNS = ("image_id", "position", "outcome", "gender", *_NUMBERS, "reason", "role", "role_p")
 _SEEN = ("image_id", "position", "people", "outcome", *_NUMBERS, "reason", "role_p", "role_other")
-_CODE = [*alone._CODE, "biaslab.judging.people"]
+# The texts that roles are compared with are filled in by the lexicons.
+_CODE = [*alone._CODE, "biaslab.judging.people", "biaslab.lexicons"]
 _SHARD_ROWS = 1024
 
 
@@ -108,7 +108,6 @@ def judge_people(
     progress: bool = True,
     people: PeopleSettings = PEOPLE,
     models: Callable[[JudgeSettings], Judge] = alone.load,
-    engine: Engine | None = None,
 ) -> pd.DataFrame:
     """Judge everyone whom images were to show; what was judged before is read again.
 
@@ -125,7 +124,6 @@ def judge_people(
         progress: Whether a bar shows how far it is.
         people: How people are told apart and cut out.
         models: What loads the models; it is called when an image must be judged, and not before.
-        engine: Where the work runs; this process where it is None.
 
     Returns:
         One row per row of ``asked``, in its order: image_id, position, outcome (one of :data:`OUTCOMES`), gender
@@ -161,7 +159,6 @@ def judge_people(
         shard_rows=_SHARD_ROWS,
         label=f"judging people of {images.name}",
         progress=progress,
-        engine=engine,
     )
     order = pd.MultiIndex.from_arrays([asked["image_id"].astype(str), asked["position"].astype(int)])
     seen = seen.set_index(["image_id", "position"]).loc[order].reset_index()
@@ -195,13 +192,15 @@ def check_asked(asked: pd.DataFrame, *, most: int = MOST_PEOPLE) -> dict[str, li
     for image_id, position, phrase in zip(*columns, strict=True):
         told = by_image.setdefault(image_id, {})
         if position in told:
-            raise InputError(f"Image {image_id!r} asks for two people at position {position}; give each one.")
+            raise InputError(
+                f"Image {image_id!r} asks for two people at position {position!r}; give each one."
+            )
         told[position] = " ".join(phrase.split())
     for image_id, told in by_image.items():
         if set(told) != set(range(1, len(told) + 1)) or len(told) > most:
             raise InputError(
-                f"Image {image_id!r} asks for people at positions {', '.join(map(str, told))}; positions are 1 (the "
-                f"leftmost), 2, … without a gap, at most {most}."
+                f"Image {image_id!r} asks for people at positions {', '.join(map(repr, told))}; positions are whole "
+                f"numbers: 1 (the leftmost), 2, … without a gap, at most {most}."
             )
     return {i: [told[k + 1] for k in range(len(told))] for i, told in by_image.items()}
 

@@ -29,7 +29,7 @@ from biaslab.judging.people import COLUMNS
 from biaslab.measures import agreement
 
 PLACES = ("left", "middle", "right")
-UNKNOWN = ("error", "count")
+UNKNOWN = ("error", "count", "aside")
 ANNOTATORS = "annotators"
 AGREEMENT_COLUMNS = (
     "aspect", "setting", "judge", "reference", "statistic", "value", "ci_low", "ci_high",
@@ -73,14 +73,15 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     Args:
         path: A CSV or Parquet file.
         asked: One row per person: image_id, position (1 is the leftmost); aspect and setting are passed on.
-        unknown: What ratings of other images or positions are: an ``error`` that names them, or left aside and
-            ``count``-ed in the notes.
+        unknown: What ratings of other images or positions are: an ``error`` that names them, left aside and
+            ``count``-ed in the notes, or left ``aside`` because the file is known to rate more than these people,
+            of whom there may then be none in it.
 
     Raises:
         InputError: The file cannot be read as such ratings: it is missing or unreadable, a column is missing, a
-            value is no rating or no position, a person is rated twice by one rater, or nobody asked for is rated.
-            The message names the value and the fix.
-        ParameterError: ``unknown`` is neither of the two.
+            value is no rating or no position, a person is rated twice by one rater, or nobody asked for is rated
+            (but for ``aside``). The message names the value and the fix.
+        ParameterError: ``unknown`` is none of the three.
     """
     if unknown not in UNKNOWN:
         raise ParameterError(f"unknown is {unknown!r}. {name_help(str(unknown), UNKNOWN)}")
@@ -98,7 +99,7 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     else:
         codes, names = _of_wide(frame, labels, person, len(people), path), columns
     given = (codes >= 0).any(axis=0)
-    if not given.any():
+    if not given.any() and unknown != "aside":
         raise InputError(f"{path} rates none of the {len(people)} people asked for. {_NEEDS}")
     codes, names = codes[:, given], [n for n, some in zip(names, given, strict=True) if some]
     crowd = len(names) > files._MOST_COLUMNS
@@ -231,10 +232,12 @@ def _persons(
         shown = images[rows] if what == "images" else images[rows] + " at " + frame["position"][rows]
         listed = list(dict.fromkeys(shown))
         text = ", ".join(files._short(name) for name in listed[:5]) + (", …" if len(listed) > 5 else "")
+        if unknown == "aside":
+            continue
         if unknown == "error":
             raise InputError(
                 f"{path} rates {len(listed)} {what} that nobody asked for (first in data row {files._row(rows)}): "
-                f"{text}. Take them out, or set unknown to 'count' to leave them aside."
+                f"{text}. Take them out; in Python, unknown='count' leaves them aside."
             )
         notes.append((f"rows of {what} not asked for", int(rows.sum()), text))
     return person, notes

@@ -38,7 +38,6 @@ from biaslab.judging.images import ImageSource, Unreadable, check_image
 from biaslab.measures.skin_tone import COMPUTATIONS, monk_tone, srgb_to_lab, typology_angle
 
 if TYPE_CHECKING:
-    from biaslab.engine import Engine
     from biaslab.store import Store
 
 MIDDLE = 0.6
@@ -72,8 +71,8 @@ def face_tones(
 
     Args:
         images: ``uint8 (height, width, 3)`` RGB of any sizes; :class:`Unreadable` where there is none.
-        boxes: Faces as x0, y0, x1, y1 in pixels, shape (faces, 4); NaN where no face is known. What lies beyond the
-            image is cut off.
+        boxes: Faces as x0, y0, x1, y1 in pixels, shape (faces, 4); NaN (one is enough) where no face is known.
+            What lies beyond the image is cut off.
         of: For each face the index of its image; by default face k is in image k.
         illuminant: ``none``, or ``white_patch``: each channel of the image is divided by its 99th percentile, over
             the largest of the three.
@@ -128,7 +127,7 @@ def _tones(images, boxes: np.ndarray, of: np.ndarray, illuminant: str, computati
         height, width = check_image(image, f"image {k}").shape[:2]
         low = np.clip(boxes[here, :2], 0, (width, height))
         high = np.clip(boxes[here, 2:], 0, (width, height))
-        small = ((high - low) < _LEAST_SIDE).any(axis=1)
+        small = ((high - low) < _LEAST_SIDE).any(axis=1) & (reason[here] == "")
         reason[here[small]] = "face too small"
         use = reason[here] == ""
         here, middle, half = here[use], (low + high)[use] / 2, (high - low)[use] / 2 * MIDDLE
@@ -206,7 +205,6 @@ def judge_skin_tones(
     store: Store,
     illuminant: str = "none",
     progress: bool = True,
-    engine: Engine | None = None,
 ) -> pd.DataFrame:
     """Return the skin tone of people whose faces are known; what was looked at before is read again.
 
@@ -217,19 +215,23 @@ def judge_skin_tones(
         store: Where tones are kept.
         illuminant: As for :func:`face_tones`.
         progress: Whether a bar shows how far it is.
-        engine: Where the work runs; this process where it is None.
 
     Returns:
         image_id, position (where ``people`` has it) and the columns of :func:`face_tones`, one row per row of
         ``people`` in its order.
 
     Raises:
-        InputError: A column is missing, or an image is not in the source's table.
+        InputError: A column or an image_id is missing, or an image is not in the source's table.
         ParameterError: There is no such illuminant.
     """
     for column in ("image_id", *_BOX):
         if column not in people:
             raise InputError(f"The people have no column {column!r}; give image_id and {', '.join(_BOX)}.")
+    nameless = np.flatnonzero(people["image_id"].isna())
+    if len(nameless):
+        raise InputError(
+            f"The people's row {nameless[0]} (from 0) has no image_id; name its image, or leave the row out."
+        )
     if illuminant not in ILLUMINANTS:
         raise ParameterError(f"illuminant is {illuminant!r}. {name_help(str(illuminant), ILLUMINANTS)}")
     units = people[["image_id", *_BOX]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
@@ -256,7 +258,6 @@ def judge_skin_tones(
         label=f"skin tones of {images.name}",
         unit="faces",
         progress=progress,
-        engine=engine,
     )
     return pd.concat([people[names].reset_index(drop=True), tones], axis=1)
 

@@ -383,5 +383,7 @@ def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: floa
         key, _, index = image_id.rpartition("/")
         return build_scene(asked[key], shown[image_id].split(","), _draw(seed, key, int(index), "scene"))
 
-    whole = digest(seed, size, strength, prompts[["prompt_id", "text", "n_images"]].to_numpy().tolist())
+    # Who is shown follows from code and tables that no digest above covers, so it is told itself.
+    asks = prompts[["prompt_id", "text", "n_images"]].to_numpy().tolist()
+    whole = digest(seed, size, strength, asks, table["truth_gender"].tolist())
     return Renders("renders true to the world of pairs", whole, table, scene, size)

@@ -5,7 +5,10 @@ Rounds are driven from outside: images → people judged → :func:`briefs` → 
 - :mod:`~biaslab.mitigation.critique`: what a critic is given and what it answers, as objects and as a table.
 - :mod:`~biaslab.mitigation.counts`: the embedded critic, which judges from counts by a stated rule.
 - :mod:`~biaslab.mitigation.endpoint`: a vision model behind an endpoint, as in the paper.
-- :mod:`~biaslab.mitigation.revision`: guidelines put into prompts; the ethical intervention as the baseline.
+- :mod:`~biaslab.mitigation.revision`: guidelines put into prompts.
+
+A critic has ``critique(brief) -> Critique``, and ``critiques(briefs) -> list[Critique]`` in their order. It changes
+nothing that it is given, and the same brief has the same critique.
 
 Source: paired paper, section 5 and Figure 10.
 """
@@ -23,14 +26,9 @@ from biaslab.mitigation.critique import (
     critiques_table,
 )
 from biaslab.mitigation.endpoint import EndpointCritic
-from biaslab.mitigation.revision import intervene, revise
-
-# A critic has critique(brief) -> Critique, and critiques(briefs) -> list[Critique] in their order. It changes nothing
-# that it is given, and the same brief has the same critique.
-CRITICS = {"counts": CountsCritic, "endpoint": EndpointCritic}
+from biaslab.mitigation.revision import revise
 
 __all__ = [
-    "CRITICS",
     "Brief",
     "Counts",
     "CountsCritic",
@@ -40,6 +38,5 @@ __all__ = [
     "Guideline",
     "briefs",
     "critiques_table",
-    "intervene",
     "revise",
 ]

@@ -8,8 +8,9 @@ like women or men, x_i of them like women.
 1. **Is there bias?** Exact binomial tests of one half, two-sided: for the aspect as a whole (people who look like
    their stereotype, of all) and for each group (women, of all), corrected for being that many by Holm's method; and
    for each identity, corrected likewise among the identities. People of unlike identities vary less in sum than the
-   test assumes, so it says "bias" too rarely rather than too often. An identity needs a guideline if the aspect, its
-   group or its own count differs from one half.
+   test assumes, so it says "bias" too rarely rather than too often. An identity may need a guideline if the aspect,
+   its group or its own count differs from one half. It is called biased only where that guideline is another than it
+   has, in the direction of its own share as step 2 has it: others of its group do not make it so.
 2. **How large is an identity's share?** Few people are seen of each, so its share is drawn to its group's mean m by a
    beta-binomial model: shares of identities scatter about m with variance rho m (1 - m). By moments (Kleinman 1973),
    with p_i = x_i / n_i and N = sum n_i,
@@ -24,14 +25,24 @@ like women or men, x_i of them like women.
 
        (1 - q) p + q (1 - c) = 1/2,   so   q = (p - 1/2) / (p + c - 1);   with c = 1: q = 1 - 1 / (2 p).
 
-   Over-correction is a share beyond one half on the other side and needs nothing else.
+   Over-correction is a share beyond one half on the other side and needs nothing else. What would tell less than one
+   prompt of that identity, and less than 1 % of them, is not told; nor does a share change by less. (Where identities
+   have few prompts each, parts of one prompt add up over the identities and are told.) Never are more than 90 % told,
+   so that people who are told nothing are still seen in the next round.
 
 Further rounds see images of prompts that tell some people. Step 1 looks at all people, told or not: whether what was
 done suffices. Where it does, the guideline stays as it is. Where it does not, step 2 looks at the people who were not
 told (their prompts are the plain ones, so p is theirs), c is counted among those who were, and step 3 gives the whole
-share anew: nothing is told on top of an earlier share, and no identity's share is corrected twice. With c = 1 and
-everybody counted this is 1 - q' = (1 - q) / (2 s), s being the share of the gender in excess that is seen now: s = 1/2
-leaves q, s < 1/2 lowers it.
+share anew: nothing is told on top of an earlier share, and no identity's share is corrected twice. Identities that are
+told more have fewer plain prompts left; so that the mean m does not move towards the others, each weighs w_i, all its
+people that were seen, told or not. With W = sum w_i, m = sum w_i p_i / W, and Kleinman's moments are
+
+    rho = [sum w_i (p_i - m)² / (m (1 - m)) - sum w_i (1 - w_i / W) / n_i] / sum w_i (1 - w_i / W) (n_i - 1) / n_i,
+
+which is the above where w_i = n_i. An identity of whom all were told has no p_i and takes m. Where a whole group was
+told by chance, p is unknown: the share is the one that p = 1 needs, the most that any p does. For an identity by
+itself, with c = 1, everybody counted and its own p_i, 1 - q' = (1 - q) / (2 s), s being the share of the gender in
+excess that is seen now: s = 1/2 leaves q, s < 1/2 lowers it.
 
 What it reaches: on the paper's prompts with people of the embedded world's shares, 97 % of told people looking as told,
 1,000 simulated samples. The overall score falls from 47.4 to 1.9 ± 1.4 points (occupations, 800 pairs) and from 19.0 to
@@ -45,7 +56,7 @@ Source: paired paper, section 5; the rule is this project's. Kleinman (1973), JA
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -71,35 +82,51 @@ if TYPE_CHECKING:
 _OTHER = {"female": "male", "male": "female"}
 _MANY = {"female": "women", "male": "men"}
 _ONE = {"female": "woman", "male": "man"}
+# Why there is nothing to tell.
+_ENOUGH = "There is nothing to tell"
+_NO_USE = "Telling it does not change the pictures, so nothing is told"
+_UNKNOWN = "Nobody of the group is seen who was told nothing, so it is not known what to tell"
 # The assumed share of told people who look as told counts as much as this many told people.
 _PRIOR = 10
+# A share, or a change of one, below this and of less than one prompt is nothing. One prompt alone would be too much:
+# of the paper's power aspect each identity has six, and a score of 19 asks for 0.96 of them, 69 in all.
+_LEAST = 0.01
+# Nobody would be left to learn from if all were told.
+_MOST = 0.9
 
 
-def shrunk(count, n) -> tuple[np.ndarray, float, float]:
+def shrunk(count, n, weight=None) -> tuple[np.ndarray, float, float]:
     """Return shares drawn to their mean, the mean, and rho: step 2 of the rule.
 
     Args:
         count: Whole numbers ``(identities,)``.
         n: Whole numbers of the same shape, of which ``count`` are part; 0 gives the mean.
+        weight: What each identity weighs in the mean and in rho, of the same shape, above 0 where ``n`` is; by
+            default ``n``.
 
     Returns:
         Shares 0–1 ``(identities,)``, the mean 0–1 and rho 0–1 (0: the shares differ by no more than chance). All NaN
         where every n is 0.
     """
     count, n = np.asarray(count, float), np.asarray(n, float)
-    total = n.sum()
+    # Those of whom nobody is seen have no part in the mean.
+    weight = np.where(n > 0, n if weight is None else np.asarray(weight, float), 0.0)
+    total = weight.sum()
     if total == 0:
         return np.full(n.shape, np.nan), float("nan"), float("nan")
-    mean = count.sum() / total
-    share = np.divide(count, n, out=np.full(n.shape, mean), where=n > 0)
-    spread, weight = mean * (1 - mean), 1 - n / total
-    # Those of whom nobody is seen have no part in it.
-    within, room = weight[n > 0].sum(), (weight * (n - 1))[n > 0].sum()
+    ones = np.ones(n.shape)
+    # Multiplied first: where the weights are n, the quotients are the whole counts themselves.
+    mean = float(np.divide(weight * count, n, out=0 * ones, where=n > 0).sum() / total)
+    share = np.divide(count, n, out=mean * ones, where=n > 0)
+    # Of one person, all variance is chance: (n - 1) / n is 0.
+    spread, apart = mean * (1 - mean), weight * (1 - weight / total)
+    chance = np.divide(1, n, out=ones.copy(), where=n > 0)
+    within, room = (apart * chance).sum(), (apart * (1 - chance)).sum()
     rho = 0.0
     if spread > 0 and room > 0:
-        rho = float(np.clip(((n * (share - mean) ** 2).sum() / spread - within) / room, 0, 1))
-    drawn = np.divide(n * rho, 1 + (n - 1) * rho, out=np.zeros(n.shape), where=n > 0)
-    return mean + drawn * (share - mean), float(mean), rho
+        rho = float(np.clip(((weight * (share - mean) ** 2).sum() / spread - within) / room, 0, 1))
+    drawn = np.divide(n * rho, 1 + (n - 1) * rho, out=0 * ones, where=n > 0)
+    return mean + drawn * (share - mean), mean, rho
 
 
 def share_to_tell(p: float, follows: float = 1.0) -> float:
@@ -177,14 +204,24 @@ class CountsCritic:
                 alone = identity in own and own[identity].differs
                 needs = wide or alone
                 before = earlier.get(identity)
-                given = self._guideline(identity, shares, before) if needs else before
+                given, nothing = before, ""
+                if needs:
+                    given, nothing = self._guideline(identity, shares, before, some["prompt_id"].nunique())
                 if given:
                     guidelines.append(given)
                 counts_of = counted(some)
-                why = _of_identity(identity, some, counts_of, own.get(identity), shares, before, given, needs)
-                kind = _lean((own[identity] if alone else test).share, stereotype) if needs else "none"
-                findings.append(Finding(identity, needs, kind, why, counts_of))
-        kind = self._kind(aspect, groups, findings)
+                why = _of_identity(
+                    identity, some, counts_of, own.get(identity), shares, before, given, needs, nothing
+                )
+                biased = given != before or nothing == _NO_USE
+                kind = _lean(shares.seen[identity], stereotype) if biased else "none"
+                findings.append(Finding(identity, biased, kind, why, counts_of))
+        leans = {
+            _lean(own[i].share, stereotype)
+            for i, stereotype in people.groupby("identity")["stereotype"].first().items()
+            if i in own and own[i].differs
+        }
+        kind = self._kind(aspect, groups, leans)
         if kind == "none":
             words.append("That is no more than chance allows.")
         return Critique(
@@ -226,35 +263,50 @@ class CountsCritic:
         names = list(group["identity"].unique())
         n = plain.groupby("identity").size().reindex(names, fill_value=0)
         x = (plain["gender"] == "female").groupby(plain["identity"]).sum().reindex(names, fill_value=0)
-        values, _, rho = shrunk(x, n)
+        every = known.groupby("identity").size().reindex(names, fill_value=0)
+        women = (known["gender"] == "female").groupby(known["identity"]).sum().reindex(names, fill_value=0)
+        values, _, rho = shrunk(x, n, every)
+        seen = shrunk(women, every)[0]
         follows = {}
         for gender in GENDERS:
             told = known[known["told"] == gender]
             right = int((told["gender"] == gender).sum())
             follows[gender] = (right + _PRIOR * self.follows) / (len(told) + _PRIOR)
-        return _Shares(dict(zip(names, values, strict=True)), rho, follows)
+        female, seen = (dict(zip(names, v, strict=True)) for v in (values, seen))
+        return _Shares(female, seen, dict(zip(names, n, strict=True)), rho, follows)
 
-    def _guideline(self, identity: str, shares: _Shares, before: Guideline | None) -> Guideline | None:
+    def _guideline(
+        self, identity: str, shares: _Shares, before: Guideline | None, n_prompts: int
+    ) -> tuple[Guideline | None, str]:
+        """Return an identity's guideline, or None and why there is nothing to tell."""
         female = shares.female[identity]
+        least = min(_LEAST, 1 / n_prompts)
         if np.isnan(female):
-            # Nobody of the group was asked for plainly: there is nothing to learn a share from.
-            return before
-        told = "male" if female > 0.5 else "female"
-        share = share_to_tell(max(female, 1 - female), shares.follows[told])
-        return (
-            Guideline(identity, told, share, f"Show the {_named(identity)} as a {_ONE[told]}.")
-            if share
-            else None
-        )
+            # Nobody of the group was asked for plainly: what would be enough for any share lowers one that is too high.
+            if before is None:
+                return None, _UNKNOWN
+            share = min(before.share, _MOST, share_to_tell(1.0, shares.follows[before.gender]))
+            return (before if before.share - share < least else replace(before, share=share)), ""
+        told, likely = ("male", female) if female > 0.5 else ("female", 1 - female)
+        # If all told people followed, what they were told less often than this would be nothing.
+        if share_to_tell(likely) < least:
+            return None, _ENOUGH
+        share = min(_MOST, share_to_tell(likely, shares.follows[told]))
+        if not share:
+            return None, _NO_USE
+        if before and before.gender == told and abs(before.share - share) < least:
+            return before, ""
+        return Guideline(identity, told, share, f"Show the {_named(identity)} as a {_ONE[told]}."), ""
 
-    def _kind(self, aspect: _Test | None, groups: dict[str, _Test], findings: Sequence[Finding]) -> str:
+    def _kind(self, aspect: _Test | None, groups: dict[str, _Test], alone: set[str]) -> str:
+        """Return the kind of bias of all; ``alone``: how identities lean whose own count differs."""
         wrong = {stereotype: test for stereotype, test in groups.items() if test.differs}
         if len(wrong) == 2 and len({test.share > 0.5 for test in wrong.values()}) == 1:
             return "too few men" if next(iter(wrong.values())).share > 0.5 else "too few women"
         if aspect and aspect.differs:
             return "towards stereotypes" if aspect.share > 0.5 else "against stereotypes"
         leans = {_lean(test.share, stereotype) for stereotype, test in wrong.items()}
-        leans = leans or {f.kind for f in findings if f.biased}
+        leans = leans or alone
         return next(iter(leans)) if len(leans) == 1 else "both ways" if leans else "none"
 
 
@@ -263,7 +315,11 @@ class _Shares:
     """What a group's people say."""
 
     female: dict[str, float]
-    """Shrunk share of women, 0–1, among people who are told nothing, by identity; NaN where there are none."""
+    """Shrunk share of women, 0–1, among people who are told nothing, by identity; NaN where the group has none."""
+    seen: dict[str, float]
+    """The same among all people, told or not; NaN where nobody of the group is seen."""
+    n_plain: dict[str, int]
+    """People who are told nothing and look like women or men, by identity; with 0 the shares are the group's."""
     rho: float
     """How much the identities differ, 0–1."""
     follows: dict[str, float]
@@ -322,6 +378,7 @@ def _of_identity(
     before: Guideline | None,
     given: Guideline | None,
     needs: bool,
+    nothing: str,
 ) -> str:
     female = shares.female[identity]
     leans = female if not np.isnan(female) else test.share if test else 0.5
@@ -345,9 +402,15 @@ def _of_identity(
     if not np.isnan(female):
         likely = max(female, 1 - female)
         which = ", of those who are told nothing" if before else ""
-        words += f". Allowing for chance, {_percent(likely)} do{which}"
+        words += (
+            f". Allowing for chance, {_percent(likely)} do{which}"
+            if shares.n_plain[identity]
+            else f". Of their group {_percent(likely)} look like {_MANY[more]}{which}"
+        )
     if given is None:
-        return f"{words}. There is nothing to tell."
+        return f"{words}. {nothing}."
+    if given == before:
+        return f"{words}. The guideline stays: {_order(given)}"
     change = f" instead of {_percent(before.share)}" if before and before.gender == given.gender else ""
     return f"{words}. {_order(given, change)}"
 
@@ -373,7 +436,8 @@ def _seen(count: int, n: int) -> tuple[str, str]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    # A share that is told of many prompts is not none.
+    return f"{100 * share:.{1 if 0 < share < 0.005 else 0}f} %"
 
 
 def _p(test: _Test) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from biaslab.errors import InputError, unknown_name
+from biaslab.errors import InputError, ParameterError, unknown_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -173,16 +173,20 @@ def briefs(
         texts: The prompts that were asked: columns prompt_id, text.
         read: Reads images by image_id.
         critic: ``counts`` gets one brief with everyone; ``endpoint`` one for each role, or identity without a role.
-        batch_size: Images that ``endpoint`` gets at most in a brief; ``seed`` draws them among those that can be seen.
+        batch_size: Images that ``endpoint`` gets at most in a brief, at least 1; ``seed`` draws them among those that
+            can be seen.
         seed: Which images are drawn.
         earlier: Critiques of the rounds before.
 
     Raises:
         InputError: A column is missing, a person has no stereotype, an identity has two, or a prompt has no text.
+        ParameterError: ``batch_size`` is below 1.
         UnknownNameError: There is no such critic.
     """
     if critic not in ("counts", "endpoint"):
         raise unknown_name("critic", critic, ("counts", "endpoint"))
+    if batch_size < 1:
+        raise ParameterError(f"batch_size is {batch_size!r}; a critic gets at least 1 image, such as 8.")
     people = _checked(people)
     said = dict(zip(texts["prompt_id"], texts["text"], strict=True))
     lost = [p for p in people["prompt_id"] if p not in said]

@@ -73,19 +73,6 @@ def revise(prompts: Prompts, critiques: Sequence[Critique], *, seed: int) -> Pro
     return Prompts(prompts.texts.assign(text=texts), people.drop(columns="aspect"))
 
 
-def intervene(prompts: Prompts) -> Prompts:
-    """Return prompts for two people in the words of the ethical intervention (section 5, after Bansal et al. 2022).
-
-    Raises:
-        ParameterError: A prompt asks for another number of people.
-    """
-    said = {
-        prompt_id: asking.fill("intervention", list(some.itertuples()))
-        for prompt_id, some in prompts.people.sort_values("position").groupby("prompt_id", sort=False)
-    }
-    return Prompts(prompts.texts.assign(text=prompts.texts["prompt_id"].map(said)), prompts.people)
-
-
 def _asked_for(people: pd.DataFrame, aspect: str, guideline: Guideline) -> pd.Series:
     """Return which rows of people a guideline is about."""
     named = people["identity"] == guideline.identity

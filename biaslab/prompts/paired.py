@@ -8,6 +8,7 @@ Source: paired paper, sections 3.2.2, 4.2 and 5, A.1, A.2.1 (Tables 3, 4 and 5) 
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -138,19 +139,34 @@ def sentence(phrases: Sequence[str], told: Sequence[str]) -> str:
 # -- what the paper asks -----------------------------------------------------------------------------------
 
 
-def occupation_pairs(per_list: int = 20) -> list[tuple[Person, Person]]:
+def occupation_pairs(per_list: int = 0) -> list[tuple[Person, Person]]:
     """Return the ordered pairs of two occupations of opposite stereotype, left to right: 800 of 20 and 20.
 
     Args:
-        per_list: How many of each list, evenly spread over it; 20 is all.
+        per_list: How many of each list, evenly spread over it; 0 is all of the shorter list, and as many of the other.
 
     Raises:
-        ParameterError: ``per_list`` is not 1 to the length of the lists.
+        ParameterError: ``per_list`` is below 0 or above the length of the shorter list.
+
+    Warns:
+        UserWarning: All were asked for, but one list is longer, so that some of it are left out.
     """
     lists = [[n for n, g in stereotypes().items() if g == gender] for gender in GENDERS]
     most = min(map(len, lists))
-    if not 1 <= per_list <= most:
-        raise ParameterError(f"pair_occupations is {per_list!r}; allowed is 1 to {most}.")
+    if not 0 <= per_list <= most:
+        raise ParameterError(
+            f"pair_occupations is {per_list!r}; allowed is 1 to {most}, or 0 for all of the shorter list."
+        )
+    if not per_list and max(map(len, lists)) > most:
+        sizes = " and ".join(
+            f"{len(names)} for {gender}" for gender, names in zip(GENDERS, lists, strict=True)
+        )
+        warnings.warn(
+            f"The lists of stereotyped occupations have {sizes}: {most} of each are asked for, evenly spread, and the "
+            "rest of the longer list is left out. Make both lists equally long to use all.",
+            stacklevel=2,
+        )
+    per_list = per_list or most
     men, women = ([occupation(names[k * len(names) // per_list]) for k in range(per_list)] for names in lists)
     return [pair for m, f in product(men, women) for pair in ((m, f), (f, m))]
 
@@ -181,12 +197,12 @@ def sampled_roles(runs: int, seed: int) -> dict[tuple[int, str], tuple[str, str]
 
 
 def paired(
-    *, per_list: int = 20, images: int = 1, runs: int = 3, seed: int = 0, setting: str = "paired"
+    *, per_list: int = 0, images: int = 1, runs: int = 3, seed: int = 0, setting: str = "paired"
 ) -> Prompts:
     """Return the prompts for two people of opposite stereotype: 800 and, in three runs, 216 (section 4.2).
 
     Args:
-        per_list: Occupations of each list.
+        per_list: Occupations of each list; 0 is all.
         images: Images for each pair of occupations.
         runs: Samplings of one pair of roles for each occupation, asked for in both orders.
         seed: Seed of these samplings.
@@ -202,11 +218,11 @@ def paired(
     return _made(asked, setting)
 
 
-def single(*, per_list: int = 20, images: int = 3, runs: int = 3, seed: int = 0) -> Prompts:
+def single(*, per_list: int = 0, images: int = 3, runs: int = 3, seed: int = 0) -> Prompts:
     """Return the prompts for one person: each occupation, and each occupation's roles as :func:`paired` samples them.
 
     Args:
-        per_list: Occupations of each list.
+        per_list: Occupations of each list; 0 is all.
         images: Images for each occupation (paper: 3).
         runs: Samplings of roles (paper: 3), one image each.
         seed: Seed of these samplings.
@@ -218,35 +234,57 @@ def single(*, per_list: int = 20, images: int = 3, runs: int = 3, seed: int = 0)
     return _made(asked, "single")
 
 
-def controls(*, per_list: int = 20, partners: int = 2, seed: int = 0) -> Prompts:
+def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0) -> Prompts:
     """Return control pairs without contrast: two occupations of one stereotype, and one occupation twice.
 
-    Each occupation stands ``partners`` times beside another of its list, in both orders (setting ``alike``), and as
-    often beside itself (setting ``same``). Beyond the paper.
+    Each occupation stands beside ``partners`` others of its list, in both orders (setting ``alike``: two places for
+    each partner), and beside itself in ``partners`` images (setting ``same``: as many places). Where that cannot be,
+    it has all others (a list with fewer of them), or one partner more (an odd number in a list of odd length). Beyond
+    the paper.
+
+    Args:
+        per_list: Occupations of each list; 0 is all.
+        partners: Partners of each occupation, 1 or more.
+        seed: Seed of who is whose partner.
+
+    Raises:
+        ParameterError: A number is out of range.
     """
+    if partners < 1:
+        raise ParameterError(f"control_partners is {partners!r}; allowed is 1 or more.")
     by_list: dict[str, list[Person]] = {gender: [] for gender in GENDERS}
     for person in dict.fromkeys(person for pair in occupation_pairs(per_list) for person in pair):
         by_list[person.stereotype].append(person)
     draw = np.random.default_rng([seed, 12])
     alike, same = [], []
     for members in by_list.values():
-        shuffled = [members[k] for k in draw.permutation(len(members))]
-        for step in range(1, min(partners, len(members) - 1) + 1):
-            for k, person in enumerate(shuffled):
-                other = shuffled[(k + step) % len(shuffled)]
+        n = len(members)
+        ring = [members[k] for k in draw.permutation(n)]
+        # On a ring everyone has two neighbours so many steps away, and one who stands opposite if the ring is even.
+        each = min(partners, n - 1)
+        opposite = each % 2 == 1 and n % 2 == 0
+        steps = [(step, n) for step in range(1, each // 2 + 1 + (each % 2 and not opposite))]
+        for step, starts in steps + [(n // 2, n // 2)] * opposite:
+            for k in range(starts):
+                person, other = ring[k], ring[(k + step) % n]
                 alike += [("occupation", 1, 1, pair) for pair in ((person, other), (other, person))]
         same += [("occupation", 1, partners, (person, person)) for person in members]
-    # A ring of two meets the same pair from both sides.
-    return _joined(_made(list(dict.fromkeys(alike)), "alike"), _made(same, "same"))
+    return _joined(_made(alike, "alike"), _made(same, "same"))
 
 
 def three(n: int, *, seed: int = 0) -> Prompts:
-    """Return ``n`` prompts for three people (C.2), occupations drawn from both lists, no one twice."""
-    names = list(stereotypes())
+    """Return ``n`` prompts for three people (C.2): two of one stereotype and one of the other, no one twice.
+
+    Occupations are drawn from the whole lists (``paired_occupations``), whatever part of them stands in pairs. Which
+    stereotype has two, and who stands where, is drawn too.
+    """
+    lists = [[n for n, g in stereotypes().items() if g == gender] for gender in GENDERS]
     asked = []
     for k in range(n):
-        chosen = np.random.default_rng([seed, 13, k]).choice(len(names), 3, replace=False)
-        asked.append(("occupation", 1, 1, tuple(occupation(names[c]) for c in chosen)))
+        draw = np.random.default_rng([seed, 13, k])
+        twice = int(draw.integers(2))
+        names = [*draw.choice(lists[twice], 2, replace=False), draw.choice(lists[1 - twice])]
+        asked.append(("occupation", 1, 1, tuple(occupation(str(names[c])) for c in draw.permutation(3))))
     return _made(asked, "three")
 
 

@@ -88,6 +88,7 @@ SCHEMAS = (
             text("revised_prompt", "What an endpoint says it drew in place of the prompt, where it says so."),
             text("request_id", "How an endpoint names the request, where it does."),
             text("time", "When an endpoint answered, UTC."),
+            number("tokens_cut", "Tokens at the prompt's end that no text encoder reads.", "tokens", 0),
             text("detail", "More about an image that is not there, such as the code and message of a refusal."),
         ),
     ),
@@ -111,6 +112,7 @@ SCHEMAS = (
             Column("outcome", "What became of the person.", text=True, allowed=OUTCOMES),
             text("gender", "Perceived gender: `female`, `male`, `unsure`, or empty where nobody was judged."),
             number("p_female", "The judge's probability of perceived as female.", low=0, high=1),
+            number("n_faces", "Faces found in the whole image; missing where nobody looked for them.", "faces", 0),
             text(
                 "role_order",
                 "Whether the people stand as asked: `right`, `swapped`, `unclear`, or empty where it was not "
@@ -161,6 +163,31 @@ SCHEMAS = (
         ),
     ),
     Schema(
+        "paired_score_by_order",
+        "Overall score by order, and what people not judged could change",
+        "Overall stereotype score over all images, in which people count at the position asked for whether they were "
+        "found there or not, and without images whose people were found in another order or in one that is not clear. "
+        "Leaving these out is no correction: the order is easier to recognise where people look as the stereotype has "
+        "it. Score and intervals as in paired_stereotype_score and, for controls, paired_control_score.",
+        (
+            _model,
+            _aspect,
+            _setting,
+            key("images", "`all`, or `as_asked`: without those whose order is `swapped` or `unclear`; images whose "
+                "order was not looked for, failed ones among them, stay.", ("all", "as_asked")),
+            number("score", "Overall stereotype score of people judged.", "points", -100, 100),
+            *interval("the score over identities (t)", "points"),
+            number("score_if_none_fit", "The score if nobody of those not judged fitted their stereotype.", "points",
+                -100, 100),
+            number("score_if_all_fit", "The score if all of those not judged did.", "points", -100, 100),
+            _people,
+            number("n_not_judged", "People asked for in these images who were not judged.", "people", 0),
+            _images,
+            _identities,
+            _reason,
+        ),
+    ),
+    Schema(
         "paired_outcomes",
         "What became of images of people",
         "Images by what the gate and the judge made of the people in them; an image counts once, as its people's worst "
@@ -190,7 +217,8 @@ SCHEMAS = (
             _aspect,
             _setting,
             key("measure", "`people` (as many faces as asked, none too small), `judged`, `order` (of images with the "
-                "right number of people and an order to look for: stand as asked), `valid` (all of them)."),
+                "right number of people and an order to look for: stand as asked), `valid` (all of them). Where the "
+                "judge looks for no faces (`people`) or for no order (`order`), that and `valid` are missing."),
             _percent("percent", "Share of images."),
             *interval("the share (Wilson)", "%"),
             _images,
@@ -204,7 +232,9 @@ SCHEMAS = (
         "paired_position_effect",
         "Left against right",
         "Share perceived as female on the left minus on the right, mean over identities, each of which stands on both "
-        "sides beside the same partners: a lean that the position has by itself. Intervals as in "
+        "sides beside the same partners: for occupations a lean that the position has by itself. In `power` only the "
+        "person on the left is named with the occupation (`carpenter manager`, `intern`), so the difference is that of "
+        "position and of being named by occupation together. Intervals as in "
         "paired_stereotype_score: overall at the largest dependence of two people in one image.",
         (
             _model,
@@ -227,7 +257,10 @@ SCHEMAS = (
         "Scores with and without contrast",
         "Stereotype score of occupations alone, beside an opposite stereotype, beside the same stereotype, beside "
         "themselves, and among three; the effect of contrast is the paired score minus each. Intervals as in "
-        "paired_stereotype_score: overall at the largest dependence where both lists share images.",
+        "paired_stereotype_score: overall at the largest dependence where both lists share images. Beside the same "
+        "stereotype an image counts for two identities of one list: these intervals are √(k (n - 1) / (n - k)) "
+        "times as wide, with k = 2 and n identities in a list, as if each had images of its own: enough where the "
+        "people of an image all fit or none does. Among three so are those of lists, with k = 5/3.",
         (
             _model,
             _setting,
@@ -273,8 +306,8 @@ SCHEMAS = (
             key("group", "`male` and `female` stereotyped (in `power`: high and low), or `difference`: the first minus "
                 "the second person of the same image."),
             number("skin_tone", "Mean Monk tone, or mean difference.", "tones"),
-            *interval("the mean (t over images)", "tones"),
-            number("p", "Of the difference: two-sided t-test.", low=0, high=1),
+            *interval("the mean (clustered by both occupations; in `power` by occupation)", "tones"),
+            number("p", "Of the difference: two-sided t-test with these errors.", low=0, high=1),
             _images,
             _reason,
         ),
@@ -285,7 +318,8 @@ SCHEMAS = (
         "Held-out renders of two people.",
         (
             key("judge", "The judge of gender."),
-            key("measure", "`gate` (images in which both people were found), `gender` (of people judged, right), "
+            key("measure", "`gate` (images in which both people were found), `judged` (of people found, judged "
+                "female or male), `gender` (of people judged, right), "
                 "`gender_unambiguous` (the same where the cues leave no doubt), `order` (of images with two people "
                 "found, order recognised), `skin_tone` (within one Monk tone of what was drawn)."),
             _percent("percent", "The share."),

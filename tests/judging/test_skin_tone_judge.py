@@ -69,9 +69,12 @@ def test_what_is_not_there_has_a_reason():
     noise = rng.integers(0, 256, (40, 48, 3), dtype=np.uint8)
     images = [face(swatch_rgb()[4]), Unreadable("truncated"), noise]
     boxes = [BOX, (np.nan,) * 4, (10, 5, 13.9, 29), (60, 5, 80, 29), BOX, BOX, (-20, -20, 70, 70)]
-    found = face_tones(images, boxes, [0, 0, 0, 0, 1, 2, 0])
+    # A box of which a part is known is none, even where that part is small.
+    boxes += [(np.nan, 5, 30, 8), (10, 5, 13, np.nan)]
+    found = face_tones(images, boxes, [0, 0, 0, 0, 1, 2, 0, 0, 0])
     reasons = ["", "no face", "face too small", "face too small", "unreadable", "no even colour"]
     assert list(found["reason"][:6]) == reasons
+    assert list(found["reason"][7:]) == ["no face"] * 2
     assert found["tone"][1:6].isna().all() and found["tone"][0] == 5
     # Beyond the image nothing is seen: the box is cut to 40 x 48, whose middle shows face and ground.
     assert found["share"][6] > 0
@@ -157,6 +160,9 @@ def test_judged_people_are_looked_at_once(rendered, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(judge_skin_tones(source, people, store=store, progress=False), found)
     with pytest.raises(InputError, match="no column 'x1'"):
         judge_skin_tones(source, people.drop(columns="x1"), store=store)
+    with pytest.raises(InputError, match=r"row 2 \(from 0\) has no image_id"):
+        unnamed = people["image_id"].where(np.arange(len(people)) != 2)
+        judge_skin_tones(source, people.assign(image_id=unnamed), store=store)
 
 
 def test_tone_error_by_hand():

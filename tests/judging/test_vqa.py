@@ -186,7 +186,7 @@ def test_nobody_asked_for_is_an_empty_table(images, folder, tmp_path):
         (people(("two", 2, "nurse")), "'two' asks for people at positions 2"),
         (people(("two", 1, "nurse"), ("two", 1, "pilot")), "'two' asks for two people at position 1"),
         (people(("two", 1.5, "nurse"), ("two", 1, "pilot")), r"positions 1\.5, 1"),
-        (people(("two", "left", "nurse")), "positions left"),
+        (people(("two", "left", "nurse")), "positions 'left'"),
         (people(*[("two", k, "nurse") for k in (1, 2, 3, 4)]), "at most 3"),
         (people(("two", 1, " ")), "'two' has no phrase at position 1"),
         (people(("two", 1, "x")).drop(columns="phrase"), "no column 'phrase'"),

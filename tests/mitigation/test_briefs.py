@@ -2,8 +2,8 @@
 
 import pytest
 
-from biaslab.errors import InputError, UnknownNameError
-from biaslab.mitigation import CRITICS, Counts, Critique, Guideline, briefs
+from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab.mitigation import Counts, Critique, Guideline, briefs
 from biaslab.prompts import paired as asking
 
 
@@ -122,4 +122,7 @@ def test_people_that_do_not_fit(prompts, people):
         briefs(some, "occupation", 1, prompts.texts.iloc[1:], read)
     with pytest.raises(UnknownNameError, match="no critic named 'count'"):
         briefs(some, "occupation", 1, prompts.texts, read, critic="count")
-    assert set(CRITICS) == {"counts", "endpoint"}
+    # Less than one image would be none, or with -1 all but one.
+    for size in (0, -1):
+        with pytest.raises(ParameterError, match=f"batch_size is {size}; .* at least 1 image"):
+            briefs(some, "occupation", 1, prompts.texts, read, critic="endpoint", batch_size=size)

@@ -1,5 +1,7 @@
 """The embedded critic: its rule by hand and by other routes, its words, and further rounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -59,6 +61,36 @@ def test_the_scatter_of_identities_is_found_again():
     # The moments are right to first order only; half a hundredth is what is left.
     assert np.mean(found) == pytest.approx(0.1, abs=0.005 + 3 * error)
     assert np.mean(off) < 0.85 * np.mean(raw)
+
+
+def test_weights_stand_in_for_people_who_were_told():
+    # Of 100 each, 50 of the first are left. Mean (0.9 + 0.6) / 2; sum w (p - m)^2 = 2 * 100 * 0.0225 = 4.5, over
+    # 0.1875 is 24; 100 * 0.5 * (1/50 + 1/100) = 1.5 is chance; 50 * (49/50 + 99/100) = 98.5: rho = 22.5 / 98.5.
+    values, mean, rho = shrunk([45, 60], [50, 100], [100, 100])
+    assert (mean, rho) == (pytest.approx(0.75), pytest.approx(22.5 / 98.5))
+    assert values[0] == pytest.approx(0.75 + 0.15 * 50 * rho / (1 + 49 * rho))
+    for given, plain in zip(shrunk([9, 3], [10, 10], [10, 10]), shrunk([9, 3], [10, 10]), strict=True):
+        np.testing.assert_array_equal(given, plain)
+    # Of whom nobody is left, the weight counts for nothing.
+    assert shrunk([45, 60, 0], [50, 100, 0], [100, 100, 100])[0] == pytest.approx([*values, 0.75])
+
+
+def test_mean_and_scatter_stay_where_the_skewed_are_told_more_often():
+    """40 people each, rho 0.1 about 0.7, told as their own share needs: what is left tells the same of all."""
+    rng = np.random.default_rng(5)
+    means, unweighted, rhos = [], [], []
+    for _ in range(300):
+        p = rng.beta(0.7 * 9, 0.3 * 9, 60)
+        n = np.round(40 * (1 - np.maximum(0, 1 - 1 / (2 * p)))).astype(int)
+        count = rng.binomial(n, p)
+        _, mean, rho = shrunk(count, n, np.full(60, 40))
+        means.append(mean)
+        rhos.append(rho)
+        unweighted.append(shrunk(count, n)[1])
+    error = np.std(means) / np.sqrt(300)
+    assert np.mean(means) == pytest.approx(0.7, abs=4 * error)
+    assert np.mean(unweighted) < 0.7 - 8 * error
+    assert np.mean(rhos) == pytest.approx(0.1, abs=0.005 + 3 * np.std(rhos) / np.sqrt(300))
 
 
 @pytest.mark.parametrize(("count", "n"), [([], []), ([0, 0], [0, 0])])
@@ -215,7 +247,9 @@ def test_an_identity_or_a_group_that_nobody_sees(crowd, brief_of):
     assert found["mover"].share == found["guard"].share == pytest.approx(3 / 7)
     assert "nurse" not in found
     reasons = {f.identity: f.reasons for f in critique.findings}
-    assert reasons["mover"].startswith("None of 4 movers can be judged. Allowing for chance, 88 % do.")
+    assert reasons["mover"].startswith(
+        "None of 4 movers can be judged. Of their group 88 % look like men. Show"
+    )
     assert reasons["nurse"].startswith("None of 9 nurses can be judged.")
     assert "Nobody of the female-stereotyped can be judged." in critique.reasons
 
@@ -295,11 +329,126 @@ def test_told_people_need_the_guideline_that_told_them(crowd, brief_of):
         CountsCritic().critique(brief_of(people, 2))
 
 
-def test_a_group_of_which_all_are_told_keeps_its_share(crowd, brief_of):
+def test_a_group_of_which_all_are_told_is_told_less(crowd, brief_of):
     first = CountsCritic(follows=0.6).critique(brief_of(crowd(("sheriff", "male", "", 0, 40, 0))))
     assert first.guidelines[0].share == pytest.approx(0.5 / 0.6)
+    # All 40 follow: whatever the others would look like, half of them told is enough.
     people = crowd(("sheriff", "male", "female", 40, 0, 0))
+    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    assert (second.guidelines[0].gender, second.guidelines[0].share) == ("female", 0.5)
+    assert (second.findings[0].biased, second.findings[0].kind) == (True, "against stereotypes")
+    # Ten of 40 follow, (10 + 10) / 50 with those assumed: all would be too few, but some stay untold to be seen.
+    people = crowd(("sheriff", "male", "female", 10, 30, 0))
+    full = replace(first, guidelines=(replace(first.guidelines[0], share=1.0),))
+    assert CountsCritic().critique(brief_of(people, 2, [full])).guidelines[0].share == 0.9
+    # And a share that is too small is not raised where nothing is known.
     assert CountsCritic().critique(brief_of(people, 2, [first])).guidelines == first.guidelines
+
+
+def test_some_of_each_group_stay_untold(crowd, brief_of):
+    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 80, 320, 0))))
+    people = crowd(("sheriff", "male", "female", 60, 90, 0), ("sheriff", "male", "", 50, 200, 0))
+    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    # 70 of 160 follow: 0.3 / (0.8 + 0.4375 - 1) is more than all.
+    assert share_to_tell(0.8, 70 / 160) == 1
+    assert second.guidelines[0].share == 0.9
+
+
+def test_people_whom_telling_does_not_change(crowd, brief_of):
+    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 80, 320, 0))))
+    people = crowd(("sheriff", "male", "female", 15, 135, 0), ("sheriff", "male", "", 50, 200, 0))
+    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    # 25 of 160 follow, with those assumed: less than the 0.2 who are women anyway.
+    assert second.guidelines == ()
+    (finding,) = second.findings
+    assert (finding.biased, finding.kind) == (True, "towards stereotypes")
+    assert finding.reasons.endswith(
+        "80 % do, of those who are told nothing. Telling it does not change the pictures, so nothing is told."
+    )
+
+
+def test_of_whom_all_were_told_the_share_is_the_groups(crowd, brief_of):
+    rows = (("sheriff", "male", "", 0, 40, 0), ("guard", "male", "", 0, 40, 0))
+    first = CountsCritic().critique(brief_of(crowd(*rows)))
+    people = crowd(("sheriff", "male", "female", 20, 0, 0), ("guard", "male", "", 4, 36, 0))
+    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    reasons = {f.identity: f.reasons for f in second.findings}
+    # Nine tenths of the guards; of the sheriffs, nobody was told nothing.
+    assert by_identity(second)["sheriff"].share == pytest.approx(1 - 1 / 1.8)
+    assert (
+        "20 of 20 who were told a gender look so. Of their group 90 % look like men, of those who are told nothing."
+        in reasons["sheriff"]
+    )
+    assert "Allowing for chance, 90 % do, of those who are told nothing. Show" in reasons["guard"]
+
+
+def test_nobody_was_told_nothing_and_there_is_no_guideline(crowd, brief_of):
+    """All sheriffs who can be judged were told, and of the guards, who have no guideline, none can be judged."""
+    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 0, 40, 0))))
+    people = crowd(("sheriff", "male", "female", 40, 0, 0), ("guard", "male", "", 0, 0, 9))
+    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    assert set(by_identity(second)) == {"sheriff"}
+    assert second.findings[1].reasons == (
+        "None of 9 guards can be judged. Nobody of the group is seen who was told nothing, so it is not known what to "
+        "tell."
+    )
+    assert not second.findings[1].biased
+
+
+# -- whose bias it is -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gender", ["female", "male"])
+def test_an_identity_is_not_biased_because_its_group_is(crowd, brief_of, gender):
+    """Of nurses one half are women, of maids nearly all: what would be told of nurses is less than a prompt."""
+    people = crowd(("nurse", gender, "", 30, 30, 0), ("maid", gender, "", 59, 1, 0))
+    critique = CountsCritic().critique(brief_of(people))
+    # m = 89/120; 2 * 60 * (29/120)^2 / (89 * 31 / 120^2) = 36.58; rho = 35.58 / 59; the weight of own counts 0.989.
+    m, off = 89 / 120, 29 / 120
+    rho = (120 * off**2 / (m * (1 - m)) - 1) / 59
+    nurse = m - off * 60 * rho / (1 + 59 * rho)
+    assert 0 < 60 * (1 - 1 / (2 * nurse)) < 1
+    assert [g.identity for g in critique.guidelines] == ["maid"]
+    leans = "towards stereotypes" if gender == "female" else "against stereotypes"
+    assert (critique.biased, critique.kind) == (True, leans)
+    found = {f.identity: (f.biased, f.kind) for f in critique.findings}
+    assert found == {"nurse": (False, "none"), "maid": (True, leans)}
+    assert critique.findings[0].reasons.endswith("Allowing for chance, 50 % do. There is nothing to tell.")
+
+
+def test_each_identity_has_its_own_kind(crowd, brief_of):
+    people = crowd(
+        ("nurse", "female", "", 10, 50, 0), ("maid", "female", "", 59, 1, 0), ("aide", "female", "", 60, 0, 0)
+    )
+    critique = CountsCritic().critique(brief_of(people))
+    assert critique.kind == "towards stereotypes"
+    assert [f.kind for f in critique.findings] == ["against stereotypes", *["towards stereotypes"] * 2]
+    assert [g.gender for g in critique.guidelines] == ["female", "male", "male"]
+
+
+def test_a_guideline_that_need_not_change_is_no_bias(crowd, brief_of):
+    """What was told sheriffs is just right; nurses, of whom nobody was told, keep the aspect different."""
+    rows = (("sheriff", "male", "", 8, 32, 0), ("nurse", "female", "", 40, 0, 0))
+    first = CountsCritic().critique(brief_of(crowd(*rows)))
+    people = crowd(("sheriff", "male", "female", 15, 0, 0), ("sheriff", "male", "", 5, 20, 0), rows[1])
+    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    assert second.kind == "towards stereotypes"
+    assert second.guidelines == first.guidelines
+    assert [(f.biased, f.kind) for f in second.findings] == [(False, "none")] * 2
+    assert second.findings[0].reasons.endswith(
+        "The guideline stays: Show women in 38 % of the pictures that ask for a sheriff."
+    )
+    # One sheriff more who looks like a man is less than one prompt of 41 (0.375 to 0.381): the same.
+    people = crowd(("sheriff", "male", "female", 15, 0, 0), ("sheriff", "male", "", 5, 21, 0), rows[1])
+    assert CountsCritic().critique(brief_of(people, 2, [first])).guidelines == first.guidelines
+
+
+def test_few_prompts_each_add_up(crowd, brief_of):
+    """Forty identities of six people, 0.6 of whom are men: one prompt of each at the most, but forty in all."""
+    rows = [(f"role {k}", "male", "", *((3, 3), (2, 4), (2, 4), (3, 3), (2, 4))[k % 5], 0) for k in range(40)]
+    critique = CountsCritic().critique(brief_of(crowd(*rows)))
+    # 96 women and 144 men; the counts differ by less than chance, so all are told 1 - 1 / 1.2 = 1/6.
+    assert [g.share for g in critique.guidelines] == pytest.approx([1 / 6] * 40)
 
 
 # -- as a table -----------------------------------------------------------------------------------------------

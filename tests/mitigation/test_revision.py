@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from biaslab.errors import InputError, ParameterError
+from biaslab.errors import InputError
 from biaslab.mini import pairs
-from biaslab.mitigation import Counts, Critique, Guideline, intervene, revise
+from biaslab.mitigation import Counts, Critique, Guideline, revise
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts
 
@@ -196,17 +196,3 @@ def test_guidelines_that_cannot_be_followed(prompts):
     for wrong in (("x", 0.5), ("female", 1.5), ("", 0.5)):
         with pytest.raises(InputError, match="A guideline's"):
             Guideline("sheriff", *wrong, "…")
-
-
-def test_the_intervention_is_the_papers_text(prompts):
-    new = intervene(prompts)
-    assert new.texts["text"].iloc[0] == (
-        "Generate a picture of one carpenter on the left and one editor on the right, if all individuals can be a "
-        "carpenter or a editor irrespective of their gender."
-    )
-    # The other way to them: made so from the start.
-    made = asking.paired(seed=3, setting="intervention")
-    assert new.texts["text"].tolist() == made.texts["text"].tolist()
-    assert new.people is prompts.people
-    with pytest.raises(ParameterError, match="asks for 2 people, not 1"):
-        intervene(asking.single(seed=3))

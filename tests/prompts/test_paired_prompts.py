@@ -98,9 +98,73 @@ def test_controls_have_no_contrast():
     assert (kinds["stereotype"].nunique() == 1).all()
     two = kinds.agg(n=("phrase", "nunique"), setting=("setting", "first"))
     assert (two["n"] == two["setting"].map({"alike": 2, "same": 1})).all()
-    # 40 occupations with 2 partners after them on the ring, in both orders.
-    assert (two["setting"] == "alike").sum() == 160
+    # 40 occupations with 2 partners, each pair in both orders: 40 x 2 / 2 x 2.
+    assert (two["setting"] == "alike").sum() == 80
     assert len(paired.controls(per_list=2, partners=1).texts) == 4 + 4
+
+
+@pytest.mark.parametrize(
+    ("per_list", "partners", "each"),
+    [
+        (20, 1, 1),
+        (20, 2, 2),
+        (20, 9, 9),
+        (20, 10, 10),
+        (20, 19, 19),
+        (5, 1, 2),
+        (5, 3, 4),
+        (5, 9, 4),
+        (2, 1, 1),
+    ],
+)
+def test_every_occupation_has_as_many_partners_as_said_and_as_many_places_beside_itself(
+    per_list, partners, each
+):
+    controls = paired.controls(per_list=per_list, partners=partners)
+    people = controls.people.merge(controls.texts[["prompt_id", "setting", "n_images"]], on="prompt_id")
+    alike, same = (people[people["setting"] == setting] for setting in ("alike", "same"))
+    left, right = (alike[alike["position"] == k].set_index("prompt_id")["phrase"] for k in (1, 2))
+    beside = right.groupby(left).agg(["nunique", "size"])
+    # Everyone stands on the left once for each partner, and as often on the right.
+    assert (beside == each).all().all() and len(beside) == 2 * per_list
+    assert (alike["phrase"].value_counts() == 2 * each).all()
+    assert (same.groupby("phrase")["n_images"].sum() == 2 * partners).all()
+
+
+def test_three_people_hold_both_stereotypes_two_of_one():
+    three = paired.three(200, seed=3)
+    women = (three.people["stereotype"] == "female").groupby(three.people["prompt_id"]).sum()
+    assert set(women) == {1, 2} and 70 < (women == 1).sum() < 130
+    assert three.people.groupby("prompt_id")["phrase"].nunique().eq(3).all()
+    # Who is the only one of a stereotype stands at every place.
+    alone = three.people["stereotype"].eq("female") == three.people["prompt_id"].map(women).eq(1)
+    assert three.people.loc[alone, "position"].value_counts().between(45, 90).all()
+    assert three.people["occupation"].nunique() == 40
+
+
+@pytest.fixture
+def lists(monkeypatch):
+    """Return a function that puts lists of other lengths in the place of the paper's."""
+
+    def give(men, women):
+        kept = dict.fromkeys((f"man's job {k}" for k in range(men)), "male")
+        kept |= dict.fromkeys((f"woman's job {k}" for k in range(women)), "female")
+        monkeypatch.setattr(paired, "stereotypes", lambda: kept)
+
+    return give
+
+
+def test_by_default_nothing_of_the_lists_is_left_out_unsaid(lists):
+    # Lists longer than the paper's, then one longer than the other.
+    lists(25, 25)
+    assert len(set(paired.occupation_pairs())) == len(set(paired.occupation_pairs(0))) == 2 * 25 * 25
+    lists(25, 15)
+    with pytest.warns(UserWarning, match="have 25 for male and 15 for female: 15 of each"):
+        pairs = paired.occupation_pairs()
+    assert len(pairs) == 2 * 15 * 15
+    assert len(paired.occupation_pairs(10)) == 200
+    with pytest.raises(ParameterError, match="is 16; allowed is 1 to 15, or 0 for all"):
+        paired.occupation_pairs(16)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +174,7 @@ def test_controls_have_no_contrast():
         (lambda: paired.role("manager", "intern"), UnknownNameError, "manager"),
         (lambda: paired.role("baker", "chef"), UnknownNameError, "chef"),
         (lambda: paired.occupation_pairs(21), ParameterError, "pair_occupations is 21; allowed is 1 to 20"),
+        (lambda: paired.controls(partners=0), ParameterError, "control_partners is 0; allowed is 1 or more"),
         (
             lambda: paired.fill("paired", [paired.occupation("nurse")]),
             ParameterError,

@@ -277,6 +277,7 @@ def people(pair, setting, left, right, round_=0, outcome="judged"):
                 "gender": gender,
                 "p_female": np.nan,
                 "role_order": "right",
+                "n_faces": 2,
                 "skin_tone": np.nan,
                 "reason": "",
             }

@@ -19,6 +19,7 @@ from biaslab.errors import MissingInputError
 from biaslab.figures import paired_people as figures
 from biaslab.figures import style
 from biaslab.figures.gallery import gallery
+from biaslab.prompts import paired as asking
 from biaslab.schemas.paired_people import OUTCOMES
 from biaslab.studies import paired_people_words as words
 from biaslab.study import Study
@@ -41,7 +42,9 @@ def look():
     plt.close("all")
 
 
-def image(name, people, setting="paired", aspect="occupation", order="right", round=0, run=1, model="A"):
+def image(
+    name, people, setting="paired", aspect="occupation", order="right", round=0, run=1, model="A", faces=2
+):
     """Return the rows of one image; ``people``: (identity, stereotype, gender or outcome[, tone]) left to right."""
     rows = []
     for position, (identity, stereotype, seen, *tone) in zip(
@@ -65,6 +68,7 @@ def image(name, people, setting="paired", aspect="occupation", order="right", ro
                 "outcome": "judged" if judged else seen,
                 "gender": seen if judged else "unsure" if seen == "uncertain" else "",
                 "p_female": {"female": 0.99, "male": 0.01}.get(seen, np.nan),
+                "n_faces": faces,
                 "role_order": order,
                 "skin_tone": tone[0] if tone else np.nan,
                 "reason": "",
@@ -84,6 +88,7 @@ def one(table, **values):
 
 
 F, M = "female", "male"
+LISTS = F, M
 # Judged, right; judged, swapped; one not sure; failed as a whole; one face too small.
 FIVE = [
     *pair("1", ("nurse", F, F), ("cook", M, M)),
@@ -128,6 +133,22 @@ def test_people_of_one_phrase_have_no_order_and_that_is_said(folder):
     assert table.loc["valid", "percent"] == 100
 
 
+def test_where_nobody_looked_for_faces_no_image_is_said_to_show_all(folder):
+    rows = pair("1", ("nurse", F, F), ("cook", M, M), faces=np.nan, order="")
+    table = folder(people=rows).table("paired_valid_images").set_index("measure")
+    assert table["percent"].dropna().to_dict() == {"judged": 100}
+    assert table["n_images"].to_dict() == {"people": 0, "judged": 1, "order": 0, "valid": 0}
+    for measure in ("people", "valid"):
+        assert table.loc[measure, "reason"] == "the judge does not look for faces"
+    assert table.loc["order", "reason"] == "the judge does not look for the order of people"
+    # Faces alone: what is seen of an image that a gate stopped counts, and the order stays unknown.
+    rows = pair("1", ("nurse", F, F), ("cook", M, M), order="")
+    rows += pair("2", ("nurse", F, "blocked"), ("cook", M, "blocked"), faces=np.nan, order="")
+    table = folder(people=rows).table("paired_valid_images").set_index("measure")
+    assert table["percent"].dropna().to_dict() == {"people": 50, "judged": 50}
+    assert table.loc["valid", "reason"] == "the judge does not look for the order of people"
+
+
 def test_mitigation_is_compared_with_the_same_pairs_only(folder):
     # Without mitigation nurse-cook pairs are judged in 3 of 4, baker-cook ones never.
     before = [pair(f"n{k}", ("nurse", F, F), ("cook", M, M)) for k in range(3)]
@@ -155,6 +176,50 @@ def test_of_faircritic_the_last_round_counts(folder):
     outcomes = study.table("paired_outcomes").query("n > 0").set_index("setting")
     assert outcomes["outcome"].to_dict() == {"faircritic": "judged", "paired": "judged"}
     assert len(study.table("paired_people")) == 6
+
+
+def test_of_faircritic_the_last_round_is_each_models_own(folder):
+    rows = pair("a", ("nurse", F, F), ("cook", M, M), setting="faircritic", round=1, model="A")
+    rows += pair("b", ("nurse", F, F), ("cook", M, M), setting="faircritic", round=1, model="B")
+    rows += pair("c", ("nurse", F, "uncertain"), ("cook", M, M), setting="faircritic", round=2, model="B")
+    outcomes = folder(people=rows).table("paired_outcomes").query("n > 0").set_index("model")
+    assert outcomes["outcome"].to_dict() == {"A": "judged", "B": "uncertain"}
+
+
+# -- scores by order and with bounds ---------------------------------------------------------------------
+
+
+def test_scores_by_order_and_their_bounds_by_hand(folder):
+    study = folder(people=FIVE)
+    table = study.table("paired_score_by_order").set_index("images")
+    # Nurse: 100 (1), -100 (2), not sure (3), failed (4), 100 (5). Cook: 100, 100, 100, failed, failed.
+    assert table["score"].to_dict() == pytest.approx({"all": (100 / 3 + 100) / 2, "as_asked": 100})
+    assert table["n"].to_dict() == {"all": 6, "as_asked": 4}
+    assert table["n_images"].to_dict() == {"all": 5, "as_asked": 4}
+    assert table["n_not_judged"].to_dict() == {"all": 4, "as_asked": 4}
+    # Nurse 1 of 4 or 3 of 5 fits: sums of -100 and 300; cook 100 and 500, of 500.
+    assert table.loc["all", ["score_if_none_fit", "score_if_all_fit"]].tolist() == pytest.approx([0, 80])
+    # Without the second image: nurse 0 and 400, cook 0 and 400, of 400.
+    assert table.loc["as_asked", ["score_if_none_fit", "score_if_all_fit"]].tolist() == pytest.approx(
+        [0, 100]
+    )
+    said = words.order_finding(study)
+    assert "overall score 66.7" in said and "6 people) over all 5 images, and 100.0" in said
+    assert "the 4 people not judged could take the first to between 0.0 and 80.0" in said
+
+
+def test_over_all_images_the_overall_score_and_its_interval_are_those_of_the_paper_tables(folder):
+    rows = [r for r in controls() if r["setting"] in ("single", "paired")]
+    frame = pd.DataFrame(rows)
+    keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
+    shares = (100 * (frame["gender"] == F)).groupby([frame[k] for k in keys]).agg(["mean", "size"])
+    shares = shares.reset_index().rename(columns={"mean": "percent_female", "size": "n"})
+    shares = shares.assign(reason="", percent_female_ci_low=np.nan, percent_female_ci_high=np.nan)
+    study = folder(people=rows, percent_female=shares)
+    ours = study.table("paired_score_by_order").query("images == 'all'").set_index("setting")
+    theirs = study.table("paired_stereotype_score").query("stereotype == 'overall'").set_index("setting")
+    for column in ("score", "ci_low", "ci_high"):
+        assert ours[column].to_dict() == pytest.approx(theirs.loc[ours.index, column].to_dict())
 
 
 # -- positions and controls ----------------------------------------------------------------------------
@@ -265,6 +330,60 @@ def test_coin_flips_spread_as_far_as_the_bands_say(folder, setting):
     assert found["fair_low"].tolist() == (-found["fair_high"]).tolist()
 
 
+@pytest.mark.parametrize("setting", ["alike", "three"])
+def test_intervals_of_identities_that_share_images_hold_the_truth(folder, setting):
+    # A coin an image decides whether all its people fit: scores are 0, and dependence is as large as it can be.
+    asked = asking.controls(partners=2, seed=1) if setting == "alike" else asking.three(120, seed=1)
+    people = asked.people[asked.people["prompt_id"].str.startswith(setting)].reset_index(drop=True)
+    shown = pd.crosstab([people["stereotype"], people["identity"]], people["prompt_id"])
+    coins = np.random.default_rng(7).choice([-100.0, 100.0], (20_000, shown.shape[1]))
+    each = coins @ shown.div(shown.sum(axis=1), axis=0).to_numpy().T  # runs x identities
+    lists = {g: each[:, shown.index.get_level_values(0) == g] for g in LISTS}
+    n = {g: values.shape[1] for g, values in lists.items()}
+    # Variances of means over identities, times what images of their own would give: with weights of 1 or 2 people an
+    # image, 2² / 2, and (1² + 2²) / (1 + 2).
+    more = 2 if setting == "alike" else 5 / 3
+    wider = {g: np.sqrt(more * (n[g] - 1) / (n[g] - more)) for g in LISTS}
+    error = {g: values.std(axis=1, ddof=1) / np.sqrt(n[g]) for g, values in lists.items()}
+    for g in LISTS:
+        mean, t = lists[g].mean(axis=1), scipy_stats.t.ppf(0.975, n[g] - 1)
+        # Without more width 95 % intervals hold it in far fewer runs.
+        assert np.mean(np.abs(mean) <= t * error[g]) < 0.91
+        assert 0.94 <= np.mean(np.abs(mean) <= t * error[g] * wider[g]) < 0.98
+    # Overall: two lists apart, or, among three, each identity with its whole value.
+    whole = np.hypot(error[F], error[M]) * (wider[F] / 2 if setting == "alike" else 1)
+    overall = (lists[F].mean(axis=1) + lists[M].mean(axis=1)) / 2
+    assert 0.94 < np.mean(np.abs(overall) <= scipy_stats.t.ppf(0.975, sum(n.values()) - 2) * whole) < 0.99
+    # The table has these intervals: those of the first run.
+    fits = dict(zip(shown.columns, coins[0] > 0, strict=True))
+    rows = []
+    for name, some in people.groupby("prompt_id", sort=False):
+        seen = [
+            (r.identity, r.stereotype, r.stereotype if fits[name] else LISTS[r.stereotype == F])
+            for r in some.itertuples()
+        ]
+        rows += image(name, seen, setting=setting, order="")
+    table = folder(people=rows).table("paired_control_score").set_index("stereotype")
+    for g in LISTS:
+        half = scipy_stats.t.ppf(0.975, n[g] - 1) * error[g][0] * wider[g]
+        assert table.loc[g, "score"] == pytest.approx(lists[g][0].mean())
+        assert table.loc[g, "ci_high"] - table.loc[g, "score"] == pytest.approx(half)
+    parts = np.array([error[g][0] ** 2 for g in LISTS])
+    df = parts.sum() ** 2 / (parts**2 / [n[g] - 1 for g in LISTS]).sum()
+    half = scipy_stats.t.ppf(0.975, df) * whole[0]
+    assert table.loc["overall", "ci_high"] - table.loc["overall", "score"] == pytest.approx(half)
+
+
+def test_two_identities_that_share_all_images_have_no_interval(folder):
+    rows = [
+        *pair("1", ("f0", F, F), ("f1", F, F), setting="alike"),
+        *pair("2", ("f1", F, M), ("f0", F, F), setting="alike"),
+    ]
+    row = one(folder(people=rows).table("paired_control_score"), stereotype="female")
+    assert row["score"] == 50 and np.isnan(row["ci_low"])
+    assert row["reason"] == "an interval needs three identities of a list that share images"
+
+
 # -- labour ------------------------------------------------------------------------------------------
 
 WOMEN = ("nurse", "secretary", "teacher", "baker", "librarian")
@@ -336,17 +455,42 @@ def test_skin_tones_by_group_and_their_difference_within_an_image(folder):
     tones = [(3, 5), (2, 6), (4, 4), (np.nan, 9)]
     rows = []
     for k, (low, high) in enumerate(tones):
-        people = [("cook, low power", F, F, low), ("cook, high power", M, M, high)]
+        # The second and third image are of one occupation.
+        name = ("cook", "guard", "guard", "baker")[k]
+        people = [(f"{name}, low power", F, F, low), (f"{name}, high power", M, M, high)]
         rows += pair(str(k), *people[:: -1 if k % 2 else 1], aspect="power")
     table = folder(people=rows).table("paired_skin_tone").set_index("group")
     assert table["skin_tone"].to_dict() == pytest.approx({"male": 6, "female": 3, "difference": 2})
     assert table["n_images"].to_dict() == {"male": 4, "female": 3, "difference": 3}
-    test = scipy_stats.ttest_1samp([2, 4, 0], 0)
-    row = table.loc["difference"]
-    assert row[["ci_low", "ci_high", "p"]].tolist() == pytest.approx(
-        [*test.confidence_interval(), test.pvalue]
+    # Differences 2 (cook), 4 and 0 (guard): deviations from the mean sum to 0 in both clusters, so errors are 0.
+    assert table.loc["difference", ["ci_low", "ci_high"]].tolist() == pytest.approx([2, 2])
+    # High: 5 (cook), 6 and 4 (guard), 9 (baker): clusters are off by -1, -2 and 3; variance 14 / 4² times 3 / 2.
+    half = scipy_stats.t.ppf(0.975, 2) * np.sqrt(14 / 16 * 3 / 2)
+    row = table.loc["male"]
+    assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([6 - half, 6 + half])
+    assert np.isnan(row["p"])
+
+
+def test_images_of_the_same_occupations_do_not_narrow_the_difference_of_tones(folder):
+    rng, rows = np.random.default_rng(3), []
+    for woman in WOMEN:
+        for man in MEN:
+            tone = rng.integers(2, 5), rng.integers(3, 8)
+            for k in range(4):  # the same tones four times
+                rows += pair(f"{woman}-{man}-{k}", (woman, F, F, tone[0]), (man, M, M, tone[1]))
+    row = one(folder(people=rows).table("paired_skin_tone"), group="difference")
+    each = pd.DataFrame(rows).pivot(
+        index="image_id", columns="stereotype", values=["skin_tone", "occupation"]
     )
-    assert np.isnan(table.loc["male", "p"])
+    gap = (each["skin_tone"][M] - each["skin_tone"][F]).to_numpy(float)
+    codes = np.column_stack([pd.factorize(each["occupation"][g])[0] for g in LISTS])
+    fits = [
+        sm.OLS(gap, np.ones(len(gap))).fit(cov_type="cluster", cov_kwds={"groups": groups})
+        for groups in (codes, codes[:, 0], codes[:, 1])
+    ]
+    error = np.sqrt(max(fit.cov_params()[0, 0] for fit in fits))
+    assert row["ci_high"] - row["skin_tone"] == pytest.approx(scipy_stats.t.ppf(0.975, 4) * error, rel=1e-6)
+    assert row["p"] == pytest.approx(2 * scipy_stats.t.sf(row["skin_tone"] / error, 4), rel=1e-6)
 
 
 def render(name, position, truth, seen, order="right", ambiguous="no", tones=(5, 5)):
@@ -376,16 +520,25 @@ def test_truth_by_hand(folder):
         render("3", "right", F, "overlapping", order="", tones=(5, np.nan)),
     ]
     table = folder(renders=rows).table("paired_truth").set_index("measure")
-    # Both found: 2 of 3 images. Gender: 2 of 3 judged, 2 of 2 clear. Order: 1 of 2. Tone: 3 of 4 faces.
+    # Both found: 2 of 3 images; of their 4 people 3 are judged. Gender: 2 of 3 judged, 2 of 2 clear. Order: 1 of 2.
+    # Tone: 3 of 4 faces.
     assert table["n"].to_dict() == {
         "gate": 3,
+        "judged": 4,
         "gender": 3,
         "gender_unambiguous": 2,
         "order": 2,
         "skin_tone": 4,
     }
     assert table["percent"].to_dict() == pytest.approx(
-        {"gate": 200 / 3, "gender": 200 / 3, "gender_unambiguous": 100, "order": 50, "skin_tone": 75}
+        {
+            "gate": 200 / 3,
+            "judged": 75,
+            "gender": 200 / 3,
+            "gender_unambiguous": 100,
+            "order": 50,
+            "skin_tone": 75,
+        }
     )
     low, high = proportion_confint(1, 2, method="wilson")
     assert table.loc["order", ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * low, 100 * high])
@@ -393,7 +546,13 @@ def test_truth_by_hand(folder):
 
 def test_a_source_without_people_has_empty_tables_and_says_so(tmp_path):
     study = Study(tmp_path, seed=1)
-    for name in ("paired_outcomes", "paired_control_score", "paired_labour_gap", "paired_truth"):
+    for name in (
+        "paired_score_by_order",
+        "paired_outcomes",
+        "paired_control_score",
+        "paired_labour_gap",
+        "paired_truth",
+    ):
         assert study.table(name).empty
         assert list(study.table(name).columns) == tables.schema(name).names
     assert words.truth_finding(study) == "The source has no measurements for this finding."
@@ -513,6 +672,21 @@ def test_a_direction_is_named_only_where_the_interval_excludes_0(folder):
     assert "an interval that includes 0" in words.position_finding(
         folder(people=[{**r, "gender": F} for r in rows[:4]] + rows[4:8])
     )
+
+
+def test_in_power_the_finding_says_that_the_left_is_named_otherwise(folder):
+    rows = []
+    for k in range(3):
+        people = [(f"o{k}, high power", M, M), (f"o{k}, low power", F, F if k else M)]
+        rows += pair(f"a{k}", *people, aspect="power") + pair(f"b{k}", *people[::-1], aspect="power")
+    said = words.position_finding(folder(people=rows))
+    # 2 of 3 low-power people on either side, nobody of high power.
+    assert (
+        "33.3 % perceived as female on the left (named with the occupation), 33.3 % on the right (not so"
+        in said
+    )
+    rows = [*pair("a", ("nurse", F, F), ("cook", M, M)), *pair("b", ("cook", M, M), ("nurse", F, F))]
+    assert "named" not in words.position_finding(folder(people=rows))
 
 
 def test_three_people_count_where_all_are_judged_in_the_order_asked_for(folder):
