@@ -555,8 +555,8 @@ SCHEMAS = (
             key("judge", "`annotators`, `vqa` (BLIP), `fairface`, or the name of a run's judge."),
             key(
                 "reference",
-                "What the judge is compared with: `annotators` (of themselves: among one another), with the file's name "
-                "where there are several; `truth` of held-out renders, `truth of drawings` where the judge was made "
+                "What the judge is compared with: `annotators` (of themselves: among one another), with its name "
+                "where there are several files; `truth` of held-out renders, `truth of drawings` where the judge was made "
                 "for photographs; or another judge.",
             ),
             key("statistic", "`fleiss_kappa` or `cohen_kappa`."),
