@@ -556,8 +556,8 @@ SCHEMAS = (
             key(
                 "reference",
                 "What the judge is compared with: `annotators` (of themselves: among one another), with its name "
-                "where there are several files; `truth` of held-out renders, `truth of drawings` where the judge was made "
-                "for photographs; or another judge.",
+                "where there are several files; `truth` of held-out renders, `truth of drawings` where the judge "
+                "was made for photographs; or another judge.",
             ),
             key("statistic", "`fleiss_kappa` or `cohen_kappa`."),
             number("value", "The statistic: 1 is full agreement, 0 is chance.", low=-1, high=1),
