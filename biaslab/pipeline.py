@@ -122,6 +122,12 @@ class Settings:
         "gazetteer", "How names in captions tell a gender.", allowed=("gazetteer", "spacy", "off")
     )
     encoder: str = _setting("all-MiniLM-L6-v2", "Sentence embeddings that nearest captions are found with.")
+    encoder_dtype: str = _setting(
+        "auto",
+        "Numbers that it computes with: `auto` is the fastest that the machine has, so that captions that are about as "
+        "near may change places between machines; `float32` is the same everywhere.",
+        allowed=("auto", "float32", "bfloat16", "float16"),
+    )
     images_per_prompt: int = _setting(8, "Images for each occupation and template (paper: 500).", low=1)
     caption_prompts_per_occupation: int = _setting(
         8, "Captions for each occupation that serve as prompts (paper: 500).", low=1
@@ -722,7 +728,8 @@ class Pipeline:
     def _encoder(self):
         from biaslab.captions.neighbours import Encoder
 
-        return Encoder(self.settings.encoder, device=self.settings.device)
+        s = self.settings
+        return Encoder(s.encoder, device=s.device, dtype=s.encoder_dtype)
 
     @property
     def _asks_for_nearest(self) -> bool:
