@@ -404,12 +404,10 @@ def agreement(agreement: pd.DataFrame) -> Figure:
         agreement: Rows of ``paired_judge_agreement``.
     """
     known = agreement[agreement["aspect"] != "average"]
-    cells = list(
-        dict.fromkeys(zip(known["model"], known["judge"], known["statistic"], known["aspect"], strict=True))
-    )[::-1]
+    keys = ["model", "judge", "reference", "statistic", "aspect"]
+    cells = list(dict.fromkeys(known[keys].itertuples(index=False, name=None)))[::-1]
     settings = _unique(known["setting"])
     figure, ax = plt.subplots(figsize=(9.2, 0.38 * len(cells) + 1.3))
-    keys = ["model", "judge", "statistic", "aspect"]
     for setting, offset in zip(settings, _offsets(len(settings), 0.36)[::-1], strict=True):
         color, marker = _setting_look(setting)
         rows = known[known["setting"] == setting].set_index(keys)
@@ -419,9 +417,9 @@ def agreement(agreement: pd.DataFrame) -> Figure:
         style.dots_with_intervals(ax, rows["value"], *limits, y, color=color, marker=marker)
     style.zero_line(ax)
     names = [
-        f"{model}: {JUDGE_NAMES.get(judge, judge)}, {ASPECT_NAMES.get(aspect, aspect).lower()}"
-        f" ({'Fleiss' if 'fleiss' in statistic else 'Cohen'})"
-        for model, judge, statistic, aspect in cells
+        f"{model}: {JUDGE_NAMES.get(judge, judge)}{'' if judge == reference else f' with {reference}'}, "
+        f"{ASPECT_NAMES.get(aspect, aspect).lower()} ({'Fleiss' if 'fleiss' in statistic else 'Cohen'})"
+        for model, judge, reference, statistic, aspect in cells
     ]
     ax.set_yticks(range(len(cells)), names)
     ax.set(xlim=(min(-0.03, agreement["ci_low"].min() - 0.02), 1.03), ylim=(-0.6, len(cells) - 0.4))
