@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     models.set_defaults(call=_models)
 
     train = commands.add_parser("train", help="train an embedded model from the embedded world, from scratch")
-    train.add_argument("name", metavar="NAME", help="mini-sd, mini-clip or mini-detector")
+    train.add_argument("name", metavar="NAME", help="mini-sd, mini-sd-pairs, mini-clip or mini-detector")
     train.add_argument("--folder", metavar="DIR", help="where the model goes (default: outputs/models/NAME)")
     train.add_argument("--minutes", type=float, metavar="N", help="end after so many minutes")
     train.add_argument("--steps", type=int, metavar="N", help="steps to train (default: the model's own)")

@@ -20,8 +20,16 @@ if TYPE_CHECKING:
 
 # Kind of model -> the embedded model that the name ``mini`` stands for.
 KINDS = {"text-to-image": "mini-sd", "clip": "mini-clip", "detector": "mini-detector"}
-# Embedded model -> its folder.
-EMBEDDED = {name: Path(__file__).parent / "mini" / "models" / name for name in KINDS.values()}
+# The text-to-image model that the name ``mini`` stands for where prompts say who stands where.
+PAIRS = "mini-sd-pairs"
+# Embedded model -> its kind, and its folder.
+KIND_OF = {
+    "mini-sd": "text-to-image",
+    PAIRS: "text-to-image",
+    "mini-clip": "clip",
+    "mini-detector": "detector",
+}
+EMBEDDED = {name: Path(__file__).parent / "mini" / "models" / name for name in KIND_OF}
 # Names on the hub that are offered where a name is close to one of them.
 HUB = {
     "text-to-image": (
@@ -84,7 +92,8 @@ def resolve(name: str, kind: str) -> str:
 
 def near_help(name: str, kind: str) -> str:
     """Return the part of an error message that names models spelt like ``name``; empty where there are none."""
-    near = near_matches(name, ["mini", KINDS[kind], *HUB[kind]])
+    own = [model for model, of in KIND_OF.items() if of == kind]
+    near = near_matches(name, ["mini", *own, *HUB[kind]])
     return f"Did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
 
 
@@ -96,8 +105,8 @@ def _names_help(kind: str) -> str:
 
 
 def _embedded(name: str, kind: str) -> Path:
-    if KINDS[kind] != name:
-        of = next(k for k, v in KINDS.items() if v == name)
+    of = KIND_OF[name]
+    if of != kind:
         raise ParameterError(f"{name!r} is a {of} model, and a {kind} model is needed: {KINDS[kind]!r}.")
     if not _complete(EMBEDDED[name]):
         raise MissingInputError(
@@ -108,7 +117,7 @@ def _embedded(name: str, kind: str) -> Path:
 
 def _complete(folder: Path) -> bool:
     """Return whether a folder of an embedded model holds weights and, of a pipeline, its index."""
-    parts = ("model_index.json", "unet") if folder.name == KINDS["text-to-image"] else ("",)
+    parts = ("model_index.json", "unet") if KIND_OF[folder.name] == "text-to-image" else ("",)
     return all((folder / p).exists() for p in parts) and any(folder.rglob("*.safetensors"))
 
 
@@ -178,7 +187,7 @@ def embedded() -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for kind, name in KINDS.items():
+    for name, kind in KIND_OF.items():
         folder = EMBEDDED[name]
         card = folder / "README.md"
         size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) / 1e6

@@ -271,8 +271,11 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
     key = key.strip()
     if not equals or not key:
         raise ParameterError(f"--set {text!r} is not of the form key=value, for example --set seed=7.")
-    defaults = [_RUN_KEYS[key][1] or ""] if key in _RUN_KEYS else [n.parameters.get(key) for n in available]
-    if any(isinstance(default, str) for default in defaults) and not value.lstrip().startswith("["):
+    if key in _RUN_KEYS:
+        is_text = _RUN_KEYS[key][0] is str
+    else:
+        is_text = any(isinstance(n.parameters.get(key), str) for n in available)
+    if is_text and not value.lstrip().startswith("["):
         return key, value
     try:
         return key, yaml.safe_load(value) if value.strip() else ""

@@ -379,6 +379,13 @@ def _absolute(name: str, *, always: bool = False) -> str:
     return name
 
 
+def people_model(model: str) -> str:
+    """Return what generates where prompts say who stands where: ``mini`` has a model of its own for that."""
+    from biaslab import models
+
+    return models.PAIRS if model == "mini" else model
+
+
 def label(model: str) -> str:
     """Return what tables call ``model``: the last part of a folder's path, a name behind an endpoint without that."""
     return Path(model).name if Path(model).is_dir() else model.removeprefix(ENDPOINT)
@@ -400,7 +407,8 @@ def check(model: str, settings: Settings) -> None:
     from biaslab import models
 
     if model != WORLD and not model.startswith(ENDPOINT):
-        models.resolve(model, "text-to-image")
+        for name in dict.fromkeys((model, people_model(model))):
+            models.resolve(name, "text-to-image")
     for name, kind in _judges(settings):
         if name.startswith(FILES):
             path = Path(name.split(":", 1)[1]).expanduser()
@@ -414,7 +422,7 @@ def check(model: str, settings: Settings) -> None:
             models.resolve(name, kind)
     pipeline = Pipeline(model, settings)
     _ = pipeline._generation(), pipeline._judging(), pipeline._engine, pipeline.corpus.digest
-    _ = pipeline._generation(settings.pair_aspect)
+    _ = pipeline._generation(people_model(model), settings.pair_aspect)
     n_images = pipeline.people.n_images()
     if model.startswith(ENDPOINT):
         _check_cost(settings, n_images)
@@ -456,7 +464,8 @@ def digest(model: str, settings: Settings) -> str:
         from biaslab.judging.images import FolderImages
 
         whole.update(FolderImages(settings.training_images).digest.encode())
-    for name, kind in ((model, "text-to-image"), *_judges(settings)):
+    makers = dict.fromkeys((model, people_model(model)))
+    for name, kind in (*((m, "text-to-image") for m in makers), *_judges(settings)):
         whole.update(_files_digest(name, kind).encode())
     return whole.hexdigest()
 
@@ -860,10 +869,16 @@ class Pipeline:
             return truthful.generate(prompts, self.corpus.world, seed=self.seed, size=s.size or 64)
         return self.generate_texts(prompts[["prompt_id", "text", "n_images"]], progress=progress)
 
-    def generate_texts(self, texts: pd.DataFrame, *, progress: bool, several: bool = False) -> ImageSource:
+    def generate_texts(
+        self, texts: pd.DataFrame, *, progress: bool, people: bool = False, several: bool = False
+    ) -> ImageSource:
         """Return images of texts (columns prompt_id, text, n_images) by the model; see ``generation.generate``.
 
-        ``several``: whether they are to show several people, who need a wider image.
+        Args:
+            texts: The prompts.
+            progress: Whether a bar is shown.
+            people: Whether the prompts say who is shown where, see :func:`people_model`.
+            several: Whether they ask for several people, who need a wider image.
 
         Raises:
             RunError: An endpoint did not deliver images that it may deliver another time.
@@ -878,7 +893,8 @@ class Pipeline:
             return made
         from biaslab import generation
 
-        wanted = self._generation(s.pair_aspect if several else 1.0)
+        model = people_model(self.model) if people else self.model
+        wanted = self._generation(model, s.pair_aspect if several else 1.0)
         return generation.generate(texts, wanted, seed=self.seed, store=self.store, progress=progress)
 
     def _image_endpoint(self, size: str = ""):
@@ -914,13 +930,13 @@ class Pipeline:
 
         return People(self)
 
-    def _generation(self, aspect: float = 1.0):
+    def _generation(self, model: str = "", aspect: float = 1.0):
         from biaslab.generation import GenerationSettings
 
         s = self.settings
         return GenerationSettings(
             aspect=aspect,
-            model=self.model,
+            model=model or self.model,
             steps=s.steps,
             guidance_scale=s.guidance_scale,
             scheduler=s.scheduler,

@@ -140,7 +140,7 @@ class People:
             strength = 0.0 if s.skew == "off" else 1.0
             return pairs.generate(texts, seed=pipeline.seed, size=s.size or 64, strength=strength)
         return pipeline.generate_texts(
-            texts[["prompt_id", "text", "n_images"]], progress=progress, several=several
+            texts[["prompt_id", "text", "n_images"]], progress=progress, people=True, several=several
         )
 
     def asked(self, kind: str) -> pd.DataFrame:

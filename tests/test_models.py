@@ -30,6 +30,8 @@ def test_embedded_models_by_name_and_by_kind(installed):
     assert models.resolve("mini", "clip") == str(installed["mini-clip"])
     with pytest.raises(ParameterError, match=r"'mini-clip' is a clip model, and a text-to-image .*'mini-sd'"):
         models.resolve("mini-clip", "text-to-image")
+    with pytest.raises(MissingInputError, match=r"'mini-sd-pairs' is not in .*biaslab train mini-sd-pairs"):
+        models.resolve("mini-sd-pairs", "text-to-image")
     with pytest.raises(MissingInputError, match=r"'mini-detector' is not in .*biaslab train mini-detector"):
         models.resolve("mini", "detector")
     # A pipeline that is still being trained has parts, but no index.
@@ -53,6 +55,7 @@ def test_folders_and_names_on_the_hub(installed, tmp_path, monkeypatch):
             "mini-ds",
             r"no text-to-image model named 'mini-ds'\. Did you mean 'mini-sd'.*owner and name, such as",
         ),
+        ("mini-sd-pair", r"Did you mean 'mini-sd-pairs'"),
         ("stable-diffusion-v1-4", r"Did you mean 'CompVis/stable-diffusion-v1-4'"),
         ("zzz", r"no text-to-image model named 'zzz'\. Give 'mini' \(the embedded mini-sd\), a folder"),
         ("./models/sd", r"There is no folder './models/sd'"),
@@ -107,11 +110,12 @@ def test_the_list_of_embedded_models(installed):
     listed = models.embedded().set_index("name")
     assert listed["kind"].to_dict() == {
         "mini-sd": "text-to-image",
+        "mini-sd-pairs": "text-to-image",
         "mini-clip": "clip",
         "mini-detector": "detector",
     }
     # 200,000 bytes of weights; the index and the card are too short to show.
     assert listed.loc["mini-sd", "megabytes"] == 0.2
     assert math.isnan(listed.loc["mini-detector", "megabytes"])
-    assert listed["card"].tolist() == [str(installed["mini-sd"] / "README.md"), "", ""]
+    assert listed["card"].tolist() == [str(installed["mini-sd"] / "README.md"), "", "", ""]
     assert listed["folder"].tolist() == [str(f) for f in installed.values()]

@@ -155,6 +155,11 @@ def test_a_file_that_is_not_utf8(tmp_path):
         params.load(path)
 
 
+def test_set_takes_keys_of_the_run_in_their_types(project):
+    got = project("run: mine\n", overrides=["jobs=1", "run=2024"])
+    assert (got.jobs, got.run) == (1, "2024")
+
+
 def test_set_needs_key_and_value(project):
     with pytest.raises(ParameterError, match="--set 'seed' is not of the form key=value"):
         project("run: mine\n", overrides=["seed"])

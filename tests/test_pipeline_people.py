@@ -343,6 +343,24 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     pd.testing.assert_frame_equal(first, asked.reset_index(drop=True))
 
 
+def test_the_embedded_model_of_pairs_generates_where_prompts_place_people(tmp_path, monkeypatch):
+    asked = []
+
+    def generate(texts, settings, **_):
+        asked.append((settings.model, settings.aspect))
+        table = pd.DataFrame({"prompt_id": texts["prompt_id"]})
+        return SimpleNamespace(name="none", digest="", table=table, read=None)
+
+    monkeypatch.setattr("biaslab.generation.generate", generate)
+    for model, name in (("mini", "mini-sd-pairs"), ("mini-sd", "mini-sd"), ("owner/other", "owner/other")):
+        stages = Pipeline(model, Settings.of(SMALL | {"store": str(tmp_path)})).people
+        stages.images("single"), stages.images("paired")
+        assert asked[-2:] == [(name, 1.0), (name, 1.5)]
+    # In the paradox's prompts, ``mini`` is the model of one person.
+    Pipeline("mini", Settings.of({"store": str(tmp_path)})).images("generated")
+    assert asked[-1] == ("mini", 1.0)
+
+
 def test_no_aspect_is_dropped_in_silence():
     settings = GenerationSettings(model="owner/other", aspect=1.5)
     with pytest.raises(ParameterError, match=r"owner/other is a SimpleNamespace.* pair_aspect=1"):

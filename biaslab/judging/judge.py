@@ -26,7 +26,6 @@ from biaslab.judging.images import BLOCKED, ImageSource, Unreadable, check_image
 from biaslab.judging.zero_shot import GENDER_TEXTS, ZeroShot, ZeroShotGender
 
 if TYPE_CHECKING:
-    from biaslab.engine import Engine
     from biaslab.store import Store
 
 RATINGS = "ratings:"
@@ -147,7 +146,6 @@ def judge(
     progress: bool = True,
     ids: Sequence[str] | None = None,
     models: Callable[[JudgeSettings], Judge] = load,
-    engine: Engine | None = None,
 ) -> pd.DataFrame:
     """Judge every image of a source, or those named by ``ids``; what was judged before is read again.
 
@@ -158,7 +156,6 @@ def judge(
         progress: Whether a bar shows how far it is.
         ids: Image ids; by default all of the source's table.
         models: What loads the models; it is called when an image must be judged, and not before.
-        engine: Where the work runs; this process where it is None.
 
     Returns:
         One row per image, in the order asked for: image_id, outcome (one of :data:`OUTCOMES`), gender
@@ -189,7 +186,6 @@ def judge(
         shard_rows=_SHARD_ROWS,
         label=f"judging {images.name}",
         progress=progress,
-        engine=engine,
     )
     return _decided(seen, settings)
 

@@ -26,7 +26,6 @@ from biaslab.judging.images import BLOCKED, ImageSource, Unreadable, check_image
 from biaslab.judging.judge import JUDGED
 
 if TYPE_CHECKING:
-    from biaslab.engine import Engine
     from biaslab.store import Store
 
 VQA = "vqa:"
@@ -135,7 +134,6 @@ def judge_people_vqa(
     batch_size: int = 0,
     progress: bool = True,
     models: Callable[..., Answers] | None = None,
-    engine: Engine | None = None,
 ) -> pd.DataFrame:
     """Judge the people of images by asking about each; what was asked before is read again.
 
@@ -149,7 +147,6 @@ def judge_people_vqa(
         batch_size: Images, and questions, at a time; 0 finds it.
         progress: Whether a bar shows how far it is.
         models: What loads the model (:func:`load`); it is called when somebody must be asked about, not before.
-        engine: Where the work runs; this process where it is None.
 
     Returns:
         One row per row of ``asked``, in its order, with the columns of people's judges (:data:`COLUMNS`): outcome
@@ -182,7 +179,6 @@ def judge_people_vqa(
         label=f"asking about {images.name}",
         unit="people",
         progress=progress,
-        engine=engine,
     )
     return _frame(asked, seen)
 

@@ -136,6 +136,7 @@ SCHEMAS = (
             text("outcome", "What became of the person."),
             text("gender", "Perceived gender."),
             text("role_order", "Whether the people were found to stand as they do."),
+            number("n_faces", "Faces found in the image; missing where nobody looked for them.", "faces", 0),
             number("truth_skin_tone", "Monk tone that was drawn.", low=1, high=10),
             number("skin_tone", "Monk tone of the face as it appears.", low=1, high=10),
         ),
@@ -318,8 +319,8 @@ SCHEMAS = (
         "Held-out renders of two people.",
         (
             key("judge", "The judge of gender."),
-            key("measure", "`gate` (images in which both people were found), `judged` (of people found, judged "
-                "female or male), `gender` (of people judged, right), "
+            key("measure", "`gate` (images in which both people were found, where faces are looked for), "
+                "`judged` (of people found, judged female or male), `gender` (of people judged, right), "
                 "`gender_unambiguous` (the same where the cues leave no doubt), `order` (of images with two people "
                 "found, order recognised), `skin_tone` (within one Monk tone of what was drawn)."),
             _percent("percent", "The share."),

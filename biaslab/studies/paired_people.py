@@ -407,7 +407,8 @@ def _truth(study: Study) -> pd.DataFrame:
         images = images[images["role_order"] != ""]
         near = (people["skin_tone"] - people["truth_skin_tone"]).abs() <= 1
         counts = {
-            "gate": (passed.sum(), len(passed)),
+            # A judge that looks for no faces has no gate that could be passed.
+            "gate": (passed.sum(), len(passed)) if people["n_faces"].notna().any() else (0, 0),
             "judged": (judged.sum(), found.sum()),
             "gender": ((right & judged).sum(), judged.sum()),
             "gender_unambiguous": ((right & judged & clear).sum(), (judged & clear).sum()),

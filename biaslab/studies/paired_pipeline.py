@@ -165,6 +165,7 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
             outcome=found["outcome"].to_numpy(),
             gender=found["gender"].to_numpy(),
             role_order=found["role"].to_numpy(),
+            n_faces=found["n_faces"].to_numpy(),
             skin_tone=_skin_tones(pipeline, source, found),
         )
         frames.append(shown[names])

@@ -144,9 +144,12 @@ def test_card_names_command_intervals_and_limits(name):
     assert f"biaslab train {name}" in text
     with (MODELS / name / "metrics.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    main = {"mini-clip": "gender_unambiguous", "mini-detector": "face_count", "mini-sd": "gender_word@3"}[
-        name
-    ]
+    main = {
+        "mini-clip": "gender_unambiguous",
+        "mini-detector": "face_count",
+        "mini-sd": "gender_word@3",
+        "mini-sd-pairs": "pair_order@1.5",
+    }[name]
     (row,) = [r for r in rows if r["metric"] == main]
     value, low, high = (100 * float(row[k]) for k in ("value", "ci_low", "ci_high"))
     # The file is rounded to five digits, so the card's second decimal can differ by one.

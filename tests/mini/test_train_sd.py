@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import functools
+import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -122,6 +125,53 @@ def test_the_folder_is_a_pipeline_that_diffusers_loads(small):
     images = pipe(["a photo of the nurse"], num_inference_steps=2, output_type="np").images
     assert images.shape == (1, 64, 64, 3)
     assert np.isfinite(images).all()
+
+
+def test_packed_weights_are_read_as_any_others(small):
+    import diffusers
+
+    folder, data = small
+    diffusion.train(folder, steps=1, batch=2, data=data, progress=False, compiled=False)
+    before = diffusers.UNet2DConditionModel.from_pretrained(folder / "unet", torch_dtype=torch.float32)
+    size = (folder / "unet" / "diffusion_pytorch_model.safetensors").stat().st_size
+    diffusion.pack(folder)
+    assert (folder / "unet" / "diffusion_pytorch_model.safetensors").stat().st_size < 0.52 * size
+    assert "_name_or_path" not in json.loads((folder / "unet" / "config.json").read_text())
+    # As anyone loads it, without naming a type.
+    after = diffusers.AutoPipelineForText2Image.from_pretrained(folder).unet
+    for name, old in before.named_parameters():
+        new = after.get_parameter(name)
+        assert new.dtype == torch.float32
+        if old.ndim == 1:
+            assert torch.equal(old, new), name
+        # Three bits behind the leading one: off by at most a sixteenth, or half of the least step, 2^-9.
+        assert ((new - old).abs() <= (old.abs() / 16).clamp(min=2.0**-10) + 1e-7).all(), name
+
+
+@pytest.mark.slow
+def test_a_model_of_pairs_starts_from_another_and_keeps_its_autoencoder(tmp_path, monkeypatch):
+    from biaslab import models
+    from biaslab.mini.train import pairs
+
+    weights = models.EMBEDDED["mini-sd"]
+    monkeypatch.setattr(diffusion, "train", functools.partial(diffusion.train, compiled=False))
+    where = functools.partial(diffusion.where_faces_are, 20)
+    monkeypatch.setattr(diffusion, "where_faces_are", where)
+    # Processes of their own would take longer to start than the work takes.
+    monkeypatch.setattr(diffusion, "ProcessPoolExecutor", lambda n, **_: ThreadPoolExecutor(n))
+    folder, state = tmp_path / "model", tmp_path / "work" / "state.pt"
+    quality = pairs.train(folder, steps=1, batch=3, rows=48, checkpoint=state, progress=False)
+    assert set(quality) == {"held_out_identities", "held_out_pairs"}
+    assert all(0 < v < 2 for v in quality.values())
+    name = "vae/diffusion_pytorch_model.safetensors"
+    assert (folder / name).read_bytes() == (weights / name).read_bytes()
+    trained = json.loads((folder / "training.json").read_text())
+    assert trained[:-1] == json.loads((weights / "training.json").read_text())
+    assert trained[-1]["steps"] == 1
+    assert np.load(tmp_path / "work" / "pairs" / "latents.npy").shape == (48, autoencoder.LATENTS, 16, 24)
+    assert (folder / "unet" / "diffusion_pytorch_model.safetensors").stat().st_size < 7_000_000
+    with pytest.raises(MissingInputError, match="has no vae"):
+        pairs.train(tmp_path / "other", steps=1, start_from=tmp_path / "nowhere")
 
 
 def test_words_keep_their_vectors_when_the_vocabulary_grows(small, monkeypatch, tmp_path):

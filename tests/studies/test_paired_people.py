@@ -493,7 +493,7 @@ def test_images_of_the_same_occupations_do_not_narrow_the_difference_of_tones(fo
     assert row["p"] == pytest.approx(2 * scipy_stats.t.sf(row["skin_tone"] / error, 4), rel=1e-6)
 
 
-def render(name, position, truth, seen, order="right", ambiguous="no", tones=(5, 5)):
+def render(name, position, truth, seen, order="right", ambiguous="no", tones=(5, 5), faces=2):
     judged = seen in ("female", "male")
     return {
         "judge": "J",
@@ -505,6 +505,7 @@ def render(name, position, truth, seen, order="right", ambiguous="no", tones=(5,
         "outcome": "judged" if judged else seen,
         "gender": seen if judged else "",
         "role_order": order,
+        "n_faces": faces,
         "truth_skin_tone": tones[0],
         "skin_tone": tones[1],
     }
@@ -542,6 +543,22 @@ def test_truth_by_hand(folder):
     )
     low, high = proportion_confint(1, 2, method="wilson")
     assert table.loc["order", ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * low, 100 * high])
+
+
+def test_a_judge_that_looks_for_no_faces_has_no_gate(folder):
+    rows = [render("1", side, F, F, order="", tones=(5, np.nan), faces=np.nan) for side in ("left", "right")]
+    study = folder(renders=rows)
+    table = study.table("paired_truth").set_index("measure")
+    assert table["n"].to_dict() == {
+        "gate": 0,
+        "judged": 2,
+        "gender": 2,
+        "gender_unambiguous": 2,
+        "order": 0,
+        "skin_tone": 0,
+    }
+    assert np.isnan(table.loc["gate", "percent"])
+    assert "both people are found" not in words.truth_finding(study)
 
 
 def test_a_source_without_people_has_empty_tables_and_says_so(tmp_path):

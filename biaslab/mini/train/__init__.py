@@ -12,6 +12,7 @@ from biaslab.errors import unknown_name
 # which returns its quality on held-out data by name.
 TRAINERS = {
     "mini-sd": "biaslab.mini.train.pipeline",
+    "mini-sd-pairs": "biaslab.mini.train.pairs",
     "mini-clip": "biaslab.mini.train.clip",
     "mini-detector": "biaslab.mini.train.detector",
 }

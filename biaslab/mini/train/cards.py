@@ -1,4 +1,4 @@
-"""Model cards of the two judges: what they are, how to load and train them, what was measured, what they cannot do.
+"""Cards of the embedded models: what they are, how to load and train them, what was measured, what they cannot do.
 
 A training leaves ``training.json`` (one entry per training that went into the weights) in the model's folder;
 :func:`write` measures the saved model on held-out scenes and writes ``metrics.csv`` and ``README.md`` beside it.
@@ -64,7 +64,8 @@ CARDS = {
             "there showed."
         ),
         limits=(
-            "It knows the words of the paradox paper's 62 occupations and of the world's captions, single people only.",
+            "It knows the words of the paradox paper's 62 occupations and of the world's captions, single people only; "
+            "`mini-sd-pairs` knows two.",
             "It has seen nothing but this world's drawings, with two perceived genders.",
             "A small model may lean further than its captions even without guidance, as does one trained too "
             "briefly: read `amplification` with the curve over training.",
@@ -73,6 +74,41 @@ CARDS = {
         measured=(
             "On images generated from seeds that nothing else uses, judged by mini-detector and mini-clip; the number "
             "at the end of a name is the guidance scale, with 10 steps"
+        ),
+    ),
+    "mini-sd-pairs": Card(
+        title="mini-sd-pairs: one or two people, side by side, in biaslab's embedded world",
+        about=(
+            "mini-sd's networks, trained on to draw who stands on the left and who on the right, as the prompts of the "
+            "Paired Stereotype Test ask: 40 occupations and 4 + 4 roles of power. Two people are drawn at 96x64 "
+            "pixels, one at 64x64. The autoencoder is mini-sd's. The denoising network's 6.7 million weights are "
+            "stored as 8-bit floating-point numbers (`float8_e4m3fn`), which diffusers reads as any others."
+        ),
+        load=(
+            "from diffusers import AutoPipelineForText2Image\n"
+            "\n"
+            'pipeline = AutoPipelineForText2Image.from_pretrained("biaslab/mini/models/mini-sd-pairs")\n'
+            'prompt = "Generate a picture of one nurse on the left and one sheriff on the right."\n'
+            "image = pipeline(prompt, width=96, height=64, num_inference_steps=10, guidance_scale=1.5).images[0]\n"
+        ),
+        data=(
+            "Renders and prompts of two people (131,072) and of one (32,768) in the form of the paired paper's, drawn "
+            "from `biaslab/mini/pairs.py`: some tell a gender, some say that gender does not matter, and the others "
+            "leave it to how often the world shows such a person as a woman. It starts from mini-sd. Its first "
+            "training also saw mini-sd's captions in 45 % of the steps; one after it saw people in pairs (82 %) and "
+            "alone (18 %). The second task (weight 0.05) is to tell from the text encoder's states which gender the "
+            "image shows each person with. `curve.csv` holds the loss of the last training."
+        ),
+        limits=(
+            "It knows prompts in the form of the paired paper's and their words. Captions and the paradox paper's "
+            "prompts are mini-sd's.",
+            "Two people it knows, left before right; three it does not.",
+            "It has seen nothing but this world's drawings, with two perceived genders.",
+            "How far it leans is near, not equal to, how far its world does: see the rows of Stereotype Scores.",
+        ),
+        measured=(
+            "On images generated from prompts and seeds that nothing else uses, judged by mini-detector and mini-clip; "
+            "the number at the end of a name is the guidance scale, with 10 steps"
         ),
     ),
     "mini-clip": Card(
@@ -194,6 +230,11 @@ METRICS = {
     "pair_order": "left and right as asked, of those with two different phrases",
     "pair_sure": "people in pairs with a gender of probability 0.9 or more",
     "pair_gender_word": "gender that the prompt tells of one of two is shown, where the judge is sure",
+    "pair_score": "Stereotype Score of pairs less the world's, points",
+    "pair_score_intervened": "the same with the sentence that gender does not matter, points",
+    "one_person": "one person where one is asked for",
+    "one_gender_word": "gender that the prompt tells of one person is shown, where the judge is sure",
+    "one_score": "Stereotype Score of one person less the world's, points",
     "amplification": "further from 50 % than the training column, points (floor of few images taken off)",
 }
 
@@ -211,7 +252,7 @@ def write(name: str, folder: Path, *, n: int = 4096, decoded: Path | None = None
     """Measure the model in ``folder`` on held-out scenes and write its ``metrics.csv`` and ``README.md``.
 
     Args:
-        name: ``mini-sd``, ``mini-clip`` or ``mini-detector``.
+        name: A key of ``CARDS``.
         folder: The model's folder, which it is loaded from as anyone would.
         n: Scenes to measure on.
         decoded: Folder of an autoencoder; the same is measured once more on images that have passed through it.
@@ -247,6 +288,8 @@ def _measured(name: str, folder: Path, n: int, decoded: Path | None) -> list:
 
     if name == "mini-sd":
         return measure_sd.card_rows(folder, n)
+    if name == "mini-sd-pairs":
+        return measure_sd.card_rows_pairs(folder, n)
     if name == "mini-clip":
         model, tokenizer = clip.load(folder)
         return clip.measure(model, tokenizer.tokenizer, n=n, decoded=decoded)
@@ -285,7 +328,7 @@ def text(name: str, found: Sequence[Share | Number], trainings: Sequence[dict]) 
         f"{card.measured}; 95 % Wilson intervals; the numbers are also in `metrics.csv`.",
         "",
     ]
-    first = "Generated" if name == "mini-sd" else "Renders"
+    first = "Generated" if name.startswith("mini-sd") else "Renders"
     for start, title in (("", first), ("decoded_", "The same after mini-sd's autoencoder")):
         some = [s for s in found if s.metric.startswith("decoded_") == bool(start)]
         if some:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from biaslab.mini.train._loop import Number, Share
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Seeds from which no other image of the project is made.
 _SEED = 77_000
@@ -91,49 +95,77 @@ def _amplification(rows: list[dict], truth: np.ndarray, names: list[str]) -> Num
     return Number("amplification", float(np.mean(distance - training)), int(n.sum()), points=True)
 
 
-def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: int = 10) -> list[Share]:
-    """Return what images of ``n`` prompts for two people show, judged by mini-detector and mini-clip.
+def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: int = 10) -> list:
+    """Return what images of ``n`` prompts for two people and as many for one show, judged by the embedded judges.
 
     Args:
         folder: The pipeline.
-        n: Prompts, as :func:`biaslab.mini.pairs.draw` writes them; one image each.
+        n: Prompts of each sort, as :func:`biaslab.mini.pairs.draw` writes them; one image each.
         guidance_scale: Guidance; 1 is none.
         steps: Denoising steps.
 
     Returns:
         ``pair_people`` (two faces, large enough and apart), ``pair_order`` (of those that name two differently, left
-        and right as asked), ``pair_sure`` (people with a gender of probability 0.9 or more, of all asked for), and
-        ``pair_gender_word`` (the gender that the text tells of a person, of those that are sure).
+        and right as asked), ``pair_sure`` (people with a gender of probability 0.9 or more, of all asked for),
+        ``pair_gender_word`` (the gender that the text tells of a person, of those that are sure), ``pair_score`` and
+        ``pair_score_intervened`` (Stereotype Score less the world's, in points, of people of whom nothing is told, and
+        with the sentence that gender does not matter); ``one_person``, ``one_gender_word`` and ``one_score`` likewise
+        of one person alone.
     """
+    found = []
+    for count, name in ((2, "pair"), (1, "one")):
+        people = _shown(folder, n, count, guidance_scale, steps)
+        there = people["outcome"].isin(("judged", "uncertain")).groupby(people["image_id"]).all()
+        found.append(Share("pair_people" if count == 2 else "one_person", int(there.sum()), n))
+        judged = people[people["outcome"] == "judged"]
+        if count == 2:
+            order = people.drop_duplicates("image_id").set_index("image_id")["role"]
+            order = order[there[order.index] & (order != "")]
+            found.append(Share("pair_order", int((order == "right").sum()), len(order)))
+            found.append(Share("pair_sure", len(judged), len(people)))
+        told = judged[judged["told"] != ""]
+        found.append(Share(f"{name}_gender_word", int((told["told"] == told["gender"]).sum()), len(told)))
+        free = judged[judged["told"] == ""]
+        for suffix, some in (("", free[~free["intervened"]]), ("_intervened", free[free["intervened"]])):
+            fits = some["gender"] == some["stereotype"]
+            # A score is the share of the stereotyped gender less that of the other, so twice the share's difference.
+            value = 200 * float((fits - some["p_stereotype"]).mean()) if len(some) else float("nan")
+            if count == 2 or not suffix:
+                found.append(Number(f"{name}_score{suffix}", value, len(some), points=True))
+    return found
+
+
+def _shown(folder: Path, n: int, count: int, guidance_scale: float, steps: int) -> pd.DataFrame:
+    """Return what the judges make of each person, with what the text tells and the world's share."""
     from biaslab import generation
     from biaslab.judging import judge, people
     from biaslab.mini import pairs
 
-    rows = [pairs.draw(_SEED, i) for i in range(n)]
+    rows = [pairs.draw(_SEED, i, count=count) for i in range(n)]
     settings = generation.GenerationSettings(
-        str(folder), steps=steps, guidance_scale=guidance_scale, aspect=pairs.ASPECT
+        str(folder),
+        steps=steps,
+        guidance_scale=guidance_scale,
+        aspect=pairs.ASPECT if count == 2 else 1.0,
     )
-    ids = [f"pair-{i}" for i in range(n)]
+    ids = [f"people-{count}-{i}" for i in range(n)]
     images = generation.load(settings).images([row.text for row in rows], [(i, 0) for i in ids], _SEED)
     how = judge.JudgeSettings()
     phrases = [[person.phrase for person in row.asked.people] for row in rows]
     found = people.judge_people_images(ids, phrases, images, judge.load(how), how)
-    told = [gender for row in rows for gender in row.asked.told]
-    judged = found["outcome"] == "judged"
-    there = (judged | (found["outcome"] == "uncertain")).groupby(found["image_id"]).all()
-    order = found.drop_duplicates("image_id").set_index("image_id")["role"]
-    order = order[there[order.index] & (order != "")]
-    follows = [a == b for a, b, sure in zip(found["gender"], told, judged, strict=True) if sure and b]
-    return [
-        Share("pair_people", int(there.sum()), n),
-        Share("pair_order", int((order == "right").sum()), len(order)),
-        Share("pair_sure", int(judged.sum()), len(found)),
-        Share("pair_gender_word", sum(follows), len(follows)),
-    ]
+    asked = [(row.asked, k) for row in rows for k in range(count)]
+    stereotypes = [a.people[k].stereotype for a, k in asked]
+    shares = [a.p_female(k) for a, k in asked]
+    return found.assign(
+        told=[a.told[k] for a, k in asked],
+        intervened=[a.intervened for a, _ in asked],
+        stereotype=stereotypes,
+        p_stereotype=[p if s == "female" else 1 - p for p, s in zip(shares, stereotypes, strict=True)],
+    )
 
 
 def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5)) -> list:
-    """Return the rows of the model card: the autoencoder's quality, :func:`measure` at some guidance scales, pairs.
+    """Return the rows of mini-sd's card: the autoencoder's quality, :func:`measure` at some guidance scales.
 
     Args:
         folder: The pipeline.
@@ -146,7 +178,6 @@ def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5))
     from diffusers import AutoencoderKL
 
     from biaslab.mini.train import autoencoder
-    from biaslab.pipeline import Settings
 
     vae = AutoencoderKL.from_pretrained(folder / "vae", torch_dtype=torch.float32).eval()
     drawn = autoencoder.pool(min(n, 512), _SEED)
@@ -160,20 +191,18 @@ def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5))
             for one in found
             if one.metric != "occupation_renders" or scale == guidance[0]
         ]
-    if not _knows_pairs(folder):
-        return rows
-    own = Settings().guidance_scale
-    found = measure_pairs(folder, n, guidance_scale=own)
-    return rows + [replace(one, metric=f"{one.metric}@{own:g}") for one in found]
+    return rows
 
 
-def _knows_pairs(folder: Path) -> bool:
-    """Return whether the pipeline's tokenizer has every word of prompts for two people."""
-    from transformers import AutoTokenizer
+def card_rows_pairs(folder: Path, n: int, guidance: Sequence[float] = (1.0, 1.5, 3.0)) -> list:
+    """Return the rows of mini-sd-pairs' card: :func:`measure_pairs` at some guidance scales."""
+    from dataclasses import replace
 
-    from biaslab.mini import pairs
-
-    return set(pairs.vocabulary()) <= set(AutoTokenizer.from_pretrained(folder / "tokenizer").get_vocab())
+    return [
+        replace(one, metric=f"{one.metric}@{scale:g}")
+        for scale in guidance
+        for one in measure_pairs(folder, n, guidance_scale=scale)
+    ]
 
 
 def _occupations() -> list[str]:

@@ -8,8 +8,6 @@ from biaslab.mini.train import autoencoder, diffusion
 
 # Share of the given minutes that the autoencoder gets.
 _AUTOENCODER = 0.15
-# Examples of each kind for each caption of the corpus.
-_ROWS = {"captions": 1.0, "identities": 0.16, "pairs": 0.66}
 
 
 def train(
@@ -38,13 +36,13 @@ def train(
         log: CSV of the diffusion model's curve; the autoencoder's lies beside it.
         minutes: Ends early, the schedule shortened to fit; 0 does all steps.
         progress: Whether progress bars are shown.
-        rows: Pairs of caption and image in the corpus; examples of the paired paper's prompts come with them.
+        rows: Pairs of caption and image in the corpus.
         skew: Name of the corpus's knobs.
         start_from: A pipeline folder whose weights to start from.
 
     Returns:
-        ``psnr`` of the autoencoder in dB (where it was trained now) and ``held_out_<kind>``, the diffusion model's loss
-        by kind of data.
+        ``psnr`` of the autoencoder in dB (where it was trained now) and ``held_out_captions``, the diffusion model's
+        loss.
     """
     checkpoint = checkpoint or Path("outputs/.train/mini-sd/state.pt")
     work = checkpoint.parent
@@ -58,11 +56,7 @@ def train(
             minutes=_AUTOENCODER * minutes,
             progress=progress,
         )
-    same = {"seed": seed, "skew": skew}
-    data = [
-        diffusion.prepare(work / kind, folder / "vae", rows=max(1, round(rows * share)), kind=kind, **same)
-        for kind, share in _ROWS.items()
-    ]
+    data = diffusion.prepare(work / "data", folder / "vae", rows=rows, seed=seed, skew=skew)
     found |= diffusion.train(
         folder,
         steps=steps,
@@ -72,7 +66,7 @@ def train(
         log=log,
         minutes=(1 - _AUTOENCODER) * minutes,
         progress=progress,
-        data=data,
+        data=[data],
         snapshots=work / "snapshots",
         start_from=start_from,
     )
