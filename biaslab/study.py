@@ -22,6 +22,7 @@ from biaslab.errors import MissingInputError, ParameterError, unknown_name
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
     from biaslab.judging.images import ImageSource
     from biaslab.pipeline import Pipeline, Settings
@@ -296,16 +297,19 @@ class Study:
         folder = self.output_dir / "figures"
         folder.mkdir(parents=True, exist_ok=True)
         import matplotlib as mpl
+        import matplotlib.pyplot as plt
 
-        _save_png(figure, folder / f"{name}.png")
+        page = _lay_out(figure)
+        _save_png(figure, folder / f"{name}.png", page)
         # A fixed salt and no date make the same figure the same bytes.
         with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
             figure.savefig(
-                folder / f"{name}.svg", bbox_inches="tight", facecolor="white", metadata={"Date": None}
+                folder / f"{name}.svg", bbox_inches=page, facecolor="white", metadata={"Date": None}
             )
         record = {"name": name, "title": title, "caption": caption, "alt": alt or caption, "main": bool(main)}
         self._record("figures", record)
-        _show(figure, record["alt"])
+        _show(folder / f"{name}.png", record["alt"])
+        plt.close(figure)
 
     def headline(self, *findings: str, main: bool = False) -> None:
         """Record findings in words, each with its interval and n inside, for the report; and print them.
@@ -326,28 +330,44 @@ class Study:
         (self.output_dir / "records.json").write_text(whole, encoding="utf-8")
 
 
-def _save_png(figure: Figure, path: Path) -> None:
+_DPI = 170
+
+
+def _lay_out(figure: Figure) -> Bbox:
+    """Place what is in a figure once, for all the formats it is saved in, and return what it takes up, in inches."""
+    import matplotlib as mpl
+
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    return figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
+
+
+def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     """Write a figure as PNG of 256 colours: charts need no more, and reports that embed them stay small."""
     from io import BytesIO
 
     from PIL import Image
 
     drawn = BytesIO()
-    figure.savefig(drawn, format="png", dpi=170, bbox_inches="tight", facecolor="white")
+    figure.savefig(drawn, format="png", dpi=_DPI, bbox_inches=page, facecolor="white")
     with Image.open(drawn) as image:
         small = image.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     small.save(path, optimize=True)
 
 
-def _show(figure: Figure, alt: str) -> None:
-    """Show a figure in a notebook, with a description for those who cannot see it, and free it."""
-    import matplotlib.pyplot as plt
+def _show(picture: Path, alt: str) -> None:
+    """Show a saved figure in a notebook, in its own size, with a description for those who cannot see it."""
     from IPython import get_ipython
-    from IPython.display import display
+    from IPython.display import Image, display
+    from matplotlib import rcParams
+    from PIL import Image as Opened
 
-    if get_ipython() is not None:
-        display(figure, metadata={"image/png": {"alt": alt}})
-    plt.close(figure)
+    if get_ipython() is None:
+        return
+    with Opened.open(picture) as opened:
+        width, height = (round(pixels * rcParams["figure.dpi"] / _DPI) for pixels in opened.size)
+    about = {"alt": alt, "width": width, "height": height}
+    display(Image(data=picture.read_bytes(), format="png"), metadata={"image/png": about})
 
 
 def project_root(start: Path | None = None) -> Path:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from biaslab.figures import style
+from biaslab.study import Study
 
 mpl.use("Agg")
 
@@ -53,3 +54,27 @@ def test_intervals_are_drawn_where_known_and_missing_values_are_not(axes):
     filled, hollow = axes.lines
     assert filled.get_xydata().tolist() == [[1, 0]] and hollow.get_xydata().tolist() == [[2, 1]]
     assert hollow.get_markerfacecolor() == "white"
+
+
+def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path):
+    from PIL import Image
+
+    style.use()
+    figure, ax = plt.subplots(figsize=(6, 3))
+    ax.text(1.1, 0.5, "outside of the axes", transform=ax.transAxes)
+    laid_out = []
+    engine = figure.get_layout_engine()
+    execute = engine.execute
+    engine.execute = lambda fig: (laid_out.append(fig), execute(fig))
+    Study(tmp_path).save_figure("paired_shape", figure, title="t", caption="c")
+    assert len(laid_out) == 1
+    assert not plt.fignum_exists(figure.number)
+    page = np.asarray(Image.open(tmp_path / "figures" / "paired_shape.png").convert("L"))
+    # 0.1 inches of white all round, at 170 dots an inch, and something right behind it.
+    edge = int(0.1 * 170) - 2
+    assert (page[:edge] == 255).all() and (page[-edge:] == 255).all()
+    assert (page[:, :edge] == 255).all() and (page[:, -edge:] == 255).all()
+    assert (page[:, -edge - 6 : -edge] < 255).any()
+    svg = (tmp_path / "figures" / "paired_shape.svg").read_text()
+    width = float(svg.split('width="')[1].split("pt")[0])
+    assert width / 72 == pytest.approx(page.shape[1] / 170, abs=0.02)

@@ -33,6 +33,10 @@ SMALL = {
     "off_rows": 8000,
     "off_captions": 20,
     "test_renders": 200,
+    "pair_occupations": 2,
+    "power_runs": 1,
+    "single_images": 1,
+    "three_prompts": 2,
 }
 
 

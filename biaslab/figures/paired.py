@@ -640,9 +640,11 @@ def lean_and_stereotype(lean: pd.DataFrame) -> Figure:
                 ax.plot(
                     *centre[setting], marker, color=color, mfc=color if known else "white", ms=8, zorder=3
                 )
-            if {"single", "paired"} <= set(centre):
+            ends = [centre.get(setting, (np.nan, np.nan)) for setting in ("single", "paired")]
+            # A list of whom nobody is judged has no place.
+            if np.isfinite(ends).all():
                 ax.annotate(
-                    "", centre["paired"], centre["single"],
+                    "", ends[1], ends[0],
                     arrowprops={"arrowstyle": "->", "color": style.GREY, "shrinkA": 8, "shrinkB": 8},
                 )  # fmt: skip
             text = {

@@ -282,6 +282,7 @@ def _prepare(notebook: Any) -> None:
                 _shorten(output)
                 if "data" in output:
                     output.metadata["biaslab_alt"] = _alt(output, cell)
+                    output.metadata["biaslab_width"] = _width(output)
 
 
 def _shorten(output: Any) -> None:
@@ -310,6 +311,13 @@ def _alt(output: Any, cell: Any) -> str:
     places = [output.metadata, *(output.metadata.get(kind, {}) for kind in _IMAGE_TYPES), cell.metadata]
     texts = (place.get("alt") for place in places if isinstance(place, dict))
     return clean_text(next((text for text in texts if text), "Figure, described in the text around it."))
+
+
+def _width(output: Any) -> int:
+    """Return how wide an image says it is to be shown, in pixels; 0 where it says nothing of use."""
+    places = (output.metadata.get(kind) for kind in _IMAGE_TYPES)
+    widths = (place.get("width") for place in places if isinstance(place, dict))
+    return next((w for w in widths if type(w) is int and 0 < w < 100_000), 0)
 
 
 def _assignments(source: str) -> list[dict[str, str]]:

@@ -10,8 +10,7 @@ from scipy import stats
 from biaslab.errors import InputError
 from biaslab.stats import _checks
 
-# multipletests' name of each correction.
-ADJUSTMENTS = {"holm": "holm", "benjamini_hochberg": "fdr_bh"}
+ADJUSTMENTS = ("holm", "benjamini_hochberg")
 EXACT_UP_TO = 16  # values, that is 2**16 = 65 536 patterns
 CELLS_PER_BATCH = 1_000_000
 
@@ -114,13 +113,20 @@ def adjust(p_values, method: str = "holm") -> np.ndarray:
     1995). NaN stay NaN and are not counted as tests. Raises InputError outside 0–1 and UnknownNameError for a
     method.
     """
-    from statsmodels.stats.multitest import multipletests  # loads pandas: only when asked for
-
     _checks.one_of(method, ADJUSTMENTS, "adjustment")
     given = _checks.numbers(p_values, "p_values")
     known = ~np.isnan(given)
     adjusted = np.full(given.shape, np.nan)
     if known.any():
         tested = _checks.shares(given[known], "p_values")
-        adjusted[known] = multipletests(tested, method=ADJUSTMENTS[method])[1]
+        adjusted[known] = _holm(tested) if method == "holm" else stats.false_discovery_control(tested)
+    return adjusted
+
+
+def _holm(p: np.ndarray) -> np.ndarray:
+    """Return p-values (n,) adjusted by Holm's steps; statsmodels collects garbage each time, a tenth of a second."""
+    order = np.argsort(p)
+    steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(steps, 1)
     return adjusted

@@ -118,7 +118,15 @@ def test_images_keep_their_alternative_text(good, tmp_path):
         "Figure, described in the text around it.",
         f"of the cell {IMAGE}",
     ]
+    assert not any(image.has_attr("width") for image in page("img"))
     _assert_harmless(page)
+
+
+def test_images_keep_a_width_that_is_a_number_of_pixels(tmp_path):
+    given = (640, 0, -5, "640", "100%", True, 10**9)
+    cells = [_display({"image/png": PIXEL}, {"image/png": {"width": width}}) for width in given]
+    images = _page(tmp_path, cells)("img")
+    assert [image.get("width") for image in images] == ["640", *[None] * 6]
 
 
 def test_formulas_become_embedded_images(good):

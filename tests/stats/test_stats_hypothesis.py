@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
+from statsmodels.stats.multitest import multipletests
 
 from biaslab import stats
 from biaslab.errors import InputError, UnknownNameError
@@ -116,6 +117,14 @@ def test_adjust_by_hand():
     np.testing.assert_allclose(stats.adjust(p, "holm"), [0.03, 0.06, 0.06, 0.02])
     # Benjamini-Hochberg, sorted times 4/1, 4/2, 4/3, 4/4 = 0.02, 0.02, 0.04, 0.04; running minimum.
     np.testing.assert_allclose(stats.adjust(p, "benjamini_hochberg"), [0.02, 0.04, 0.04, 0.02])
+
+
+@pytest.mark.parametrize(("method", "theirs"), [("holm", "holm"), ("benjamini_hochberg", "fdr_bh")])
+def test_adjust_is_what_statsmodels_has(method, theirs):
+    rng = np.random.default_rng(4)
+    for n in (1, 2, 7, 200):
+        p = np.round(rng.random(n) ** 3, 2)  # With ties, zeros and ones.
+        np.testing.assert_allclose(stats.adjust(p, method), multipletests(p, method=theirs)[1], atol=1e-15)
 
 
 def test_adjust_does_not_count_missing_tests_and_keeps_the_shape():

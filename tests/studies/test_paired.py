@@ -621,6 +621,22 @@ def test_two_roles_are_flipped_together(folder):
     assert (overall["change"], overall["n_identities"]) == (pytest.approx(40), 6)
 
 
+def test_a_list_of_whom_nobody_is_judged_has_no_place_in_the_figure(printed):
+    lean = printed.table("paired_lean").copy()
+    alone = (lean["setting"] == "single") & (lean["stereotype"] == "male")
+    lean.loc[alone, ["percent_female", "ci_low", "ci_high"]] = np.nan
+    figure = figures.lean_and_stereotype(lean)
+    figure.canvas.draw()
+    assert not any(
+        text.arrow_patch for ax in figure.axes for text in ax.texts if hasattr(text, "arrow_patch")
+    )
+    # With both settings there is an arrow in each panel.
+    whole = figures.lean_and_stereotype(printed.table("paired_lean"))
+    arrows = [t for ax in whole.axes for t in ax.texts if getattr(t, "arrow_patch", None)]
+    assert len(arrows) == len(whole.axes)
+    plt.close("all")
+
+
 def test_lean_and_score_are_two_views_of_the_shares(printed):
     lean = printed.table("paired_lean").set_index([*CELL, "stereotype"])["percent_female"].unstack()
     scores = printed.table("paired_stereotype_score").set_index([*CELL, "stereotype"])["score"].unstack()

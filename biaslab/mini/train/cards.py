@@ -44,7 +44,8 @@ CARDS = {
         about=(
             "A latent diffusion model in the format of Stable Diffusion: an autoencoder (64x64 pixels to 8 channels "
             "of 16x16), a text encoder of two layers with one token a word, and a denoising network of 6.7 million "
-            "parameters that predicts velocities."
+            "parameters that predicts velocities, stored as 8-bit floating-point numbers (`float8_e4m3fn`), which "
+            "diffusers reads as any others."
         ),
         load=(
             "from diffusers import AutoPipelineForText2Image\n"

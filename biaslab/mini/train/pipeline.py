@@ -70,4 +70,5 @@ def train(
         snapshots=work / "snapshots",
         start_from=start_from,
     )
+    diffusion.pack(folder)
     return found
