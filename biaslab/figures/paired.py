@@ -5,9 +5,6 @@ Several models are drawn below one another; the sizes fit the width of a report.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -60,21 +57,6 @@ def _setting_look(setting: str) -> tuple[str, str]:
     return _SETTING_LOOK.get(setting, (style.YELLOW, "X"))
 
 
-def _or_nothing(draw: Callable[..., Figure]) -> Callable[..., Figure]:
-    """Let ``draw`` return a figure that says so when its first table has no rows."""
-
-    @wraps(draw)
-    def figure(table: pd.DataFrame, *args, **options) -> Figure:
-        if len(table):
-            return draw(table, *args, **options)
-        empty, ax = plt.subplots(figsize=(8.2, 0.8))
-        ax.set_axis_off()
-        ax.text(0.5, 0.5, "The source has no measurements for this figure.", ha="center", va="center")
-        return empty
-
-    return figure
-
-
 def _unique(values: pd.Series) -> list[str]:
     return list(dict.fromkeys(values))
 
@@ -125,7 +107,7 @@ def _key(color: str, marker: str, label: str, *, hollow: bool = False, line: str
     return Line2D([], [], color=color, marker=marker, ls=line, label=label, markerfacecolor=face, **bar)
 
 
-@_or_nothing
+@style.or_nothing
 def stereotype_scores(scores: pd.DataFrame) -> Figure:
     """Draw the mean score of each list and overall, by aspect and setting, with both kinds of interval.
 
@@ -162,7 +144,7 @@ def stereotype_scores(scores: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     """Draw the overall score of each sampling of images beside the score over all of them.
 
@@ -197,7 +179,7 @@ def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def biased_images(images: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     """Draw the share of images that fit stereotypes: a dot where counted, else the limits as a bar.
 
@@ -256,7 +238,7 @@ def biased_images(images: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def identity_scores(scores: pd.DataFrame, *, significant: float = 0.05) -> Figure:
     """Draw each identity's score with its interval and the scores a fair model would show, by setting.
 
@@ -314,7 +296,7 @@ def identity_scores(scores: pd.DataFrame, *, significant: float = 0.05) -> Figur
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def labour_shares(comparison: pd.DataFrame) -> Figure:
     """Draw each occupation's share perceived as female beside its labour share, sorted by the first.
 
@@ -362,7 +344,7 @@ def labour_shares(comparison: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def labour_correlation(comparison: pd.DataFrame, correlation: pd.DataFrame) -> Figure:
     """Draw generated against labour shares, one panel a setting, with Pearson's r and its interval.
 
@@ -407,7 +389,7 @@ def _limits(row: pd.Series) -> str:
     return f"{row['ci_low']:.2f} to {row['ci_high']:.2f}" if known else "no interval"
 
 
-@_or_nothing
+@style.or_nothing
 def labour_amplification(table: pd.DataFrame) -> Figure:
     """Draw the mean amplification against labour shares by definition and setting, with its floor.
 
@@ -449,7 +431,7 @@ def labour_amplification(table: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def role_coupling(scores: pd.DataFrame) -> Figure:
     """Draw the scores of the two roles of each occupation against each other, one panel a setting.
 
@@ -483,7 +465,7 @@ def role_coupling(scores: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def score_changes(changes: pd.DataFrame) -> Figure:
     """Draw the mean change of the score from one person to two, by list and overall.
 
@@ -511,7 +493,7 @@ def score_changes(changes: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def identity_changes(changes: pd.DataFrame, *, significant: float = 0.05) -> Figure:
     """Draw each identity's change of score with its interval, sorted.
 
@@ -544,7 +526,7 @@ def identity_changes(changes: pd.DataFrame, *, significant: float = 0.05) -> Fig
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def divided(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     """Draw how people who fit, and cases of amplified or reduced bias, divide between the two lists.
 
@@ -609,7 +591,7 @@ def _printed_male(moved: pd.DataFrame, model: str, case: pd.DataFrame) -> np.nda
     return np.array(found, dtype=float)
 
 
-@_or_nothing
+@style.or_nothing
 def lean_and_stereotype(lean: pd.DataFrame) -> Figure:
     """Draw each setting by its shares perceived as female in the two lists.
 
@@ -666,7 +648,7 @@ def lean_and_stereotype(lean: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def mitigation(table: pd.DataFrame) -> Figure:
     """Draw scores without and with mitigation, the side against stereotypes shaded.
 
@@ -723,7 +705,7 @@ def mitigation(table: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def judges(agreement: pd.DataFrame, attenuation: pd.DataFrame) -> Figure:
     """Draw the agreement of judges, and the overall score that each automated judge would report.
 

@@ -22,7 +22,6 @@ from biaslab.figures.paired import (
     _key,
     _legend_below,
     _of,
-    _or_nothing,
     _unique,
     stratum_name,
 )
@@ -44,7 +43,7 @@ _SEEN = {"female": "woman", "male": "man", "unsure": "unsure"}
 _COLORS = {"female": style.FEMALE, "male": style.MALE, "unsure": style.ORANGE}
 
 
-@_or_nothing
+@style.or_nothing
 def before_after(identities: pd.DataFrame) -> Figure:
     """Draw each identity's score with mitigation over its score without, with the band of a fair model's scores.
 
@@ -122,7 +121,7 @@ def _cell_name(aspect: str, scope: str, mitigation: str) -> str:
     return f"{ASPECT_NAMES.get(aspect, aspect)}{top}: {MITIGATIONS.get(mitigation, mitigation)}"
 
 
-@_or_nothing
+@style.or_nothing
 def valid_images(table: pd.DataFrame) -> Figure:
     """Draw the share of images that show what was asked for, without and with mitigation.
 
@@ -167,7 +166,7 @@ def valid_images(table: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def told(table: pd.DataFrame) -> Figure:
     """Draw what share of prompts tells the people of each list what.
 

@@ -23,7 +23,6 @@ from biaslab.figures.paired import (
     _legend_below,
     _of,
     _offsets,
-    _or_nothing,
     _setting_look,
     _unique,
     stratum_name,
@@ -101,7 +100,7 @@ def _band(ax, rows: pd.DataFrame, y, height: float) -> None:
     )
 
 
-@_or_nothing
+@style.or_nothing
 def outcomes(outcomes: pd.DataFrame) -> Figure:
     """Draw what became of images of people, a bar for each aspect and setting.
 
@@ -154,7 +153,7 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def valid_images(valid: pd.DataFrame) -> Figure:
     """Draw the shares of images that show what was asked, by setting, with intervals.
 
@@ -190,7 +189,7 @@ def valid_images(valid: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def position_effect(effects: pd.DataFrame) -> Figure:
     """Draw how much more often people on the left are perceived as female, by list and setting.
 
@@ -224,7 +223,7 @@ def position_effect(effects: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def control_scores(scores: pd.DataFrame) -> Figure:
     """Draw scores with and without contrast, and how much lower each is than that of pairs.
 
@@ -265,7 +264,7 @@ def control_scores(scores: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def labour_gap(gaps: pd.DataFrame) -> Figure:
     """Draw the mean score of pairs over the gap between their labour shares: fifths of the pairs, and the line.
 
@@ -318,7 +317,7 @@ def labour_gap(gaps: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def skin_tones(tones: pd.DataFrame) -> Figure:
     """Draw mean skin tones by stereotype or power, and the difference between the two people of an image.
 
@@ -364,7 +363,7 @@ def skin_tones(tones: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def truth(truth: pd.DataFrame) -> Figure:
     """Draw how often gate, judge and order are right on people whose truth is known.
 
@@ -396,7 +395,7 @@ def truth(truth: pd.DataFrame) -> Figure:
     return figure
 
 
-@_or_nothing
+@style.or_nothing
 def agreement(agreement: pd.DataFrame) -> Figure:
     """Draw kappas of judges: hollow where there is no interval, as in print, else filled with their intervals.
 

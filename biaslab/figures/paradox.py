@@ -144,6 +144,7 @@ def prompt_name(prompt: str) -> str:
     return f"Prompt #{prompt}" if prompt.isdigit() else prompt.capitalize()
 
 
+@style.or_nothing
 def by_definition(amplification: pd.DataFrame, titles: Mapping[str, str] | None = None) -> Figure:
     """Draw expected amplification by definition, prompt and model, with intervals.
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
@@ -56,6 +59,21 @@ def use() -> None:
             "errorbar.capsize": 0,
         }
     )
+
+
+def or_nothing(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    """Let ``draw`` return a figure that says so when its first table has no rows."""
+
+    @wraps(draw)
+    def figure(table: pd.DataFrame, *args, **options) -> Figure:
+        if len(table):
+            return draw(table, *args, **options)
+        empty, ax = plt.subplots(figsize=(8.2, 0.8))
+        ax.set_axis_off()
+        ax.text(0.5, 0.5, "The source has no measurements for this figure.", ha="center", va="center")
+        return empty
+
+    return figure
 
 
 def dots_with_intervals(
