@@ -287,6 +287,7 @@ def test_pictures_of_one_and_of_two_are_learnt_side_by_side(small, tmp_path):
     np.save(wide / "ids.npy", diffusion.tokens(make_tokenizer(WORDS, 8), texts))
     np.save(wide / "indicators.npy", np.tile([[0, 1], [2, 0]], (20, 1)).astype(np.uint8))
     np.save(wide / "shown.npy", np.tile([[1, 1], [2, 0]], (20, 1)).astype(np.uint8))
+    np.save(wide / "against.npy", np.tile([True, False], 20))
     np.save(wide / "latents.npy", np.zeros((40, autoencoder.LATENTS, 16, 24), np.float16))
     both = [*data, diffusion.Data(wide, 40, 0, "default", "pairs")]
     quality = diffusion.train(folder, steps=4, batch=2, data=both, progress=False, compiled=False)
@@ -298,10 +299,29 @@ def test_examples_of_two_people_are_what_the_world_draws(tmp_path):
     from biaslab.mini import pairs, render
 
     data = diffusion.Data(tmp_path, 8, 3, "default", "pairs")
-    texts, told, shown, images = diffusion.examples(data, [5, 6])
+    texts, told, shown, against, images = diffusion.examples(data, [5, 6])
     row = pairs.draw(3, 6)
     assert texts[1] == row.text
     assert told[1].tolist() == [diffusion.INDICATORS.index(t or "none") for t in row.asked.told]
     assert shown[1].tolist() == [diffusion.INDICATORS.index(g) for g in row.genders]
+    assert against.tolist() == [diffusion._is_against(pairs.draw(3, i).asked) for i in (5, 6)]
     assert images.shape == (2, 64, 96, 3)
     assert (images[1] == render.render(pairs.build_scene(row.asked, row.genders, row.seed), 64)).all()
+
+
+@pytest.mark.parametrize(
+    ("behind", "against"),
+    [
+        ("", False),
+        (" Show the nurse as a man.", True),
+        (" Show the sheriff as a woman.", True),
+        (" Show the nurse as a woman.", False),
+        (" Show the nurse as a man and the sheriff as a woman.", False),
+    ],
+)
+def test_what_is_told_of_one_person_against_the_stereotype(behind, against):
+    from biaslab.mini import pairs
+
+    text = f"Generate a picture of one nurse on the left and one sheriff on the right.{behind}"
+    assert diffusion._is_against(pairs.read(text)) is against
+    assert diffusion._is_against(pairs.read("A photo of one female sheriff."))

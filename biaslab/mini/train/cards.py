@@ -96,9 +96,12 @@ CARDS = {
             "Renders and prompts of two people (131,072) and of one (32,768) in the form of the paired paper's, drawn "
             "from `biaslab/mini/pairs.py`: some tell a gender, some say that gender does not matter, and the others "
             "leave it to how often the world shows such a person as a woman. It starts from mini-sd. Its first "
-            "training also saw mini-sd's captions in 45 % of the steps; one after it saw people in pairs (82 %) and "
-            "alone (18 %). The second task (weight 0.05) is to tell from the text encoder's states which gender the "
-            "image shows each person with. `curve.csv` holds the loss of the last training."
+            "training also saw mini-sd's captions in 45 % of the steps; those after it saw people in pairs (82 %) "
+            "and alone (18 %). In the last two, which differ in their seed alone and whose weights are averaged, half "
+            "of the prompts drawn tell the gender of one person only, and one against the stereotype, which leaves "
+            "what is shown given a prompt as it is in the world. The second task (weight 0.05) is to tell from the "
+            "text encoder's states which gender the image shows each person with. `curve.csv` holds the loss of "
+            "the long training before the last two."
         ),
         limits=(
             "It knows prompts in the form of the paired paper's and their words. Captions and the paradox paper's "

@@ -21,6 +21,8 @@ from biaslab.mini.train.text import make_tokenizer
 if TYPE_CHECKING:
     import torch
 
+    from biaslab.mini.pairs import Asked
+
 WIDTH = 128
 # Longest text in tokens: a prompt for two people with a sentence about them.
 MAX_LENGTH = 40
@@ -29,7 +31,8 @@ DROPOUT = 0.1
 BLOCK = 4096
 HELD_OUT = 2048
 FACES = 8.0
-# Half of the captions drawn tell a gender: what is shown given the caption stays the same, but is learnt sooner.
+# Half of the captions drawn tell a gender, and half of the prompts for people tell it of one person and against the
+# stereotype: what is shown given the text stays the same, but whom a word is about is learnt sooner.
 TELLING = 0.5
 # Weight of the text encoder's second task, see _showing_loss.
 SHOWING_WEIGHT = 0.05
@@ -68,6 +71,11 @@ class Data:
     def shown(self) -> np.ndarray:
         """Return the gender of each person in the image, uint8 (rows, people), likewise; 0 where nobody is shown."""
         return np.load(self.folder / "shown.npy", mmap_mode="r")
+
+    @property
+    def against(self) -> np.ndarray:
+        """Return whether each text tells the gender of one person, and one that is against the stereotype (rows,)."""
+        return np.load(self.folder / "against.npy", mmap_mode="r")
 
     @property
     def latents(self) -> np.ndarray:
@@ -142,7 +150,7 @@ def tokenizer_of_world(extra: tuple[str, ...] = ()):
     )
 
 
-_PARTS = ("ids", "indicators", "shown", "latents")
+_PARTS = ("ids", "indicators", "shown", "against", "latents")
 
 
 # -- data -------------------------------------------------------------------------------------------------
@@ -202,17 +210,20 @@ def _encode_block(job: tuple[Path, Path, Data, int]) -> None:
         return
     torch.set_num_threads(1)
     vae = AutoencoderKL.from_pretrained(vae_folder, torch_dtype=torch.float32).eval()
-    texts, told, shown, images = examples(data, range(start, min(start + BLOCK, data.rows)))
+    texts, told, shown, against, images = examples(data, range(start, min(start + BLOCK, data.rows)))
     np.save(folder / f"ids-{start}.npy", tokens(tokenizer_of_world(), texts))
     np.save(folder / f"indicators-{start}.npy", told)
     np.save(folder / f"shown-{start}.npy", shown)
+    np.save(folder / f"against-{start}.npy", against)
     latents = autoencoder.encode(vae, images)
     np.save(folder / f".latents-{start}.npy", latents)
     (folder / f".latents-{start}.npy").replace(done)
 
 
-def examples(data: Data, indices: Sequence[int]) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """Return texts, what each tells (``Data.indicators``), who is shown, and images, uint8 (n, height, width, 3)."""
+def examples(
+    data: Data, indices: Sequence[int]
+) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return texts, what each tells, who is shown, ``Data.against``, and images, uint8 (n, height, width, 3)."""
     from biaslab.mini import captions, pairs, render
 
     def coded(words) -> np.ndarray:
@@ -225,13 +236,20 @@ def examples(data: Data, indices: Sequence[int]) -> tuple[list[str], np.ndarray,
         table = corpus.rows_at(indices)
         told, shown = (coded([[w] for w in table[f"truth_{c}"]]) for c in ("indicator", "gender"))
         images = corpus.images(list(table["caption_id"]), size=autoencoder.SIZE)
-        return list(table["text"]), told, shown, images
+        return list(table["text"]), told, shown, np.zeros(len(table), bool), images
     count = 2 if data.kind == "pairs" else 1
     rows = [pairs.draw(data.seed, i, count=count) for i in indices]
     scenes = [pairs.build_scene(row.asked, row.genders, row.seed) for row in rows]
     images = render.render_many(scenes, autoencoder.SIZE)
     told, shown = coded(row.asked.told for row in rows), coded(row.genders for row in rows)
-    return [row.text for row in rows], told, shown, images
+    against = np.array([_is_against(row.asked) for row in rows])
+    return [row.text for row in rows], told, shown, against, images
+
+
+def _is_against(asked: Asked) -> bool:
+    """Return whether a text tells a gender of one person alone, and the one that is not the stereotype's."""
+    told = [(gender, person) for gender, person in zip(asked.told, asked.people, strict=True) if gender]
+    return len(told) == 1 and told[0][0] != told[0][1].stereotype
 
 
 def tokens(tokenizer, texts: list[str]) -> np.ndarray:
@@ -412,9 +430,8 @@ class _Examples:
         told = told.reshape(len(told), -1)
         self.shown = np.asarray(data.shown).astype(np.int64).reshape(len(told), -1)
         self.kept = len(self.ids) - min(HELD_OUT, len(self.ids) // 10)
-        # Other texts are drawn with a good part of them telling one already.
-        telling = told[: self.kept].any(axis=1) if data.kind == "captions" else np.zeros(0, bool)
-        self.telling = np.flatnonzero(telling)
+        telling = told.any(axis=1) if data.kind == "captions" else np.asarray(data.against)
+        self.telling = np.flatnonzero(telling[: self.kept])
         self.weight = torch.from_numpy(where_faces_are(pairs=data.kind == "pairs")).float()
 
 
