@@ -325,3 +325,43 @@ def test_what_is_told_of_one_person_against_the_stereotype(behind, against):
     text = f"Generate a picture of one nurse on the left and one sheriff on the right.{behind}"
     assert diffusion._is_against(pairs.read(text)) is against
     assert diffusion._is_against(pairs.read("A photo of one female sheriff."))
+
+
+def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
+    import pandas as pd
+
+    from biaslab.mini.train import measure_sd
+
+    names = ["image_id", "outcome", "gender", "role", "told", "intervened", "stereotype", "p_stereotype"]
+    two = [
+        # Both as told; the second image has one told wrong; the third lacks a face; of the fourth nothing is told.
+        ("1", "judged", "female", "right", "female", False, "female", 0.8),
+        ("1", "judged", "female", "right", "", False, "male", 0.75),
+        ("2", "judged", "male", "swapped", "female", False, "female", 0.8),
+        ("2", "uncertain", "unsure", "swapped", "male", False, "male", 0.8),
+        ("3", "one_face", "", "", "", False, "female", 0.8),
+        ("3", "one_face", "", "", "", False, "male", 0.8),
+        ("4", "judged", "female", "right", "", True, "female", 0.5),
+        ("4", "judged", "male", "right", "", True, "male", 0.4),
+    ]
+    one = [
+        ("5", "judged", "male", "", "male", False, "male", 0.5),
+        ("6", "no_face", "", "", "", False, "male", 1),
+    ]
+    frames = {2: pd.DataFrame(two, columns=names), 1: pd.DataFrame(one, columns=names)}
+    monkeypatch.setattr(measure_sd, "_shown", lambda folder, n, count, *_: frames[count])
+    found = {row.metric: row for row in measure_sd.measure_pairs("model", 4)}
+    shares = {m: (r.count, r.n) for m, r in found.items() if hasattr(r, "count")}
+    assert shares == {
+        "pair_people": (3, 4),
+        "pair_order": (2, 3),
+        "pair_sure": (5, 8),
+        "pair_gender_word": (1, 2),
+        "one_person": (1, 4),
+        "one_gender_word": (1, 1),
+    }
+    # One person of 75 % men is a woman: a score of -100 where the world's is 50. With the sentence two fit, of which
+    # the world has 50 and 40 %: scores of 100 against 0 and -20.
+    assert found["pair_score"].value == pytest.approx(-150) and found["pair_score"].n == 1
+    assert found["pair_score_intervened"].value == pytest.approx(110)
+    assert np.isnan(found["one_score"].value)
