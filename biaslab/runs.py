@@ -524,10 +524,15 @@ def _set_variable(name: str, value: str) -> None:
 
 def _progress_line(folder: Path) -> str:
     """Return how far the stages of the notebook are that said so last; empty where none said so just now."""
-    logs = [(log.stat().st_mtime, log) for log in (folder / PARTS).rglob(PROGRESS)]
-    if not logs or time.time() - max(logs)[0] > 60:
-        return ""
-    return max(logs)[1].read_text(encoding="utf-8", errors="replace").strip()
+    # A notebook takes its file away whenever a stage ends, also while this looks for it.
+    with contextlib.suppress(FileNotFoundError):
+        logs = []
+        for log in (folder / PARTS).rglob(PROGRESS):
+            with contextlib.suppress(FileNotFoundError):
+                logs.append((log.stat().st_mtime, log))
+        if logs and time.time() - max(logs)[0] <= 60:
+            return max(logs)[1].read_text(encoding="utf-8", errors="replace").strip()
+    return ""
 
 
 def execute(job: Job) -> dict:

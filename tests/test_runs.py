@@ -569,3 +569,21 @@ def test_damaged_results_of_stages_are_noted_in_the_report(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps({"notes": [*notes, "<script>"]}))
     page = BeautifulSoup(report.build(tmp_path).read_text(encoding="utf-8"), "html.parser")
     assert [item.get_text() for item in page.find(id="notes")("li")] == [*notes, "<script>"]
+
+
+def test_a_progress_file_may_vanish_at_any_moment(tmp_path, monkeypatch):
+    from biaslab.study import PARTS, PROGRESS
+
+    assert runs._progress_line(tmp_path) == ""
+    for name in ("a", "b"):
+        (tmp_path / PARTS / name).mkdir(parents=True)
+    (tmp_path / PARTS / "a" / PROGRESS).write_text("half")
+    # Seen, and gone when it is looked at.
+    (tmp_path / PARTS / "b" / PROGRESS).symlink_to(tmp_path / "gone")
+    assert runs._progress_line(tmp_path) == "half"
+
+    def gone(self, **_):
+        raise FileNotFoundError(self)
+
+    monkeypatch.setattr(type(tmp_path), "read_text", gone)
+    assert runs._progress_line(tmp_path) == ""
