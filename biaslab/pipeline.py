@@ -174,6 +174,12 @@ class Settings:
     steps: int = _setting(10, "Denoising steps (paper: 50).", low=1, high=1000)
     # Of 1, 1.5, 2 and 3 the least at which mini-sd follows gender words as the paper finds (98.41 %, section 6).
     guidance_scale: float = _setting(1.5, "Guidance; 1 is none (paper: 7.5).", low=0, high=100)
+    pair_guidance_scale: float = _setting(
+        -1.0,
+        "Guidance of images of people whom prompts place; below 0 is `guidance_scale`.",
+        low=-1,
+        high=100,
+    )
     scheduler: str = _setting("", "Name of a diffusers scheduler; empty is the model's own.")
     negative_prompt: str = _setting("", "What images shall not show; empty is none.")
     size: int = _setting(0, "Height and width in pixels; 0 is the model's own.", low=0)
@@ -422,7 +428,7 @@ def check(model: str, settings: Settings) -> None:
             models.resolve(name, kind)
     pipeline = Pipeline(model, settings)
     _ = pipeline._generation(), pipeline._judging(), pipeline._engine, pipeline.corpus.digest
-    _ = pipeline._generation(people_model(model), settings.pair_aspect)
+    _ = pipeline._generation(people_model(model), settings.pair_aspect, people=True)
     n_images = pipeline.people.n_images()
     if model.startswith(ENDPOINT):
         _check_cost(settings, n_images)
@@ -894,7 +900,7 @@ class Pipeline:
         from biaslab import generation
 
         model = people_model(self.model) if people else self.model
-        wanted = self._generation(model, s.pair_aspect if several else 1.0)
+        wanted = self._generation(model, s.pair_aspect if several else 1.0, people=people)
         return generation.generate(texts, wanted, seed=self.seed, store=self.store, progress=progress)
 
     def _image_endpoint(self, size: str = ""):
@@ -930,15 +936,16 @@ class Pipeline:
 
         return People(self)
 
-    def _generation(self, model: str = "", aspect: float = 1.0):
+    def _generation(self, model: str = "", aspect: float = 1.0, *, people: bool = False):
         from biaslab.generation import GenerationSettings
 
         s = self.settings
+        own = people and s.pair_guidance_scale >= 0
         return GenerationSettings(
             aspect=aspect,
             model=model or self.model,
             steps=s.steps,
-            guidance_scale=s.guidance_scale,
+            guidance_scale=s.pair_guidance_scale if own else s.guidance_scale,
             scheduler=s.scheduler,
             negative_prompt=s.negative_prompt,
             height=s.size,

@@ -493,7 +493,7 @@ def _in_pool(
     lost = []
     # Notebooks run in their own folders; the store is where it is for this process.
     where = str(store.default_root().absolute())
-    start = {"initializer": _set_variable, "initargs": (store.ROOT_VARIABLE, where)}
+    start = {"initializer": _begin, "initargs": (store.ROOT_VARIABLE, where)}
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **start) as pool:
         left = {pool.submit(execute, job): job for job in jobs}
         try:
@@ -518,8 +518,10 @@ def _in_pool(
     return lost
 
 
-def _set_variable(name: str, value: str) -> None:
+def _begin(name: str, value: str) -> None:
     os.environ[name] = value
+    # jsonschema, which nbformat needs, imports this where it is installed: 1.5 s for a format that notebooks lack.
+    sys.modules.setdefault("rfc3987_syntax", None)
 
 
 def _progress_line(folder: Path) -> str:

@@ -301,8 +301,9 @@ class Study:
 
         page = _lay_out(figure)
         _save_png(figure, folder / f"{name}.png", page)
-        # A fixed salt and no date make the same figure the same bytes.
-        with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+        # A fixed salt and no date make the same figure the same bytes; pictures in it stay as they are.
+        how = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
+        with mpl.rc_context(how):
             figure.savefig(
                 folder / f"{name}.svg", bbox_inches=page, facecolor="white", metadata={"Date": None}
             )
@@ -349,10 +350,12 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     from PIL import Image
 
     drawn = BytesIO()
-    figure.savefig(drawn, format="png", dpi=_DPI, bbox_inches=page, facecolor="white")
+    # What is read again at once need not be small.
+    small = {"compress_level": 1}
+    figure.savefig(drawn, format="png", dpi=_DPI, bbox_inches=page, facecolor="white", pil_kwargs=small)
     with Image.open(drawn) as image:
-        small = image.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    small.save(path, optimize=True)
+        few = image.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
 
 
 def _show(picture: Path, alt: str) -> None:

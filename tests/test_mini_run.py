@@ -47,8 +47,12 @@ def ran(tmp_path_factory, pytestconfig):
     settings = {**SMALL, "store": str(outputs / "store")}
     overrides = [f"settings.{name}={_yaml(value)}" for name, value in settings.items()]
     file = pytestconfig.rootpath / "params" / "mini.yaml"
-    # Of the paired paper's notebooks, two that go through all of its stages.
-    every = [n for n in params.load(file).notebooks if not n.startswith("paired/")]
+    # Of the paired paper's notebooks, two that go through all of its stages; of the paradox's, all but those that
+    # have no stage of their own and that test_paradox_notebooks.py executes.
+    every = [
+        n for n in params.load(file).notebooks if not n.startswith(("paired/", "paradox/5_", "paradox/8_"))
+    ]
+    every += ["paradox/5_1_*", "paradox/5_2_*"]
     loaded = params.load(
         file,
         overrides=[*overrides, "bootstrap_replicates=200"],

@@ -12,7 +12,7 @@ from PIL import Image
 
 pytest.importorskip("torch", reason="judging needs the extra 'models'")
 
-from biaslab import pipeline
+from biaslab import generation, pipeline
 from biaslab.errors import InputError, ParameterError, RunError, UnknownNameError
 from biaslab.generation import GenerationSettings
 from biaslab.generation.generator import Generator
@@ -466,6 +466,17 @@ def test_images_of_several_people_have_a_size_of_their_own(bought):
     start = len(server.requests)
     opened(image_size="512x512").people.images("paired")
     assert {r["size"] for r in server.requests[start:]} == {"512x512"}
+
+
+@pytest.mark.parametrize(("own", "of_people"), [(-1.0, 2.0), (0.0, 0.0), (3.0, 3.0)])
+def test_images_of_people_have_a_guidance_of_their_own(monkeypatch, own, of_people):
+    wanted = []
+    monkeypatch.setattr(generation, "generate", lambda _, how, **__: wanted.append(how.guidance_scale))
+    texts = pd.DataFrame({"prompt_id": ["a"], "text": ["Generate a picture of one nurse."], "n_images": [1]})
+    pipeline = Pipeline("mini", Settings(guidance_scale=2.0, pair_guidance_scale=own), seed=1, progress=False)
+    pipeline.generate_texts(texts, progress=False)
+    pipeline.generate_texts(texts, progress=False, people=True)
+    assert wanted == [2.0, of_people]
 
 
 def test_what_was_not_delivered_is_asked_for_again(bought):

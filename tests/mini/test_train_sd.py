@@ -84,7 +84,7 @@ def test_the_average_follows_the_weights():
 
 def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
     folder, data = small
-    given = {"batch": 4, "data": data, "progress": False, "compiled": False}
+    given = {"batch": 4, "data": data, "progress": False, "compiled": False, "placing": 0.1, "noisier": 0.6}
     diffusion.train(folder, steps=4, **given)
     whole = _weights(folder)
     # Stopped after 2 of 4 steps, as if killed, and started again.
@@ -327,6 +327,39 @@ def test_what_is_told_of_one_person_against_the_stereotype(behind, against):
     assert diffusion._is_against(pairs.read("A photo of one female sheriff."))
 
 
+def test_who_stands_where_is_read_from_the_middle_by_hand():
+    unet = diffusion.build_unet()
+    middle = diffusion._Middle(unet)
+    with torch.no_grad():
+        middle.head.weight.zero_()
+        middle.head.bias.zero_()
+        middle.head.weight[0, 0] = 1.0
+    # The first channel is 1 in the left half and 3 in the right one: logits (1, 0) and (3, 0) of a woman and a man.
+    states = torch.zeros(2, 128, 4, 6)
+    states[:, 0, :, :3], states[:, 0, :, 3:] = 1.0, 3.0
+    middle._states.append(states)
+    # Women left and right, and a man on the left beside somebody whom nobody sees.
+    losses = [np.log1p(np.exp(-1)), np.log1p(np.exp(-3)), np.log1p(np.exp(1))]
+    got = middle.loss(torch.tensor([[1, 1], [2, 0]]))
+    assert float(got.detach()) == pytest.approx(np.mean(losses), rel=1e-6)
+    # It is what the network's middle gave, and of a whole image where there is one person.
+    unet(torch.zeros(1, 8, 16, 16), torch.zeros(1), torch.zeros(1, 3, diffusion.WIDTH))
+    assert middle._states[-1].shape == (1, 128, 4, 4)
+    assert float(middle.loss(torch.tensor([[0]])).detach()) == 0 and not middle._states
+
+
+def test_the_second_task_trains_the_network_and_leaves_nothing_in_the_pipeline(small):
+    folder, data = small
+    found = []
+    for placing in (0.0, 0.5):
+        given = {"batch": 4, "data": data, "progress": False, "compiled": False, "placing": placing}
+        diffusion.train(folder, steps=2, **given)
+        found.append(_weights(folder))
+    plain, placed = found
+    assert plain.keys() == placed.keys()
+    assert any(not torch.equal(plain[name], placed[name]) for name in plain)
+
+
 def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
     import pandas as pd
 
@@ -334,7 +367,7 @@ def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
 
     names = ["image_id", "outcome", "gender", "role", "told", "intervened", "stereotype", "p_stereotype"]
     two = [
-        # Both as told; the second image has one told wrong; the third lacks a face; of the fourth nothing is told.
+        # One is told; the second image has one told wrong; the third lacks a face; of the others nothing is told.
         ("1", "judged", "female", "right", "female", False, "female", 0.8),
         ("1", "judged", "female", "right", "", False, "male", 0.75),
         ("2", "judged", "male", "swapped", "female", False, "female", 0.8),
@@ -343,6 +376,8 @@ def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
         ("3", "one_face", "", "", "", False, "male", 0.8),
         ("4", "judged", "female", "right", "", True, "female", 0.5),
         ("4", "judged", "male", "right", "", True, "male", 0.4),
+        ("0", "judged", "female", "right", "", False, "female", 0.7),
+        ("0", "judged", "female", "right", "", False, "male", 0.6),
     ]
     one = [
         ("5", "judged", "male", "", "male", False, "male", 0.5),
@@ -350,18 +385,20 @@ def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
     ]
     frames = {2: pd.DataFrame(two, columns=names), 1: pd.DataFrame(one, columns=names)}
     monkeypatch.setattr(measure_sd, "_shown", lambda folder, n, count, *_: frames[count])
-    found = {row.metric: row for row in measure_sd.measure_pairs("model", 4)}
+    found = {row.metric: row for row in measure_sd.measure_pairs("model", 5)}
     shares = {m: (r.count, r.n) for m, r in found.items() if hasattr(r, "count")}
     assert shares == {
-        "pair_people": (3, 4),
-        "pair_order": (2, 3),
-        "pair_sure": (5, 8),
+        "pair_people": (4, 5),
+        "pair_order": (3, 4),
+        "pair_sure": (7, 10),
         "pair_gender_word": (1, 2),
-        "one_person": (1, 4),
+        "one_person": (1, 5),
         "one_gender_word": (1, 1),
     }
-    # One person of 75 % men is a woman: a score of -100 where the world's is 50. With the sentence two fit, of which
-    # the world has 50 and 40 %: scores of 100 against 0 and -20.
-    assert found["pair_score"].value == pytest.approx(-150) and found["pair_score"].n == 1
+    # Two women, one of whom fits: a score of 0 where the world's are 40 and 20. Beside one who is told, a person of
+    # 75 % men is a woman: -100 where the world's is 50. With the sentence two fit, of which the world has 50 and 40 %:
+    # scores of 100 against 0 and -20.
+    assert found["pair_score"].value == pytest.approx(-30) and found["pair_score"].n == 2
+    assert found["pair_score_beside"].value == pytest.approx(-150) and found["pair_score_beside"].n == 1
     assert found["pair_score_intervened"].value == pytest.approx(110)
     assert np.isnan(found["one_score"].value)

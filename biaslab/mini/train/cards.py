@@ -235,6 +235,7 @@ METRICS = {
     "pair_sure": "people in pairs with a gender of probability 0.9 or more",
     "pair_gender_word": "gender that the prompt tells of one of two is shown, where the judge is sure",
     "pair_score": "Stereotype Score of pairs less the world's, points",
+    "pair_score_beside": "the same of people beside one whose gender the prompt tells, points",
     "pair_score_intervened": "the same with the sentence that gender does not matter, points",
     "one_person": "one person where one is asked for",
     "one_gender_word": "gender that the prompt tells of one person is shown, where the judge is sure",

@@ -107,10 +107,10 @@ def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: i
     Returns:
         ``pair_people`` (two faces, large enough and apart), ``pair_order`` (of those that name two differently, left
         and right as asked), ``pair_sure`` (people with a gender of probability 0.9 or more, of all asked for),
-        ``pair_gender_word`` (the gender that the text tells of a person, of those that are sure), ``pair_score`` and
-        ``pair_score_intervened`` (Stereotype Score less the world's, in points, of people of whom nothing is told, and
-        with the sentence that gender does not matter); ``one_person``, ``one_gender_word`` and ``one_score`` likewise
-        of one person alone.
+        ``pair_gender_word`` (the gender that the text tells of a person, of those that are sure), ``pair_score``,
+        ``pair_score_beside`` and ``pair_score_intervened`` (Stereotype Score less the world's, in points, of people of
+        whom nothing is told: where it is told of neither, beside one of whom it is, and with the sentence that gender
+        does not matter); ``one_person``, ``one_gender_word`` and ``one_score`` likewise of one person alone.
     """
     found = []
     for count, name in ((2, "pair"), (1, "one")):
@@ -126,7 +126,13 @@ def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: i
         told = judged[judged["told"] != ""]
         found.append(Share(f"{name}_gender_word", int((told["told"] == told["gender"]).sum()), len(told)))
         free = judged[judged["told"] == ""]
-        for suffix, some in (("", free[~free["intervened"]]), ("_intervened", free[free["intervened"]])):
+        beside = free["image_id"].isin(people.loc[people["told"] != "", "image_id"])
+        plain = free[~free["intervened"] & ~beside]
+        for suffix, some in (
+            ("", plain),
+            ("_beside", free[beside]),
+            ("_intervened", free[free["intervened"]]),
+        ):
             fits = some["gender"] == some["stereotype"]
             # A score is the share of the stereotyped gender less that of the other, so twice the share's difference.
             value = 200 * float((fits - some["p_stereotype"]).mean()) if len(some) else float("nan")

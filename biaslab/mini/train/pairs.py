@@ -75,6 +75,8 @@ def train(
         snapshots=work / "snapshots",
         start_from=start_from,
         learning_rate=1e-3,
+        placing=0.1,
+        noisier=0.6,
     )
     diffusion.pack(folder)
     return found
