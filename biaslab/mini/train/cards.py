@@ -90,18 +90,19 @@ CARDS = {
             "\n"
             'pipeline = AutoPipelineForText2Image.from_pretrained("biaslab/mini/models/mini-sd-pairs")\n'
             'prompt = "Generate a picture of one nurse on the left and one sheriff on the right."\n'
-            "image = pipeline(prompt, width=96, height=64, num_inference_steps=10, guidance_scale=1.5).images[0]\n"
+            "image = pipeline(prompt, width=96, height=64, num_inference_steps=10, guidance_scale=2).images[0]\n"
         ),
         data=(
             "Renders and prompts of two people (131,072) and of one (32,768) in the form of the paired paper's, drawn "
             "from `biaslab/mini/pairs.py`: some tell a gender, some say that gender does not matter, and the others "
             "leave it to how often the world shows such a person as a woman. It starts from mini-sd. Its first "
             "training also saw mini-sd's captions in 45 % of the steps; those after it saw people in pairs (82 %) "
-            "and alone (18 %). In the last two, which differ in their seed alone and whose weights are averaged, half "
-            "of the prompts drawn tell the gender of one person only, and one against the stereotype, which leaves "
-            "what is shown given a prompt as it is in the world. The second task (weight 0.05) is to tell from the "
-            "text encoder's states which gender the image shows each person with. `curve.csv` holds the loss of "
-            "the long training before the last two."
+            "and alone (18 %). From the sixth on half of the prompts drawn tell the gender of one person only, and one "
+            "against the stereotype, which leaves what is shown given a prompt as it is in the world. A second task "
+            "(weight 0.05) is to tell from the text encoder's states which gender the image shows each person with. In "
+            "the last two another (weight 0.1) is to tell it from each person's part of the denoising network's "
+            "middle, by a linear map that is not kept: without it, what is told of one person spread to the one "
+            "beside. Trainings that differ in their seed alone are averaged. `curve.csv` holds the loss of the fifth."
         ),
         limits=(
             "It knows prompts in the form of the paired paper's and their words. Captions and the paradox paper's "

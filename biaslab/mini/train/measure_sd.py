@@ -200,7 +200,7 @@ def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5))
     return rows
 
 
-def card_rows_pairs(folder: Path, n: int, guidance: Sequence[float] = (1.0, 1.5, 3.0)) -> list:
+def card_rows_pairs(folder: Path, n: int, guidance: Sequence[float] = (1.0, 1.5, 2.0, 3.0)) -> list:
     """Return the rows of mini-sd-pairs' card: :func:`measure_pairs` at some guidance scales."""
     from dataclasses import replace
 
