@@ -338,6 +338,8 @@ def _lay_out(figure: Figure) -> Bbox:
     """Place what is in a figure once, for all the formats it is saved in, and return what it takes up, in inches."""
     import matplotlib as mpl
 
+    # At the PNG's resolution: glyphs are as wide as whole pixels, so at another one texts are longer or shorter.
+    figure.set_dpi(_DPI)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     return figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
