@@ -23,13 +23,12 @@ help:  ## Show what can be done
 
 setup: $(STAMP)  ## Make .venv with everything needed (the other commands do it too)
 
-# Made again when pyproject.toml changes, or when the interpreter behind .venv has gone. Modules are compiled when they
-# are first imported, which of 7 GB are few.
+# Made again when pyproject.toml changes, or when the interpreter behind .venv has gone.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("biaslab needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.12 ...")'
 	@$(BIN)/python -c 'import sys' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --no-compile --editable ".[$(EXTRAS)]"
+	$(BIN)/python -m pip install --quiet --editable ".[$(EXTRAS)]"
 	@touch $@
 
 report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world and models beside them
