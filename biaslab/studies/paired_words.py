@@ -537,6 +537,8 @@ def how(study: Study) -> str:
         if model == WORLD:
             said.append(f"{model}: drawings true to the embedded world, made by no model.")
         elif {"guidance_scale", "steps"} <= set(value.index):
-            steps = f"{float(value['guidance_scale']):g}, {float(value['steps']):g} steps"
-            said.append(f"{model}: guidance {steps}.")
+            # Runs from before that setting have no row of it.
+            own = float(value.get("pair_guidance_scale", -1))
+            guidance = own if own >= 0 else float(value["guidance_scale"])
+            said.append(f"{model}: guidance {guidance:g}, {float(value['steps']):g} steps.")
     return " ".join(said)
