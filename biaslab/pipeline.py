@@ -392,6 +392,11 @@ def people_model(model: str) -> str:
     return models.PAIRS if model == "mini" else model
 
 
+def people_guidance(own: float, general: float) -> float:
+    """Return the guidance of images of people whom prompts place: their ``own``, or below 0 that of all images."""
+    return own if own >= 0 else general
+
+
 def label(model: str) -> str:
     """Return what tables call ``model``: the last part of a folder's path, a name behind an endpoint without that."""
     return Path(model).name if Path(model).is_dir() else model.removeprefix(ENDPOINT)
@@ -940,12 +945,12 @@ class Pipeline:
         from biaslab.generation import GenerationSettings
 
         s = self.settings
-        own = people and s.pair_guidance_scale >= 0
+        guidance = people_guidance(s.pair_guidance_scale, s.guidance_scale) if people else s.guidance_scale
         return GenerationSettings(
             aspect=aspect,
             model=model or self.model,
             steps=s.steps,
-            guidance_scale=s.pair_guidance_scale if own else s.guidance_scale,
+            guidance_scale=guidance,
             scheduler=s.scheduler,
             negative_prompt=s.negative_prompt,
             height=s.size,

@@ -3,18 +3,10 @@
 import numpy as np
 import pytest
 
-from biaslab import models, params, runs, tables
+from biaslab import params, runs, tables
 from biaslab.pipeline import Pipeline, Settings
 
-ABSENT = [
-    name
-    for name, megabytes in models.embedded()[["name", "megabytes"]].itertuples(False)
-    if not megabytes > 0
-]
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(ABSENT), reason=f"not in this installation: {', '.join(ABSENT)}"),
-]
+pytestmark = pytest.mark.slow
 
 OCCUPATIONS = ("nurse", "engineer", "teacher", "lawyer")
 SMALL = {

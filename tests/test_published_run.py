@@ -150,7 +150,12 @@ def test_a_run_is_a_source_like_any_other(root, record, folder, outputs):
         "run=again",
         "bootstrap_replicates=300",
         f"source={folder}",
-        notebooks=["paradox/4_baseline", "paired/4_4_overall"],
+        notebooks=[
+            "paradox/4_baseline",
+            "paired/4_4_overall",
+            "dalleval/5_3_gender",
+            "triplets/4_disparities",
+        ],
     )
     assert {n["id"]: n["reason"] for n in again["notebooks"] if n["status"] != "ok"} == {}
     _same_tables(record, again, folder, outputs / "again")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from biaslab.pipeline import WORLD
+from biaslab.pipeline import WORLD, people_guidance
 from biaslab.schemas.paired import ASPECTS, SETTINGS
 
 if TYPE_CHECKING:
@@ -539,6 +539,6 @@ def how(study: Study) -> str:
         elif {"guidance_scale", "steps"} <= set(value.index):
             # Runs from before that setting have no row of it.
             own = float(value.get("pair_guidance_scale", -1))
-            guidance = own if own >= 0 else float(value["guidance_scale"])
+            guidance = people_guidance(own, float(value["guidance_scale"]))
             said.append(f"{model}: guidance {guidance:g}, {float(value['steps']):g} steps.")
     return " ".join(said)

@@ -98,16 +98,19 @@ CARDS = {
             "leave it to how often the world shows such a person as a woman. It starts from mini-sd. Its first "
             "training also saw mini-sd's captions in 45 % of the steps; those after it saw people in pairs (82 %) "
             "and alone (18 %). From the sixth on half of the prompts drawn tell the gender of one person only, and one "
-            "against the stereotype, which leaves what is shown given a prompt as it is in the world. A second task "
-            "(weight 0.05) is to tell from the text encoder's states which gender the image shows each person with. In "
-            "the last two another (weight 0.1) is to tell it from each person's part of the denoising network's "
-            "middle, by a linear map that is not kept: without it, what is told of one person spread to the one "
-            "beside. Trainings that differ in their seed alone are averaged. `curve.csv` holds the loss of the fifth."
+            "against the stereotype, which leaves what is shown given a prompt as it is in the world. `noisier` is "
+            "the power of a uniform number that draws the step of noise. A second task (weight 0.05) is to tell from "
+            "the text encoder's states which gender the image shows each person with. In the last two another "
+            "(`placing`, its weight) is to tell it from each person's part of the denoising network's middle, by a "
+            "linear map that is not kept: without it, what is told of one person spread further to the one beside. "
+            "Trainings that differ in their seed alone are averaged. `curve.csv` holds the loss of the fifth."
         ),
         limits=(
             "It knows prompts in the form of the paired paper's and their words. Captions and the paradox paper's "
             "prompts are mini-sd's.",
             "Two people it knows, left before right; three it does not.",
+            "Beside a person who is told to be of the gender against the stereotype, the other fits theirs more often "
+            "than the world asks: what is told of one still spreads.",
             "It has seen nothing but this world's drawings, with two perceived genders.",
             "How far it leans is near, not equal to, how far its world does: see the rows of Stereotype Scores.",
         ),
