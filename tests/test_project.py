@@ -142,3 +142,16 @@ def test_make_plans_setup_before_every_job(root):
         ).stdout
         assert "-m venv" in planned and "pip install" in planned
         assert planned.index("pip install") < planned.index(job)
+
+
+def test_no_two_notebooks_save_a_figure_under_one_name(root):
+    # The later one's picture would stand beside the earlier one's caption.
+    saved = {}
+    for path in sorted((root / "notebooks").glob("*/*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+        # study.save_figure("name", …), and the words' save(study, "name", …).
+        for name in re.findall(r'(?:save_figure\(\s*|\bsave\(\s*study,\s*)"(\w+)"', code):
+            saved.setdefault(name, set()).add(path.stem)
+    assert len(saved) > 60
+    assert {name: found for name, found in saved.items() if len(found) > 1} == {}

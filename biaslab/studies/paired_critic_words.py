@@ -40,7 +40,7 @@ _FIGURES = {
         "Share of prompts that tell the person of each list to be a woman or a man, add words that tell no gender, or "
         "add nothing; numbers are prompts.",
     ),
-    "paired_valid_images": (
+    "paired_valid_mitigated": (
         "What mitigation costs",
         "Share of images with as many people as asked for, with everyone's gender judged, with the people in the "
         "order asked for, and with all of it, {level} Wilson intervals over images; n counts images in the order of "
