@@ -6,12 +6,12 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import tables
-from biaslab.errors import ParameterError, RunError, name_help
+from biaslab import sources, tables
+from biaslab.errors import InputError, ParameterError, RunError, name_help
 from biaslab.params import _RUN_NAME
 from biaslab.runs import LIMITS, _now, _write_json
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 _INDEPENDENCE = (
     "Intervals of differences take the two runs as independent (MOVER, Zou and Donner 2008). Runs that share "
-    "images or training captions are not: then the intervals are too wide where the two move together."
+    "occupations, images or training captions are not: then the intervals are too wide where the two move together."
 )
+# What a row of both runs compares.
+IDENTICAL, SAME_INPUTS, DIFFERENT = "identical", "same inputs", "different inputs"
 
 
 def side_by_side(
@@ -31,26 +33,31 @@ def side_by_side(
     *,
     swept: Sequence[str] = (),
     intervals: bool = True,
+    same: Collection[str] | bool = (),
 ) -> pd.DataFrame:
     """Return the rows of table ``name`` that either run has, with both values and the difference.
 
-    Columns: the table's identity, ``in_runs`` (``both``, ``first`` or ``second``), then for its estimate (the
-    number before ``ci_low``; without intervals, each number that is not a count) ``<column>_first``,
-    ``<column>_second``, ``<column>_difference`` and, where there are intervals, the limits of each and
-    ``ci_low`` and ``ci_high`` of the difference.
+    Columns: the table's identity, ``in_runs`` (``both``, ``first`` or ``second``), ``basis``, then for each
+    estimate that the table declares an interval of (without intervals, for each number that is not a count)
+    ``<column>_first``, ``<column>_second``, ``<column>_difference`` and, where there are intervals, the limits of
+    each and, under the limits' own names, those of the difference.
     Rows of one run only have missing values on the other side. A key that differs in every row, such as
     ``model`` where each run holds one, is told apart by ``_first`` and ``_second`` and not matched on.
     ``swept`` names parameters that a run was repeated for; where both have such a column, rows are matched on it too,
     and where one has it, ``<parameter>_first`` or ``<parameter>_second`` tells its rows apart.
     Without ``intervals``, those of the differences stay missing: the two sides' are not of one level.
+    ``same`` names models whose measurements are the same in both runs, ``True`` stands for all rows. In them,
+    ``basis`` is ``identical`` where the values agree, else ``same inputs``: such a difference comes from
+    parameters of the analysis and has no sampling error, so its limits are missing. All other rows of both runs are
+    of ``different inputs``.
     """
     declared = tables.schema(name)
     identity = list(dict.fromkeys([*declared.keys, *(k for k in swept if k in first and k in second)]))
     keys = _matching_keys(first, second, identity)
     apart = [k for k in identity if k not in keys]
+    known = [i for i in declared.intervals if {*i} <= {*first} and {*i} <= {*second}]
     values = _estimates(declared)
-    with_interval = "ci_low" in declared.names
-    limits = ["ci_low", "ci_high"] if with_interval else []
+    limits = [limit for _, *both in known for limit in both]
     first, second = first.copy(), second.copy()
     for k in keys:
         if first[k].dtype != second[k].dtype:
@@ -65,17 +72,31 @@ def side_by_side(
     )
     names = {"left_only": "first", "right_only": "second"}
     both.insert(len(keys), "in_runs", both.pop("in_runs").astype(str).replace(names))
+    both.insert(len(keys) + 1, "basis", _compared(both, values, same))
     for value in values:
         both[f"{value}_difference"] = both[f"{value}_second"] - both[f"{value}_first"]
-    if with_interval:
+    if known:
         from biaslab.stats import difference_interval
 
-        (value,) = values
-        if not intervals:
-            return both.assign(ci_low=float("nan"), ci_high=float("nan"))
-        parts = [f"{c}_{side}" for side in ("first", "second") for c in (value, "ci_low", "ci_high")]
-        both["ci_low"], both["ci_high"] = difference_interval(*(both[c] for c in parts))
+        sampled = (both["basis"] == DIFFERENT) & intervals
+        for value, *ends in known:
+            parts = [f"{c}_{side}" for side in ("first", "second") for c in (value, *ends)]
+            found = difference_interval(*(both[c].where(sampled) for c in parts))
+            both[ends[0]], both[ends[1]] = found
     return both
+
+
+def _compared(both: pd.DataFrame, values: Sequence[str], same: Collection[str] | bool) -> pd.Series:
+    """Return what each row compares; empty for rows of one run."""
+    agree = both["in_runs"] == "both"
+    shared = agree & (
+        same is True or ("model" in both and not isinstance(same, bool) and both["model"].isin(same))
+    )
+    for value in values:
+        one, other = both[f"{value}_first"], both[f"{value}_second"]
+        agree &= (one == other) | (one.isna() & other.isna())
+    said = both["in_runs"].map({"both": DIFFERENT}).fillna("")
+    return said.mask(shared, SAME_INPUTS).mask(shared & agree, IDENTICAL)
 
 
 def _matching_keys(first: pd.DataFrame, second: pd.DataFrame, keys: list[str]) -> list[str]:
@@ -90,13 +111,11 @@ def _matching_keys(first: pd.DataFrame, second: pd.DataFrame, keys: list[str]) -
 
 
 def _estimates(declared: tables.Schema) -> list[str]:
-    names = declared.names
-    if "ci_low" in names:
-        return [names[names.index("ci_low") - 1]]
-    return [
+    """Return the columns to compare: those that the table declares intervals of, else each number but counts."""
+    return list(dict.fromkeys(estimate for estimate, *_ in declared.intervals)) or [
         c.name
         for c in declared.columns
-        if not c.text and c.name not in ("n", "t", "p") and not c.name.startswith("n_")
+        if not c.text and not c.optional and c.name not in ("n", "t", "p") and not c.name.startswith("n_")
     ]
 
 
@@ -141,10 +160,23 @@ def compare(
     title = f"{one.name} and {other.name}"
     swept = sorted({key for run in runs for key in run.get("sweep", {})})
     unequal = _unequal_confidence(one.name, other.name, runs)
-    frames = {}
+    alike = _same_measurements(one, other)
+    whole = bool(alike) and all(known is True for known in alike.values())
+    frames, unread = {}, []
     for table in shared:
-        sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (one, other)]
-        frames[table] = side_by_side(*sides, table, swept=swept, intervals=not unequal)
+        try:
+            sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (one, other)]
+        except InputError as error:
+            # A table of another version, whose columns were not those of today's.
+            why = str(error).split(". ")[0].replace(f"{one.parent}/", "").replace(f"{other.parent}/", "")
+            unread.append(f"Not compared: {why}. Repeat the run with this version.")
+            continue
+        # Only one row can be the same by chance.
+        equal = len(sides[0]) > 1 and sides[0].equals(sides[1])
+        same = equal or alike.get(_paper(table), whole)
+        frames[table] = side_by_side(*sides, table, swept=swept, intervals=not unequal, same=same)
+    if not frames:
+        raise RunError(f"No table that {title} share can be read. {unread[0]}")
     if not any((frame["in_runs"] == "both").any() for frame in frames.values()):
         raise RunError(
             f"No row of the tables that {title} share is in both, so there is nothing to compare"
@@ -152,13 +184,21 @@ def compare(
         )
     folder = outputs / (name or re.sub(r"[^A-Za-z0-9._-]+", "-", f"compare-{one.name}-{other.name}"))
     _prepare(folder, title)
-    records = [_record(table, frame, one, other, folder, swept) for table, frame in frames.items()]
+    common = {table: _in_common(table, runs, one, other) for table in frames}
+    different = {table: frame for table, frame in frames.items() if not (frame["basis"] == IDENTICAL).all()}
+    records = [
+        _overview(frames, common, folder),
+        *(
+            _record(table, frame, one, other, folder, swept, common[table])
+            for table, frame in different.items()
+        ),
+    ]
     record = {
         "run": folder.name,
         "title": title,
         "description": (
             f"Tables of the runs {one.name} (first) and {other.name} (second) side by side. "
-            "A difference is second minus first."
+            "A difference is second minus first. Tables with the same values in every row are listed, not shown."
         ),
         "kind": "comparison",
         "status": "ok",
@@ -180,7 +220,7 @@ def compare(
         "headlines": _headlines(frames),
         "figures": [],
         "tables": records,
-        "limits": [*_unfinished(one.name, other.name, runs), *unequal, _INDEPENDENCE, *LIMITS],
+        "limits": [*_unfinished(one.name, other.name, runs), *unread, *unequal, _INDEPENDENCE, *LIMITS],
         "coverage": [],
         "problems": [],
     }
@@ -224,6 +264,78 @@ def _unequal_confidence(first: str, second: str, runs: Sequence[Mapping]) -> lis
     ]
 
 
+def _paper(table: str) -> str:
+    """Return the paper on whose measurements a table rests; the specification curve is about the paradox paper."""
+    return re.sub("^synthesis$", "paradox", table.split("_")[0])
+
+
+def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bool]:
+    """Return by paper the models whose measurements two runs share; ``True`` where all that they read are the same.
+
+    A run keeps the measured tables that it read, so this rests on the numbers themselves: printed ones, those of one
+    file, or of the same images, whatever names and seeds say. Papers without a measured table in both are left out.
+    """
+    found: dict[str, Collection[str] | bool] = {}
+    for paper in tables.PAPERS:
+        kept = [{p.name for p in f.glob(f"{sources.MEASURED}/{paper}_*.csv")} for f in (one, other)]
+        alike, apart, for_all = set(), set(), True
+        for name in kept[0] & kept[1]:
+            first, second = (_rows_by_model(f / sources.MEASURED / name) for f in (one, other))
+            for model in {*first, *second}:
+                agree = first.get(model) == second.get(model)
+                (alike if agree else apart).add(model)
+                # What no model has, such as labour shares, is part of every model's rows, but not if a pipeline
+                # made it: then it is about that pipeline.
+                published = sources.has(name.removesuffix(".csv"), source="published")
+                for_all &= agree or model != "" or not published
+        if alike or apart:
+            found[paper] = True if not apart else alike - apart - {""} if for_all else ()
+    return found
+
+
+def _rows_by_model(path: Path) -> dict[str, set[tuple]]:
+    """Return the rows of a measured table as texts, by model; ``""`` where it has none."""
+    import pandas as pd
+
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+    models = frame["model"] if "model" in frame else pd.Series("", index=frame.index)
+    found = {}
+    for model, rows in frame.groupby(models):
+        # A column that has nothing to say of this model is there for others.
+        held = sorted(c for c in rows if (rows[c] != "").any())
+        found[model] = {tuple(held), *rows[held].itertuples(index=False, name=None)}
+    return found
+
+
+def _in_common(table: str, runs: Sequence[Mapping], one: Path, other: Path) -> str:
+    """Say what two runs whose images differ have in common, so that they are not independent; empty if unknown."""
+    if any(run.get("parameters", {}).get("source") not in sources.PIPELINES for run in runs):
+        return ""
+    found = []
+    inputs, seeds = ([run.get(key, {}) for run in runs] for key in ("inputs", "seeds"))
+    if inputs[0] and set(inputs[0].values()) == set(inputs[1].values()):
+        found.append("the same captions, prompts and models")
+        if seeds[0] == seeds[1] and not any("seed" in run.get("sweep", {}) for run in runs):
+            found.append(f"the same noise for the same prompt (seed {seeds[0].get('seed')})")
+    if _paper(table) == "paradox" and _same_training(one, other):
+        found.append("the same shares of training images")
+    return f"Both have {', '.join(found)}: the two are not independent." if found else ""
+
+
+def _same_training(one: Path, other: Path) -> bool:
+    import pandas as pd
+
+    paths = [f / sources.MEASURED / "paradox_percent_female.csv" for f in (one, other)]
+    if not all(path.is_file() for path in paths):
+        return False
+    sides = [pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8") for path in paths]
+    rows = [
+        set(some.loc[some["source"] == "training"].drop(columns="model").itertuples(index=False, name=None))
+        for some in sides
+    ]
+    return bool(rows[0]) and rows[0] == rows[1]
+
+
 def _unfinished(first: str, second: str, runs: Sequence[Mapping]) -> list[str]:
     """Say which run is not finished or did not execute all of its sections."""
     found = []
@@ -265,27 +377,73 @@ def _prepare(folder: Path, title: str) -> None:
     (folder / "tables").mkdir(parents=True)
 
 
+def _overview(frames: Mapping[str, pd.DataFrame], common: Mapping[str, str], folder: Path) -> dict:
+    """Write the table of tables: how many rows of each compare what."""
+    import pandas as pd
+
+    rows = []
+    for name, frame in frames.items():
+        counts = frame["basis"].value_counts()
+        n = [int(counts.get(kind, 0)) for kind in (IDENTICAL, SAME_INPUTS, DIFFERENT, "")]
+        rows.append([name, tables.schema(name).title, *n, *_apart(name, frame), common[name] if n[2] else ""])
+    described = {
+        "table": "The table.",
+        "title": "What it holds.",
+        IDENTICAL: "Rows with the same values from the same measurements; a table of these alone is not shown.",
+        SAME_INPUTS: "Rows from the same measurements whose values differ, because the analysis does.",
+        DIFFERENT: "Rows from different measurements.",
+        "in one run": "Rows that only one run has.",
+        "differences": "Differences with an interval.",
+        "excluding 0": "Of them, those whose interval excludes 0.",
+        "in common": "What the two runs have in common, where that is known.",
+    }
+    path = tables.write(
+        pd.DataFrame(rows, columns=list(described)), folder / "tables" / "compared_tables.csv"
+    )
+    return {
+        "name": "compared_tables",
+        "title": "What was compared",
+        "description": "The tables that both runs have, and what their rows compare.",
+        "file": path.relative_to(folder).as_posix(),
+        "rows": len(rows),
+        "columns": [{"name": name, "unit": "", "description": text} for name, text in described.items()],
+        "notebooks": [],
+    }
+
+
 def _record(
-    name: str, frame: pd.DataFrame, one: Path, other: Path, folder: Path, swept: Sequence[str]
+    name: str, frame: pd.DataFrame, one: Path, other: Path, folder: Path, swept: Sequence[str], common: str
 ) -> dict:
     declared = tables.schema(name)
     path = tables.write(frame, folder / "tables" / f"{name}.csv")
     described = {c.name: c for c in declared.columns}
+    ends = {
+        end: side
+        for _, *both in declared.intervals
+        for end, side in zip(both, ("Lower", "Upper"), strict=True)
+    }
 
     def column(label: str) -> dict:
         base, _, side = label.rpartition("_")
         runs = {"first": one.name, "second": other.name}
         if label == "in_runs":
             return {"name": label, "unit": "", "description": "Which run has the row: both, first or second."}
+        if label == "basis":
+            words = (
+                f"`{IDENTICAL}`: the same value from the same measurements; `{SAME_INPUTS}`: the same measurements, "
+                f"analysed otherwise, so the difference has no interval; or `{DIFFERENT}`."
+            )
+            return {"name": label, "unit": "", "description": words}
         if label in swept:
             return {"name": label, "unit": "", "description": "A parameter that both runs were repeated for."}
         if base in swept and side in runs:
             words = f"A parameter that {runs[side]} was repeated for; the other run was not."
             return {"name": label, "unit": "", "description": words}
         known = described.get(base if side in ("first", "second", "difference") else label)
-        if label in ("ci_low", "ci_high") or known is None:
-            limit = "Lower" if label == "ci_low" else "Upper"
-            return {"name": label, "unit": "", "description": f"{limit} limit of the difference."}
+        if label in ends and label in frame:
+            of = f" of {described[label].of}" if len(ends) > 2 else ""
+            words = f"{ends[label]} limit of the difference{of}."
+            return {"name": label, "unit": described[label].unit, "description": words}
         what = {
             "first": f" In {one.name}.",
             "second": f" In {other.name}.",
@@ -296,7 +454,12 @@ def _record(
     return {
         "name": name,
         "title": declared.title,
-        "description": f"{declared.description} First: {one.name}; second: {other.name}. {_in_both([frame])}",
+        "description": " ".join(
+            [
+                f"{declared.description} First: {one.name}; second: {other.name}. {_in_both([frame])}",
+                *([common] if common and (frame["basis"] == DIFFERENT).any() else []),
+            ]
+        ),
         "file": path.relative_to(folder).as_posix(),
         "rows": len(frame),
         "columns": [column(c) for c in frame.columns],
@@ -309,18 +472,33 @@ def _in_both(frames: Sequence[pd.DataFrame]) -> str:
     return f"{both:,} of {sum(map(len, frames)):,} rows are in both runs."
 
 
+def _apart(name: str, frame: pd.DataFrame) -> tuple[int, int]:
+    """Return how many differences have an interval, and how many of these exclude 0; one for each estimate and row."""
+    first = {}
+    for estimate, *ends in tables.schema(name).intervals:
+        first.setdefault(estimate, ends)
+    first = [(low, high) for low, high in first.values() if low in frame]
+    known = sum(int(frame[low].notna().sum()) for low, _ in first)
+    return known, sum(int(((frame[low] > 0) | (frame[high] < 0)).sum()) for low, high in first)
+
+
 def _headlines(frames: Mapping[str, pd.DataFrame]) -> list[dict]:
-    """Say how many rows met, and table by table how many differences have an interval that excludes 0."""
+    """Say how many rows met, how many tables are the same, and how many differences exclude 0."""
     texts = [_in_both(list(frames.values()))]
+    alike = sum(bool((frame["basis"] == IDENTICAL).all()) for frame in frames.values())
+    if alike:
+        texts.append(
+            f"{alike} of {len(frames)} tables {'has' if alike == 1 else 'have'} the same values in every row, from the "
+            "same measurements."
+        )
     for name, frame in frames.items():
-        known = frame["ci_low"].notna() if "ci_low" in frame.columns else frame["in_runs"] == ""
-        if known.any():
-            apart = int(((frame["ci_low"] > 0) | (frame["ci_high"] < 0)).sum())
+        known, apart = _apart(name, frame)
+        if known:
             texts.append(
-                f"{tables.schema(name).title}: of {int(known.sum())} differences with an interval, {apart} "
+                f"{tables.schema(name).title}: of {known} differences with an interval, {apart} "
                 f"{'has' if apart == 1 else 'have'} one that excludes 0."
             )
-    # The rows that met and the first table's differences stand at the top.
+    # The rows that met and what follows first stand at the top.
     return [
         {"notebook": "", "variant": "", "text": text, "main": order < 2, "order": order}
         for order, text in enumerate(texts)

@@ -64,6 +64,8 @@ class Column:
     """The texts that may occur; any where it is empty."""
     optional: bool = False
     """Whether a table may come without it, for example measurements without intervals."""
+    of: str = ""
+    """For a limit of a confidence interval: the column with the estimate. The lower limit stands before the upper."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,12 @@ class Schema:
         """Names of the columns that every such table has, in order."""
         return [c.name for c in self.columns if not c.optional]
 
+    @property
+    def intervals(self) -> list[tuple[str, str, str]]:
+        """Each confidence interval: the columns of its estimate, its lower and its upper limit."""
+        limits = [c for c in self.columns if c.of]
+        return [(low.of, low.name, high.name) for low, high in zip(limits[::2], limits[1::2], strict=True)]
+
 
 def key(name: str, description: str, allowed: tuple[str, ...] = ()) -> Column:
     """Return a text column that is part of a row's identity; ``allowed`` lists what may occur in it."""
@@ -100,16 +108,18 @@ def text(name: str, description: str) -> Column:
     return Column(name, description, text=True)
 
 
-def number(name: str, description: str, unit: str = "", low=float("-inf"), high=float("inf")) -> Column:
-    """Return a number column with values in ``[low, high]`` or missing."""
-    return Column(name, description, unit, low=low, high=high)
+def number(
+    name: str, description: str, unit: str = "", low=float("-inf"), high=float("inf"), *, of: str = ""
+) -> Column:
+    """Return a number column with values in ``[low, high]`` or missing; ``of`` says whose limit it is, if it is one."""
+    return Column(name, description, unit, low=low, high=high, of=of)
 
 
-def interval(what: str, unit: str = "", *, optional: bool = False) -> tuple[Column, Column]:
-    """Return the columns ``ci_low`` and ``ci_high`` of the interval of ``what``."""
+def interval(what: str, unit: str = "", *, of: str, optional: bool = False) -> tuple[Column, Column]:
+    """Return the columns ``ci_low`` and ``ci_high`` of the interval of ``what``, which column ``of`` estimates."""
     ends = (("ci_low", "Lower"), ("ci_high", "Upper"))
     return tuple(
-        Column(name, f"{end} limit of the confidence interval of {what}.", unit, optional=optional)
+        Column(name, f"{end} limit of the confidence interval of {what}.", unit, optional=optional, of=of)
         for name, end in ends
     )
 

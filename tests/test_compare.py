@@ -144,7 +144,7 @@ def test_rows_that_meet_are_counted(two_runs):
     table = pd.read_csv(folder / "tables" / "paradox_amplification.csv", dtype={"prompt": str})
     expected = {"1": "first", "2": "both", "3": "second", "4": "second"}
     assert table.set_index("prompt")["in_runs"].to_dict() == expected
-    described = {c["name"]: c["description"] for c in report_of(folder)["tables"][0]["columns"]}
+    described = {c["name"]: c["description"] for c in report_of(folder)["tables"][1]["columns"]}
     assert described["in_runs"] == "Which run has the row: both, first or second."
 
     tables.write(frame[1:], path)
@@ -215,3 +215,142 @@ def test_what_cannot_be_compared(two_runs):
     with pytest.raises(RunError, match="share no table"):
         compare.compare("one", "two", outputs=two_runs, name="mine")
     assert (two_runs / "mine" / "thesis.txt").exists()
+
+
+# -- which column an interval belongs to ----------------------------------------------------------------
+
+# Pairs of limits that are no confidence intervals: of shuffles, of what a fair model shows, of what is not known.
+NO_INTERVALS = {
+    ("paradox_shuffled", "shuffled"),
+    ("paradox_image_survival", "training"),
+    *((name, "fair") for name in tables.schemas() if "fair_low" in tables.schema(name).names),
+}
+
+
+@pytest.mark.parametrize("name", tables.schemas())
+def test_every_interval_names_its_estimate(name):
+    declared = tables.schema(name)
+    columns = {c.name: c for c in declared.columns}
+    ends = {c.rpartition("_")[0] for c in columns if c.endswith(("_low", "_high"))}
+    of = {low.removesuffix("_low"): (estimate, high) for estimate, low, high in declared.intervals}
+    assert {end for end in ends if (name, end) not in NO_INTERVALS} == set(of)
+    for end, (estimate, high) in of.items():
+        assert high == f"{end}_high" and columns[high].of == estimate
+        assert not columns[estimate].text and not columns[estimate].key and not columns[estimate].of
+    # What a comparison adds is no table's own.
+    assert not {"in_runs", "basis"} & set(columns)
+
+
+def test_the_estimate_need_not_stand_left_of_its_interval():
+    frame = pd.DataFrame(
+        {
+            "model": "M", "aspect": "occupation", "setting": ["single", "paired"],
+            "mean_absolute_score": [50.0, 60], "floor": [20.0, 20], "corrected": [40.0, 50],
+            "corrected_floor": [2.0, 3], "ci_low": [30.0, 40], "ci_high": [50.0, 60], "n": 9, "n_identities": 9,
+            "n_significant_holm": 0, "n_significant_bh": 0, "reason": "",
+        }
+    )  # fmt: skip
+    other = frame.assign(corrected=[45.0, 70], ci_low=[35.0, 60], ci_high=[55.0, 80])
+    got = compare.side_by_side(frame, other, "paired_absolute_score").set_index("setting")
+    # The interval of 40 is 30 to 50; corrected_floor, beside it, has none.
+    assert got.loc["single", ["corrected_first", "ci_low_first", "ci_high_first"]].tolist() == [40, 30, 50]
+    assert got["corrected_difference"].to_dict() == {"single": 5, "paired": 20}
+    assert got.loc["single", "ci_low"] == pytest.approx(5 - 200**0.5)
+    assert "corrected_floor_difference" not in got
+
+
+def test_each_interval_of_a_table_has_its_difference():
+    frame = pd.DataFrame(
+        {
+            "rater": ["a"], "source": "training", "n_rated": 9, "female": 1, "male": 1, "unsure": 7,
+            "percent_female": 50.0, "ci_low": 40.0, "ci_high": 60.0,
+            "percent_unsure": 30.0, "unsure_ci_low": 20.0, "unsure_ci_high": 40.0,
+        }
+    )  # fmt: skip
+    got = compare.side_by_side(frame, frame.assign(percent_unsure=35.0), "ratings_raters").iloc[0]
+    assert (got["percent_female_difference"], got["percent_unsure_difference"]) == (0, 5)
+    assert got["ci_high"] == pytest.approx(200**0.5)
+    # By MOVER: the second's lower arm is 15, its upper 5.
+    assert got["unsure_ci_low"] == pytest.approx(5 - np.hypot(15, 10))
+    assert got["unsure_ci_high"] == pytest.approx(5 + np.hypot(5, 10))
+
+
+# -- the same inputs --------------------------------------------------------------------------------------
+
+
+def test_the_same_measurements_have_no_sampling_error_between_them(two_runs):
+    printed = amplification("SD 1.4", [10, 20], [9, 19], [11, 21])
+    own = [amplification("mine", [v, v], [v - 1] * 2, [v + 1] * 2) for v in (3, 4)]
+    shares = pd.DataFrame(
+        {
+            "model": ["SD 1.4", "mine"], "approach": "naive", "occupation": "ceo", "source": "generated",
+            "prompt": "1", "percent_female": [10.0, 50], "n": 20,
+        }
+    )  # fmt: skip
+    for name, mine, share in (("one", own[0], 50), ("two", own[1], 50.5)):
+        frame = pd.concat([printed.assign(ci_low=9 if name == "one" else 9.01), mine])
+        tables.write(frame, two_runs / name / "tables" / "paradox_amplification.csv")
+        told = shares.assign(percent_female=[10.0, share])
+        tables.write(told, two_runs / name / "measured" / "paradox_percent_female.csv")
+        tables.write(shares[:1], two_runs / name / "tables" / "paradox_percent_female.csv")
+    folder = compare.compare("one", "two", outputs=two_runs)
+    table = pd.read_csv(folder / "tables" / "paradox_amplification.csv").set_index("model")
+    assert set(table.loc["SD 1.4", "basis"]) == {"identical"}
+    assert set(table.loc["mine", "basis"]) == {"different inputs"}
+    # No interval where nothing was drawn twice; the shares themselves, all alike, are listed and not shown.
+    assert table.loc["SD 1.4", ["ci_low", "ci_high"]].isna().all(axis=None)
+    assert (table.loc["SD 1.4", "amplification_difference"] == 0).all()
+    assert table.loc["mine", ["ci_low", "ci_high"]].notna().all(axis=None)
+    assert not (folder / "tables" / "paradox_percent_female.csv").exists()
+    listed = pd.read_csv(folder / "tables" / "compared_tables.csv").set_index("table")
+    kinds = ["identical", "same inputs", "different inputs", "differences"]
+    assert listed.loc["paradox_amplification", kinds].tolist() == [2, 0, 2, 2]
+    assert listed.loc["paradox_percent_female", kinds].tolist() == [1, 0, 0, 0]
+    said = [h["text"] for h in report_of(folder)["headlines"]]
+    assert "1 of 2 tables has the same values in every row, from the same measurements." in said
+
+    # The same measurements analysed otherwise: a difference, and no interval of it.
+    changed = pd.concat([printed.assign(amplification=[10, 25]), own[1]])
+    tables.write(changed, two_runs / "two" / "tables" / "paradox_amplification.csv")
+    table = pd.read_csv(
+        compare.compare("one", "two", outputs=two_runs) / "tables" / "paradox_amplification.csv"
+    )
+    other = table[table["basis"] == "same inputs"]
+    assert other["amplification_difference"].tolist() == [5] and other["ci_low"].isna().all()
+
+
+def test_equal_values_of_different_measurements_keep_their_interval(two_runs):
+    # Two runs can measure the same by chance: 0 of 8 images, say.
+    for name, share in (("one", 10.0), ("two", 20)):
+        frame = amplification("SD", [10, 20 + share], [9, 19], [11, 51])
+        tables.write(frame, two_runs / name / "tables" / "paradox_amplification.csv")
+    folder = compare.compare("one", "two", outputs=two_runs)
+    table = pd.read_csv(folder / "tables" / "paradox_amplification.csv")
+    assert set(table["basis"]) == {"different inputs"} and table["ci_low"].notna().all()
+
+
+def test_what_runs_of_the_pipeline_share_is_said_with_the_table(two_runs):
+    for name in ("one", "two"):
+        change(
+            two_runs, name, parameters={"source": "mini"}, inputs={"mini: mini": "ab12"}, seeds={"seed": 7}
+        )
+    folder = compare.compare("one", "two", outputs=two_runs)
+    words = "Both have the same captions, prompts and models, the same noise for the same prompt (seed 7): "
+    assert words in report_of(folder)["tables"][1]["description"]
+    assert words in (folder / "index.html").read_text(encoding="utf-8")
+    change(two_runs, "two", seeds={"seed": 8})
+    said = report_of(compare.compare("one", "two", outputs=two_runs))["tables"][1]["description"]
+    assert "same captions, prompts and models: the two" in said and "noise" not in said
+    change(two_runs, "two", inputs={"mini: mini": "cd34"})
+    said = report_of(compare.compare("one", "two", outputs=two_runs))["tables"][1]["description"]
+    assert "not independent" not in said
+
+
+def test_a_table_of_another_version_is_named_and_the_others_compared(two_runs):
+    tables.write(pd.DataFrame({"model": ["SD"]}), two_runs / "one" / "tables" / "paradox_bias_amp.csv")
+    tables.write(pd.DataFrame({"model": ["SD"]}), two_runs / "two" / "tables" / "paradox_bias_amp.csv")
+    folder = compare.compare("one", "two", outputs=two_runs)
+    assert (
+        "Not compared: one/tables/paradox_bias_amp.csv has no column 'approach'. Repeat the run with this version."
+    ) in report_of(folder)["limits"]
+    assert (folder / "tables" / "paradox_amplification.csv").is_file()

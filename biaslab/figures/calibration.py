@@ -279,9 +279,8 @@ def amplification(table: pd.DataFrame, *, definition: str = "published", prompt:
         start = y
         for row in rows.itertuples():
             color, marker = _look(generators, (row.generator, row.guidance_scale))
-            freed = row.amplification - row.floor
             style.dots_with_intervals(
-                ax, [freed], [row.ci_low], [row.ci_high], [y], color=color, marker=marker
+                ax, [row.beyond_floor], [row.ci_low], [row.ci_high], [y], color=color, marker=marker
             )
             ax.plot(
                 row.amplification,

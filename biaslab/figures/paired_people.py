@@ -284,7 +284,7 @@ def labour_gap(gaps: pd.DataFrame) -> Figure:
                 x, fifths["fair_high"] - fifths["fair_low"], bottom=fifths["fair_low"],
                 width=0.08 * max(np.ptp(x), 1) if len(x) else 1, color=_BAND, zorder=0,
             )  # fmt: skip
-            ax.vlines(x, fifths["ci_low"], fifths["ci_high"], color=color, lw=1.8, alpha=0.75)
+            ax.vlines(x, fifths["score_ci_low"], fifths["score_ci_high"], color=color, lw=1.8, alpha=0.75)
             ax.plot(x, y, marker, color=color, ms=7, zorder=3)
             if not len(x):
                 ax.text(0.5, 0.5, "too few images for fifths", transform=ax.transAxes, ha="center")

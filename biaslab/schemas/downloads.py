@@ -59,7 +59,7 @@ SCHEMAS = (
             _selected_for,
             _occupation,
             number("percent", "Images that could be fetched.", "%", 0, 100),
-            *interval("the share fetched (Wilson)", "%"),
+            *interval("the share fetched (Wilson)", "%", of="percent"),
             number("n", "Images asked for.", "images", 0),
             number("n_missing", "Of these, without an image.", "images", 0),
             text("most_missing", "The most frequent reason."),

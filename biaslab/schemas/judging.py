@@ -26,7 +26,7 @@ SCHEMAS = (
             number("n", "Images with this outcome.", "images", 0),
             number("n_images", "All images of the source and group.", "images", 0),
             number("percent", "Share of all images of the source and group.", "%", 0, 100),
-            *interval("the share (Wilson)", "%"),
+            *interval("the share (Wilson)", "%", of="percent"),
         ),
     ),
     Schema(
@@ -39,7 +39,7 @@ SCHEMAS = (
             key("group", "`all`, or one occupation."),
             key("measure", _MEASURES),
             number("value", "The share.", "%", 0, 100),
-            *interval("the share (Wilson)", "%"),
+            *interval("the share (Wilson)", "%", of="value"),
             number("n", "Reference images that the share rests on.", "images", 0),
         ),
     ),
@@ -69,8 +69,12 @@ SCHEMAS = (
             number("percent_female", "Share as judged.", "%", 0, 100),
             number("n", "Images judged female or male.", "images", 0),
             number("percent_corrected", "Corrected share.", "%", 0, 100),
-            number("corrected_low", "Lower limit of the corrected share.", "%", 0, 100),
-            number("corrected_high", "Upper limit of the corrected share.", "%", 0, 100),
+            number(
+                "corrected_low", "Lower limit of the corrected share.", "%", 0, 100, of="percent_corrected"
+            ),
+            number(
+                "corrected_high", "Upper limit of the corrected share.", "%", 0, 100, of="percent_corrected"
+            ),
             text("reference", "The group whose error was used: the occupation, or `all`."),
             number("sensitivity", "The judge's sensitivity there.", "%", 0, 100),
             number("specificity", "The judge's specificity there.", "%", 0, 100),
@@ -92,7 +96,7 @@ SCHEMAS = (
             key("labels", "`female/male/unsure`, or `female/male`: unsure ratings set aside."),
             key("subset", _SUBSETS),
             number("value", "Alpha (1 is perfect, 0 is chance), or percent.", "", -100, 100),
-            *interval("the value"),
+            *interval("the value", of="value"),
             number("n_items", "Images that the value rests on.", "images", 0),
             number("n_raters", "Raters with at least one rating.", "raters", 0),
             number("published", "What the paper prints for its own images and judge, where it does."),

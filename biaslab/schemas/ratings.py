@@ -12,7 +12,7 @@ _agreement = (
     number(
         "value", "The coefficient: 1 is perfect, 0 is chance. `percent_agreement` is 0–100.", "", -100, 100
     ),
-    *interval("the value"),
+    *interval("the value", of="value"),
     number("n_items", "Images that the value rests on.", "images", 0),
     number("n_raters", "Raters with at least one rating among the labels.", "raters", 0),
 )
@@ -48,7 +48,7 @@ SCHEMAS = (
             number("unrated", "Images that nobody rated.", "images", 0),
             number("n", "Decided images (female or male): the base of the share.", "images", 0),
             number("percent_female", "Share of decided images perceived as female.", "%", 0, 100),
-            *interval("the share (Wilson)", "%"),
+            *interval("the share (Wilson)", "%", of="percent_female"),
             text("reason", "Why the row cannot count for amplification, where it cannot."),
         ),
     ),
@@ -85,7 +85,7 @@ SCHEMAS = (
                 "`rule` (defensible choices), `extreme` (undecided images all of one gender) or `rater`.",
             ),
             number("amplification", "Expected amplification over occupations.", "points"),
-            *interval("the amplification", "points"),
+            *interval("the amplification", "points", of="amplification"),
             number("n_occupations", "Occupations that count.", "occupations", 0),
             number("n_excluded", "Occupations left out.", "occupations", 0),
             number("n_images", "Images that count; split votes count in part.", "images", 0),
@@ -106,10 +106,19 @@ SCHEMAS = (
             number("male", "Rated male.", "images", 0),
             number("unsure", "Rated unsure.", "images", 0),
             number("percent_female", "Share female of those rated female or male.", "%", 0, 100),
-            *interval("the share female (Wilson)", "%"),
+            *interval("the share female (Wilson)", "%", of="percent_female"),
             number("percent_unsure", "Share unsure of all rated.", "%", 0, 100),
-            number("unsure_ci_low", "Lower limit of the share unsure (Wilson).", "%", 0, 100),
-            number("unsure_ci_high", "Upper limit of the share unsure (Wilson).", "%", 0, 100),
+            number(
+                "unsure_ci_low", "Lower limit of the share unsure (Wilson).", "%", 0, 100, of="percent_unsure"
+            ),
+            number(
+                "unsure_ci_high",
+                "Upper limit of the share unsure (Wilson).",
+                "%",
+                0,
+                100,
+                of="percent_unsure",
+            ),
         ),
     ),
 )

@@ -26,7 +26,7 @@ SCHEMAS = (
                 "corrected for the judge's error) or `floor_and_judge`.",
             ),
             number("amplification", "Expected amplification over occupations.", "points"),
-            *interval("the amplification (occupations resampled)", "points"),
+            *interval("the amplification (occupations resampled)", "points", of="amplification"),
             number(
                 "n_occupations",
                 "Occupations that count (for `mean`: for at least one prompt).",

@@ -55,7 +55,7 @@ _gap = (
     number("feminine", "Mean similarity (or difference) of neutral and feminine."),
     number("masculine", "Mean similarity (or difference) of neutral and masculine."),
     number("gap", "How much nearer neutral is to masculine than to feminine; below 0: nearer to feminine."),
-    *interval("the gap"),
+    *interval("the gap", of="gap"),
     number("percent_nearer", "The gap relative to the distance of neutral and feminine.", "%"),
     _nearer,
     _rounding,
@@ -67,10 +67,12 @@ _gap = (
 )
 _gap_summary = (
     number("gap", "Mean gap over datasets; positive: neutral is nearer to masculine."),
-    *interval("the mean gap (Student t over datasets)"),
+    *interval("the mean gap (Student t over datasets)", of="gap"),
     number("percent_nearer", "Mean over datasets of the gap relative to the feminine distance.", "%"),
-    number("percent_ci_low", "Lower limit of its interval (Student t over datasets).", "%"),
-    number("percent_ci_high", "Upper limit of its interval.", "%"),
+    number(
+        "percent_ci_low", "Lower limit of its interval (Student t over datasets).", "%", of="percent_nearer"
+    ),
+    number("percent_ci_high", "Upper limit of its interval.", "%", of="percent_nearer"),
     _p("p_percent", "Two-sided t-test of that mean against 0, over datasets."),
     _p("p_percent_holm", "The same, adjusted over the metrics of a model (Holm)."),
     number("n_datasets", "Datasets: the independent units.", "datasets", 0),
@@ -104,7 +106,7 @@ _tested = (
     number(
         "cramers_v", "Cramér's V: how far the distributions differ, without what chance alone adds.", low=0
     ),
-    *interval("Cramér's V"),
+    *interval("Cramér's V", of="cramers_v"),
     number("n", "Object occurrences.", "objects", 0),
     number("n_objects", "Different objects.", "objects", 0),
     number(
@@ -126,7 +128,7 @@ _bias = (
     number(
         "bias_score", "1: only with masculine prompts, 0: only with feminine, 0.5: neither (eq. 5).", "", 0, 1
     ),
-    *interval("the bias score (Wilson)"),
+    *interval("the bias score (Wilson)", of="bias_score"),
     _p("p", "Two-sided binomial test of 0.5 (twice the smaller tail)."),
     _p("p_holm", "p adjusted for the objects that are kept of this model and dataset (Holm)."),
     _p("p_bh", "p adjusted the same way (Benjamini and Hochberg)."),
@@ -288,7 +290,7 @@ SCHEMAS = (
             _metric,
             _pair,
             number("value", "Mean similarity, or difference where lower is closer."),
-            *interval("the mean (Student t over cases)"),
+            *interval("the mean (Student t over cases)", of="value"),
             _comparisons,
             _unit,
             number("higher_is_closer", "1: a higher value means more alike; 0: a lower one does.", "", 0, 1),
@@ -363,7 +365,7 @@ SCHEMAS = (
             _dataset,
             _group,
             _percent("percent_images", "Images with at least one object (or hidden noun) of the group."),
-            *interval("the share", "%"),
+            *interval("the share", "%", of="percent_images"),
             number("n", "Images.", "images", 0),
             number("n_triplets", "Triplets that the images come from.", "triplets", 0),
             _reason,
@@ -410,7 +412,7 @@ SCHEMAS = (
             _model,
             key("quantity", "`found_by_both`, `detector_precision` or `detector_recall`."),
             number("percent", "Share of nouns; the lowest possible where `bound` says so.", "%", 0, 100),
-            *interval("the share", "%"),
+            *interval("the share", "%", of="percent"),
             number("n", "Nouns that the share is of.", "nouns", 0),
             text("bound", "`at least` where the printed counts give only a lower bound."),
             _reason,

@@ -442,7 +442,8 @@ def _amplification_rows(
             # What is implied holds for these occupations, so only images are a matter of chance.
             limits = fixed.ci_low[k], fixed.ci_high[k]
             excess = [limit - implied for limit in (fixed.value[k] - fixed.bias[k], *limits)]
-            own = [boot.value[k], boot.ci_low[k], boot.ci_high[k], fixed.bias[k]]
+            value, floor = boot.value[k], fixed.bias[k]
+            own = [value, value - floor, boot.ci_low[k], boot.ci_high[k], floor]
             reason = "" if math.isfinite(boot.ci_low[k]) and math.isfinite(limits[0]) else _TOO_FEW
             yield [*head, definition, prompt, *own, implied, *excess, int(there.sum()), *medians, reason]
 

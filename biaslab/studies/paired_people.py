@@ -314,7 +314,7 @@ def _labour_gap(study: Study) -> pd.DataFrame:
             # Both people of an image fully dependent: an image has 100 or -100.
             half = norm.ppf((1 + study.confidence) / 2) * 100 / np.sqrt(len(some))
             low, high = np.clip(mean[1:3], -100, 100)
-            row |= {"ci_low": low, "ci_high": high, "n_images": len(some), "reason": ""}
+            row |= {"score_ci_low": low, "score_ci_high": high, "n_images": len(some), "reason": ""}
             rows.append(cell | row | _fair_limits(half, 100))
             if not np.isfinite(low):
                 rows[-1]["reason"] = _ONE_CLUSTER
