@@ -116,6 +116,21 @@ def test_every_estimate_has_an_interval_or_a_reason(folder, record):
     assert without >= 240
 
 
+def test_every_estimate_lies_in_its_interval(folder, record):
+    checked = 0
+    for entry in record["tables"]:
+        frame = table(folder, entry["name"])
+        for estimate, low, high in tables.schema(entry["name"]).intervals:
+            known = frame.dropna(subset=[c for c in (low, high) if c in frame.columns])
+            if not {low, high} <= set(frame.columns) or known.empty:
+                continue
+            inside = (known[low] <= known[estimate] + 1e-9) & (known[estimate] <= known[high] + 1e-9)
+            assert inside.all(), (entry["name"], estimate, known[~inside].to_dict("records")[:3])
+            checked += 1
+    # Forty tables of the printed numbers have intervals, some of them several.
+    assert checked >= 40
+
+
 def test_the_ledger_lists_all_tables_and_figures_of_the_papers():
     rows = coverage.ledger()
     assert Counter(r["kind"] for r in rows) == {"table": 64, "figure": 38}

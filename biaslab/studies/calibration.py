@@ -771,8 +771,11 @@ def _amplification_quality(c: Calibration, study: Study) -> Iterator[list]:
         asked = "interval holds 0" + (
             " and is narrower than 2 points" if width == 2 else ", freed of its floor"
         )
-        reason = row["reason"] or f"{_FREED[:-1]} ({row['floor']:.2f} points), and of these occupations."
-        limits = row["amplification"], low, high
+        reason = (
+            row["reason"]
+            or f"Freed of the floor of sampling noise ({row['floor']:.2f} points); these occupations."
+        )
+        limits = row["excess"], low, high
         yield [metric, *limits, "points", row["n_occupations"], "occupations", asked, met, reason]
 
 

@@ -419,11 +419,10 @@ def _percent(row: pd.Series, value: str = "value") -> str:
 
 
 def _freed(row: pd.Series) -> str:
-    freed = row["amplification"] - row["floor"]
     limits = f"({row['ci_low']:.2f} to {row['ci_high']:.2f}, n = {row['n_occupations']:.0f} occupations)"
     if abs(row["floor"]) < 0.005:
         return f"{row['amplification']:.2f} points {limits}"
-    return f"{row['amplification']:.2f} points, {freed:.2f} {limits} freed of the floor of few images"
+    return f"{row['amplification']:.2f} points, {row['beyond_floor']:.2f} {limits} freed of the floor of few images"
 
 
 def _excess(row: pd.Series) -> str:

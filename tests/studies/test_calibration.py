@@ -236,6 +236,9 @@ def test_without_a_model_the_measurement_finds_what_the_truth_implies(study):
     assert (of_world["excess"].abs() < 1.5 * half).all()
     naive = of_world[(of_world["approach"] == "naive") & (of_world["skew"] == "default")]
     assert (naive["ci_low"] > 0).all()
+    # The interval is that of the value less its floor.
+    assert table["beyond_floor"].to_numpy() == pytest.approx(table["amplification"] - table["floor"])
+    assert table["beyond_floor"].between(table["ci_low"], table["ci_high"]).all()
 
 
 def test_a_model_that_sharpens_shows_as_excess_that_grows_with_guidance(study):

@@ -434,6 +434,10 @@ def test_fifths_hold_all_images_in_order_of_their_gap(folder):
     line = one(table, group="line")
     assert fifths["gap"].mean() == pytest.approx(line["gap"])
     assert fifths["score"].mean() == pytest.approx(line["score"])
+    # The slope's interval is the line's, the score's that of a fifth.
+    assert fifths["score"].between(fifths["score_ci_low"], fifths["score_ci_high"]).all()
+    assert fifths["ci_low"].isna().all() and np.isnan(line["score_ci_low"])
+    assert line["ci_low"] < line["slope"] < line["ci_high"]
     # 15 coins of 100 or -100.
     assert fifths["fair_high"].tolist() == pytest.approx([1.96 * 100 / np.sqrt(15)] * 5, rel=1e-3)
 
