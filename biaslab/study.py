@@ -34,6 +34,7 @@ PROGRESS = "progress.log"
 _STUDIES = (
     "paradox",
     "paradox_sections",
+    "paradox_printed",
     "paradox_downloads",
     "paired",
     "paired_people",

@@ -26,6 +26,7 @@ PAPERS = ("paradox", "paired", "dalleval", "triplets")
 _SCHEMA_MODULES = (
     "paradox",
     "paradox_sections",
+    "paradox_printed",
     "paired",
     "paired_people",
     "dalleval",

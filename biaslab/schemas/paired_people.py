@@ -331,4 +331,18 @@ SCHEMAS = (
             number("n", "People; images for `gate` and `order`.", low=0),
         ),
     ),
+    Schema(
+        "paired_questions",
+        "What a judge that answers questions is asked",
+        "Every question about a person of the run's images, as a question-answering judge gets it (Table 8), and how "
+        "many people it is asked about.",
+        (
+            _model,
+            _aspect,
+            key("setting", "`single`, `paired` or `three`: how many people the prompt asks for."),
+            key("position", "Where the prompt puts the person.", POSITIONS),
+            key("question", "The question."),
+            number("n", "People whom it is asked about.", "people", 0),
+        ),
+    ),
 )  # fmt: skip

@@ -25,6 +25,8 @@ _FIFTHS = 5
 # Images that a fifth needs for its interval to mean anything.
 _LEAST = 8
 _TWO = ("paired", "intervention", "faircritic")
+# Where the people of a prompt stand, from left to right, in the settings that the paper asks its judge about.
+_ASKED_ABOUT = {"single": ("alone",), "paired": ("left", "right"), "three": ("left", "middle", "right")}
 _MITIGATED = _TWO[1:]
 _NO_FACES = "the judge does not look for faces"
 _NO_ORDER = "the judge does not look for the order of people"
@@ -422,7 +424,33 @@ def _truth(study: Study) -> pd.DataFrame:
     return _frame(rows, "paired_truth")
 
 
+# -- questions ---------------------------------------------------------------------------------------
+
+
+def _questions(study: Study) -> pd.DataFrame:
+    """Return the questions of a question-answering judge about the people that the images are to show."""
+    from biaslab.judging.vqa import question
+    from biaslab.prompts import paired as prompts
+
+    people = study.measured_or_empty("paired_people")
+    people = people[people["setting"].isin(_ASKED_ABOUT)]
+    # Tables name an occupation as the paper does, prompts as its lists do.
+    listed = {prompts.occupation(name).occupation: name for name in prompts.stereotypes()}
+
+    def ask(row) -> str:
+        person = prompts.occupation(listed[row.occupation])
+        if row.role:
+            person = prompts.role(listed[row.occupation], row.role, named=row.position in ("alone", "left"))
+        places = _ASKED_ABOUT[row.setting]
+        return question(person.phrase, places.index(row.position) + 1, len(places))
+
+    keys = ["model", "aspect", "setting", "position", "question"]
+    people = people.assign(question=[ask(row) for row in people.itertuples()])
+    return people.groupby(keys, sort=False).size().reset_index(name="n")
+
+
 TABLES: dict = {
+    "paired_questions": _questions,
     "paired_people": lambda study: study.measured_or_empty("paired_people"),
     "paired_prompts": lambda study: study.measured_or_empty("paired_prompts"),
     "paired_images": lambda study: study.measured_or_empty("paired_images"),
