@@ -47,9 +47,10 @@ PAPERS = {
     "synthesis": "Synthesis",
 }
 COVERAGE_STATUS = {
-    "regenerated": "computed again by this run",
-    "open": "not computed again yet",
-    "illustrative": "examples, diagrams or word lists: no result to compute",
+    "regenerated": "computed again by this run, from what its note names",
+    "reprinted": "shown as the paper prints it; intervals or tests beside it are added",
+    "open": "not shown by this run",
+    "illustrative": "a diagram or a comparison in words: nothing to compute or show",
 }
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -379,7 +380,7 @@ def _coverage(run: dict[str, Any], page_of: Any, anchors: dict[str, Any]) -> dic
                 "output": output,
                 "target": anchors.get(output),
                 "page": page_of(entry),
-                "note": str(entry.get("note") or ""),
+                "note": _computed_from(entry) + str(entry.get("note") or ""),
             }
         )
     counts = Counter((row["paper"], row["kind"], row["status"]) for row in rows)
@@ -399,6 +400,11 @@ def _coverage(run: dict[str, Any], page_of: Any, anchors: dict[str, Any]) -> dic
             for paper, kind in groups
         ],
     }
+
+
+def _computed_from(entry: dict[str, Any]) -> str:
+    inputs = str(entry.get("inputs") or "")
+    return f"From the printed {inputs}. " if inputs and entry.get("status") == "regenerated" else ""
 
 
 def _provenance(run: dict[str, Any]) -> list[tuple[str, str]]:

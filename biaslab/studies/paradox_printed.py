@@ -60,20 +60,22 @@ def t_tests(study: Study) -> pd.DataFrame:
     return rows[tables.schema("paradox_t_tests").names]
 
 
-def tests_finding(tests: pd.DataFrame) -> list[str]:
+def tests_finding(tests: pd.DataFrame, names: Mapping[str, str] | None = None) -> list[str]:
     """Say which of the paper's tests cannot be made again, because it prints no shares for them.
 
     Args:
         tests: The table ``paradox_t_tests``.
+        names: What to call each model; by default its name.
     """
     lost = tests[(tests["printed"] != "") & tests["p"].isna()]
     if lost.empty:
         return []
     decided = (lost["printed"] == "yes").sum()
+    called = (names or {}).get(_TESTED_MODEL, _TESTED_MODEL)
     return [
-        f"{_TESTED_MODEL} (printed): of {len(lost)} averages that the paper tests against 0 (nearest captions without "
-        f"indicators by prompt, section 5.3; captions as prompts, footnote 11) it rejects {decided} at {LEVEL:g}. None "
-        "can be tested again: it prints no shares by occupation for these approaches."
+        f"{called}: of {len(lost)} averages that the paper tests against 0 (nearest captions without indicators by "
+        f"prompt, section 5.3; captions as prompts, footnote 11) it rejects {decided} at {LEVEL:g}. None can be tested "
+        "again: it prints no shares by occupation for these approaches."
     ]
 
 

@@ -231,10 +231,10 @@ def write_run(run: Path, executed: Path) -> dict:
         "coverage": [
             {"paper": paper, "kind": kind, "number": str(number), "title": f"Item {number}", "status": status,
              "notebook": "paradox/4_baseline", "output": "paradox_amplification" if number == 1 else "",
-             "note": SCRIPT if number == 2 else ""}
+             "inputs": "Table 7" if number == 1 else "", "note": SCRIPT if number == 2 else ""}
             for paper in ("paradox", "triplets")
             for kind in ("table", "figure")
-            for number, status in enumerate(["regenerated", "regenerated", "open", "illustrative"], start=1)
+            for number, status in enumerate(["regenerated", "reprinted", "open", "illustrative"], start=1)
         ],
     }  # fmt: skip
     (run / "run.json").write_text(json.dumps(about), encoding="utf-8")

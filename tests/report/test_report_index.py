@@ -195,22 +195,26 @@ def test_problems_of_a_run_are_listed(tmp_path):
 
 
 def test_coverage_is_counted_by_hand(soup):
-    # Two papers, two kinds, four items each: two regenerated, one open, one illustrative.
+    # Two papers, two kinds, four items each, one of each status.
     coverage = soup.find(id="coverage")
-    assert coverage.p.get_text() == "16 numbered tables and figures: 8 regenerated, 4 open, 4 illustrative."
+    assert coverage.p.get_text() == (
+        "16 tables, figures and tests: 4 regenerated, 4 reprinted, 4 open, 4 illustrative."
+    )
     matrix = [[cell.get_text(strip=True) for cell in row(["th", "td"])] for row in coverage.table("tr")]
     assert matrix == [
-        ["Paper", "Kind", "regenerated", "open", "illustrative", "total"],
-        ["The bias amplification paradox", "tables", "2", "1", "1", "4"],
-        ["The bias amplification paradox", "figures", "2", "1", "1", "4"],
-        ["From prompt to image", "tables", "2", "1", "1", "4"],
-        ["From prompt to image", "figures", "2", "1", "1", "4"],
-        ["All", "", "8", "4", "4", "16"],
+        ["Paper", "Kind", "regenerated", "reprinted", "open", "illustrative", "total"],
+        ["The bias amplification paradox", "tables", "1", "1", "1", "1", "4"],
+        ["The bias amplification paradox", "figures", "1", "1", "1", "1", "4"],
+        ["From prompt to image", "tables", "1", "1", "1", "1", "4"],
+        ["From prompt to image", "figures", "1", "1", "1", "1", "4"],
+        ["All", "", "4", "4", "4", "4", "16"],
     ]
     ledger = soup.find(id="ledger").tbody("tr")
     assert len(ledger) == 16
     assert ledger[0]("a")[0]["href"] == "#table-paradox_amplification"
-    assert ledger[0]["data-status"] == "regenerated"
+    assert ledger[0]["data-status"] == "regenerated" and ledger[1]["data-status"] == "reprinted"
+    # What it is computed from stands before the note.
+    assert ledger[0]("td")[-1].get_text() == "From the printed Table 7. "
 
 
 def test_provenance(soup):
