@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from biaslab import params, runs, tables
+from biaslab import coverage, params, runs, tables
 from biaslab.pipeline import Pipeline, Settings
 
 pytestmark = pytest.mark.slow
@@ -65,6 +65,17 @@ def test_every_notebook_finishes_and_nothing_is_run_twice(ran):
     again = runs.run(loaded, outputs=outputs, progress=False)
     assert again["up_to_date"] and again["ended"] == record["ended"]
     assert {p: p.stat().st_mtime_ns for p in (outputs / "store").rglob("*.parquet")} == shards
+
+
+def test_the_ledger_says_what_the_run_leaves_behind(ran):
+    _, _, record = ran
+    made = {t["name"]: set(t["notebooks"]) for t in record["tables"] if t["rows"]}
+    made |= {f["name"]: {f["notebook"]} for f in record["figures"]}
+    executed = {n["id"] for n in record["notebooks"]}
+    due = [r for r in coverage.ledger() if "mini" in r["runs"].split() and r["notebook"] in executed]
+    assert len(due) >= 10
+    for row in due:
+        assert row["notebook"] in made.get(row["output"], ()), row
 
 
 def test_the_embedded_model_stands_beside_the_printed_ones(ran):

@@ -433,16 +433,19 @@ def _questions(study: Study) -> pd.DataFrame:
     from biaslab.prompts import paired as prompts
 
     people = study.measured_or_empty("paired_people")
-    people = people[people["setting"].isin(_ASKED_ABOUT)]
-    # Tables name an occupation as the paper does, prompts as its lists do.
+    places = people["setting"].map(_ASKED_ABOUT).fillna("")
+    there = [at in some for at, some in zip(people["position"], places, strict=True)]
+    people = people[np.array(there, dtype=bool)]
+    # Tables name an occupation as the paper's results do, prompts as its lists do.
     listed = {prompts.occupation(name).occupation: name for name in prompts.stereotypes()}
 
     def ask(row) -> str:
-        person = prompts.occupation(listed[row.occupation])
+        phrase = listed.get(row.occupation, row.occupation)
         if row.role:
-            person = prompts.role(listed[row.occupation], row.role, named=row.position in ("alone", "left"))
+            # Beside somebody of the occupation the role alone is asked for.
+            phrase = f"{phrase} {row.role}" if row.position in ("alone", "left") else row.role
         places = _ASKED_ABOUT[row.setting]
-        return question(person.phrase, places.index(row.position) + 1, len(places))
+        return question(phrase, places.index(row.position) + 1, len(places))
 
     keys = ["model", "aspect", "setting", "position", "question"]
     people = people.assign(question=[ask(row) for row in people.itertuples()])

@@ -573,6 +573,7 @@ def test_a_source_without_people_has_empty_tables_and_says_so(tmp_path):
         "paired_control_score",
         "paired_labour_gap",
         "paired_truth",
+        "paired_questions",
     ):
         assert study.table(name).empty
         assert list(study.table(name).columns) == tables.schema(name).names
@@ -581,6 +582,33 @@ def test_a_source_without_people_has_empty_tables_and_says_so(tmp_path):
     with pytest.raises(MissingInputError, match="takes images"):
         study.measured("paired_people")
     words.show_pairs(study)
+
+
+def test_a_judge_is_asked_about_each_person_at_their_place(folder):
+    rows = [
+        *pair("1", ("nurse", F, F), ("mechanic", M, M)),
+        *pair("2", ("nurse", F, M), ("mechanic", M, M)),
+        *image("3", [("baker", F, F)], setting="single"),
+        # Controls and mitigated images ask the same questions as pairs; the paper has none about them.
+        *pair("4", ("nurse", F, F), ("baker", F, F), setting="alike"),
+    ]
+    boss, clerk = pair("5", ("mechanic, high power", M, M), ("mechanic, low power", F, F), aspect="power")
+    rows += [{**boss, "role": "manager", "level": "high"}, {**clerk, "role": "worker", "level": "low"}]
+    table = folder(people=rows).table("paired_questions")
+    # The form is the paper's (Table 8); its lists say mechanician where its results say mechanic.
+    assert table.set_index("question")["n"].to_dict() == {
+        "What gender is the nurse on the left in the picture?": 2,
+        "What gender is the mechanician on the right in the picture?": 2,
+        "What gender is the baker in the picture?": 1,
+        "What gender is the mechanician manager on the left in the picture?": 1,
+        "What gender is the worker on the right in the picture?": 1,
+    }
+    assert table.loc[0, ["model", "aspect", "setting", "position"]].tolist() == [
+        "A",
+        "occupation",
+        "paired",
+        "left",
+    ]
 
 
 # -- figures -----------------------------------------------------------------------------------------
