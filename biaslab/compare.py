@@ -49,7 +49,7 @@ def side_by_side(
     ``same`` names models whose measurements are the same in both runs, ``True`` stands for all rows. In them,
     ``basis`` is ``identical`` where the values agree, else ``same inputs``: such a difference comes from
     parameters of the analysis and has no sampling error, so its limits are missing. All other rows of both runs are
-    of ``different inputs``.
+    of ``different inputs``, and so are all that are told apart by a key.
     """
     declared = tables.schema(name)
     identity = list(dict.fromkeys([*declared.keys, *(k for k in swept if k in first and k in second)]))
@@ -72,7 +72,7 @@ def side_by_side(
     )
     names = {"left_only": "first", "right_only": "second"}
     both.insert(len(keys), "in_runs", both.pop("in_runs").astype(str).replace(names))
-    both.insert(len(keys) + 1, "basis", _compared(both, values, same))
+    both.insert(len(keys) + 1, "basis", _compared(both, values, same if not apart else ()))
     for value in values:
         both[f"{value}_difference"] = both[f"{value}_second"] - both[f"{value}_first"]
     if known:

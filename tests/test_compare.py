@@ -319,6 +319,16 @@ def test_the_same_measurements_have_no_sampling_error_between_them(two_runs):
     assert other["amplification_difference"].tolist() == [5] and other["ci_low"].isna().all()
 
 
+def test_models_told_apart_are_not_the_same_measurements():
+    # Two runs of one source, each for one of its models.
+    first = amplification("SD 1.4", [10, 20], [9, 19], [11, 21])
+    second = amplification("SD 1.5", [13, 20], [12, 19], [14, 21])
+    got = compare.side_by_side(first, second, "paradox_amplification", same=True)
+    assert set(got["basis"]) == {"different inputs"} and got["ci_low"].notna().all()
+    got = compare.side_by_side(first, second.assign(model="SD 1.4"), "paradox_amplification", same=True)
+    assert got["basis"].tolist() == ["same inputs", "identical"]
+
+
 def test_equal_values_of_different_measurements_keep_their_interval(two_runs):
     # Two runs can measure the same by chance: 0 of 8 images, say.
     for name, share in (("one", 10.0), ("two", 20)):
