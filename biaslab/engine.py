@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Protocol
 
+from biaslab import lifeline
 from biaslab.errors import BiaslabError, ParameterError, RunError, name_help
 
 # How often an item is given to another worker after its worker was killed.
@@ -194,9 +195,9 @@ class _Process:
         self.pipe, theirs = context.Pipe()
         self.task: tuple[int, Any] | None = None
         self._process = context.Process(
-            target=_serve, args=(theirs, function), name="biaslab worker", daemon=True
+            target=_serve, args=(theirs, function, os.getpid()), name="biaslab worker", daemon=True
         )
-        with _environment({name: str(threads) for name in _THREADS}):
+        with _environment({name: str(threads) for name in _THREADS}), lifeline.sheltered():
             self._process.start()
         theirs.close()
 
@@ -224,20 +225,9 @@ class _Process:
             self._process.join()
 
 
-def _serve(pipe, function: bytes) -> None:
+def _serve(pipe, function: bytes, parent: int) -> None:
     """Be a worker process."""
-    import multiprocessing
-    import signal
-    import threading
-
-    # Ctrl-C reaches the whole group of processes; the one that asked for the work ends its workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def end_with_parent() -> None:
-        multiprocessing.parent_process().join()
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    lifeline.begin(parent)
     call = None
     while True:
         try:

@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from functools import cache, cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -625,16 +625,9 @@ class Pipeline:
 
         captions = self._found.captions.rename(columns={"term": "occupation"})
         _check_ids(captions)
-        stage = self.store.stage(
-            "indicators",
-            {"names": self.settings.names, "lexicons": _lexicons_digest()},
-            ["biaslab.captions.indicators", "biaslab.captions.scan", "biaslab.lexicons"],
-        )
-
-        work = partial(_indicate, self.settings.names)
-        found = self._compute(
-            stage, captions[["text"]], work, _SHARD_CAPTIONS, "gender indicators", "captions"
-        )
+        names = self.settings.names
+        stage = self.store.stage("indicators", {"names": names}, partial(_indicate, names))
+        found = self.computed(stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions")
         if found.empty:
             found = pd.DataFrame(columns=["indicator", "spans"], dtype=object)
         return pd.concat([captions.reset_index(drop=True), found], axis=1)
@@ -1101,15 +1094,13 @@ class Pipeline:
         units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
         name = self.settings.gender
         inputs = {"images": source.digest, "model": name, "weights": _files_digest(name, "clip")}
-        stage = self.store.stage("image_embeddings", inputs, ["biaslab.judging.zero_shot"])
-
         device = self.settings.device
+        stage = self.store.stage("image_embeddings", inputs, partial(_embed_images, source, name, device))
         # Generated images are a source that may have to generate, which stays in this process.
         engine = self._engine if kind == "training" else None
-        return self._compute(
+        return self.computed(
             stage,
             units,
-            partial(_embed_images, source, name, device),
             _SHARD_EMBEDDINGS,
             f"embedding {source.name}",
             "images",
@@ -1131,12 +1122,11 @@ class Pipeline:
         s = self.settings
         return engine.get(s.engine, workers=s.workers, address=s.engine_address)
 
-    def _compute(self, stage, units, work, shard_rows: int, label: str, unit: str, **more) -> pd.DataFrame:
+    def computed(self, stage, units, shard_rows: int, label: str, unit: str, **more) -> pd.DataFrame:
+        """Return the table of a stage, by this pipeline's engine and with its progress shown."""
         more = {"engine": self._engine} | more
         with self._showing() as shown:
-            return stage.compute(
-                units, work, shard_rows=shard_rows, label=label, unit=unit, progress=shown, **more
-            )
+            return stage.compute(units, shard_rows=shard_rows, label=label, unit=unit, progress=shown, **more)
 
     @contextlib.contextmanager
     def _showing(self) -> Iterator[bool]:
@@ -1301,13 +1291,3 @@ def _pairs(filled: pd.DataFrame) -> Iterable[tuple[str, str]]:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-
-
-@cache
-def _lexicons_digest() -> str:
-    from biaslab import lexicons
-
-    whole = hashlib.sha256()
-    for path in sorted((Path(lexicons.__file__).parent / "data").iterdir()):
-        whole.update(path.name.encode() + path.read_bytes())
-    return whole.hexdigest()

@@ -18,7 +18,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -28,10 +29,10 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab import __version__, coverage, sources, store, tables
+from biaslab import __version__, closure, coverage, lifeline, places, sources, store, tables
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
 from biaslab.params import Notebook, RunParams
-from biaslab.study import PARTS, PROGRESS, Study, code_digest
+from biaslab.study import ATTEMPT, PARTS, PROGRESS, Study, table_modules
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +43,17 @@ if TYPE_CHECKING:
 # cell, so that it can be started again.
 STARTS = 3
 _NEVER_STARTED = "Kernel died before replying to kernel_info"
+# Where, among the parts, each start of a run has a folder of its own: what an earlier one left alive writes there, and
+# finds it gone.
+_ATTEMPTS = ".attempts"
+# The file of a part with the id of the process that executes its notebook.
+_KERNEL = "kernel.pid"
+# Seconds that notebooks have for ending by themselves when the user stops the run.
+_GRACE = 1.5
+_KEPT = (
+    "Finished notebooks and stages are kept: free some space, and the same command goes on where it stopped; or start "
+    "the run elsewhere with --outputs DIR."
+)
 # Folders of a run that are made anew from its parts.
 _GATHERED = ("tables", "figures", sources.MEASURED)
 _PACKAGES = (
@@ -109,6 +121,8 @@ class Job:
     """Digest of all that the results depend on: notebook, parameters, inputs, code and packages."""
     threads: int = 1
     """Threads that its libraries may use; notebooks run side by side."""
+    attempt: str = ""
+    """The folder of this start of the run, which the notebook writes to."""
 
     @property
     def slug(self) -> str:
@@ -132,8 +146,8 @@ def run(
     """Execute the selected notebooks and build the report.
 
     A notebook of the same run that finished earlier, and of which nothing has changed since (notebook,
-    parameters, inputs, code, packages), keeps its results; its record says so and has its own ``ended``. Where
-    that holds for all, nothing is written.
+    parameters, inputs, code, packages, and the files that it left), keeps its results; its record says so and has its
+    own ``ended``. Where that holds for all, nothing is written.
 
     Args:
         params: Checked parameters.
@@ -147,7 +161,7 @@ def run(
 
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used; nothing was started.
-        RunError: The folder holds another run, or another process is writing to it.
+        RunError: The folder holds another run, another process is writing to it, or the disk is full.
         KeyboardInterrupt: The user stopped it; what had finished is in the report.
     """
     folder = Path(outputs).resolve() / params.run
@@ -155,21 +169,28 @@ def run(
         raise RunError(f"{folder} is a file; choose another name with --set run=NAME.")
     jobs = plan(params, folder)
     inputs = _inputs(jobs, folder)
-    with _only_one(folder):
-        record = _provenance(params) | {"inputs": inputs, "problems": []}
-        jobs = [replace(job, fingerprint=_fingerprint(job, record)) for job in jobs]
+    with _only_one(folder), store.room_on(folder, _KEPT):
+        record = _provenance(params) | {"inputs": inputs, "problems": [], "code": _gathering_code()}
+        code = _study_code()
+        jobs = [replace(job, fingerprint=_fingerprint(job, record, code)) for job in jobs]
         earlier = _prepare(folder, record, params, overwrite)
-        kept, jobs = _keep(folder, earlier, jobs, again)
-        if not jobs and (same := _unchanged(folder, record, kept)):
+        kept, jobs, changed = _keep(folder, earlier, jobs, again)
+        if not jobs and (same := _unchanged(folder, record, kept, changed)):
             return same
+        attempt = _new_attempt(folder)
+        jobs = [replace(job, attempt=str(attempt)) for job in jobs]
 
-        def note(done: list[dict]) -> None:
-            _write_json(folder / "run.json", {**record, "status": "running", "notebooks": [*kept, *done]})
+        def note(done: list[dict], status: str = "running") -> None:
+            _write_json(folder / "run.json", {**record, "status": status, "notebooks": [*kept, *done]})
 
         note([])
         done, stopped = _execute(jobs, params.jobs, progress, note)
+        shutil.rmtree(attempt.parent, ignore_errors=True)
+        if stopped:
+            # A second Ctrl-C may cut the report off.
+            note(done, "stopped")
         record |= {"ended": _now(), "seconds": round(time.time() - _seconds(record["started"]), 1)}
-        record = gather(folder, record, kept, done, swept=list(params.sweep))
+        record = gather(folder, record, kept, done, swept=list(params.sweep), notes=changed)
     if stopped:
         raise KeyboardInterrupt
     return record
@@ -368,54 +389,156 @@ def _prepare(folder: Path, record: dict, params: RunParams, overwrite: bool) -> 
     return []
 
 
-def _fingerprint(job: Job, record: Mapping) -> str:
+def _fingerprint(job: Job, record: Mapping, code: closure.Closure) -> str:
     parameters = {k: v for k, v in job.parameters.items() if k != "output_dir"}
     inputs = record["inputs"].get(_input(job.parameters), "")
-    notebook = hashlib.sha256(Path(job.source).read_bytes()).hexdigest()
-    whole = [job.slug, notebook, parameters, inputs, code_digest(), record["packages"]]
+    notebook = Path(job.source).read_bytes()
+    text, uses = hashlib.sha256(notebook).hexdigest(), code.with_cells(_cells(notebook))
+    whole = [job.slug, text, parameters, inputs, uses, record["packages"]]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _keep(folder: Path, earlier: list[dict], jobs: list[Job], again: bool) -> tuple[list[dict], list[Job]]:
-    """Return the records of earlier notebooks that stay, and the jobs that are left to do."""
+def _study_code() -> closure.Closure:
+    """Return what any notebook depends on: what studies do for it, and the making of its page."""
+    from biaslab import report
+
+    # Which tables it asks for is not known before it does.
+    return closure.Closure(Study, report.render_notebook, *table_modules(), *sources.modules())
+
+
+def _cells(notebook: bytes) -> list[str]:
+    """Return the code of a notebook's cells."""
+    try:
+        cells = json.loads(notebook)["cells"]
+        return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def _gathering_code() -> str:
+    """Return a digest of the code that makes a run's tables and pages of what notebooks leave."""
+    return closure.digest(gather, *tables.modules())
+
+
+def _keep(
+    folder: Path, earlier: list[dict], jobs: list[Job], again: bool
+) -> tuple[list[dict], list[Job], list[str]]:
+    """Return the records of earlier notebooks that stay, the jobs that are left to do, and what was changed on disk."""
     selected = {job.notebook for job in jobs}
     stay = [n for n in earlier if n["id"] not in selected]
     by_slug = {n["slug"]: n for n in earlier}
-    left = []
+    left, said = [], []
     for job in jobs:
         before = by_slug.get(job.slug)
-        if before is not None and not again and _up_to_date(folder, before, job):
-            stay.append({**before, "kept": True})
-        else:
+        if before is None or again or not _up_to_date(before, job):
             left.append(job)
-    return stay, left
+        elif changed := altered(folder, before.get("files", {})):
+            left.append(job)
+            said.append(f"{job.slug} is executed again, because {_named(changed)} since it finished.")
+        else:
+            stay.append({**before, "kept": True})
+    return stay, left, said
 
 
-def _up_to_date(folder: Path, before: Mapping, job: Job) -> bool:
-    """Return whether a notebook's earlier results are complete, and those that it would have again."""
+def _up_to_date(before: Mapping, job: Job) -> bool:
+    """Return whether a notebook's earlier results are those that it would have again."""
     if before.get("fingerprint") != job.fingerprint or before["status"] not in ("ok", "skipped"):
         return False
-    if job.reason:
-        return before["reason"] == job.reason
-    files = [folder / before[kind] for kind in ("notebook", "html") if before[kind]]
-    part = folder / PARTS / before["slug"]
-    notes = _notes(folder, before)
+    return before["reason"] == job.reason if job.reason else "files" in before
+
+
+def _unchanged(folder: Path, record: Mapping, kept: list[dict], said: list[str]) -> dict | None:
+    """Return the earlier record of a run of which every notebook is kept and every file is as it was, else None.
+
+    ``said`` hears of files that are not.
+    """
+    earlier = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    same = ("title", "description", "params_file", "inputs", "sweep", "code")
+    if earlier["status"] != "ok" or any(earlier.get(k) != record[k] for k in same):
+        return None
+    if len(earlier["notebooks"]) != len(kept) or "files" not in earlier:
+        return None
+    if changed := altered(folder, earlier["files"]):
+        said.append(
+            f"Tables, figures and pages are made anew, because {_named(changed)} since the run ended."
+        )
+        return None
+    return {**earlier, "up_to_date": True}
+
+
+def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
+    """Return the SHA-256 of files in ``folder``, by their paths in it, in order."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(files)
+    }
+
+
+def altered(folder: Path, files: Mapping[str, str]) -> dict[str, str]:
+    """Return which files are not as :func:`digests` told: ``changed`` or ``gone``, by path."""
+    found = {}
+    for name, digest in files.items():
+        path = folder / name
+        if not path.is_file():
+            found[name] = "gone"
+        elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            found[name] = "changed"
+    return found
+
+
+def _named(found: Mapping[str, str]) -> str:
+    """Name a few files that :func:`altered` found."""
+    first = [f"{name} {'is gone' if how == 'gone' else 'was changed'}" for name, how in found.items()]
+    more = f" (and {len(first) - 3} more)" if len(first) > 3 else ""
+    return ", ".join(first[:3]) + more
+
+
+def _new_attempt(folder: Path) -> Path:
+    """Make the folder that this start of a run writes to; those of earlier ones end, and whoever writes there fails."""
+    attempts = folder / PARTS / _ATTEMPTS
+    shutil.rmtree(attempts, ignore_errors=True)
+    attempt = attempts / uuid.uuid4().hex[:12]
+    attempt.mkdir(parents=True)
+    return attempt
+
+
+def _take_in(folder: Path, job: Job, record: Mapping) -> dict:
+    """Put what a notebook left in its attempt to its place; return its record with the files' digests.
+
+    Only the process that holds the run's lock does this.
+    """
+    _clear(folder, job)
+    made, part = Path(job.attempt) / job.slug, folder / PARTS / job.slug
+    if made.is_dir():
+        part.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(made, part)
+    for kind in ("ipynb", "html"):
+        written = Path(job.attempt) / "notebooks" / f"{job.slug}.{kind}"
+        target = folder / "notebooks" / f"{job.slug}.{kind}"
+        if written.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(written, target)
+    _copy(Path(job.attempt) / sources.MEASURED, folder / PARTS / sources.MEASURED)
+    notes = _notes(folder, record)
+    files = [folder / record[kind] for kind in ("notebook", "html") if record[kind]]
     files += [part / "tables" / f"{note['name']}.csv" for note in notes["tables"]]
     files += [part / "figures" / f"{note['name']}.{k}" for note in notes["figures"] for k in ("png", "svg")]
-    return part.is_dir() and all(file.is_file() for file in files)
+    files += [part / "records.json"] if (part / "records.json").exists() else []
+    return {**record, "files": digests(folder, files)}
 
 
-def _unchanged(folder: Path, record: Mapping, kept: list[dict]) -> dict | None:
-    """Return the earlier record of a run of which every notebook is kept and every file is there, else None."""
-    earlier = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    said = ("title", "description", "params_file", "inputs", "sweep")
-    if earlier["status"] != "ok" or any(earlier.get(k) != record[k] for k in said):
-        return None
-    if len(earlier["notebooks"]) != len(kept):
-        return None
-    files = ["index.html", *(t["file"] for t in earlier["tables"])]
-    files += [figure[kind] for figure in earlier["figures"] for kind in ("png", "svg")]
-    return {**earlier, "up_to_date": True} if all((folder / f).is_file() for f in files) else None
+def _clear(folder: Path, job: Job) -> None:
+    """Take away what an earlier execution of a notebook left."""
+    shutil.rmtree(folder / PARTS / job.slug, ignore_errors=True)
+    for kind in ("ipynb", "html"):
+        (folder / "notebooks" / f"{job.slug}.{kind}").unlink(missing_ok=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder's files, where there is one, beside those that are there."""
+    for path in sorted(source.glob("*")) if source.is_dir() else ():
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target / path.name)
 
 
 def _difference(earlier: Mapping, record: Mapping) -> str:
@@ -460,15 +583,20 @@ def _execute(
     jobs = [replace(job, threads=max(1, cores // workers)) for job in jobs]
     records: dict[str, dict] = {}
 
+    folder, began = Path(jobs[0].folder), time.monotonic()
+
     def ended(job: Job, record: dict) -> None:
+        record = _take_in(folder, job, record)
         records[job.slug] = record
         bar.set_postfix_str(f"{job.slug}: {record['status']}")
         bar.update()
         note(list(records.values()))
 
     def waiting() -> None:
-        if progress and (line := _progress_line(Path(jobs[0].folder))):
-            bar.set_postfix_str(line)
+        if progress:
+            running = [job.slug for job in jobs if job.slug not in records][:workers]
+            line = f"{', '.join(running)}: {round(time.monotonic() - began)} s"
+            bar.set_postfix_str(_progress_line(Path(jobs[0].attempt)) or line)
 
     stopped = False
     with tqdm(total=len(jobs), unit="notebook", disable=not progress, file=sys.stderr) as bar:
@@ -479,8 +607,11 @@ def _execute(
                     ended(again, _record(again, "failed", "The process that executed it was killed."))
         except KeyboardInterrupt:
             stopped = True
-    not_done = {job.slug: _record(job, "failed", "Stopped by the user before it finished.") for job in jobs}
-    return [records.get(slug, record) for slug, record in not_done.items()], stopped
+    for job in jobs:
+        if job.slug not in records:
+            _clear(folder, job)
+            records[job.slug] = _record(job, "stopped", "Stopped by the user before it finished.")
+    return [records[job.slug] for job in jobs], stopped
 
 
 def _in_pool(
@@ -492,10 +623,11 @@ def _in_pool(
     """
     lost = []
     # Notebooks run in their own folders; the store is where it is for this process.
-    where = str(store.default_root().absolute())
-    start = {"initializer": _begin, "initargs": (store.ROOT_VARIABLE, where)}
+    where = str(places.default_root().absolute())
+    start = {"initializer": _begin, "initargs": (os.getpid(), where)}
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **start) as pool:
-        left = {pool.submit(execute, job): job for job in jobs}
+        with lifeline.sheltered():
+            left = {pool.submit(execute, job): job for job in jobs}
         try:
             while left:
                 done, _ = wait(left, timeout=2, return_when=FIRST_COMPLETED)
@@ -509,31 +641,46 @@ def _in_pool(
                         ended(job, record)
                 if not done:
                     waiting()
-        except KeyboardInterrupt:
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in active_children():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGINT)
+            try:
+                if isinstance(error, KeyboardInterrupt):
+                    _interrupt(Path(jobs[0].attempt))
+                    wait([future for future in left if future.running()], timeout=_GRACE)
+            finally:
+                # Their kernels end with them.
+                for process in active_children():
+                    process.kill()
             raise
     return lost
 
 
-def _begin(name: str, value: str) -> None:
-    os.environ[name] = value
+def _interrupt(attempt: Path) -> None:
+    """Send Ctrl-C to the kernels, so that what is written just now is written to its end."""
+    for note in attempt.rglob(_KERNEL):
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int(note.read_text(encoding="ascii")), signal.SIGINT)
+
+
+def _begin(parent: int, root: str) -> None:
+    lifeline.begin(parent)
+    os.environ[places.ROOT_VARIABLE] = root
     # jsonschema, which nbformat needs, imports this where it is installed: 1.5 s for a format that notebooks lack.
     sys.modules.setdefault("rfc3987_syntax", None)
 
 
-def _progress_line(folder: Path) -> str:
-    """Return how far the stages of the notebook are that said so last; empty where none said so just now."""
+def _progress_line(attempt: Path) -> str:
+    """Return a notebook and how far its stage is, of those the one that said so last; empty where none did just now."""
     # A notebook takes its file away whenever a stage ends, also while this looks for it.
     with contextlib.suppress(FileNotFoundError):
         logs = []
-        for log in (folder / PARTS).rglob(PROGRESS):
+        for log in attempt.rglob(PROGRESS):
             with contextlib.suppress(FileNotFoundError):
                 logs.append((log.stat().st_mtime, log))
         if logs and time.time() - max(logs)[0] <= 60:
-            return max(logs)[1].read_text(encoding="utf-8", errors="replace").strip()
+            log = max(logs)[1]
+            line = log.read_text(encoding="utf-8", errors="replace").strip()
+            return f"{log.parent.relative_to(attempt).as_posix()}: {line}"
     return ""
 
 
@@ -545,15 +692,16 @@ def execute(job: Job) -> dict:
     """
     if job.reason:
         return _record(job, "skipped", job.reason)
-    folder = Path(job.folder)
+    folder, started = Path(job.attempt), time.time()
+    # As in the run's own folder, where it is put when it is whole.
     target = folder / "notebooks" / f"{job.slug}.ipynb"
     page = target.with_suffix(".html")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = folder / PARTS / job.slug
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    started = time.time()
-    failure = _papermill(job, target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (folder / job.slug).mkdir(parents=True)
+        failure = _papermill(job, target)
+    except OSError as error:
+        failure = _said(error, job)
     if not target.exists():
         return _record(job, "failed", failure, time.time() - started)
     from biaslab import report
@@ -565,7 +713,7 @@ def execute(job: Job) -> dict:
         report.render_notebook(target, page, title=title, index_href=index)
         files["html"] = page.relative_to(folder).as_posix()
     except Exception as error:  # a page that cannot be made must not take the results along
-        failure = failure or f"Its page could not be made: {type(error).__name__}: {error}"
+        failure = failure or f"Its page could not be made: {_said(error, job)}"
     # A source without the notebook's input is no failure: the notebook does not apply.
     status = "ok" if not failure else "skipped" if failure.startswith("MissingInputError: ") else "failed"
     return _record(job, status, failure, time.time() - started) | files
@@ -581,9 +729,13 @@ def _papermill(job: Job, target: Path) -> str:
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
+    part = Path(job.attempt) / job.slug
+    os.environ[ATTEMPT] = job.attempt
+    # Said by the kernel before the first cell, in no name of the notebook's.
+    follow = f"__import__('biaslab.lifeline').lifeline.follow({os.getpid()}, {str(part / _KERNEL)!r})"
     for attempt in range(STARTS):
         try:
-            with _errors_to(Path(job.folder) / PARTS / job.slug / "kernel.log"):
+            with _errors_to(part / "kernel.log"):
                 papermill.execute_notebook(
                     job.source,
                     str(target),
@@ -592,15 +744,25 @@ def _papermill(job: Job, target: Path) -> str:
                     progress_bar=False,
                     cwd=str(Path(job.source).parent),
                     start_timeout=120,
+                    extra_arguments=[f"--IPKernelApp.exec_lines={follow}"],
                 )
         except PapermillExecutionError as error:
             return f"{error.ename}: {error.evalue} (cell {error.exec_count})"
         except Exception as error:  # a kernel that died or would not start: the other notebooks go on
             if _NEVER_STARTED in str(error) and attempt + 1 < STARTS:
                 continue
-            return f"{type(error).__name__}: {error}"
+            return _said(error, job)
         return ""
     raise AssertionError("the last start returns")
+
+
+def _said(error: Exception, job: Job) -> str:
+    """Return an error in words; of a full disk, what to do about it."""
+    try:
+        with store.room_on(Path(job.folder), _KEPT):
+            raise error
+    except Exception as told:
+        return f"{type(told).__name__}: {told}"
 
 
 @contextlib.contextmanager
@@ -642,8 +804,19 @@ def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> di
 # -- gathering -------------------------------------------------------------------------------------------
 
 
-def gather(folder: Path, record: dict, kept: list[dict], done: list[dict], *, swept: list[str]) -> dict:
-    """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page."""
+def gather(
+    folder: Path,
+    record: dict,
+    kept: list[dict],
+    done: list[dict],
+    *,
+    swept: list[str],
+    notes: Sequence[str] = (),
+) -> dict:
+    """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page.
+
+    ``notes`` come before what stages noted.
+    """
     from biaslab import report
     from biaslab.params import _paper_order
 
@@ -655,26 +828,29 @@ def gather(folder: Path, record: dict, kept: list[dict], done: list[dict], *, sw
     made = record["parameters"].get("source") in sources.PIPELINES
     if not {"source", "ratings", *(("model", "seed", "settings") if made else ())}.intersection(swept):
         # Variants that read different sources have no one set of inputs.
-        read = folder / PARTS / sources.MEASURED
-        read.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(read, folder / sources.MEASURED, dirs_exist_ok=True)
+        _copy(folder / PARTS / sources.MEASURED, folder / sources.MEASURED)
     figures = _gather_figures(folder, notebooks)
     gathered = _gather_tables(folder, notebooks, swept, problems)
-    failed = [n for n in notebooks if n["status"] == "failed"]
+    ended = {n["status"] for n in notebooks}
+    stopped = "stopped" if "stopped" in ended else "ok"
     record = {
         **record,
-        "status": "failed" if failed or problems else "ok",
+        "status": "failed" if "failed" in ended or problems else stopped,
         "problems": problems,
         "notebooks": notebooks,
         "headlines": _gather_headlines(folder, notebooks),
         "figures": figures,
         "tables": gathered,
         "limits": [*LIMITS, *_more_limits(record)],
-        "notes": _store_notes(record),
+        "notes": [*notes, *_store_notes(record)],
         "coverage": coverage.of_run(notebooks, gathered, figures) if _is_published(record) else [],
     }
     _write_json(folder / "run.json", record)
-    report.build(folder)
+    page = report.build(folder)
+    # Digests come last: without them, a run whose report was cut off is not whole.
+    left = [path for name in _GATHERED for path in (folder / name).rglob("*") if path.is_file()]
+    record["files"] = digests(folder, [page, *left])
+    _write_json(folder / "run.json", record)
     return record
 
 

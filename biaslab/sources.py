@@ -6,7 +6,7 @@ One call, :func:`measured`, serves all of them, so a notebook does not know whic
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -226,6 +226,20 @@ def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapp
 def pipeline_model(model: str) -> str:
     """Return the model that the pipeline generates with, where a notebook's parameter says ``model``."""
     return "mini" if model == "all" else model
+
+
+def makers(name: str, *, source: str) -> list[Callable]:
+    """Return the functions that :func:`measured` gets a table from."""
+    given = _published().get(name)
+    if source in PIPELINES:
+        return [f for f in (measured, _pipeline().get(name), given) if f]
+    return [measured, given] if source == "published" and given else [measured]
+
+
+def modules() -> list[str]:
+    """Return the names of the modules whose functions give measured tables."""
+    names = [*tables.PAPERS, *(f"{paper}_pipeline" for paper in PIPELINE_PAPERS)]
+    return [f"biaslab.studies.{name}" for name in names]
 
 
 @cache

@@ -1,6 +1,7 @@
 """Results on disk, so that everything is computed once: shards of tables, keyed by what they came from.
 
-A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs and the code that computes it.
+A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs and the code that computes it, which
+:mod:`biaslab.closure` finds.
 Its result is cut into shards of rows. A shard's file name holds its number and a digest of the rows it was
 computed from, so that a stage asked for other rows never answers with wrong ones. Each is written to a temporary
 name and then renamed: a file under its own name is whole. Its SHA-256 lies beside it, is written first and is
@@ -14,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import importlib.util
 import json
 import logging
 import os
@@ -22,36 +22,28 @@ import platform
 import re
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from biaslab import closure
 from biaslab import engine as engines
 from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.places import ROOT_VARIABLE, default_root
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
-# What counts as the source of a package.
-_SOURCES = frozenset((".py", ".json", ".csv"))
-# Environment variable that names the store's folder.
-ROOT_VARIABLE = "BIASLAB_STORE"
 # The file there that says which shards were damaged.
 NOTES = "notes.jsonl"
 
 
 class UnfinishedError(RunError):
     """This share of a stage is done, and other shares are not: its table is not whole yet."""
-
-
-def default_root() -> Path:
-    """Return the store's folder: ``$BIASLAB_STORE``, else ``outputs/.store`` of the project."""
-    named = os.environ.get(ROOT_VARIABLE, "")
-    return Path(named).expanduser() if named else _project_root() / "outputs" / ".store"
 
 
 class Store:
@@ -61,7 +53,7 @@ class Store:
         """Use a folder, made when first written to.
 
         Args:
-            root: The folder; :func:`default_root` where it is None.
+            root: The folder; :func:`biaslab.places.default_root` where it is None.
             share: Which shards of each stage are computed through this store: (i, n) are those whose number leaves
                 i when divided by n. All where it is None.
 
@@ -76,18 +68,24 @@ class Store:
             )
         self.share = share
 
-    def stage(self, name: str, inputs: Mapping[str, object], code: Sequence[str] = ()) -> Stage:
-        """Return the stage ``name`` for these inputs and this code.
+    def stage(
+        self,
+        name: str,
+        inputs: Mapping[str, object],
+        work: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
+    ) -> Stage:
+        """Return the stage ``name`` that does some work with these inputs.
 
         Args:
             name: Lower-case words joined by ``_`` or ``-``: the folder's name.
-            inputs: All that the result depends on beside the rows it is computed from: parameters, digests of
-                models and corpora, seeds. Must fit in JSON; the order of keys does not matter.
-            code: Modules whose source the result depends on, such as ``("biaslab.captions.search",)``; a
-                package counts with all its modules and data. Empty names are passed over.
+            inputs: All that the result depends on beside the rows it is computed from and the code: parameters,
+                digests of models and corpora, seeds. Must fit in JSON; the order of keys does not matter.
+            work: Takes consecutive rows (index from 0) and returns a table of any number of rows. It must depend
+                on nothing but these rows and the inputs. The code that it leads to is part of the stage's key. With
+                an engine of several workers it must be picklable. None for a stage that only lends its folder.
 
         Raises:
-            ParameterError: The name or an input does not fit, or a module does not exist.
+            ParameterError: The name or an input does not fit.
         """
         if not _NAME.fullmatch(name):
             raise ParameterError(
@@ -102,8 +100,11 @@ class Store:
                     f"Input {key!r} of stage {name!r} is {value!r:.100}, which does not fit in JSON ({error}); "
                     "give text, numbers, true or false, lists or mappings of them, for arrays a digest."
                 ) from None
-        key = {"name": name, "inputs": inputs, "code": {m: _module_digest(m) for m in code if m}}
-        return Stage(self.root / name / _digest(_canonical(key))[:16], key, share=self.share)
+        code = {} if work is None else closure.of(work, kept=self.root / closure.KEPT)
+        # Only workers elsewhere can have other code.
+        _agreed.add(_canonical(code))
+        key = {"name": name, "inputs": inputs, "code": code}
+        return Stage(self.root / name / _digest(_canonical(key))[:16], key, work, share=self.share)
 
     def notes(self, since: str = "") -> list[dict[str, str]]:
         """Return what was noted of damaged shards, oldest first: ``time`` (UTC), ``stage`` and ``text``.
@@ -126,14 +127,20 @@ class Store:
 
 
 class Stage:
-    """One stage with fixed inputs and code; :meth:`compute` gives its table for some rows."""
+    """One stage with fixed inputs and work; :meth:`compute` gives its table for some rows."""
 
     def __init__(
-        self, folder: Path, key: Mapping[str, object], *, share: tuple[int, int] | None = None
+        self,
+        folder: Path,
+        key: Mapping[str, object],
+        work: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
+        *,
+        share: tuple[int, int] | None = None,
     ) -> None:
         """Use ``folder`` for the shards; ``key`` is written there as ``stage.json``; share as in :class:`Store`."""
         self.folder = folder
         self.key = key
+        self.work = work
         self.share = share
         self._paths: list[Path] = []
 
@@ -157,7 +164,6 @@ class Stage:
     def compute(
         self,
         units: pd.DataFrame,
-        work: Callable[[pd.DataFrame], pd.DataFrame],
         *,
         shard_rows: int,
         label: str = "",
@@ -167,17 +173,14 @@ class Stage:
         engine: engines.Engine | None = None,
         gpu: bool = False,
     ) -> pd.DataFrame:
-        """Return ``work`` applied to ``units``, shard by shard; shards that exist are read, not computed.
+        """Return the stage's work applied to ``units``, shard by shard; shards that exist are read, not computed.
 
         Args:
             units: What to work on, one row each; their order and values identify the shards, the index does not.
-            work: Takes consecutive rows (index from 0) and returns a table of any number of rows. It must depend
-                on nothing but these rows and the stage's inputs. With an engine of several workers it must be
-                picklable.
             shard_rows: Rows of ``units`` to a shard, at least 1.
             label: What the progress bar calls the work; the stage's name where it is empty.
             unit: What the bar counts, in the plural, for the rate.
-            advances: Whether ``work`` says how far it is, with :func:`biaslab.engine.advance`; else the bar counts
+            advances: Whether the work says how far it is, with :func:`biaslab.engine.advance`; else the bar counts
                 rows of ``units``.
             progress: Whether to show a bar while something is computed; a finished stage shows nothing.
             engine: Where the work runs; this process where it is None.
@@ -188,8 +191,8 @@ class Stage:
             Values come from the files in every case, so a first and a later call return the same.
 
         Raises:
-            InputError: ``work`` returned something else than a table, or one that does not fit in Parquet.
-            ParameterError: ``shard_rows`` is below 1, or ``work`` cannot be given to the engine's workers.
+            InputError: The work returned something else than a table, or one that does not fit in Parquet.
+            ParameterError: ``shard_rows`` is below 1, or the work cannot be given to the engine's workers.
             RunError: The disk is full, workers do not see the store's folder, or the engine failed.
             UnfinishedError: This store computes a share, which is done, and others are not.
         """
@@ -204,13 +207,12 @@ class Stage:
             "engine": engine,
             "gpu": gpu,
         }
-        frames = list(self.compute_iter(units, work, **options))
+        frames = list(self.compute_iter(units, **options))
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     def compute_iter(
         self,
         units: pd.DataFrame,
-        work: Callable[[pd.DataFrame], pd.DataFrame],
         *,
         shard_rows: int,
         label: str = "",
@@ -224,6 +226,8 @@ class Stage:
 
         All missing shards are computed before the first is yielded; only one is held in memory at a time.
         """
+        if self.work is None:
+            raise InputError(f"Stage {self.key['name']!r} has no work; give it to the store's stage().")
         if shard_rows < 1:
             raise ParameterError(f"shard_rows is {shard_rows}; a shard has at least 1 row.")
         starts = range(0, len(units), shard_rows)
@@ -243,20 +247,20 @@ class Stage:
                 bar |= {"total": len(units), "initial": done}
             run = partial((engine or engines.get()).map, gpu=gpu)
             # In the first pass, a shard that another process computes just now is left to it.
-            busy = self._fill(mine, paths, rows, work, bar, progress, run)
-            self._wait(busy, paths, rows, work)
+            busy = self._fill(mine, paths, rows, bar, progress, run)
+            self._wait(busy, paths, rows)
         left = [i for i in missing if not self._is_mine(i) and not paths[i].exists()]
         if left:
             raise UnfinishedError(
                 f"{self.key['name']}: this share is done; {len(left)} of {len(paths)} pieces are left to the others."
             )
         for i, path in enumerate(paths):
-            yield self._read(path, partial(rows, i), work)
+            yield self._read(path, partial(rows, i))
 
     def _is_mine(self, i: int) -> bool:
         return self.share is None or i % self.share[1] == self.share[0]
 
-    def _fill(self, missing, paths, rows, work, bar, progress, run) -> list[int]:
+    def _fill(self, missing, paths, rows, bar, progress, run) -> list[int]:
         from tqdm import tqdm
 
         tasks = ((i, paths[i], rows(i)) for i in missing)
@@ -264,7 +268,7 @@ class Stage:
         with tqdm(**bar, disable=not progress, leave=False, file=sys.stderr) as shown:
             advanced = None if "total" in bar else shown.update
             # Closed at once where something fails, so that no worker goes on unheard.
-            fill = partial(_fill_shard, work, self.key["code"])
+            fill = partial(_fill_shard, self.work, self.key["code"])
             with contextlib.closing(run(fill, tasks, advanced=advanced)) as results:
                 for i, (n, finished) in zip(missing, results, strict=True):
                     if not finished:
@@ -273,12 +277,12 @@ class Stage:
                         shown.update(n)
         return busy
 
-    def _wait(self, busy, paths, rows, work) -> None:
+    def _wait(self, busy, paths, rows) -> None:
         for i in busy:
             _log.info("Waiting for another process that computes %s.", paths[i])
             with _locked(paths[i]):
                 if not paths[i].exists():
-                    _write(paths[i], work(rows(i)))
+                    _write(paths[i], self.work(rows(i)))
 
     def _shard_path(self, i: int, rows: pd.DataFrame) -> Path:
         return self.folder / f"{i:06d}-{_rows_digest(rows)[:16]}.parquet"
@@ -291,7 +295,7 @@ class Stage:
             if not described.exists():
                 replace(described, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
 
-    def _read(self, path: Path, rows: Callable[[], pd.DataFrame], work) -> pd.DataFrame:
+    def _read(self, path: Path, rows: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         try:
             return _read(path)
         except (_DamagedError, FileNotFoundError):
@@ -310,7 +314,7 @@ class Stage:
                     "%s is damaged (%s). It is set aside as %s and computed again.", path, error, aside.name
                 )
                 self._note(f"Piece {path.name} was damaged: {error}. It is set aside and computed again.")
-            _write(path, work(rows()))
+            _write(path, self.work(rows()))
             return _read(path)
 
     def _note(self, text: str) -> None:
@@ -342,12 +346,7 @@ def _fill_shard(
     Workers on other machines must have the ``code`` that the stage is keyed by.
     """
     _, path, rows = task
-    other = [module for module, digest in code.items() if _module_digest(module) != digest]
-    if other:
-        raise RunError(
-            f"{other[0]} on {platform.node()}, where a worker runs, is not that of the process that asked for the "
-            "work. Start that process again if the code has changed; all machines need the same version of biaslab."
-        )
+    _check_code(work, code, path.parents[2] / closure.KEPT)
     if not path.parent.is_dir():
         raise RunError(
             f"{path.parent} is not there on {platform.node()}, where a worker runs. Workers on several machines need "
@@ -361,6 +360,30 @@ def _fill_shard(
     except _BusyError:
         return len(rows), False
     return len(rows), True
+
+
+# What has been compared in this process.
+_agreed: set[bytes] = set()
+
+
+def _check_code(work: Callable, code: Mapping[str, str], kept: Path) -> None:
+    """Refuse to work with other code than that by which a stage is keyed.
+
+    Raises:
+        RunError: It differs here.
+    """
+    told = _canonical(code)
+    if told in _agreed:
+        return
+    here = closure.of(work, kept=kept)
+    other = [name for name in {**code, **here} if code.get(name) != here.get(name)]
+    if other:
+        raise RunError(
+            f"{other[0]} on {platform.node()}, where a worker runs, is not that of the process that asked for the "
+            "work. Start that process again if the code has changed; all machines need the same versions of biaslab "
+            "and of what it computes with."
+        )
+    _agreed.add(told)
 
 
 @contextlib.contextmanager
@@ -480,30 +503,3 @@ def _rows_digest(rows: pd.DataFrame) -> str:
     with pa.ipc.new_stream(sink, pa.schema(fields)) as writer:
         writer.write_table(table.cast(pa.schema(fields)))
     return _digest(sink.getvalue())
-
-
-@cache
-def _module_digest(module: str) -> str:
-    """Return a digest of a module's source, or of all sources and tables of data in a package."""
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ModuleNotFoundError, ValueError):
-        spec = None
-    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
-        raise ParameterError(f"There is no module {module!r} with a source to take into account.")
-    origin = Path(spec.origin)
-    package = origin.name == "__init__.py"
-    files = sorted(p for p in origin.parent.rglob("*") if p.suffix in _SOURCES) if package else [origin]
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(path.relative_to(origin.parent).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _project_root() -> Path:
-    """Return the nearest folder at or above the working one with ``notebooks`` and ``params``, else that one."""
-    start = Path.cwd()
-    for folder in (start, *start.parents):
-        if (folder / "notebooks").is_dir() and (folder / "params").is_dir():
-            return folder
-    return start

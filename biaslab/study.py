@@ -10,14 +10,18 @@ import hashlib
 import json
 import os
 import re
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import sources, tables
-from biaslab.errors import MissingInputError, ParameterError, unknown_name
+from biaslab import closure, sources, store, tables
+from biaslab.errors import MissingInputError, ParameterError, RunError, unknown_name
+from biaslab.places import project_root
+from biaslab.progress import working
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
 # The folder of a run below which each notebook has its own.
 PARTS = ".parts"
+# Environment variable with the folder that notebooks of one start of a run write to, in place of their parts.
+ATTEMPT = "BIASLAB_ATTEMPT"
 # The file there that says how far a notebook's stages are.
 PROGRESS = "progress.log"
 _STUDIES = (
@@ -45,6 +51,8 @@ _STUDIES = (
     "synthesis",
 )
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
+_PIPELINE = "pipeline"
+_KEPT = "What was finished before is kept: free some space and run it again."
 # A dict, as notebooks have it; never written to.
 _NO_SETTINGS: dict = {}
 
@@ -94,6 +102,10 @@ class Study:
         if seed < 0:
             raise ParameterError(f"seed is {seed!r}; it must be 0 or more.")
         self.output_dir = Path(output_dir) if output_dir else project_root() / "outputs" / "explore"
+        self._attempt = _attempt_for(self.output_dir)
+        if self._attempt:
+            # A part becomes whole under another name, and nothing that an ended run left alive can reach it.
+            self.output_dir = self._attempt / self.output_dir.relative_to(self._attempt.parents[1])
         self.source = sources.check(source, ratings, model=model, settings=settings)
         self.model = model
         self._given_settings = dict(settings)
@@ -102,6 +114,9 @@ class Study:
         self.bootstrap_replicates = int(bootstrap_replicates)
         self.confidence = float(confidence)
         self._kept: dict[str, pd.DataFrame] = {}
+        # What each table was computed from, and what those that are being computed have asked for so far.
+        self._uses: dict[str, set[str]] = {}
+        self._building: list[set[str]] = []
         self._inputs: dict[str, pd.DataFrame] = {}
         self._records: dict[str, list] = {"figures": [], "tables": [], "headlines": []}
 
@@ -117,6 +132,7 @@ class Study:
             MissingInputError: The source has no such table.
             UnknownNameError: There is no such table, or the source has no such model.
         """
+        self._used({f"measured {name}"})
         frame = self._read(name)
         if self._takes_all(frame):
             return frame
@@ -126,6 +142,7 @@ class Study:
 
     def has(self, name: str) -> bool:
         """Return whether the source holds the measured table ``name`` with rows of this study's model."""
+        self._used({f"measured {name}"})
         if not sources.has(name, source=self.source, beside=self.settings.beside):
             return False
         try:
@@ -141,11 +158,14 @@ class Study:
     def _read(self, name: str) -> pd.DataFrame:
         """Return a measured table whole, and keep it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
-            pipeline = self.pipeline if self.source in sources.PIPELINES else None
-            self._inputs[name] = sources.measured(
-                name, source=self.source, ratings=self.ratings, pipeline=pipeline
-            )
-            tables.write(self._inputs[name], self._common / sources.MEASURED / f"{name}.csv")
+            pipeline = self._pipeline if self.source in sources.PIPELINES else None
+            with working(f"measuring {name}", self._progress_file):
+                self._inputs[name] = sources.measured(
+                    name, source=self.source, ratings=self.ratings, pipeline=pipeline
+                )
+            path = (self._attempt or self._common) / sources.MEASURED / f"{name}.csv"
+            with self._writing(path):
+                tables.write(self._inputs[name], path)
         return self._inputs[name].copy()
 
     # -- images --------------------------------------------------------------------------------------
@@ -157,13 +177,18 @@ class Study:
 
         return Settings.of(self._given_settings)
 
-    @cached_property
+    @property
     def pipeline(self) -> Pipeline:
         """The pipeline that makes and judges images for this study.
 
         Raises:
             MissingInputError: The source has tables only.
         """
+        self._used({_PIPELINE})
+        return self._pipeline
+
+    @cached_property
+    def _pipeline(self) -> Pipeline:
         from biaslab.pipeline import Pipeline
 
         if self.source not in sources.PIPELINES:
@@ -210,7 +235,8 @@ class Study:
         """Return the table ``name``, computed on the first call and kept from then on.
 
         A table that is declared in :mod:`biaslab.schemas` is checked against its declaration. Results are
-        also kept on disk, keyed by inputs, parameters and code, where the next notebook finds them.
+        also kept on disk, where the next notebook finds them: keyed by inputs, parameters and the code of the
+        function that computes the table, and of all tables and measurements that it asked for.
 
         Raises:
             UnknownNameError: No study computes a table of that name.
@@ -219,29 +245,84 @@ class Study:
             builder = _builders().get(name)
             if builder is None:
                 raise unknown_name("table that a study computes", name, _builders())
-            self._kept[name] = self._stored(name, builder)
+            self._kept[name], self._uses[name] = self._stored(name, builder)
+        self._used({f"table {name}", *self._uses[name]})
         return self._kept[name].copy()
 
-    def _stored(self, name: str, builder) -> pd.DataFrame:
+    def _stored(self, name: str, builder) -> tuple[pd.DataFrame, set[str]]:
+        """Return a table and what it was computed from."""
         import pandas as pd
         from filelock import FileLock
 
-        def build() -> pd.DataFrame:
-            frame = builder(self)
-            return tables.conform(frame, name) if name in tables.schemas() else frame
-
-        store = self._common / ".store"
-        store.mkdir(parents=True, exist_ok=True)
-        path = store / f"{name}-{self._fingerprint}.parquet"
+        folder = self._common / ".store"
+        with self._writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{name}-{self._fingerprint}.parquet"
+        note = path.with_suffix(".json")
         # Tables build on one another, so the lock is per table: two notebooks never compute the same one.
         with FileLock(f"{path}.lock"):
-            if path.exists():
-                return pd.read_parquet(path)
-            frame = build()
-            temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-            frame.to_parquet(temporary, index=False)
-            os.replace(temporary, path)
-        return frame
+            if (uses := self._kept_uses(path, note)) is not None:
+                return pd.read_parquet(path), uses
+            self._building.append(set())
+            try:
+                with working(f"computing {name}", self._progress_file):
+                    frame = builder(self)
+                frame = tables.conform(frame, name) if name in tables.schemas() else frame
+            finally:
+                uses = self._building.pop()
+            with self._writing(path):
+                note.unlink(missing_ok=True)
+                store.replace(path, data := frame.to_parquet(index=False))
+                told = {use: self._code(use) for use in sorted({f"table {name}", *uses})}
+                whole = {"sha256": hashlib.sha256(data).hexdigest(), "code": told}
+                store.replace(note, json.dumps(whole, indent=1).encode())
+        return frame, uses
+
+    def _kept_uses(self, path: Path, note: Path) -> set[str] | None:
+        """Return what a table on disk was computed from; None where it is not there, damaged or of other code."""
+        try:
+            told = json.loads(note.read_bytes())
+            if hashlib.sha256(path.read_bytes()).hexdigest() != told["sha256"]:
+                return None
+            return set(told["code"]) if all(self._code(u) == c for u, c in told["code"].items()) else None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def _used(self, uses: set[str]) -> None:
+        if self._building:
+            self._building[-1] |= uses
+
+    def _code(self, use: str) -> str:
+        """Return a digest of the code behind a table, a measured table or the pipeline; empty where there is none."""
+        kind, _, name = use.partition(" ")
+        if kind == "table":
+            builder = _builders().get(name)
+            declared = tables.schemas().get(name)
+            columns = (
+                [repr(replace(c, description="", unit="")) for c in declared.columns] if declared else []
+            )
+            return closure.digest(builder, tables.conform) + ", ".join(columns) if builder else ""
+        works: list = [] if use == _PIPELINE else sources.makers(name, source=self.source)
+        if self.source in sources.PIPELINES:
+            from biaslab.pipeline import Pipeline
+
+            works.append(Pipeline)
+        return closure.digest(*works)
+
+    @contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        """Write something at ``path``.
+
+        Raises:
+            RunError: The disk is full, or the run that this notebook is part of has ended.
+        """
+        if self._attempt is not None and not self._attempt.is_dir():
+            raise RunError(
+                f"The run that this notebook is part of has ended, so {path.name} is not written: its folder "
+                f"{self._common.parent} may be another run's by now. Start the run again."
+            )
+        with store.room_on(path, _KEPT):
+            yield
 
     @cached_property
     def _common(self) -> Path:
@@ -260,7 +341,7 @@ class Study:
         if self.source in sources.PIPELINES:
             parameters.append(asdict(self.settings))
         inputs = sources.digest(self.source, self.ratings, model=self.model, settings=self._given_settings)
-        whole = json.dumps([parameters, inputs, code_digest()])
+        whole = json.dumps([parameters, inputs])
         return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
     # -- results -------------------------------------------------------------------------------------
@@ -274,7 +355,9 @@ class Study:
         """
         frame = self.table(name) if frame is None else frame
         frame = tables.conform(frame, name)
-        tables.write(frame, self.output_dir / "tables" / f"{name}.csv")
+        path = self.output_dir / "tables" / f"{name}.csv"
+        with self._writing(path):
+            tables.write(frame, path)
         self._record("tables", {"name": name})
         return frame
 
@@ -296,18 +379,19 @@ class Study:
         """
         _check_name(name)
         folder = self.output_dir / "figures"
-        folder.mkdir(parents=True, exist_ok=True)
         import matplotlib as mpl
         import matplotlib.pyplot as plt
 
         page = _lay_out(figure)
-        _save_png(figure, folder / f"{name}.png", page)
         # A fixed salt and no date make the same figure the same bytes; pictures in it stay as they are.
         how = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
-        with mpl.rc_context(how):
-            figure.savefig(
-                folder / f"{name}.svg", bbox_inches=page, facecolor="white", metadata={"Date": None}
-            )
+        with self._writing(folder / f"{name}.png"):
+            folder.mkdir(parents=True, exist_ok=True)
+            _save_png(figure, folder / f"{name}.png", page)
+            with mpl.rc_context(how):
+                figure.savefig(
+                    folder / f"{name}.svg", bbox_inches=page, facecolor="white", metadata={"Date": None}
+                )
         record = {"name": name, "title": title, "caption": caption, "alt": alt or caption, "main": bool(main)}
         self._record("figures", record)
         _show(folder / f"{name}.png", record["alt"])
@@ -327,9 +411,17 @@ class Study:
     def _record(self, kind: str, record: dict) -> None:
         same = "text" if kind == "headlines" else "name"
         self._records[kind] = [r for r in self._records[kind] if r[same] != record[same]] + [record]
-        self.output_dir.mkdir(parents=True, exist_ok=True)
         whole = json.dumps(self._records, ensure_ascii=False, indent=1)
-        (self.output_dir / "records.json").write_text(whole, encoding="utf-8")
+        path = self.output_dir / "records.json"
+        with self._writing(path):
+            self.output_dir.mkdir(parents=True, exist_ok=True)
+            store.replace(path, whole.encode())
+
+
+def _attempt_for(output_dir: Path) -> Path | None:
+    """Return the folder of the start of a run that this process works for, if ``output_dir`` is a part of that run."""
+    named = os.environ.get(ATTEMPT, "")
+    return Path(named) if named and output_dir.is_relative_to(Path(named).parents[1]) else None
 
 
 _DPI = 170
@@ -376,41 +468,17 @@ def _show(picture: Path, alt: str) -> None:
     display(Image(data=picture.read_bytes(), format="png"), metadata={"image/png": about})
 
 
-def project_root(start: Path | None = None) -> Path:
-    """Return the folder, at or above ``start`` (the working folder), that holds ``notebooks`` and ``params``.
-
-    Falls back to ``start`` itself, so that a notebook also works alone in a folder.
-    """
-    start = (start or Path.cwd()).resolve()
-    for folder in (start, *start.parents):
-        if (folder / "notebooks").is_dir() and (folder / "params").is_dir():
-            return folder
-    return start
-
-
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise ParameterError(f"{name!r} is not a name: use lower-case words joined by underscores.")
 
 
+def table_modules() -> list[str]:
+    """Return the names of the modules whose functions compute tables."""
+    return [f"biaslab.studies.{module}" for module in _STUDIES]
+
+
 @cache
 def _builders() -> dict:
     """Return the functions that compute tables, by table name: each takes a Study and returns rows."""
-    found = {}
-    for module in _STUDIES:
-        found.update(import_module(f"biaslab.studies.{module}").TABLES)
-    return found
-
-
-@cache
-def code_digest() -> str:
-    """Return a digest of the package's code and data, so that what is kept never outlives them."""
-    digest = hashlib.sha256()
-    root = Path(__file__).parent
-    for path in sorted(p for p in root.rglob("*") if p.is_file()):
-        name = path.relative_to(root)
-        # The weights of the embedded models are inputs of those who use them, and have their own digest.
-        if "__pycache__" not in name.parts and name.parts[:2] != ("mini", "models"):
-            digest.update(name.as_posix().encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return {name: made for module in table_modules() for name, made in import_module(module).TABLES.items()}

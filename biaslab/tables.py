@@ -125,12 +125,17 @@ def interval(what: str, unit: str = "", *, of: str, optional: bool = False) -> t
     )
 
 
+def modules() -> list[str]:
+    """Return the names of the modules that declare tables."""
+    return [f"biaslab.schemas.{module}" for module in _SCHEMA_MODULES]
+
+
 @cache
 def schemas() -> dict[str, Schema]:
     """Return every declared table by name."""
     found: dict[str, Schema] = {}
-    for module in _SCHEMA_MODULES:
-        for schema in import_module(f"biaslab.schemas.{module}").SCHEMAS:
+    for module in modules():
+        for schema in import_module(module).SCHEMAS:
             if schema.name in found:
                 raise RuntimeError(f"Table {schema.name!r} is declared twice.")
             found[schema.name] = schema

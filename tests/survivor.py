@@ -91,9 +91,13 @@ def pipeline_of(path, root, engine="local", workers=0):
 def main(path, root, out, engine, workers, seconds):
     log = os.path.join(out, "log")
 
-    def slowly(stage, units, work, **options):
-        work = partial(watched, log, seconds, stage.key["name"], work)
-        return compute_iter(stage, units, work, **options)
+    def slowly(stage, units, **options):
+        work = stage.work
+        if not hasattr(work, "__wrapped__"):
+            stage.work = partial(watched, log, seconds, stage.key["name"], work)
+            # What is watched is the same code.
+            stage.work.__wrapped__ = work
+        return compute_iter(stage, units, **options)
 
     Stage.compute_iter = slowly
     run = pipeline_of(path, root, engine, workers)

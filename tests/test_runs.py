@@ -11,8 +11,9 @@ import time
 import pandas as pd
 import pytest
 
-from biaslab import params, runs
+from biaslab import closure, params, runs
 from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.study import ATTEMPT
 
 CELL = 'output_dir = ""\nsource = "published"\nmodel = "all"\nseed = 0\nshare = 25.0\n'
 # Writes a declared table, a figure and a finding, all of which say which parameters they saw.
@@ -171,37 +172,40 @@ def test_what_has_not_changed_is_kept(project, tmp_path):
     ]
 
 
-def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_path, monkeypatch):
+def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_path):
     notebook = tmp_path / "a.ipynb"
     notebook.write_text("1")
     record = {"inputs": {}, "packages": {"numpy": "2.0"}}
     job = runs.Job("paradox/a", {}, "", "A", str(notebook), str(tmp_path), {"seed": 1, "output_dir": "x"})
-    first = runs._fingerprint(job, record)
+
+    def fingerprint(job, record, code="biaslab.errors"):
+        return runs._fingerprint(job, record, closure.Closure(code))
+
+    first = fingerprint(job, record)
     elsewhere = runs.replace(job, folder="y", parameters={"seed": 1, "output_dir": "z"})
-    assert runs._fingerprint(elsewhere, record) == first
+    assert fingerprint(elsewhere, record) == first
     others = [
-        runs._fingerprint(runs.replace(job, parameters={"seed": 2}), record),
-        runs._fingerprint(job, {**record, "packages": {"numpy": "2.1"}}),
-        runs._fingerprint(runs.replace(job, parameters={"seed": 1, "source": "f"}), record),
-        runs._fingerprint(
+        fingerprint(runs.replace(job, parameters={"seed": 2}), record),
+        fingerprint(job, {**record, "packages": {"numpy": "2.1"}}),
+        fingerprint(runs.replace(job, parameters={"seed": 1, "source": "f"}), record),
+        fingerprint(
             runs.replace(job, parameters={"seed": 1, "source": "f"}), {**record, "inputs": {"f": "1"}}
         ),
+        fingerprint(job, record, "biaslab.lexicons"),
     ]
     notebook.write_text("2")
-    others.append(runs._fingerprint(job, record))
-    monkeypatch.setattr(runs, "code_digest", lambda: "other code")
-    others.append(runs._fingerprint(job, record))
+    others.append(fingerprint(job, record))
     assert len({first, *others}) == 7
 
 
 def test_progress_is_the_line_that_a_stage_wrote_last(tmp_path):
     assert runs._progress_line(tmp_path) == ""
     for name, seconds in (("a", 5), ("b", 1), ("c", 300)):
-        log = tmp_path / ".parts/paradox" / name / "progress.log"
+        log = tmp_path / "paradox" / name / "progress.log"
         log.parent.mkdir(parents=True)
         log.write_text(f"generating: {name}")
         os.utime(log, (time.time() - seconds,) * 2)
-    assert runs._progress_line(tmp_path) == "generating: b"
+    assert runs._progress_line(tmp_path) == "paradox/b: generating: b"
     for log in tmp_path.rglob("progress.log"):
         os.utime(log, (time.time() - 300,) * 2)
     assert runs._progress_line(tmp_path) == ""
@@ -332,8 +336,10 @@ def test_a_kernel_that_lost_its_port_is_started_again(tmp_path, monkeypatch, dea
             raise RuntimeError("Kernel died before replying to kernel_info")
 
     monkeypatch.setattr(papermill, "execute_notebook", start)
-    (tmp_path / ".parts/paradox/a").mkdir(parents=True)
-    job = runs.Job("paradox/a", {}, "", "A", str(tmp_path / "a.ipynb"), str(tmp_path), {})
+    (tmp_path / "paradox/a").mkdir(parents=True)
+    words = ["A", str(tmp_path / "a.ipynb"), str(tmp_path), {}]
+    job = runs.Job("paradox/a", {}, "", *words, attempt=str(tmp_path))
+    monkeypatch.setenv(ATTEMPT, "")
     assert runs._papermill(job, tmp_path / "out.ipynb") == said
     assert len(starts) == 3
 
@@ -348,8 +354,10 @@ def test_a_kernel_that_dies_while_it_runs_is_not_run_twice(tmp_path, monkeypatch
         raise RuntimeError("Kernel died")
 
     monkeypatch.setattr(papermill, "execute_notebook", die)
-    (tmp_path / ".parts/paradox/a").mkdir(parents=True)
-    job = runs.Job("paradox/a", {}, "", "A", str(tmp_path / "a.ipynb"), str(tmp_path), {})
+    (tmp_path / "paradox/a").mkdir(parents=True)
+    words = ["A", str(tmp_path / "a.ipynb"), str(tmp_path), {}]
+    job = runs.Job("paradox/a", {}, "", *words, attempt=str(tmp_path))
+    monkeypatch.setenv(ATTEMPT, "")
     assert runs._papermill(job, tmp_path / "out.ipynb") == "RuntimeError: Kernel died"
     assert len(starts) == 1
 
@@ -519,7 +527,7 @@ def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned):
     assert looked_up == [("owner/name", 3), ("owner/name", 4)]
     assert inputs == {f"pipeline: owner/name, corpus {c}": f"owner/name {c}" for c in "ab"}
     record = {"inputs": inputs, "packages": {}}
-    assert len({runs._fingerprint(job, record) for job in jobs}) == 2
+    assert len({runs._fingerprint(job, record, closure.Closure()) for job in jobs}) == 2
 
 
 @pytest.mark.parametrize(
@@ -553,10 +561,10 @@ def test_damaged_results_of_stages_are_noted_in_the_report(tmp_path):
     from biaslab.store import Store
 
     units = pd.DataFrame({"x": [1, 2]})
-    stage = Store(tmp_path / "store").stage("doubles", {})
-    stage.compute(units, lambda rows: rows * 2, shard_rows=1, progress=False)
+    stage = Store(tmp_path / "store").stage("doubles", {}, lambda rows: rows * 2)
+    stage.compute(units, shard_rows=1, progress=False)
     stage.path(1).write_bytes(b"damaged")
-    stage.compute(units, lambda rows: rows * 2, shard_rows=1, progress=False)
+    stage.compute(units, shard_rows=1, progress=False)
     given = {"source": "mini", "settings": {"store": str(tmp_path / "store")}}
     notes = runs._store_notes({"parameters": given, "started": "2020-01-01T00:00:00Z"})
     assert len(notes) == 1
@@ -572,15 +580,15 @@ def test_damaged_results_of_stages_are_noted_in_the_report(tmp_path):
 
 
 def test_a_progress_file_may_vanish_at_any_moment(tmp_path, monkeypatch):
-    from biaslab.study import PARTS, PROGRESS
+    from biaslab.study import PROGRESS
 
     assert runs._progress_line(tmp_path) == ""
     for name in ("a", "b"):
-        (tmp_path / PARTS / name).mkdir(parents=True)
-    (tmp_path / PARTS / "a" / PROGRESS).write_text("half")
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "a" / PROGRESS).write_text("half")
     # Seen, and gone when it is looked at.
-    (tmp_path / PARTS / "b" / PROGRESS).symlink_to(tmp_path / "gone")
-    assert runs._progress_line(tmp_path) == "half"
+    (tmp_path / "b" / PROGRESS).symlink_to(tmp_path / "gone")
+    assert runs._progress_line(tmp_path) == "a: half"
 
     def gone(self, **_):
         raise FileNotFoundError(self)

@@ -137,7 +137,7 @@ class Encoder:
 def embedding_stage(store: Store, encoder: Encoder) -> Stage:
     """Return the stage that keeps the embeddings of ``encoder``."""
     inputs = {"encoder": encoder.digest, "precision": getattr(encoder, "precision", "float32")}
-    return store.stage("embeddings", inputs, ["biaslab.captions.neighbours"])
+    return store.stage("embeddings", inputs, partial(_embed_rows, encoder))
 
 
 def embed(
@@ -175,13 +175,12 @@ def embed(
     order = sorted(range(len(unique)), key=unique.__getitem__)
     units = pd.DataFrame({"text": [unique[i] for i in order]}, dtype=object)
 
-    work = partial(_embed_rows, encoder)
     if stage is None:
-        kept = [work(units[i : i + _SHARD]) for i in range(0, len(units), _SHARD)]
+        kept = [_embed_rows(encoder, units[i : i + _SHARD]) for i in range(0, len(units), _SHARD)]
     else:
         options = {"label": "Embedding", "unit": "captions", "progress": progress}
         gpu = getattr(encoder, "device", "cpu") != "cpu"
-        kept = stage.compute_iter(units, work, shard_rows=_SHARD, engine=engine, gpu=gpu, **options)
+        kept = stage.compute_iter(units, shard_rows=_SHARD, engine=engine, gpu=gpu, **options)
     stacked = np.vstack(
         [np.frombuffer(b"".join(k["vector"]), dtype=np.float32).reshape(len(k), -1) for k in kept]
     )

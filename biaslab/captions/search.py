@@ -114,18 +114,9 @@ def search(
         "seed": seed,
         "plural": plural,
     }
-    stage = store.stage(
-        "search",
-        inputs,
-        [
-            "biaslab.captions.search",
-            "biaslab.captions._tables",
-            "biaslab.captions.corpus",
-            "biaslab.lexicons",
-        ],
-    )
+    stage = store.stage("search", inputs, work)
     options = {"label": label, "unit": "captions", "advances": True, "progress": progress}
-    results = stage.compute_iter(parts, work, shard_rows=1, engine=engine, **options)
+    results = stage.compute_iter(parts, shard_rows=1, engine=engine, **options)
     return _merge(results, matcher.terms, keep)
 
 

@@ -38,7 +38,6 @@ OK = "ok"
 SHARD = generator.MOST
 # Shards of images held in memory for those who read one image after the other.
 _HELD = 4
-_CODE = ("biaslab.generation",)
 
 
 def generate(
@@ -98,8 +97,8 @@ class GeneratedImages:
         inputs = asdict(settings) | {"model": self.name, "weights": models.digest(where), "seed": seed}
         for name in ("device", "batch_size", "compile"):
             inputs.pop(name)
-        self._facts = store.stage("generated", inputs, _CODE)
-        self._files = store.stage("generated_files", inputs, _CODE)
+        self._facts = store.stage("generated", inputs, self._without_files)
+        self._files = store.stage("generated_files", inputs, self._generate)
         whole = hashlib.sha256(self._facts.digest.encode())
         for row in units.itertuples(index=False):
             whole.update(f"{row.prompt_id}\0{row.text}\0{row.index_}\n".encode())
@@ -114,7 +113,6 @@ class GeneratedImages:
 
         found = self._facts.compute(
             self._units,
-            lambda rows: self._shard(rows).drop(columns="file"),
             shard_rows=SHARD,
             label=f"generating with {self.name}",
             progress=progress,
@@ -161,7 +159,10 @@ class GeneratedImages:
 
     def _shard(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return a shard with its files, generated where it is not there or damaged."""
-        return self._files.compute(rows, self._generate, shard_rows=SHARD, progress=False)
+        return self._files.compute(rows, shard_rows=SHARD, progress=False)
+
+    def _without_files(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return self._shard(rows).drop(columns="file")
 
     def _generate(self, rows: pd.DataFrame) -> pd.DataFrame:
         made_by, keys = self._generator, list(zip(rows["prompt_id"], rows["index_"], strict=True))

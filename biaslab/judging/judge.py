@@ -46,11 +46,6 @@ raters who are unsure or divided), ``no_face``, ``several_faces``, ``face_too_sm
 _BOX = ("x0", "y0", "x1", "y1")
 _NUMBERS = ("p_female", "n_faces", *_BOX, "image_width", "image_height")
 COLUMNS = ("image_id", "outcome", "gender", *_NUMBERS, "reason", "boxes")
-# What judgements depend on in code; error rates and ratings of people come after them.
-_CODE = [
-    f"biaslab.judging.{m}"
-    for m in ("judge", "faces", "zero_shot", "fairface", "images", "_models", "_pixels")
-]
 _SHARD_ROWS = 1024
 # How open_clip's own weights are named, such as ViT-L-14:openai; one letter before a colon is a drive.
 _ARCHITECTURE_AND_TAG = re.compile(r"[^/\\:]{2,}:[^/\\:]+")
@@ -180,9 +175,12 @@ def judge(
     if units.empty:
         return frame([])
     ready = cache(lambda: models(settings))
-    seen = store.stage("judgements", _inputs(images, settings), _CODE).compute(
+
+    def work(shard: pd.DataFrame) -> pd.DataFrame:
+        return _look_at_shard(shard, images, settings, ready)
+
+    seen = store.stage("judgements", _inputs(images, settings), work).compute(
         units,
-        lambda shard: _look_at_shard(shard, images, settings, ready),
         shard_rows=_SHARD_ROWS,
         label=f"judging {images.name}",
         progress=progress,

@@ -61,7 +61,6 @@ _NUMBERS = ("p_female", "n_faces", *_BOX, "image_width", "image_height")
 COLUMNS = ("image_id", "position", "outcome", "gender", *_NUMBERS, "reason", "role", "role_p")
 _SEEN = ("image_id", "position", "people", "outcome", *_NUMBERS, "reason", "role_p", "role_other")
 # The texts that roles are compared with are filled in by the lexicons.
-_CODE = [*alone._CODE, "biaslab.judging.people", "biaslab.lexicons"]
 _SHARD_ROWS = 1024
 
 
@@ -153,9 +152,12 @@ def judge_people(
     # What decides upon answers that are kept, as in judge().
     kept.pop("role_threshold")
     inputs = {**alone._inputs(images, settings), "people": kept}
-    seen = store.stage("people", inputs, _CODE).compute(
+
+    def work(shard: pd.DataFrame) -> pd.DataFrame:
+        return _look_at_shard(shard, images, settings, people, ready)
+
+    seen = store.stage("people", inputs, work).compute(
         units,
-        lambda shard: _look_at_shard(shard, images, settings, people, ready),
         shard_rows=_SHARD_ROWS,
         label=f"judging people of {images.name}",
         progress=progress,

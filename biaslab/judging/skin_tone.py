@@ -56,7 +56,6 @@ _GREY = 12.0
 _WHITE_QUANTILE = 0.99
 _BLOCK = 1024
 _BOX = ("x0", "y0", "x1", "y1")
-_CODE = ["biaslab.judging.skin_tone", "biaslab.measures.skin_tone", "biaslab.judging.images"]
 
 
 def face_tones(
@@ -250,10 +249,9 @@ def judge_skin_tones(
             found.append(tones.set_index(np.flatnonzero(here)))
         return pd.concat(found).sort_index()
 
-    stage = store.stage("skin_tones", {"images": images.digest, "illuminant": illuminant}, _CODE)
+    stage = store.stage("skin_tones", {"images": images.digest, "illuminant": illuminant}, look)
     tones = stage.compute(
         units.reset_index(drop=True),
-        look,
         shard_rows=1024,
         label=f"skin tones of {images.name}",
         unit="faces",

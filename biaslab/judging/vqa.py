@@ -49,7 +49,6 @@ _DENIALS = frozenset(
 _MOST_TOKENS = 20
 _SHARD_ROWS = 256
 _READ = 128  # images read at a time
-_CODE = [f"biaslab.judging.{m}" for m in ("vqa", "images", "_models")]
 _SEEN = ("outcome", "reason", "answer", "p_female", "image_width", "image_height")
 
 
@@ -172,9 +171,12 @@ def judge_people_vqa(
         return _frame(asked, pd.DataFrame(columns=list(_SEEN)))
     ready = cache(lambda: (models or load)(name, device=device, batch_size=batch_size))
     inputs = {"images": images.digest, "weights": named.digest(where)}
-    seen = store.stage("people_vqa", inputs, _CODE).compute(
+
+    def work(shard: pd.DataFrame) -> pd.DataFrame:
+        return _ask_shard(shard, images, ready)
+
+    seen = store.stage("people_vqa", inputs, work).compute(
         units,
-        lambda shard: _ask_shard(shard, images, ready),
         shard_rows=_SHARD_ROWS,
         label=f"asking about {images.name}",
         unit="people",

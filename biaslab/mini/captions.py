@@ -21,6 +21,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from biaslab import closure
 from biaslab.errors import InputError, ParameterError
 from biaslab.mini.world import SKEWS, occupations, skew_knobs, truth_table
 
@@ -817,12 +818,8 @@ class Corpus:
 
 @lru_cache(maxsize=64)
 def _digest(rows: int, seed: int, skew: str) -> str:
-    from importlib import resources
-
-    digest = hashlib.sha256(repr(("mini", rows, seed, skew, skew_knobs(skew))).encode())
-    for module in ("world.py", "captions.py", "scene.py", "looks.py", "art.py", "render.py"):
-        digest.update(resources.files("biaslab.mini").joinpath(module).read_bytes())
-    return digest.hexdigest()[:16]
+    whole = repr(("mini", rows, seed, skew, skew_knobs(skew), closure.digest(Corpus)))
+    return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
 def sample_training(

@@ -29,7 +29,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from biaslab import lexicons
+from biaslab import closure, lexicons
 from biaslab.errors import InputError, unknown_name
 from biaslab.mini.looks import LOOKS
 from biaslab.prompts.paired import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
@@ -337,14 +337,8 @@ def vocabulary() -> list[str]:
 
 def digest(*given: object) -> str:
     """Return sixteen hexadecimal digits that change with ``given`` and with the code and words of this world."""
-    from importlib import resources
-
-    whole = hashlib.sha256(repr(given).encode())
-    for module in ("pairs.py", "scene.py", "looks.py", "art.py", "render.py"):
-        whole.update(resources.files("biaslab.mini").joinpath(module).read_bytes())
-    for name in ("paired_occupations", "paired_roles", "paired_powerless"):
-        whole.update(repr(lexicons.load(name)).encode())
-    return whole.hexdigest()[:16]
+    drawn = closure.digest("biaslab.mini.pairs", "biaslab.mini.scene", "biaslab.mini.render")
+    return hashlib.sha256(repr((given, drawn)).encode()).hexdigest()[:16]
 
 
 def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: float = 1.0) -> Renders:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from biaslab import closure
 from biaslab.errors import InputError, ParameterError
 from biaslab.mini import captions, world
 from biaslab.mini.looks import look
@@ -275,4 +275,4 @@ def _draw(seed: int, prompt: str, index: int, what: str) -> int:
 
 
 def _digest(given: object) -> str:
-    return hashlib.sha256(Path(__file__).read_bytes() + repr(given).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr((given, closure.digest(__name__))).encode()).hexdigest()[:16]

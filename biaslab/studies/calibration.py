@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -120,26 +120,11 @@ class Calibration:
     def _matched_captions(self) -> pd.DataFrame:
         """Return the first prompt-like captions without an indicator of each occupation, in the corpus's order."""
         corpus, most = self.base.corpus, self.settings.matched_captions
-        names = ["caption_id", "truth_occupation", "truth_style", "truth_indicator", "truth_gender"]
-
-        def work(shard: pd.DataFrame) -> pd.DataFrame:
-            found = []
-            for part in shard["part"]:
-                for batch in corpus.batches(part=int(part)):
-                    fits = (batch["truth_style"] == "prompt_like") & (batch["truth_indicator"] == "none")
-                    found.append(batch.loc[fits, names])
-            return pd.concat(found, ignore_index=True)
-
         stage = self.base.store.stage(
-            "matched_captions", {"corpus": corpus.digest}, ["biaslab.mini.captions"]
+            "matched_captions", {"corpus": corpus.digest}, partial(_prompt_like, corpus)
         )
-        captions = stage.compute(
-            pd.DataFrame({"part": range(corpus.parts)}),
-            work,
-            shard_rows=1,
-            label="captions like prompts",
-            unit="parts",
-            progress=False,
+        captions = self.base.computed(
+            stage, pd.DataFrame({"part": range(corpus.parts)}), 1, "captions like prompts", "parts"
         )
         captions = captions.rename(columns={"truth_occupation": "occupation"})
         captions = captions[captions["occupation"].isin(self.occupations)]
@@ -178,6 +163,17 @@ class Calibration:
     def true_generated(self) -> np.ndarray:
         """Return the true % female of images for the templates, (occupations, 1)."""
         return true_shares(self.occupations, "prompt-like, no indicator", self.settings.skew)[:, None]
+
+
+def _prompt_like(corpus, parts: pd.DataFrame) -> pd.DataFrame:
+    """Return the truth of the captions of some parts that ask what the templates ask."""
+    names = ["caption_id", "truth_occupation", "truth_style", "truth_indicator", "truth_gender"]
+    found = []
+    for part in parts["part"]:
+        for batch in corpus.batches(part=int(part)):
+            fits = (batch["truth_style"] == "prompt_like") & (batch["truth_indicator"] == "none")
+            found.append(batch.loc[fits, names])
+    return pd.concat(found, ignore_index=True)
 
 
 def true_shares(occupations: Sequence[str], kind: str, skew: str = "default") -> np.ndarray:

@@ -1,0 +1,82 @@
+"""Processes that end with the one that started them, however that ended; and Ctrl-C, which is for that one alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+# Seconds between looks at who the parent is, where the system does not tell.
+_LOOK = 1.0
+_PR_SET_PDEATHSIG = 1
+
+
+def follow(parent: int, note: str = "") -> None:
+    """End this process, even where it is stopped, as soon as its parent has ended.
+
+    On Linux the system sees to it; elsewhere a thread looks once a second, which a stopped process cannot.
+
+    Args:
+        parent: The parent's process id. Where it is gone already, this process ends at once.
+        note: A file to write this process's own id to; none where it is empty.
+    """
+    if not (sys.platform == "linux" and _signalled()):
+        threading.Thread(target=_look, args=(parent,), name="biaslab lifeline", daemon=True).start()
+    # It may have ended before the system was asked.
+    if os.name == "posix" and os.getppid() != parent:
+        _end()
+    if note:
+        Path(note).write_text(str(os.getpid()), encoding="ascii")
+
+
+def _signalled() -> bool:
+    import ctypes
+
+    try:
+        return ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0
+    except (OSError, AttributeError):
+        return False
+
+
+def _look(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK)
+    _end()
+
+
+def _end() -> None:
+    os._exit(1)
+
+
+@contextlib.contextmanager
+def sheltered() -> Iterator[None]:
+    """Let processes that start here never hear Ctrl-C, not even while they start; this one hears it afterwards.
+
+    They call :func:`begin` first. Ctrl-C reaches every process of a terminal's group; the one that started the others
+    ends them, and their own tracebacks would say nothing.
+    """
+    # Signals are the main thread's.
+    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    # Blocked, a signal waits; ignored, it stays so in a new process until that says otherwise.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def begin(parent: int) -> None:
+    """Be a process that was started where it is sheltered: end with the parent, and leave Ctrl-C to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.name == "posix":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    follow(parent)

@@ -1,0 +1,64 @@
+"""Signs of life: what takes longer than two seconds says what it is and for how long it has been at it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+# Seconds after which something says that it works, and between two signs.
+PATIENCE = 2.0
+
+
+@contextlib.contextmanager
+def working(what: str, file: Path | None = None) -> Iterator[None]:
+    """Say what is done while it is done, with the time since it began.
+
+    Args:
+        what: A few words.
+        file: The file that holds the latest sign; without one it is a line on standard error, taken away at the end.
+            A bar that was drawn there within the last seconds says more and is left alone.
+    """
+    began, ended = time.monotonic(), threading.Event()
+    # As it is now: the thread must not write to what replaces it for a while.
+    stream = sys.stderr
+
+    def tell() -> None:
+        from tqdm import tqdm
+
+        bar = None
+        while not ended.wait(PATIENCE):
+            seconds = round(time.monotonic() - began)
+            if file is not None:
+                _write(file, f"{what}: {seconds} s")
+            elif bar is None:
+                bar = tqdm(desc=what, bar_format="{desc}: {elapsed}", leave=False, file=stream)
+            else:
+                bar.refresh()
+        if bar is not None:
+            bar.close()
+
+    teller = threading.Thread(target=tell, name="biaslab progress", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
+        if file is not None:
+            file.unlink(missing_ok=True)
+
+
+def _write(file: Path, line: str) -> None:
+    # A sign that cannot be given must not end the work.
+    with contextlib.suppress(OSError):
+        if file.exists() and time.time() - file.stat().st_mtime < PATIENCE and not _is_ours(file):
+            return
+        file.write_text(line, encoding="utf-8")
+
+
+def _is_ours(file: Path) -> bool:
+    return file.read_text(encoding="utf-8", errors="replace").endswith(" s")

@@ -1,0 +1,320 @@
+"""Keys follow the code that a result comes from: all of it, and nothing else."""
+
+import ast
+import functools
+import types
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import closure
+
+STAGE = '''"""A stage."""
+from __future__ import annotations
+from typing import TYPE_CHECKING
+from biaslab import tools
+from biaslab.rooms import door
+from .near import neighbour as beside
+if TYPE_CHECKING:
+    from biaslab.report import Page
+
+LIMIT = 3
+
+def work(rows: list) -> list:
+    """Work."""
+    from biaslab.late import later
+    # A comment.
+    return [tools.tool(r) + helper(r) + door() + beside() + later() for r in rows if r < LIMIT]
+
+def helper(r):
+    return r
+
+def unused(page: Page):
+    return page
+'''
+FILES = {
+    "__init__.py": "VERSION = 1\n",
+    "stage.py": STAGE,
+    "tools.py": "def tool(r):\n    return _inner(r)\ndef _inner(r):\n    return r\ndef other():\n    return 1\n",
+    "near.py": "def neighbour():\n    return 1\n",
+    "late.py": "import torch, tqdm\ndef later():\n    return torch.ones(1)\n",
+    "report.py": "class Page:\n    pass\n",
+    "rooms/__init__.py": "from biaslab.rooms.doors import door\n",
+    "rooms/doors.py": "def door():\n    return read()\ndef read():\n    return __file__\n",
+    "rooms/data/words.json": "[1]",
+    "rooms/notes.md": "Notes.",
+    "deaf.py": "import importlib\ndef deaf():\n    return importlib.import_module('biaslab.near')\n",
+}
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Return a function that writes a small package and returns the code that a function of it depends on."""
+    root = tmp_path / "biaslab"
+    monkeypatch.setattr(closure, "_root", lambda: root)
+    monkeypatch.setattr(closure._Summaries, "_here", {})
+    monkeypatch.setattr(closure._Summaries, "_read", set())
+
+    def write(changes=None, name="stage.work"):
+        closure._file.cache_clear()
+        closure._defined_in.cache_clear()
+        for path, text in {**FILES, **(changes or {})}.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+        work = types.FunctionType((lambda rows: rows).__code__, {})
+        work.__module__, work.__qualname__ = f"biaslab.{name.split('.')[0]}", name.split(".", 1)[1]
+        return closure.of(work, kept=tmp_path / "none" / "code.json")
+
+    yield write
+    closure._file.cache_clear()
+    closure._defined_in.cache_clear()
+
+
+def test_the_closure_is_what_is_used_and_no_more(package):
+    assert set(package()) == {
+        "biaslab.stage",
+        "biaslab.tools",
+        "biaslab.near",
+        "biaslab.late",
+        "biaslab.rooms.doors",
+        "package:torch",
+    }
+    # A module by its name in a text.
+    assert set(package(name="deaf.deaf")) == {"biaslab.deaf", "biaslab.near"}
+
+
+CHANGES = {
+    "own code": ("stage.py", "helper(r) + door()", "helper(r) * door()"),
+    "a constant": ("stage.py", "LIMIT = 3", "LIMIT = 4"),
+    "a helper": ("stage.py", "    return r\n", "    return -r\n"),
+    "a default": ("stage.py", "def helper(r)", "def helper(r, more=1)"),
+    "an import at the top": ("tools.py", "return _inner(r)", "return 2 * _inner(r)"),
+    "what that uses": ("tools.py", "    return r\n", "    return -r\n"),
+    "a relative import": ("near.py", "return 1", "return 2"),
+    "an import in a function": ("late.py", "ones(1)", "ones(2)"),
+    "behind a package": ("rooms/doors.py", "return read()", "return 2 * read()"),
+    "data that are read": ("rooms/data/words.json", "[1]", "[2]"),
+    "another function under that name": (
+        "rooms/__init__.py",
+        "from biaslab.rooms.doors import door",
+        "from biaslab.near import neighbour as door",
+    ),
+}
+SILENT = {
+    "a docstring": ("stage.py", '"""Work."""', '"""Works."""'),
+    "no docstring": ("stage.py", '    """Work."""\n', ""),
+    "a module's docstring": ("stage.py", '"""A stage."""', ""),
+    "a comment": ("stage.py", "# A comment.", "# Another."),
+    "layout": ("stage.py", "[tools.tool(r) + ", "[\n        tools.tool(r)\n        + "),
+    "annotations": ("stage.py", "rows: list) -> list", "rows: tuple) -> tuple"),
+    "an import for types": ("report.py", "pass", "x = 1"),
+    "a function beside": ("stage.py", "return page", "return -page"),
+    "a function beside that which is imported": ("tools.py", "return 1", "return 2"),
+    "prose": ("rooms/notes.md", "Notes.", "More notes."),
+    "the version": ("__init__.py", "VERSION = 1", "VERSION = 2"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_code_that_matters_changes_the_key(package, what):
+    path, old, new = CHANGES[what]
+    before = package()
+    assert FILES[path].count(old) == 1
+    assert package({path: FILES[path].replace(old, new)}) != before
+
+
+@pytest.mark.parametrize("what", SILENT)
+def test_what_does_nothing_leaves_the_key(package, what):
+    path, old, new = SILENT[what]
+    before = package()
+    assert FILES[path].count(old) == 1
+    assert package({path: FILES[path].replace(old, new)}) == before
+
+
+def test_cells_count_with_what_they_use(package):
+    package()
+    base = closure.Closure()
+    cells = ["%matplotlib inline\nfrom biaslab import tools", "tools.other()"]
+    before = base.with_cells(cells)
+    package({"tools.py": FILES["tools.py"].replace("return _inner(r)", "return 2")})
+    assert closure.Closure().with_cells(cells) == before
+    package({"tools.py": FILES["tools.py"].replace("return 1", "return 2")})
+    changed = closure.Closure().with_cells(cells)
+    assert changed != before
+    # Of a cell that is no Python, the modules that it imports count whole.
+    package()
+    broken = ["from biaslab import near\nfrom biaslab.tools import other\nx = ("]
+    told = closure.Closure().with_cells(broken)
+    package({"late.py": "def later():\n    return 7\n"})
+    assert closure.Closure().with_cells(broken) == told
+    for change in (
+        {"near.py": "def neighbour():\n    return 7\n"},
+        {"tools.py": FILES["tools.py"].replace("return _inner(r)", "return 2")},
+    ):
+        package(change)
+        assert closure.Closure().with_cells(broken) != told
+
+
+def test_what_was_found_is_kept_for_the_next_process(package, tmp_path, monkeypatch):
+    package()
+    kept = tmp_path / "code.json"
+    first = closure.of("biaslab.tools", kept=kept)
+    assert kept.exists()
+    monkeypatch.setattr(closure._Summaries, "_here", {})
+    monkeypatch.setattr(closure._Summaries, "_read", set())
+    with monkeypatch.context() as patch:
+        patch.setattr(closure, "_summary", lambda *_: pytest.fail("read again"))
+        assert closure.of("biaslab.tools", kept=kept) == first
+    # A file that was changed is read again; one that is no such file is passed over.
+    (tmp_path / "biaslab/tools.py").write_text("def tool():\n    return 5\n")
+    second = closure.of("biaslab.tools", kept=kept)
+    assert second != first
+    for text in ("{", "[]", '{"format": 0}'):
+        kept.write_text(text)
+        monkeypatch.setattr(closure._Summaries, "_here", {})
+        monkeypatch.setattr(closure._Summaries, "_read", set())
+        assert closure.of("biaslab.tools", kept=kept) == second
+
+
+def holding(value):
+    def work(rows):
+        return value
+
+    return work
+
+
+LEVEL = 1
+
+
+def leveled(rows):
+    return rows * LEVEL
+
+
+def test_functions_from_elsewhere_count_with_what_they_hold(monkeypatch):
+    values = [1, 1.0, "1", (1,), [1], {1: 1}, {1}, np.ones(1), np.ones(2), pd.DataFrame({"a": [1]})]
+    found = [closure.digest(holding(value)) for value in values]
+    assert len(set(found)) == len(values)
+    assert found == [closure.digest(holding(value)) for value in values]
+    assert closure.digest(holding(np.zeros(1))) not in found
+    assert closure.digest(lambda rows: 1) != closure.digest(lambda rows: 2)
+    before = closure.digest(leveled)
+    monkeypatch.setitem(globals(), "LEVEL", 2)
+    assert closure.digest(leveled) != before
+    # Functions that it holds, and those of this package.
+    assert closure.digest(holding(leveled)) != closure.digest(holding(holding(1)))
+    assert closure.digest(partial(holding(1))) == closure.digest(holding(1))
+
+    @functools.cache
+    def cached(rows):
+        return LEVEL
+
+    assert "function:" in "".join(closure.of(cached))
+
+
+APART = (
+    "figures",
+    "report",
+    "cli",
+    "runs",
+    "compare",
+    "params",
+    "study",
+    "sources",
+    "coverage",
+    "store",
+    "engine",
+)
+
+
+def stages(tmp_path, monkeypatch):
+    """Return name and key of every stage that the embedded run computes, without computing any."""
+    from biaslab.captions.neighbours import Encoder, embedding_stage
+    from biaslab.generation import GenerationSettings
+    from biaslab.generation.generator import load
+    from biaslab.generation.images import GeneratedImages, _units
+    from biaslab.judging import judge, people, skin_tone
+    from biaslab.pipeline import Pipeline, Settings
+    from biaslab.store import Stage, Store
+    from biaslab.studies.calibration import Calibration
+
+    keys = {}
+
+    class AskedError(Exception):
+        pass
+
+    def compute(stage, *_, **__):
+        keys[stage.key["name"]] = set(stage.key["code"])
+        raise AskedError
+
+    monkeypatch.setattr(Stage, "compute_iter", compute)
+    store = Store(tmp_path)
+    pipeline = Pipeline("mini", Settings(store=str(tmp_path), corpus_rows=10), progress=False)
+    images = pipeline.corpus.images
+    asked = pd.DataFrame({"image_id": ["1"], "position": [1], "phrase": ["nurse"]})
+    boxes = pd.DataFrame({"image_id": ["1"], "x0": [0.0], "y0": [0.0], "x1": [1.0], "y1": [1.0]})
+    captions = pd.DataFrame({"caption_id": ["1"], "term": ["nurse"], "text": ["A nurse"], "rank": [1]})
+    source = types.SimpleNamespace(name="a", digest="1", table=asked[["image_id"]], read=images.read)
+    prompts = pd.DataFrame({"prompt_id": ["1"], "text": ["A nurse"], "n_images": [1]})
+    made = GeneratedImages(
+        _units(prompts), GenerationSettings(model="mini-sd"), seed=0, store=store, load=load
+    )
+    for call in (
+        lambda: pipeline.captions(),
+        lambda: setattr(pipeline, "_found", types.SimpleNamespace(captions=captions)) or pipeline._captions(),
+        lambda: judge.judge(source, judge.JudgeSettings(), store=store),
+        lambda: people.judge_people(source, asked, judge.JudgeSettings(), store=store),
+        lambda: skin_tone.judge_skin_tones(source, boxes, store=store),
+        lambda: made.complete(),
+        lambda: made._shard(made._units),
+        lambda: embedding_stage(store, Encoder()).compute(asked, shard_rows=1),
+        lambda: (
+            setattr(pipeline, "images", lambda kind: types.SimpleNamespace(source=source))
+            or pipeline.image_embeddings("training", ["1"])
+        ),
+        lambda: Calibration(pipeline)._matched_captions(),
+    ):
+        with pytest.raises(AskedError):
+            call()
+    return keys
+
+
+def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeypatch):
+    keys = stages(tmp_path, monkeypatch)
+    needed = {
+        "search": "captions.search captions._tables captions.corpus lexicons mini.captions mini.world",
+        "indicators": "captions.indicators captions.scan lexicons pipeline",
+        "judgements": "judging.judge judging.faces judging.zero_shot judging.fairface judging.images "
+        "judging._models judging._pixels",
+        "people": "judging.people judging.judge judging.faces judging.zero_shot lexicons judging._models",
+        "skin_tones": "judging.skin_tone measures.skin_tone judging.images",
+        "generated": "generation.images generation.generator generation.loading generation.families "
+        "generation.texts generation.settings",
+        "generated_files": "generation.images generation.generator generation.loading generation.families "
+        "generation.texts generation.settings",
+        "embeddings": "captions.neighbours",
+        "image_embeddings": "pipeline judging.zero_shot judging._models judging._pixels",
+        "matched_captions": "studies.calibration captions.corpus mini.captions mini.world",
+    }
+    assert set(keys) == set(needed)
+    for stage, modules in needed.items():
+        assert {f"biaslab.{m}" for m in modules.split()} <= keys[stage], stage
+        rooms = {name.split(".")[1] for name in keys[stage] if name.startswith("biaslab.")}
+        assert not rooms.intersection(APART), stage
+        assert not [name for name in keys[stage] if name.endswith("_words")], stage
+    assert {"package:torch", "package:diffusers"} <= keys["generated_files"]
+    assert "package:open_clip" in keys["judgements"]
+
+
+def test_a_module_that_no_source_names_is_known(root):
+    """Imports by names that are made at run time are few, and those who need them add the modules themselves."""
+    found = set()
+    for path in (root / "biaslab").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                named = node.args and isinstance(node.args[0], ast.Constant)
+                if name in ("import_module", "__import__") and not named:
+                    found.add(path.relative_to(root / "biaslab").as_posix())
+    assert found == {"captions/corpus.py", "mini/train/__init__.py", "sources.py", "study.py", "tables.py"}
