@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
+from biaslab.captions import _body
 from biaslab.errors import ParameterError, RunError
 from biaslab.store import room_on
 
@@ -375,6 +376,7 @@ class _Asking:
         import httpx
 
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        headers["Accept-Encoding"] = _body.ENCODINGS
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         # A redirect would carry the key to another place, so none is followed.
@@ -437,6 +439,10 @@ class _Asking:
                 raise ParameterError(
                     f"The endpoint's URL {endpoint.url} is none; check endpoint_url."
                 ) from None
+            except _body.BodyError as error:
+                last, readings = self._unread(error), readings + 1
+                if last.outcome != "malformed" or readings == _READINGS:
+                    return last
             except httpx.RequestError as error:
                 last = Answer("", "unavailable", f"{type(error).__name__}: {self._clean(error)}")
             else:
@@ -463,20 +469,32 @@ class _Asking:
         return min(wait * (1 + int(digest[:4], 16) / 0x40000), endpoint.longest_wait)
 
     def _post(self, client: httpx.Client, digest: str, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        """Send one request; return the status, the headers and the body, cut off beyond the longest one."""
+        """Send one request; return the status, the headers and the body.
+
+        Raises:
+            BodyError: There is an answer, but it is longer than any, or packed as nobody asked.
+        """
         import httpx
 
+        # The client's own limit is for each read, so a slow drip would never meet it.
         end = time.monotonic() + self._endpoint.timeout
         data = bytearray()
         with client.stream("POST", self._target, content=body) as response:
-            for chunk in response.iter_bytes():
-                data += chunk
-                # The client's own limit is for each read, so a slow drip would never meet it.
-                if time.monotonic() > end:
-                    raise httpx.ReadTimeout(f"the reply took longer than {self._endpoint.timeout:g} seconds")
-                if len(data) > self.longest_reply:
-                    break
+            try:
+                for piece in _body.read(response.iter_raw(), response.headers.raw, self.longest_reply, end):
+                    data += piece
+            except _body.BodyError as error:
+                if error.outcome == "timed_out":
+                    wait = f"{self._endpoint.timeout:g} seconds"
+                    raise httpx.ReadTimeout(f"the reply took longer than {wait}") from None
+                # Of a reply that turns a question down, the status says enough.
+                if response.status_code == 200:
+                    raise
             return response.status_code, response.headers, bytes(data)
+
+    def _unread(self, error: _body.BodyError) -> Any:
+        """Return what became of a question whose answer cannot be read to its end."""
+        return Answer("", "malformed", f"no {self.gives}: {self._clean(error.detail)}")
 
     def _read(self, digest: str, data: bytes, headers: Mapping[str, str]) -> Any:
         """Return the answer in the body of a reply with status 200."""

@@ -37,6 +37,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from biaslab.captions._body import BodyError
 from biaslab.captions.endpoint import Answer, Endpoint, _Asking, _error_in, _Journal, _StoppedError
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation.generator import image_seed
@@ -578,10 +579,13 @@ class _Buying(_Asking):
         finally:
             self._ledger.settle(digest, charged=charged)
 
+    def _unread(self, error: BodyError) -> Any:
+        if error.outcome == "too_many_bytes":
+            return _Bought("not_an_image", "too large", time=_now())
+        return super()._unread(error)
+
     def _read(self, digest: str, data: bytes, headers: Mapping[str, str]) -> Any:
         """Return what was bought with a reply of status 200."""
-        if len(data) > self.longest_reply:
-            return _Bought("not_an_image", "too large", time=_now())
         try:
             reply = json.loads(data)
             first = reply["data"][0]
