@@ -103,6 +103,18 @@ def _parser() -> argparse.ArgumentParser:
     models = commands.add_parser("models", help="list the embedded models: name, kind, folder, size, card")
     models.set_defaults(call=_models)
 
+    ledger = commands.add_parser(
+        "ledger", help="say what a ledger of bought images holds, or rebuild a damaged one; buys nothing"
+    )
+    ledger.add_argument("folder", metavar="FOLDER", help="the folder that holds bought.jsonl")
+    ledger.add_argument(
+        "--rebuild", action="store_true", help="rebuild it from its sound lines, the pictures and the answers"
+    )
+    ledger.add_argument(
+        "--price", type=float, metavar="N", help="what an image cost, where no sound line says it"
+    )
+    ledger.set_defaults(call=_ledger)
+
     train = commands.add_parser("train", help="train an embedded model from the embedded world, from scratch")
     train.add_argument("name", metavar="NAME", help="mini-sd, mini-sd-pairs, mini-clip or mini-detector")
     train.add_argument("--folder", metavar="DIR", help="where the model goes (default: outputs/models/NAME)")
@@ -191,6 +203,20 @@ def _models(_: argparse.Namespace) -> int:
     from biaslab import models
 
     print(models.embedded().to_string(index=False))
+    return 0
+
+
+def _ledger(given: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from biaslab.generation import image_endpoint
+
+    if given.rebuild:
+        found = asdict(image_endpoint.rebuild(given.folder, price=given.price))
+    else:
+        found = image_endpoint.ledger(given.folder)
+    for name, value in found.items():
+        print(f"{name}: {'' if value is None else value}")
     return 0
 
 

@@ -2,16 +2,19 @@
 
 The embedded models lie in the formats of the libraries that load the real ones, so a name is all that differs
 between ``mini`` and Stable Diffusion. Weights are read from safetensors only: the other formats are pickles, which
-can run code when they are opened.
+can run code when they are opened. Code that comes with a model is never run: a folder is looked through before any
+library sees it (:func:`check_folder`), and none is fetched from the hub.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from biaslab.errors import MissingInputError, ParameterError, near_matches, unknown_name
 
@@ -45,6 +48,15 @@ HUB = {
 }
 # How files of weights end that are not safetensors.
 OTHER_WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".pkl", ".msgpack", ".h5")
+# Names of files that a loader, or whoever lies in wait for one, could run.
+_RUNS = re.compile(r"\.(py[cdow]?|so(\.\d+)*|dll|dylib|exe|sh|pkl|pickle|dill|joblib)$", re.IGNORECASE)
+# Entries of configurations that name code to be loaded with the model, or ask for it to be trusted.
+_CODE_ENTRIES = ("auto_map", "custom_pipeline", "custom_pipelines", "trust_remote_code")
+# Vocabularies: nobody looks for such entries in them, and they are large.
+_VOCABULARIES = ("tokenizer.json", "vocab.json", "added_tokens.json")
+# What is fetched of a model on the hub: configurations, vocabularies and weights.
+CONFIGURATIONS = ("*.json", "*.txt", "*.model", "*.jinja")
+_NEVER_RUN = "Code that comes with a model is never run."
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 # Files up to this size are known by their content, larger ones by size and time.
 _HASHED = 64_000_000
@@ -61,7 +73,7 @@ def resolve(name: str, kind: str) -> str:
 
     Raises:
         ParameterError: The name is unknown or stands for another kind of model, a folder that it names does not
-            exist or holds no safetensors.
+            exist, brings code or holds no safetensors.
         MissingInputError: The embedded model is not in this installation.
         UnknownNameError: There is no such kind.
     """
@@ -74,7 +86,7 @@ def resolve(name: str, kind: str) -> str:
         return str(_embedded(name, kind))
     path = Path(name).expanduser()
     if path.is_dir():
-        check_safetensors(path)
+        check_folder(path)
         return str(path)
     if path.is_file():
         raise ParameterError(
@@ -121,6 +133,123 @@ def _complete(folder: Path) -> bool:
     return all((folder / p).exists() for p in parts) and any(folder.rglob("*.safetensors"))
 
 
+def local(where: str) -> Path:
+    """Return the folder behind what :func:`resolve` returned: itself, or what is fetched of a name on the hub.
+
+    Raises:
+        ParameterError, Exception: As for :func:`fetched`.
+    """
+    return Path(where) if Path(where).is_dir() else fetched(where)
+
+
+def fetched(name: str, weights: Sequence[str] = ("*.safetensors",), skip: Sequence[str] = ()) -> Path:
+    """Return the folder of the model ``name`` of the hub, fetched without code or pickles, and looked through.
+
+    Args:
+        name: Owner and name.
+        weights: Patterns of the files of weights.
+        skip: Patterns of files that are left out.
+
+    Raises:
+        ParameterError: The folder in the cache brings code, or its weights are of other formats only.
+        Exception: What the hub's client raises where the model is not to be had.
+    """
+    from huggingface_hub import snapshot_download
+
+    patterns = [*CONFIGURATIONS, *weights]
+    folder = Path(snapshot_download(name, allow_patterns=patterns, ignore_patterns=list(skip) or None))
+    check_folder(folder)
+    return folder
+
+
+def check_folder(path: str | Path) -> None:
+    """Check that a model's folder holds nothing that could be run, before any library sees it.
+
+    Refused are files of code and pickles wherever they lie, links that lead out of the folder, configurations that
+    name code (``auto_map`` and its like), modules of sentence encoders that are not the library's own, shards of
+    weights that are no safetensors, an index of a pipeline whose parts are not named plainly, and parts whose
+    weights are in other formats only. Folders whose names begin with a dot are passed over, as all loaders do.
+
+    Args:
+        path: A folder with weights, or a diffusers pipeline with a folder for each part.
+
+    Raises:
+        ParameterError: There is such a file; the message names it and what to do.
+    """
+    folder = Path(path)
+    for file in _files(folder):
+        shown = file.relative_to(folder).as_posix()
+        if _RUNS.search(file.name):
+            raise ParameterError(
+                f"{folder} holds {shown}, which could be run when the model is loaded. {_NEVER_RUN} Delete the file or "
+                "move it out of the folder; a model that does not load without it cannot be used here."
+            )
+        if file.suffix.lower() == ".json" and file.name not in _VOCABULARIES:
+            _check_configuration(folder, file, shown)
+    check_safetensors(folder)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder; no link may lead out of it, but for those of the hub's cache to its blobs."""
+    root = folder.resolve()
+    inside = [root]
+    if root.parent.name == "snapshots":
+        inside.append(root.parents[1] / "blobs")
+    for at, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            file = Path(at, name)
+            target = file.resolve()
+            if file.is_symlink() and not any(target.is_relative_to(place) for place in inside):
+                raise ParameterError(
+                    f"{folder} holds {file.relative_to(folder).as_posix()}, a link that leads out of the folder, to "
+                    "what nobody looked through. Put a copy of what it leads to in its place."
+                )
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(at, name) for name in files)
+
+
+def _check_configuration(folder: Path, file: Path, shown: str) -> None:
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        # No library can read it either, and what it says about it is clearer than what could be said here.
+        return
+    for key, value in _entries(said):
+        if key in _CODE_ENTRIES and value:
+            raise ParameterError(
+                f"{folder} holds {shown}, which names code to be loaded with the model ({key}). {_NEVER_RUN} Take this "
+                "entry out; a model that does not load without it cannot be used here."
+            )
+    if file.name == "modules.json":
+        kinds = [str(m.get("type")) for m in said if isinstance(m, dict)] if isinstance(said, list) else ["?"]
+        other = [kind for kind in kinds if not kind.startswith("sentence_transformers.")]
+        if other:
+            raise ParameterError(
+                f"{folder} holds {shown}, which names the module {other[0]!r}, none of sentence_transformers. "
+                f"{_NEVER_RUN} Choose an encoder that is made of the library's own modules."
+            )
+    shards = said.get("weight_map") if isinstance(said, dict) and file.name.endswith(".index.json") else None
+    if isinstance(shards, dict) and ".safetensors" in file.name:
+        other = [v for v in shards.values() if not re.fullmatch(r"[\w.-]+\.safetensors", str(v))]
+        if other:
+            raise ParameterError(
+                f"{folder} holds {shown}, which names {str(other[0])[:100]!r} as a file of weights; they are read from "
+                ".safetensors beside it only. Save the model once more with save_pretrained(folder)."
+            )
+
+
+def _entries(said: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every key and value of a configuration, however deep."""
+    left = [said]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            yield from one.items()
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+
+
 def check_safetensors(path: str | Path) -> None:
     """Check that every part of a model's folder that has weights has them as safetensors.
 
@@ -132,7 +261,9 @@ def check_safetensors(path: str | Path) -> None:
     """
     folder = Path(path)
     # Beside the parts of a pipeline there may lie a checkpoint in one file, which nobody opens.
-    for part in [folder / name for name in _parts(folder)] or [folder]:
+    index = folder / "model_index.json"
+    parts = check_index(index) if index.is_file() else []
+    for part in [folder / name for name in parts] or [folder]:
         if not part.is_dir() or any(part.glob("*.safetensors")):
             continue
         others = sorted(p.name for p in part.iterdir() if p.suffix.lower() in OTHER_WEIGHTS)
@@ -144,16 +275,35 @@ def check_safetensors(path: str | Path) -> None:
             )
 
 
-def _parts(folder: Path) -> list[str]:
-    """Return the parts that a pipeline's index names."""
-    index = folder / "model_index.json"
-    if not index.is_file():
-        return []
+def check_index(index: Path) -> list[str]:
+    """Return the parts that a pipeline's index names, a ``model_index.json``.
+
+    Raises:
+        ParameterError: The index cannot be read, or does not name its class and parts plainly.
+    """
     try:
         said = json.loads(index.read_text(encoding="utf-8"))
-        return [k for k, v in said.items() if isinstance(v, list) and re.fullmatch(r"\w+", k)]
-    except (OSError, ValueError, AttributeError) as error:
+        entries = said.items()
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise ParameterError(f"{index} cannot be read as the index of a pipeline: {error}.") from None
+    # A part is named by a library and a class of it, or by nothing where the model does without it.
+    named = {k: v for k, v in entries if isinstance(v, list) and any(isinstance(x, str) for x in v)}
+    class_name = said.get("_class_name")
+    odd = {} if _plain(class_name) else {"_class_name": class_name}
+    odd |= {k: v for k, v in named.items() if not (_plain(k) and len(v) == 2 and all(map(_plain, v)))}
+    for key, value in odd.items():
+        raise ParameterError(
+            f"{index} says {str(key)[:60]!r} is {json.dumps(value):.100}, where the name of a class, or of a library "
+            f"and its class, belongs. {_NEVER_RUN} Choose a pipeline that is made of the classes of diffusers and "
+            "transformers."
+        )
+    return list(named)
+
+
+def _plain(name: Any) -> bool:
+    return (
+        isinstance(name, str) and re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None and name != "None"
+    )
 
 
 def digest(where: str | Path) -> str:

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from biaslab import tables
 from biaslab.errors import InputError, name_help
 from biaslab.measures.agreement import LABELS, majority_vote
 
@@ -54,6 +55,7 @@ _ITEM = ["image", "source", "occupation", "model"]
 _CELL = ["model", "occupation", "source", "prompt"]
 # More raters than this are a crowd, each with few of the images: a column for each would be mostly empty.
 _MOST_COLUMNS = 30
+_NARROWER = "With more raters, give one row per image and rater, with the columns rater and label."
 _MOST_CELLS = 300_000_000
 _MOST_BYTES = 1_000_000_000
 _MOST_IMAGES = 1_000_000_000
@@ -589,9 +591,10 @@ def _load_csv(path: Path):
     if text.count('"') % 2:
         raise InputError(f'{path} opens a quote (") that it never closes; quotes must come in pairs.')
     try:
-        names = next(csv.reader(io.StringIO(text[:1_000_000].lstrip("\r\n"))))
+        names = tables.header(text)
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as CSV: {error}.") from None
+    tables.check_width(len(names), path, _NARROWER)
     separator = next((s for s in ";\t|" if len(names) == 1 and s in names[0]), "")
     if separator:
         raise InputError(f"{path} separates its columns by {separator!r}; save it with commas.")
@@ -618,6 +621,7 @@ def _load_parquet(path: Path):
 
     try:
         shape = pq.read_metadata(path)
+        tables.check_width(shape.num_columns, path, _NARROWER)
         if shape.num_rows * shape.num_columns > _MOST_CELLS:
             raise InputError(f"{path} has {shape.num_rows:,} rows, too many to hold.")
         table = pq.read_table(path)

@@ -8,6 +8,7 @@ quietly change its shape.
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 from collections.abc import Sequence
@@ -41,6 +42,10 @@ _SCHEMA_MODULES = (
 # What a spreadsheet would run as a formula when a text cell starts with it; the wide forms count in East Asian ones.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+MOST_COLUMNS = 1000
+"""Columns of a table that a user brings; one with more is refused before any of its rows is read."""
+# Characters in which the header of a table is looked for before the whole of it is read.
+_HEADER = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -215,6 +220,28 @@ def conform(
     return out[known + [c for c in out.columns if c not in known]].reset_index(drop=True)
 
 
+def check_width(columns: int, where: object, fix: str = "Keep the columns that are needed.") -> None:
+    """Check how many columns a table has that a user brings.
+
+    Raises:
+        InputError: They are more than :data:`MOST_COLUMNS`.
+    """
+    if columns > MOST_COLUMNS:
+        raise InputError(
+            f"{where} has {columns:,} columns; at most {MOST_COLUMNS:,} are read. Is it separated by another character "
+            f"than it should be, or turned on its side? {fix}"
+        )
+
+
+def header(text: str) -> list[str]:
+    """Return the names in the header of a CSV file that begins with ``text``.
+
+    Raises:
+        csv.Error: The text cannot be read as CSV.
+    """
+    return next(csv.reader(io.StringIO(text[:_HEADER].lstrip("\r\n"), newline="")), [])
+
+
 def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.DataFrame:
     """Read the CSV file of table ``name`` and check it against its declaration, as :func:`conform` does.
 
@@ -226,15 +253,17 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
     declared = schema(name)
     texts = {c.name: str for c in declared.columns if c.text}
     try:
-        header = pd.read_csv(path, nrows=0, encoding="utf-8").columns
+        with open(path, "rb") as file:
+            check_width(len(header(file.read(_HEADER).decode("utf-8", errors="replace"))), path)
+        names = pd.read_csv(path, nrows=0, encoding="utf-8").columns
         # "NA", "None" and "null" are texts like any other; only numbers can be missing.
-        missing = {c: ["", "nan", "NaN"] for c in header if c not in texts}
+        missing = {c: ["", "nan", "NaN"] for c in names if c not in texts}
         frame = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=missing, encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; it should hold the table {name}.") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
-    except (pd.errors.EmptyDataError, pd.errors.ParserError) as error:
+    except (pd.errors.EmptyDataError, pd.errors.ParserError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as CSV: {error}") from None
     for column in texts:
         if column in frame.columns:

@@ -15,8 +15,7 @@ import socket
 import ssl
 import threading
 import time
-import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
@@ -24,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpcore
 import httpx
+
+from biaslab.captions import _body as _body_of
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -41,7 +42,6 @@ _LARGE = 4_000_000
 # Progressive JPEGs have about ten scans; each costs a pass over the whole picture.
 _MOST_SCANS = 200
 _LONGEST_URL = 8192
-_CHUNK = 65536
 
 
 class Failed(Exception):
@@ -136,30 +136,21 @@ def _answer(visit: Visit, response: httpcore.Response, settings: DownloadSetting
     asked = opted_out(headers, settings.opt_out)
     if asked:
         raise Failed("opted_out", asked)
-    body = _body(visit, response, headers, settings.most_bytes)
+    body = _body(visit, response, settings.most_bytes)
     if not visit.n_bytes:
         raise Failed("empty")
     return body
 
 
-def _body(
-    visit: Visit, response: httpcore.Response, headers: Mapping[bytes, list[bytes]], most: int
-) -> BytesIO:
+def _body(visit: Visit, response: httpcore.Response, most: int) -> BytesIO:
     """Read a body up to the limit, also where it came compressed although we ask for plain bytes."""
-    stated = headers.get(b"content-length", [b""])[0]
-    if stated.isdigit() and int(stated[:20]) > most:
-        raise Failed("too_many_bytes", f"{_text(stated[:20])} bytes stated")
-    unpack = _unpacker(headers)
-    body, visit.n_bytes, received = BytesIO(), 0, 0
-    for chunk in response.iter_stream():
-        received += len(chunk)
-        for part in unpack(chunk):
-            visit.n_bytes += len(part)
-            body.write(part)
-            if visit.n_bytes > most:
-                break
-        if max(visit.n_bytes, received) > most:
-            raise Failed("too_many_bytes", f"more than {most} bytes")
+    body, visit.n_bytes = BytesIO(), 0
+    try:
+        for piece in _body_of.read(response.iter_stream(), response.headers, most):
+            visit.n_bytes += len(piece)
+            body.write(piece)
+    except _body_of.BodyError as error:
+        raise Failed(error.outcome, error.detail) from None
     body.seek(0)
     return body
 
@@ -382,31 +373,6 @@ def opted_out(headers: Mapping[bytes, Sequence[bytes]], honoured: Collection[str
                 return f"X-Robots-Tag: {part.strip()}"
     reserved = any(_text(v).strip() == "1" for v in headers.get(b"tdm-reservation", ()))
     return "TDM-Reservation: 1" if reserved and "tdm-reservation" in honoured else ""
-
-
-def _unpacker(headers: Mapping[bytes, list[bytes]]) -> Callable[[bytes], Iterator[bytes]]:
-    """Return a function that takes compression off, piece by piece, so that a small body cannot fill the memory."""
-    names = [n.strip().lower() for v in headers.get(b"content-encoding", ()) for n in _text(v).split(",")]
-    names = [n for n in names if n not in ("", "identity")]
-    if not names:
-        return lambda chunk: iter((chunk,))
-    if len(names) > 1 or names[0] not in ("gzip", "x-gzip", "deflate"):
-        raise Failed("damaged", f"Content-Encoding {', '.join(names)[:50]}, which was not asked for")
-    # 32 lets zlib see by itself whether it is gzip or deflate.
-    unpacker = zlib.decompressobj(32 + zlib.MAX_WBITS)
-
-    def unpack(chunk: bytes) -> Iterator[bytes]:
-        part = b""
-        # What follows the end of the compressed data is passed over.
-        while (chunk or len(part) == _CHUNK) and not unpacker.eof:
-            try:
-                part = unpacker.decompress(chunk, _CHUNK)
-            except zlib.error as error:
-                raise Failed("damaged", f"Content-Encoding {names[0]}: {error}") from None
-            chunk = unpacker.unconsumed_tail
-            yield part
-
-    return unpack
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------

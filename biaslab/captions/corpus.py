@@ -29,6 +29,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from biaslab import tables
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, near_matches
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ _TAKEN = frozenset(
 _MINI_PART = 16 * 4096
 # Bytes of a table of captions beside which no further row is put, of a line that is read, and of an id.
 _BATCH_BYTES, _LONGEST_LINE, _LONGEST_ID = 32 * 2**20, 16 * 2**20, 200
+# Characters of a row of a CSV file, which may go over several lines.
+_LONGEST_ROW = 2 * _LONGEST_LINE
 # Columns of a JSONL file that are carried at most, and rows that are streamed at a time.
 _MOST_COLUMNS, _STREAMED_ROWS = 100, 1024
 _URL = re.compile(r"(?i)https?://")
@@ -372,13 +375,17 @@ def _shaped(frame: pd.DataFrame, columns: _Columns, prefix: str, start: int) -> 
 
 def _carried_as(columns: Sequence[str], taken: Collection[str] = _TAKEN) -> list[str]:
     """Return the names under which a corpus's own columns are carried along: none is taken, each comes once."""
-    found: list[str] = []
+    found: dict[str, None] = {}
+    times: dict[str, int] = {}
     for column in columns:
-        name = f"corpus_{column}" if column in taken else str(column)
+        plain = f"corpus_{column}" if column in taken else str(column)
+        name = plain + "_" * times.get(plain, 0)
         while name in found:
             name += "_"
-        found.append(name)
-    return found
+        # The next of this name need not try what is taken by now.
+        times[plain] = len(name) - len(plain) + 1
+        found[name] = None
+    return list(found)
 
 
 def _texts(column: pd.Series) -> np.ndarray | list[str]:
@@ -606,6 +613,7 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
             raise InputError(f"{path}, line {number} is not JSON: {error}") from None
         if not isinstance(record, dict):
             raise InputError(f"{path}, line {number} holds {type(record).__name__}; a line holds one object.")
+        tables.check_width(len(record), f"{path}, line {number},")
         flat = {key: value for key, value in record.items() if not isinstance(value, dict | list)}
         if len(flat) < len(record):
             _note_left_out(str(path), [key for key in record if key not in flat])
@@ -649,14 +657,16 @@ def _read_csv(path: Path, size: int) -> Iterator[pd.DataFrame]:
     lines = _raw_lines(path)
     head = next(lines, "")
     lines = chain([head], lines)
-    urls = [i for i, field in enumerate(head.split("\t")) if _URL.match(field)]
-    if separator == "\t" and head.count("\t") == 1 and len(urls) == 1:
+    pair = head.split("\t") if separator == "\t" and head.count("\t") == 1 else []
+    urls = [i for i, field in enumerate(pair) if _URL.match(field)]
+    if len(urls) == 1:
         header, rows = ["url", "caption"], _pairs(lines, url_first=urls == [0])
     else:
         rows = _csv_rows(lines, separator, path)
         header = next(rows, [])
         if not header:
             raise InputError(f"{path} cannot be read as CSV: it is empty.")
+        tables.check_width(len(header), path)
         urls = [i for i, field in enumerate(header) if _URL.match(field)]
         if urls:
             rows, header = chain([header], rows), _headless(len(header), urls[0])
@@ -687,10 +697,21 @@ def _csv_rows(lines: Iterable[str], separator: str, path: Path) -> Iterator[list
     """Yield the rows of a CSV file that are not blank, all as wide as the first."""
     # The limit is one of the process; a caption longer than that is as good as any.
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))
-    reader = csv.reader(_ended(lines), delimiter=separator)
+    held = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal held
+        for line in _ended(lines):
+            held += len(line)
+            if held > _LONGEST_ROW:
+                raise csv.Error(f"a row is longer than {_LONGEST_ROW:,} characters")
+            yield line
+
+    reader = csv.reader(counted(), delimiter=separator)
     width = 0
     try:
         for row in reader:
+            held = 0
             width = width or len(row)
             if len(row) > width:
                 raise InputError(
@@ -709,7 +730,7 @@ def _ended(lines: Iterable[str]) -> Iterator[str]:
     """Yield lines cut behind each carriage return, which outside of quotes ends a row as a line feed does."""
     for line in lines:
         if "\r" in line:
-            yield from re.findall(r"[^\r]*\r\n?|[^\r]+", line)
+            yield from (found[0] for found in re.finditer(r"[^\r]*\r\n?|[^\r]+", line))
         else:
             yield line
 
@@ -730,6 +751,7 @@ def _flat_columns(schema: pa.Schema, where: str) -> list[str]:
     """Return the columns that fit in a table of plain values: no lists, objects or bytes, but texts kept as bytes."""
     import pyarrow.types as kinds
 
+    tables.check_width(len(schema), where)
     found: list[str] = []
     for field in schema:
         kind = field.type.value_type if kinds.is_dictionary(field.type) else field.type

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
+from biaslab.captions import _body
 from biaslab.errors import ParameterError, RunError
 from biaslab.store import room_on
 
@@ -287,35 +288,69 @@ class _Journal:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield what was written, oldest first; damaged lines are passed over."""
-        if self._path is None or not self._path.exists():
-            return
         damaged = 0
-        with self._path.open("rb") as file:
-            for line in file:
-                checksum, _, content = line.rstrip(b"\n").partition(b" ")
-                if hashlib.sha256(content).hexdigest()[:16].encode() != checksum:
-                    damaged += bool(line.strip())
-                    continue
-                yield json.loads(content)
+        for line in self.lines():
+            record = record_of(line)
+            if record is None:
+                damaged += bool(line.strip())
+            else:
+                yield record
         if damaged:
             _log.warning("%s: damaged lines: %d. They are passed over and asked again.", self._path, damaged)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines without their ends; half a line at the end of the file, which a kill leaves, is none."""
+        if self._path is None or not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n") or record_of(line) is not None:
+                    yield line.removesuffix(b"\n")
 
     def add(self, digest: str, answer: Answer) -> None:
         """Keep an answer."""
         self.write({"question": digest, **asdict(answer)})
 
-    def write(self, record: Mapping[str, Any]) -> None:
-        """Write a record that fits in JSON as a line of its own."""
+    def write(self, record: Mapping[str, Any], *, sync: bool = False) -> None:
+        """Write a record that fits in JSON as a line of its own; with ``sync`` it outlasts a power cut."""
         if self._path is None:
             return
-        content = json.dumps(record).encode()
-        line = hashlib.sha256(content).hexdigest()[:16].encode() + b" " + content + b"\n"
+        line = line_of(record)
         with self._mutex, room_on(self._path, _STAYS), self._locked("write"), self._path.open("a+b") as file:
-            # Whoever was killed while writing left half a line.
-            if file.seek(0, os.SEEK_END):
-                file.seek(-1, os.SEEK_END)
-                line = line if file.read(1) == b"\n" else b"\n" + line
+            if half := _half_line(file):
+                # Whoever was killed while writing left it; the lock says that nobody is writing it now.
+                if record_of(half) is None:
+                    file.truncate(file.seek(0, os.SEEK_END) - len(half))
+                else:
+                    line = b"\n" + line
             file.write(line)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def line_of(record: Mapping[str, Any]) -> bytes:
+    """Return a record as a line: the beginning of its SHA-256, a space, and JSON."""
+    content = json.dumps(record).encode()
+    return hashlib.sha256(content).hexdigest()[:16].encode() + b" " + content + b"\n"
+
+
+def record_of(line: bytes) -> dict[str, Any] | None:
+    """Return the record in a line, or None where it is damaged."""
+    checksum, _, content = line.rstrip(b"\n").partition(b" ")
+    if hashlib.sha256(content).hexdigest()[:16].encode() != checksum:
+        return None
+    return json.loads(content)
+
+
+def _half_line(file: Any) -> bytes:
+    """Return what stands behind the last line feed of a file."""
+    half, at = b"", file.seek(0, os.SEEK_END)
+    while at and b"\n" not in half:
+        size = min(at, 65536)
+        at = file.seek(at - size)
+        half = file.read(size) + half
+    return half.rpartition(b"\n")[2]
 
 
 class _StoppedError(Exception):
@@ -375,6 +410,7 @@ class _Asking:
         import httpx
 
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        headers["Accept-Encoding"] = _body.ENCODINGS
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         # A redirect would carry the key to another place, so none is followed.
@@ -437,6 +473,10 @@ class _Asking:
                 raise ParameterError(
                     f"The endpoint's URL {endpoint.url} is none; check endpoint_url."
                 ) from None
+            except _body.BodyError as error:
+                last, readings = self._unread(error), readings + 1
+                if last.outcome != "malformed" or readings == _READINGS:
+                    return last
             except httpx.RequestError as error:
                 last = Answer("", "unavailable", f"{type(error).__name__}: {self._clean(error)}")
             else:
@@ -463,20 +503,32 @@ class _Asking:
         return min(wait * (1 + int(digest[:4], 16) / 0x40000), endpoint.longest_wait)
 
     def _post(self, client: httpx.Client, digest: str, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        """Send one request; return the status, the headers and the body, cut off beyond the longest one."""
+        """Send one request; return the status, the headers and the body.
+
+        Raises:
+            BodyError: There is an answer, but it is longer than any, or packed as nobody asked.
+        """
         import httpx
 
+        # The client's own limit is for each read, so a slow drip would never meet it.
         end = time.monotonic() + self._endpoint.timeout
         data = bytearray()
         with client.stream("POST", self._target, content=body) as response:
-            for chunk in response.iter_bytes():
-                data += chunk
-                # The client's own limit is for each read, so a slow drip would never meet it.
-                if time.monotonic() > end:
-                    raise httpx.ReadTimeout(f"the reply took longer than {self._endpoint.timeout:g} seconds")
-                if len(data) > self.longest_reply:
-                    break
+            try:
+                for piece in _body.read(response.iter_raw(), response.headers.raw, self.longest_reply, end):
+                    data += piece
+            except _body.BodyError as error:
+                if error.outcome == "timed_out":
+                    wait = f"{self._endpoint.timeout:g} seconds"
+                    raise httpx.ReadTimeout(f"the reply took longer than {wait}") from None
+                # Of a reply that turns a question down, the status says enough.
+                if response.status_code == 200:
+                    raise
             return response.status_code, response.headers, bytes(data)
+
+    def _unread(self, error: _body.BodyError) -> Any:
+        """Return what became of a question whose answer cannot be read to its end."""
+        return Answer("", "malformed", f"no {self.gives}: {self._clean(error.detail)}")
 
     def _read(self, digest: str, data: bytes, headers: Mapping[str, str]) -> Any:
         """Return the answer in the body of a reply with status 200."""

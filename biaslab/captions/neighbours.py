@@ -389,6 +389,11 @@ def _model(name: str, device: str, precision: str):
 
     where = str(_checked_default().parent) if name == DEFAULT else name
     try:
+        if Path(where).is_dir() and name != DEFAULT:
+            models.check_folder(where)
+        elif name != DEFAULT:
+            # The library's own models go by their last name.
+            where = str(models.fetched(name if "/" in name else f"sentence-transformers/{name}"))
         with _quiet():
             model = SentenceTransformer(
                 where,

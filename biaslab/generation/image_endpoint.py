@@ -10,6 +10,8 @@ source as :func:`biaslab.generation.generate`.
 - **Never too much.** Before a request is sent, its price is written down and must fit under ``cost_limit`` with all
   that was spent on the model in this store. It is taken back where the server says that there was no image. A request
   that broke off, or whose answer cannot be read, may have been charged and stays counted.
+- **Never from a ledger that lies.** What was bought and spent stands in numbered lines with checksums. Where one of
+  them is damaged or gone, nothing is bought until the ledger is rebuilt (:func:`rebuild`, ``biaslab ledger``).
 - **Counted.** What has no image has an outcome that says why (:data:`OUTCOMES`). A refusal is one of them; it is never
   asked again.
 - **The key** stays in its environment variable, as in :mod:`biaslab.captions.endpoint`. It is not sent to the
@@ -22,13 +24,16 @@ made again.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import logging
 import math
+import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
@@ -37,7 +42,17 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab.captions.endpoint import Answer, Endpoint, _Asking, _error_in, _Journal, _StoppedError
+from biaslab.captions._body import BodyError
+from biaslab.captions.endpoint import (
+    Answer,
+    Endpoint,
+    _Asking,
+    _error_in,
+    _Journal,
+    _StoppedError,
+    line_of,
+    record_of,
+)
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import OK, _image_ids, _units
@@ -342,6 +357,7 @@ class EndpointImages:
             with self._ledger.turn():
                 # Another process may have bought them meanwhile.
                 self._ledger.load()
+                self._ledger.check_pictures()
                 missing = self._missing()
                 failed = self._buy(missing, progress) if missing else {}
         found = [self._result(key, failed) for key in self._keys]
@@ -436,15 +452,23 @@ class _LimitError(Exception):
 
 
 class _Ledger:
-    """What was spent on a model and what came of it: a journal, replies not worked up yet, and pictures."""
+    """What was spent on a model and what came of it: a journal, replies not worked up yet, and pictures.
 
-    def __init__(self, folder: Path, settings: ImageEndpointSettings) -> None:
-        self._folder = folder
-        self._journal = _Journal(folder / "bought.jsonl")
-        self._price = Decimal(str(settings.price or 0))
-        self._limit = Decimal(str(settings.cost_limit))
+    Each line of the journal has a checksum and its own number. What is about to be spent is on disk before a request
+    leaves, so half a line at the end, which a kill leaves, stands for nothing that was spent; a reply stays on disk
+    until the line that says what became of it is there. Anything else that is wrong with the journal means that
+    neither the sum nor what was bought is known, and nothing is bought until it is rebuilt (:func:`rebuild`).
+    """
+
+    def __init__(self, folder: Path, settings: ImageEndpointSettings | None = None) -> None:
+        self.folder = folder
+        self.file = folder / "bought.jsonl"
+        self._journal = _Journal(self.file)
+        self._price = Decimal(str((settings and settings.price) or 0))
+        self._limit = Decimal(str(settings.cost_limit if settings else 0))
         self._changed = threading.Condition()
         self._under_way = 0
+        self._lines = 0
         self.done: dict[str, _Bought] = {}
         self.spent = Decimal(0)
 
@@ -453,13 +477,42 @@ class _Ledger:
         return self._journal.turn(["buying"])
 
     def load(self) -> None:
-        """Read the journal."""
-        self.done, self.spent = {}, Decimal(0)
-        for record in self._journal.records():
-            if record["event"] == "kept":
-                self.done[record["image"]] = _Bought(**record["bought"])
+        """Read the journal.
+
+        Raises:
+            RunError: It is damaged.
+        """
+        self.done, self.spent, self._lines = {}, Decimal(0), 0
+        for number, line in enumerate(self._journal.lines(), start=1):
+            entry = _entry(line)
+            # Lines of earlier versions have no number.
+            if entry is None or entry.get("line", number) != number:
+                raise self._damaged(f"line {number} is {'damaged' if entry is None else 'not where it was'}")
+            self._lines = number
+            if entry["event"] == "kept":
+                self.done[entry["image"]] = _Bought(**entry["bought"])
             else:
-                self.spent += Decimal(record["cost"])
+                self.spent += Decimal(entry["cost"])
+
+    def check_pictures(self) -> None:
+        """Look whether the journal knows every picture; only who holds the turn may ask.
+
+        Raises:
+            RunError: It does not: lines were lost at its end, or all of it.
+        """
+        for key, path in self.pictures():
+            if key not in self.done and not self.is_paid(key):
+                raise self._damaged(f"it does not know the picture {path.name}")
+
+    def _damaged(self, why: str) -> RunError:
+        folder = self.folder
+        with contextlib.suppress(ValueError):
+            folder = folder.relative_to(Path.cwd())
+        return RunError(
+            f"The ledger of bought images, {folder / self.file.name}, is damaged: {why}. What was spent and what was "
+            "bought is not known, so nothing is bought. Rebuild it from its sound lines and from the pictures and "
+            f"answers beside it, which buys nothing: biaslab ledger --rebuild {folder}"
+        )
 
     def has(self, key: str) -> bool:
         """Return whether an image needs no further request; one whose file was taken away needs one."""
@@ -479,7 +532,7 @@ class _Ledger:
                 self._changed.wait()
             if stopped():
                 raise _StoppedError
-            self._write("sent", key, self._price)
+            self._note("sent", key, self._price)
             self._under_way += 1
 
     def settle(self, key: str, *, charged: bool) -> None:
@@ -488,26 +541,42 @@ class _Ledger:
             self._under_way -= 1
             self._changed.notify_all()
             if not charged:
-                self._write("free", key, -self._price)
+                self._note("free", key, -self._price)
 
-    def _write(self, event: str, key: str, cost: Decimal) -> None:
-        self._journal.write({"event": event, "image": key, "cost": str(cost), "time": _now()})
+    def _note(self, event: str, key: str, cost: Decimal) -> None:
+        self._write({"event": event, "image": key, "cost": str(cost), "time": _now()})
         self.spent += cost
+
+    def _write(self, entry: Mapping[str, Any]) -> None:
+        self._journal.write({**entry, "line": self._lines + 1}, sync=True)
+        self._lines += 1
 
     def keep(self, key: str, bought: _Bought, asked: Mapping[str, Any]) -> None:
         """Write down what became of an image; its picture is there already."""
-        self._journal.write({"event": "kept", "image": key, **asked, "bought": asdict(bought)})
         with self._changed:
+            self._write({"event": "kept", "image": key, **asked, "bought": asdict(bought)})
             self.done[key] = bought
         self._reply(key).unlink(missing_ok=True)
 
     # -- files --------------------------------------------------------------------------------------------
 
     def _reply(self, key: str) -> Path:
-        return self._folder / "replies" / f"{key}.json"
+        return self.folder / "replies" / f"{key}.json"
 
     def _file(self, key: str, ending: str) -> Path:
-        return self._folder / "images" / key[:2] / f"{key}.{ending}"
+        return self.folder / "images" / key[:2] / f"{key}.{ending}"
+
+    def pictures(self) -> Iterator[tuple[str, Path]]:
+        """Yield every picture there is: its image's key, and where it is."""
+        for path in sorted(self.folder.glob("images/*/*")):
+            if not path.name.startswith("."):
+                yield path.stem, path
+
+    def replies(self) -> list[str]:
+        """Return the keys of the replies that are still to be worked up."""
+        return sorted(
+            path.stem for path in self.folder.glob("replies/*.json") if not path.name.startswith(".")
+        )
 
     def save_reply(self, key: str, reply: Mapping[str, str]) -> None:
         """Write a reply down before anything is made of it."""
@@ -537,6 +606,154 @@ class _Ledger:
             return self._file(key, bought.ending).read_bytes()
         except FileNotFoundError:
             return None
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """Return what a line of the journal says, or None where it is damaged."""
+    entry = record_of(line)
+    return entry if entry is not None and _sound(entry) else None
+
+
+def _sound(entry: Any) -> bool:
+    try:
+        if entry["event"] == "kept":
+            return bool(_Bought(**entry["bought"]).outcome) and isinstance(entry["image"], str)
+        return Decimal(entry["cost"]).is_finite() and isinstance(entry["image"], str)
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        return False
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What :func:`rebuild` found."""
+
+    lines: int
+    """Sound lines, which were kept as they are."""
+    lost: int
+    """Lines that are damaged or missing."""
+    requests: int
+    """Requests that were counted in the place of lost ones, each at the highest price that is known."""
+    pictures: int
+    """Pictures that no line knew and that were entered again; what the endpoint drew in place of their prompts is
+    not known any more."""
+    spent: float
+    """What was spent, never too little."""
+    saved: Path | None
+    """Where the damaged ledger is now; None where there was nothing to mend and nothing was written."""
+
+
+def ledger(folder: str | Path) -> dict[str, Any]:
+    """Return what a ledger holds: ``spent``, ``images`` by outcome, and ``replies`` that are still to be worked up.
+
+    Raises:
+        InputError: There is no ledger in the folder.
+        RunError: It is damaged.
+    """
+    found = _located(folder)
+    found.load()
+    outcomes = Counter(bought.outcome for bought in found.done.values())
+    listed = ", ".join(f"{n} {outcome}" for outcome, n in sorted(outcomes.items()))
+    return {"spent": float(found.spent), "images": listed or "none", "replies": len(found.replies())}
+
+
+def _located(folder: str | Path) -> _Ledger:
+    found = _Ledger(Path(folder))
+    if not found.file.exists() and not any(found.pictures()) and not found.replies():
+        raise InputError(f"{folder} holds no ledger of bought images: no bought.jsonl, images or replies.")
+    return found
+
+
+def rebuild(folder: str | Path, *, price: float | None = None) -> Rebuilt:
+    """Rebuild a damaged ledger of bought images from its sound lines and the pictures and answers beside it.
+
+    Nothing is bought, and nothing that was paid for is counted too low: for each lost line, and for each image that
+    no sound line speaks of a request for, a request is counted at the highest price that is known. A refusal whose
+    line is lost will be asked for again.
+
+    Args:
+        folder: The folder of ``bought.jsonl``, as the message about the damage names it.
+        price: What an image cost, where no sound line says it.
+
+    Raises:
+        InputError: There is no ledger in the folder.
+        ParameterError: No sound line says what an image cost, and ``price`` is not given.
+    """
+    if price is not None and not (math.isfinite(price) and price >= 0):
+        raise ParameterError(f"price is {price!r}; it must be a number from 0.")
+    ledger = _located(folder)
+    with ledger.turn():
+        entries, lost = _sound_entries(ledger)
+        kept = {e["image"] for e in entries if e["event"] == "kept"}
+        found = [
+            (key, path) for key, path in ledger.pictures() if key not in kept and not ledger.is_paid(key)
+        ]
+        sent = {e["image"] for e in entries if e["event"] == "sent"}
+        unsent = sorted({*kept, *(key for key, _ in found), *ledger.replies()} - sent)
+        requests = [*unsent, *[""] * (lost - len(unsent))]
+        costs = [Decimal(e["cost"]) for e in entries if e["event"] == "sent"]
+        n = len(entries)
+        if requests and not costs and price is None:
+            raise ParameterError(
+                f"No sound line of {ledger.file} says what an image cost: give the price, as in --price 0.04."
+            )
+        cost = max(costs, default=Decimal(str(price or 0)))
+        entries += [
+            {"event": "sent", "image": key, "cost": str(cost), "time": _now(), "rebuilt": True}
+            for key in requests
+        ]
+        for key, path in found:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            bought = _Bought(OK, ending=path.suffix.removeprefix("."), sha256=digest)
+            entries.append({"event": "kept", "image": key, "rebuilt": True, "bought": asdict(bought)})
+        spent = float(sum((Decimal(e["cost"]) for e in entries if e["event"] != "kept"), Decimal(0)))
+        saved = None
+        if lost or len(entries) > n:
+            saved = _set_aside(ledger.file)
+            numbered = (line_of({**e, "line": k}) for k, e in enumerate(entries, start=1))
+            _save(ledger.file, b"".join(numbered))
+    return Rebuilt(n, lost, len(requests), len(found), spent, saved)
+
+
+def _sound_entries(ledger: _Ledger) -> tuple[list[dict[str, Any]], int]:
+    """Return what the sound lines say, in order, and how many lines are lost."""
+    entries: list[dict[str, Any]] = []
+    seen: set[bytes] = set()
+    lost, last = 0, 0
+    for line in ledger._journal.lines():
+        entry = _entry(line) or _unchecked(line)
+        if entry is None:
+            lost, last = lost + 1, last + 1
+            continue
+        number = entry.pop("line", None)
+        if number is not None and number <= last:
+            # A line that is there twice counts once.
+            if line in seen:
+                continue
+        elif number is not None:
+            lost += number - last - 1
+        seen.add(line)
+        last = max(last + 1, number or 0)
+        entries.append(entry)
+    return entries, lost
+
+
+def _unchecked(line: bytes) -> dict[str, Any] | None:
+    """Return what a line without a checksum says that is whole otherwise."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if _sound(entry) else None
+
+
+def _set_aside(file: Path) -> Path:
+    for k in count(1):
+        aside = file.with_name(f"{file.name}.damaged-{k}")
+        if not aside.exists():
+            break
+    with room_on(aside, _ROOM):
+        replace(aside, file.read_bytes() if file.exists() else b"")
+    return aside
 
 
 class _Buying(_Asking):
@@ -578,10 +795,13 @@ class _Buying(_Asking):
         finally:
             self._ledger.settle(digest, charged=charged)
 
+    def _unread(self, error: BodyError) -> Any:
+        if error.outcome == "too_many_bytes":
+            return _Bought("not_an_image", "too large", time=_now())
+        return super()._unread(error)
+
     def _read(self, digest: str, data: bytes, headers: Mapping[str, str]) -> Any:
         """Return what was bought with a reply of status 200."""
-        if len(data) > self.longest_reply:
-            return _Bought("not_an_image", "too large", time=_now())
         try:
             reply = json.loads(data)
             first = reply["data"][0]
@@ -727,6 +947,9 @@ def _save(path: Path, data: bytes) -> None:
     with room_on(path, _ROOM):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, data)
+        # What is bought outlasts a power cut: the line that says so is written after it.
+        with path.open("r+b") as file:
+            os.fsync(file.fileno())
 
 
 def _digest(value: object) -> str:

@@ -15,6 +15,8 @@ from biaslab.errors import BiaslabError, ParameterError, name_help
 
 # Arguments of a pipeline that needs more than text, and of one that makes something else than images.
 _IMAGE_INPUTS = {"image", "mask_image", "control_image", "video", "ip_image"}
+# Weights of the same parts in another precision, or of another stage of training.
+_VARIANTS = ("*.fp16*", "*.bf16*", "*.fp8*", "*.non_ema*")
 _OTHER_OUTPUTS = {"num_frames", "video_length", "fps", "frame_rate", "audio_length_in_s", "audio_end_in_s"}
 
 
@@ -22,22 +24,34 @@ def fetch(name: str) -> Path:
     """Return the folder of the text-to-image model ``name``, downloaded where it is on the hub.
 
     Raises:
-        ParameterError: The name is unknown, the hub does not have it or cannot be reached, or the model has no
-            safetensors.
+        ParameterError: The name is unknown, the hub does not have it or cannot be reached, or the model brings code or
+            has no safetensors.
         MissingInputError: The embedded model is not in this installation.
     """
     where = models.resolve(name, "text-to-image")
     if Path(where).is_dir():
         return Path(where)
-    from diffusers import DiffusionPipeline
+    from huggingface_hub import hf_hub_download
 
     try:
         with quiet(bars=True):
-            folder = Path(DiffusionPipeline.download(where, use_safetensors=True))
-    # The hub's client and diffusers raise many kinds of errors; each becomes one that says what to do.
+            index = Path(hf_hub_download(where, "model_index.json"))
+            # Before gigabytes are fetched; what else lies there is not for us.
+            parts = models.check_index(index)
+            weights = [f"{part}/*.safetensors" for part in parts]
+            folder = models.fetched(where, weights, skip=_VARIANTS)
+    except BiaslabError:
+        raise
+    # The hub's client raises many kinds of errors; each becomes one that says what to do.
     except Exception as error:
         raise ParameterError(_hub_problem(where, error)) from error
-    models.check_safetensors(folder)
+    for part in parts:
+        # What has weights has a config.json; schedulers and tokenizers have files of other names.
+        if (folder / part / "config.json").is_file() and not any((folder / part).glob("*.safetensors")):
+            raise ParameterError(
+                f"{where} has no weights as .safetensors, or not for all its parts: {part} has none. Other formats are "
+                "refused, because they can run code when they are opened. Choose a copy of the model that has them."
+            )
     return folder
 
 
@@ -64,11 +78,6 @@ def _hub_problem(name: str, error: BaseException) -> str:
             f"The hub has no model {name!r}, or it is private. {models.near_help(name, 'text-to-image')}A name on "
             "the hub is made of owner and name, as in the address of the model's page."
         )
-    if any("safetensors" in str(e) for e in chain):
-        return (
-            f"{name} has no weights as .safetensors, or not for all its parts. Other formats are refused, because "
-            "they can run code when they are opened. Choose a copy of the model that has them."
-        )
     if any_of(hub.EntryNotFoundError) and not any_of(hub.LocalEntryNotFoundError):
         return f"{name} is on the hub but is no diffusers pipeline: it has no model_index.json."
     reason = " ".join(str(chain[-1]).split()) or type(chain[-1]).__name__
@@ -90,17 +99,15 @@ def pipeline_class(folder: Path, name: str):
     index = folder / "model_index.json"
     if not index.is_file():
         raise ParameterError(f"{name} is no diffusers pipeline: {folder} holds no model_index.json.")
+    parts = models.check_index(index)
     said = json.loads(index.read_text(encoding="utf-8"))
-    class_name = said.get("_class_name")
-    libraries = {v[0] for v in said.values() if isinstance(v, list) and len(v) == 2 and v[0]}
-    own = sorted(
-        x for x in libraries if x not in ("diffusers", "transformers") and not hasattr(diffusers.pipelines, x)
-    )
-    found = getattr(diffusers, class_name, None) if isinstance(class_name, str) else None
-    if own or not (inspect.isclass(found) and issubclass(found, diffusers.DiffusionPipeline)):
+    class_name = said["_class_name"]
+    unknown = sorted({said[part][0] for part in parts if not _has_class(*said[part])})
+    found = getattr(diffusers, class_name, None)
+    if unknown or not (inspect.isclass(found) and issubclass(found, diffusers.DiffusionPipeline)):
         raise ParameterError(
             f"{name} needs code that diffusers {diffusers.__version__} does not have "
-            f"({', '.join(own) or class_name}). Code that comes with a model is never run."
+            f"({', '.join(unknown) or class_name}). Code that comes with a model is never run."
         )
     takes = set(inspect.signature(found.__call__).parameters)
     known = found in TEXT_TO_IMAGE.values() and "Control" not in class_name
@@ -110,6 +117,18 @@ def pipeline_class(folder: Path, name: str):
             "such as a StableDiffusionPipeline."
         )
     return found
+
+
+def _has_class(library: str, name: str) -> bool:
+    """Return whether diffusers has the library's class for a part of a pipeline."""
+    import diffusers
+
+    # They say themselves which classes they do not have, or call otherwise by now.
+    if library in ("diffusers", "transformers"):
+        return True
+    where = getattr(diffusers.pipelines, library, None)
+    ours = inspect.ismodule(where) and where.__name__.startswith("diffusers.pipelines.")
+    return ours and inspect.isclass(getattr(where, name, None))
 
 
 def load_pipeline(folder: Path, name: str, *, dtype, safety_checker: bool):

@@ -119,6 +119,7 @@ class DetectorFaces:
         where = models.resolve(name, "detector")
         safe = {"trust_remote_code": False}
         with _models.loading(name, "object detector"), _models.without_bars():
+            where = models.local(where)
             self._model = AutoModelForObjectDetection.from_pretrained(where, use_safetensors=True, **safe)
             self._processor = AutoImageProcessor.from_pretrained(where, **safe)
         labels = {int(k): str(v) for k, v in self._model.config.id2label.items()}

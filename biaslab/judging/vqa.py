@@ -253,12 +253,12 @@ def _located(name: str) -> str:
     """Return the folder or hub name behind ``name``.
 
     Raises:
-        ParameterError: It is neither, or the folder holds no safetensors.
+        ParameterError: It is neither, or the folder brings code or holds no safetensors.
     """
     short = name.removeprefix(VQA)
     path = Path(short).expanduser()
     if short and path.is_dir():
-        named.check_safetensors(path)
+        named.check_folder(path)
         return str(path)
     if _HUB_NAME.fullmatch(short):
         return short
@@ -281,6 +281,7 @@ def load(name: str, *, device: str = "auto", batch_size: int = 0) -> Answers:
 
     where = _located(name)
     with _models.loading(name, "a BLIP or BLIP-2 model"):
+        where = str(named.local(where))
         kind = AutoConfig.from_pretrained(where, trust_remote_code=False).model_type
     if kind not in _KINDS:
         raise ParameterError(

@@ -19,6 +19,17 @@ from biaslab.judging._pixels import Pixels
 GENDER_TEXTS = ("A photo of a man", "A photo of a woman")
 
 
+# What a folder holds that has a tokenizer of its own.
+_TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+    "tokenizer.model",
+    "spiece.model",
+)
+
+
 class ZeroShot:
     """An open_clip model, its preprocessing and its tokenizer.
 
@@ -40,12 +51,12 @@ class ZeroShot:
         self.name = name
         where = _models.device(device)
         self._dtype = _models.dtype(dtype, where)
-        model, tag, options = _named(name)
+        model, tag, options, tokenizer = _named(name)
         with _models.loading(name, "an open_clip model"):
             self._model, _, transform = open_clip.create_model_and_transforms(
                 model, pretrained=tag, device=where, pretrained_text=False, **options
             )
-            self._tokenizer = open_clip.get_tokenizer(model)
+            self._tokenizer = open_clip.get_tokenizer(tokenizer)
         self._model.eval()
         self._start(where, transform, batch_size)
 
@@ -187,8 +198,8 @@ class ZeroShotGender:
         return self.classifier.probabilities(images, self._texts)[:, 1]
 
 
-def _named(name: str) -> tuple[str, str | None, dict]:
-    """Return open_clip's model name, its tag of weights, and options, for one of the names that we take."""
+def _named(name: str) -> tuple[str, str | None, dict, str]:
+    """Return open_clip's names of model and weights, options, and its name of the tokenizer, for a name of ours."""
     import open_clip
 
     architecture, colon, tag = name.partition(":")
@@ -206,13 +217,20 @@ def _named(name: str) -> tuple[str, str | None, dict]:
                 f"{name} holds no open_clip_config.json, so it is no open_clip model. A CLIP model saved by "
                 "transformers must be converted first."
             )
-        return f"local-dir:{where}", None, {}
+        return f"local-dir:{where}", None, {}, f"local-dir:{where}"
     with _models.loading(name, "an open_clip model"):
-        _only_safetensors(name, open_clip.download_pretrained_from_hf(where))
-    return f"hf-hub:{where}", None, {}
+        folder = models.fetched(where, ("open_clip*.safetensors",))
+        if not any(folder.glob("open_clip*.safetensors")):
+            raise ParameterError(
+                f"{name} has no weights that open_clip reads as .safetensors; other formats are not read, because they "
+                "can run code when they are opened. Choose a copy of the model that has them."
+            )
+    # It may leave its tokenizer to another model of the hub: files of words, which open_clip fetches by itself.
+    own = any((folder / file).is_file() for file in _TOKENIZERS)
+    return f"local-dir:{folder}", None, {}, f"local-dir:{folder}" if own else f"hf-hub:{where}"
 
 
-def _tagged(architecture: str, tag: str) -> tuple[str, str, dict]:
+def _tagged(architecture: str, tag: str) -> tuple[str, str, dict, str]:
     import open_clip
     from open_clip.pretrained import download_pretrained
 
@@ -227,7 +245,7 @@ def _tagged(architecture: str, tag: str) -> tuple[str, str, dict]:
     with _models.loading(f"{architecture}:{tag}", "an open_clip model"):
         _only_safetensors(f"{architecture}:{tag}", download_pretrained(settings))
     # OpenAI's weights were trained with another activation than open_clip's architecture of that name has.
-    return architecture, tag, {"force_quick_gelu": bool(settings.get("quick_gelu"))}
+    return architecture, tag, {"force_quick_gelu": bool(settings.get("quick_gelu"))}, architecture
 
 
 def _only_safetensors(name: str, file: str) -> None:

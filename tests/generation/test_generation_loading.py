@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 
 from biaslab.errors import ParameterError
@@ -137,34 +138,104 @@ def hub_error(kind: str) -> Exception:
             r"has no model 'CompVis/stable-difusion-v1-4'.*Did you mean 'CompVis/stable-diffusion-v1-4'",
         ),
         ("no index", r"is no diffusers pipeline: it has no model_index\.json"),
-        ("Could not find the necessary `safetensors` weights", r"no weights as \.safetensors.*can run code"),
         ("Connection reset", r"cannot be fetched from the hub \(Connection reset\)"),
     ],
 )
 def test_what_the_hub_answers_is_said_plainly(monkeypatch, kind, message):
-    from diffusers import DiffusionPipeline
-
     def answer(*given, **more):
-        # diffusers wraps what the hub's client raised.
+        # The client may wrap what it met.
         raise OSError("Cannot load model: see above.") from hub_error(kind)
 
-    monkeypatch.setattr(DiffusionPipeline, "download", answer)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", answer)
     with pytest.raises(ParameterError, match=message):
         loading.fetch("CompVis/stable-difusion-v1-4")
 
 
-def test_a_hub_name_loads_like_its_folder(folders, monkeypatch, tmp_path):
-    from diffusers import DiffusionPipeline
+class Hub:
+    """A hub with one model, ``owner/tiny``, whose files are copied as the patterns say."""
 
-    cached = tmp_path / "models--owner--tiny" / "snapshots" / "0123abcd"
-    copy(folders("sd1"), cached)
-    asked = []
+    def __init__(self, files: Path, cache: Path):
+        self.files, self.snapshot = files, cache / "models--owner--tiny" / "snapshots" / "0123abcd"
 
-    def download(name, **options):
-        asked.append((name, options))
-        return str(cached)
+    def file(self, name, file):
+        assert name == "owner/tiny"
+        (self.snapshot / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(self.files / file, self.snapshot / file)
+        return str(self.snapshot / file)
 
-    monkeypatch.setattr(DiffusionPipeline, "download", download)
+    def download(self, name, *, allow_patterns, ignore_patterns):
+        from huggingface_hub.utils import filter_repo_objects
+
+        names = [p.relative_to(self.files).as_posix() for p in self.files.rglob("*") if p.is_file()]
+        for file in filter_repo_objects(
+            names, allow_patterns=allow_patterns, ignore_patterns=ignore_patterns
+        ):
+            self.file(name, file)
+        return str(self.snapshot)
+
+
+@pytest.fixture
+def hub(folders, monkeypatch, tmp_path):
+    made = Hub(copy(folders("sd1"), tmp_path / "files"), tmp_path / "cache")
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", made.file)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", made.download)
+    return made
+
+
+def test_a_hub_name_loads_like_its_folder(hub):
     model = load(GenerationSettings(model="owner/tiny", steps=2))
-    assert asked == [("owner/tiny", {"use_safetensors": True})]
     assert model.description()["revision"] == "0123abcd"
+
+
+def test_of_the_hub_only_what_is_needed_is_fetched(hub):
+    weights = hub.files / "unet" / "diffusion_pytorch_model.safetensors"
+    for other in (
+        "unet/diffusion_pytorch_model.fp16.safetensors",
+        "v1-4.safetensors",
+        "old/model.safetensors",
+    ):
+        (hub.files / other).parent.mkdir(exist_ok=True)
+        shutil.copy(weights, hub.files / other)
+    for code in (
+        "pipeline.py",
+        "unet/diffusers.py",
+        "unet/model.bin",
+        "scheduler/evil.py",
+        "v1-4.ckpt",
+        "a.pkl",
+    ):
+        (hub.files / code).write_text("raise SystemExit")
+    load(GenerationSettings(model="owner/tiny", steps=2))
+    there = {p.relative_to(hub.snapshot).as_posix() for p in hub.snapshot.rglob("*") if p.is_file()}
+    assert {p for p in there if not p.endswith((".json", ".txt"))} == {
+        "unet/diffusion_pytorch_model.safetensors",
+        "vae/diffusion_pytorch_model.safetensors",
+        "text_encoder/model.safetensors",
+    }
+
+
+def test_code_that_lies_in_the_cache_already_is_found_before_the_model_is_loaded(hub):
+    load(GenerationSettings(model="owner/tiny", steps=2))
+    (hub.snapshot / "unet" / "diffusers.py").write_text("raise SystemExit")
+    with pytest.raises(
+        ParameterError, match=r"holds unet/diffusers\.py, which could be run .* Delete the file"
+    ):
+        load(GenerationSettings(model="owner/tiny", steps=2))
+
+
+def test_a_part_on_the_hub_without_safetensors(hub):
+    weights = hub.files / "unet" / "diffusion_pytorch_model.safetensors"
+    weights.rename(weights.with_suffix(".bin"))
+    with pytest.raises(
+        ParameterError, match=r"owner/tiny has no weights as \.safetensors.*unet has none.*can run"
+    ):
+        load(GenerationSettings(model="owner/tiny"))
+
+
+def test_a_pipeline_on_the_hub_that_names_code_is_refused_by_its_index_alone(hub):
+    rename_class(hub.files, unet=[None, "Mine"])
+    with pytest.raises(
+        ParameterError, match=r"says 'unet' is \[null, \"Mine\"\].*Code that comes with a model"
+    ):
+        load(GenerationSettings(model="owner/tiny"))
+    assert [p.name for p in hub.snapshot.rglob("*")] == ["model_index.json"]

@@ -738,7 +738,8 @@ def test_half_a_reply_after_a_power_cut_is_asked_for_again(server, store, caplog
 def test_what_is_written_down_says_what_was_bought(server, store):
     made(server, store, asked(1), size="512x512")
     sent, kept = journal(store)
-    assert sent | {"time": ""} == {"event": "sent", "image": kept["image"], "cost": "0.25", "time": ""}
+    said = {"event": "sent", "image": kept["image"], "cost": "0.25", "time": "", "line": 1}
+    assert sent | {"time": ""} == said and kept["line"] == 2
     assert {k: kept[k] for k in ("event", "prompt_id", "prompt", "index", "asked")} == {
         "event": "kept",
         "prompt_id": "p0",

@@ -205,9 +205,9 @@ def test_openais_weights_get_their_own_activation(monkeypatch):
     from open_clip import pretrained
 
     monkeypatch.setattr(pretrained, "download_pretrained", lambda *_: "x.safetensors")
-    assert zero_shot._named("ViT-L-14:openai") == ("ViT-L-14", "openai", {"force_quick_gelu": True})
-    other = zero_shot._named("ViT-L-14:laion2b_s32b_b82k")
-    assert other == ("ViT-L-14", "laion2b_s32b_b82k", {"force_quick_gelu": False})
+    assert zero_shot._named("ViT-L-14:openai")[:3] == ("ViT-L-14", "openai", {"force_quick_gelu": True})
+    *other, tokenizer = zero_shot._named("ViT-L-14:laion2b_s32b_b82k")
+    assert other == ["ViT-L-14", "laion2b_s32b_b82k", {"force_quick_gelu": False}] and tokenizer == "ViT-L-14"
     monkeypatch.setattr(pretrained, "download_pretrained", lambda *_: "/cache/open_clip_pytorch_model.bin")
     with pytest.raises(ParameterError, match=r"open_clip_pytorch_model\.bin; only \.safetensors are read"):
         zero_shot._named("ViT-L-14:openai")

@@ -1,0 +1,91 @@
+"""The body of a response from a server that nobody trusts: read up to a limit, packed or not.
+
+A few hundred bytes can unpack to gigabytes, and packing can be stacked. So nobody's own unpacking is used: a body is
+taken as it came, and what it unpacks to is counted piece by piece.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+
+ENCODINGS = "gzip, deflate"
+"""What is unpacked, as the value of ``Accept-Encoding``."""
+# Bytes handed over at a time.
+_CHUNK = 65536
+
+
+class BodyError(Exception):
+    """Why a body is not read to its end: ``outcome`` is ``too_many_bytes``, ``damaged`` or ``timed_out``."""
+
+    def __init__(self, outcome: str, detail: str) -> None:
+        super().__init__(outcome, detail)
+        self.outcome, self.detail = outcome, detail
+
+
+def read(
+    raw: Iterable[bytes],
+    headers: Iterable[tuple[bytes, bytes]],
+    most: int,
+    deadline: float = float("inf"),
+) -> Iterator[bytes]:
+    """Yield a body in pieces of up to 64 KiB where it is packed, and as they came where it is not.
+
+    Args:
+        raw: The body as it came.
+        headers: The response's, in any case of letters.
+        most: Bytes that are taken, as they came and unpacked: what is handed over ends with the piece that passes it.
+        deadline: When the time is up, by :func:`time.monotonic`.
+
+    Raises:
+        BodyError: The body, or the length that its header states, is beyond the limit; the time is up; or it is
+            packed more than once, by another way than :data:`ENCODINGS`, or badly.
+    """
+    stated, packed = b"", []
+    for name, value in headers:
+        if name.lower() == b"content-length":
+            stated = value.strip()
+        elif name.lower() == b"content-encoding":
+            packed += [part.strip().lower() for part in value.decode("latin-1").split(",")]
+    packed = [name for name in packed if name not in ("", "identity")]
+    if len(packed) > 1 or (packed and packed[0] not in ("gzip", "x-gzip", "deflate")):
+        raise BodyError("damaged", f"Content-Encoding {', '.join(packed)[:50]}, which was not asked for")
+    if stated.isdigit() and int(stated[:20]) > most:
+        raise BodyError("too_many_bytes", f"{int(stated[:20])} bytes stated")
+    received = unpacked = 0
+    pieces = _unpacking(packed[0]) if packed else _as_it_is
+    for chunk in raw:
+        received += len(chunk)
+        for piece in pieces(chunk):
+            unpacked += len(piece)
+            yield piece
+            if unpacked > most:
+                break
+        if max(received, unpacked) > most:
+            raise BodyError("too_many_bytes", f"more than {most} bytes")
+        # Also where the pieces are so small, or unpack to so little, that no limit is ever met.
+        if time.monotonic() > deadline:
+            raise BodyError("timed_out", "the time for one try is up")
+
+
+def _as_it_is(chunk: bytes) -> Iterator[bytes]:
+    yield chunk
+
+
+def _unpacking(name: str):
+    # 32 lets zlib see by itself whether it is gzip or deflate.
+    unpacker = zlib.decompressobj(32 + zlib.MAX_WBITS)
+
+    def pieces(chunk: bytes) -> Iterator[bytes]:
+        piece = b""
+        # What follows the end of the compressed data is passed over.
+        while (chunk or len(piece) == _CHUNK) and not unpacker.eof:
+            try:
+                piece = unpacker.decompress(chunk, _CHUNK)
+            except zlib.error as error:
+                raise BodyError("damaged", f"Content-Encoding {name}: {error}") from None
+            chunk = unpacker.unconsumed_tail
+            yield piece
+
+    return pieces

@@ -1,0 +1,297 @@
+"""Replies made to fill a client's memory or its time: the same guard stands before every reply that is read."""
+
+import contextlib
+import gzip
+import json
+import socket
+import threading
+import time
+import tracemalloc
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.captions import endpoint as module
+from biaslab.captions._fetch import Failed, Visit, parsed, request
+from biaslab.captions.downloads import DownloadSettings
+from biaslab.captions.endpoint import Endpoint, ask
+from biaslab.errors import RunError
+from biaslab.generation.image_endpoint import ImageEndpointSettings, generate
+from biaslab.mitigation import EndpointCritic, briefs
+from biaslab.store import Store
+
+MEGABYTE = 2**20
+# What a good server would send to a chat, and how much of anything a chat takes.
+GOOD = json.dumps(
+    {"choices": [{"message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}]}
+)
+MOST = 8 * MEGABYTE
+_ZEROS = bytes(200 * MEGABYTE)
+ONCE, DEFLATED = gzip.compress(_ZEROS, 1), zlib.compress(_ZEROS, 1)
+THRICE = gzip.compress(gzip.compress(ONCE))
+del _ZEROS
+# A stream that is well packed and unpacks to nothing, however long it gets: empty blocks behind gzip's header.
+NOTHING = gzip.compress(b"")[:10]
+EMPTY_BLOCKS = b"\0\0\0\xff\xff" * 10_000
+
+
+def plain(*headers, body=b"", length=True):
+    """Return the bytes of a reply."""
+    lines = ["HTTP/1.1 200 OK", "Content-Type: application/json", *headers]
+    lines += [f"Content-Length: {len(body)}"] if length else ["Connection: close"]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def endless(head, piece, *, pause=0.0, most=4000):
+    """Yield a reply that goes on and on; it ends at some time, so that a client that takes it all fails and ends."""
+    yield head
+    for _ in range(most):
+        yield piece
+        time.sleep(pause)
+
+
+# What is sent, and what a client says that reads no more than it should.
+ATTACKS = {
+    "stacked": (
+        lambda: [plain("Content-Encoding: gzip, gzip, gzip", body=THRICE)],
+        "gzip, gzip, gzip, which was not",
+    ),
+    "stacked lines": (
+        lambda: [plain(*["Content-Encoding: gzip"] * 3, body=THRICE)],
+        "gzip, gzip, gzip, which was",
+    ),
+    "stacked, hidden": (
+        lambda: [plain("content-encoding: Identity, GZIP", "CONTENT-ENCODING: x-gzip", body=THRICE)],
+        "gzip, x-gzip, which was not asked for",
+    ),
+    "gzip": (lambda: [plain("Content-Encoding: gzip", body=ONCE)], f"more than {MOST} bytes"),
+    "deflate": (lambda: [plain("Content-Encoding: deflate", body=DEFLATED)], f"more than {MOST} bytes"),
+    "brotli": (lambda: [plain("Content-Encoding: br", body=b"\x1b\xff\xff")], "br, which was not asked for"),
+    "zstd": (
+        lambda: [plain("Content-Encoding: zstd", body=b"\x28\xb5\x2f\xfd")],
+        "zstd, which was not asked for",
+    ),
+    "no gzip": (lambda: [plain("Content-Encoding: gzip", body=b"plain")], "Content-Encoding gzip: Error -3"),
+    "stated": (
+        lambda: [b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n"],
+        "1000000000000 bytes stated",
+    ),
+    "endless": (lambda: endless(plain(length=False), b"{" + b" " * 65536), f"more than {MOST} bytes"),
+    "endless nothing": (
+        lambda: endless(plain("Content-Encoding: gzip", length=False, body=NOTHING), EMPTY_BLOCKS),
+        f"more than {MOST} bytes",
+    ),
+    "drip of nothing": (
+        lambda: endless(
+            plain("Content-Encoding: gzip", length=False, body=NOTHING),
+            EMPTY_BLOCKS[:5],
+            pause=0.02,
+            most=500,
+        ),
+        "longer than 0.5 seconds|the time for one try is up",
+    ),
+    "drip": (
+        lambda: endless(plain(length=False), b" ", pause=0.02, most=500),
+        "longer than 0.5 sec|time for one try",
+    ),
+}
+
+
+class Server:
+    """Sends the pieces that ``reply()`` yields to whoever asks."""
+
+    def __init__(self):
+        self.reply = lambda: [plain(body=GOOD.encode())]
+        self.asked = 0
+        self.heads = []
+
+    def _serve(self, connection):
+        with connection, contextlib.suppress(OSError), connection.makefile("rb") as asked:
+            lines = iter(asked.readline, b"\r\n")
+            head = b"".join(lines).decode()
+            self.heads.append(head)
+            length = next(
+                (line for line in head.splitlines() if line.lower().startswith("content-length")), ":0"
+            )
+            asked.read(int(length.split(":")[1]))
+            self.asked += 1
+            for piece in self.reply():
+                connection.sendall(piece)
+
+    def _listen(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    @contextlib.contextmanager
+    def running(self):
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        threading.Thread(target=self._listen, daemon=True).start()
+        yield self
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Server().running() as running:
+        yield running
+
+
+@pytest.fixture
+def peak():
+    """Return what says how many bytes of memory were held at most since the test began."""
+    tracemalloc.start()
+    yield lambda: tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+
+FAST = {"key_variable": "", "first_wait": 0.01, "longest_wait": 0.02, "timeout": 0.5, "attempts": 3}
+
+
+def at(server, **more):
+    return Endpoint(f"http://{server.address}/v1", "some-model", **{**FAST, **more})
+
+
+def talk(server):
+    return ask(at(server), [[{"role": "user", "content": "Is it?"}]], progress=False)
+
+
+def slow(name):
+    """Only a drip is to meet the limit of time: what is large may take a moment on a busy machine."""
+    return {} if name.startswith("drip") else {"timeout": 30.0}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_chat_reads_no_more_than_a_chat_can_be(server, peak, name):
+    server.reply, said = ATTACKS[name]
+    asked = [[{"role": "user", "content": "Is it?"}]]
+    with pytest.raises(RunError, match=said):
+        ask(at(server, **slow(name)), asked, progress=False)
+    # What was answered is read three times at most; what did not end in time is sent again.
+    assert server.asked == 3
+    assert peak() < 4 * MOST
+
+
+def test_a_good_reply_is_read_packed_once_or_not_at_all(server):
+    body = GOOD.encode()
+    for reply in (
+        plain(body=body),
+        plain("Content-Encoding: identity", body=body),
+        plain("Content-Encoding: gzip", body=gzip.compress(body)),
+        plain("Content-Encoding: x-gzip", length=False, body=gzip.compress(body)),
+        plain("Content-Encoding: deflate", body=zlib.compress(body)),
+    ):
+        server.reply = lambda reply=reply: [reply]
+        (answer,) = talk(server)
+        assert (answer.text, answer.outcome) == ("yes", "answered")
+    # Only what is unpacked is asked for.
+    assert all("accept-encoding: gzip, deflate\r\n" in head.lower() for head in server.heads)
+
+
+def test_a_length_that_is_a_lie(server):
+    body = GOOD.encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+    server.reply = lambda: [head % 20, body]
+    with pytest.raises(RunError, match="no chat completion"):
+        talk(server)
+    server.reply = lambda: [head % (len(body) + 1), body]
+    with pytest.raises(RunError, match="RemoteProtocolError"):
+        talk(server)
+
+
+def test_a_status_says_enough_where_the_body_is_a_bomb(server, peak):
+    bomb = plain("Content-Encoding: gzip, gzip, gzip", body=THRICE)
+    server.reply = lambda: [bomb.replace(b"200 OK", b"400 Bad Request")]
+    with pytest.raises(RunError, match="HTTP 400"):
+        talk(server)
+    assert server.asked == 1 and peak() < MOST
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_images_are_not_bought_from_a_bomb(server, peak, tmp_path, name):
+    server.reply, said = ATTACKS[name]
+    prompts = pd.DataFrame({"prompt_id": ["p"], "text": ["a photo"], "n_images": [1]})
+    # So that a reply is as long as a chat's at most: most_bytes in base64, and 2**17.
+    most_bytes = (MOST - 2**17) * 3 // 4
+    paid = {"price": 0.5, "cost_limit": 100, "most_bytes": most_bytes}
+    settings = ImageEndpointSettings(
+        "painter", f"http://{server.address}/v1", **{**FAST, **slow(name), **paid}
+    )
+    store = Store(tmp_path)
+    if "more than" in said or "stated" in said:
+        images = generate(prompts, settings, seed=1, store=store, progress=False)
+        assert images.table[["outcome", "detail"]].values.tolist() == [["not_an_image", "too large"]]
+        # Paid for once, and never asked for again.
+        assert generate(prompts, settings, seed=1, store=store, progress=False).spent == 0.5
+        assert server.asked == 1
+    else:
+        with pytest.raises(RunError, match=said):
+            generate(prompts, settings, seed=1, store=store, progress=False)
+        assert server.asked == 3
+    assert peak() < 4 * MOST
+
+
+@pytest.mark.parametrize("name", ["stacked", "gzip", "drip of nothing"])
+def test_a_critic_is_no_way_in(server, peak, name):
+    server.reply, said = ATTACKS[name]
+    person = {"identity": "chef", "stereotype": "male", "told": "", "gender": "female", "outcome": "judged"}
+    place = {"prompt_id": "p", "image_id": "p/0", "position": 1, "phrase": "chef", "role": ""}
+    (brief,) = briefs(
+        pd.DataFrame([person | place]),
+        "occupation",
+        1,
+        pd.DataFrame({"prompt_id": ["p"], "text": ["a chef"]}),
+        lambda ids: [np.zeros((4, 4, 3), np.uint8) for _ in ids],
+        critic="endpoint",
+        batch_size=1,
+    )
+    with pytest.raises(RunError, match=said):
+        EndpointCritic(at(server, **slow(name))).critique(brief)
+    assert peak() < 4 * MOST
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_picture_by_address_is_read_up_to_its_limit(server, peak, name):
+    import httpx
+
+    server.reply, said = ATTACKS[name]
+    seconds = 0.5 if name.startswith("drip") else 30.0
+    settings = DownloadSettings(most_bytes=MOST, seconds=seconds, silence=seconds)
+    visit = Visit(parsed(f"http://{server.address}/picture"))
+    context = httpx.create_ssl_context(trust_env=False)
+    with pytest.raises(Failed) as failed:
+        request(visit, settings, context, [server.address], time.monotonic() + seconds)
+    outcome = {"more": "too_many_bytes", "1000": "too_many_bytes", "longe": "timed_out"}
+    expected = next((o for start, o in outcome.items() if said.startswith(start)), "damaged")
+    assert failed.value.outcome == expected
+    assert peak() < 4 * MOST
+
+
+def test_pieces_end_with_the_one_that_passes_the_limit():
+    from biaslab.captions import _body
+
+    handed = []
+    with pytest.raises(_body.BodyError, match="more than 1000000 bytes"):
+        for piece in _body.read([ONCE], [(b"Content-Encoding", b"gzip")], 1_000_000):
+            handed.append(len(piece))
+    # Pieces of 64 KiB: the sixteenth is the first that goes beyond a million (15 x 65,536 = 983,040).
+    assert handed == [65_536] * 16
+    with pytest.raises(_body.BodyError, match="which was not asked for"):
+        next(_body.read([THRICE], [(b"content-encoding", b"gzip, gzip, gzip")], 1_000_000))
+
+
+def test_one_guard_for_all():
+    """Nothing of ours lets httpx unpack: its own way has no limit."""
+    package = Path(module.__file__).parents[1]
+    for path in package.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if "httpx" in text:
+            unsafe = ("iter_bytes(", "iter_text(", "iter_lines(", "httpx.get(", "httpx.post(")
+            assert [word for word in unsafe if word in text] == [], path.name

@@ -1,0 +1,287 @@
+"""Folders of models that bring code: refused by name before any library sees them, whoever was to load them."""
+
+import json
+import os
+import shutil
+import sys
+
+import huggingface_hub
+import pytest
+
+from biaslab import models
+from biaslab.captions.neighbours import Encoder
+from biaslab.errors import BiaslabError, ParameterError
+from biaslab.generation import GenerationSettings, load
+from biaslab.generation.loading import pipeline_class
+from biaslab.judging import faces, vqa
+from biaslab.judging.fairface import FairFaceGender
+from biaslab.judging.zero_shot import ZeroShot
+
+NEVER = r"Code that comes with a model is never run\."
+PARTS = {"unet": ["diffusers", "UNet2DConditionModel"], "scheduler": ["diffusers", "DDIMScheduler"]}
+
+
+def pipeline(folder, **index):
+    """Write a folder as of a pipeline, with one part that has weights."""
+    said = {"_class_name": "StableDiffusionPipeline", "_diffusers_version": "0.42.1", **PARTS, **index}
+    for part, file in (("unet", "config.json"), ("scheduler", "scheduler_config.json")):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        (folder / part / file).write_text("{}")
+    (folder / "unet" / "diffusion_pytorch_model.safetensors").write_bytes(b"")
+    (folder / "model_index.json").write_text(json.dumps(said))
+    return folder
+
+
+# Files beside the weights, and what the message says of each.
+CODE = {
+    "pipeline.py": "",
+    "unet/diffusers.py": "",
+    "unet/None.py": "",
+    "None.py": "",
+    "scheduler/transformers.PY": "",
+    "unet/__pycache__/diffusers.cpython-311.pyc": "",
+    "unet/diffusers.cpython-311-x86_64-linux-gnu.so": "",
+    "lib.so.1.2": "",
+    "lib.dll": "",
+    "tokenizer/vocab.pkl": "",
+    "deep/er/and/deeper/custom_generate/generate.py": "",
+}
+ENTRIES = {
+    "unet/config.json": {"auto_map": {"AutoModel": "mine.Mine"}},
+    "tokenizer/tokenizer_config.json": {"auto_map": {"AutoTokenizer": ["mine.Mine", None]}},
+    "config.json": {"text_config": [{"deep": {"auto_map": {"AutoModel": "owner/other--mine.Mine"}}}]},
+    "other/config.json": {"custom_pipelines": {"evil": {"impl": "mine.Mine"}}},
+    "open_clip_config.json": {"model_cfg": {"text_cfg": {"tokenizer_kwargs": {"trust_remote_code": True}}}},
+    "sentence_bert_config.json": {"model_args": {"trust_remote_code": "yes"}},
+}
+INDEXES = [
+    {"_class_name": None},
+    {"_class_name": "None"},
+    {"_class_name": ["pipeline", "Mine"]},
+    {"_class_name": "mine.Mine"},
+    {"_class_name": "../mine"},
+    {"unet": [None, "Mine"]},
+    {"unet": ["mine", None]},
+    {"unet": ["../unet/mine", "Mine"]},
+    {"unet": ["os.path", "join"]},
+    {"unet": ["diffusers", "UNet2DConditionModel", "mine.py"]},
+    {"../elsewhere": ["diffusers", "UNet2DConditionModel"]},
+]
+
+
+@pytest.mark.parametrize("file", CODE)
+def test_files_that_could_be_run(tmp_path, file):
+    folder = pipeline(tmp_path / "model")
+    models.check_folder(folder)
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text("raise SystemExit")
+    with pytest.raises(
+        ParameterError, match=rf"holds {file}, which could be run .*{NEVER} Delete the file or move it"
+    ):
+        models.resolve(str(folder), "text-to-image")
+    (folder / file).unlink()
+    assert models.resolve(str(folder), "text-to-image") == str(folder)
+
+
+@pytest.mark.parametrize("file", ENTRIES)
+def test_configurations_that_name_code(tmp_path, file):
+    folder = pipeline(tmp_path / "model")
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text(json.dumps(ENTRIES[file]))
+    with pytest.raises(
+        ParameterError, match=rf"holds {file}, which names code .*{NEVER} Take this entry out"
+    ):
+        models.resolve(str(folder), "text-to-image")
+    # Saying that nothing is trusted is no harm, and neither is a word of a vocabulary.
+    (folder / file).write_text(json.dumps({"trust_remote_code": False, "auto_map": None, "a": "auto_map"}))
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"auto_map": 1}}}))
+    models.check_folder(folder)
+
+
+@pytest.mark.parametrize("index", INDEXES, ids=map(json.dumps, INDEXES))
+def test_parts_that_are_not_named_plainly(tmp_path, index):
+    folder = pipeline(tmp_path / "model", **index)
+    with pytest.raises(ParameterError, match=rf"model_index\.json says '.*' is .*{NEVER} Choose a pipeline"):
+        models.resolve(str(folder), "text-to-image")
+
+
+def test_parts_that_a_model_does_without_and_settings_are_no_code(tmp_path):
+    folder = pipeline(
+        tmp_path / "model",
+        image_encoder=[None, None],
+        requires_safety_checker=False,
+        scales=[1, 2],
+        note=None,
+    )
+    assert models.check_index(folder / "model_index.json") == ["unet", "scheduler"]
+    assert pipeline_class(folder, "it").__name__ == "StableDiffusionPipeline"
+
+
+@pytest.mark.parametrize(
+    "library", ["os", "builtins", "__builtins__", "TYPE_CHECKING", "sys", "auto_pipeline", "unet"]
+)
+def test_libraries_that_are_none_of_the_two(tmp_path, library):
+    """Also what can be reached as a name in diffusers.pipelines and is no module with such a class."""
+    folder = pipeline(tmp_path / "model", unet=[library, "exec"])
+    with pytest.raises(
+        ParameterError, match=rf"needs code that diffusers .* does not have \({library}\)\. {NEVER}"
+    ):
+        pipeline_class(folder, "it")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
+def test_links_that_lead_out_of_the_folder(tmp_path):
+    other = pipeline(tmp_path / "other")
+    (other / "unet" / "diffusers.py").write_text("raise SystemExit")
+    for name in ("unet", "unet/diffusion_pytorch_model.safetensors", "unet/config.json"):
+        folder = pipeline(tmp_path / "model")
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+        else:
+            (folder / name).unlink()
+        (folder / name).symlink_to(other / name)
+        with pytest.raises(
+            ParameterError, match=rf"holds {name}, a link that leads out of the folder.*Put a copy"
+        ):
+            models.resolve(str(folder), "text-to-image")
+        shutil.rmtree(folder)
+    # Inside it links are as good as files, and the folder itself may be one.
+    folder = pipeline(tmp_path / "model")
+    (folder / "again").symlink_to(folder / "unet")
+    (tmp_path / "short").symlink_to(folder)
+    assert models.resolve(str(tmp_path / "short"), "text-to-image") == str(tmp_path / "short")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
+def test_the_hubs_cache_links_to_its_own_blobs(tmp_path):
+    cache = tmp_path / "models--owner--tiny"
+    folder = pipeline(cache / "snapshots" / "0123abcd")
+    weights = folder / "unet" / "diffusion_pytorch_model.safetensors"
+    (cache / "blobs").mkdir()
+    weights.rename(cache / "blobs" / "f00d")
+    weights.symlink_to("../../../blobs/f00d")
+    assert models.resolve(str(folder), "text-to-image") == str(folder)
+    # What counts is the name that the loader sees.
+    (folder / "unet" / "diffusers.py").symlink_to("../../../blobs/f00d")
+    with pytest.raises(ParameterError, match=r"holds unet/diffusers\.py, which could be run"):
+        models.check_folder(folder)
+    (folder / "unet" / "diffusers.py").unlink()
+    (folder / "vae").symlink_to(tmp_path)
+    with pytest.raises(ParameterError, match=r"holds vae, a link that leads out of the folder"):
+        models.check_folder(folder)
+
+
+@pytest.mark.parametrize("shard", ["model.bin", "../a.safetensors", "/tmp/a.safetensors", "a.safetensors.pt"])
+def test_shards_of_weights_are_safetensors_of_the_folder(tmp_path, shard):
+    folder = pipeline(tmp_path / "model")
+    file = folder / "unet" / "diffusion_pytorch_model.safetensors.index.json"
+    file.write_text(json.dumps({"weight_map": {"a": "m-00001-of-00002.safetensors"}}))
+    models.check_folder(folder)
+    file.write_text(json.dumps({"weight_map": {"a": "m-00001-of-00002.safetensors", "b": shard}}))
+    with pytest.raises(
+        ParameterError, match=r"index\.json, which names '.*' as a file of weights; .* beside it only"
+    ):
+        models.check_folder(folder)
+
+
+def encoder(folder, kind="sentence_transformers.models.Transformer"):
+    folder.mkdir()
+    (folder / "modules.json").write_text(json.dumps([{"idx": 0, "name": "0", "path": "", "type": kind}]))
+    (folder / "model.safetensors").write_bytes(b"")
+    return folder
+
+
+def test_modules_of_encoders_are_the_librarys_own(tmp_path):
+    models.check_folder(encoder(tmp_path / "good"))
+    with pytest.raises(
+        BiaslabError, match=rf"names the module 'mine\.Mine', none of sentence_trans.*{NEVER}"
+    ):
+        Encoder(str(encoder(tmp_path / "bad", "mine.Mine"))).encode(["a nurse"])
+
+
+LOADERS = {
+    "text-to-image": lambda name: load(GenerationSettings(model=name, steps=1)),
+    "clip": ZeroShot,
+    "detector": faces.load,
+    "vqa": lambda name: vqa.load(f"vqa:{name}"),
+    "encoder": lambda name: Encoder(name).encode(["a nurse"]),
+}
+
+
+@pytest.fixture
+def code(tmp_path, monkeypatch):
+    """Return what writes code into a folder, and look afterwards that it was not run."""
+    ran = tmp_path / "ran"
+    # A module on the path is loaded more easily than one in a folder.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield lambda file: (file.parent.mkdir(exist_ok=True), file.write_text(f"open({str(ran)!r}, 'w')"))
+    assert not ran.exists()
+
+
+def whole(kind, folder):
+    """Write a folder that the loader of a kind takes for a model until it looks at the weights."""
+    if kind == "encoder":
+        return encoder(folder)
+    if kind == "vqa":
+        folder.mkdir()
+        (folder / "config.json").write_text('{"model_type": "blip"}')
+        (folder / "model.safetensors").write_bytes(b"")
+        return folder
+    return shutil.copytree(models.EMBEDDED[models.KINDS[kind]], folder)
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_no_loader_sees_a_folder_with_code(tmp_path, code, kind):
+    folder = whole(kind, tmp_path / "model")
+    code(folder / "unet" / "diffusers.py")
+    with pytest.raises(BiaslabError, match=rf"holds unet/diffusers\.py, which could be run .*{NEVER}"):
+        LOADERS[kind](str(folder))
+
+
+@pytest.mark.parametrize("kind", ["clip", "detector", "vqa", "encoder"])
+def test_what_is_fetched_from_the_hub_brings_no_code(tmp_path, monkeypatch, code, kind):
+    """The hub's client is asked for nothing else, and what lay in its cache before is looked through."""
+    folder, asked = whole(kind, tmp_path / "model"), []
+
+    def download(name, *, allow_patterns, ignore_patterns):
+        asked.append((name, *allow_patterns))
+        return str(folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    code(folder / "modeling_mine.py")
+    with pytest.raises(BiaslabError, match=r"holds modeling_mine\.py, which could be run"):
+        LOADERS[kind]("owner/name")
+    ((name, *patterns),) = asked
+    weights = "open_clip*.safetensors" if kind == "clip" else "*.safetensors"
+    assert (name, patterns) == ("owner/name", ["*.json", "*.txt", "*.model", "*.jinja", weights])
+
+
+def test_a_clip_model_of_the_hub_loads_like_its_folder(tmp_path, monkeypatch):
+    folder = whole("clip", tmp_path / "model")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **more: str(folder))
+    texts = ["a woman", "a man"]
+    assert (
+        ZeroShot("owner/name").text_embeddings(texts) == ZeroShot("mini-clip").text_embeddings(texts)
+    ).all()
+    (folder / "open_clip_model.safetensors").rename(folder / "open_clip_pytorch_model.bin")
+    with pytest.raises(ParameterError, match=r"holds only open_clip_pytorch_model\.bin"):
+        ZeroShot("owner/name")
+
+
+def test_a_pickle_that_is_called_safetensors_is_none(tmp_path, code):
+    import pickle
+
+    class Evil:
+        def __reduce__(self):
+            return open, (str(tmp_path / "ran"), "w")
+
+    file = tmp_path / "fairface.safetensors"
+    file.write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(ParameterError, match=r"cannot be loaded as FairFace's ResNet-34"):
+        FairFaceGender(file)
+    del code
+
+
+def test_the_embedded_models_pass():
+    for folder in models.EMBEDDED.values():
+        models.check_folder(folder)

@@ -1,0 +1,138 @@
+"""Tables as wide as nobody means them: refused by every reader before a row is read, and never slowly."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import ratings, sources, tables
+from biaslab.captions import corpus as module
+from biaslab.captions.corpus import open_corpus
+from biaslab.errors import InputError
+from biaslab.judging import person_ratings
+
+MOST = 1000
+
+
+def names(n):
+    return ["text", *(f"c{i}" for i in range(n - 1))]
+
+
+def corpus(path):
+    return pd.concat(list(open_corpus(str(path)).batches()), ignore_index=True)
+
+
+def csv_file(path, n, separator=","):
+    path.write_text(separator.join(names(n)) + "\n" + separator.join(["a nurse"] * n) + "\n")
+
+
+def write(path, n):
+    """Write one caption with ``n`` columns."""
+    if path.suffix in (".csv", ".tsv"):
+        csv_file(path, n, "\t" if path.suffix == ".tsv" else ",")
+    elif path.suffix == ".jsonl":
+        path.write_text(json.dumps(dict.fromkeys(names(n), "a nurse")))
+    else:
+        pd.DataFrame([["a nurse"] * n], columns=names(n)).to_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_captions_have_up_to_a_thousand_columns(tmp_path, ending):
+    assert corpus(write(tmp_path / f"a.{ending}", MOST))["text"].tolist() == ["a nurse"]
+    wide = write(tmp_path / f"b.{ending}", MOST + 1)
+    with pytest.raises(
+        InputError, match=r"b\.\w+.* has 1,001 columns; at most 1,000 are read\. .*Keep the col"
+    ):
+        corpus(wide)
+
+
+@pytest.mark.parametrize("n", [MOST + 1, 20_001, 1_000_001])
+def test_columns_without_names_are_as_many(tmp_path, n):
+    (tmp_path / "a.csv").write_text("," * (n - 1) + "\n" + "," * (n - 1) + "\n")
+    with pytest.raises(InputError, match=rf"a\.csv has {n:,} columns"):
+        corpus(tmp_path / "a.csv")
+
+
+def test_ratings_and_shares(tmp_path):
+    path = tmp_path / "a.csv"
+
+    def wide(n):
+        raters = [f"r{i}" for i in range(n - 3)]
+        rows = [
+            ["i", "training", "nurse", *["female"] * (n - 3)],
+            ["j", "generated", "nurse", *["male"] * (n - 3)],
+        ]
+        return pd.DataFrame(rows, columns=["image", "source", "occupation", *raters])
+
+    wide(MOST).to_csv(path, index=False)
+    assert ratings.read(path).n_raters == MOST - 3
+    too_wide = r"a\.\w+ has 1,001 columns; at most 1,000 are read.* one row per image and rater"
+    wide(MOST + 1).to_csv(path, index=False)
+    asked = pd.DataFrame({"image_id": ["i"], "position": [1]})
+    for read in (ratings.read, lambda p: person_ratings.read(p, asked)):
+        with pytest.raises(InputError, match=too_wide):
+            read(path)
+    wide(MOST + 1).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=too_wide):
+        ratings.read(tmp_path / "a.parquet")
+    path.write_text("occupation,source,percent_female,n" + "," * 100_000 + "\nnurse,training,1,2\n")
+    with pytest.raises(InputError, match=r"a\.csv has 100,004 columns"):
+        ratings.read(path)
+
+
+def test_measured_tables_of_a_folder(tmp_path):
+    name = "paradox_percent_female"
+    header = "model,approach,occupation,source,prompt,percent_female,n"
+    row = "SD,naive,nurse,{},1,50,10"
+    lines = [header, row.format("training"), row.format("generated")]
+    (tmp_path / f"{name}.csv").write_text("\n".join(line + ",x" * (MOST - 7) for line in lines))
+    # Names that are the same do not matter here; pandas numbers them.
+    assert sources.measured(name, source=str(tmp_path)).shape == (2, MOST)
+    (tmp_path / f"{name}.csv").write_text("\n".join(line + ",x" * (MOST - 6) for line in lines))
+    for read in (
+        lambda: sources.measured(name, source=str(tmp_path)),
+        lambda: sources.check_all(str(tmp_path)),
+    ):
+        with pytest.raises(InputError, match=rf"{name}\.csv has 1,001 columns; at most 1,000 are read"):
+            read()
+    assert tables.MOST_COLUMNS == MOST
+
+
+def test_equal_names_are_told_apart_one_by_one():
+    # By hand: each takes one more "_" than the last of its name, and passes over names that are there.
+    given = ["a", "a", "a_", "a", "b", "", "", "text", "text"]
+    assert module._carried_as(given) == [
+        "a",
+        "a_",
+        "a__",
+        "a___",
+        "b",
+        "",
+        "_",
+        "corpus_text",
+        "corpus_text_",
+    ]
+    many = module._carried_as([""] * MOST)
+    assert np.array_equal([len(name) for name in many], range(MOST)) and set("".join(many)) == {"_"}
+
+
+def test_a_row_that_never_ends(tmp_path, monkeypatch):
+    """Each field is short and closed; only the row goes on, from line to line."""
+    monkeypatch.setattr(module, "_LONGEST_ROW", 5000, raising=False)
+    (tmp_path / "a.csv").write_text("text\na nurse\n" + '"x\n",' * 2000)
+    with pytest.raises(
+        InputError, match=r"a\.csv cannot be read as CSV near line \d+: a row is longer than 5,000"
+    ):
+        corpus(tmp_path / "a.csv")
+    # Many rows of such a length together are no matter.
+    (tmp_path / "b.csv").write_text("text\n" + ('"' + "x\n" * 1000 + '"\n') * 20)
+    assert len(corpus(tmp_path / "b.csv")) == 20
+
+
+@pytest.mark.parametrize("line", ["[" * 1_000_000, '{"a":' * 1_000_000, '{"text": ' + "[" * 5_000_000 + "}"])
+def test_json_nested_without_end(tmp_path, line):
+    (tmp_path / "a.jsonl").write_text('{"text": "a nurse"}\n' + line)
+    with pytest.raises(InputError, match=r"a\.jsonl, line 2 is not JSON"):
+        corpus(tmp_path / "a.jsonl")
