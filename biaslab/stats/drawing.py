@@ -14,15 +14,15 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.optimize import least_squares
+from scipy.optimize import brentq
 from scipy.special import gammaln
 from scipy.stats import hypergeom
 
 from biaslab.errors import InputError
 from biaslab.stats import _checks
 
-# Bounds of the two dependences of a caption's images: beyond them no number of images could tell.
-_MOST_ALIKE = (14.0, 6.0)
+# A caption's images are as good as all the same there.
+_MOST_ALIKE = 6.0
 # Beyond these tilts a share is within 1e-5 of 0 or 1.
 _MOST_TILT = 14.0
 
@@ -79,15 +79,17 @@ class OneByOne(NamedTuple):
 class ByCaption:
     r"""Images of captions: a caption's own image, and those generated from it. Two cells, in this order.
 
-    A caption is drawn as a whole, with all its images. Given the occupation's two shares, a caption whose own image
-    shows x women (0 or 1) and whose K generated images show y has probability
+    A caption is drawn as a whole, with all its images. Where t of an occupation's own images and g of its generated
+    ones show a woman, a caption's own image does with probability t. The more often generated images follow it, the
+    more their probability depends on it: it is g + c (x - t) for an own image that shows x women (0 or 1), as where a
+    share c of them copies it and the others follow the occupation. The number y of women in the caption's K images is
 
-        p(x, y) ~ (K over y) exp(a x + b y + f x y + g y (y - 1) / 2),
+        p(y | x) ~ (K over y) exp(b y + d y (y - 1) / 2),
 
-    with a and b such that the shares come out, and f and g common to all occupations. f says how much more likely a
-    generated image shows the gender of the caption's own image (for one image a caption it is the logarithm of the
-    odds ratio), g how alike the images of one caption are. Both are fitted to the covariances between captions of
-    the same occupation, pooled over occupations. Images without a gender are missing at random.
+    with b such that this probability comes out: d is 0 where the images of a caption differ as independent ones do,
+    and above where they are alike for other reasons, too. c and d are common to all occupations; c is the regression
+    of generated on own images within occupations, and d is fitted to the variance between captions of the same
+    occupation. Images without a gender are missing at random.
 
     Parameters
     ----------
@@ -158,7 +160,7 @@ class ByCaption:
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator):
         """Return shares of as many newly drawn captions, each with its images, as the groups have."""
         shares = np.nan_to_num(shares)
-        given = self._generated(shares)
+        follows = self._follows(shares)
         women = np.zeros(shares.shape, dtype=np.int64)
         for own, judged, captions in self._kinds:
             number = captions[rows]
@@ -167,20 +169,20 @@ class ByCaption:
                 women[..., 0] += shown
             if judged:
                 for x, many in enumerate((number - shown, shown)):
-                    women[..., 1] += self._women_of(many, given[..., x, :], judged, rng)
+                    women[..., 1] += self._women_of(many, follows[..., x], judged, rng)
         return ratio(women, n)
 
-    def _women_of(self, many: np.ndarray, p: np.ndarray, judged: int, rng: np.random.Generator) -> np.ndarray:
-        """Return women in ``judged`` of the images of ``many`` captions, all of whose images follow ``p``."""
-        if self.most == 1:
-            return rng.binomial(many, p[..., 1])
-        y = np.arange(self.most + 1)
-        if judged < self.most:
-            y = np.arange(judged + 1)
-            p = p @ hypergeom.pmf(y, self.most, np.arange(self.most + 1)[:, None], judged)
+    def _women_of(self, many: np.ndarray, share: np.ndarray, judged: int, rng) -> np.ndarray:
+        """Return women in ``judged`` images each of ``many`` captions whose images show one with this probability."""
+        if self._alike == 0:
+            return rng.binomial(many * judged, share)
         out = np.zeros(many.shape, dtype=np.int64)
         some = many > 0
-        out[some] = rng.multinomial(many[some], p[some] / p[some].sum(axis=-1, keepdims=True)) @ y
+        p = _at(share[some], *self._table)
+        y = np.arange(judged + 1)
+        if judged < self.most:
+            p = p @ hypergeom.pmf(y, self.most, np.arange(self.most + 1)[:, None], judged)
+        out[some] = rng.multinomial(many[some], p / p.sum(axis=-1, keepdims=True)) @ y
         return out
 
     # -- what follows from the captions ---------------------------------------------------------------------
@@ -222,95 +224,85 @@ class ByCaption:
         ]
 
     @cached_property
-    def _dependence(self) -> tuple[float, float]:
-        """Return f and g, fitted to the pooled covariances of the images of a caption."""
+    def _copied(self) -> float:
+        """Return c: the regression of generated on own images within occupations."""
+        crossed, free, _, _ = self._spread
+        both = self._images.min(axis=1) > 0
+        captions = self._captions[both].sum()
+        if not captions or not crossed[:, 0, 0].sum() > 0 or not free[:, 0, 1].sum() > 0:
+            return 0.0
+        images = (self._images[both, 1] * self._captions[both]).sum() / captions
+        covariance = crossed[:, 0, 1].sum() / free[:, 0, 1].sum() / images
+        return float(np.clip(covariance * free[:, 0, 0].sum() / crossed[:, 0, 0].sum(), -1, 1))
+
+    def _follows(self, shares: np.ndarray) -> np.ndarray:
+        """Return how likely a generated image shows a woman if the own image shows a man, or a woman: (..., 2)."""
+        t, g = shares[..., 0], shares[..., 1]
+        c, rest = self._copied, 1 - g
+        # No further than both probabilities stay between 0 and 1.
+        to_woman, to_man = (g, rest) if c >= 0 else (rest, g)
+        most = np.minimum(
+            np.divide(to_woman, t, out=np.ones(t.shape), where=t > to_woman),
+            np.divide(to_man, 1 - t, out=np.ones(t.shape), where=1 - t > to_man),
+        )
+        c = np.sign(c) * np.minimum(abs(c), most)
+        return np.clip(np.stack([g - c * t, g + c * (1 - t)], axis=-1), 0, 1)
+
+    @cached_property
+    def _alike(self) -> float:
+        """Return d: 0 where the images of a caption vary no more than their dependence on its own image makes them."""
+        if self.most == 1:
+            return 0.0
         crossed, free, _, _ = self._spread
         shares = self.pull(ratio(self.counts, self.n), self.n, np.arange(self.groups))
         known = (self.n > 0).all(axis=1)
-        shares, crossed, free = shares[known], crossed[known], free[known]
-        kept = known[self._group]
         images = self._images[:, 1]
+        captions = self._sum((images > 0).astype(float))
+        singles = free[:, 1, 1] * np.nan_to_num(ratio(self._sum(images.astype(float)), captions))
+        pairs = free[:, 1, 1] * np.nan_to_num(ratio(self._sum(images * (images - 1.0)), captions))
+        t, g = shares[known].T
+        weights = np.stack([1 - t, t], axis=1)
+        follows = self._follows(shares[known])
+        y = np.arange(self.most + 1)
 
-        def per_caption(each: np.ndarray, which: np.ndarray) -> np.ndarray:
-            which = which & kept
-            total = np.bincount(self._group[which], (each * self._captions)[which], self.groups)
-            return ratio(total, np.bincount(self._group[which], self._captions[which], self.groups))[known]
+        def apart(alike: float) -> float:
+            p = _at(follows, *_tilted(alike, self.most))
+            together = (weights * (p @ (y * (y - 1.0)))).sum(axis=1) / (self.most * (self.most - 1))
+            expected = singles[known] * g * (1 - g) + pairs[known] * (together - g**2)
+            return float((expected - crossed[known, 1, 1]).sum())
 
-        judged, both = images > 0, (images > 0) & (self._images[:, 0] > 0)
-        between = free[:, 0, 1] * np.nan_to_num(per_caption(images, both))
-        singles = free[:, 1, 1] * np.nan_to_num(per_caption(images, judged))
-        pairs = free[:, 1, 1] * np.nan_to_num(per_caption(images * (images - 1), judged))
-        t, g = shares.T
-        observed = [crossed[:, 0, 1].sum(), (crossed[:, 1, 1] - singles * g * (1 - g)).sum()]
-        asked = [between.sum() > 0, pairs.sum() > 0]
-        if not any(asked):
-            return 0.0, 0.0
-        places = [i for i in range(2) if asked[i]]
-        most = np.array([_MOST_ALIKE[i] for i in places])
-
-        def apart(given: np.ndarray) -> np.ndarray:
-            f, alike = (given[places.index(i)] if i in places else 0.0 for i in range(2))
-            p = _conditional(shares, *_tilted(f, alike, self.most))
-            y = np.arange(self.most + 1)
-            mean = p @ y / self.most
-            together = between @ (t * (mean[:, 1] - g))
-            alone = np.stack([1 - t, t], axis=1)[:, :, None] * p
-            among = pairs @ ((alone @ (y * (y - 1))).sum(axis=1) / max(self.most * (self.most - 1), 1) - g**2)
-            model = [together, among]
-            weights = [between.sum(), pairs.sum()]
-            return np.array([(model[i] - observed[i]) / weights[i] for i in places])
-
-        found = least_squares(apart, np.zeros(len(places)), bounds=(-most, most), x_scale=most / 5, xtol=1e-6)
-        f, alike = (found.x[places.index(i)] if i in places else 0.0 for i in range(2))
-        return float(f), float(alike)
+        if not pairs[known].sum() > 0:
+            return 0.0
+        low, high = -_MOST_ALIKE / self.most, _MOST_ALIKE
+        if apart(low) >= 0 or apart(high) <= 0:
+            return low if apart(low) >= 0 else high
+        return float(brentq(apart, low, high, xtol=1e-3))
 
     @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
-        return _tilted(*self._dependence, self.most)
-
-    def _generated(self, shares: np.ndarray) -> np.ndarray:
-        """Return how likely the generated images of a caption show how many women, by its own image's gender.
-
-        (..., 2, K + 1): first for captions whose own image shows a man.
-        """
-        return _conditional(shares, *self._table)
+        return _tilted(self._alike, self.most)
 
 
-def _tilted(f: float, g: float, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distribution of y given x on a grid of tilts, (grid, 2, K + 1), and its means as shares, (grid, 2)."""
+def _tilted(alike: float, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return distributions of y, (grid, K + 1), and their means as shares, (grid,), which rise from 0 to 1."""
     y = np.arange(most + 1)
     middle = y - most / 2
     choose = gammaln(most + 1) - gammaln(y + 1) - gammaln(most - y + 1)
-    base = choose + f * np.array([-0.5, 0.5])[:, None] * middle + g / 2 * middle**2
-    reach = _MOST_TILT + abs(f) / 2 + abs(g) * (most - 1) / 2
+    reach = _MOST_TILT + abs(alike) * (most - 1) / 2
     tilts = np.linspace(-reach, reach, int(reach * most * 20) + 1)
-    logs = base + tilts[:, None, None] * middle
+    logs = choose + alike / 2 * middle**2 + tilts[:, None] * middle
     p = np.exp(logs - logs.max(axis=-1, keepdims=True))
     p /= p.sum(axis=-1, keepdims=True)
+    p[0], p[-1] = y == 0, y == most
     return p, p @ y / most
 
 
-def _conditional(shares: np.ndarray, p: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """Return the distribution of y given x at which both ``shares`` (..., 2) come out: (..., 2, K + 1).
-
-    The share of generated images, (1 - t) means_0 + t means_1, rises with the tilt. A mixture of two neighbours on
-    the grid has exactly the share that is asked for.
-    """
-    t, g = shares[..., 0], shares[..., 1]
-
-    def share(at: np.ndarray) -> np.ndarray:
-        return (1 - t) * means[at, 0] + t * means[at, 1]
-
-    low, high = np.zeros(t.shape, dtype=np.intp), np.full(t.shape, len(means) - 1)
-    for _ in range(int(np.ceil(np.log2(len(means))))):
-        middle = (low + high) // 2
-        below = share(middle) <= g
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    high = np.maximum(high, low + (low < len(means) - 1))
-    from_, to = share(low), share(high)
-    part = np.divide(g - from_, to - from_, out=np.zeros(t.shape), where=to > from_)
-    part = np.clip(part, 0, 1)[..., None, None]
-    return (1 - part) * p[low] + part * p[high]
+def _at(share: np.ndarray, p: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """Return the distribution of y whose mean is ``share``: a mixture of two neighbours has exactly that mean."""
+    high = np.clip(np.searchsorted(means, share), 1, len(means) - 1)
+    from_, to = means[high - 1], means[high]
+    part = np.divide(share - from_, to - from_, out=np.zeros(share.shape), where=to > from_)[..., None]
+    return (1 - part) * p[high - 1] + part * p[high]
 
 
 def pulled(shares: np.ndarray, seen: np.ndarray, noise: np.ndarray) -> np.ndarray:
