@@ -48,12 +48,15 @@ def captions_as_prompts(
         captions: Of an occupation.
         images: Generated from a caption.
         copied: Of the generated images show the gender of their caption's own image. The others are drawn from the
-            occupation: half women where nearly all are copied, so that 0.956 makes 97.8 % the same; else amplified.
+            occupation: half women where nearly all are copied, so that 0.956 makes 97.8 % the same; else amplified,
+            by other amounts in other occupations.
         judged: Share of images that have a gender.
     """
 
     def generated(p: np.ndarray) -> np.ndarray:
-        return np.full(p.shape, 0.5) if copied > 0.9 else p**2 / (p**2 + (1 - p) ** 2)
+        if copied > 0.9:
+            return np.full(p.shape, 0.5)
+        return 1 / (1 + np.exp(0.2 - 1.3 * np.log(p / (1 - p)) - rng.normal(0, 0.9, p.shape)))
 
     many = rng.beta(0.7, 0.9, size=1_000_000)
     known = truth(many, copied * many + (1 - copied) * generated(many))
@@ -157,6 +160,14 @@ def _of(found: stats.Bootstrap, known: np.ndarray) -> np.ndarray:
 
 # -- what is simulated -----------------------------------------------------------------------------------------------
 
+# Share of generated images that copy their caption's -> captions of an occupation, and images of each.
+_CAPTIONS = {
+    0.956: [(8, 1), (4, 1), (8, 4), (2, 1), (3, 1), (6, 1), (25, 1), (2, 4), (4, 4), (2, 10), (8, 10)],
+    0.5: [(8, 1), (4, 1), (25, 1), (8, 4)],
+    0.0: [(8, 1), (4, 1), (25, 1), (8, 4)],
+}
+# Training and generated images of an occupation: fewest and most.
+_IMAGES = [((16, 25), (3, 8)), ((8, 8), (8, 8)), ((100, 100), (100, 100)), ((500, 500), (500, 500))]
 # Name -> (what draws and judges studies, its settings).
 SIMULATIONS = {
     **{
@@ -164,20 +175,8 @@ SIMULATIONS = {
             captions_as_prompts,
             {"captions": captions, "images": images, "copied": copied},
         )
-        for copied in (0.956, 0.5, 0.0)
-        for captions, images in (
-            (2, 1),
-            (3, 1),
-            (4, 1),
-            (6, 1),
-            (8, 1),
-            (25, 1),
-            (2, 4),
-            (4, 4),
-            (8, 4),
-            (2, 10),
-            (8, 10),
-        )
+        for copied, sizes in _CAPTIONS.items()
+        for captions, images in sizes
     },
     "captions n=8 x 1, 80 % judged": (captions_as_prompts, {"judged": 0.8}),
     "captions n=8 x 4, 80 % judged": (captions_as_prompts, {"judged": 0.8, "images": 4}),
@@ -187,12 +186,7 @@ SIMULATIONS = {
             {"occupations": occupations, "training": training, "images": images, "prompts": prompts},
         )
         for occupations in (20, 62)
-        for training, images in (
-            ((16, 25), (3, 8)),
-            ((8, 8), (8, 8)),
-            ((100, 100), (100, 100)),
-            ((500, 500), (500, 500)),
-        )
+        for training, images in _IMAGES
         for prompts in (1, 4)
     },
 }

@@ -98,7 +98,7 @@ SCHEMAS = (
         "paradox_caption_pairs",
         "Training and generated images of the same captions",
         "Where captions are the prompts: one row per model, approach, occupation and pattern of a caption's images. "
-        "It tells which images belong together, which shares do not.",
+        "It tells which images belong together, which shares do not tell.",
         (
             _model,
             _approach,
@@ -108,14 +108,13 @@ SCHEMAS = (
                 "How the caption's own image is perceived; `none` where it has no gender.",
                 ("female", "male", "none"),
             ),
-            Column(
-                "n_female",
-                "Images generated from the caption perceived as female.",
-                "images",
-                key=True,
-                low=0,
+            key(
+                "generated",
+                "Of the images generated from the caption, how many are perceived as female, of how many perceived as "
+                "either: `1 of 1`.",
             ),
-            Column("n_judged", "Of these images, perceived as either.", "images", key=True, low=0),
+            number("n_female", "The first of these numbers.", "images", 0),
+            number("n_judged", "The second.", "images", 0),
             number("n_captions", "Captions of the occupation with this pattern.", "captions", 0),
         ),
     ),

@@ -440,8 +440,9 @@ def printed_comparison(study: Study) -> pd.DataFrame:
 def shuffled(study: Study) -> pd.DataFrame:
     """Return what each definition gives when the generated shares are shuffled among the occupations.
 
-    Both are of the shares as they are: shuffling leaves the noise of their images in. A definition that gives the same for shuffled shares does not ask whose share is where: it tells that generated
-    shares are more extreme than training shares, not that an occupation's own lean grew.
+    Both are of the shares as they are: shuffling leaves the noise of their images in. A definition that gives the
+    same for shuffled shares does not ask whose share is where: it tells that generated shares are more extreme than
+    training shares, not that an occupation's own lean grew.
     """
     rng = np.random.default_rng(study.seed)
     replicates = min(study.bootstrap_replicates, 2000)

@@ -265,7 +265,8 @@ def caption_pairs(pipeline: Pipeline) -> pd.DataFrame:
             some = captions[captions["indicator"] == "none"] if _WITHOUT in approach else captions
             pattern = ["occupation", "training", "n_female", "n_judged"]
             counted = some.groupby(pattern).size().rename("n_captions").reset_index()
-            frames.append(counted.assign(approach=approach))
+            pairs = zip(counted["n_female"], counted["n_judged"], strict=True)
+            frames.append(counted.assign(approach=approach, generated=[f"{a} of {b}" for a, b in pairs]))
     names = _names("paradox_caption_pairs")
     if not frames:
         return pd.DataFrame(columns=names)

@@ -579,8 +579,8 @@ def _few(row: pd.Series) -> str:
     if row["n_images"] >= paradox.LEAST_IMAGES:
         return ""
     return (
-        f" With {row['n_images']:g} images a share, fewer than {paradox.LEAST_IMAGES}, the intervals hold the truth less "
-        "often than they say."
+        f" With {row['n_images']:g} images a share, fewer than {paradox.LEAST_IMAGES}, the intervals hold the truth "
+        "less often than they say."
     )
 
 

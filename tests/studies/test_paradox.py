@@ -46,10 +46,11 @@ def test_the_published_row_comes_out_and_the_alternative_beside_it(study):
     )
     for model, values in NAIVE.items():
         for prompt, value in zip("1234", values, strict=True):
-            assert table.loc[(model, "published", prompt), "amplification"] == pytest.approx(value, abs=0.006)
+            plain = table.loc[(model, "published", prompt), "amplification_plain"]
+            assert plain == pytest.approx(value, abs=0.006)
     for prompt, value in zip("1234", DIRECTIONAL, strict=True):
         row = table.loc[("SD 1.4", "directional", prompt)]
-        assert row["amplification"] == pytest.approx(value, abs=0.006)
+        assert row["amplification_plain"] == pytest.approx(value, abs=0.006)
         assert (row["n_occupations"], row["n_excluded"]) == (62, 0)
     comparison = study.table("paradox_printed_comparison")
     assert len(comparison) == 10 and comparison["difference"].abs().max() < 0.02
@@ -69,7 +70,8 @@ def test_counts_and_tests_by_a_plain_loop(study):
     got = table.loc[("SD 1.4", "naive", "published", "4")]
     expected = scipy.stats.ttest_1samp(kept, 0)
     assert got["n_occupations"] == len(kept) and got["n_excluded"] == 62 - len(kept)
-    assert (got["t"], got["p"]) == (pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
+    plain = got["t_plain"], got["p_plain"]
+    assert plain == (pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
     assert got["ci_low"] < got["amplification"] < got["ci_high"]
     reasons = study.table("paradox_exclusions").query("model == 'SD 1.4' and prompt == '4'")
     assert reasons["n"].sum() == 62 - len(kept)
@@ -128,7 +130,8 @@ def test_a_users_shares_by_hand(tmp_path):
         ],
     )
     table = study.table("paradox_amplification").set_index("definition")
-    assert table["amplification"].to_dict() == {"published": 10, "no_exclusion": 10, "directional": -15}
+    plain = {"published": 10, "no_exclusion": 10, "directional": -15}
+    assert table["amplification_plain"].to_dict() == plain
     assert table["n_occupations"].to_dict() == {"published": 1, "no_exclusion": 3, "directional": 2}
     assert table["n_excluded"].to_dict() == {"published": 3, "no_exclusion": 1, "directional": 2}
     reasons = study.table("paradox_exclusions").set_index("reason")
@@ -174,7 +177,7 @@ def test_bias_amp_by_hand(tmp_path):
             ("b", "generated", "captions", 75, 100),
         ],
     )
-    got = study.table("paradox_bias_amp").set_index("direction")["bias_amp"]
+    got = study.table("paradox_bias_amp").set_index("direction")["bias_amp_plain"]
     # T->A: overall 40 % female; a (20) is associated with male, b (60) with female. P(female|a) -.10 and
     # P(male|a) +.10, P(female|b) +.15, P(male|b) -.15: signed along associations (.10 + .10 + .15 + .15) / 4.
     assert got["T->A"] == pytest.approx(12.5)
@@ -190,7 +193,8 @@ def test_too_little_for_an_interval_says_so(tmp_path):
     )
     table = study.table("paradox_amplification")
     assert table["amplification"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
-    assert set(table["reason"]) == {"Too few occupations or images for an interval."}
+    assert table[["t", "p", "noise"]].isna().all(axis=None)
+    assert set(table["reason"]) == {"Too few occupations or images for an interval; image noise is left in."}
 
 
 def test_one_model_only(study, tmp_path):
@@ -222,8 +226,8 @@ def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations
     table = study.table("paradox_amplification").query("approach == 'naive' and prompt == 'mean'")
     table = table.set_index(["model", "definition"])
     rule = table.loc[("SD 1.4", "published")]
-    assert np.isnan(rule["t"]) and rule["reason"].startswith(
-        "No t-test: each prompt counts other occupations"
+    assert np.isnan(rule["t_plain"]) and rule["reason"].startswith(
+        "No plain t-test: each prompt counts other occupations"
     )
     signed = table.loc[("SD 1.4", "directional")]
     wide = published.load("paradox_table_6").pivot(
@@ -233,15 +237,15 @@ def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations
         np.mean([np.sign(row["captions"] - 50) * (row[p] - row["captions"]) for p in "1234"])
         for _, row in wide.iterrows()
     ]
-    assert signed["amplification"] == pytest.approx(np.mean(change))
-    assert signed["t"] == pytest.approx(scipy.stats.ttest_1samp(change, 0).statistic)
+    assert signed["amplification_plain"] == pytest.approx(np.mean(change))
+    assert signed["t_plain"] == pytest.approx(scipy.stats.ttest_1samp(change, 0).statistic)
 
 
 def test_shuffled_shares_by_a_plain_loop(study):
     table = study.table("paradox_shuffled").set_index(["model", "definition", "prompt"])
     # Averages of distances do not see a shuffle.
     row = table.loc[("SD 1.4", "no_exclusion", "1")]
-    assert row["shuffled"] == pytest.approx(row["amplification"])
+    assert row["shuffled"] == pytest.approx(row["amplification_plain"])
     wide = published.load("paradox_table_6").pivot(
         index="occupation", columns="prompt", values="percent_female"
     )
