@@ -222,13 +222,13 @@ def _change_rows(group: Group, reference: Group, study: Study, estimated) -> Ite
     for d, definition in enumerate(measures.DEFINITIONS):
         for prompt, (i, j) in pairs.items():
             width = half[definition, prompt]
-            certain = np.isfinite([width, first.low[d, i], second.low[d, j]]).all()
+            certain = np.isfinite([first.low[d, i], second.low[d, j]]).all()
             which = "amplification" if certain else "plain"
             value, base = getattr(first, which)[d, i], getattr(second, which)[d, j]
             change = value - base
             limits = (change - width, change + width) if certain else (np.nan, np.nan)
             percent = 100 * change / base if base > 0 else np.nan
-            reason = "" if certain else TOO_FEW
+            reason = "" if np.isfinite(limits[0]) else TOO_FEW
             if group.drawing is None or reference.drawing is None:
                 reason = paradox.NO_PAIRS
             elif few := [g for g in (group, reference) if g.too_few(g.names[-1])]:
