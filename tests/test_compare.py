@@ -24,6 +24,11 @@ def amplification(model, values, low, high, prompts=("1", "2")):
             "n_excluded": 12,
             "t": 1.0,
             "p": 0.5,
+            "amplification_plain": values,
+            "noise": 0.0,
+            "t_plain": 1.0,
+            "p_plain": 0.5,
+            "n_images": 500,
             "reason": "",
         }
     )

@@ -90,7 +90,7 @@ def test_the_embedded_model_stands_beside_the_printed_ones(ran):
     naive = amplification.query("approach == 'naive' and definition == 'published' and prompt == 'mean'")
     assert naive["model"].tolist() == ["mini", "SD 1.4", "SD 1.5"] and naive["amplification"].notna().all()
     # Table 3 of the paper, within 0.02.
-    printed = naive.set_index("model")["amplification"]
+    printed = naive.set_index("model")["amplification_plain"]
     assert printed["SD 1.4"] == pytest.approx(12.57, abs=0.02)
     assert any("embedded world" in text for text in record["limits"])
 

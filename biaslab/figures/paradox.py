@@ -148,6 +148,8 @@ def prompt_name(prompt: str) -> str:
 def by_definition(amplification: pd.DataFrame, titles: Mapping[str, str] | None = None) -> Figure:
     """Draw expected amplification by definition, prompt and model, with intervals.
 
+    Small crosses are the measure with image noise left in.
+
     Args:
         amplification: Rows of ``paradox_amplification`` of one approach that have intervals.
         titles: Heading of each model's panel; by default its name.
@@ -179,13 +181,23 @@ def by_definition(amplification: pd.DataFrame, titles: Mapping[str, str] | None 
                 marker=marker,
                 label=DEFINITION_NAMES[definition],
             )
+            _plain_marks(ax, some, np.arange(len(prompts)) + 0.24 * (i - 1), color, last=i == 2)
         head(ax, (titles or {}).get(model, model))
         ax.set_xlabel("Expected amplification (points)")
     first = axes[0, 0]
     first.set_yticks(range(len(prompts)), [prompt_name(p) for p in prompts])
     first.set_ylim(len(prompts) - 0.4, -0.6)
-    figure.legend(*first.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(*first.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
+
+
+def _plain_marks(ax: Axes, rows: pd.DataFrame, positions: np.ndarray, color: str, *, last: bool) -> None:
+    """Mark the plain measure of rows that have an interval; ``last`` names the marks in the legend."""
+    known = rows["ci_low"].notna().to_numpy()
+    look = {"color": color, "markersize": 5, "mew": 1.1, "alpha": 0.9, "zorder": 4}
+    ax.plot(rows["amplification_plain"][known], positions[known], "x", **look)
+    if last:
+        ax.plot([], [], "x", label="image noise left in", **look | {"color": style.GREY})
 
 
 def by_approach(amplification: pd.DataFrame, titles: Mapping[str, str] | None = None) -> Figure:
@@ -229,6 +241,8 @@ def by_approach(amplification: pd.DataFrame, titles: Mapping[str, str] | None = 
                 size=9 if prompt == "mean" else 5.5,
                 label="mean of prompts" if prompt == "mean" else prompt_name(prompt),
             )
+            last = prompt == prompts[-1]
+            _plain_marks(ax, some, np.arange(len(approaches)) + offset, style.GREY, last=last)
         head(ax, (titles or {}).get(model, model))
         ax.set_xlabel("Amplification, published rule (points)")
     first = axes[0, 0]

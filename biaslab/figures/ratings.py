@@ -127,7 +127,14 @@ def amplification(table: pd.DataFrame, occupations: pd.DataFrame) -> Figure:
             _draw_occupations(ax, occupations[occupations["model"] == model], definition, -k)
         y = 0.12 - np.arange(len(rows))
         _dots(
-            ax, rows, y, "amplification", color=style.BLUE, marker="D", size=8, label="mean over occupations"
+            ax,
+            rows,
+            y,
+            "amplification",
+            color=style.BLUE,
+            marker="D",
+            size=8,
+            label="mean over occupations, less image noise",
         )
         look = {"ha": "center", "fontsize": 10, "color": style.BLUE}
         look["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 1}

@@ -43,7 +43,9 @@ SCHEMAS = (
         "paradox_amplification",
         "Bias amplification by definition",
         "Expected amplification over occupations, for each prompt and averaged over prompts, by the "
-        "published definition (with its exclusion rule) and the two alternatives.",
+        "published definition (with its exclusion rule) and the two alternatives. Its interval, t and p belong to "
+        "`amplification`, from which what image noise adds is taken out; `amplification_plain` is the paper's measure "
+        "of the shares as they are.",
         (
             _model,
             _approach,
@@ -53,7 +55,12 @@ SCHEMAS = (
                 "`directional` (signed change along the training lean).",
             ),
             key("prompt", "Prompt `1` to `4`, their `mean`, `captions` or `ratings`."),
-            number("amplification", "Expected amplification over occupations.", "points"),
+            number(
+                "amplification",
+                "Expected amplification over occupations, less what image noise adds; where there is no interval, the "
+                "plain measure.",
+                "points",
+            ),
             *interval("the amplification", "points", of="amplification"),
             number(
                 "n_occupations",
@@ -62,9 +69,53 @@ SCHEMAS = (
                 0,
             ),
             number("n_excluded", "Occupations left out.", "occupations", 0),
-            number("t", "Statistic of the one-sample t-test against 0 over occupations."),
-            number("p", "Its two-sided p-value.", low=0, high=1),
+            number("t", "The amplification over its standard error."),
+            number(
+                "p",
+                "Two-sided p-value of `t` against 0; below 0.05 exactly where a 95 % interval excludes 0.",
+                low=0,
+                high=1,
+            ),
+            number("amplification_plain", "Expected amplification of the shares as they are.", "points"),
+            number("noise", "What image noise adds to the plain measure.", "points"),
+            number(
+                "t_plain",
+                "The paper's one-sample t-test of the plain measure over the occupations that count; it takes no "
+                "account of image noise, so with few images it rejects too often.",
+            ),
+            number("p_plain", "Two-sided p-value of `t_plain`.", low=0, high=1),
+            number(
+                "n_images",
+                "Images that a share rests on: the median occupation's, of training or generated images, whichever "
+                "are fewer.",
+                "images",
+                0,
+            ),
             text("reason", "Why a value is missing, where one is."),
+        ),
+    ),
+    Schema(
+        "paradox_caption_pairs",
+        "Training and generated images of the same captions",
+        "Where captions are the prompts: one row per model, approach, occupation and pattern of a caption's images. "
+        "It tells which images belong together, which shares do not tell.",
+        (
+            _model,
+            _approach,
+            _occupation,
+            key(
+                "training",
+                "How the caption's own image is perceived; `none` where it has no gender.",
+                ("female", "male", "none"),
+            ),
+            key(
+                "generated",
+                "Of the images generated from the caption, how many are perceived as female, of how many perceived as "
+                "either: `1 of 1`.",
+            ),
+            number("n_female", "The first of these numbers.", "images", 0),
+            number("n_judged", "The second.", "images", 0),
+            number("n_captions", "Captions of the occupation with this pattern.", "captions", 0),
         ),
     ),
     Schema(
@@ -77,7 +128,7 @@ SCHEMAS = (
             _approach,
             key("definition", "`published`, `no_exclusion` or `directional`."),
             key("prompt", "Prompt `1` to `4`, their `mean`, `captions` or `ratings`."),
-            number("amplification", "As observed.", "points"),
+            number("amplification_plain", "As observed, image noise left in.", "points"),
             number("shuffled", "Mean over shuffles.", "points"),
             number("shuffled_low", "Lower limit of the central part of the shuffles.", "points"),
             number("shuffled_high", "Upper limit of the central part of the shuffles.", "points"),
@@ -103,7 +154,7 @@ SCHEMAS = (
             _model,
             _approach,
             key("prompt", "Prompt `1` to `4` or their `mean`."),
-            number("amplification", "Computed from the per-occupation shares.", "points"),
+            number("amplification_plain", "Computed from the per-occupation shares as they are.", "points"),
             number("printed", "As printed in Table 3.", "points"),
             number("difference", "Computed minus printed.", "points"),
         ),
@@ -135,7 +186,7 @@ SCHEMAS = (
             number("percent_generated", "Perceived as female in generated images.", "%", 0, 100),
             number("amplification", "Growth of the distance from 50.", "points", -50, 50),
             number("directional", "Signed change along the training lean.", "points", -100, 50),
-            *interval("the signed change", "points", of="directional"),
+            *interval("the signed change (none where captions are the prompts)", "points", of="directional"),
             number(
                 "training_low",
                 "Lower Wilson limit of the training share.",
@@ -182,9 +233,10 @@ SCHEMAS = (
             _approach,
             key("direction", "`T->A`: perceived gender given the occupation; `A->T`: the reverse."),
             key("prompt", "Prompt `1` to `4`, `captions` or `ratings`."),
-            number("bias_amp", "BiasAmp, times 100.", "points", -100, 100),
+            number("bias_amp", "BiasAmp, times 100, less what image noise adds.", "points", -100, 100),
             *interval("BiasAmp", "points", of="bias_amp"),
             number("n_occupations", "Occupations.", "occupations", 0),
+            number("bias_amp_plain", "The same of the shares as they are.", "points", -100, 100),
         ),
     ),
     Schema(
@@ -221,6 +273,10 @@ SCHEMAS = (
             number("amplification", "Expected amplification with this approach.", "points"),
             number("change", "Difference from naive.", "points"),
             number("change_percent", "Difference from naive, relative to it.", "%"),
+            text(
+                "scale",
+                "Of both values: `corrected` (without image noise) where both have intervals, else `plain`.",
+            ),
         ),
     ),
     # -- what the pipeline measures on the way (sources `mini` and `pipeline`)

@@ -109,7 +109,7 @@ SCHEMAS = (
         "paradox_approach_change",
         "Change of amplification between approaches",
         "Expected amplification of an approach less that of a reference approach, both over the occupations that "
-        "they share, with an interval for the difference.",
+        "they share and without image noise where the change has an interval; else both are the plain measure.",
         (
             _model,
             _approach,

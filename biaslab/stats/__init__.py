@@ -4,6 +4,7 @@ Pure functions over arrays or pandas objects (matched by position, never by inde
 """
 
 from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap, resample_shares
+from biaslab.stats.drawing import ByCaption, Drawing, OneByOne
 from biaslab.stats.floors import (
     absolute_deviation_floor,
     corrected_absolute_deviation,
@@ -26,11 +27,14 @@ from biaslab.stats.judge_error import CorrectedShares, corrected_shares, rogan_g
 
 __all__ = [
     "Bootstrap",
+    "ByCaption",
     "ChiSquare",
     "CorrectedShares",
     "Correlation",
+    "Drawing",
     "Estimate",
     "Interval",
+    "OneByOne",
     "TestResult",
     "absolute_deviation_floor",
     "adjust",

@@ -19,6 +19,7 @@ from scipy import stats
 
 from biaslab.errors import InputError
 from biaslab.stats import _checks
+from biaslab.stats.drawing import Drawing, OneByOne, SideBySide, ratio
 from biaslab.stats.intervals import Estimate
 
 LEVELS = ("occupation", "image")
@@ -36,6 +37,22 @@ class Bootstrap(NamedTuple):
     replicates: int  # replicates for which the statistic was defined (the fewest, of k values)
     bias: float | np.ndarray  # how much image noise adds to ``value``; the interval is around value - bias
     se: float | np.ndarray  # standard error of value - bias
+    df: float  # degrees of freedom of the interval and of the test; inf for a normal interval
+
+    @property
+    def estimate(self) -> float | np.ndarray:
+        """The statistic without what image noise adds to it: the middle of the interval."""
+        return self.value - self.bias
+
+    @property
+    def t(self) -> float | np.ndarray:
+        """The estimate over its standard error: Student's t of the hypothesis that the statistic is 0."""
+        return self.estimate / self.se
+
+    @property
+    def p(self) -> float | np.ndarray:
+        """Two-sided p-value of ``t``: below 1 - confidence exactly where the interval excludes 0."""
+        return 2 * stats.t.sf(np.abs(self.t), self.df)
 
 
 def resample_shares(
@@ -54,13 +71,15 @@ def resample_shares(
     """
     counts, n, levels = _table(counts, n, levels)
     replicates, rng = _checks.replicate_count(replicates), _checks.generator(seed)
-    base = _shares(counts, n)
+    drawing = OneByOne(n.shape[1])
+    base = ratio(counts, n)
     if "image" in levels and shrink:
-        base = _denoised(base, n)
+        base = drawing.pull(base, n)
     out = np.empty((replicates, *n.shape))
     start = 0
-    for shares, size in _rows(base, n, replicates, rng, levels):
-        out[start : start + len(shares)] = _draw(shares, size, rng) if "image" in levels else shares
+    for rows, shares, size in _rows(base, n, replicates, rng, levels, drawing.width):
+        drawn = drawing.draw(shares, size, rows, rng) if "image" in levels else shares
+        out[start : start + len(shares)] = drawn
         start += len(shares)
     return out
 
@@ -75,6 +94,7 @@ def hierarchical_bootstrap(
     confidence: float = 0.95,
     levels: Sequence[str] = LEVELS,
     with_n: bool = False,
+    drawing: Drawing | Sequence[Drawing] | None = None,
 ) -> Bootstrap:
     r"""Return ``statistic`` of the shares ``counts / n`` with an interval for its value in the population.
 
@@ -89,6 +109,10 @@ def hierarchical_bootstrap(
     levels : of "occupation" and "image"
         Both: these occupations and images stand for others like them. ``image``: for these occupations alone.
         ``occupation``: for occupations at these numbers of images; the bias that image noise adds stays in.
+    drawing : Drawing, optional
+        How the images of the cells are drawn; several stand for neighbouring cells, from left to right. By default
+        one by one, each cell for itself (:class:`OneByOne`). :class:`ByCaption` keeps images of the same caption
+        together.
     replicates, seed, confidence
         Number of replicates (where images are drawn, two of each resample of the occupations, so that their
         noise can be told apart), one explicit seed, and the level, 0–1. At 10 000 the standard error is good
@@ -106,8 +130,8 @@ def hierarchical_bootstrap(
     Raises
     ------
     InputError
-        For counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, or a
-        statistic of another shape. UnknownNameError for a level.
+        For counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a
+        statistic of another shape, or a drawing of other cells. UnknownNameError for a level.
 
     Notes
     -----
@@ -150,13 +174,17 @@ def hierarchical_bootstrap(
     counts, n, levels = _table(counts, n, levels)
     replicates, rng = _checks.replicate_count(replicates), _checks.generator(seed)
     confidence = _checks.confidence_level(confidence)
-    counts, n = (a[(n > 0).any(axis=1)] for a in (counts, n))
+    drawing = _drawing(drawing, counts, n)
+    some = (n > 0).any(axis=1)
+    if not some.all():
+        counts, n, drawing = counts[some], n[some], drawing.only(some)
     groups = len(n)
 
     def f(shares: np.ndarray, size: np.ndarray) -> np.ndarray:
         return np.asarray(statistic(shares, size) if with_n else statistic(shares), dtype=float)
 
-    value = f(_shares(counts, n), n)
+    observed = ratio(counts, n)
+    value = f(observed, n)
     if value.ndim > 1:
         raise InputError(
             f"statistic must return (...) or (..., k) of (..., groups, cells), got {value.shape}."
@@ -164,12 +192,12 @@ def hierarchical_bootstrap(
     draws = 2 if "image" in levels else 1
     resamples = -(-replicates // draws)
     first, second, bias = np.zeros((3, resamples, *value.shape))
-    base = _shares(counts, n) if "occupation" in levels else _denoised(_shares(counts, n), n)
+    base = observed if "occupation" in levels else drawing.pull(observed, n, np.arange(groups))
     start = 0
-    for shares, size in _rows(base, n, resamples, rng, levels):
+    for rows, shares, size in _rows(base, n, resamples, rng, levels, drawing.width):
         here = slice(start, start := start + len(shares))
         if "occupation" not in levels:
-            shares = _draw(shares, size, rng)
+            shares = drawing.draw(shares, size, rows, rng)
         estimate = f(shares, size)
         if estimate.shape != (len(shares), *value.shape):
             raise InputError(
@@ -178,25 +206,37 @@ def hierarchical_bootstrap(
             )
         first[here] = second[here] = estimate
         if "image" in levels:
-            pulled = _denoised(shares, size)
+            pulled = drawing.pull(shares, size, rows)
             truth = f(pulled, size)
-            drawn, again = (f(_draw(pulled, size, rng), size) for _ in range(2))
+            drawn, again = (f(drawing.draw(pulled, size, rows, rng), size) for _ in range(2))
             first[here] += truth - drawn
             second[here] += truth - again
             bias[here] = (drawn + again) / 2 - truth
 
     shift, variance, usable = _moments(first, second, bias)
-    quantile = stats.norm.ppf((1 + confidence) / 2)
+    df = np.inf
     if "occupation" in levels:
         # The variance between resamples of g groups falls short by (g - 1) / g.
         variance = variance * (groups / (groups - 1) if groups > 1 else np.nan)
-        quantile = stats.t.ppf((1 + confidence) / 2, max(groups - 1, 1))
+        df = float(max(groups - 1, 1))
+    quantile = stats.t.ppf((1 + confidence) / 2, df)
     # Few groups or images can leave no variance, or a negative estimate of it: that is no knowledge of its size.
     se = np.sqrt(np.where(variance > 0, variance, np.nan))
     low, high = value - shift - quantile * se, value - shift + quantile * se
     return Bootstrap(
-        value[()], low[()], high[()], groups, int(n.sum()), draws * int(usable), shift[()], se[()]
+        value[()], low[()], high[()], groups, int(n.sum()), draws * int(usable), shift[()], se[()], df
     )
+
+
+def _drawing(given, counts: np.ndarray, n: np.ndarray) -> Drawing:
+    """Return the one drawing of all cells of a table."""
+    if given is None:
+        return OneByOne(n.shape[1])
+    parts = tuple(given) if isinstance(given, (list, tuple)) and not isinstance(given, OneByOne) else (given,)
+    whole = parts[0] if len(parts) == 1 else SideBySide(parts)
+    if whole.cells != n.shape[1]:
+        raise InputError(f"drawing is of {whole.cells} cells, but counts and n have {n.shape[1]}.")
+    return whole
 
 
 def _moments(first, second, bias) -> tuple[np.ndarray, np.ndarray, int]:
@@ -254,53 +294,12 @@ def _batches(replicates: int, cells: int) -> Iterator[int]:
     return (min(size, replicates - start) for start in range(0, replicates, size))
 
 
-def _rows(shares, n, replicates, rng, levels) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield batches of ``shares`` and their n, (batch, groups, cells); rows resampled with occupations."""
-    for size in _batches(replicates, n.size):
+def _rows(shares, n, replicates, rng, levels, width) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield batches: which groups, (batch, groups), and their ``shares`` and n, (batch, groups, cells)."""
+    for size in _batches(replicates, len(n) * width):
         if "occupation" in levels:
             rows = rng.integers(len(n), size=(size, len(n)))
-            yield shares.take(rows, axis=0), n.take(rows, axis=0)
+            yield rows, shares.take(rows, axis=0), n.take(rows, axis=0)
         else:
-            yield tuple(np.broadcast_to(a, (size, *n.shape)) for a in (shares, n))
-
-
-def _shares(counts: np.ndarray, n: np.ndarray) -> np.ndarray:
-    return np.divide(counts, n, out=np.full(n.shape, np.nan), where=n > 0)
-
-
-def _draw(shares: np.ndarray, n: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return _shares(rng.binomial(n, np.nan_to_num(shares)), n)
-
-
-def _denoised(shares: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Pull ``shares`` (..., groups, cells) towards their mean until only variance between groups is left.
-
-    With S the covariance of the cells over the groups and N the binomial noise in it, the deviations are
-    multiplied by A = S^½ (1 - S^-½ N S^-½)^½ S^-½, so that A S A' = S - N. Directions with less variance than
-    noise go to 0.
-    """
-    seen = n > 0
-    known = np.maximum(seen.sum(axis=-2, keepdims=True), 1)
-    shares = np.where(seen, shares, 0)
-    mean = shares.sum(axis=-2, keepdims=True) / known
-    deviation = np.where(seen, shares - mean, 0)
-    between = _cross(deviation, deviation) / np.maximum(_cross(seen, seen.astype(float)) - 1, 1)
-    # Pooled p(1 - p) within cells, over the mean 1 / n. A cell of one image says nothing about its own noise.
-    within = (n * shares * (1 - shares)).sum(axis=-2) / np.maximum((n - seen).sum(axis=-2), 1)
-    noise = within * np.divide(1.0, n, out=np.zeros(n.shape), where=seen).sum(axis=-2) / known[..., 0, :]
-    values, vectors = np.linalg.eigh(between)
-    solid = values > 1e-12 * np.maximum(values[..., -1:], 1e-300)
-    root = np.sqrt(np.where(solid, values, 0))
-    inverse = np.where(solid, 1 / np.where(solid, root, 1), 0)
-    half, half_inverse = (
-        _cross(vectors.swapaxes(-1, -2) * d[..., None], vectors.swapaxes(-1, -2)) for d in (root, inverse)
-    )
-    ratio, axes = np.linalg.eigh((half_inverse * noise[..., None, :]) @ half_inverse)
-    kept = np.sqrt(np.clip(1 - ratio, 0, 1))
-    pull = half_inverse @ ((axes * kept[..., None, :]) @ axes.swapaxes(-1, -2)) @ half
-    return np.where(seen, np.clip(mean + deviation @ pull, 0, 1), np.nan)
-
-
-def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return a' b over the last two axes."""
-    return a.swapaxes(-1, -2) @ b
+            rows = np.broadcast_to(np.arange(len(n)), (size, len(n)))
+            yield rows, *(np.broadcast_to(a, (size, *n.shape)) for a in (shares, n))

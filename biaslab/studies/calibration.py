@@ -744,7 +744,7 @@ def _amplification_quality(c: Calibration, study: Study) -> Iterator[list]:
             return _row(metric, *[np.nan] * 3, "points", 0, "occupations", reach, inside, why)
         found = row.iloc[0]
         values = found["amplification"], found["ci_low"], found["ci_high"]
-        reason = _FREED if math.isfinite(found["ci_low"]) else found["reason"]
+        reason = found["reason"] or "Freed of the floor that sampling noise gives it, as its interval is."
         return _row(metric, *values, "points", found["n_occupations"], "occupations", reach, inside, reason)
 
     yield own("naive_amplification", "naive", "mean", "above 0", (0, np.inf))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy.stats
 
 from biaslab import measures, published, stats, tables
-from biaslab.errors import MissingInputError
+from biaslab.errors import InputError, MissingInputError
 from biaslab.schemas.paradox import APPROACHES
 
 if TYPE_CHECKING:
@@ -18,8 +19,21 @@ if TYPE_CHECKING:
 
 # A selection of training captions that serves every prompt; any other training row belongs to one prompt.
 SHARED_TRAINING = ("captions", "ratings", "")
-OTHER_OCCUPATIONS = "No t-test: each prompt counts other occupations; the interval takes account of it."
+CAPTIONS_AS_PROMPTS = APPROACHES[4:]
+OTHER_OCCUPATIONS = "No plain t-test: each prompt counts other occupations; the interval takes account of it."
 NO_SHARES = "No per-occupation shares are given, so there is no interval."
+NO_PAIRS = (
+    "Training and generated images come from the same captions, and which belong together is not given, so there is "
+    "no interval and image noise is left in; a table paradox_caption_pairs beside the shares gives it."
+)
+TOO_FEW = "Too few occupations or images for an interval; image noise is left in."
+LEAST_IMAGES = 6
+"""Images a share (the median occupation's) below which intervals of captions as prompts are too narrow.
+
+In simulations with one image a caption and 97.8 % of images like their caption's own, nominal 95 % intervals hold the
+truth in 86 % of studies at 2 images, 88 % at 3, 89 to 92 % at 4, and 94 to 96 % at 6 (``benchmarks/coverage.py``,
+``captions``): resamples of so few images cannot show how little the two shares differ.
+"""
 # Section 2.2, 3.1 and 4: images per occupation (and prompt), before faces and confidence are checked.
 NOMINAL_N = 500
 
@@ -40,9 +54,39 @@ class Group:
     generated_n: np.ndarray
     shared: bool
     """Whether one set of training images serves all prompts, so that they are resampled together."""
+    captions: stats.ByCaption | None = None
+    """Where captions are the prompts: which training and generated images belong together."""
+
+    @property
+    def paired(self) -> bool:
+        """Whether training and generated images come from the same captions."""
+        return self.approach in CAPTIONS_AS_PROMPTS
+
+    @property
+    def drawing(self) -> stats.Drawing | None:
+        """How the images of :meth:`counts` are drawn; None where that takes pairs that are not given."""
+        if self.paired:
+            return self.captions
+        return stats.OneByOne((1 if self.shared else len(self.prompts)) + len(self.prompts))
+
+    def images(self, prompt: str) -> float:
+        """Return how many images a share of ``prompt`` rests on: the median occupation's, of the side with fewer."""
+        columns = slice(None) if prompt == "mean" else [self.prompts.index(prompt)]
+        sides = (self.training_n[:, columns], self.generated_n[:, columns])
+        known = [n[n > 0] for n in sides]
+        return float(min(np.median(n) if n.size else 0 for n in known))
+
+    def too_few(self, prompt: str) -> str:
+        """Say where captions are the prompts and have fewer images than :data:`LEAST_IMAGES`; else empty."""
+        n = self.images(prompt)
+        if not self.paired or n >= LEAST_IMAGES:
+            return ""
+        return f"Rests on {n:g} images a share; below {LEAST_IMAGES} the interval is too narrow."
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
         """Return images perceived as female, and images, as (occupations, training cells + prompts)."""
+        if self.captions is not None:
+            return self.captions.counts, self.captions.n
         training, training_n = self.training, self.training_n
         if self.shared:
             training, training_n = training[:, :1], training_n[:, :1]
@@ -63,11 +107,17 @@ class Group:
         """Return the group without occupations that lack a share on either side."""
         there = ~np.isnan(self.training).any(axis=1) & ~np.isnan(self.generated).any(axis=1)
         there &= (self.training_n > 0).all(axis=1) & (self.generated_n > 0).all(axis=1)
+        return self.only(there)
+
+    def only(self, there: np.ndarray) -> Group:
+        """Return the group with some of its occupations, by a mask."""
         kept = {
             name: getattr(self, name)[there]
             for name in ("training", "generated", "training_n", "generated_n")
         }
-        return replace(self, occupations=tuple(np.array(self.occupations, dtype=object)[there]), **kept)
+        captions = self.captions.only(there) if self.captions is not None else None
+        names = tuple(np.array(self.occupations, dtype=object)[there])
+        return replace(self, occupations=names, captions=captions, **kept)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,18 +127,62 @@ class Group:
 
 def groups(study: Study) -> Iterator[Group]:
     """Yield the measured shares of each model and approach that has both training and generated images."""
-    return groups_of(study.measured("paradox_percent_female"))
+    return groups_of(
+        study.measured("paradox_percent_female"), study.measured_or_empty("paradox_caption_pairs")
+    )
 
 
-def groups_of(shares: pd.DataFrame) -> Iterator[Group]:
-    """Yield the groups of a table ``paradox_percent_female``, by model as they come and then by approach."""
+def groups_of(shares: pd.DataFrame, pairs: pd.DataFrame | None = None) -> Iterator[Group]:
+    """Yield the groups of a table ``paradox_percent_female``, by model as they come and then by approach.
+
+    Args:
+        shares: The table.
+        pairs: The table ``paradox_caption_pairs``, for approaches whose captions are the prompts.
+
+    Raises:
+        InputError: The pairs are of other images than the shares.
+    """
     order = {a: i for i, a in enumerate(APPROACHES)}
     first = {model: i for i, model in enumerate(dict.fromkeys(shares["model"]))}
     keyed = shares.groupby(["model", "approach"], sort=False)
     for (model, approach), rows in sorted(keyed, key=lambda g: (first[g[0][0]], order.get(g[0][1], 99))):
         group = _group(model, approach, rows)
         if group is not None:
-            yield group
+            yield _with_pairs(group, pairs)
+
+
+def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
+    if pairs is None or not group.paired:
+        return group
+    rows = pairs[(pairs["model"] == group.model) & (pairs["approach"] == group.approach)]
+    if rows.empty or len(group.prompts) != 1:
+        return group
+    place = {occupation: i for i, occupation in enumerate(group.occupations)}
+    unknown = [o for o in rows["occupation"] if o not in place]
+    if unknown:
+        raise InputError(
+            f"paradox_caption_pairs has captions of {unknown[0]!r} ({group.model}, {group.approach}), of which "
+            "paradox_percent_female has no share."
+        )
+    captions = stats.ByCaption(
+        rows["occupation"].map(place),
+        rows["training"].map({"female": 1.0, "male": 0.0}),
+        rows["n_female"],
+        rows["n_judged"],
+        rows["n_captions"],
+        len(place),
+    )
+    counts, n = group.counts()
+    other = ((captions.counts != counts) | (captions.n != n)).any(axis=1)
+    if other.any():
+        i = int(other.argmax())
+        raise InputError(
+            f"paradox_caption_pairs and paradox_percent_female differ for {group.occupations[i]!r} ({group.model}, "
+            f"{group.approach}): {captions.counts[i, 0]} of {captions.n[i, 0]} training and {captions.counts[i, 1]} of "
+            f"{captions.n[i, 1]} generated images female against {counts[i, 0]} of {n[i, 0]} and {counts[i, 1]} of "
+            f"{n[i, 1]}. Both must be of the same images."
+        )
+    return replace(group, captions=captions)
 
 
 def _group(model: str, approach: str, rows: pd.DataFrame) -> Group | None:
@@ -184,10 +278,15 @@ def expected(group: Group, training: np.ndarray, generated: np.ndarray, definiti
 def amplification(study: Study) -> pd.DataFrame:
     """Return expected amplification by all three definitions, with intervals, tests and counts.
 
+    ``amplification`` is free of what image noise adds to a measure that folds at 50 or chooses its occupations by
+    their images; interval and test are its own. ``amplification_plain`` is the measure of the shares as they are,
+    as the paper defines it.
+
     Rows of approaches for which only printed averages exist have the printed value and say why the rest is missing.
     """
     computed = amplification_of(
         study.measured("paradox_percent_female"),
+        study.measured_or_empty("paradox_caption_pairs"),
         replicates=study.bootstrap_replicates,
         seed=study.seed,
         confidence=study.confidence,
@@ -195,34 +294,43 @@ def amplification(study: Study) -> pd.DataFrame:
     return pd.concat([computed, _printed_rows(study, computed)], ignore_index=True)
 
 
-def amplification_of(shares: pd.DataFrame, *, replicates: int, seed: int, confidence: float) -> pd.DataFrame:
+def amplification_of(
+    shares: pd.DataFrame,
+    pairs: pd.DataFrame | None = None,
+    *,
+    replicates: int,
+    seed: int,
+    confidence: float,
+) -> pd.DataFrame:
     """Return expected amplification of a table ``paradox_percent_female``, as :func:`amplification` does."""
     rows = [
         row
-        for group in groups_of(shares)
+        for group in groups_of(shares, pairs)
         for row in _amplification_rows(group, replicates=replicates, seed=seed, confidence=confidence)
     ]
-    frame = pd.DataFrame(rows, columns=[*_AMPLIFICATION, "reason"])
+    frame = pd.DataFrame(rows, columns=tables.schema("paradox_amplification").names)
     # Counts are missing where a value is only printed.
     return frame.astype({"n_occupations": float, "n_excluded": float})
 
 
-_AMPLIFICATION = [
-    "model",
-    "approach",
-    "definition",
-    "prompt",
-    "amplification",
-    "ci_low",
-    "ci_high",
-    "n_occupations",
-    "n_excluded",
-    "t",
-    "p",
-]
+class Estimates(NamedTuple):
+    """Expected amplification of a group, arrays (definitions, :attr:`Group.names`), in points."""
+
+    plain: np.ndarray  # of the shares as they are
+    amplification: np.ndarray  # less what image noise adds; the plain one where there is no interval
+    low: np.ndarray
+    high: np.ndarray
+    noise: np.ndarray  # what image noise adds; NaN, like the others, where there is no interval
+    t: np.ndarray
+    p: np.ndarray
 
 
-def _amplification_rows(group: Group, **bootstrap) -> Iterator[list]:
+def estimates(group: Group, *, replicates: int, seed: int, confidence: float) -> Estimates:
+    """Return expected amplification of a group by each definition, with what its images' noise leaves certain."""
+    plain = np.stack([expected(group, group.training, group.generated, d) for d in measures.DEFINITIONS])
+    missing = np.full(plain.shape, np.nan)
+    if group.drawing is None:
+        return Estimates(plain, plain, *[missing] * 5)
     counts, n = group.counts()
 
     def statistic(shares: np.ndarray) -> np.ndarray:
@@ -230,23 +338,52 @@ def _amplification_rows(group: Group, **bootstrap) -> Iterator[list]:
         all_definitions = [expected(group, training, generated, d) for d in measures.DEFINITIONS]
         return np.concatenate(all_definitions, axis=-1)
 
-    boot = stats.hierarchical_bootstrap(counts, n, statistic, **bootstrap)
-    low, high = (np.reshape(limit, (len(measures.DEFINITIONS), -1)) for limit in (boot.ci_low, boot.ci_high))
+    boot = stats.hierarchical_bootstrap(
+        counts,
+        n,
+        statistic,
+        replicates=replicates,
+        seed=seed,
+        confidence=confidence,
+        drawing=group.drawing,
+    )
+    known = np.isfinite(boot.ci_low).reshape(plain.shape)
+
+    def shaped(values) -> np.ndarray:
+        return np.where(known, np.reshape(values, plain.shape), np.nan)
+
+    noise = shaped(boot.bias)
+    # Printed shares need not be whole numbers of images: the noise is that of the nearest, the value their own.
+    apart = np.where(known, plain - np.reshape(boot.value, plain.shape), 0)
+    low, high = shaped(boot.ci_low) + apart, shaped(boot.ci_high) + apart
+    t = (plain - noise) / shaped(boot.se)
+    p = 2 * scipy.stats.t.sf(np.abs(t), boot.df)
+    return Estimates(plain, np.where(known, plain - noise, plain), low, high, noise, t, p)
+
+
+def _amplification_rows(group: Group, **bootstrap) -> Iterator[list]:
+    found = estimates(group, **bootstrap)
     for i, definition in enumerate(measures.DEFINITIONS):
-        values = expected(group, group.training, group.generated, definition)
         for j, prompt in enumerate(group.names):
             kept = kept_values(group, definition, prompt)
             test = stats.one_sample_t(kept)
             t, p, reason = test.statistic, test.p, ""
-            if not len(kept):
-                reason = "No occupation is left."
-            elif not np.isfinite(low[i, j]):
-                reason = "Too few occupations or images for an interval."
-            elif prompt == "mean" and not np.isclose(kept.mean(), values[j]):
+            if prompt == "mean" and len(kept) and not np.isclose(kept.mean(), found.plain[i, j]):
                 # The mean of prompts is then not the mean of any one set of occupations.
                 t, p, reason = np.nan, np.nan, OTHER_OCCUPATIONS
-            head = [group.model, group.approach, definition, prompt, values[j], low[i, j], high[i, j]]
-            yield [*head, len(kept), len(group.occupations) - len(kept), t, p, reason]
+            if not len(kept):
+                reason = "No occupation is left."
+            elif group.drawing is None:
+                reason = NO_PAIRS
+            elif not np.isfinite(found.low[i, j]):
+                reason = TOO_FEW
+            elif few := group.too_few(prompt):
+                reason = few
+            head = [group.model, group.approach, definition, prompt]
+            values = [part[i, j] for part in (found.amplification, found.low, found.high)]
+            counted = [len(kept), len(group.occupations) - len(kept)]
+            own = [found.t[i, j], found.p[i, j], found.plain[i, j], found.noise[i, j]]
+            yield [*head, *values, *counted, *own, t, p, group.images(prompt), reason]
 
 
 def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
@@ -273,6 +410,7 @@ def _printed_rows(study: Study, computed: pd.DataFrame) -> pd.DataFrame:
     have = set(zip(computed["model"], computed["approach"], strict=True))
     absent = [(m, a) not in have for m, a in zip(printed["model"], printed["approach"], strict=True)]
     rows = printed[np.array(absent, dtype=bool)].assign(definition="published")
+    rows = rows.assign(amplification_plain=rows["amplification"])
     return rows.assign(reason=_printed_reasons(rows)).reindex(columns=computed.columns)
 
 
@@ -289,21 +427,22 @@ def _printed_reasons(rows: pd.DataFrame) -> list[str]:
 
 
 def printed_comparison(study: Study) -> pd.DataFrame:
-    """Return each computed average of the naive approach beside the one that Table 3 prints."""
+    """Return each computed average of the naive approach, as the paper defines it, beside Table 3's."""
     keys = ["model", "approach", "prompt"]
     computed = study.table("paradox_amplification")
     computed = computed[(computed["definition"] == "published") & computed["n_occupations"].notna()]
     printed = study.measured_or_empty("paradox_printed_amplification")
     printed = printed.rename(columns={"amplification": "printed"})
-    both = computed[[*keys, "amplification"]].merge(printed, on=keys)
-    return both.assign(difference=both["amplification"] - both["printed"])
+    both = computed[[*keys, "amplification_plain"]].merge(printed, on=keys)
+    return both.assign(difference=both["amplification_plain"] - both["printed"])
 
 
 def shuffled(study: Study) -> pd.DataFrame:
     """Return what each definition gives when the generated shares are shuffled among the occupations.
 
-    A definition that gives the same for shuffled shares does not ask whose share is where: it tells that generated
-    shares are more extreme than training shares, not that an occupation's own lean grew.
+    Both are of the shares as they are: shuffling leaves the noise of their images in. A definition that gives the
+    same for shuffled shares does not ask whose share is where: it tells that generated shares are more extreme than
+    training shares, not that an occupation's own lean grew.
     """
     rng = np.random.default_rng(study.seed)
     replicates = min(study.bootstrap_replicates, 2000)
@@ -341,7 +480,8 @@ def occupation_amplification(study: Study) -> pd.DataFrame:
     """Return each occupation's shares, amplification and signed change, with the change's interval.
 
     The interval is of the signed change along the training lean, whose sampling error does not fold at 50: limits
-    of a difference (Newcombe 1998, method 10) from the two Wilson intervals.
+    of a difference (Newcombe 1998, method 10) from the two Wilson intervals, which takes the two for independent:
+    where captions are the prompts they are not, and there is none.
     """
     frames = [
         _occupation_rows(group, j, study.confidence)
@@ -359,6 +499,8 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
     g_low, g_high = wilson_percent(g * g_n / 100, g_n, confidence)
     low, high = stats.difference_interval(t, t_low, t_high, g, g_low, g_high)
     toward = measures.lean(t)
+    if group.paired:
+        low, high = np.full((2, len(t)), np.nan)
     return pd.DataFrame(
         {
             "model": group.model,
@@ -385,12 +527,14 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
 def bias_amp(study: Study) -> pd.DataFrame:
     """Return BiasAmp of Wang and Russakovsky (2021) in both directions, per prompt, in points with intervals.
 
-    Counts are rebuilt from shares and n. In direction ``A->T`` the value also depends on how many images an
+    Counts are rebuilt from shares and n; like amplification, the value is free of what image noise adds, and
+    ``bias_amp_plain`` is that of the shares as they are. Captions as prompts have rows where it is known which images
+    belong together. In direction ``A->T`` the value also depends on how many images an
     auditor made per occupation, which is a choice and not a property of the model.
     """
     rows = []
     for group in (g.complete() for g in groups(study)):
-        if not group.occupations:
+        if not group.occupations or group.drawing is None:
             continue
         counts, n = group.counts()
 
@@ -411,14 +555,18 @@ def bias_amp(study: Study) -> pd.DataFrame:
             seed=study.seed,
             confidence=study.confidence,
             with_n=True,
+            drawing=group.drawing,
         )
-        table = [np.reshape(a, (len(group.prompts), 2)) for a in (boot.value, boot.ci_low, boot.ci_high)]
+        known = np.isfinite(boot.ci_low)
+        estimate = np.where(known, boot.estimate, boot.value)
+        several = estimate, boot.ci_low, boot.ci_high, boot.value
+        table = [np.reshape(a, (len(group.prompts), 2)) for a in several]
         for j, prompt in enumerate(group.prompts):
             for d, direction in enumerate(measures.DIRECTIONS):
                 head = [group.model, group.approach, direction, prompt]
-                rows.append([*head, *(a[j, d] for a in table), len(group.occupations)])
-    columns = ["model", "approach", "direction", "prompt", "bias_amp", "ci_low", "ci_high", "n_occupations"]
-    return pd.DataFrame(rows, columns=columns)
+                value, low, high, plain = (a[j, d] for a in table)
+                rows.append([*head, value, low, high, len(group.occupations), plain])
+    return pd.DataFrame(rows, columns=tables.schema("paradox_bias_amp").names)
 
 
 def _both_directions(generated, generated_n, training, training_n) -> np.ndarray:
@@ -485,25 +633,36 @@ def _equal_shares(percent: np.ndarray, n: np.ndarray) -> stats.ChiSquare:
 
 
 def reduction(study: Study) -> pd.DataFrame:
-    """Return each approach's change from the naive approach, in points and percent, published definition."""
+    """Return each approach's change from the naive approach, in points and percent, published definition.
+
+    Both values are on one scale: without image noise where both approaches have intervals, else the plain measure.
+    """
     table = study.table("paradox_amplification")
     table = table[(table["definition"] == "published") & table["prompt"].isin(["mean", "captions"])]
     rows = []
     for model, some in table.groupby("model", sort=False):
-        naive = some.loc[(some["approach"] == "naive") & (some["prompt"] == "mean"), "amplification"]
+        naive = some[(some["approach"] == "naive") & (some["prompt"] == "mean")]
         if naive.empty:
             continue
-        base = float(naive.iloc[0])
-        for approach, value in zip(some["approach"], some["amplification"], strict=True):
-            if approach != "naive":
-                rows.append([model, approach, base, value, value - base, 100 * (value - base) / base])
+        for _, row in some[some["approach"] != "naive"].iterrows():
+            scale, base, value = on_one_scale(naive.iloc[0], row)
+            rows.append(
+                [model, row["approach"], base, value, value - base, 100 * (value - base) / base, scale]
+            )
     return pd.DataFrame(rows, columns=tables.schema("paradox_reduction").names)
 
 
+def on_one_scale(first: pd.Series, second: pd.Series) -> tuple[str, float, float]:
+    """Return which scale two rows of ``paradox_amplification`` share, ``corrected`` or ``plain``, and both values."""
+    corrected = np.isfinite(first["ci_low"]) and np.isfinite(second["ci_low"])
+    column = "amplification" if corrected else "amplification_plain"
+    return "corrected" if corrected else "plain", float(first[column]), float(second[column])
+
+
 def approaches_wide(published_rows: pd.DataFrame) -> pd.DataFrame:
-    """Return amplification with one column a prompt, in the layout of Table 3."""
+    """Return the plain measure with one column a prompt, as Table 3 prints it and in its layout."""
     wide = published_rows.pivot_table(
-        index=["approach", "model"], columns="prompt", values="amplification", sort=False
+        index=["approach", "model"], columns="prompt", values="amplification_plain", sort=False
     )
     return wide.reindex(columns=[p for p in ("1", "2", "3", "4", "mean", "captions") if p in wide])
 

@@ -243,6 +243,36 @@ def judgement_outcomes(pipeline: Pipeline) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[names]
 
 
+def caption_pairs(pipeline: Pipeline) -> pd.DataFrame:
+    """Return which training and generated images are of the same caption, counted by pattern.
+
+    No rows where no approach makes captions its prompts.
+    """
+    keys = ["caption_id", "occupation"]
+    frames = []
+    for kind in ("caption_prompts", "paraphrased"):
+        approaches = [a for a in (kind, kind + _WITHOUT) if a in pipeline.settings.approaches]
+        if not approaches:
+            continue
+        own, made = _own_images(pipeline), pipeline.judgements(kind)
+        female, male = made["gender"] == "female", made["gender"] == "male"
+        made = made.assign(n_female=female, n_judged=female | male)[[*keys, "n_female", "n_judged"]]
+        captions = pipeline.prompts(kind)[[*keys, "indicator"]].merge(own[[*keys, "gender"]], "left", keys)
+        captions = captions.merge(made.groupby(keys, as_index=False).sum(), "left", keys)
+        captions[["n_female", "n_judged"]] = captions[["n_female", "n_judged"]].fillna(0).astype(int)
+        captions["training"] = captions["gender"].where(captions["gender"].isin(["female", "male"]), "none")
+        for approach in approaches:
+            some = captions[captions["indicator"] == "none"] if _WITHOUT in approach else captions
+            pattern = ["occupation", "training", "n_female", "n_judged"]
+            counted = some.groupby(pattern).size().rename("n_captions").reset_index()
+            pairs = zip(counted["n_female"], counted["n_judged"], strict=True)
+            frames.append(counted.assign(approach=approach, generated=[f"{a} of {b}" for a, b in pairs]))
+    names = _names("paradox_caption_pairs")
+    if not frames:
+        return pd.DataFrame(columns=names)
+    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[names]
+
+
 def gender_words(pipeline: Pipeline) -> pd.DataFrame:
     """Return whether images generated from captions that indicate a gender follow it (section 6).
 
@@ -336,6 +366,7 @@ PIPELINE = {
     "paradox_selection_examples": selection_examples,
     "paradox_similarity": similarity,
     "paradox_judgement_outcomes": judgement_outcomes,
+    "paradox_caption_pairs": caption_pairs,
     "paradox_gender_words": gender_words,
     "paradox_paraphrases": paraphrases,
     "paradox_downloads": downloads,

@@ -13,6 +13,7 @@ import pandas as pd
 
 from biaslab.errors import MissingInputError
 from biaslab.figures.paradox import APPROACH_NAMES, prompt_name
+from biaslab.studies import paradox
 from biaslab.studies import paradox_sections as sections
 from biaslab.studies.paradox_words import made_with, names, stated_n, titles, with_interval
 
@@ -432,12 +433,7 @@ def headlines_change(study: Study, change: pd.DataFrame, approaches: Sequence[st
     for model, rows in some.groupby("model", sort=False):
         for approach in approaches:
             for row in rows[rows["approach"] == approach].to_dict("records"):
-                known = np.isfinite(row["ci_low"])
-                by = (
-                    with_interval(pd.Series(row), "change", sign="+")
-                    if known
-                    else f"{row['change']:+.2f} points"
-                )
+                by = with_interval(pd.Series(row), "change", sign="+")
                 # A fall below 0 is no share of what was there.
                 falls = row["amplification"] > 0 and np.isfinite(row["change_percent"])
                 percent = f", {row['change_percent']:+.0f} %" if falls else ""
@@ -445,7 +441,7 @@ def headlines_change(study: Study, change: pd.DataFrame, approaches: Sequence[st
                     f"{called[model]}: from {_quoted(row['reference'])} to {_quoted(approach)} the published measure "
                     f"changes by {by}{percent}, from {row['reference_amplification']:.2f} to "
                     f"{row['amplification']:.2f}, over {row['n_occupations']:.0f} occupations measured with both. "
-                    f"{_level(study)}"
+                    f"{_level(study)} {row['reason']}".rstrip()
                 )
     return sentences
 
@@ -455,7 +451,7 @@ def _quoted(approach: str) -> str:
 
 
 def t_tests(amplification: pd.DataFrame, approaches: Sequence[str]) -> pd.DataFrame:
-    """Return the one-sample t-tests of approaches by prompt: the published rule, over occupations that count.
+    """Return the tests of no amplification by prompt, published rule: without image noise, and the paper's plain t.
 
     Args:
         amplification: The table ``paradox_amplification``.
@@ -463,11 +459,12 @@ def t_tests(amplification: pd.DataFrame, approaches: Sequence[str]) -> pd.DataFr
     """
     some = amplification[(amplification["definition"] == "published") & amplification["t"].notna()]
     columns = ["model", "approach", "prompt", "amplification", "n_occupations", "t", "p"]
+    columns += ["amplification_plain", "t_plain", "p_plain"]
     return some.loc[some["approach"].isin(approaches), columns].reset_index(drop=True)
 
 
 def headlines_t(study: Study, tests: pd.DataFrame) -> list[str]:
-    """Say for which prompts the t-test rejects that expected amplification is 0.
+    """Say for which prompts the test rejects that expected amplification is 0, image noise taken out.
 
     Args:
         study: For the names of models.
@@ -482,8 +479,8 @@ def headlines_t(study: Study, tests: pd.DataFrame) -> list[str]:
             for r in rows.itertuples()
         ]
         sentences.append(
-            f"{called[model]}, {_quoted(approach)}: one-sample t-tests of no amplification (published rule, "
-            f"level 0.05): {'; '.join(said)}."
+            f"{called[model]}, {_quoted(approach)}: t-tests of no amplification (published rule, image noise taken "
+            f"out, level 0.05): {'; '.join(said)}."
         )
     return sentences
 
@@ -528,6 +525,24 @@ def show_caption_shares(
     )
 
 
+def find_captions_as_prompts(
+    study: Study, amplification: pd.DataFrame, approaches: Sequence[str], *, main: bool = False
+) -> None:
+    """Record how much is amplified when captions, or paraphrases of them, are the prompts.
+
+    What rests on fewer images than intervals can be trusted with is no main finding.
+
+    Args:
+        study: Where it is recorded.
+        amplification: The table ``paradox_amplification``.
+        approaches: Which approaches.
+        main: Whether findings on enough images are main ones.
+    """
+    enough = amplification["n_images"] >= paradox.LEAST_IMAGES
+    for some, first in ((amplification[enough], main), (amplification[~enough], False)):
+        study.headline(*headlines_captions_as_prompts(study, some, approaches), main=first)
+
+
 def headlines_captions_as_prompts(
     study: Study, amplification: pd.DataFrame, approaches: Sequence[str]
 ) -> list[str]:
@@ -540,14 +555,13 @@ def headlines_captions_as_prompts(
     """
     called = names(study, amplification["model"])
     printed = study.measured_or_empty("paradox_printed_amplification")
-    some = amplification[amplification["approach"].isin(approaches) & amplification["ci_low"].notna()]
+    some = amplification[amplification["approach"].isin(approaches) & amplification["n_occupations"].notna()]
     sentences = []
     for (model, approach), rows in some.groupby(["model", "approach"], sort=False):
-        by = rows.set_index("definition")
+        by = rows[rows["ci_low"].notna()].set_index("definition")
         if not {"published", "directional"} <= set(by.index):
-            sentences.append(
-                f"{called[model]}, {_quoted(approach)}: too few occupations or images for an interval."
-            )
+            why = rows.loc[rows["ci_low"].isna(), "reason"].iloc[0]
+            sentences.append(f"{called[model]}, {_quoted(approach)}: {why[0].lower()}{why[1:]}")
             continue
         row, signed = by.loc["published"], by.loc["directional"]
         papers = printed.loc[printed["approach"] == approach, "amplification"]
@@ -556,9 +570,18 @@ def headlines_captions_as_prompts(
             f"{called[model]}, {_quoted(approach)}: {with_interval(row)} by the published rule "
             f"({row['n_occupations']:.0f} of {row['n_occupations'] + row['n_excluded']:.0f} occupations; "
             f"{_sign(row, 'amplification')}), {with_interval(signed)} along the training lean over "
-            f"{signed['n_occupations']:.0f}.{stated} {_level(study)}"
+            f"{signed['n_occupations']:.0f}.{stated} {_level(study)}{_few(row)}"
         )
     return sentences
+
+
+def _few(row: pd.Series) -> str:
+    if row["n_images"] >= paradox.LEAST_IMAGES:
+        return ""
+    return (
+        f" With {row['n_images']:g} images a share, fewer than {paradox.LEAST_IMAGES}, the intervals hold the truth "
+        "less often than they say."
+    )
 
 
 def headlines_gender_words(study: Study, accuracy: pd.DataFrame, approach: str) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -178,52 +177,92 @@ def _papers_similarity(compared: str, approach: str, prompt: str) -> tuple[float
 def approach_change(study: Study) -> pd.DataFrame:
     """Return the change of amplification from one approach to another, with an interval (sections 5 and 6).
 
-    Both are taken over the occupations that have every share with either approach, and resampled together:
-    occupations first, then the images of each. Where two approaches share generated images, these are drawn once
-    for both. Training images that two selections have in common are drawn apart, which makes the interval of their
-    difference wider than it need be, not narrower. Many pairs are resampled, so at most 2,000 times each: a standard
-    error is then good to a few percent.
+    Both are taken over the occupations that have every share with either approach; the change is the difference of
+    the two estimates that ``paradox_amplification`` gives for these occupations, each without its own images' noise.
+    For the standard error occupations are resampled with both approaches' shares as they were measured, so what
+    selections share (captions, training images, generated images) counts as shared; new images are drawn only to
+    take out their noise. Many pairs are resampled, so at most 2,000 times each: a standard error is then good to a few
+    percent. Where an approach has no interval of its own, both values are plain and the change has none.
     """
     of_model: dict[str, dict[str, Group]] = {}
     for group in paradox.groups(study):
         of_model.setdefault(group.model, {})[group.approach] = group
+    # An approach is compared several times, mostly over the same occupations.
+    known: dict[tuple, paradox.Estimates] = {}
+
+    def estimated(group: Group) -> paradox.Estimates:
+        key = group.model, group.approach, group.occupations
+        if key not in known:
+            known[key] = paradox.estimates(
+                group,
+                replicates=study.bootstrap_replicates,
+                seed=study.seed,
+                confidence=study.confidence,
+            )
+        return known[key]
+
     rows = [
         row
         for found in of_model.values()
         for approach, group in found.items()
         for reference in ("naive", *_REFERENCES.get(approach, ()))
         if reference in found and reference != approach
-        for row in _change_rows(group, found[reference], study)
+        for row in _change_rows(group, found[reference], study, estimated)
     ]
     return pd.DataFrame(rows, columns=tables.schema("paradox_approach_change").names)
 
 
-def _change_rows(group: Group, reference: Group, study: Study) -> Iterator[list]:
+def _change_rows(group: Group, reference: Group, study: Study, estimated) -> Iterator[list]:
     group, reference = _same_occupations(group.complete(), reference.complete())
     pairs = _prompt_pairs(group, reference)
     if not group.occupations or not pairs:
         return
+    first, second = estimated(group), estimated(reference)
+    half = _half_widths(group, reference, pairs, study)
+    for d, definition in enumerate(measures.DEFINITIONS):
+        for prompt, (i, j) in pairs.items():
+            width = half[definition, prompt]
+            certain = np.isfinite([first.low[d, i], second.low[d, j]]).all()
+            which = "amplification" if certain else "plain"
+            value, base = getattr(first, which)[d, i], getattr(second, which)[d, j]
+            change = value - base
+            limits = (change - width, change + width) if certain else (np.nan, np.nan)
+            percent = 100 * change / base if base > 0 else np.nan
+            reason = "" if np.isfinite(limits[0]) else TOO_FEW
+            if group.drawing is None or reference.drawing is None:
+                reason = paradox.NO_PAIRS
+            elif few := [g for g in (group, reference) if g.too_few(g.names[-1])]:
+                reason = few[0].too_few(few[0].names[-1])
+            head = [group.model, group.approach, reference.approach, definition, prompt]
+            yield [*head, base, value, change, *limits, percent, len(group.occupations), reason]
+
+
+def _half_widths(group: Group, reference: Group, pairs: dict[str, tuple[int, int]], study: Study) -> dict:
+    """Return half the width of the interval of each change, by definition and prompt."""
+    keys = [(definition, prompt) for definition in measures.DEFINITIONS for prompt in pairs]
+    if group.drawing is None or reference.drawing is None:
+        return dict.fromkeys(keys, np.nan)
     (ours, ours_n), (theirs, theirs_n) = group.counts(), reference.counts()
     drawn_once = group.prompts == reference.prompts and np.array_equal(
         ours[:, -len(group.prompts) :], theirs[:, -len(group.prompts) :]
     )
+    # Cells of both side by side; where both have the same generated images, those stand once.
     training = ours.shape[1] - len(group.prompts)
-    counts = np.hstack([ours[:, :training] if drawn_once else ours, theirs])
-    n = np.hstack([ours_n[:, :training] if drawn_once else ours_n, theirs_n])
+    mine = ours[:, :training] if drawn_once else ours
+    counts = np.hstack([mine, theirs])
+    n = np.hstack([ours_n[:, : mine.shape[1]], theirs_n])
+    drawing = stats.OneByOne(counts.shape[1]) if drawn_once else [group.drawing, reference.drawing]
 
-    def sides(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        first = shares[..., :training]
+    def statistic(shares: np.ndarray) -> np.ndarray:
         generated = (
             shares[..., -len(group.prompts) :] if drawn_once else shares[..., training : ours.shape[1]]
         )
-        return np.concatenate([first, generated], axis=-1), shares[..., -theirs.shape[1] :]
-
-    def statistic(shares: np.ndarray) -> np.ndarray:
-        mine, other = sides(shares)
+        sides = np.concatenate([shares[..., :training], generated], axis=-1)
+        others = shares[..., -theirs.shape[1] :]
         changes = []
         for definition in measures.DEFINITIONS:
-            first = paradox.expected(group, *group.split(mine), definition)
-            second = paradox.expected(reference, *reference.split(other), definition)
+            first = paradox.expected(group, *group.split(sides), definition)
+            second = paradox.expected(reference, *reference.split(others), definition)
             changes += [first[..., i] - second[..., j] for i, j in pairs.values()]
         return np.stack(changes, axis=-1)
 
@@ -234,29 +273,14 @@ def _change_rows(group: Group, reference: Group, study: Study) -> Iterator[list]
         replicates=min(study.bootstrap_replicates, MOST_REPLICATES),
         seed=study.seed,
         confidence=study.confidence,
+        drawing=drawing,
     )
-    limits = iter(zip(np.ravel(boot.ci_low), np.ravel(boot.ci_high), strict=True))
-    for definition in measures.DEFINITIONS:
-        first = paradox.expected(group, group.training, group.generated, definition)
-        second = paradox.expected(reference, reference.training, reference.generated, definition)
-        for prompt, (i, j) in pairs.items():
-            change, (low, high) = first[i] - second[j], next(limits)
-            percent = 100 * change / second[j] if second[j] > 0 else np.nan
-            head = [group.model, group.approach, reference.approach, definition, prompt]
-            reason = "" if np.isfinite(low) else TOO_FEW
-            yield [*head, second[j], first[i], change, low, high, percent, len(group.occupations), reason]
+    return dict(zip(keys, (np.ravel(boot.ci_high) - np.ravel(boot.ci_low)) / 2, strict=True))
 
 
 def _same_occupations(first: Group, second: Group) -> tuple[Group, Group]:
     shared = set(first.occupations) & set(second.occupations)
-
-    def only(group: Group) -> Group:
-        kept = np.array([o in shared for o in group.occupations], dtype=bool)
-        arrays = ("training", "generated", "training_n", "generated_n")
-        names = tuple(o for o in group.occupations if o in shared)
-        return replace(group, occupations=names, **{a: getattr(group, a)[kept] for a in arrays})
-
-    return only(first), only(second)
+    return tuple(g.only(np.array([o in shared for o in g.occupations], dtype=bool)) for g in (first, second))
 
 
 def _prompt_pairs(group: Group, reference: Group) -> dict[str, tuple[int, int]]:

@@ -22,10 +22,7 @@ _EMBEDDED = ("mini", "mini-sd")
 
 
 def with_interval(row: pd.Series, value: str = "amplification", *, sign: str = "") -> str:
-    """Return ``value points (low to high)`` of a row.
-
-    Intervals of folded measures lie around the value less what the noise of few images adds to it. Where that puts
-    the value outside, the middle of the interval is named, too.
+    """Return ``value points (low to high)`` of a row; where it has no interval, the value and that it has none.
 
     Args:
         row: With ``ci_low`` and ``ci_high``.
@@ -33,11 +30,10 @@ def with_interval(row: pd.Series, value: str = "amplification", *, sign: str = "
         sign: ``+`` where a change is meant.
     """
     low, high = row["ci_low"], row["ci_high"]
-    limits = f"({low:{sign}.2f} to {high:{sign}.2f})"
     said = f"{row[value]:{sign}.2f} points"
-    if low <= row[value] <= high:
-        return f"{said} {limits}"
-    return f"{said}, {(low + high) / 2:{sign}.2f} {limits} less image noise"
+    if not np.isfinite(low):
+        return f"{said} (no interval)"
+    return f"{said} ({low:{sign}.2f} to {high:{sign}.2f})"
 
 
 # -- which models, and how their images were made -------------------------------------------------------------
@@ -181,7 +177,7 @@ def headline_shuffled(table: pd.DataFrame, names: Mapping[str, str] | None = Non
     for row in table[(table["prompt"] == mean) & (table["approach"] == "naive")].itertuples():
         lines.append(
             f"{(names or {}).get(row.model, row.model)}, {_DEFINITION_WORDS[row.definition]}: "
-            f"{row.amplification:.1f} points observed, "
+            f"{row.amplification_plain:.1f} points as observed, image noise left in, "
             f"{row.shuffled:.1f} with generated shares shuffled among occupations "
             f"({row.shuffled_low:.1f} to {row.shuffled_high:.1f} in the central part of {row.n_shuffles:,.0f} "
             f"shuffles)."
@@ -209,7 +205,7 @@ def shares_wide(shares: pd.DataFrame) -> pd.DataFrame:
 
 
 def approaches_wide(published_rows: pd.DataFrame) -> pd.DataFrame:
-    """Return amplification with one column a prompt, in the layout of Table 3."""
+    """Return the plain measure with one column a prompt, as Table 3 prints it and in its layout."""
     return paradox.approaches_wide(published_rows)
 
 
@@ -233,6 +229,8 @@ def headlines_approaches(
 ) -> list[str]:
     """Say how far the published measure falls from the naive to the most restrictive approach.
 
+    Where the latter is only printed, the fall is that of the plain measure.
+
     Args:
         published_rows: Rows of ``paradox_amplification`` with ``definition == "published"``.
         confidence: Level of the intervals.
@@ -252,15 +250,23 @@ def headlines_approaches(
             )
             continue
         end = by.loc[last]
-        known = np.isfinite(end["ci_low"])
-        last_value = (
-            with_interval(end) if known else f"{end['amplification']:.2f} points (printed, no interval)"
-        )
-        change = 100 * (end["amplification"] - start["amplification"]) / start["amplification"]
+        scale, first, second = paradox.on_one_scale(start, end)
+        change = f"({100 * (second - first) / first:+.0f} %)" if first > 0 else ""
+        if scale == "corrected":
+            sentences.append(
+                f"{called}: averaged over prompts, the published measure goes from {with_interval(start)} with all "
+                f"captions to {with_interval(end)} with {_APPROACH_WORDS[last]} {change}".rstrip()
+                + f". In brackets: {100 * confidence:g} % intervals."
+            )
+            continue
         sentences.append(
-            f"{called}: averaged over prompts, the published measure goes from {with_interval(start)} with all "
-            f"captions to {last_value} with "
-            f"{_APPROACH_WORDS[last]} ({change:+.0f} %). In brackets: the {100 * confidence:g} % interval."
+            f"{called}: averaged over prompts, the published measure of the shares as they are goes from {first:.2f} "
+            f"points with all captions to {second:.2f} (no interval) with {_APPROACH_WORDS[last]} {change}".rstrip()
+            + "."
+        )
+        sentences.append(
+            f"{called}: with all captions and without image noise it is {with_interval(start)}, in brackets the "
+            f"{100 * confidence:g} % interval."
         )
     return sentences
 
@@ -332,10 +338,9 @@ def caption_by_definition(study: Study) -> str:
     """Caption of the figure of amplification by definition."""
     return (
         "Expected amplification over occupations for each prompt and averaged over prompts, by definition. Dots are "
-        f"estimates, lines {100 * study.confidence:g} % intervals (Student t around the estimate less the push "
-        f"of image noise; occupations, "
-        f"then images, resampled {study.bootstrap_replicates:,} times; {stated_n(study)} images a share). At 0 "
-        f"generated images are as "
+        "estimates from which the push of image noise is taken out, small crosses the measure of the shares as they "
+        f"are, lines {100 * study.confidence:g} % intervals (Student t; occupations, then images, resampled "
+        f"{study.bootstrap_replicates:,} times; {stated_n(study)} images a share). At 0 generated images are as "
         "skewed as training images."
     )
 
@@ -344,8 +349,9 @@ def caption_approaches(study: Study) -> str:
     """Caption of the figure of amplification by approach."""
     return (
         "Expected amplification by the published rule, for each way of selecting training captions or making "
-        f"prompts. Filled marks have {100 * study.confidence:g} % intervals; hollow marks are averages that are only "
-        "printed, without the shares that an interval needs."
+        f"prompts. Filled marks are free of image noise and have {100 * study.confidence:g} % intervals; small crosses "
+        "are the measure of the same shares as they are. Hollow marks have no interval: averages that are only "
+        "printed, or shares too few."
     )
 
 

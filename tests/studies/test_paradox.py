@@ -1,5 +1,7 @@
 """The paradox tables follow from the printed shares, and from shares that a user brings."""
 
+import json
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ from matplotlib.collections import PathCollection
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 from biaslab import published
+from biaslab.errors import InputError
 from biaslab.figures import paradox as figures
 from biaslab.studies import paradox_words as words
 from biaslab.study import Study
@@ -46,10 +49,11 @@ def test_the_published_row_comes_out_and_the_alternative_beside_it(study):
     )
     for model, values in NAIVE.items():
         for prompt, value in zip("1234", values, strict=True):
-            assert table.loc[(model, "published", prompt), "amplification"] == pytest.approx(value, abs=0.006)
+            plain = table.loc[(model, "published", prompt), "amplification_plain"]
+            assert plain == pytest.approx(value, abs=0.006)
     for prompt, value in zip("1234", DIRECTIONAL, strict=True):
         row = table.loc[("SD 1.4", "directional", prompt)]
-        assert row["amplification"] == pytest.approx(value, abs=0.006)
+        assert row["amplification_plain"] == pytest.approx(value, abs=0.006)
         assert (row["n_occupations"], row["n_excluded"]) == (62, 0)
     comparison = study.table("paradox_printed_comparison")
     assert len(comparison) == 10 and comparison["difference"].abs().max() < 0.02
@@ -69,7 +73,8 @@ def test_counts_and_tests_by_a_plain_loop(study):
     got = table.loc[("SD 1.4", "naive", "published", "4")]
     expected = scipy.stats.ttest_1samp(kept, 0)
     assert got["n_occupations"] == len(kept) and got["n_excluded"] == 62 - len(kept)
-    assert (got["t"], got["p"]) == (pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
+    plain = got["t_plain"], got["p_plain"]
+    assert plain == (pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
     assert got["ci_low"] < got["amplification"] < got["ci_high"]
     reasons = study.table("paradox_exclusions").query("model == 'SD 1.4' and prompt == '4'")
     assert reasons["n"].sum() == 62 - len(kept)
@@ -128,7 +133,8 @@ def test_a_users_shares_by_hand(tmp_path):
         ],
     )
     table = study.table("paradox_amplification").set_index("definition")
-    assert table["amplification"].to_dict() == {"published": 10, "no_exclusion": 10, "directional": -15}
+    plain = {"published": 10, "no_exclusion": 10, "directional": -15}
+    assert table["amplification_plain"].to_dict() == plain
     assert table["n_occupations"].to_dict() == {"published": 1, "no_exclusion": 3, "directional": 2}
     assert table["n_excluded"].to_dict() == {"published": 3, "no_exclusion": 1, "directional": 2}
     reasons = study.table("paradox_exclusions").set_index("reason")
@@ -174,7 +180,7 @@ def test_bias_amp_by_hand(tmp_path):
             ("b", "generated", "captions", 75, 100),
         ],
     )
-    got = study.table("paradox_bias_amp").set_index("direction")["bias_amp"]
+    got = study.table("paradox_bias_amp").set_index("direction")["bias_amp_plain"]
     # T->A: overall 40 % female; a (20) is associated with male, b (60) with female. P(female|a) -.10 and
     # P(male|a) +.10, P(female|b) +.15, P(male|b) -.15: signed along associations (.10 + .10 + .15 + .15) / 4.
     assert got["T->A"] == pytest.approx(12.5)
@@ -190,7 +196,8 @@ def test_too_little_for_an_interval_says_so(tmp_path):
     )
     table = study.table("paradox_amplification")
     assert table["amplification"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
-    assert set(table["reason"]) == {"Too few occupations or images for an interval."}
+    assert table[["t", "p", "noise"]].isna().all(axis=None)
+    assert set(table["reason"]) == {"Too few occupations or images for an interval; image noise is left in."}
 
 
 def test_one_model_only(study, tmp_path):
@@ -222,8 +229,8 @@ def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations
     table = study.table("paradox_amplification").query("approach == 'naive' and prompt == 'mean'")
     table = table.set_index(["model", "definition"])
     rule = table.loc[("SD 1.4", "published")]
-    assert np.isnan(rule["t"]) and rule["reason"].startswith(
-        "No t-test: each prompt counts other occupations"
+    assert np.isnan(rule["t_plain"]) and rule["reason"].startswith(
+        "No plain t-test: each prompt counts other occupations"
     )
     signed = table.loc[("SD 1.4", "directional")]
     wide = published.load("paradox_table_6").pivot(
@@ -233,15 +240,15 @@ def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations
         np.mean([np.sign(row["captions"] - 50) * (row[p] - row["captions"]) for p in "1234"])
         for _, row in wide.iterrows()
     ]
-    assert signed["amplification"] == pytest.approx(np.mean(change))
-    assert signed["t"] == pytest.approx(scipy.stats.ttest_1samp(change, 0).statistic)
+    assert signed["amplification_plain"] == pytest.approx(np.mean(change))
+    assert signed["t_plain"] == pytest.approx(scipy.stats.ttest_1samp(change, 0).statistic)
 
 
 def test_shuffled_shares_by_a_plain_loop(study):
     table = study.table("paradox_shuffled").set_index(["model", "definition", "prompt"])
     # Averages of distances do not see a shuffle.
     row = table.loc[("SD 1.4", "no_exclusion", "1")]
-    assert row["shuffled"] == pytest.approx(row["amplification"])
+    assert row["shuffled"] == pytest.approx(row["amplification_plain"])
     wide = published.load("paradox_table_6").pivot(
         index="occupation", columns="prompt", values="percent_female"
     )
@@ -334,3 +341,174 @@ def test_intervals_are_drawn_where_there_are_any(study):
     # SD 1.4: four prompts and their mean of the naive approach have intervals; nothing else has.
     assert drawn == 5
     assert first.get_yticklabels()[0].get_text() == "All captions (naive)"
+
+
+# -- one estimate, its interval and its test; captions as prompts --------------------------------------------
+
+
+def caption_shares(pairs, model="M"):
+    """Return the shares that pairs (occupation, training, n_female, n_judged, n_captions) of an approach add up to."""
+    rows = []
+    for (approach, occupation), some in pairs.groupby(["approach", "occupation"]):
+        known = some[some["training"] != "none"]
+        women = (known["n_captions"] * (known["training"] == "female")).sum()
+        made = (some["n_female"] * some["n_captions"]).sum()
+        sides = {
+            "training": (women, known["n_captions"].sum()),
+            "generated": (made, (some["n_judged"] * some["n_captions"]).sum()),
+        }
+        for source, (count, n) in sides.items():
+            percent = 100 * count / n if n else np.nan
+            rows.append((model, approach, occupation, source, "captions", percent, n))
+    columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def caption_pairs(approach, n, seed, same=0.978, occupations=62):
+    """Return pairs of an approach whose generated images mostly show the gender of their caption's own image."""
+    rng = np.random.default_rng(seed)
+    p = rng.beta(0.7, 0.9, (occupations, 1))
+    own = rng.random((occupations, n)) < p
+    made = np.where(rng.random(own.shape) < same, own, ~own)
+    frame = pd.DataFrame(
+        {
+            "model": "M",
+            "approach": approach,
+            "occupation": np.repeat([f"o{i:02}" for i in range(occupations)], n),
+            "training": np.where(own, "female", "male").ravel(),
+            "n_female": made.ravel().astype(int),
+            "n_judged": 1,
+        }
+    )
+    frame["generated"] = frame["n_female"].astype(str) + " of 1"
+    return frame.groupby(list(frame), as_index=False).size().rename(columns={"size": "n_captions"})
+
+
+def pairs_study(tmp_path, shares, pairs=None):
+    folder = tmp_path / "measured"
+    folder.mkdir()
+    shares.to_csv(folder / "paradox_percent_female.csv", index=False)
+    if pairs is not None:
+        pairs.to_csv(folder / "paradox_caption_pairs.csv", index=False)
+    return Study(tmp_path / "out", source=str(folder), seed=1, bootstrap_replicates=1000)
+
+
+def contradictions(table, value, alpha=0.05):
+    """Return rows whose value lies outside their interval, or whose p says otherwise than their interval."""
+    known = table[table["ci_low"].notna()]
+    outside = (known[value] < known["ci_low"]) | (known[value] > known["ci_high"])
+    if "p" in known:
+        excludes = (known["ci_low"] > 0) | (known["ci_high"] < 0)
+        outside |= excludes != (known["p"] < alpha)
+    return known[outside]
+
+
+def test_no_row_contradicts_itself_in_the_published_numbers(study):
+    table = study.table("paradox_amplification")
+    assert len(contradictions(table, "amplification")) == 0
+    assert len(contradictions(study.table("paradox_bias_amp"), "bias_amp")) == 0
+    known = table[table["ci_low"].notna()]
+    assert known[["t", "p", "noise"]].notna().all(axis=None)
+    np.testing.assert_allclose(known["amplification"], known["amplification_plain"] - known["noise"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_row_contradicts_itself_with_few_images(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    rows = []
+    for i, p in enumerate(rng.beta(0.7, 0.9, 30)):
+        cells = [
+            ("training", "captions", 20),
+            *(("generated", prompt, rng.integers(3, 9)) for prompt in "1234"),
+        ]
+        for source, prompt, n in cells:
+            rows.append((f"o{i:02}", source, prompt, 100 * rng.binomial(n, p) / n, n))
+    study = folder_study(tmp_path, rows)
+    table = study.table("paradox_amplification")
+    assert table["ci_low"].notna().all() and len(contradictions(table, "amplification")) == 0
+    # The noise of so few images is seen: as it is, the measure of some row lies outside.
+    assert (table["noise"].abs() > 1).any()
+    assert len(contradictions(study.table("paradox_bias_amp"), "bias_amp")) == 0
+
+
+def test_captions_keep_their_pairs(tmp_path):
+    # True change along the lean: -0.022 |1 - 2p|, about -1.2 points; images drawn apart would make it positive.
+    pairs = caption_pairs("caption_prompts", 8, seed=5)
+    table = pairs_study(tmp_path, caption_shares(pairs), pairs).table("paradox_amplification")
+    assert table["n_images"].tolist() == [8, 8, 8] and set(table["reason"]) == {""}
+    assert len(contradictions(table, "amplification")) == 0
+    row = table.set_index("definition").loc["directional"]
+    assert row["ci_low"] < -1.2 < row["ci_high"] and row["ci_high"] - row["ci_low"] < 5
+    assert abs(row["noise"]) < 1.5
+
+
+def test_captions_without_pairs_have_no_interval(tmp_path):
+    pairs = caption_pairs("caption_prompts", 8, seed=5)
+    study = pairs_study(tmp_path, caption_shares(pairs))
+    table = study.table("paradox_amplification")
+    assert table["ci_low"].isna().all() and table["p"].isna().all()
+    assert table["reason"].str.contains("a table paradox_caption_pairs beside the shares gives it").all()
+    pd.testing.assert_series_equal(table["amplification"], table["amplification_plain"], check_names=False)
+    assert study.table("paradox_bias_amp").empty
+    assert study.table("paradox_occupation_amplification")["ci_low"].isna().all()
+
+
+def test_few_captions_say_so_and_make_no_main_finding(tmp_path, capsys):
+    from biaslab.studies import paradox
+    from biaslab.studies import paradox_pipeline_words as more
+
+    pairs = pd.concat(
+        [
+            caption_pairs("caption_prompts", paradox.LEAST_IMAGES, seed=1),
+            caption_pairs("caption_prompts_no_indicators", 3, seed=2),
+        ]
+    )
+    study = pairs_study(tmp_path, caption_shares(pairs), pairs)
+    table = study.table("paradox_amplification").set_index(["approach", "definition"])
+    few = table.loc[("caption_prompts_no_indicators", "published")]
+    assert few["reason"] == "Rests on 3 images a share; below 6 the interval is too narrow."
+    assert np.isfinite(few["ci_low"]) and table.loc[("caption_prompts", "published"), "reason"] == ""
+    approaches = ["caption_prompts", "caption_prompts_no_indicators"]
+    more.find_captions_as_prompts(study, table.reset_index(), approaches, main=True)
+    found = json.loads((tmp_path / "out" / "records.json").read_text(encoding="utf-8"))["headlines"]
+    assert [record["main"] for record in found] == [True, False]
+    assert "With 3 images a share, fewer than 6" in found[1]["text"]
+
+
+def test_pairs_of_other_images_than_the_shares_are_refused(tmp_path):
+    pairs = caption_pairs("caption_prompts", 8, seed=5)
+    shares = caption_shares(pairs)
+    shares.loc[1, "n"] = 7.0
+    shares.loc[1, "percent_female"] = 0.0
+    with pytest.raises(InputError) as error:
+        pairs_study(tmp_path, shares, pairs).table("paradox_amplification")
+    assert "paradox_caption_pairs and paradox_percent_female differ for 'o00' (M, caption_prompts)" in str(
+        error.value
+    )
+
+
+def test_changes_are_differences_of_the_two_estimates(tmp_path):
+    pairs = pd.concat([caption_pairs("caption_prompts", 8, seed=1), caption_pairs("paraphrased", 8, seed=2)])
+    naive = caption_shares(caption_pairs("naive", 20, seed=1))
+    naive.loc[naive["source"] == "generated", "prompt"] = "1"
+    study = pairs_study(tmp_path, pd.concat([naive, caption_shares(pairs)]), pairs)
+    change = study.table("paradox_approach_change")
+    known = study.table("paradox_amplification").set_index(["approach", "definition"])["amplification"]
+    for row in change.itertuples():
+        assert row.amplification == known[row.approach, row.definition]
+        assert row.reference_amplification == known[row.reference, row.definition]
+        assert row.change == row.amplification - row.reference_amplification
+        assert row.ci_low < row.change < row.ci_high
+    assert len(change) == 9
+
+
+def test_changes_from_naive_are_on_one_scale(study):
+    table = study.table("paradox_reduction").set_index(["model", "approach"])
+    # Only printed for the other approaches: both values as the paper defines them.
+    row = table.loc[("SD 1.4", "nearest_no_indicators")]
+    assert row["scale"] == "plain" and row["naive"] == pytest.approx(12.57, abs=0.02)
+    assert row["change_percent"] == pytest.approx(100 * (4.35 - 12.57) / 12.57, abs=0.2)
+    amplification = study.table("paradox_amplification").query("definition == 'published'")
+    first, second = words.headlines_approaches(amplification, 0.95)[:2]
+    assert "as they are goes from 12.56 points with all captions to 4.35 (no interval)" in first
+    assert "(-65 %)" in first and "without image noise it is" in second

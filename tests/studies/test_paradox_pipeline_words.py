@@ -98,9 +98,11 @@ def test_a_real_model_in_the_embedded_world_is_told_apart(measured):
     assert words.instrument(study) == [] and words.made_with(study, "org/model") == "guidance 7.5, 50 steps"
 
 
-def test_a_value_that_noise_pushed_out_of_its_interval_says_so():
-    row = pd.Series({"amplification": 9.27, "ci_low": 4.6, "ci_high": 8.12})
-    assert words.with_interval(row) == "9.27 points, 6.36 (4.60 to 8.12) less image noise"
+def test_a_value_stands_before_its_interval():
+    row = pd.Series({"amplification": 6.36, "ci_low": 4.6, "ci_high": 8.12})
+    assert words.with_interval(row) == "6.36 points (4.60 to 8.12)"
+    row = pd.Series({"amplification": 4.35, "ci_low": np.nan, "ci_high": np.nan})
+    assert words.with_interval(row) == "4.35 points (no interval)"
     row = pd.Series({"change": -2.0, "ci_low": -3.0, "ci_high": 0.5})
     assert words.with_interval(row, "change", sign="+") == "-2.00 points (-3.00 to +0.50)"
 
@@ -181,13 +183,15 @@ def test_what_is_found_about_indicators(study):
 
 def test_tests_say_what_they_reject(study):
     columns = ["model", "approach", "definition", "prompt", "amplification", "n_occupations", "t", "p"]
+    columns += ["amplification_plain", "t_plain", "p_plain"]
+    plain = (4.0, 3.5, 0.001)
     table = pd.DataFrame(
         [
-            ("mini", "nearest", "published", "1", 3.0, 40, 2.5, 0.012),
-            ("mini", "nearest", "published", "2", 1.0, 41, 0.5, 0.61),
-            ("mini", "nearest", "published", "mean", 2.0, 42, np.nan, np.nan),
-            ("mini", "nearest", "directional", "1", 3.0, 62, 2.5, 0.012),
-            ("mini", "naive", "published", "1", 3.0, 40, 2.5, 0.012),
+            ("mini", "nearest", "published", "1", 3.0, 40, 2.5, 0.012, *plain),
+            ("mini", "nearest", "published", "2", 1.0, 41, 0.5, 0.61, *plain),
+            ("mini", "nearest", "published", "mean", 2.0, 42, np.nan, np.nan, *plain),
+            ("mini", "nearest", "directional", "1", 3.0, 62, 2.5, 0.012, *plain),
+            ("mini", "naive", "published", "1", 3.0, 40, 2.5, 0.012, *plain),
         ],
         columns=columns,
     )
@@ -206,12 +210,23 @@ def test_changes_below_zero_have_no_percent(study):
         "definition": "published",
         "prompt": "mean",
     }
-    row |= {"reference_amplification": 10.0, "n_occupations": 60, "ci_low": -9.0, "ci_high": -3.0}
+    row |= {
+        "reference_amplification": 10.0,
+        "n_occupations": 60,
+        "ci_low": -9.0,
+        "ci_high": -3.0,
+        "reason": "",
+    }
     half = row | {"amplification": 4.0, "change": -6.0, "change_percent": -60.0}
-    over = row | {"amplification": -1.0, "change": -11.0, "change_percent": -110.0}
+    over = row | {
+        "reference_amplification": 5.0,
+        "amplification": -1.0,
+        "change": -6.0,
+        "change_percent": -120.0,
+    }
     first, second = more.headlines_change(study, pd.DataFrame([half, over]), ["nearest"])
     assert "changes by -6.00 points (-9.00 to -3.00), -60 %, from 10.00 to 4.00, over 60 occupations" in first
-    assert "changes by -11.00 points, -6.00 (-9.00 to -3.00) less image noise, from 10.00 to -1.00" in second
+    assert "changes by -6.00 points (-9.00 to -3.00), from 5.00 to -1.00" in second
 
 
 # -- galleries -------------------------------------------------------------------------------------------------------

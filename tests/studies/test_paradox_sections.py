@@ -214,12 +214,15 @@ def test_changes_by_hand(measured):
     table = table.set_index(["approach", "definition", "prompt"])
     # Naive: 20 and 15 for prompt 1, 10 and 5 for prompt 2; without indicators 10 and 5, then 0 and -5.
     row = table.loc[("no_indicators", "published", "mean")]
+    # With 1,000 images a share noise adds little.
     assert (row["reference_amplification"], row["amplification"], row["change"]) == pytest.approx(
-        (12.5, 2.5, -10)
+        (12.5, 2.5, -10), abs=0.1
     )
-    assert row["change_percent"] == pytest.approx(-80) and row["n_occupations"] == 2
-    assert table.loc[("no_indicators", "published", "1"), "change"] == pytest.approx(-10)
-    # Captions as prompts: 5 and 0, against the mean over naive prompts; c has no naive share.
+    assert row["change"] == pytest.approx(row["amplification"] - row["reference_amplification"])
+    assert row["change_percent"] == pytest.approx(-80, abs=1) and row["n_occupations"] == 2
+    assert table.loc[("no_indicators", "published", "1"), "change"] == pytest.approx(-10, abs=0.1)
+    # Captions as prompts: 5 and 0, against the mean over naive prompts; c has no naive share. Without pairs both are
+    # taken as they are.
     row = table.loc[("caption_prompts", "published", "captions")]
     assert (row["reference_amplification"], row["amplification"], row["change"]) == pytest.approx(
         (12.5, 2.5, -10)
@@ -245,7 +248,8 @@ def test_shared_images_do_not_widen_the_change(measured, n_generated):
     row = table.loc["directional"]
     steps = [naive[o] - other[o] for o in names]
     low, high = DescrStatsW([-s for s in steps]).tconfint_mean()
-    assert row["change"] == pytest.approx(-np.mean(steps))
+    # Each estimate has its own images drawn anew, a few hundred times.
+    assert row["change"] == pytest.approx(-np.mean(steps), abs=0.2 if n_generated == 12 else 0.001)
     assert limits(row) == pytest.approx((low, high), abs=0.1 * (high - low))
 
 

@@ -66,7 +66,7 @@ def _close():
 
 def test_amplification_by_hand_with_a_flip_and_a_lone_source(study):
     table = study(unanimous()).table("paradox_amplification").set_index("definition")
-    assert table["amplification"].to_dict() == pytest.approx(
+    assert table["amplification_plain"].to_dict() == pytest.approx(
         {"published": (10 + 10) / 2, "no_exclusion": (10 + 10 + 0) / 3, "directional": (10 + 10 - 20) / 3},
         abs=1e-9,
     )
@@ -306,7 +306,9 @@ def two_models() -> pd.DataFrame:
 
 def test_models_share_training_images_and_can_be_looked_at_alone(study, tmp_path):
     both = (
-        study(two_models()).table("paradox_amplification").set_index(["model", "definition"])["amplification"]
+        study(two_models())
+        .table("paradox_amplification")
+        .set_index(["model", "definition"])["amplification_plain"]
     )
     assert both["A", "published"] == pytest.approx(10)
     # B reversed: nurse 80 -> 10: -70 along the lean, carpenter 20 -> 90: -70, clerk 60 -> 60: 0.
@@ -486,10 +488,10 @@ def test_a_model_with_training_images_of_its_own_and_none_decided(study):
 def test_one_occupation_has_values_but_nothing_to_judge_them_by(study):
     opened = study(unanimous().query("occupation == 'nurse'"))
     assert findings.amplification_finding(opened) == (
-        "Amplification cannot be judged (too few occupations or images for an interval): +10.0 points without an "
-        "interval by the published definition (1 of 1 occupations), +10.0 points without an interval without exclusion "
-        "(1 of 1 occupations) and +10.0 points without an interval along the training lean (1 of 1 occupations); "
-        "20 decided images."
+        "Amplification cannot be judged (too few occupations or images for an interval; image noise is left in): "
+        "+10.0 points without an interval by the published definition (1 of 1 occupations), +10.0 points without an "
+        "interval without exclusion (1 of 1 occupations) and +10.0 points without an interval along the training lean "
+        "(1 of 1 occupations); 20 decided images."
     )
     assert "cannot be judged (too few occupations or images for an interval)" in findings.sensitivity_finding(
         opened
@@ -632,7 +634,8 @@ def test_amplification_is_drawn_over_its_occupations(study):
     occupations = opened.table("paradox_occupation_amplification")
     (ax,) = figures.amplification(opened.table("paradox_amplification"), occupations).axes
     means = drawn(ax, "D")
-    np.testing.assert_allclose(means[np.argsort(-means[:, 1]), 0], [10, 20 / 3, 0], atol=1e-9)
+    table = opened.table("paradox_amplification").set_index("definition").loc[DEFINITIONS]
+    np.testing.assert_allclose(means[np.argsort(-means[:, 1]), 0], table["amplification"], atol=1e-9)
     counted = drawn(ax, "o")
     published = counted[np.abs(counted[:, 1] + 0.14) < 1e-9, 0]
     assert sorted(published) == pytest.approx([10, 10])
@@ -641,14 +644,16 @@ def test_amplification_is_drawn_over_its_occupations(study):
     left_out = drawn(ax, "x")
     assert sorted(left_out[~np.isnan(left_out[:, 0]), 0]) == pytest.approx([0])  # clerk; maid has no value
     assert "clerk" in text(ax.figure) and "maid" not in text(ax.figure)
-    assert "+10.0  (n = 2)" in text(ax.figure)
+    assert f"{table.loc['published', 'amplification']:+.1f}  (n = 2)" in text(ax.figure)
 
 
 def test_sensitivity_draws_every_rule_in_every_panel(study):
     opened = study(unanimous())
     figure = figures.sensitivity(opened.table("ratings_sensitivity"))
     assert len(figure.axes) == 3
-    for ax, value in zip(figure.axes, (10, 20 / 3, 0), strict=True):
+    # Without disagreement every rule and rater gives the same.
+    same = opened.table("paradox_amplification").set_index("definition").loc[DEFINITIONS, "amplification"]
+    for ax, value in zip(figure.axes, same, strict=True):
         for marker, n in (("o", 5), ("D", 4), ("^", 2)):
             points = drawn(ax, marker)
             assert len(points) == n

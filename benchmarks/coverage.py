@@ -1,0 +1,246 @@
+"""Simulate how often intervals hold the truth and tests reject where nothing is there, beside simpler ways.
+
+Run: ``python benchmarks/coverage.py [simulation ...] [--studies 2000] [--replicates 600]``. Each simulation draws
+whole studies from a population whose truth is known and prints, in % of the studies, how often ours and each peer
+cover that truth (at 95 %), lie wholly above it, or reject a true hypothesis (at 5 %): all from the same studies. The
+tests in ``tests/stats/test_stats_coverage.py`` are short versions.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Iterator
+from multiprocessing import Pool
+
+import numpy as np
+
+from biaslab import measures, stats
+
+STUDIES, REPLICATES, LEVEL = 2000, 600, 0.05
+DEFINITIONS = measures.DEFINITIONS
+
+
+def definitions(training, generated) -> np.ndarray:
+    """Return expected amplification in points of shares (..., occupations, prompts): mean of prompts, (..., 3)."""
+    sides = 100 * generated, 100 * np.broadcast_to(training, generated.shape)
+    each = (measures.expected_amplification(*sides, d, axis=-2).amplification for d in DEFINITIONS)
+    return np.stack([values.mean(axis=-1) for values in each], axis=-1)
+
+
+def truth(training: np.ndarray, generated: np.ndarray) -> np.ndarray:
+    """Return what each definition gives for the true shares of very many occupations."""
+    return definitions(training[:, None], generated[:, None])
+
+
+# -- amplification where captions are the prompts ------------------------------------------------------------------
+
+
+def captions_as_prompts(
+    rng, studies, replicates, *, occupations=62, captions=8, images=1, copied=0.956, judged=1.0
+) -> Iterator[dict]:
+    """Yield each study's results: training and generated images of the same captions.
+
+    Args:
+        rng: Numbers at random.
+        studies: How many studies.
+        replicates: Of each bootstrap.
+        occupations: In a study.
+        captions: Of an occupation.
+        images: Generated from a caption.
+        copied: Of the generated images show the gender of their caption's own image. The others are drawn from the
+            occupation: half women where nearly all are copied, so that 0.956 makes 97.8 % the same; else amplified,
+            by other amounts in other occupations.
+        judged: Share of images that have a gender.
+    """
+
+    def generated(p: np.ndarray) -> np.ndarray:
+        if copied > 0.9:
+            return np.full(p.shape, 0.5)
+        return 1 / (1 + np.exp(0.2 - 1.3 * np.log(p / (1 - p)) - rng.normal(0, 0.9, p.shape)))
+
+    many = rng.beta(0.7, 0.9, size=1_000_000)
+    known = truth(many, copied * many + (1 - copied) * generated(many))
+    for _ in range(studies):
+        p = rng.beta(0.7, 0.9, size=(occupations, 1))
+        own = rng.random((occupations, captions)) < p
+        fresh = rng.random((occupations, captions, images)) < generated(p)[..., None]
+        shown = np.where(rng.random(fresh.shape) < copied, own[..., None], fresh)
+        seen, seen_own = rng.random(shown.shape) < judged, rng.random(own.shape) < judged
+        women, total = (shown & seen).sum(axis=-1), seen.sum(axis=-1)
+        group = np.repeat(np.arange(occupations), captions)
+        ours = stats.ByCaption(
+            group,
+            np.where(seen_own, own, np.nan).ravel(),
+            women.ravel(),
+            total.ravel(),
+            np.ones(group.size),
+            occupations,
+        )
+
+        def boot(drawing, counts=ours.counts, n=ours.n):
+            return stats.hierarchical_bootstrap(
+                counts,
+                n,
+                lambda shares: definitions(shares[..., :1], shares[..., 1:]),
+                replicates=replicates,
+                seed=int(rng.integers(2**31)),
+                drawing=drawing,
+            )
+
+        ways = {"by caption": boot(ours), "one by one": boot(None)}
+        yield {name: _of(found, known) for name, found in ways.items()}
+
+
+# -- amplification of selected captions and of prompts, and its test ----------------------------------------------
+
+
+def nothing_amplified(
+    rng,
+    studies,
+    replicates,
+    *,
+    occupations=62,
+    training=(16, 25),
+    images=(3, 8),
+    prompts=1,
+    around=(0.7, 0.9),
+) -> Iterator[dict]:
+    """Yield each study's results where generated images have exactly the shares of training images.
+
+    Args:
+        rng: Numbers at random.
+        studies: How many studies.
+        replicates: Of each bootstrap.
+        occupations: In a study.
+        training: Fewest and most training images of an occupation.
+        images: The same of a prompt's images.
+        prompts: How many prompts; more than one are averaged.
+        around: Parameters of the Beta distribution of the shares.
+    """
+    for _ in range(studies):
+        p = rng.beta(*around, size=(occupations, 1))
+        n = np.hstack(
+            [
+                rng.integers(training[0], training[1] + 1, size=(occupations, 1)),
+                rng.integers(images[0], images[1] + 1, size=(occupations, prompts)),
+            ]
+        )
+        counts = rng.binomial(n, p)
+        found = stats.hierarchical_bootstrap(
+            counts,
+            n,
+            lambda shares: definitions(shares[..., :1], shares[..., 1:]),
+            replicates=replicates,
+            seed=int(rng.integers(2**31)),
+        )
+        yield {"corrected": _of(found, np.zeros(3)), "plain t-test": _plain(counts / n)}
+
+
+def _plain(shares: np.ndarray) -> np.ndarray:
+    """Return (covered, above, rejected) of the one-sample t-test over the occupations that count, by definition."""
+    t, g = 100 * shares[:, :1], 100 * shares[:, 1:]
+    out = np.zeros((3, 3))
+    for i, definition in enumerate(DEFINITIONS):
+        out_of = measures.exclusion_reason(g, t, definition) != ""
+        signed = definition == "directional"
+        each = measures.directional_amplification(g, t) if signed else measures.amplification(g, t)
+        each = np.where(out_of, np.nan, each)
+        values = each[~np.isnan(each).all(axis=1)]
+        means = np.nansum(values, axis=1) / (~np.isnan(values)).sum(axis=1)
+        p = stats.one_sample_t(means).p if len(means) else np.nan
+        out[:, i] = [p >= LEVEL, p < LEVEL and means.mean() > 0, p < LEVEL]
+    return out
+
+
+def _of(found: stats.Bootstrap, known: np.ndarray) -> np.ndarray:
+    """Return whether the truth is covered, lies below the interval, and whether 0 is rejected: (3, values)."""
+    covered = (found.ci_low <= known) & (known <= found.ci_high)
+    return np.array([covered, found.ci_low > known, found.p < LEVEL], dtype=float)
+
+
+# -- what is simulated -----------------------------------------------------------------------------------------------
+
+# Share of generated images that copy their caption's -> captions of an occupation, and images of each.
+_CAPTIONS = {
+    0.956: [(8, 1), (4, 1), (8, 4), (2, 1), (3, 1), (6, 1), (25, 1), (2, 4), (4, 4), (2, 10), (8, 10)],
+    0.5: [(8, 1), (4, 1), (25, 1), (8, 4)],
+    0.0: [(8, 1), (4, 1), (25, 1), (8, 4)],
+}
+# Training and generated images of an occupation: fewest and most.
+_IMAGES = [((16, 25), (3, 8)), ((8, 8), (8, 8)), ((100, 100), (100, 100)), ((500, 500), (500, 500))]
+# Name -> (what draws and judges studies, its settings).
+SIMULATIONS = {
+    **{
+        f"captions n={captions} x {images}, {100 * copied:g} % copied": (
+            captions_as_prompts,
+            {"captions": captions, "images": images, "copied": copied},
+        )
+        for copied, sizes in _CAPTIONS.items()
+        for captions, images in sizes
+    },
+    "captions n=8 x 1, 80 % judged": (captions_as_prompts, {"judged": 0.8}),
+    "captions n=8 x 4, 80 % judged": (captions_as_prompts, {"judged": 0.8, "images": 4}),
+    **{
+        f"G = T, {occupations} occupations, {training[0]}-{training[1]}/{images[0]}-{images[1]}, {prompts} prompts": (
+            nothing_amplified,
+            {"occupations": occupations, "training": training, "images": images, "prompts": prompts},
+        )
+        for occupations in (20, 62)
+        for training, images in _IMAGES
+        for prompts in (1, 4)
+    },
+}
+
+
+def _some(given) -> tuple[dict, int]:
+    name, seed, studies, replicates = given
+    draw, settings = SIMULATIONS[name]
+    rng = np.random.default_rng(seed)
+    total: dict = {}
+    for each in draw(rng, studies, replicates, **settings):
+        for way, result in each.items():
+            total[way] = total.get(way, 0) + result
+    return total, studies
+
+
+def simulate(
+    name: str, studies: int = STUDIES, replicates: int = REPLICATES, jobs: int = 1, seed: int = 1
+) -> dict:
+    """Return for each way (covered, above, rejected) in shares of the studies, by definition."""
+    parts = min(studies, 4 * jobs) if jobs > 1 else 1
+    sizes = [len(part) for part in np.array_split(np.arange(studies), parts)]
+    given = [(name, [seed, i], size, replicates) for i, size in enumerate(sizes)]
+    if jobs > 1:
+        with Pool(jobs) as pool:
+            found = pool.map(_some, given, chunksize=1)
+    else:
+        found = list(map(_some, given))
+    return {way: sum(total[way] for total, _ in found) / studies for way in found[0][0]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
+    parser.add_argument("--studies", type=int, default=STUDIES)
+    parser.add_argument("--replicates", type=int, default=REPLICATES)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    given = parser.parse_args()
+    wanted = [
+        name for name in SIMULATIONS if not given.simulations or any(s in name for s in given.simulations)
+    ]
+    print(f"{given.studies:,} studies each, {given.replicates:,} replicates; in %: {', '.join(DEFINITIONS)}")
+    for name in wanted:
+        start = time.perf_counter()
+        for way, (covered, above, rejected) in simulate(
+            name, given.studies, given.replicates, given.jobs
+        ).items():
+            columns = (
+                f"{what} " + " ".join(f"{100 * value:5.1f}" for value in values)
+                for what, values in (("covered", covered), ("above", above), ("rejected", rejected))
+            )
+            print(f"{name:<42} {way:<13} {'   '.join(columns)}", flush=True)
+        print(f"{'':<42} {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
