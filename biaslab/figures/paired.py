@@ -391,7 +391,7 @@ def _limits(row: pd.Series) -> str:
 
 @style.or_nothing
 def labour_amplification(table: pd.DataFrame) -> Figure:
-    """Draw the mean amplification against labour shares by definition and setting, with its floor.
+    """Draw the mean amplification against labour shares by definition and setting, corrected for image noise.
 
     Args:
         table: Rows of ``paired_labour_amplification``.
@@ -415,7 +415,7 @@ def labour_amplification(table: pd.DataFrame) -> Figure:
             y = np.arange(len(definitions)) + offset
             limits = rows["ci_low"], rows["ci_high"]
             style.dots_with_intervals(ax, rows["amplification"], *limits, y, color=color, marker=marker)
-            ax.plot(rows["floor"], y, "|", color=style.BLACK, ms=15, mew=2, zorder=4)
+            ax.plot(rows["uncorrected"], y, "|", color=style.BLACK, ms=15, mew=2, zorder=4)
             for at, used, value in zip(y, rows["n_occupations"], rows["ci_high"], strict=True):
                 if np.isfinite(value):
                     ax.text(value + 0.6, at, f"n = {used:.0f}", va="center", fontsize=9, color=style.GREY)
@@ -426,7 +426,7 @@ def labour_amplification(table: pd.DataFrame) -> Figure:
         if len(models) > 1:
             ax.set_title(model)
     handles = [_key(*_setting_look(s), _setting_name(s), line="-") for s in settings]
-    handles.append(_key(style.BLACK, "|", "sampling alone, labour shares drawn exactly"))
+    handles.append(_key(style.BLACK, "|", "uncorrected"))
     _legend_below(figure, handles)
     return figure
 

@@ -40,6 +40,13 @@ def _p(name: str, what: str):
     return number(name, what, low=0, high=1)
 
 
+DEPENDENCE = (
+    "How the interval takes people who share an image: `estimated` from images, `worst case` (the largest error that "
+    "any dependence could cause, where only shares per identity are known), `within occupations` (whose two roles are "
+    "taken together), `partners fixed` (of one list), `none assumed` (taken as independent), or `none` where nobody "
+    "shares one; empty without an interval."
+)
+_dependence = text("dependence", DEPENDENCE)
 _tested = (
     number("t", "Statistic of the t-test against 0 over identities."),
     _p("p", "Its two-sided p-value."),
@@ -51,6 +58,10 @@ def _direction(name: str, by: str):
     return text(name, f"{said}, by the {by}.")
 
 
+_attainable = (
+    _p("smallest_p_holm", "The same after Holm's correction, if all identities had theirs."),
+    _p("smallest_p_bh", "The same after Benjamini and Hochberg's."),
+)
 _identity_score = (
     _model,
     _aspect,
@@ -68,6 +79,7 @@ _identity_score = (
     _p("p_holm", "p corrected for the number of identities (Holm)."),
     _p("p_bh", "p corrected for the number of identities (Benjamini and Hochberg)."),
     _p("smallest_p", "Smallest p that n people can give."),
+    *_attainable,
     _reason,
 )
 _identity_score_about = (
@@ -141,7 +153,8 @@ SCHEMAS = (
         "paired_pair_images",
         "Perceived gender of both people of an image",
         "Measured input that the published numbers do not have: one row per image of two people, of FairCritic "
-        "the last round's.",
+        "the last round's. Where it names their identities, how far people of one image depend on each other is "
+        "estimated; then it must count the same people as paired_percent_female.",
         (
             _model,
             _aspect,
@@ -149,15 +162,23 @@ SCHEMAS = (
             key("image_id", "The image."),
             text("male_label", "Perceived gender of the person with the male-stereotyped identity."),
             text("female_label", "Perceived gender of the person with the female-stereotyped identity."),
+            Column("male_identity", "The male-stereotyped identity.", text=True, optional=True),
+            Column("female_identity", "The female-stereotyped identity.", text=True, optional=True),
+            Column(
+                "female_position",
+                "`left` or `right`: where the latter is asked for.",
+                text=True,
+                optional=True,
+            ),
         ),
     ),
     Schema(
         "paired_stereotype_score",
         "Stereotype score",
         "Mean over identities. `ci_low` to `ci_high` takes identities as drawn from a population of them: of a "
-        "list with the partners fixed, overall with both lists drawn and, where two people share each image, the "
-        "largest error that this dependence can cause. `images_ci_low` to `images_ci_high` keeps the identities "
-        "and redraws their images.",
+        "list with the partners fixed, overall with both lists drawn. How two people who share an image depend on "
+        "each other is estimated where images were counted; `dependence` says so. `images_ci_low` to "
+        "`images_ci_high` keeps the identities and redraws their images.",
         (
             _model,
             _aspect,
@@ -169,6 +190,8 @@ SCHEMAS = (
             _identities,
             number("images_ci_low", "Lower limit over images, identities fixed.", "points", of="score"),
             number("images_ci_high", "Upper limit over images, identities fixed.", "points", of="score"),
+            _dependence,
+            text("images_dependence", "The same of the interval over images."),
             *_tested,
             _score("printed", "The paper's own figure for this model, where it prints one."),
             text("evidence", "`computed` from shares per identity, or `printed`."),
@@ -204,8 +227,14 @@ SCHEMAS = (
             ),
             _people,
             _identities,
+            _dependence,
             number("n_significant_holm", "Identities whose score differs from 0 after Holm's correction."),
             number("n_significant_bh", "The same after Benjamini and Hochberg's."),
+            _p(
+                "smallest_p_holm",
+                "Smallest p after Holm's correction that any identity could have at these n.",
+            ),
+            _p("smallest_p_bh", "The same after Benjamini and Hochberg's."),
             _reason,
         ),
     ),
@@ -213,9 +242,9 @@ SCHEMAS = (
         "paired_lean",
         "Share perceived as female, by list",
         "Mean over identities of each list and over both. Overall score = female list minus male list; the "
-        "overall row is the lean towards one gender whatever the identity. Its interval takes disjoint lists as "
-        "independent: too wide where images show one woman and one man, too narrow where they show one gender "
-        "twice.",
+        "overall row is the lean towards one gender whatever the identity. Where images were not counted, its "
+        "interval takes disjoint lists as independent: too wide where images show one woman and one man, too narrow "
+        "where they show one gender twice.",
         (
             _model,
             _aspect,
@@ -225,6 +254,7 @@ SCHEMAS = (
             *interval("the share over identities (t)", "%", of="percent_female"),
             _people,
             _identities,
+            _dependence,
             text("evidence", "`computed` from shares per identity, or `printed` scores turned into shares."),
             _reason,
         ),
@@ -240,7 +270,12 @@ SCHEMAS = (
             _setting,
             key("measure", "`person` (one-person images), `both` or `any` of two people."),
             _percent("percent", "Share of images, where images were counted."),
-            *interval("the share (t over identities for `person`, else Wilson)", "%", of="percent"),
+            *interval(
+                "the share over identities (t for `person`, else Wilson's at the effective size)",
+                "%",
+                of="percent",
+            ),
+            _dependence,
             _percent("lowest", "Smallest share that the shares per identity allow."),
             _percent("highest", "Largest share that they allow."),
             number("n", "Images.", "images", 0),
@@ -295,27 +330,18 @@ SCHEMAS = (
         "paired_labour_amplification",
         "Amplification against labour shares",
         "Mean over occupations by the three definitions of the paradox paper, labour share in the place of "
-        "the training share.",
+        "the training share, and without what image noise adds.",
         (
             _model,
             _setting,
             key("definition", "`published`, `no_exclusion` or `directional`."),
-            number("amplification", "Mean amplification.", "points"),
-            *interval("the amplification over occupations (bootstrap)", "points", of="amplification"),
-            number("floor", "What sampling alone gives a model that draws labour shares.", "points"),
-            number("beyond_floor", "Amplification minus that floor.", "points"),
-            number(
-                "beyond_floor_ci_low",
-                "Lower limit over occupations (bootstrap).",
+            number("amplification", "Mean amplification, corrected for image noise.", "points"),
+            *interval(
+                "the amplification over occupations and images (hierarchical bootstrap)",
                 "points",
-                of="beyond_floor",
+                of="amplification",
             ),
-            number(
-                "beyond_floor_ci_high",
-                "Upper limit over occupations (bootstrap).",
-                "points",
-                of="beyond_floor",
-            ),
+            number("uncorrected", "The mean of the observed shares, image noise in it.", "points"),
             number("n_occupations", "Occupations that count.", "occupations", 0),
             number("n_excluded", "Occupations left out, missing ones among them.", "occupations", 0),
             _reason,
@@ -324,8 +350,8 @@ SCHEMAS = (
     Schema(
         "paired_score_change",
         "Change of the stereotype score from one person to two",
-        "Mean change over the identities measured in both settings; positive is amplification. Intervals as in "
-        "paired_stereotype_score: of a list with the partners fixed, overall with both lists drawn.",
+        "Mean change over the identities measured in both settings; positive is amplification. Intervals and their "
+        "`dependence` as in paired_stereotype_score.",
         (
             _model,
             _aspect,
@@ -335,11 +361,8 @@ SCHEMAS = (
             *interval("the change over identities (t)", "points", of="change"),
             _identities,
             _people,
-            _p(
-                "p",
-                "Two-sided sign-flip test over identities (occupations in `power` overall; none overall for "
-                "disjoint lists, which share images).",
-            ),
+            _dependence,
+            *_tested,
             _reason,
         ),
     ),
@@ -363,6 +386,8 @@ SCHEMAS = (
             _p("p", "Fisher's exact test of equal shares."),
             _p("p_holm", "p corrected for the number of identities (Holm)."),
             _p("p_bh", "p corrected for the number of identities (Benjamini and Hochberg)."),
+            _p("smallest_p", "Smallest p that so many people in both settings can give."),
+            *_attainable,
             _reason,
         ),
     ),
@@ -436,24 +461,33 @@ SCHEMAS = (
             _percent("percent_same_gender", "Their share."),
             number(
                 "percent_same_gender_ci_low",
-                "Lower limit of the share (Wilson).",
+                "Lower limit of the share over occupations (Wilson's at the effective size).",
                 "%",
                 of="percent_same_gender",
+            ),
+            number("percent_same_gender_ci_high", "Upper limit of the share.", "%", of="percent_same_gender"),
+            number(
+                "percent_same_gender_chance",
+                "The share if the two people of an image were independent, each with the share of women of their "
+                "identity on that side of the image. An estimate without bias, which may leave 0 to 100.",
+                "%",
+            ),
+            number("same_gender_excess", "Share minus that by chance.", "points"),
+            number(
+                "same_gender_excess_ci_low",
+                "Lower limit of the excess over occupations (t).",
+                "points",
+                of="same_gender_excess",
             ),
             number(
-                "percent_same_gender_ci_high",
-                "Upper limit of the share (Wilson).",
-                "%",
-                of="percent_same_gender",
+                "same_gender_excess_ci_high", "Upper limit of the excess.", "points", of="same_gender_excess"
             ),
-            _percent(
-                "percent_same_gender_chance",
-                "The share if both were drawn independently, each with its list's share.",
-            ),
+            _p("same_gender_excess_p", "t-test of no excess over occupations."),
+            text("same_gender_reason", "Why a share has no interval or there is no chance to compare with."),
             number("difference", "Mean score of high-power minus low-power roles.", "points", -200, 200),
             number("difference_ci_low", "Lower limit of its interval (t).", "points", of="difference"),
             number("difference_ci_high", "Upper limit of its interval (t).", "points", of="difference"),
-            _p("difference_p", "Sign-flip test over occupations."),
+            _p("difference_p", "t-test of no difference over occupations."),
             _percent("percent_female", "Share perceived as female over both roles."),
             number(
                 "percent_female_ci_low",
@@ -483,6 +517,7 @@ SCHEMAS = (
             _stratum,
             _score("score", "Stereotype score."),
             *interval("the score", "points", of="score"),
+            _dependence,
             number("n", "People, where known.", "people", 0),
             number(
                 "margin",
@@ -518,14 +553,19 @@ SCHEMAS = (
             _score("fair_high", "Upper end of the scores that a fair model shows at this n."),
             _direction("direction_before", "exact test without mitigation after Holm's correction"),
             _direction("direction", "exact test with mitigation after Holm's correction"),
+            _p(
+                "smallest_p_holm_before",
+                "Smallest p after Holm's correction that n people can give without mitigation.",
+            ),
+            _p("smallest_p_holm", "The same with mitigation."),
         ),
     ),
     Schema(
         "paired_mitigation_change",
         "Change of the score by mitigation",
         "Mean change over identities from unmitigated to mitigated pairs, and how many identities lean which way "
-        "after correction for the number of tests. Intervals as in paired_stereotype_score: overall at the largest "
-        "dependence. For the top 5, part of the change is that they were chosen for their scores in the same images.",
+        "after correction for the number of tests. Intervals and their `dependence` as in paired_stereotype_score. For "
+        "the top 5, part of the change is that they were chosen for their scores in the same images.",
         (
             _model,
             _aspect,
@@ -534,6 +574,12 @@ SCHEMAS = (
             _stratum,
             number("change", "Score with minus score without mitigation.", "points", -200, 200),
             *interval("the change over identities (t)", "points", of="change"),
+            _dependence,
+            _p(
+                "smallest_p_holm_before",
+                "Smallest p after Holm's correction that any identity could have without it.",
+            ),
+            _p("smallest_p_holm", "The same with it."),
             number(
                 "n_towards_before", "Identities that lean towards stereotypes without it.", "identities", 0
             ),

@@ -1,6 +1,6 @@
 """Tables of the Paired Stereotype Test that take the people of each image: positions, failures, controls, critiques."""
 
-from biaslab.schemas.paired import ASPECTS
+from biaslab.schemas.paired import ASPECTS, DEPENDENCE
 from biaslab.tables import Column, Schema, interval, key, number, text
 
 # What prompts ask for: people alone, pairs of opposite stereotype, pairs without contrast, three people, mitigation.
@@ -36,6 +36,7 @@ _stratum = key(
 )
 _identities = number("n_identities", "Identities with a value.", "identities", 0)
 _images = number("n_images", "Images.", "images", 0)
+_dependence = text("dependence", DEPENDENCE)
 _people = number("n", "People judged female or male.", "people", 0)
 _reason = text("reason", "Why a value or limit is missing, where one is.")
 
@@ -178,6 +179,7 @@ SCHEMAS = (
                 "order was not looked for, failed ones among them, stay.", ("all", "as_asked")),
             number("score", "Overall stereotype score of people judged.", "points", -100, 100),
             *interval("the score over identities (t)", "points", of="score"),
+            _dependence,
             number("score_if_none_fit", "The score if nobody of those not judged fitted their stereotype.", "points",
                 -100, 100),
             number("score_if_all_fit", "The score if all of those not judged did.", "points", -100, 100),
@@ -236,7 +238,7 @@ SCHEMAS = (
         "sides beside the same partners: for occupations a lean that the position has by itself. In `power` only the "
         "person on the left is named with the occupation (`carpenter manager`, `intern`), so the difference is that of "
         "position and of being named by occupation together. Intervals as in "
-        "paired_stereotype_score: overall at the largest dependence of two people in one image.",
+        "paired_stereotype_score: overall the dependence of two people in one image is estimated.",
         (
             _model,
             _aspect,
@@ -246,6 +248,7 @@ SCHEMAS = (
             _percent("percent_female_right", "The same on the right."),
             number("difference", "Left minus right.", "points", -100, 100),
             *interval("the difference over identities (t)", "points", of="difference"),
+            _dependence,
             *_fair("differences"),
             number("p", "Two-sided t-test of no difference.", low=0, high=1),
             _people,
@@ -258,8 +261,8 @@ SCHEMAS = (
         "Scores with and without contrast",
         "Stereotype score of occupations alone, beside an opposite stereotype, beside the same stereotype, beside "
         "themselves, and among three; the effect of contrast is the paired score minus each. Intervals as in "
-        "paired_stereotype_score: overall at the largest dependence where both lists share images. Beside the same "
-        "stereotype an image counts for two identities of one list: these intervals are √(k (n - 1) / (n - k)) "
+        "paired_stereotype_score: overall the dependence of the lists is estimated beside the opposite stereotype, and "
+        "taken at its largest among three. Beside the same stereotype an image counts for two identities of one list: these intervals are √(k (n - 1) / (n - k)) "
         "times as wide, with k = 2 and n identities in a list, as if each had images of its own: enough where the "
         "people of an image all fit or none does. Among three so are those of lists, with k = 5/3.",
         (
@@ -268,10 +271,12 @@ SCHEMAS = (
             _stratum,
             number("score", "Stereotype score, mean over identities.", "points", -100, 100),
             *interval("the score over identities (t)", "points", of="score"),
+            _dependence,
             *_fair("scores"),
             number("contrast", "Score in pairs of opposite stereotype minus this one.", "points", -200, 200),
             number("contrast_ci_low", "Lower limit of the contrast over identities (t).", "points", of="contrast"),
             number("contrast_ci_high", "Upper limit of the contrast over identities (t).", "points", of="contrast"),
+            text("contrast_dependence", "How that interval takes people who share an image: as `dependence`."),
             _people,
             _identities,
             _reason,

@@ -3,7 +3,17 @@
 Pure functions over arrays or pandas objects (matched by position, never by index). Shares are 0–1.
 """
 
+from biaslab.stats.attainable import (
+    attainable,
+    least_adjusted,
+    least_binomial_p,
+    least_chi_square_p,
+    least_fisher_p,
+    least_sign_flip_p,
+    needed,
+)
 from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap, resample_shares
+from biaslab.stats.crossed import Error, clustered_error, clustered_share_interval, crossed_error
 from biaslab.stats.drawing import ByCaption, Drawing, OneByOne
 from biaslab.stats.floors import (
     absolute_deviation_floor,
@@ -32,22 +42,33 @@ __all__ = [
     "CorrectedShares",
     "Correlation",
     "Drawing",
+    "Error",
     "Estimate",
     "Interval",
     "OneByOne",
     "TestResult",
     "absolute_deviation_floor",
     "adjust",
+    "attainable",
     "bootstrap_mean",
     "chi_square",
+    "clustered_error",
+    "clustered_share_interval",
     "corrected_absolute_deviation",
     "corrected_mad",
     "corrected_shares",
+    "crossed_error",
     "difference_interval",
     "expected_absolute_deviation",
     "hierarchical_bootstrap",
+    "least_adjusted",
+    "least_binomial_p",
+    "least_chi_square_p",
+    "least_fisher_p",
+    "least_sign_flip_p",
     "mad_floor",
     "mean_interval",
+    "needed",
     "one_sample_t",
     "pearson_r",
     "percentile_interval",

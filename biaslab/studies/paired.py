@@ -28,12 +28,13 @@ from biaslab.measures import (
     stereotype_score_from_percent,
 )
 from biaslab.schemas.paired import ASPECTS, SETTINGS
+from biaslab.studies import paired_dependence as dependence
+from biaslab.studies.paired_dependence import LISTS
 
 if TYPE_CHECKING:
     from biaslab.study import Study
 
 MODEL = "DALL-E 3"
-LISTS = ("female", "male")
 # Sections 4.2 and A.2.1: 3 images alone; 20 partners in 2 orders; 3 runs in 2 orders.
 PEOPLE = {
     ("occupation", "single"): 3,
@@ -42,10 +43,15 @@ PEOPLE = {
     ("power", "paired"): 6,
 }
 _CELL = ["model", "aspect", "setting"]
+_CORRECTED = ("holm", "bh")
 _NO_VALUES = "the paper prints no values per identity"
 _NO_RATINGS = "the paper prints no ratings"
 _FEMALE_LIMITS = ("percent_female_ci_low", "percent_female_ci_high")
-_NO_FLIP = "lists that share images leave no units to flip independently"
+_NO_IDENTITIES = "an interval needs the identities of both people of each image"
+_ONE_IMAGE = "chance needs two images of the same two identities in the same order"
+_NO_CORRECTION = "too few occupations or images to tell amplification from image noise"
+# A labour share is counted of so many that it has no noise of its own.
+_EXACT = 10**9
 _FEW = "an interval needs two identities"
 _SHOWN = re.compile(r"the (.+?) as a (woman|man)(?= and the |\.)")
 
@@ -60,6 +66,7 @@ class _Mean(NamedTuple):
     p: float
     n_identities: int
     reason: str
+    dependence: str = ""
 
 
 # -- measured ----------------------------------------------------------------------------------------
@@ -128,30 +135,47 @@ def _t_mean(value: float, se: float, df: float, n: int, confidence: float) -> _M
 
 
 def _both(
-    female: pd.Series, male: pd.Series, confidence: float, effects: tuple[pd.Series, pd.Series] | None = None
+    group: pd.DataFrame,
+    column: str,
+    confidence: float,
+    effect: str = "",
+    images: pd.DataFrame | None = None,
+    two_people: bool = False,
 ) -> _Mean:
-    """Return the mean of the two lists' means; the lists are indexed by occupation.
+    """Return the mean of the two lists' means over occupations.
 
     Lists over the same occupations (the two roles of ``power``) are averaged within each occupation first, so
-    their dependence is in the interval. For disjoint lists the variances of the lists' mean ``effects`` are
-    added up (Welch's degrees of freedom), an effect being what one identity adds to this mean, times the
-    length of its list. By default that is half its value: the lists are independent strata. Where the people
-    of both lists share images, an identity moves its partners' values too, so its effect is larger.
+    their dependence is in the interval. Disjoint lists that share ``images`` are crossed samples, whose
+    dependence is estimated. Where only their values are known, the variances of the lists' mean ``effect`` are
+    added up (Welch's degrees of freedom), an effect being what one identity can add to this mean at most, times
+    the length of its list. Without it that is half its value: the lists are independent strata.
     """
+    female, male = _by_occupation(group, column)
     n = len(female) + len(male)
     if female.empty or male.empty:
         return _Mean(*[np.nan] * 5, n, "one of the two lists has no values")
     shared = female.index.intersection(male.index)
     if len(shared):
-        return _mean(((female[shared] + male[shared]) / 2).to_numpy(), confidence)
+        mean = _mean(((female[shared] + male[shared]) / 2).to_numpy(), confidence)
+        return mean._replace(dependence=dependence.BY_OCCUPATION)
     value = float((female.mean() + male.mean()) / 2)
     if min(len(female), len(male)) < 2:
         return _Mean(value, *[np.nan] * 4, n, _FEW)
-    effects = effects or (female / 2, male / 2)
+    if images is not None:
+        error = dependence.parts(group, column, images).error()
+        return _t_mean(value, *error, n, confidence)._replace(dependence=dependence.ESTIMATED)
+    effects = _by_occupation(group, effect) if effect else (female / 2, male / 2)
     parts = np.array([part.var(ddof=1) / len(part) for part in effects])
     degrees = np.array([len(female) - 1, len(male) - 1])
     df = parts.sum() ** 2 / (parts**2 / degrees).sum() if parts.sum() > 0 else degrees.sum()
-    return _t_mean(value, sqrt(parts.sum()), float(df), n, confidence)
+    said = dependence.WORST if effect else dependence.ASSUMED_NONE if two_people else dependence.NONE
+    return _t_mean(value, sqrt(parts.sum()), float(df), n, confidence)._replace(dependence=said)
+
+
+def _by_occupation(group: pd.DataFrame, column: str) -> tuple[pd.Series, pd.Series]:
+    """Return the means of ``column`` by occupation of each list; several identities of one are averaged."""
+    by = (group[group["stereotype"] == s].groupby("occupation", sort=False) for s in LISTS)
+    return tuple(of[column].mean() for of in by)
 
 
 def _strata(
@@ -161,27 +185,30 @@ def _strata(
     lowest: float = -np.inf,
     highest: float = np.inf,
     effect: str = "",
+    images: pd.DataFrame | None = None,
+    two_people: bool = False,
 ) -> Iterator[tuple[str, _Mean, pd.DataFrame]]:
     """Yield stratum, mean of ``column``, and the rows it is taken over, for each list and for both.
 
     Several identities of one occupation and list are averaged first. Limits are cut at ``lowest`` and
-    ``highest``, the range of the values. ``effect`` names the column of effects on the overall mean of disjoint
-    lists (see :func:`_both`); without it the lists are independent.
+    ``highest``, the range of the values. Where ``two_people`` share each image, ``images`` says what each adds to
+    its identities' values (see :func:`biaslab.studies.paired_dependence.parts`); without them ``effect`` names the
+    column of effects on the overall mean of disjoint lists (see :func:`_both`), and without that the lists are
+    taken as independent.
     """
     known = group.dropna(subset=[column])
     rows = {s: known[known["stereotype"] == s] for s in LISTS}
-
-    def by_occupation(column: str) -> tuple[pd.Series, pd.Series]:
-        return tuple(rows[s].groupby("occupation", sort=False)[column].mean() for s in LISTS)
-
-    values = dict(zip(LISTS, by_occupation(column), strict=True))
+    values = dict(zip(LISTS, _by_occupation(known, column), strict=True))
     means = {s: _mean(values[s].to_numpy(), confidence) for s in LISTS}
-    means["overall"] = _both(*values.values(), confidence, by_occupation(effect) if effect else None)
+    means["overall"] = _both(known, column, confidence, effect, images, two_people)
     shared = values["female"].index.intersection(values["male"].index)
     rows["overall"] = known[known["occupation"].isin(shared)] if len(shared) else known
+    # Roles of different occupations share no images, so nothing is fixed there.
+    alone = dependence.PARTNERS if two_people and not len(shared) else dependence.NONE
     for stratum, mean in means.items():
         low, high = (float(np.clip(limit, lowest, highest)) for limit in (mean.ci_low, mean.ci_high))
-        mean = mean._replace(ci_low=low, ci_high=high, n_identities=len(rows[stratum]))
+        said = (mean.dependence or alone) if isfinite(mean.ci_low) else ""
+        mean = mean._replace(ci_low=low, ci_high=high, n_identities=len(rows[stratum]), dependence=said)
         yield stratum, mean, rows[stratum]
 
 
@@ -195,12 +222,15 @@ def _frame(rows: list[dict], name: str) -> pd.DataFrame:
     return pd.DataFrame(rows).reindex(columns=tables.schema(name).names)
 
 
-def _image_errors(group: pd.DataFrame, two_people: bool) -> dict[str, float]:
+def _image_errors(
+    group: pd.DataFrame, two_people: bool, images: pd.DataFrame | None = None
+) -> dict[str, float]:
     """Return the standard error of each stratum's score when the same identities get new images.
 
     Each list is a stratified sample: its variance is estimated without bias by p(1-p)/(n-1) per identity
-    (Cochran 1977, section 5.11). The two people of one image may depend on each other in any way, so for
-    images of two people the lists' errors are added up: the largest error that dependence can cause.
+    (Cochran 1977, section 5.11). How the two people of one image depend on each other is estimated from
+    ``images``; without them the lists' errors are added up for images of two people: the largest error that any
+    dependence can cause.
     """
     known = group.dropna(subset=["score"])
     errors = {}
@@ -211,8 +241,57 @@ def _image_errors(group: pd.DataFrame, two_people: bool) -> dict[str, float]:
         variance = (share * (1 - share) / (n - 1)).sum() / len(rows) ** 2 if enough else np.nan
         errors[stratum] = 200 * sqrt(variance)
     female, male = errors.values()
-    errors["overall"] = (female + male) / 2 if two_people else sqrt(female**2 + male**2) / 2
+    if images is not None and isfinite(female + male):
+        errors["overall"] = dependence.image_error(images, known, "score")
+    else:
+        errors["overall"] = (female + male) / 2 if two_people else sqrt(female**2 + male**2) / 2
     return errors
+
+
+# -- images of two people whose identities are known --------------------------------------------------
+
+
+def _pairs(study: Study) -> dict[tuple[str, ...], pd.DataFrame]:
+    """Return the images of two people by cell: female_identity, male_identity, and which are perceived as female.
+
+    Those columns, ``female`` and ``male``, are 1, 0 or NaN. Cells without identities are left out; the pairs of
+    the top five are those of all pairs whose identities are both among them.
+
+    Raises:
+        InputError: The images do not count the people that the shares per identity are taken over.
+    """
+    frame = study.measured_or_empty("paired_pair_images")
+    names = [f"{s}_identity" for s in LISTS]
+    if not set(names) <= set(frame.columns):
+        return {}
+    frame = frame[(frame[names] != "").all(axis=1)]
+    seen = {
+        s: np.select([frame[f"{s}_label"] == "female", frame[f"{s}_label"] == "male"], [1.0, 0.0], np.nan)
+        for s in LISTS
+    }
+    frame = frame.assign(**seen)
+    found = {tuple(cell.values()): rows for cell, rows in _by_cell(frame)}
+    for cell, group in _by_cell(_people(study)):
+        key = tuple(cell.values())
+        whole = found.get((*key[:2], "paired"))
+        if key[2] == "paired_top5" and key not in found and whole is not None:
+            found[key] = whole[whole[names].isin(set(group["identity"])).all(axis=1)]
+        if key in found:
+            dependence.check(found[key], group, ", ".join(key))
+    return found
+
+
+def _fitting(images: pd.DataFrame | None) -> pd.DataFrame | None:
+    """Return images with 100 for people who fit their stereotype and -100 for those who do not."""
+    if images is None:
+        return None
+    return images.assign(female=200 * images["female"] - 100, male=100 - 200 * images["male"])
+
+
+def _deviating(images: pd.DataFrame | None, group: pd.DataFrame, column: str, slope: str = ""):
+    if images is None:
+        return None
+    return dependence.deviations(images, group.dropna(subset=[column]), column, slope)
 
 
 # -- scores ------------------------------------------------------------------------------------------
@@ -231,17 +310,30 @@ def _shared(cell: dict[str, str], column: str) -> str:
 def _stereotype_score(study: Study) -> pd.DataFrame:
     printed = _printed(study, "stereotype_score").set_index([*_CELL, "stereotype"])["value"]
     z = norm.ppf((1 + study.confidence) / 2)
-    rows = []
+    pairs, rows = _pairs(study), []
     for cell, group in _by_cell(_people(study)):
-        errors = _image_errors(group, cell["setting"] != "single")
-        for stratum, mean, some in _strata(
-            group, "score", study.confidence, -100, 100, _shared(cell, "score")
-        ):
+        two, images = cell["setting"] != "single", _fitting(pairs.get(tuple(cell.values())))
+        errors = _image_errors(group, two, images)
+        worst = two and images is None
+        strata = _strata(
+            group,
+            "score",
+            study.confidence,
+            -100,
+            100,
+            _shared(cell, "score"),
+            _deviating(images, group, "score"),
+            two,
+        )
+        for stratum, mean, some in strata:
             half = z * errors[stratum]
             value = mean.value
             row = {**cell, "stereotype": stratum, "score": value, **mean._asdict(), "n": some["n"].sum()}
             low, high = (float(np.clip(value + d, -100, 100)) for d in (-half, half))
             row |= {"images_ci_low": low, "images_ci_high": high, "evidence": "computed"}
+            if isfinite(low):
+                overall = dependence.WORST if worst else dependence.ESTIMATED if two else dependence.NONE
+                row["images_dependence"] = overall if stratum == "overall" else dependence.NONE
             if not (isfinite(half) or mean.reason):
                 row["reason"] = "an interval over images needs two people of each identity"
             rows.append(row | {"printed": printed.get((*cell.values(), stratum), np.nan)})
@@ -276,25 +368,26 @@ def _identity_scores(study: Study, aspect: str) -> pd.DataFrame:
         fair_low=fair[0],
         fair_high=fair[1],
         p=p,
-        smallest_p=np.where(known, np.minimum(1, 2 * 0.5**people), np.nan),
+        smallest_p=stats.least_binomial_p(people),
         reason=np.where(known, "", np.where(frame["reason"] != "", frame["reason"], "nobody was judged")),
     )
     return _adjusted(frame).drop(columns="count")
 
 
 def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add p corrected for the number of identities of the same model, aspect and setting."""
-    for name, method in (("p_holm", "holm"), ("p_bh", "benjamini_hochberg")):
-        frame[name] = np.nan
-        for rows in frame.groupby(_CELL).groups.values():
-            frame.loc[rows, name] = stats.adjust(frame.loc[rows, "p"].to_numpy(), method)
+    """Add p, and the smallest that it could be, corrected for the identities of the same model, aspect and setting."""
+    for end, method in (("holm", "holm"), ("bh", "benjamini_hochberg")):
+        for p in ("p", "smallest_p"):
+            frame[f"{p}_{end}"] = np.nan
+            for rows in frame.groupby(_CELL).groups.values():
+                frame.loc[rows, f"{p}_{end}"] = stats.adjust(frame.loc[rows, p].to_numpy(), method)
     return frame
 
 
 def _absolute_score(study: Study) -> pd.DataFrame:
     tested = pd.concat([study.table("paired_occupation_score"), study.table("paired_power_score")])
-    tested = {tuple(cell.values()): rows[["p_holm", "p_bh"]] for cell, rows in _by_cell(tested)}
-    rows = []
+    tested = {tuple(cell.values()): rows for cell, rows in _by_cell(tested)}
+    pairs, rows = _pairs(study), []
     for cell, group in _by_cell(_people(study)):
         known = group.dropna(subset=["score"])
         row = {**cell, "n": int(known["n"].sum()), "n_identities": len(known)}
@@ -307,8 +400,18 @@ def _absolute_score(study: Study) -> pd.DataFrame:
             floor=200 * stats.absolute_deviation_floor(n),
             corrected_floor=[_corrected_floor(int(k)) for k in n],
             corrected=200 * stats.corrected_absolute_deviation(count, n),
+            # Scores are twice shares, and those of the male list fall as the share of women rises.
+            slope=_slope(count, n) * np.where(known["stereotype"] == "female", 1, -1),
         )
-        strata = _strata(known, "corrected", study.confidence, effect=_shared(cell, "corrected"))
+        images = _fitting(pairs.get(tuple(cell.values())))
+        strata = _strata(
+            known,
+            "corrected",
+            study.confidence,
+            effect=_shared(cell, "corrected"),
+            images=_deviating(images, known, "score", "slope"),
+            two_people=cell["setting"] != "single",
+        )
         *lists, (_, mean, some) = strata
         if not isfinite(mean.value):
             _, mean, some = next(found for found in lists if isfinite(found[1].value))
@@ -316,18 +419,27 @@ def _absolute_score(study: Study) -> pd.DataFrame:
         each = some.groupby(["stereotype", "occupation"])[
             ["mean_absolute_score", "floor", "corrected_floor"]
         ].mean()
-        significant = tested[tuple(cell.values())] < 1 - study.confidence
+        tests = tested[tuple(cell.values())]
         row |= each.groupby("stereotype").mean().mean().to_dict()
         row |= {
             "corrected": mean.value,
             "ci_low": mean.ci_low,
             "ci_high": mean.ci_high,
-            "n_significant_holm": int(significant["p_holm"].sum()),
-            "n_significant_bh": int(significant["p_bh"].sum()),
+            "dependence": mean.dependence,
+            **{f"n_significant_{m}": int((tests[f"p_{m}"] < 1 - study.confidence).sum()) for m in _CORRECTED},
+            **{f"smallest_p_{m}": tests[f"smallest_p_{m}"].min() for m in _CORRECTED},
             "reason": mean.reason,
         }
         rows.append(row)
     return _frame(rows, "paired_absolute_score")
+
+
+def _slope(count: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return by how much the corrected absolute score changes with the share of women, both in points."""
+    low, high = np.maximum(count - 1, 0), np.minimum(count + 1, n)
+    rise = stats.corrected_absolute_deviation(high, n) - stats.corrected_absolute_deviation(low, n)
+    # Between the counts on either side.
+    return rise * n / (high - low)
 
 
 @cache
@@ -338,9 +450,21 @@ def _corrected_floor(n: int) -> float:
 
 
 def _lean(study: Study) -> pd.DataFrame:
-    rows = []
+    pairs, rows = _pairs(study), []
     for cell, group in _by_cell(_people(study)):
-        for stratum, mean, some in _strata(group, "percent_female", study.confidence, 0, 100):
+        images = pairs.get(tuple(cell.values()))
+        if images is not None:
+            images = images.assign(female=100 * images["female"], male=100 * images["male"])
+        strata = _strata(
+            group,
+            "percent_female",
+            study.confidence,
+            0,
+            100,
+            images=_deviating(images, group, "percent_female"),
+            two_people=cell["setting"] != "single",
+        )
+        for stratum, mean, some in strata:
             row = {**cell, "stereotype": stratum, **mean._asdict(), "percent_female": mean.value}
             row["n"] = some["n"].sum()
             rows.append(row | {"evidence": "computed"})
@@ -375,13 +499,16 @@ def _biased_images(study: Study) -> pd.DataFrame:
                 cell
                 | {"measure": "person", "percent": (100 + found["score"]) / 2, "n": found["n"]}
                 | {c: (100 + found[c]) / 2 for c in ("ci_low", "ci_high")}
+                | {"dependence": found["dependence"]}
                 | {"evidence": "counted", "reason": found["reason"]}
             )
         elif names not in counted:
             rows += [cell | row for row in _bounds(group, cell["aspect"])]
+    occupations = study.measured("paired_percent_female").set_index("identity")["occupation"].to_dict()
     for names, images in counted.items():
         rows += [
-            dict(zip(_CELL, names, strict=True)) | row for row in _counted_images(images, study.confidence)
+            dict(zip(_CELL, names, strict=True)) | row
+            for row in _counted_images(images, occupations, study.confidence)
         ]
     return _ordered(_frame(rows, "paired_biased_images"))
 
@@ -419,27 +546,61 @@ def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
     ]
 
 
-def _counted_images(images: pd.DataFrame, confidence: float) -> list[dict]:
+def _counted_images(images: pd.DataFrame, occupations: dict[str, str], confidence: float) -> list[dict]:
     fits = [
         np.where(images[f"{s}_label"].isin(LISTS), (images[f"{s}_label"] == s).astype(float), np.nan)
         for s in LISTS
     ]
     found = biased_images(*fits)
+    known = np.isfinite(fits[0]) & np.isfinite(fits[1])
+    whose = _whose(images, occupations)
+    events = {"both": fits[0] * fits[1] == 1, "any": fits[0] + fits[1] >= 1}
     rows = []
     for measure, percent in (("both", found.percent_both), ("any", found.percent_any)):
-        count = 0 if found.n == 0 else round(percent * found.n / 100)
-        low, high = stats.wilson_interval(count, found.n, confidence)
         missing, total = found.n_missing, found.n + found.n_missing
         reason = f"no judgement of both people in {missing} of {total} images" if missing else ""
-        row = {"measure": measure, "percent": percent, "ci_low": 100 * low, "ci_high": 100 * high}
-        rows.append(row | {"n": found.n, "evidence": "counted", "reason": reason})
+        row = {"measure": measure, "percent": percent, "n": found.n, "evidence": "counted"}
+        if whose is None:
+            reason = "; ".join(filter(None, (reason, _NO_IDENTITIES)))
+        elif found.n:
+            row |= _share_of_images(events[measure][known], whose[known], confidence)
+        rows.append(row | {"reason": reason})
     return rows
+
+
+def _whose(images: pd.DataFrame, occupations: dict[str, str]) -> pd.DataFrame | None:
+    """Return the occupations of both people of each image; None where the images do not name their identities."""
+    names = [f"{s}_identity" for s in LISTS]
+    if not set(names) <= set(images.columns) or (images[names] == "").any(axis=None):
+        return None
+    return pd.DataFrame(
+        {s: images[n].map(lambda i: occupations.get(i, i)) for s, n in zip(LISTS, names, strict=True)}
+    )
+
+
+def _share_of_images(event: np.ndarray, whose: pd.DataFrame, confidence: float) -> dict:
+    """Return the interval of the share of images with ``event`` over the identities that images show.
+
+    Images of one occupation are a cluster (two roles of it in each image); of two lists, they are crossed clusters.
+    """
+    share = float(event.mean())
+    added = pd.Series((event - share) / len(event), whose.index)
+    rows, columns = (added.groupby(whose[s]).sum() for s in LISTS)
+    clusters = min(len(rows), len(columns))
+    if (whose["female"] == whose["male"]).all():
+        error, said = stats.clustered_error(rows), dependence.BY_OCCUPATION
+    else:
+        cells = added.groupby([whose[s] for s in LISTS]).sum().unstack()
+        error, said = stats.crossed_error(rows, columns, cells), dependence.ESTIMATED
+    low, high = stats.clustered_share_interval(share, error, clusters, confidence)
+    return {"ci_low": 100 * low, "ci_high": 100 * high, "dependence": said if isfinite(low) else ""}
 
 
 def _role_coupling(study: Study) -> pd.DataFrame:
     rows = []
     frame = study.table("paired_power_score")
     counted = {tuple(c.values()): rows for c, rows in _by_cell(study.measured_or_empty("paired_pair_images"))}
+    occupations = frame.set_index("identity")["occupation"].to_dict()
     for (model, setting), group in frame.groupby(["model", "setting"], sort=False):
         each = group.dropna(subset=["score"]).groupby(["occupation", "stereotype"])
         wide = each.agg(score=("score", "mean"), n=("n", "sum")).unstack("stereotype")
@@ -457,14 +618,14 @@ def _role_coupling(study: Study) -> pd.DataFrame:
             "difference": mean.value,
             "difference_ci_low": mean.ci_low,
             "difference_ci_high": mean.ci_high,
-            "difference_p": _flip(study, high - low),
+            "difference_p": mean.p,
         }
         # SS_high - SS_low = (100 - 2 F_high) - (2 F_low - 100) = 4 (50 - F), F the mean of both.
         ends = "difference", "difference_ci_high", "difference_ci_low"
         row |= dict(zip(("percent_female", *_FEMALE_LIMITS), (50 - row[e] / 4 for e in ends), strict=True))
         images = counted.get((model, "power", setting))
         if images is not None:
-            row |= _same_gender(images, study.confidence)
+            row |= _same_gender(images, occupations, study.confidence)
         elif setting != "single" and len(wide) and (people[:, 0] == people[:, 1]).all():
             # An image in which one person fits and the other does not shows one gender twice.
             row["fewest_same_gender"] = int(np.rint(np.abs(high - low) * people[:, 0] / 200).sum())
@@ -473,26 +634,41 @@ def _role_coupling(study: Study) -> pd.DataFrame:
     return _frame(rows, "paired_role_coupling")
 
 
-def _same_gender(images: pd.DataFrame, confidence: float) -> dict[str, float]:
+def _same_gender(
+    images: pd.DataFrame, occupations: dict[str, str], confidence: float
+) -> dict[str, float | str]:
     """Return how many images show two people of one perceived gender, and how many would by chance.
 
-    By chance: the two people of an image are as likely women as all of their list, and independent. Where the two
-    roles of an occupation lean opposite ways, independent people show one gender twice less often than that.
+    By chance: the two people of an image are independent, each as likely a woman as their identity on that side
+    of the image. In images of the same two identities in the same order, the share with one gender twice exceeds
+    that by twice the covariance of the two people, which is estimated without bias from two images on.
     """
     known = images[images["female_label"].isin(LISTS) & images["male_label"].isin(LISTS)]
     if known.empty:
         return {"n_images": 0}
-    same = int((known["female_label"] == known["male_label"]).sum())
-    female, male = ((known[f"{s}_label"] == "female").mean() for s in LISTS)
-    low, high = stats.wilson_interval(same, len(known), confidence)
-    return {
-        "n_images": len(known),
-        "same_gender": same,
-        "percent_same_gender": 100 * same / len(known),
-        "percent_same_gender_ci_low": 100 * float(low),
-        "percent_same_gender_ci_high": 100 * float(high),
-        "percent_same_gender_chance": 100 * (female * male + (1 - female) * (1 - male)),
-    }
+    same = known["female_label"] == known["male_label"]
+    found = {"n_images": len(known), "same_gender": int(same.sum()), "percent_same_gender": 100 * same.mean()}
+    whose = _whose(known, occupations)
+    if whose is None:
+        return found | {"same_gender_reason": _NO_IDENTITIES}
+    share = _share_of_images(same.to_numpy(), whose, confidence)
+    found |= {f"percent_same_gender_{c}": share[c] for c in ("ci_low", "ci_high")}
+    side = known["female_position"] if "female_position" in known else pd.Series("", known.index)
+    alike = [known["female_identity"], known["male_identity"], side]
+    women = known[["female_label", "male_label"]].eq("female").astype(float)
+    n = women.groupby(alike)["female_label"].transform("size")
+    away = women - women.groupby(alike).transform("mean")
+    # An image by itself tells nothing about its two people's dependence.
+    enough = n > 1
+    if not enough.any():
+        return found | {"same_gender_reason": _ONE_IMAGE}
+    beyond = (200 * away.prod(axis=1) * n / (n - 1))[enough]
+    mean = float(beyond.mean())
+    clusters = (beyond - mean).groupby(whose["female"][enough]).sum() / len(beyond)
+    excess = _t_mean(mean, *stats.clustered_error(clusters), len(clusters), confidence)
+    found["percent_same_gender_chance"] = found["percent_same_gender"] - mean
+    limits = {"ci_low": excess.ci_low, "ci_high": excess.ci_high, "p": excess.p}
+    return found | {"same_gender_excess": mean} | {f"same_gender_excess_{k}": v for k, v in limits.items()}
 
 
 # -- labour ------------------------------------------------------------------------------------------
@@ -549,55 +725,45 @@ def _labour_correlation(study: Study) -> pd.DataFrame:
 
 
 def _labour_amplification(study: Study) -> pd.DataFrame:
+    """Return amplification without what image noise adds to it: the labour share is a cell of its own, without noise."""
     rows = []
-    frame = study.table("paired_labour_comparison")
+    frame = study.table("paired_labour_comparison").dropna(subset=["percent_female", "percent_female_labour"])
+    every = study.table("paired_labour_comparison").groupby(["model", "setting"]).size()
     for (model, setting), group in frame.groupby(["model", "setting"], sort=False):
         generated, labour = (group[c].to_numpy() for c in ("percent_female", "percent_female_labour"))
-        known = np.isfinite(generated) & np.isfinite(labour)
-        rng = np.random.default_rng(study.seed)
-        drawn = rng.integers(0, len(group), (study.bootstrap_replicates, len(group)))
-        people = group["n"].to_numpy(int)[known]
-        faithful = np.full((study.bootstrap_replicates, len(group)), np.nan)
-        faithful[:, known] = (
-            100 * rng.binomial(people, labour[known] / 100, (len(faithful), known.sum())) / people
+        people, known = group["n"].to_numpy(int), np.full(len(group), _EXACT)
+        found = stats.hierarchical_bootstrap(
+            np.column_stack([np.rint(generated * people / 100), np.rint(labour / 100 * _EXACT)]),
+            np.column_stack([people, known]),
+            _amplifications,
+            replicates=study.bootstrap_replicates,
+            seed=study.seed,
+            confidence=study.confidence,
         )
-        for definition in DEFINITIONS:
-            sums, kept = _floor_parts(faithful, labour, definition)
-            found = expected_amplification(generated, labour, definition)
+        for i, definition in enumerate(DEFINITIONS):
+            plain = expected_amplification(generated, labour, definition)
             row = {
                 "model": model,
                 "setting": setting,
                 "definition": definition,
-                "amplification": float(found.amplification),
-                "n_occupations": int(found.n_occupations),
-                "n_excluded": int(found.n_excluded),
-                "reason": "" if found.n_occupations > 1 else "an interval needs two occupations that count",
+                "uncorrected": float(plain.amplification),
+                "n_occupations": int(plain.n_occupations),
+                "n_excluded": int(every[model, setting] - plain.n_occupations),
             }
-            if found.n_occupations > 1:
-                replicates = expected_amplification(generated[drawn], labour[drawn], definition).amplification
-                row["ci_low"], row["ci_high"] = stats.percentile_interval(
-                    replicates[np.isfinite(replicates)], study.confidence
-                )
-                row["floor"] = float(sums.sum() / kept.sum()) if kept.sum() > 0 else np.nan
-                with np.errstate(invalid="ignore", divide="ignore"):
-                    beyond = replicates - sums[drawn].sum(axis=1) / kept[drawn].sum(axis=1)
-                row["beyond_floor"] = row["amplification"] - row["floor"]
-                row["beyond_floor_ci_low"], row["beyond_floor_ci_high"] = stats.percentile_interval(
-                    beyond[np.isfinite(beyond)], study.confidence
-                )
+            if isfinite(found.ci_low[i]):
+                row |= {"amplification": found.value[i] - found.bias[i], "reason": ""}
+                row |= {"ci_low": found.ci_low[i], "ci_high": found.ci_high[i]}
+            else:
+                row["reason"] = _NO_CORRECTION
             rows.append(row)
     return _frame(rows, "paired_labour_amplification")
 
 
-def _floor_parts(faithful: np.ndarray, labour: np.ndarray, definition: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return each occupation's expected amplification, 0 where excluded, and how often it counts.
-
-    ``faithful``: shares (replicates, occupations) of a model that draws the labour shares. The floor of any
-    set of occupations is the sum of the first over the sum of the second.
-    """
-    one = expected_amplification(faithful[..., None], labour[:, None], definition)
-    counts = one.n_occupations > 0
-    return np.where(counts, one.amplification, 0).mean(axis=0), counts.mean(axis=0)
+def _amplifications(shares: np.ndarray) -> np.ndarray:
+    """Return the amplification in points by definition, (..., definitions), of shares (..., occupations, 2)."""
+    generated, labour = 100 * shares[..., 0], 100 * shares[..., 1]
+    each = [expected_amplification(generated, labour, d).amplification for d in DEFINITIONS]
+    return np.stack(each, axis=-1)
 
 
 # -- single against paired ---------------------------------------------------------------------------
@@ -618,22 +784,14 @@ def _changes(study: Study) -> pd.DataFrame:
 
 
 def _score_change(study: Study) -> pd.DataFrame:
-    rows = []
+    pairs, rows = _pairs(study), []
     for cell, group in _by_cell(_changes(study)):
-        for stratum, mean, some in _strata(group, "change", study.confidence, -200, 200, "effect"):
+        images = _deviating(_fitting(pairs.get(tuple(cell.values()))), group, "score")
+        strata = _strata(group, "change", study.confidence, -200, 200, "effect", images, two_people=True)
+        for stratum, mean, some in strata:
             row = {**cell, "stereotype": stratum, **mean._asdict(), "change": mean.value}
-            # Two roles of one occupation are flipped together; partners from disjoint lists cannot be.
-            each = some.groupby("occupation")
-            if stratum == "overall" and (each["stereotype"].nunique() < 2).any():
-                row |= {"p": np.nan, "reason": mean.reason or _NO_FLIP}
-            else:
-                row["p"] = _flip(study, each["change"].mean().to_numpy())
             rows.append(row | {"n": some["n"].sum()})
     return _frame(rows, "paired_score_change")
-
-
-def _flip(study: Study, values: np.ndarray) -> float:
-    return stats.sign_flip(values, replicates=study.bootstrap_replicates, seed=study.seed).p
 
 
 def _identity_change(study: Study) -> pd.DataFrame:
@@ -647,7 +805,10 @@ def _identity_change(study: Study) -> pd.DataFrame:
         for row in frame.itertuples()
     ]
     reason = np.where(frame["change"].isna(), "not judged in both settings", "")
-    frame = _adjusted(frame.assign(ci_low=low, ci_high=high, p=np.array(p, dtype=float), reason=reason))
+    smallest = np.where(frame["change"].isna(), np.nan, stats.least_fisher_p(frame["n"], frame["n_single"]))
+    frame = _adjusted(
+        frame.assign(ci_low=low, ci_high=high, p=np.array(p, dtype=float), smallest_p=smallest, reason=reason)
+    )
     return frame[tables.schema("paired_identity_change").names]
 
 
@@ -760,6 +921,7 @@ def _mitigation(study: Study) -> pd.DataFrame:
                 "ci_high": row.ci_high,
                 "n": row.n,
                 "margin": 100 * z / sqrt(images) if images > 0 else np.nan,
+                "dependence": row.dependence,
                 "direction": direction(row.score, row.ci_low, row.ci_high),
                 "evidence": row.evidence,
                 "reason": row.reason,
@@ -794,7 +956,7 @@ def _beside_unmitigated(study: Study) -> pd.DataFrame:
         mitigation=frame["setting"].map(lambda s: _MITIGATION.get(s, s)),
     )
     same = ["model", "aspect", "scope", "identity"]
-    more = ["score", "ci_low", "ci_high", "n", "p_holm", "percent_female"]
+    more = ["score", "ci_low", "ci_high", "n", "p_holm", "smallest_p_holm", "percent_female"]
     before = frame.loc[frame["mitigation"] == "none", [*same, *more]]
     after = frame.loc[
         frame["mitigation"] != "none",
@@ -819,19 +981,37 @@ def _identity_mitigation(study: Study) -> pd.DataFrame:
 
 
 def _mitigation_change(study: Study) -> pd.DataFrame:
-    """Return the mean change from unmitigated pairs, over identities; both sides share images, so it is all theirs."""
-    identities = study.table("paired_identity_mitigation")
+    """Return the mean change from unmitigated pairs, over identities."""
+    identities, pairs = study.table("paired_identity_mitigation"), _pairs(study)
+    settings = {(_scope(setting), of): setting for setting, of in _MITIGATION.items()}
     ways = {"towards": "towards stereotypes", "against": "against stereotypes"}
     rows = []
     keys = ["model", "aspect", "scope", "mitigation"]
     for names, group in identities.groupby(keys, sort=False):
-        # An identity's mitigated and unmitigated pairs both move its partners: see _shared.
-        strata = _strata(group, "change", study.confidence, -200, 200, "change")
+        model, aspect, scope, mitigation = names
+        images = []
+        for of, column, sign in (("none", "score_before", -1), (mitigation, "score", 1)):
+            setting = settings.get((scope, of), of)
+            added = _deviating(_fitting(pairs.get((model, aspect, setting))), group, column)
+            if added is not None:
+                images.append(added.assign(**{s: sign * added[s] for s in LISTS}))
+        # Where only shares are known: an identity's mitigated and unmitigated pairs both move its partners (_shared).
+        strata = _strata(
+            group,
+            "change",
+            study.confidence,
+            -200,
+            200,
+            "change",
+            pd.concat(images) if len(images) == 2 else None,
+            two_people=True,
+        )
         for stratum, mean, some in strata:
             row = dict(zip(keys, names, strict=True)) | {"stereotype": stratum, **mean._asdict()}
             row |= {"change": mean.value, "n": int(some["n"].sum())}
             for of in ("_before", ""):
                 row |= {f"n_{w}{of}": int((some[f"direction{of}"] == said).sum()) for w, said in ways.items()}
+                row[f"smallest_p_holm{of}"] = some[f"smallest_p_holm{of}"].min()
             rows.append(row)
     return _frame(rows, "paired_mitigation_change")
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from biaslab import stats
 from biaslab.errors import MissingInputError
 from biaslab.figures.paired_critic import Entry, Picture, critiques
+from biaslab.studies.attainable_words import none_could
 from biaslab.studies.paired import LISTS, added_words, told_genders
-from biaslab.studies.paired_words import _each, _level, _moved, _range, how
+from biaslab.studies.paired_words import _assumed, _each, _level, _moved, _range, how
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,6 +27,7 @@ _NAMES = {"faircritic": "FairCritic", "intervention": "the intervention"}
 _LOOK = {"female": "women", "male": "men"}
 _ONE = {"female": "a woman", "male": "a man"}
 _LONGEST = 600
+_CHOSEN = " The ten were chosen for their scores in the same images: part of any fall is chance."
 _MITIGATED = ("intervention", "faircritic")
 _FIGURES = {
     "paired_before_after": (
@@ -92,15 +95,30 @@ def change_finding(study: Study) -> str:
         which = " (top 5 of each list)" if scope == "top5" else ""
         text = (
             f"{model}, {aspect}{which}: {_NAMES[mitigation]} moves the overall score {way}, {row['change']:+.1f} "
-            f"points ({_range(row)}). Of {row['n_identities']:.0f} identities {row['n_towards_before']:.0f} leaned "
+            f"points ({_range(row)}{_assumed(row)}). "
+        )
+        level, sides = 1 - study.confidence, []
+        for of, when in (("_before", "Without it"), ("", "with it")):
+            said = f"{row[f'n_towards{of}']:.0f} lean towards and {row[f'n_against{of}']:.0f} against their stereotype"
+            if row[f"smallest_p_holm{of}"] >= level:
+                n = row["n"] / row["n_identities"]
+                people = f"{n:.0f} people" if n == round(n) else f"some {n:.1f} people"
+                takes = stats.needed(stats.least_binomial_p, int(row["n_identities"]), level)
+                none = none_could(people, row[f"smallest_p_holm{of}"], level, takes=takes, of="people")
+                said = f"which of {row['n_identities']:.0f} identities lean cannot be told: {none}"
+            sides.append(f"{when} {said}")
+        over = row["n_against"] > row["n_against_before"] and row["smallest_p_holm"] < level
+        text += "; ".join(sides) + (" (over-correction)" if over else "")
+        text += f" ({row['n_identities']:.0f} identities, Holm's correction)."
+        return text + (_CHOSEN if scope == "top5" else "")
+        text += (
+            f"Of {row['n_identities']:.0f} identities {row['n_towards_before']:.0f} leaned "
             f"towards and {row['n_against_before']:.0f} against their stereotype; with it {row['n_towards']:.0f} "
             f"towards and {row['n_against']:.0f} against"
         )
         text += " (over-correction)" if row["n_against"] > row["n_against_before"] else ""
         text += ", after Holm's correction."
-        if scope == "top5":
-            text += " The ten were chosen for their scores in the same images: part of any fall is chance."
-        return text
+        return text + (_CHOSEN if scope == "top5" else "")
 
     table = study.table("paired_mitigation_change")
     table = table[(table["stereotype"] == "overall")].dropna(subset=["change"])

@@ -12,6 +12,7 @@ from scipy.stats import t as student
 
 from biaslab import stats
 from biaslab.schemas.paired_people import ORDERS, OUTCOMES
+from biaslab.studies import paired_dependence as dependence
 from biaslab.studies.paired import _CELL, LISTS, _by_cell, _frame, _Mean, _strata
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _TWO = ("paired", "intervention", "faircritic")
 # Where the people of a prompt stand, from left to right, in the settings that the paper asks its judge about.
 _ASKED_ABOUT = {"single": ("alone",), "paired": ("left", "right"), "three": ("left", "middle", "right")}
 _MITIGATED = _TWO[1:]
+_SHARING = (*_TWO, "three")
 _NO_FACES = "the judge does not look for faces"
 _NO_ORDER = "the judge does not look for the order of people"
 _THREE = "an interval needs three identities of a list that share images"
@@ -57,11 +59,47 @@ def _fits(people: pd.DataFrame) -> np.ndarray:
     return np.where(known, np.where(people["gender"] == people["stereotype"], 100.0, -100.0), np.nan)
 
 
+def _added(
+    people: pd.DataFrame, value: pd.Series | np.ndarray, *, by: tuple[str, ...] = ("identity",), sign=1
+) -> pd.DataFrame | None:
+    """Return what each image of two people of opposite stereotype adds to the values of its identities.
+
+    Args:
+        people: One row per person asked for: image_id, stereotype, identity and ``by``.
+        value: What each counts, NaN where not judged.
+        by: People over whom means are taken; an identity's value is the sum of its own, each times ``sign``.
+        sign: A number, or one for each person.
+
+    Returns:
+        A row per image, as :func:`biaslab.studies.paired_dependence.parts` takes it; None where an image has not
+        one person of each list.
+    """
+    known = people.assign(value=np.asarray(value, dtype=float))
+    if known.duplicated(["image_id", "stereotype"]).any() or (known.groupby("image_id").size() != 2).any():
+        return None
+    of = known.groupby(list(by))["value"]
+    known["value"] = sign * (known["value"] - of.transform("mean")) / of.transform("count")
+    wide = known.pivot(index="image_id", columns="stereotype", values=["value", "identity"])
+    return pd.DataFrame(
+        {s: wide["value"][s].astype(float) for s in LISTS}
+        | {f"{s}_identity": wide["identity"][s] for s in LISTS}
+    )
+
+
 def _score_means(
-    group: pd.DataFrame, column: str, setting: str, confidence: float, most: float, effect: str = ""
+    group: pd.DataFrame,
+    column: str,
+    setting: str,
+    confidence: float,
+    most: float,
+    effect: str = "",
+    images: pd.DataFrame | None = None,
 ) -> Iterator[tuple[str, _Mean, pd.DataFrame]]:
     """Yield what ``_strata`` does, with wider intervals where identities of one list share images."""
-    for stratum, mean, some in _strata(group, column, confidence, effect=effect):
+    two = setting in _SHARING
+    for stratum, mean, some in _strata(
+        group, column, confidence, effect=effect, images=images, two_people=two
+    ):
         half = mean.ci_high - mean.value
         wider = _WIDER.get(setting, {}).get(stratum)
         if wider and np.isfinite(half):
@@ -69,7 +107,8 @@ def _score_means(
             # What identities share they do not differ by: the variance between n of them is low by
             # (n - wider) / (n - 1).
             half = half * np.sqrt(wider * (n - 1) / (n - wider)) if n > 2 else np.nan
-            mean = mean._replace(reason=mean.reason if n > 2 else _THREE)
+            said = dependence.WORST if n > 2 else ""
+            mean = mean._replace(reason=mean.reason if n > 2 else _THREE, dependence=said)
         low, high = np.clip([mean.value - half, mean.value + half], -most, most)
         yield stratum, mean._replace(ci_low=float(low), ci_high=float(high)), some
 
@@ -85,7 +124,7 @@ def _score_by_order(study: Study) -> pd.DataFrame:
         as_asked = group[~group["role_order"].isin(_OUT_OF_ORDER)]
         for images, some in (("all", group), ("as_asked", as_asked)):
             row = {**cell, "images": images, "n_images": some["image_id"].nunique()}
-            mean = _overall(some.dropna(subset=["score"]), cell["setting"], study.confidence)
+            mean = _overall(some, cell["setting"], study.confidence)
             row |= {"score": mean.value, **mean._asdict(), "n": int(some["score"].notna().sum())}
             row["n_not_judged"] = len(some) - row["n"]
             for name, value in (("score_if_none_fit", -100.0), ("score_if_all_fit", 100.0)):
@@ -96,10 +135,12 @@ def _score_by_order(study: Study) -> pd.DataFrame:
 
 
 def _overall(people: pd.DataFrame, setting: str, confidence: float) -> _Mean:
-    """Return the overall score of people who all have one, as paired_stereotype_score takes it."""
-    each = people.groupby(["stereotype", "occupation", "identity"], sort=False)["score"].mean().reset_index()
+    """Return the overall score as paired_stereotype_score takes it; people without a score are left out."""
+    images = _added(people, people["score"]) if setting in _TWO else None
+    known = people.dropna(subset=["score"])
+    each = known.groupby(["stereotype", "occupation", "identity"], sort=False)["score"].mean().reset_index()
     effect = "score" if _CONTROLS.get(setting, True) else ""
-    means = {s: mean for s, mean, _ in _score_means(each, "score", setting, confidence, 100, effect)}
+    means = {s: mean for s, mean, _ in _score_means(each, "score", setting, confidence, 100, effect, images)}
     return means["overall"]
 
 
@@ -222,7 +263,9 @@ def _fair_limits(half: float, most: float) -> dict[str, float]:
 def _position_effect(study: Study) -> pd.DataFrame:
     people = _people(study)
     people = people[people["setting"].isin(_TWO)]
-    known = people[people["gender"].isin(LISTS) & people["position"].isin(_SIDES)]
+    people = people[people["position"].isin(_SIDES)]
+    known = people[people["gender"].isin(LISTS)]
+    group_of = {tuple(cell.values()): group for cell, group in _by_cell(people)}
     rows = []
     for cell, group in _by_cell(known):
         share = 100 * (group["gender"] == "female")
@@ -231,10 +274,17 @@ def _position_effect(study: Study) -> pd.DataFrame:
         each = wide.dropna().reset_index()
         each["difference"] = each["left"] - each["right"]
         both = group[group["identity"].isin(each["identity"])]
+        everyone = group_of[tuple(cell.values())]
+        side = np.where(everyone["position"] == "left", 1.0, -1.0)
+        seen = np.where(everyone["gender"].isin(LISTS), 100.0 * (everyone["gender"] == "female"), np.nan)
+        images = _added(everyone, seen, by=("identity", "position"), sign=side)
         # In points of shares, which are half of scores.
         fair = _fair(both, study.confidence, by="position")
         # As with scores, two people of one image may be each other's opposite: then both lists differ alike.
-        for stratum, mean, some in _strata(each, "difference", study.confidence, -100, 100, "difference"):
+        strata = _strata(
+            each, "difference", study.confidence, -100, 100, "difference", images, two_people=True
+        )
+        for stratum, mean, some in strata:
             row = {**cell, "stereotype": stratum, **mean._asdict(), "difference": mean.value}
             of = both if stratum == "overall" else both[both["stereotype"] == stratum]
             row["n"] = int(of["identity"].isin(some["identity"]).sum())
@@ -250,16 +300,19 @@ def _position_effect(study: Study) -> pd.DataFrame:
 def _control_score(study: Study) -> pd.DataFrame:
     people = _people(study)
     people = people[(people["aspect"] == "occupation") & people["setting"].isin(_CONTROLS)]
-    known = people.assign(score=_fits(people)).dropna(subset=["score"])
+    people = people.assign(score=_fits(people))
+    known = people.dropna(subset=["score"])
     rows = []
     for model, frame in known.groupby("model", sort=False):
+        pairs = people[(people["model"] == model) & (people["setting"] == "paired")]
+        images = _added(pairs, pairs["score"])
         each = frame.groupby(["setting", "stereotype", "occupation"], sort=False)["score"]
         scores = each.agg(["mean", "size"]).rename(columns={"mean": "score", "size": "n"}).reset_index()
         paired = scores[scores["setting"] == "paired"].set_index(["stereotype", "occupation"])["score"]
         for setting, group in scores.groupby("setting", sort=False):
             shared = _CONTROLS[setting]
-            beside = pd.MultiIndex.from_frame(group[["stereotype", "occupation"]])
-            in_pairs = paired.reindex(beside).to_numpy(dtype=float)
+            who = pd.MultiIndex.from_frame(group[["stereotype", "occupation"]])
+            in_pairs = paired.reindex(who).to_numpy(dtype=float)
             # What an identity adds to the mean of both lists: its whole value where the lists share images (see
             # biaslab.studies.paired._shared), else half of it.
             group = group.assign(
@@ -269,20 +322,24 @@ def _control_score(study: Study) -> pd.DataFrame:
             )
             fair = _fair(frame[frame["setting"] == setting], study.confidence)
             effect = "effect" if shared else ""
+            # Where identities of one list share images too, only the largest dependence is known.
+            own = images if setting == "paired" else None
+            beside = None if setting in _WIDER else images
             contrasts = {
                 s: mean
                 for s, mean, _ in _score_means(
-                    group, "contrast", setting, study.confidence, 200, "contrast_effect"
+                    group, "contrast", setting, study.confidence, 200, "contrast_effect", beside
                 )
             }
-            for stratum, mean, some in _score_means(group, "score", setting, study.confidence, 100, effect):
+            means = _score_means(group, "score", setting, study.confidence, 100, effect, own)
+            for stratum, mean, some in means:
                 row = {"model": model, "setting": setting, "stereotype": stratum, **mean._asdict()}
                 row |= {"score": mean.value, "n": int(some["n"].sum())}
                 row |= _fair_limits(fair[stratum], 100) if len(some) else {}
                 if setting != "paired":
                     other = contrasts[stratum]
                     row |= {"contrast": other.value, "contrast_ci_low": other.ci_low}
-                    row["contrast_ci_high"] = other.ci_high
+                    row |= {"contrast_ci_high": other.ci_high, "contrast_dependence": other.dependence}
                 rows.append(row)
     return _frame(rows, "paired_control_score")
 

@@ -19,7 +19,7 @@ from biaslab.figures.paired_people import OUTCOME_NAMES, SETTING_NAMES
 from biaslab.prompts.paired import GENDERS
 from biaslab.stats import wilson_interval
 from biaslab.studies.paired import printed_kappas
-from biaslab.studies.paired_words import _each, _level, _moved, _p_words, _range
+from biaslab.studies.paired_words import _assumed, _each, _level, _moved, _p_words, _range
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -116,9 +116,9 @@ def order_finding(study: Study) -> str:
         if not every["n"]:
             return ""
         return (
-            f"{model}, {aspect}, {_called(setting)}: overall score {every['score']:.1f} ({_range(every)}; "
+            f"{model}, {aspect}, {_called(setting)}: overall score {every['score']:.1f} ({_range(every)}{_assumed(every)}; "
             f"{every['n']:,.0f} people) over all {every['n_images']:,.0f} images, and {some['score']:.1f} "
-            f"({_range(some)}; {some['n']:,.0f} people) over the {some['n_images']:,.0f} whose people were not found "
+            f"({_range(some)}{_assumed(some)}; {some['n']:,.0f} people) over the {some['n_images']:,.0f} whose people were not found "
             f"out of order; the {every['n_not_judged']:,.0f} people not judged could take the first to between "
             f"{every['score_if_none_fit']:.1f} and {every['score_if_all_fit']:.1f}."
         )
@@ -209,7 +209,7 @@ def position_finding(study: Study) -> str:
         return (
             f"{model}, {aspect}, {_called(setting)}: {row['percent_female_left']:.1f} % perceived as female on the "
             f"left{left}, {row['percent_female_right']:.1f} % on the right{right}: {row['difference']:+.1f} points "
-            f"({_range(row)}; {_p_words(row['p'])}; {row['n']:,.0f} people), {_sign(row)}."
+            f"({_range(row)}{_assumed(row)}; {_p_words(row['p'])}; {row['n']:,.0f} people), {_sign(row)}."
         )
 
     effects = study.table("paired_position_effect").query("stereotype == 'overall'")
@@ -225,7 +225,8 @@ def control_finding(study: Study) -> str:
         if "paired" in by.index:
             row = by.loc["paired"]
             said.append(
-                f"{row['score']:.1f} beside the opposite stereotype ({_range(row)}; {row['n']:,.0f} people)"
+                f"{row['score']:.1f} beside the opposite stereotype ({_range(row)}{_assumed(row)}; "
+                f"{row['n']:,.0f} people)"
             )
         beside = {
             "single": "alone",
@@ -237,10 +238,11 @@ def control_finding(study: Study) -> str:
             if setting not in by.index:
                 continue
             row = by.loc[setting]
-            text = f"{row['score']:.1f} {words} ({_range(row)}; {row['n']:,.0f} people"
+            text = f"{row['score']:.1f} {words} ({_range(row)}{_assumed(row)}; {row['n']:,.0f} people"
             if isfinite(row["contrast"]):
                 limits = "contrast_ci_low", "contrast_ci_high"
-                text += f"; contrast {row['contrast']:+.1f}, {_range(row, *limits)}, {_sign(row, *limits)}"
+                assumed = _assumed(row, "contrast_dependence")
+                text += f"; contrast {row['contrast']:+.1f}, {_range(row, *limits)}{assumed}, {_sign(row, *limits)}"
             said.append(text + ")")
         return f"{model}, overall stereotype score of occupations: {'; '.join(said)}."
 
@@ -524,7 +526,7 @@ _BANDS = (
     "Grey: what coin flips give in {level} of samples at this n, if the people of one image depend on each other as "
     "far as they can."
 )
-_OVER = "{level} intervals over identities (t), overall at the largest dependence of people who share images."
+_OVER = "{level} intervals over identities (t)."
 
 # Name: title, caption. {level} is the level of the intervals.
 _FIGURES = {
@@ -553,7 +555,8 @@ _FIGURES = {
         "Left: stereotype score of occupations alone, beside the opposite stereotype, beside the same stereotype, "
         "beside the same occupation, and among three. Right: the score beside the opposite stereotype minus each; "
         f"above 0 contrast adds to the stereotype. Lines: {_OVER} "
-        "Beside the same stereotype, and for lists among three, they are wider (by some 45 and 33 %), because "
+        "How both lists depend on each other is estimated beside the opposite stereotype, and taken at its worst among "
+        "three. Beside the same stereotype, and for lists among three, they are wider (by some 45 and 33 %), because "
         f"identities of one list share images. {_BANDS} n is in the table paired_control_score.",
     ),
     "paired_labour_gap": (

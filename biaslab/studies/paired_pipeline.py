@@ -135,7 +135,7 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def pair_images(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the perceived gender of both people of each image of two of opposite stereotype (Figure 6)."""
+    """Return who each image of two people of opposite stereotype was to show, and what was perceived (Figure 6)."""
     everyone = people(pipeline)
     pairs = everyone[everyone["setting"].isin(["paired", "intervention", "faircritic"])]
     pairs = pairs[(pairs["setting"] != "faircritic") | (pairs["round"] == pairs["round"].max())]
@@ -145,8 +145,11 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
         )
     )
     keys = ["model", "aspect", "setting", "image_id"]
-    wide = pairs.pivot(index=keys, columns="stereotype", values="gender").reset_index()
-    return wide.rename(columns={g: f"{g}_label" for g in GENDERS})[_names("paired_pair_images")]
+    names = {"gender": "label", "identity": "identity", "position": "position"}
+    wide = pairs.pivot(index=keys, columns="stereotype", values=list(names))
+    wide.columns = [f"{stereotype}_{names[value]}" for value, stereotype in wide.columns]
+    wide = wide.reset_index()
+    return wide[[c.name for c in tables.schema("paired_pair_images").columns]]
 
 
 def renders(pipeline: Pipeline) -> pd.DataFrame:

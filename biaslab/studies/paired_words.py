@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from biaslab import stats
 from biaslab.pipeline import WORLD, people_guidance
 from biaslab.schemas.paired import ASPECTS, SETTINGS
+from biaslab.studies.attainable_words import none_could
+from biaslab.studies.attainable_words import p_words as _p_words
+from biaslab.studies.paired_dependence import ASSUMED_NONE, WORST
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,8 +44,12 @@ def _range(row, low: str = "ci_low", high: str = "ci_high", digits: int = 1) -> 
     return f"{row[low]:.{digits}f} to {row[high]:.{digits}f}"
 
 
-def _p_words(p: float) -> str:
-    return "no test" if not isfinite(p) else "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+def _assumed(row, column: str = "dependence") -> str:
+    """Return what an interval takes of people who share an image, where it is not estimated; else ""."""
+    return {
+        WORST: ", if two people of an image depend on each other as far as they can",
+        ASSUMED_NONE: ", if two people of an image are independent",
+    }.get(row[column], "")
 
 
 def _moved(row, up: str, down: str, neither: str, low: str = "ci_low", high: str = "ci_high") -> str:
@@ -102,8 +110,8 @@ def overall_finding(study: Study) -> str:
 
     def say(model: str, aspect: str, rows: pd.DataFrame) -> str:
         said = [
-            f"{r['score']:.1f} with {_setting_words(r['setting'])} ({_range(r)}; {r['n_identities']:.0f} "
-            f"identities, {r['n']:.0f} people)"
+            f"{r['score']:.1f} with {_setting_words(r['setting'])} ({_range(r)}{_assumed(r)}; "
+            f"{r['n_identities']:.0f} identities, {r['n']:.0f} people)"
             for _, r in rows.iterrows()
         ]
         what = "occupations" if aspect == "occupation" else "power roles"
@@ -127,7 +135,7 @@ def images_finding(study: Study) -> str:
         for _, row in rows.iterrows():
             what = {"person": "the person fits", "both": "both people fit", "any": "at least one fits"}
             if row["evidence"] == "counted":
-                over = " over identities" if row["measure"] == "person" and isfinite(row["ci_low"]) else ""
+                over = " over identities" if isfinite(row["ci_low"]) else ""
                 value = f"{row['percent']:.1f} % ({_range(row)}{over})"
             else:
                 value = f"{_range(row, 'lowest', 'highest')} %"
@@ -146,22 +154,26 @@ def images_finding(study: Study) -> str:
 
 
 def occupation_finding(study: Study) -> str:
-    """Say for how many identities a score differs from 0, and what n could show at all."""
+    """Say for how many identities a score differs from 0, or that at their n none could."""
     scores = study.table("paired_occupation_score").dropna(subset=["score"]).groupby(["model", "setting"])
-    people, smallest = scores["n"].agg(["min", "max"]), scores["smallest_p"].min()
+    people, level = scores["n"].agg(["min", "max"]), 1 - study.confidence
 
     def say(model: str, setting: str, rows: pd.DataFrame) -> str:
-        row, p, (few, most) = rows.iloc[0], smallest[model, setting], people.loc[(model, setting)]
+        row, (few, most) = rows.iloc[0], people.loc[(model, setting)]
         n = f"{few:.0f}" if few == most else f"{few:.0f} to {most:.0f}"
         n += " person" if most == 1 else " people"
-        text = (
+        if row["smallest_p_holm"] >= level:
+            takes = stats.needed(stats.least_binomial_p, int(row["n_identities"]), level)
+            none = none_could(n, row["smallest_p_holm"], level, takes=takes, of="people")
+            return (
+                f"{model}, {_setting_words(setting)}: whether the scores of {row['n_identities']:.0f} occupations differ "
+                f"from 0 cannot be told one by one: {none}."
+            )
+        return (
             f"{model}, {_setting_words(setting)}: the scores of {row['n_significant_holm']:.0f} of "
             f"{row['n_identities']:.0f} occupations differ from 0 after Holm's correction "
-            f"({row['n_significant_bh']:.0f} after Benjamini and Hochberg's)"
+            f"({row['n_significant_bh']:.0f} after Benjamini and Hochberg's), with {n} each."
         )
-        if p >= 1 - study.confidence:
-            return f"{text}; with {n} each none could, the smallest possible p being {p:.2g}."
-        return f"{text}, with {n} each."
 
     table = study.table("paired_absolute_score")
     table = plain(table[(table["aspect"] == "occupation") & (table["n_identities"] > 0)])
@@ -175,8 +187,8 @@ def absolute_finding(study: Study) -> str:
         row = rows.iloc[0]
         return (
             f"{model}, {aspect}, {_setting_words(setting)}: mean absolute score {row['mean_absolute_score']:.1f} "
-            f"points, corrected for chance {row['corrected']:.1f} ({_range(row)}; {row['n_identities']:.0f} "
-            f"identities); a fair model would show {row['floor']:.1f} at this n, of which the correction leaves "
+            f"points, corrected for chance {row['corrected']:.1f} ({_range(row)}{_assumed(row)}; "
+            f"{row['n_identities']:.0f} identities); a fair model would show {row['floor']:.1f} at this n, of which the correction leaves "
             f"{row['corrected_floor']:.1f}."
         )
 
@@ -189,29 +201,31 @@ def labour_finding(study: Study) -> str:
     amplified = study.table("paired_labour_amplification").set_index("definition")
     same = ["model", "setting"]
     for definition in ("no_exclusion", "directional"):
-        rows = amplified.loc[amplified.index == definition]
-        correlation = correlation.merge(rows, on=same, suffixes=("", f"_{definition}"))
+        rows = amplified.loc[amplified.index == definition].set_index(same).add_suffix(f"_{definition}")
+        correlation = correlation.merge(rows.reset_index(), on=same)
 
     def say(model: str, setting: str, rows: pd.DataFrame) -> str:
         row = rows.iloc[0]
-        limits = "beyond_floor_ci_low", "beyond_floor_ci_high"
+        limits, along = (
+            ("ci_low_no_exclusion", "ci_high_no_exclusion"),
+            ("ci_low_directional", "ci_high_directional"),
+        )
         change = _moved(
             row,
             "further from 50 % than",
             "nearer to 50 % than",
-            "not distinguishably nearer to or further from 50 % than",
+            "not shown to be nearer to or further from 50 % than",
             *limits,
         )
-        along = "ci_low_directional", "ci_high_directional"
         lean = _moved(row, "further", "back", "without clear direction", *along)
         text = (
             f"{model}, {_setting_words(setting)}: generated and labour shares correlate at r = {row['r']:.2f} "
             f"({_range(row, digits=2)}; n = {row['n']:.0f} occupations)"
         )
-        if isfinite(row["beyond_floor"]):
+        if isfinite(row["amplification_no_exclusion"]):
             text += (
-                f"; generated shares are {change} sampling of labour shares gives: {row['beyond_floor']:+.1f} "
-                f"points ({_range(row, *limits)})"
+                f"; generated shares are {change} labour shares, image noise taken off: "
+                f"{row['amplification_no_exclusion']:+.1f} points ({_range(row, *limits)})"
             )
         if isfinite(row["amplification_directional"]):
             text += (
@@ -237,7 +251,7 @@ def power_finding(study: Study) -> str:
             f"{model}, {_setting_words(setting)}: high- minus low-power score, {row['difference']:+.1f}, is 4 × (50 "
             f"- % female over both roles) by algebra and shows only the lean: {row['percent_female']:.1f} % "
             f"female, {verdict} ({_range(row, 'percent_female_ci_low', 'percent_female_ci_high')}; "
-            f"{row['n']:.0f} occupations; sign-flip {_p_words(row['difference_p'])})."
+            f"{row['n']:.0f} occupations; {_p_words(row['difference_p'])})."
         )
 
     coupling = plain(study.table("paired_role_coupling").dropna(subset=["difference"]))
@@ -260,18 +274,16 @@ def coupling_finding(study: Study) -> str:
             )
         if isfinite(row["same_gender"]):
             limits = "percent_same_gender_ci_low", "percent_same_gender_ci_high"
-            chance = row["percent_same_gender_chance"]
-            way = (
-                "fewer than"
-                if row[limits[1]] < chance
-                else "more than"
-                if row[limits[0]] > chance
-                else "as many as"
-            )
             text += (
                 f"; {row['same_gender']:.0f} of {row['n_images']:.0f} images show two people of one perceived gender, "
-                f"{row['percent_same_gender']:.1f} % ({_range(row, *limits)}): {way} independent people with the "
-                f"shares of their lists would ({chance:.1f} %)"
+                f"{row['percent_same_gender']:.1f} % ({_range(row, *limits)})"
+            )
+        if isfinite(row["same_gender_excess"]):
+            limits = "same_gender_excess_ci_low", "same_gender_excess_ci_high"
+            way = _moved(row, "more than", "fewer than", "no difference shown from", *limits)
+            text += (
+                f": {way} independent people with the leans of their identities, {row['same_gender_excess']:+.1f} "
+                f"points ({_range(row, *limits)})"
             )
         return text + "."
 
@@ -287,8 +299,10 @@ def change_finding(study: Study) -> str:
         said = []
         for _, r in rows.iterrows():
             way = _moved(r, "up", "down", "without clear change")
-            test = f"; sign-flip {_p_words(r['p'])}" if isfinite(r["p"]) else ""
-            said.append(f"{_LIST_WORDS[r['stereotype']]} {way}, {r['change']:+.1f} ({_range(r)}{test})")
+            test = f"; {_p_words(r['p'])}" if isfinite(r["p"]) else ""
+            said.append(
+                f"{_LIST_WORDS[r['stereotype']]} {way}, {r['change']:+.1f} ({_range(r)}{_assumed(r)}{test})"
+            )
         n = rows["n_identities"].max()
         return (
             f"{model}, {aspect}, one person to {_setting_words(setting)}: {'; '.join(said)}; {n:.0f} identities "
@@ -303,7 +317,8 @@ def lean_finding(study: Study) -> str:
 
     def say(model: str, aspect: str, rows: pd.DataFrame) -> str:
         said = [
-            f"{r['percent_female']:.1f} % with {_setting_words(r['setting'])} ({_range(r)}; {r['n']:.0f} people)"
+            f"{r['percent_female']:.1f} % with {_setting_words(r['setting'])} ({_range(r)}{_assumed(r)}; "
+            f"{r['n']:.0f} people)"
             for _, r in rows.iterrows()
         ]
         return f"{model}, {aspect}, perceived as female over both lists: {'; '.join(said)}."
@@ -330,11 +345,17 @@ def cases_finding(study: Study) -> str:
             )
             said.append(text + (f" (stated: {row['printed']:.2f} %)" if isfinite(row["printed"]) else ""))
         of = known[(known["model"] == model) & (known["aspect"] == aspect) & (known["setting"] == setting)]
-        sure = int((of["p_holm"] < 1 - study.confidence).sum())
-        return (
-            f"{model}, {aspect}, {_setting_words(setting)}: {'; '.join(said)}. {sure} of {len(of)} changes differ "
-            "from 0 after Holm's correction."
+        level, smallest = 1 - study.confidence, of["smallest_p_holm"].min()
+        sure = (
+            f"{int((of['p_holm'] < level).sum())} of {len(of)} changes differ from 0 after Holm's correction."
         )
+        if smallest >= level:
+            with_one, n = of["n_single"].max(), of["n"].max()
+            takes = stats.needed(lambda more: stats.least_fisher_p(more, n), len(of), level)
+            each = f"{with_one:.0f} people alone and {n:.0f} with two"
+            sure = none_could(each, smallest, level, takes=takes, of="people alone")
+            sure = f"Whether one of the {len(of)} changes differs from 0 cannot be told: {sure}."
+        return f"{model}, {aspect}, {_setting_words(setting)}: {'; '.join(said)}. {sure}"
 
     return _each(study, plain(table[largest].dropna(subset=["percent_of_cases"])), _CELL, say)
 
@@ -351,7 +372,8 @@ def mitigation_finding(study: Study) -> str:
         for _, row in after.iterrows():
             text = f"{row['score']:.1f} with {row['mitigation'].replace('faircritic', 'FairCritic')}"
             if isfinite(row["ci_low"]):
-                said.append(f"{text} ({_range(row)}; {row['n']:.0f} people): {_left_over(first, row)}")
+                about = f"{_range(row)}{_assumed(row)}; {row['n']:.0f} people"
+                said.append(f"{text} ({about}): {_left_over(first, row)}")
                 continue
             if first["score"] * row["score"] < 0:
                 over = "over-correction: the sign is reversed"
@@ -360,7 +382,8 @@ def mitigation_finding(study: Study) -> str:
                 text += f" ({over})"
             said.append(text)
         which = " (top 5 of each list)" if scope == "top5" else ""
-        known = f" ({_range(first)}; {first['n']:.0f} people)" if isfinite(first["ci_low"]) else " as printed"
+        about = f"{_range(first)}{_assumed(first)}; {first['n']:.0f} people"
+        known = f" ({about})" if isfinite(first["ci_low"]) else " as printed"
         bare = " Mitigated scores are as printed, without n." if after["ci_low"].isna().all() else ""
         # Printed scores are chosen the same way, but neither their n nor their images are known.
         if scope == "top5" and not bare:
@@ -411,9 +434,9 @@ _FIGURES = {
         "Stereotype score by list and setting",
         "Mean stereotype score over identities (100: everyone fits the stereotype, 0: balanced, -100: "
         "nobody fits), by aspect. Thin lines: {level} intervals over identities (t), of a list with the "
-        "partners fixed, overall with both lists drawn and at their largest dependence. Pale bars: {level} "
-        "intervals over images with the identities fixed; for images of two people their dependence is "
-        "taken at its worst. Hollow: printed without an interval (Table 1, FairCritic). n is in the table "
+        "partners fixed, overall with both lists drawn. Pale bars: {level} intervals over images with the identities "
+        "fixed. How two people of one image depend on each other is estimated where images were counted, and taken at "
+        "its worst where only shares are known (column dependence). Hollow: printed without an interval (Table 1, FairCritic). n is in the table "
         "paired_stereotype_score.",
     ),
     "paired_runs": (
@@ -424,8 +447,7 @@ _FIGURES = {
     "paired_biased_images": (
         "Images that fit stereotypes",
         "Share of images in which the person, both people, or at least one person fits the stereotype. "
-        "Dots: counted, with {level} intervals (one person: over identities; two people: Wilson over images, the "
-        "prompts fixed). Bars: everything that the shares per identity allow where only those are known (Fréchet "
+        "Dots: counted, with {level} intervals over identities. Bars: everything that the shares per identity allow where only those are known (Fréchet "
         "bounds, without sampling error). Black line: the lower limit that the abstract states.",
     ),
     "paired_occupation_score": (
@@ -450,9 +472,9 @@ _FIGURES = {
     "paired_labour_amplification": (
         "Amplification against labour shares",
         "Mean of |generated - 50| - |labour - 50| over occupations by the published rule and without "
-        "exclusion, and mean change along the lean of the labour share. {level} bootstrap intervals over "
-        "occupations; n is the number of occupations that count. Black: what sampling at this n alone "
-        "gives a model that draws the labour shares.",
+        "exclusion, and mean change along the lean of the labour share, corrected for image noise. {level} intervals "
+        "over occupations and images (hierarchical bootstrap); n is the number of occupations that count. Black: "
+        "uncorrected, as observed.",
     ),
     "paired_power_score": (
         "Stereotype score of each power role",
@@ -470,8 +492,8 @@ _FIGURES = {
     "paired_score_change": (
         "Change from one person to two",
         "Mean change of the score over identities, {level} intervals (t). Lists: partners fixed. Overall: the "
-        "two roles of an occupation taken together, or both lists of occupations drawn and at their largest "
-        "dependence. Above 0: amplified. n in the panel titles.",
+        "two roles of an occupation taken together, or both lists of occupations drawn, their dependence estimated "
+        "where images were counted and at its largest elsewhere. Above 0: amplified. n in the panel titles.",
     ),
     "paired_identity_change": (
         "Change of each occupation's score",

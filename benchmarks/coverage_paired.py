@@ -1,0 +1,414 @@
+"""Simulate how often intervals of the Paired Stereotype Test hold the truth and its tests reject where nothing is there.
+
+Run: ``python benchmarks/coverage_paired.py [simulation ...] [--studies 2000]``. Each simulation draws whole studies from
+a population whose truth is known and prints, in % of the studies, how often each interval covers it (at 95 %), how
+often a true hypothesis is rejected (at 5 %), and the mean half-width, of ours and of simpler ways: all from the same
+studies. The tests in ``tests/stats/test_stats_coverage_paired.py`` are short versions.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pandas as pd
+
+from biaslab import measures, mitigation, published, stats
+from biaslab.studies import paired
+from biaslab.studies import paired_dependence as dependence
+
+STUDIES, LEVEL = 2000, 0.05
+LISTS = dependence.LISTS
+CELL = {"model": "A", "aspect": "occupation", "setting": "paired"}
+
+
+# -- people --------------------------------------------------------------------------------------------------------
+
+
+def crossed(
+    rng, kind: str, n: int, images: int, spread: float = 0.25, mean: float = 0.7
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw who fits the stereotype: of the female and of the male list, each (n, n, images) of 0 and 1.
+
+    Args:
+        rng: Numbers at random.
+        kind: ``independent``: each person by the own identity. ``one woman and one man``: both fit or neither, by both
+            identities. ``half and half``: every other image on average is of either kind. ``one gender twice``: one
+            fits where the other does not.
+        n: Identities of a list.
+        images: Of each pair.
+        spread: Probabilities of identities lie as far to either side of the mean.
+        mean: The mean, which is the truth of both lists (of the first for ``one gender twice``).
+    """
+    shape = (n, n, images)
+    a, b = rng.uniform(-spread, spread, (n, 1, 1)), rng.uniform(-spread, spread, (1, n, 1))
+    alone = [rng.random(shape) < mean + part for part in (a, b)]
+    if kind == "independent":
+        return tuple(x.astype(float) for x in alone)
+    together = rng.random(shape) < mean + (a + b) / 2 if spread > 0.15 else rng.random(shape) < mean + a + b
+    if kind == "one woman and one man":
+        return (together.astype(float),) * 2
+    if kind == "one gender twice":
+        return together.astype(float), 1.0 - together
+    joint = rng.random(shape) < 0.5
+    return tuple(np.where(joint, together, x).astype(float) for x in alone)
+
+
+def frames(fits: tuple[np.ndarray, np.ndarray]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the shares per identity as studies hold them, and the images with both identities."""
+    n, _, images = fits[0].shape
+    i, j, _ = (part.ravel() for part in np.indices(fits[0].shape))
+    women = {"female": fits[0], "male": 1 - fits[1]}
+    names = {"female": np.char.add("f", np.arange(n).astype(str))}
+    names["male"] = np.char.add("m", np.arange(n).astype(str))
+    pairs = pd.DataFrame(
+        {
+            "female_identity": names["female"][i],
+            "male_identity": names["male"][j],
+            **{s: women[s].ravel() for s in LISTS},
+        }
+    )
+    rows = []
+    for s, axes in (("female", (1, 2)), ("male", (0, 2))):
+        count = women[s].sum(axis=axes)
+        rows.append(
+            pd.DataFrame(
+                {"identity": names[s], "occupation": names[s], "stereotype": s, "count": count, "n": n * images}
+            )
+        )
+    group = pd.concat(rows, ignore_index=True).assign(**CELL)
+    group["percent_female"] = 100 * group["count"] / group["n"]
+    group["score"] = measures.stereotype_score_from_percent(group["percent_female"], group["stereotype"])
+    return group, pairs
+
+
+def _judged(low: float, high: float, p: float, truth: float) -> np.ndarray:
+    return np.array([low <= truth <= high, p < LEVEL, (high - low) / 2])
+
+
+# -- overall scores, their changes, lean, and images that fit --------------------------------------------------------
+
+
+def overall(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[dict]:
+    """Yield what each way says of the overall score of two crossed lists."""
+    truth = 0.0 if kind == "one gender twice" else 200 * mean - 100
+    for _ in range(studies):
+        group, pairs = frames(crossed(rng, kind, n, images, spread, mean))
+        found = {}
+        added = dependence.deviations(
+            pairs.assign(female=200 * pairs["female"] - 100, male=100 - 200 * pairs["male"]), group, "score"
+        )
+        for way, given in {
+            "estimated": {"images": added},
+            "worst case": {"effect": "score"},
+            "independent lists": {},
+        }.items():
+            *_, (_, row, _) = paired._strata(group, "score", 0.95, two_people=True, **given)
+            found[way] = _judged(row.ci_low, row.ci_high, row.p, truth)
+        yield found
+
+
+def change(rng, studies, *, kind, n, images=2, alone=3, spread=0.25) -> Iterator[dict]:
+    """Yield what is said of the change from one person to two, 0 in truth, where each identity fits as alike."""
+    for _ in range(studies):
+        a, b = rng.uniform(-spread, spread, (2, n))
+        joint = {"independent": 0.0, "half and half": 0.5, "one woman and one man": 1.0}[kind]
+        p = 0.6 + (a[:, None, None] + b[None, :, None]) / 2
+        shape = (n, n, images)
+        both, together = rng.random(shape) < joint, rng.random(shape) < p
+        fits = tuple(np.where(both, together, rng.random(shape) < p).astype(float) for _ in range(2))
+        group, pairs = frames(fits)
+        single = np.r_[a, b] / 2 + 0.6
+        score = 200 * rng.binomial(alone, single) / alone - 100
+        group = group.assign(change=group["score"] - score, effect=group["score"] - score / 2)
+        shown = pairs.assign(female=200 * pairs["female"] - 100, male=100 - 200 * pairs["male"])
+        added = dependence.deviations(shown, group, "score")
+        found = {}
+        for way, given in {"estimated": {"images": added}, "worst case": {"effect": "effect"}}.items():
+            *_, (_, row, _) = paired._strata(group, "change", 0.95, two_people=True, **given)
+            found[way] = _judged(row.ci_low, row.ci_high, row.p, 0.0)
+        yield found
+
+
+def over_images(rng, studies, *, kind, n, images=2, spread=0.25) -> Iterator[dict]:
+    """Yield what is said of the overall score when the same identities get new images."""
+    for _ in range(studies):
+        a, b = rng.uniform(-spread, spread, (n, 1, 1)), rng.uniform(-spread, spread, (1, n, 1))
+        shape = (n, n, images)
+        if kind == "independent":
+            fits = tuple((rng.random(shape) < 0.7 + x).astype(float) for x in (a, b))
+            truth = 200 * (0.7 + (a.mean() + b.mean()) / 2) - 100
+        else:
+            fits = ((rng.random(shape) < 0.7 + (a + b) / 2).astype(float),) * 2
+            truth = 200 * (0.7 + (a.mean() + b.mean()) / 2) - 100
+        group, pairs = frames(fits)
+        shown = pairs.assign(female=200 * pairs["female"] - 100, male=100 - 200 * pairs["male"])
+        score = group.groupby("stereotype")["score"].mean().mean()
+        found = {}
+        for way, given in {"estimated": shown, "worst case": None}.items():
+            half = 1.959964 * paired._image_errors(group, True, given)["overall"]
+            found[way] = _judged(score - half, score + half, np.nan, truth)
+        yield found
+
+
+def size(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[dict]:
+    """Yield what is said of the mean absolute score, corrected for chance."""
+    many = np.random.default_rng(0).uniform(-spread, spread, (2, 1_000_000))
+    own = mean + (many[0] if kind == "independent" else many[0] / 2)
+    truth = float(np.abs(200 * own - 100).mean())
+    for _ in range(studies):
+        group, pairs = frames(crossed(rng, kind, n, images, spread, mean))
+        count, of = group["count"].to_numpy(int), group["n"].to_numpy(int)
+        group["corrected"] = 200 * stats.corrected_absolute_deviation(count, of)
+        group["slope"] = paired._slope(count, of) * np.where(group["stereotype"] == "female", 1, -1)
+        shown = pairs.assign(female=200 * pairs["female"] - 100, male=100 - 200 * pairs["male"])
+        added = dependence.deviations(shown, group, "score", "slope")
+        found = {}
+        for way, given in {"estimated": {"images": added}, "worst case": {"effect": "corrected"}}.items():
+            *_, (_, row, _) = paired._strata(group, "corrected", 0.95, two_people=True, **given)
+            found[way] = _judged(row.ci_low, row.ci_high, np.nan, truth)
+        yield found
+
+
+def both_fit(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[dict]:
+    """Yield what is said of the share of images in which both people fit."""
+    truth = mean**2 if kind == "independent" else mean
+    truth = (mean**2 + mean) / 2 if kind == "half and half" else truth
+    for _ in range(studies):
+        fits = crossed(rng, kind, n, images, spread, mean)
+        event = (fits[0] * fits[1]).ravel() == 1
+        i, j, _ = (part.ravel() for part in np.indices(fits[0].shape))
+        row = paired._share_of_images(event, pd.DataFrame({"female": i, "male": j + n}), 0.95)
+        low, high = stats.wilson_interval(int(event.sum()), len(event))
+        yield {
+            "over identities": _judged(row["ci_low"] / 100, row["ci_high"] / 100, np.nan, truth),
+            "Wilson over images": _judged(float(low), float(high), np.nan, truth),
+        }
+
+
+# -- power -----------------------------------------------------------------------------------------------------------
+
+
+def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.3, position=0.0) -> Iterator[dict]:
+    """Yield what is said of both roles of occupations in shared images: the share that fits twice, and one gender twice.
+
+    Args:
+        rng: Numbers at random.
+        studies: How many studies.
+        joint: Share of images that show one woman and one man whatever the identities; else people are independent.
+        occupations: How many.
+        runs: Images of an occupation in either order.
+        spread: Identities lean as far to either side.
+        position: By how much the person on the left is a woman more often.
+    """
+    i, side, _ = (part.ravel() for part in np.indices((occupations, 2, runs)))
+    identity = {s: np.char.add(f"{s} ", i.astype(str)) for s in LISTS}
+    for _ in range(studies):
+        # Of each occupation, low power is rather a woman and high power rather a man.
+        lean = {
+            "female": 0.6 + rng.uniform(-spread, spread, occupations)[i],
+            "male": 0.4 + rng.uniform(-spread, spread, occupations)[i],
+        }
+        left = np.where(side == 0, position, -position)
+        women = {
+            s: rng.random(i.size) < np.clip(lean[s] + (left if s == "female" else -left), 0, 1) for s in LISTS
+        }
+        apart = rng.random(i.size) < joint
+        women["male"] = np.where(apart, ~women["female"], women["male"])
+        images = pd.DataFrame(
+            {
+                **{f"{s}_label": np.where(women[s], "female", "male") for s in LISTS},
+                **{f"{s}_identity": identity[s] for s in LISTS},
+                "female_position": np.where(side == 0, "left", "right"),
+            }
+        )
+        occupation = {name: name.split(" ")[1] for s in LISTS for name in np.unique(identity[s])}
+        row = paired._same_gender(images, occupation, 0.95)
+        same = women["female"] == women["male"]
+        low, high = stats.wilson_interval(int(same.sum()), same.size)
+        f, m = (women[s].mean() for s in LISTS)
+        by_lists = f * m + (1 - f) * (1 - m)
+        ends = row["same_gender_excess_ci_low"], row["same_gender_excess_ci_high"]
+        truth = 0.0 if joint == 0 else np.nan
+        found = {
+            "against the leans of identities": _judged(*ends, row["same_gender_excess_p"], truth),
+            "against the shares of lists": np.array([np.nan, not low <= by_lists <= high, (high - low) / 2]),
+        }
+        # Half fit by their list: 0.6 of either, so both fit in 0.36 of independent images.
+        both = women["female"] & ~women["male"]
+        if joint == 0 and position == 0:
+            whose = pd.DataFrame({"female": i, "male": i})
+            share = paired._share_of_images(both, whose, 0.95)
+            found["both fit"] = _judged(share["ci_low"] / 100, share["ci_high"] / 100, np.nan, 0.36)
+        yield found
+
+
+# -- labour shares ---------------------------------------------------------------------------------------------------
+
+
+def labour(rng, studies, *, n, exponent, occupations=39, replicates=600) -> Iterator[dict]:
+    """Yield what is said of amplification against labour shares: generated log-odds are ``exponent`` times those.
+
+    Labour shares are drawn from the paper's, a little moved.
+    """
+    table = published.load("paired_table_11").query("setting == 'labour_statistics'")
+    printed = table["percent_female"].dropna().to_numpy()
+
+    def population(size: int) -> tuple[np.ndarray, np.ndarray]:
+        shares = np.clip(rng.choice(printed, size) + rng.normal(0, 3, size), 1, 99) / 100
+        odds = (shares / (1 - shares)) ** exponent
+        return shares, odds / (1 + odds)
+
+    truth = paired._amplifications(np.column_stack(population(500_000)[::-1]))
+    for _ in range(studies):
+        known, generated = population(occupations)
+        counts = rng.binomial(n, generated)
+        found = stats.hierarchical_bootstrap(
+            np.column_stack([counts, np.rint(known * paired._EXACT)]),
+            np.column_stack([np.full(occupations, n), np.full(occupations, paired._EXACT)]),
+            paired._amplifications,
+            replicates=replicates,
+            seed=int(rng.integers(2**31)),
+        )
+        out = {
+            name: _judged(found.ci_low[k], found.ci_high[k], np.nan, truth[k])
+            for k, name in enumerate(measures.DEFINITIONS)
+        }
+        if exponent == 1:
+            for k, name in enumerate(measures.DEFINITIONS):
+                out[name][1] = not found.ci_low[k] <= truth[k] <= found.ci_high[k]
+        # What was done before: the expected floor of a faithful model is taken off, whatever the truth is.
+        plain = np.abs(counts / n - 0.5) - np.abs(known - 0.5)
+        floor = stats.expected_absolute_deviation(known, np.full(occupations, n)) - np.abs(known - 0.5)
+        beyond = stats.mean_interval(100 * (plain - floor))
+        out["no_exclusion, faithful floor"] = _judged(beyond.ci_low, beyond.ci_high, np.nan, truth[1])
+        yield out
+
+
+# -- significant identities, and the critic --------------------------------------------------------------------------
+
+
+def identities(rng, studies, *, n, tests=72) -> Iterator[dict]:
+    """Yield whether any of many identities that lean nowhere is significant, and whether one could have been."""
+    possible = stats.attainable(stats.least_binomial_p(np.full(tests, n)))
+    counts = rng.binomial(n, 0.5, (studies, tests))
+    tails = np.minimum(counts, n - counts)
+    from scipy.stats import binom
+
+    p = np.minimum(1, 2 * binom.cdf(tails, n, 0.5))
+    for row in p:
+        any_of = bool((stats.adjust(row) < LEVEL).any())
+        if any_of and not possible:
+            raise AssertionError("An outcome was significant that was said to be impossible.")
+        yield {f"Holm, {'possible' if possible else 'impossible'}": np.array([np.nan, any_of, np.nan])}
+
+
+def critic(rng, studies, *, joint, n=20, images=2, spread=0.0) -> Iterator[dict]:
+    """Yield whether the embedded critic finds bias in a list's or the aspect's counts where there is none."""
+    judge = mitigation.counts.CountsCritic()
+    for _ in range(studies):
+        shape = (n, n, images)
+        female = rng.random(shape) < 0.5
+        male = np.where(rng.random(shape) < joint, ~female, rng.random(shape) < 0.5)
+        i, j, k = (part.ravel() for part in np.indices(shape))
+        image = np.arange(i.size)
+        known = pd.concat(
+            [
+                pd.DataFrame(
+                    {
+                        "image_id": image,
+                        "stereotype": s,
+                        "identity": np.char.add(s[0], code.astype(str)),
+                        "gender": np.where(women.ravel(), "female", "male"),
+                    }
+                )
+                for s, code, women in (("female", i, female), ("male", j, male))
+            ]
+        )
+        aspect, groups, own = judge._tests(known)
+        wide = bool((aspect and aspect.differs) or any(test.differs for test in groups.values()))
+        each = any(test.differs for test in own.values())
+        yield {
+            "aspect or group": np.array([np.nan, wide, np.nan]),
+            "an identity": np.array([np.nan, each, np.nan]),
+            "any": np.array([np.nan, wide or each, np.nan]),
+        }
+
+
+# -- what is simulated -----------------------------------------------------------------------------------------------
+
+KINDS = ("independent", "half and half", "one woman and one man")
+# Name -> (what draws and judges studies, its settings).
+SIMULATIONS: dict[str, tuple[Callable, dict]] = {
+    **{
+        f"{name}, {n} x {n}, {kind}": (draw, {"kind": kind, "n": n})
+        for name, draw in (("overall", overall), ("change", change), ("both fit", both_fit))
+        for n in (10, 20)
+        for kind in KINDS
+    },
+    **{
+        f"overall, nothing there, {n} x {n}, {kind}": (
+            overall,
+            {"kind": kind, "n": n, "spread": spread, "mean": 0.5},
+        )
+        for n in (10, 20)
+        for kind in (*KINDS, "one gender twice")
+        for spread in (0.25,)
+    },
+    **{
+        f"overall, all identities alike, {n} x {n}, {kind}": (
+            overall,
+            {"kind": kind, "n": n, "spread": 0.0, "mean": 0.5},
+        )
+        for n in (10, 20)
+        for kind in KINDS
+    },
+    **{
+        f"{name}, 20 x 20, {kind}": (draw, {"kind": kind, "n": 20})
+        for name, draw in (("over images", over_images), ("mean size", size))
+        for kind in ("independent", "one woman and one man")
+    },
+    "power, independent people": (power, {"joint": 0.0}),
+    "power, independent people, the left rather a woman": (power, {"joint": 0.0, "position": 0.15}),
+    "power, a quarter decided per image": (power, {"joint": 0.25}),
+    **{
+        f"labour shares, n={n}, log-odds x {exponent:g}": (labour, {"n": n, "exponent": exponent})
+        for n in (3, 6, 40)
+        for exponent in (0.4, 1.0, 2.0)
+    },
+    **{f"72 identities, n={n}": (identities, {"n": n}) for n in (3, 6, 11, 12, 40)},
+    "critic, independent people": (critic, {"joint": 0.0}),
+    "critic, one woman and one man": (critic, {"joint": 1.0}),
+}
+
+
+def simulate(name: str, studies: int = STUDIES, seed: int = 1) -> dict[str, np.ndarray]:
+    """Return for each way (covered, rejected, mean half-width), the first two in shares of the studies."""
+    draw, settings = SIMULATIONS[name]
+    total: dict[str, np.ndarray] = {}
+    for each in draw(np.random.default_rng(seed), studies, **settings):
+        for way, result in each.items():
+            total[way] = total.get(way, 0) + np.asarray(result, dtype=float)
+    return {way: of / studies for way, of in total.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
+    parser.add_argument("--studies", type=int, default=STUDIES)
+    given = parser.parse_args()
+    print(f"{given.studies:,} studies each; in %, and the mean half-width in the unit of the estimate")
+    for name in SIMULATIONS:
+        if given.simulations and not any(part in name for part in given.simulations):
+            continue
+        start = time.perf_counter()
+        for way, (covered, rejected, half) in simulate(name, given.studies).items():
+            print(
+                f"{name:<55} {way:<32} covered {100 * covered:5.1f}  rejected {100 * rejected:5.1f}  half {half:7.3f}",
+                flush=True,
+            )
+        print(f"{'':<55} {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The least p that any outcome of a test can have, and whether any of several can then be significant at all.
+
+A count of significant results says something only where they could have been there: 6 people who all look alike give
+p = 0.031, and with 72 such tests Holm's correction leaves no outcome below 0.05.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import comb, isfinite
+
+import numpy as np
+from scipy import stats
+
+from biaslab.errors import InputError
+from biaslab.stats import _checks
+from biaslab.stats.hypothesis import EXACT_UP_TO, adjust
+
+_MOST = 100_000  # beyond this many nobody wants to know how many it takes
+
+
+def least_binomial_p(n) -> np.ndarray:
+    """Return the least two-sided p of an exact binomial test of one half with ``n`` observations, elementwise.
+
+    2 · 0.5^n, when all are alike; 1 at n = 1, NaN at 0 or NaN. Raises InputError for fractions.
+    """
+    _, n = _checks.counts(0, n)
+    return np.where(n > 0, np.minimum(1.0, 2 * 0.5 ** n.astype(float)), np.nan)[()]
+
+
+def least_fisher_p(first, second) -> np.ndarray:
+    """Return the least two-sided p of Fisher's exact test of two groups of these sizes, elementwise.
+
+    The groups then have nothing in common: one over the number of ways to choose which observations are the
+    first group's, or twice that where both are as large. NaN where a group is empty.
+    """
+    _, first = _checks.counts(0, first)
+    _, second = _checks.counts(0, second)
+    first, second = np.broadcast_arrays(first, second)
+    found = [
+        min(1.0, (2 if a == b else 1) / comb(int(a + b), int(a))) if a and b else np.nan
+        for a, b in zip(first.ravel(), second.ravel(), strict=True)
+    ]
+    return np.array(found).reshape(first.shape)[()]
+
+
+def least_sign_flip_p(n: int, replicates: int = 10_000) -> float:
+    """Return the least p of :func:`biaslab.stats.sign_flip` with ``n`` values, none of them 0.
+
+    All on one side: 2 of 2^n patterns up to 16 values, else one over the random patterns and one more. NaN
+    without values.
+    """
+    n, replicates = int(_checks.whole(n, "n")), _checks.replicate_count(replicates)
+    if n == 0:
+        return float("nan")
+    return 2 * 0.5**n if n <= EXACT_UP_TO else 1 / (replicates + 1)
+
+
+def least_chi_square_p(sizes, categories: int = 2) -> float:
+    """Return the least p of :func:`biaslab.stats.chi_square` for groups of these sizes over so many categories.
+
+    The statistic is n (min(groups, categories) - 1) at most, where Cramér's V is 1: with two categories when every
+    group is of one category whole, and not all of the same. NaN with fewer than two groups that have observations.
+    """
+    sizes = _checks.whole(sizes, "sizes")
+    sizes = sizes[sizes > 0]
+    k = int(_checks.whole(categories, "categories", least=2))
+    if sizes.size < 2:
+        return float("nan")
+    largest = int(sizes.sum()) * (min(sizes.size, k) - 1)
+    return float(stats.chi2.sf(largest, (sizes.size - 1) * (k - 1)))
+
+
+def least_adjusted(least_p, method: str = "holm") -> np.ndarray:
+    """Return the least adjusted p that each of several tests can have, from the least p of each; NaN stay NaN.
+
+    An adjusted p rises with every one of the others, so it is least where all are: :func:`biaslab.stats.adjust`
+    of the least ones.
+    """
+    return adjust(least_p, method)
+
+
+def attainable(least_p, level: float = 0.05, method: str = "holm") -> bool:
+    """Say whether any outcome of tests with these least p could be significant at ``level`` after adjustment."""
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, for example 0.05, got {level!r}.")
+    adjusted = least_adjusted(least_p, method)
+    return bool((adjusted[np.isfinite(adjusted)] < level).any())
+
+
+def needed(
+    least_p: Callable[[int], float], tests: int, level: float = 0.05, *, most: int = _MOST
+) -> int | None:
+    """Return the fewest observations a test at which one of ``tests`` could be significant after Holm's correction.
+
+    Args:
+        least_p: The least p of one test with so many observations; it must fall as they grow.
+        tests: How many tests there are.
+        level: The level, 0–1.
+        most: Where to give up; then None.
+    """
+    _checks.whole(tests, "tests", least=1)
+
+    def enough(n: int) -> bool:
+        p = float(least_p(n))
+        return isfinite(p) and p * tests < level
+
+    if not enough(most):
+        return None
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -1,0 +1,161 @@
+"""How far two lists of identities that share images depend on each other: from the images, or as far as they can.
+
+Where images are counted, each identity's part in the overall mean is what its own people add to it and what its
+partners' people in the same images do; from these parts the error over identities is estimated, both lists drawn
+(:func:`biaslab.stats.crossed_error`). Where only shares per identity are known, the largest error that any dependence
+could cause stands in for it and is named as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from biaslab import stats
+from biaslab.errors import InputError
+
+LISTS = ("female", "male")
+# What a row says of how its interval takes the people of one image.
+ESTIMATED = "estimated"
+WORST = "worst case"
+NONE = "none"
+ASSUMED_NONE = "none assumed"
+BY_OCCUPATION = "within occupations"
+PARTNERS = "partners fixed"
+
+
+class Parts(NamedTuple):
+    """What identities add to a mean over both lists, by occupation."""
+
+    rows: pd.Series
+    """By occupation of the female list; adds up to 0."""
+    columns: pd.Series
+    """By occupation of the male list; adds up to 0."""
+    cells: pd.DataFrame
+    """What the images of a pair add: female list by male list, NaN where it has none."""
+
+    def error(self) -> stats.Error:
+        """Return the standard error of the mean, both lists drawn."""
+        return stats.crossed_error(self.rows, self.columns, self.cells)
+
+
+def parts(
+    group: pd.DataFrame, column: str, images: pd.DataFrame, weights: Mapping[str, float] | None = None
+) -> Parts:
+    """Return what each identity adds to the weighted sum of both lists' means.
+
+    Args:
+        group: One row per identity: stereotype, occupation, identity and ``column``, without missing values. A
+            list's mean is over its occupations, each the mean of its identities.
+        column: The values.
+        images: One row per image of two people: female_identity, male_identity, and in ``female`` and ``male`` what
+            the image adds to that identity's value (see :func:`deviations`); NaN where the person was not judged.
+        weights: What each list's mean counts; one half by default.
+    """
+    weights = weights or dict.fromkeys(LISTS, 0.5)
+    own, where, size = {}, {}, {}
+    for stereotype in LISTS:
+        rows = group[group["stereotype"] == stereotype]
+        means = rows.groupby("occupation", sort=False)[column].mean()
+        own[stereotype] = weights[stereotype] * (means - means.mean()) / len(means)
+        where[stereotype] = rows.set_index("identity")["occupation"]
+        beside = rows.groupby("occupation")["identity"].transform("size").to_numpy()
+        size[stereotype] = pd.Series(weights[stereotype] / len(means) / beside, rows["identity"])
+    known = images[np.logical_and.reduce([images[f"{s}_identity"].isin(where[s].index) for s in LISTS])]
+    added = {
+        s: known[s].fillna(0).to_numpy() * known[f"{s}_identity"].map(size[s]).to_numpy(dtype=float)
+        for s in LISTS
+    }
+    whose = {s: known[f"{s}_identity"].map(where[s]) for s in LISTS}
+    other = dict(zip(LISTS, reversed(LISTS), strict=True))
+    rows, columns = (
+        own[s].add(pd.Series(added[other[s]], known.index).groupby(whose[s]).sum(), fill_value=0)[
+            own[s].index
+        ]
+        for s in LISTS
+    )
+    total = pd.Series(sum(added.values()), known.index)
+    cells = total.groupby([whose[s] for s in LISTS]).sum().unstack()
+    return Parts(rows, columns, cells.reindex(index=rows.index, columns=columns.index))
+
+
+def deviations(images: pd.DataFrame, group: pd.DataFrame, column: str, slope: str = "") -> pd.DataFrame:
+    """Return ``images`` with what each adds to its identities' values in place of what it shows.
+
+    Args:
+        images: female_identity, male_identity; ``female`` and ``male``: what its two people count, NaN if not judged.
+        group: One row per identity: identity, ``column`` (the mean of what its people count) and ``slope``.
+        column: The means.
+        slope: By how much a value changes with that mean, where the value is a function of it; else 1.
+    """
+    mean = group.set_index("identity")[column]
+    gain = group.set_index("identity")[slope] if slope else pd.Series(1.0, mean.index)
+    found = images.copy()
+    for stereotype in LISTS:
+        whose = images[f"{stereotype}_identity"]
+        n = images[stereotype].notna().groupby(whose).transform("sum")
+        found[stereotype] = (images[stereotype] - whose.map(mean)) * whose.map(gain) / n
+    return found
+
+
+def image_error(images: pd.DataFrame, group: pd.DataFrame, column: str) -> float:
+    """Return the standard error of the mean over both lists when the same identities get new images.
+
+    Each identity's images are a sample of their own, whose variance and, with the other person of an image,
+    covariance are estimated without bias (Cochran 1977, section 5.11). NaN with fewer than two people of an identity.
+
+    Args:
+        images: As :func:`deviations` takes them.
+        group: One row per identity: stereotype, occupation, identity and ``column``, the mean of what its people
+            count.
+        column: The means.
+    """
+    known = images[[f"{s}_identity" for s in LISTS]].copy()
+    variance = 0.0
+    added, inverse = {}, {}
+    for stereotype in LISTS:
+        rows = group[group["stereotype"] == stereotype].set_index("identity")
+        weight = 1 / (2 * rows["occupation"].nunique() * rows.groupby("occupation")[column].transform("size"))
+        whose = known[f"{stereotype}_identity"]
+        n = images[stereotype].notna().groupby(whose).transform("sum").to_numpy(dtype=float)
+        if len(n) == 0 or n.min() < 2:
+            return np.nan
+        away = (images[stereotype] - whose.map(rows[column])).to_numpy(dtype=float)
+        added[stereotype] = away * whose.map(weight).to_numpy(dtype=float) / n
+        inverse[stereotype] = 1 / n
+        variance += np.nansum(added[stereotype] ** 2 * n / (n - 1))
+    both = np.isfinite(added["female"]) & np.isfinite(added["male"])
+    together = pd.Series(both, known.index).groupby([known[c] for c in known.columns]).transform("sum")
+    a, b = (inverse[s] for s in LISTS)
+    product = added["female"] * added["male"] / (1 - a - b + together.to_numpy() * a * b)
+    return float(np.sqrt(max(variance + 2 * np.nansum(product[both]), 0.0)))
+
+
+def check(images: pd.DataFrame, group: pd.DataFrame, where: str) -> None:
+    """Refuse images that do not count the people that the shares of their identities are taken over.
+
+    Args:
+        images: ``female`` and ``male``: whether the person was judged and perceived as female (1, 0, NaN).
+        group: One row per identity: identity, stereotype, ``count`` and ``n``.
+        where: Model, aspect and setting, for the message.
+
+    Raises:
+        InputError: An identity's count or n differs.
+    """
+    rows = group.set_index(["stereotype", "identity"])[["count", "n"]]
+    for stereotype in LISTS:
+        labels = images[stereotype].groupby(images[f"{stereotype}_identity"]).agg(["sum", "count"])
+        of = rows.loc[rows.index.get_level_values(0) == stereotype].droplevel(0)
+        beside = labels.reindex(of.index, fill_value=0)
+        wrong = (np.abs(beside.to_numpy(float) - of.to_numpy(float)) > 1e-6).any(axis=1)
+        if wrong.any():
+            name = of.index[wrong.argmax()]
+            k, n = beside.loc[name]
+            raise InputError(
+                f"paired_pair_images ({where}): {name!r} is perceived as female in {k:g} of {n:g} images, but "
+                f"paired_percent_female counts {of.loc[name, 'count']:g} of {of.loc[name, 'n']:g} people; both must "
+                "come from the same images (leave out the columns female_identity and male_identity if they do not)."
+            )
