@@ -517,14 +517,14 @@ _FIGURES = {
 }
 
 
-def save(study: Study, name: str, figure: Figure, *, main: bool = False) -> None:
-    """Save a figure of this paper with its title and caption.
+def save(study: Study, name: str, figure: Figure, *, main: bool = False, note: str = "") -> None:
+    """Save a figure of this paper with its title and caption, and a ``note`` behind it.
 
     Raises:
         KeyError: No caption is written for ``name``.
     """
     title, caption = _FIGURES[name]
-    caption = " ".join(filter(None, (caption.format(level=_level(study)), how(study))))
+    caption = " ".join(filter(None, (caption.format(level=_level(study)), how(study), note)))
     study.save_figure(name, figure, title=title, caption=caption, main=main)
 
 
