@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.figures.calibration import KIND_NAMES, NAMES
+from biaslab.findings import NoFinding
 from biaslab.mini import scene
 from biaslab.studies.calibration import MATCHED
 
@@ -61,7 +62,7 @@ def headline_by_occupation(errors: pd.DataFrame) -> str:
     some = errors[errors["measure"].isin(["sensitivity", "specificity"]) & (errors["occupation"] != "all")]
     some = some[some["n"] >= 30]
     if some.empty:
-        return "No occupation has 30 renders of a gender to say where the judge errs most."
+        return NoFinding("No occupation has 30 renders of a gender to say where the judge errs most.")
     worst = some.loc[some["value"].idxmin()]
     who = "women" if worst["measure"] == "sensitivity" else "men"
     return (
@@ -124,7 +125,7 @@ def headline_inside(inside: pd.DataFrame, study: Study) -> str:
         fewer = f"fewer than chance lets, after Holm's correction: {', '.join(few)}"
         said.append(f"{what}, {share} ({fewer if few else 'no kind of images with fewer than chance lets'})")
     if not said:
-        return "No share has an interval and a true share to hold it against."
+        return NoFinding("No share has an interval and a true share to hold it against.")
     expected = inside.loc[inside["n"] > 0, ["expected", "n"]].iloc[0]
     return (
         f"Intervals ({_level(study)}) that hold the true share, of which {expected['expected']:.1f} of "

@@ -13,6 +13,7 @@ import pandas as pd
 
 from biaslab.errors import MissingInputError
 from biaslab.figures.paired_critic import Entry, Picture, critiques
+from biaslab.findings import NoFinding
 from biaslab.prompts.paired import sentence
 from biaslab.studies.paired import LISTS, added_words, told_genders
 from biaslab.studies.paired_words import _each, _level, _moved, _range, how
@@ -199,7 +200,7 @@ def critique_finding(study: Study) -> str:
         said.append(
             text + "".join(f" The critic: {_short(r.kind)}. {_short(r.reasons)}" for r in whole.itertuples())
         )
-    return "\n".join(said) or "The source has no critiques."
+    return "\n".join(said) or NoFinding("The source has no critiques.")
 
 
 def _count(n: float, one: str, many: str) -> str:

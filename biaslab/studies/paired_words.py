@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from biaslab.findings import NO_MEASUREMENTS
 from biaslab.pipeline import WORLD, people_guidance
 from biaslab.schemas.paired import ASPECTS, SETTINGS
 
@@ -56,7 +57,7 @@ def _each(
     """Say each group of rows, keyed by ``by``, on a line of its own; ``bare``: nothing has an interval."""
     found = [said for names, rows in table.groupby(by, sort=False) if (said := say(*names, rows))]
     if not found:
-        return "The source has no measurements for this finding."
+        return NO_MEASUREMENTS
     note = "" if bare else f" In brackets: {_level(study)} intervals."
     return "\n".join(said + note for said in found)
 
