@@ -937,6 +937,7 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
                 "description": declared.description,
                 "file": path.relative_to(folder).as_posix(),
                 "rows": len(frame),
+                "reason": "" if len(frame) else "The source has no measurements for it.",
                 "columns": [
                     {
                         "name": c,

@@ -20,11 +20,14 @@ from typing import TYPE_CHECKING
 
 from biaslab import closure, sources, store, tables
 from biaslab.errors import MissingInputError, ParameterError, RunError, unknown_name
+from biaslab.findings import NoFinding
 from biaslab.places import project_root
 from biaslab.progress import working
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
 
@@ -349,6 +352,8 @@ class Study:
     def save_table(self, name: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
         """Write the table ``name`` for the report (computed if not given) and return it.
 
+        A table without rows is written as well, so that its columns can be read; the report does not list it.
+
         Raises:
             InputError: It does not fit its declaration.
             UnknownNameError: No table of that name is declared.
@@ -359,12 +364,16 @@ class Study:
         with self._writing(path):
             tables.write(frame, path)
         self._record("tables", {"name": name})
+        if frame.empty:
+            print(f"The source has no measurements for the table {name}.")
         return frame
 
     def save_figure(
         self, name: str, figure: Figure, *, title: str, caption: str, alt: str = "", main: bool = False
     ) -> None:
         """Write ``figure`` as PNG and SVG for the report, show it below the cell, and close it.
+
+        A figure that draws nothing is no result: what it says instead is printed, and nothing is written.
 
         Args:
             name: ``<paper>_<what>``: lower-case words joined by underscores.
@@ -382,6 +391,12 @@ class Study:
         import matplotlib as mpl
         import matplotlib.pyplot as plt
 
+        if not _draws(figure):
+            self._withdraw_figure(name)
+            said = " ".join(text.get_text() for ax in figure.axes for text in ax.texts)
+            print(said or f"There is nothing to draw for the figure {name}.")
+            plt.close(figure)
+            return
         page = _lay_out(figure)
         # A fixed salt and no date make the same figure the same bytes; pictures in it stay as they are.
         how = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
@@ -401,16 +416,29 @@ class Study:
         """Record findings in words, each with its interval and n inside, for the report; and print them.
 
         Args:
-            findings: Plain text, one finding a line; a main one reads best below about 260 characters.
+            findings: Plain text, one finding a line; a main one reads best below about 260 characters. An empty text
+                is no finding; a :class:`biaslab.findings.NoFinding` is printed and not recorded.
             main: Whether they are among the first things the report says.
         """
-        for finding in "\n".join(findings).splitlines():
-            self._record("headlines", {"text": finding, "main": bool(main)})
-            print(finding)
+        for finding in findings:
+            for line in finding.splitlines():
+                if not isinstance(finding, NoFinding):
+                    self._record("headlines", {"text": line, "main": bool(main)})
+                print(line)
+
+    def _withdraw_figure(self, name: str) -> None:
+        """Take away what an earlier call with other data left of a figure."""
+        for kind in ("png", "svg"):
+            (self.output_dir / "figures" / f"{name}.{kind}").unlink(missing_ok=True)
+        self._records["figures"] = [r for r in self._records["figures"] if r["name"] != name]
+        self._write_records()
 
     def _record(self, kind: str, record: dict) -> None:
         same = "text" if kind == "headlines" else "name"
         self._records[kind] = [r for r in self._records[kind] if r[same] != record[same]] + [record]
+        self._write_records()
+
+    def _write_records(self) -> None:
         whole = json.dumps(self._records, ensure_ascii=False, indent=1)
         path = self.output_dir / "records.json"
         with self._writing(path):
@@ -422,6 +450,31 @@ def _attempt_for(output_dir: Path) -> Path | None:
     """Return the folder of the start of a run that this process works for, if ``output_dir`` is a part of that run."""
     named = os.environ.get(ATTEMPT, "")
     return Path(named) if named and output_dir.is_relative_to(Path(named).parents[1]) else None
+
+
+def _draws(figure: Figure) -> bool:
+    """Return whether a figure shows anything besides words and lines across the whole of its axes."""
+    return any(_is_data(artist, ax) for ax in figure.axes for artist in ax.get_children())
+
+
+def _is_data(artist: Artist, ax: Axes) -> bool:
+    """Return whether an artist stands at finite places in both of its axes' data coordinates, or is a picture."""
+    import numpy as np
+    from matplotlib.collections import Collection
+    from matplotlib.image import AxesImage
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    if isinstance(artist, AxesImage):
+        return True
+    if isinstance(artist, Collection):
+        return bool(np.isfinite(artist.get_datalim(ax.transData).get_points()).all())
+    # The background is a patch in axes' coordinates, a line across at one value in blended ones.
+    if not all(artist.get_transform().contains_branch_seperately(ax.transData)):
+        return False
+    if isinstance(artist, Line2D):
+        return bool(np.isfinite(artist.get_xydata()).all(axis=1).any())
+    return isinstance(artist, Patch)
 
 
 _DPI = 170

@@ -209,23 +209,26 @@ def shares(table: pd.DataFrame) -> Figure:
     for ax in axes.flat[len(groups) :]:
         ax.set_visible(False)
     for ax, ((source, skew, approach), rows) in zip(axes.flat, groups, strict=False):
-        some = rows.dropna(subset=["percent_true", "percent_female"])
+        some = rows.dropna(subset=["percent_true", "percent_corrected"])
         ax.plot([0, 100], [0, 100], color=style.GREY, lw=1, ls="--", zorder=1)
-        inside = (some["ci_low"] <= some["percent_true"]) & (some["percent_true"] <= some["ci_high"])
+        inside = some["percent_true"].between(some["corrected_low"], some["corrected_high"])
         ax.vlines(
             some["percent_true"],
-            some["ci_low"],
-            some["ci_high"],
+            some["corrected_low"],
+            some["corrected_high"],
             color=style.GREY,
             lw=0.7,
             alpha=0.6,
             zorder=2,
         )
+        ax.plot(
+            rows["percent_true"], rows["percent_female"], ls="", marker=".", ms=3, color="black", zorder=4
+        )
         for held, fill, marker in ((inside, style.BLUE, "o"), (~inside, "white", "D")):
             look = {"facecolor": fill, "edgecolor": style.BLUE if held is inside else style.VERMILION}
             ax.scatter(
                 some.loc[held, "percent_true"],
-                some.loc[held, "percent_female"],
+                some.loc[held, "percent_corrected"],
                 s=20,
                 marker=marker,
                 zorder=3,
@@ -236,7 +239,7 @@ def shares(table: pd.DataFrame) -> Figure:
         ax.set_title(textwrap.fill(what + (" (knobs off)" if skew == "off" else ""), 24), fontsize=10)
         ax.set(xlim=(-3, 103), ylim=(-3, 103), aspect="equal")
     for ax in axes[:, 0]:
-        ax.set_ylabel("As measured (%)")
+        ax.set_ylabel("As judged, corrected (%)")
     for k in range(columns):
         last = [ax for ax in axes[:, k] if ax.get_visible()][-1]
         last.set_xlabel("True share of women (%)")
@@ -252,8 +255,9 @@ def shares(table: pd.DataFrame) -> Figure:
             color=style.VERMILION,
             label="interval misses it",
         ),
+        Line2D([], [], marker=".", ms=4, ls="", color="black", label="as judged, uncorrected"),
     ]
-    figure.legend(handles=looks, loc="outside lower center", ncols=2)
+    figure.legend(handles=looks, loc="outside lower center", ncols=3)
     return figure
 
 

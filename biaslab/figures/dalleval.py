@@ -21,7 +21,7 @@ _ATTRIBUTE_PROMPTS = ("person", "woman", "man")
 def average_gender(table: pd.DataFrame) -> Figure:
     """Draw every profession's average gender with its interval, one panel a model (as Tables 16 and 17)."""
     if table.empty:
-        return _blank()
+        return style.nothing()
     models = _models(table)
     wide = _wide(table, "profession", "model", "value")
     order = list(wide.mean(axis=1).sort_values(ascending=False).index)
@@ -56,7 +56,7 @@ def gender_counts(table: pd.DataFrame) -> Figure:
     Only professions with each model's usual number of images are drawn, since others have other counts.
     """
     if table.empty:
-        return _blank()
+        return style.nothing()
     models = _models(table)
     fig, axes = plt.subplots(
         1, len(models), figsize=(3.4 * len(models) + 0.6, 3.4), sharey=True, squeeze=False
@@ -87,7 +87,7 @@ def mad(table: pd.DataFrame, category: str = "gender") -> Figure:
     """Draw each model's mean absolute deviation and its corrected value, each beside a fair model's."""
     table = table[table["category"] == category]
     if table.empty:
-        return _blank()
+        return style.nothing()
     models = _models(table)
     fig, ax = plt.subplots(figsize=(8.2, 0.95 * len(models) + 1.9))
     for i, row in enumerate(table.to_dict("records")):
@@ -124,7 +124,7 @@ def differences(table: pd.DataFrame, quantity: str = "average", label: str = "av
     """Draw paired differences between models with intervals."""
     of = table[table["quantity"] == quantity]
     if of.empty:
-        return _blank("There is one model only, so no difference between models.")
+        return style.nothing("There is one model only, so no difference between models.")
     fig, ax = plt.subplots(figsize=(7.4, 0.5 * len(of) + 1.4))
     style.dots_with_intervals(
         ax, of["difference"], of["ci_low"], of["ci_high"], range(len(of)), color=style.BLACK
@@ -176,7 +176,7 @@ def skin_tone_check(table: pd.DataFrame) -> Figure:
 def average_skin_tone(table: pd.DataFrame, overall: pd.DataFrame, seed: int = 0) -> Figure:
     """Draw the professions' average tones on the whole scale and enlarged; the highest is named."""
     if table.empty:
-        return _blank()
+        return style.nothing()
     models = _models(table)
     fig, (whole, near) = plt.subplots(2, 1, figsize=(9, 1.35 * len(models) + 2.6), height_ratios=(1, 1.5))
     for ax in (whole, near):
@@ -211,7 +211,7 @@ def skin_tone_mad(mads: pd.DataFrame, floors: pd.DataFrame, two_tone: pd.DataFra
     floors = floors[floors["category"] == "skin_tone"]
     mads = mads[mads["category"] == "skin_tone"]
     if mads.empty:
-        return _blank()
+        return style.nothing()
     models = _models(mads)
     fig, (left, right) = plt.subplots(1, 2, figsize=(9.2, 4.4), sharey=True, width_ratios=(1.3, 1))
     left.plot(floors["images"].astype(int), floors["floor"], "o-", color=style.BLACK, markersize=4)
@@ -287,7 +287,7 @@ def attribute_difference(table: pd.DataFrame, comparison: str = "woman - man") -
     """Draw differences by attribute with intervals, one panel a model; filled where p (Holm) < 0.05."""
     table = table[table["comparison"] == comparison]
     if table.empty:
-        return _blank()
+        return style.nothing()
     models = _models(table)
     order = list(table.groupby("attribute")["difference"].mean().sort_values().index)
     fig, axes = plt.subplots(
@@ -328,7 +328,7 @@ def attribute_difference(table: pd.DataFrame, comparison: str = "woman - man") -
 def attribute_presence(table: pd.DataFrame) -> Figure:
     """Draw the share of images with each attribute by prompt and model, as a heat map with numbers."""
     if table.empty:
-        return _blank()
+        return style.nothing()
     models = _models(table)
     mean = table.groupby(["attribute", "model", "prompt"], as_index=False)["share"].mean()
     mean = _wide(mean, "attribute", ["model", "prompt"], "share")
@@ -367,7 +367,7 @@ def attribute_presence(table: pd.DataFrame) -> Figure:
 def attribute_mean_difference(table: pd.DataFrame) -> Figure:
     """Draw mean absolute differences over attributes beside chance: of averages, and by profession."""
     if table.empty:
-        return _blank()
+        return style.nothing()
     models = _models(table)
     rows = table.to_dict("records")
     fig, axes = plt.subplots(1, 2, figsize=(10, 0.4 * len(table) + 2.2), sharey=True)
@@ -405,7 +405,7 @@ def skill_accuracy(table: pd.DataFrame, references: pd.DataFrame) -> Figure:
         (table["images"] == "test") & (table["evaluator"] == "DETR") & (table["training_percent"] == "100")
     ]
     if of.empty:
-        return _blank()
+        return style.nothing()
     models = _models(of)
     fig, ax = plt.subplots(figsize=(8.4, 4.8))
     step = 0.8 / len(models)
@@ -444,7 +444,7 @@ def skill_accuracy(table: pd.DataFrame, references: pd.DataFrame) -> Figure:
 def skill_agreement(table: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
     """Draw human against DETR accuracy on the same images, with both intervals."""
     if table.empty:
-        return _blank()
+        return style.nothing()
     models = _models(table)
     sample = accuracy[accuracy["images"] == "sample"].set_index(["evaluator", "model", "skill"])
     fig, ax = plt.subplots(figsize=(6.4, 5.6))
@@ -476,7 +476,7 @@ def skill_training(accuracy: pd.DataFrame) -> Figure:
     of = of[several & of["skill"].isin(_SKILLS[:3])]
     models = _models(of)
     if of.empty:
-        return _blank("The source has no model that was trained on different shares of the data.")
+        return style.nothing("The source has no model that was trained on different shares of the data.")
     fig, axes = plt.subplots(1, 3, figsize=(9.6, 3.8), sharey=True)
     for ax, skill in zip(axes, _SKILLS, strict=False):
         for i, model in enumerate(models):
@@ -507,7 +507,7 @@ def skill_training(accuracy: pd.DataFrame) -> Figure:
 def metric_ranks(table: pd.DataFrame, references: pd.DataFrame) -> Figure:
     """Draw each model's rank by metric, with the metric's value beside the marker."""
     if table.empty:
-        return _blank()
+        return style.nothing()
     metrics = list(dict.fromkeys(table["metric"]))
     models = _models(table)
     fig, ax = plt.subplots(figsize=(9.6, 0.75 * len(models) + 1.9))
@@ -588,11 +588,3 @@ def _models(table: pd.DataFrame) -> list[str]:
 
 def _wide(table: pd.DataFrame, index: str, columns: str | list[str], values: str) -> pd.DataFrame:
     return table.pivot(index=index, columns=columns, values=values)
-
-
-def _blank(why: str = "The source has no such measurements of this model.") -> Figure:
-    """Return a figure that says why there is nothing to draw."""
-    fig, ax = plt.subplots(figsize=(7.4, 0.8))
-    ax.set_axis_off()
-    ax.text(0, 0.5, why, transform=ax.transAxes)
-    return fig

@@ -85,7 +85,7 @@ def outcomes(table: pd.DataFrame) -> Figure:
         table: Table ``ratings_outcomes``; an occupation's images of all models are added up.
     """
     if table["n_images"].isna().all():
-        return _note("The file gives shares: the outcomes of single images are not known.")
+        return style.nothing("The file gives shares: the outcomes of single images are not known.")
     order = _by_training_share(table)
     fig, axes = _beside(0.34 * len(order) + 1.6)
     for ax, source in zip(axes, _SOURCES, strict=True):
@@ -114,7 +114,7 @@ def amplification(table: pd.DataFrame, occupations: pd.DataFrame) -> Figure:
         occupations: Table ``paradox_occupation_amplification``.
     """
     if table.empty:
-        return _note(
+        return style.nothing(
             "There are not both training and generated images that were decided: there is no amplification."
         )
     models = list(dict.fromkeys(table["model"]))
@@ -178,7 +178,7 @@ def agreement(table: pd.DataFrame, detail: pd.DataFrame) -> Figure:
     rows = pd.concat([table.assign(subset="all", raters="all"), detail], ignore_index=True)
     rows = rows[rows["statistic"].isin(_STATISTICS) & rows["value"].notna()]
     if rows.empty:
-        return _note(f"Agreement cannot be computed: {table['reason'].iloc[0]}.")
+        return style.nothing(f"Agreement cannot be computed: {table['reason'].iloc[0]}.")
     who = rows["raters"].where(rows["raters"] != "all", rows["subset"] + " images")
     rows = rows.assign(name=rows["statistic"].map(_STATISTICS) + ": " + who)
     order = [name for s in _STATISTICS for name in dict.fromkeys(rows.loc[rows["statistic"] == s, "name"])]
@@ -205,7 +205,7 @@ def sensitivity(table: pd.DataFrame) -> Figure:
         table: Table ``ratings_sensitivity``.
     """
     if table["amplification"].isna().all():
-        return _note("There are no ratings of both sources to resolve in another way.")
+        return style.nothing("There are no ratings of both sources to resolve in another way.")
     models, order = list(dict.fromkeys(table["model"])), list(dict.fromkeys(table["rule"]))
     height = (0.36 * len(order) + 1.3) * len(models) + 0.4
     fig, axes = plt.subplots(len(models), 3, figsize=(9.4, height), sharex=True, sharey=True, squeeze=False)
@@ -236,7 +236,7 @@ def raters(table: pd.DataFrame) -> Figure:
         table: Table ``ratings_raters``.
     """
     if table.empty:
-        return _note("The file has no column for each rater.")
+        return style.nothing("The file has no column for each rater.")
     order = list(dict.fromkeys(table["rater"]))
     fig, axes = _beside(0.42 * len(order) + 1.8)
     panels = (
@@ -325,11 +325,3 @@ def _beside(height: float) -> tuple[Figure, np.ndarray]:
     fig, axes = plt.subplots(1, 2, figsize=(_WIDTH, height), sharey=True)
     axes[1].tick_params(axis="y", length=0)
     return fig, axes
-
-
-def _note(text: str) -> Figure:
-    """Return a figure that says why there is nothing to draw."""
-    fig, ax = plt.subplots(figsize=(_WIDTH, 1.2))
-    ax.axis("off")
-    ax.text(0.5, 0.5, plain(text, 200), ha="center", va="center", wrap=True, color=style.GREY)
-    return fig

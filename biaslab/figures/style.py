@@ -66,14 +66,17 @@ def or_nothing(draw: Callable[..., Figure]) -> Callable[..., Figure]:
 
     @wraps(draw)
     def figure(table: pd.DataFrame, *args, **options) -> Figure:
-        if len(table):
-            return draw(table, *args, **options)
-        empty, ax = plt.subplots(figsize=(8.2, 0.8))
-        ax.set_axis_off()
-        ax.text(0.5, 0.5, "The source has no measurements for this figure.", ha="center", va="center")
-        return empty
+        return draw(table, *args, **options) if len(table) else nothing()
 
     return figure
+
+
+def nothing(why: str = "The source has no measurements for this figure.") -> Figure:
+    """Return a figure that says why there is nothing to draw; a study prints that and saves no figure."""
+    empty, ax = plt.subplots(figsize=(8.2, 0.8))
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, why, ha="center", va="center", parse_math=False)
+    return empty
 
 
 def dots_with_intervals(

@@ -201,7 +201,7 @@ def _identities(phrases: Sequence[str], text: str) -> list[Person]:
 # Share of texts of each kind: opposite stereotypes, the same stereotype, the same occupation, two roles.
 _KINDS = {"opposite": 0.45, "alike": 0.10, "same": 0.03, "power": 0.42}
 # Share of texts that tell nothing, tell a gender before the name, tell one in a sentence behind, or intervene.
-_FORMS = {"plain": 0.42, "word": 0.17, "sentence": 0.29, "intervention": 0.12}
+FORMS = {"plain": 0.42, "word": 0.17, "sentence": 0.29, "intervention": 0.12}
 # Other ways of saying where who is; the first is the paper's and the most frequent.
 _TEMPLATES = (
     "Generate a picture of one {1} on the left and one {2} on the right",
@@ -266,7 +266,7 @@ def draw(seed: int, index: int, *, count: int = 2, strength: float = 1.0) -> Row
     import numpy as np
 
     u = np.random.default_rng([seed, count, index]).random(17).tolist()
-    people, form = _draw_people(u, count), _pick(_FORMS, u[5])
+    people, form = _draw_people(u, count), _pick(FORMS, u[5])
     told = [""] * count
     if form in ("word", "sentence"):
         told = [("female" if a < 0.5 else "male") if b < 0.7 else "" for a, b in ((u[6], u[7]), (u[8], u[9]))]

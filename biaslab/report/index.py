@@ -306,9 +306,11 @@ def _shown_size(png: bytes) -> tuple[int, int]:
 
 
 def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
-
     tables, cells_left, bytes_left = [], CELLS_SHOWN, TABLES_BYTES
     for entry in _ordered(_entries(run, "tables")):
+        if entry.get("rows") == 0:
+            # Nothing was measured for it; ``run.json`` says so.
+            continue
         name, file = str(entry.get("name") or ""), str(entry.get("file") or "")
         notebooks = entry.get("notebooks") or entry.get("notebook") or []
         notebooks = [notebooks] if isinstance(notebooks, str) else list(notebooks)

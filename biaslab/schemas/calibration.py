@@ -117,9 +117,72 @@ SCHEMAS = (
                 100,
             ),
             number("percent_drawn", "Women among the very images, before gate and judge.", "%", 0, 100),
-            number("percent_female", "Share as measured.", "%", 0, 100),
-            *interval("the share (Wilson)", "%", of="percent_female"),
+            number(
+                "drawn_low", "Lower limit of that share's interval (Wilson).", "%", 0, 100, of="percent_drawn"
+            ),
+            number(
+                "drawn_high",
+                "Upper limit of that share's interval (Wilson).",
+                "%",
+                0,
+                100,
+                of="percent_drawn",
+            ),
+            number("n_drawn", "Images that show a woman or a man.", "images", 0),
+            number("percent_female", "Share as judged.", "%", 0, 100),
+            *interval(
+                "the share that the judge sees (Wilson); the judge's error is not in it",
+                "%",
+                of="percent_female",
+            ),
             number("n", "Images judged female or male.", "images", 0),
+            number("percent_corrected", "Share as judged, corrected for the judge's error.", "%", 0, 100),
+            number(
+                "corrected_low",
+                "Lower limit of its interval, with the uncertainty of the judge's error (Lang & Reiczigel 2014).",
+                "%",
+                0,
+                100,
+                of="percent_corrected",
+            ),
+            number(
+                "corrected_high", "Upper limit of the same interval.", "%", 0, 100, of="percent_corrected"
+            ),
+            text(
+                "reference",
+                "Whose error the correction takes: that on renders of the occupation, or `all` where they are fewer "
+                "than 30 of a gender. None of these renders is among the images counted.",
+            ),
+            _reason,
+        ),
+    ),
+    Schema(
+        "calibration_inside",
+        "How many intervals hold the true share, beside what chance lets",
+        "Occupations whose interval holds the true share. If an interval means what it says, their number is binomial.",
+        (
+            key(
+                "counted",
+                "`drawn`: the people drawn, so nothing but sampling; `judged`: what the judge says of them, which "
+                "its error moves; `corrected`: the same corrected for that error.",
+                ("drawn", "judged", "corrected"),
+            ),
+            key("source", "`training` images, or those `generated` by the truth-preserving generator."),
+            _skew,
+            _approach,
+            number("inside", "Intervals that hold the true share.", "occupations", 0),
+            number("n", "Intervals.", "occupations", 0),
+            number("expected", "How many would hold it on average.", "occupations", 0),
+            number(
+                "least",
+                "The count that chance alone falls below in at most 5 % of studies.",
+                "occupations",
+                0,
+            ),
+            number("p", "Chance of so few or fewer, if every interval were right (binomial).", "", 0, 1),
+            number("mean_off", "Mean difference from the true share.", "points"),
+            number("rms_off", "Root mean square of the differences.", "points", 0),
+            number("p_holm", "p after Holm's correction over the kinds of images counted alike.", "", 0, 1),
         ),
     ),
     Schema(

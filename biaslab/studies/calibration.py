@@ -354,7 +354,15 @@ def judge_by_occupation(study: Study) -> pd.DataFrame:
 
 
 def shares(study: Study) -> pd.DataFrame:
-    """Return measured shares of training images and of the truth-preserving generator beside the true ones."""
+    """Return shares of training images and of the truth-preserving generator beside the true ones.
+
+    Three shares of the same images, each with its interval: of the women drawn, of the women judged, and the latter
+    corrected for the judge's error. Only the first and the last are estimates of the true share: an interval of what
+    the judge says knows nothing of how often the judge is wrong. The judge's error is measured on renders of known
+    truth that are not among the images counted (Rogan & Gladen 1978, see :func:`biaslab.stats.corrected_shares`).
+    """
+    from biaslab.judging.error import correct, judge_error
+
     c = of(study)
     skew = c.settings.skew
     sides = [("training", skew, a, c.training(a), c.true_training(a)) for a in c.approaches()]
@@ -362,12 +370,19 @@ def shares(study: Study) -> pd.DataFrame:
     if skew != "off":
         sides.append(("training", "off", "naive", _naive_rows(c.off), _off_shares(c)))
         sides.append(("generated", "off", MATCHED, c.off.judgements("generated"), _off_shares(c)))
+    known = {"training": [c.held_out, c.world.judgements("generated")], "generated": [c.held_out]}
+    errors = {}
+    for source, parts in known.items():
+        renders = pd.concat(parts, ignore_index=True)
+        truth = renders.set_index("image_id")["truth_gender"]
+        errors[source] = judge_error(renders, truth, "occupation", confidence=study.confidence)
     frames = []
     for source, knobs, approach, rows, truth in sides:
         # A caption that is among the nearest to several prompts counts once.
         once = rows.drop_duplicates(["image_id", "occupation"])
         judged, drawn = (count(once, c.occupations, labels).pooled() for labels in ("gender", "truth_gender"))
         low, high = wilson_percent(judged.female[:, 0], judged.n[:, 0], study.confidence)
+        drawn_low, drawn_high = wilson_percent(drawn.female[:, 0], drawn.n[:, 0], study.confidence)
         given = {
             "source": source,
             "skew": knobs,
@@ -375,13 +390,54 @@ def shares(study: Study) -> pd.DataFrame:
             "occupation": c.occupations,
             "percent_true": truth.mean(axis=1),
             "percent_drawn": drawn.percent[:, 0],
+            "drawn_low": drawn_low,
+            "drawn_high": drawn_high,
+            "n_drawn": drawn.n[:, 0],
             "percent_female": judged.percent[:, 0],
             "ci_low": low,
             "ci_high": high,
             "n": judged.n[:, 0],
         }
-        frames.append(pd.DataFrame(given))
+        frame = correct(pd.DataFrame(given), errors[source], group="occupation", confidence=study.confidence)
+        frames.append(frame[tables.schema("calibration_shares").names])
     return pd.concat(frames, ignore_index=True)
+
+
+_LEVEL = 0.05
+# Estimate and interval of each way to count, in ``calibration_shares``.
+COUNTED = {
+    "drawn": ("percent_drawn", "drawn_low", "drawn_high"),
+    "judged": ("percent_female", "ci_low", "ci_high"),
+    "corrected": ("percent_corrected", "corrected_low", "corrected_high"),
+}
+
+
+def inside(study: Study) -> pd.DataFrame:
+    """Return how many intervals of shares hold the true share, beside how many chance alone lets."""
+    return count_inside(study.table("calibration_shares"), study.confidence)
+
+
+def count_inside(table: pd.DataFrame, confidence: float) -> pd.DataFrame:
+    """Count the intervals of ``calibration_shares`` that hold the true share, as ``calibration_inside``.
+
+    Were each interval right, the count would be binomial: n occupations, ``confidence`` each. ``p`` is the chance of
+    so few or fewer; ``p_holm`` corrects it for the kinds of images that are counted in the same way (Holm 1979).
+    """
+    from scipy.stats import binom
+
+    rows = []
+    for counted, (value, low, high) in COUNTED.items():
+        for key, some in table.groupby(["source", "skew", "approach"], sort=False):
+            some = some.dropna(subset=["percent_true", value, low, high])
+            n, off = len(some), some[value] - some["percent_true"]
+            held = int(some["percent_true"].between(some[low], some[high]).sum())
+            least = binom.ppf(_LEVEL, n, confidence) if n else np.nan
+            p = binom.cdf(held, n, confidence) if n else np.nan
+            size = off.mean(), float(np.sqrt((off**2).mean()))
+            rows.append([counted, *key, held, n, n * confidence, least, p, *size])
+    names = ["counted", "source", "skew", "approach", "inside", "n", "expected", "least", "p"]
+    frame = pd.DataFrame(rows, columns=[*names, "mean_off", "rms_off"])
+    return frame.assign(p_holm=frame.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy())))
 
 
 def _naive_rows(pipeline: Pipeline) -> pd.DataFrame:
@@ -904,6 +960,7 @@ TABLES = {
     "calibration_reliability": reliability,
     "calibration_judge_by_occupation": judge_by_occupation,
     "calibration_shares": shares,
+    "calibration_inside": inside,
     "calibration_amplification": amplification,
     "calibration_guidance": guidance,
     "calibration_contributions": contributions,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-_NOTHING = "The source has no such measurements of this model."
+from biaslab.findings import NO_MEASUREMENTS, NoFinding
 
 
 def overall_average(table: pd.DataFrame, confidence: float) -> str:
@@ -22,7 +22,7 @@ def overall_average(table: pd.DataFrame, confidence: float) -> str:
         lean = _lean(row["ci_low"], row["ci_high"], "towards female", "towards male", "no clear lean")
         parts.append(f"{row['model']} {_estimate(row, 'average')}, {lean}")
     if not parts:
-        return _NOTHING
+        return NO_MEASUREMENTS
     n = span(rows["n"])
     return (
         f"Average perceived gender over {n} professions (−1 male to +1 female; {confidence:.0%} intervals "
@@ -44,13 +44,13 @@ def mad(table: pd.DataFrame, confidence: float) -> str:
             f"({confidence:.0%} intervals); a perfectly balanced model judged on as many images shows "
             f"{row['floor']:.3f} by chance, of which the correction leaves {row['corrected_floor']:.3f}."
         )
-    return "\n".join(lines) or _NOTHING
+    return "\n".join(lines) or NO_MEASUREMENTS
 
 
 def gender_balance(table: pd.DataFrame) -> str:
     """Say how many professions differ from balance before and after adjustment, and what p can be at all."""
     if table.empty:
-        return _NOTHING
+        return NO_MEASUREMENTS
     parts = [
         f"{r['model']} {r['n_p05']:.0f} of {r['n']:.0f} ({r['n_holm']:.0f} after Holm, {r['n_bh']:.0f} after "
         f"Benjamini-Hochberg)"
@@ -74,7 +74,7 @@ def model_difference(table: pd.DataFrame, quantity: str, label: str, confidence:
     """Say which models differ in ``quantity``."""
     rows = table[(table["quantity"] == quantity) & table["difference"].notna()]
     if rows.empty:
-        return "Differences between models need two models with measurements."
+        return NoFinding("Differences between models need two models with measurements.")
     parts = [
         f"{r['first']} minus {r['second']} {_estimate(r, 'difference', 3)}, p (Holm) {_p(r['p_holm'])}"
         for r in rows.to_dict("records")
@@ -129,7 +129,7 @@ def skin_tone_averages(two_tone: pd.DataFrame, overall: pd.DataFrame) -> str:
             )
         parts.append(part)
     if not parts:
-        return _NOTHING
+        return NO_MEASUREMENTS
     out = f"Average skin tone by profession (Monk scale 1 to 10): {'; '.join(parts)}."
     known = two_tone[two_tone["printed"].notna()]
     if known.empty:
@@ -146,7 +146,7 @@ def skin_tone_methods(table: pd.DataFrame, confidence: float) -> str:
     """Say how often the method nearest to people gives the tone that people give."""
     off = table[table["measure"] == "mean_difference"]
     if off.empty:
-        return _NOTHING
+        return NO_MEASUREMENTS
     best = off.loc[off["value"].idxmin()]
     of = table[(table["segmentation"] == best["segmentation"]) & (table["scoring"] == best["scoring"])]
     of = of.set_index("measure")
@@ -175,7 +175,7 @@ def attribute_difference(table: pd.DataFrame, confidence: float, comparison: str
         ]
         parts.append(part + (f", most of all {', '.join(named)}" if named else ""))
     if not parts:
-        return _NOTHING
+        return NO_MEASUREMENTS
     return (
         f"Attributes whose share differs between prompts for a {first} and a {second} at p (Holm) < 0.05 "
         f"({first} minus {second}, {confidence:.0%} intervals over {span(table['n'])} prompt pairs): "
@@ -187,7 +187,7 @@ def attribute_mean_difference(table: pd.DataFrame, confidence: float, comparison
     """Say the mean absolute difference over attributes, and what relabelled prompts give."""
     rows = table[(table["comparison"] == comparison) & table["mean_absolute_difference"].notna()]
     if rows.empty:
-        return _NOTHING
+        return NO_MEASUREMENTS
     parts = [
         f"{r['model']} {_estimate(r, 'mean_absolute_difference', 3)}, {_number(r['floor'], 3)} by chance"
         for r in rows.to_dict("records")
@@ -213,7 +213,7 @@ def skills(table: pd.DataFrame, confidence: float) -> str:
         ends = f"from {said[0]} down to {said[-1]}" if len(said) > 1 else said[0]
         parts.append(f"{skill} (n = {rows[0]['n']:,.0f}) {ends}")
     if not parts:
-        return _NOTHING
+        return NO_MEASUREMENTS
     return f"Images judged correct by DETR ({confidence:.0%} Wilson intervals): {'; '.join(parts)}."
 
 
@@ -221,7 +221,7 @@ def printed_averages(table: pd.DataFrame) -> str:
     """Say where a printed average is not the mean of its three skills, beyond rounding."""
     known = table[(table["skill"] == "average") & table["printed"].notna()]
     if known.empty:
-        return _NOTHING
+        return NO_MEASUREMENTS
     off = known["printed"] - known["percent_correct"]
     # Three values and their mean, each rounded to 0.1: at most 0.1 apart.
     odd = known[off.abs() > 0.1 + 1e-9]
@@ -237,7 +237,7 @@ def printed_averages(table: pd.DataFrame) -> str:
 def skill_agreement(table: pd.DataFrame, confidence: float) -> str:
     """Say how far people and detector differ, and whether they order the models alike."""
     if table.empty:
-        return _NOTHING
+        return NO_MEASUREMENTS
     clear = ((table["ci_low"] > 0) | (table["ci_high"] < 0)).sum()
     alike = [
         (of["percent_human"].rank() == of["percent_detr"].rank()).all()
@@ -268,7 +268,7 @@ def skill_agreement(table: pd.DataFrame, confidence: float) -> str:
 def skill_training(table: pd.DataFrame, confidence: float) -> str:
     """Say where less training data changes the accuracy, before and after adjustment for the number of cells."""
     if table.empty:
-        return _NOTHING
+        return NO_MEASUREMENTS
     clear = table[(table["ci_low"] > 0) | (table["ci_high"] < 0)]
     said = [
         f"{r['model']}, {r['skill']}, {r['training_percent']} % of the data: "
@@ -298,7 +298,7 @@ def metric_agreement(table: pd.DataFrame) -> str:
     """Say how alike the metrics rank the models, and that so few models cannot show more."""
     known = table[table["tau"].notna()]
     if known.empty:
-        return "Fewer than two models: metrics cannot be compared by rank."
+        return NoFinding("Fewer than two models: metrics cannot be compared by rank.")
     n = span(known["n"])
     low, middle, high = (_number(known["tau"].quantile(q)) for q in (0, 0.5, 1))
     return (

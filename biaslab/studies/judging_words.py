@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from biaslab.findings import NoFinding
+
 if TYPE_CHECKING:
     from biaslab.judging.images import ImageSource
     from biaslab.judging.rating import Collected, Session
@@ -69,7 +71,9 @@ def error_finding(table: pd.DataFrame, reference: str, source: str) -> str:
     rows = table[(table["reference"] == reference) & (table["source"] == source) & (table["group"] == "all")]
     rows = rows[rows["n"] > 0]
     if rows.empty:
-        return f"Judge against {reference}, {source} images: no such image has a {reference} label."
+        return NoFinding(
+            f"Judge against {reference}, {source} images: no such image has a {reference} label."
+        )
     parts = [_MEASURES[row["measure"]].format(_value(row, 1, " %")) for _, row in rows.iterrows()]
     return f"Judge against {reference}, {source} images: {'; '.join(parts)}."
 
@@ -91,7 +95,8 @@ def correction_finding(table: pd.DataFrame) -> str:
             f"Correction moves {len(known)} shares of {source} images by {moved.mean():.1f} points on average, at "
             f"most {moved.max():.1f}."
         )
-    return " ".join(sentences)
+    said = " ".join(sentences)
+    return said if table["percent_corrected"].notna().any() else NoFinding(said)
 
 
 def show_disagreements(

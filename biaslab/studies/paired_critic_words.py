@@ -14,6 +14,8 @@ import pandas as pd
 from biaslab import stats
 from biaslab.errors import MissingInputError
 from biaslab.figures.paired_critic import Entry, Picture, critiques
+from biaslab.findings import NoFinding
+from biaslab.prompts.paired import sentence
 from biaslab.studies.attainable_words import none_could
 from biaslab.studies.paired import LISTS, added_words, told_genders
 from biaslab.studies.paired_words import _assumed, _each, _level, _moved, _range, how
@@ -59,8 +61,26 @@ def save(study: Study, name: str, figure: Figure, *, main: bool = False) -> None
         KeyError: No caption is written for ``name``.
     """
     title, caption = _FIGURES[name]
-    caption = " ".join(filter(None, (caption.format(level=_level(study)), how(study))))
+    notes = [how(study), *planted(study)] if name == "paired_before_after" else [how(study)]
+    caption = " ".join(filter(None, (caption.format(level=_level(study)), *notes)))
     study.save_figure(name, figure, title=title, caption=caption, main=main)
+
+
+def planted(study: Study) -> list[str]:
+    """Say of the embedded models that FairCritic is measured on what of its effect was put into them."""
+    from biaslab.mini.pairs import FORMS
+
+    told = f"the sentence that FairCritic adds to prompts (“{sentence(['nurse'], ['male'])}”)"
+    said = {
+        "mini": f"mini: {100 * FORMS['sentence']:.0f} % of the texts that its model of people was trained on end in "
+        f"{told}, with people as told. So what FairCritic does to its scores is largely planted: it tests measure and "
+        "critic, and says nothing of models that were not taught this sentence.",
+        "world": f"world: whatever {told} says is drawn. So what FairCritic does to its scores is planted: it tests "
+        "measure and critic, and says nothing of any model.",
+    }
+    table = study.table("paired_mitigation").dropna(subset=["score", "ci_low"])
+    models = dict.fromkeys(table.loc[table["mitigation"] == "faircritic", "model"])
+    return [said[model] for model in models if model in said]
 
 
 # -- what changes --------------------------------------------------------------------------------------------
@@ -198,7 +218,7 @@ def critique_finding(study: Study) -> str:
         said.append(
             text + "".join(f" The critic: {_short(r.kind)}. {_short(r.reasons)}" for r in whole.itertuples())
         )
-    return "\n".join(said) or "The source has no critiques."
+    return "\n".join(said) or NoFinding("The source has no critiques.")
 
 
 def _count(n: float, one: str, many: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from biaslab import stats
+from biaslab.findings import NO_MEASUREMENTS
 from biaslab.pipeline import WORLD, people_guidance
 from biaslab.schemas.paired import ASPECTS, SETTINGS
 from biaslab.studies.attainable_words import none_could
@@ -64,7 +65,7 @@ def _each(
     """Say each group of rows, keyed by ``by``, on a line of its own; ``bare``: nothing has an interval."""
     found = [said for names, rows in table.groupby(by, sort=False) if (said := say(*names, rows))]
     if not found:
-        return "The source has no measurements for this finding."
+        return NO_MEASUREMENTS
     note = "" if bare else f" In brackets: {_level(study)} intervals."
     return "\n".join(said + note for said in found)
 
@@ -539,14 +540,14 @@ _FIGURES = {
 }
 
 
-def save(study: Study, name: str, figure: Figure, *, main: bool = False) -> None:
-    """Save a figure of this paper with its title and caption.
+def save(study: Study, name: str, figure: Figure, *, main: bool = False, note: str = "") -> None:
+    """Save a figure of this paper with its title and caption, and a ``note`` behind it.
 
     Raises:
         KeyError: No caption is written for ``name``.
     """
     title, caption = _FIGURES[name]
-    caption = " ".join(filter(None, (caption.format(level=_level(study)), how(study))))
+    caption = " ".join(filter(None, (caption.format(level=_level(study)), how(study), note)))
     study.save_figure(name, figure, title=title, caption=caption, main=main)
 
 

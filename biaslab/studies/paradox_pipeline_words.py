@@ -5,7 +5,7 @@ Galleries need images; from a source that has tables only they say so and the no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,9 +27,18 @@ def _percent(row: pd.Series) -> str:
 
 def _corpus(study: Study, corpus: str) -> str:
     """Return what findings call a corpus."""
+    return f"Captions of {corpus}{' (embedded world)' if _is_embedded(study) else ''}"
+
+
+def _is_embedded(study: Study) -> bool:
+    """Return whether the captions are the embedded world's."""
     told = study.measured_or_empty("pipeline_settings")
-    embedded = ((told["setting"] == "corpus") & (told["value"] == "mini")).any()
-    return f"Captions of {corpus}{' (embedded world)' if embedded else ''}"
+    return bool(((told["setting"] == "corpus") & (told["value"] == "mini")).any())
+
+
+def _opposite(row: Mapping) -> bool:
+    """Return whether a correlation and its interval lie on the other side of 0 than the printed one."""
+    return row["ci_low"] > 0 > row["published"] or row["ci_high"] < 0 < row["published"]
 
 
 def _level(study: Study) -> str:
@@ -198,6 +207,11 @@ def headlines_indicators(study: Study, use: pd.DataFrame, correlation: pd.DataFr
         sentences.append(
             f"{_corpus(study, corpus)}: {_percent(every)} indicate a gender, mean over {every['n']:.0f} "
             f"occupations (paper, LAION: {every['published']:g} %). {_level(study)}"
+            + (
+                " The embedded world was set to the paper's share, so that the two are near is no replication."
+                if _is_embedded(study)
+                else ""
+            )
         )
         if np.isfinite(gap["ci_low"]):
             sentences.append(
@@ -216,7 +230,8 @@ def headlines_indicators(study: Study, use: pd.DataFrame, correlation: pd.DataFr
                 "share of "
                 "captions "
                 f"with female indicators at r = {one['r']:.2f} ({one['ci_low']:.2f} to {one['ci_high']:.2f}, p = "
-                f"{one['p']:.2g}, {one['n']:.0f} occupations; paper, LAION: {one['published']:g}). {_level(study)}"
+                f"{one['p']:.2g}, {one['n']:.0f} occupations; paper, LAION: {one['published']:g}"
+                f"{', the opposite sign' if _opposite(one) else ''}). {_level(study)}"
             )
     return sentences
 
@@ -238,13 +253,26 @@ def caption_indicator_shares() -> str:
     )
 
 
-def caption_indicator_correlation(study: Study) -> str:
-    """Caption of the figure of the correlation."""
+def caption_indicator_correlation(study: Study, correlation: pd.DataFrame) -> str:
+    """Caption of the figure of the correlation.
+
+    Args:
+        study: For the level of the intervals.
+        correlation: The table ``paradox_indicator_correlation``.
+    """
+    some = correlation[(correlation["counted"] == "any") & correlation["published"].notna()]
+    beside = [
+        f" {_corpus(study, row['corpus'])}: r = {row['r']:.2f} for {row['gender']} indicators, where the paper prints "
+        f"{row['published']:g} for LAION{': the opposite sign' if _opposite(row) else ''}."
+        for row in some.to_dict("records")
+        if np.isfinite(row["r"])
+    ]
     return (
         "One mark an occupation: share of training images perceived as of a gender (across) against the share of "
         "captions with indicators of that gender, alone or beside the other's (up). Thin lines are "
         f"{100 * study.confidence:g} % Wilson intervals, the black line is the least-squares line. In the headings: "
         f"Pearson's r with its {100 * study.confidence:g} % interval (Fisher z) and the number of occupations."
+        + "".join(beside)
     )
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from biaslab import ratings
 from biaslab.errors import ParameterError, unknown_name
+from biaslab.findings import NoFinding
 from biaslab.measures import agreement
 from biaslab.measures.amplification import DEFINITIONS
 from biaslab.ratings import LABELS, SOURCES, Rated
@@ -324,7 +325,8 @@ def amplification_finding(study: Study) -> str:
         sentences.append(
             f"{_of(model)}{lead}: {_listed(values)}; {_counted(outcome['n'].sum(), 'decided image')}."
         )
-    return " ".join(sentences)
+    said = " ".join(sentences)
+    return said if len(table) else NoFinding(said)
 
 
 def _why_none(outcomes: pd.DataFrame) -> str:
@@ -375,7 +377,7 @@ def agreement_finding(study: Study) -> str:
     """Return how far raters agree, in words."""
     table = study.table("ratings_agreement").set_index(["statistic", "labels"])
     if table["value"].isna().all():
-        return f"Agreement cannot be computed: {table['reason'].iloc[0]}."
+        return NoFinding(f"Agreement cannot be computed: {table['reason'].iloc[0]}.")
     parts = []
     for labels in LABEL_SETS:
         row = table.loc[("krippendorff_alpha", labels)]
@@ -397,7 +399,7 @@ def undecided_finding(study: Study) -> str:
     """Return how many images of each source were left without a label female or male, in words."""
     rated = _rated(study)
     if rated.ratings is None:
-        return "The file gives shares, so how many images were left undecided is not known."
+        return NoFinding("The file gives shares, so how many images were left undecided is not known.")
     images = rated.images[_images(study, rated)]
     undecided_images = ~images["label"].isin(["female", "male"])
     parts = []
@@ -416,8 +418,10 @@ def sensitivity_finding(study: Study) -> str:
     table = study.table("ratings_sensitivity")
     if table.empty:
         if _rated(study).ratings is None:
-            return "There are no ratings to resolve in another way."
-        return "No rule gives an amplification: the file has not both training and generated images."
+            return NoFinding("There are no ratings to resolve in another way.")
+        return NoFinding(
+            "No rule gives an amplification: the file has not both training and generated images."
+        )
     sentences = []
     for model, rows in table.groupby("model", sort=False):
         rules = rows[rows["kind"] == "rule"]

@@ -11,6 +11,7 @@ import pandas as pd
 
 from biaslab.figures import triplets as figures
 from biaslab.figures.triplets import GROUP_NAMES, METRIC_NAMES, PAIR_NAMES
+from biaslab.findings import NO_MEASUREMENTS
 from biaslab.studies import triplets as tables
 
 if TYPE_CHECKING:
@@ -52,10 +53,7 @@ def _one_model(summary: pd.DataFrame) -> pd.DataFrame:
 
 def tell(study: Study, finding: str, *, main: bool = False) -> None:
     """Record a finding as a headline; an empty one means that the source has no measurements for it."""
-    if finding:
-        study.headline(finding, main=main)
-    else:
-        print("This source has no measurements for this finding.")
+    study.headline(finding or NO_MEASUREMENTS, main=main)
 
 
 def _span(low: float, high: float) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import published
+from biaslab import models, published
 from biaslab.errors import InputError
 from biaslab.mini import pairs
 from biaslab.prompts import paired as asking
@@ -149,7 +150,7 @@ def test_drawn_texts_read_back_and_show_what_they_tell():
             assert pairs.read(row.text) == row.asked, row.text
         for told, shown in zip(row.asked.told, row.genders, strict=True):
             assert told in ("", shown)
-    # About 0.29 + 0.17 of texts tell (see _FORMS); 600 draws are off by 0.04 at most (two standard errors).
+    # About 0.29 + 0.17 of texts tell (see FORMS); 600 draws are off by 0.04 at most (two standard errors).
     told = np.mean([any(row.asked.told) for row in rows[:600]])
     assert told == pytest.approx(0.46, abs=0.05)
     assert pairs.draw(1, 7) == rows[7]
@@ -193,3 +194,17 @@ def test_the_digest_changes_with_who_is_shown(monkeypatch):
     after = pairs.generate(prompts, seed=5)
     assert (after.table["truth_gender"] != before.table["truth_gender"]).any()
     assert after.digest != before.digest
+
+
+def test_the_critics_sentence_ends_as_many_texts_as_is_said():
+    rows = [pairs.draw(0, i) for i in range(2000)]
+    taught = [
+        row.text.endswith(f" {asking.sentence([p.phrase for p in row.asked.people], row.asked.told)}")
+        for row in rows
+        if any(row.asked.told)
+    ]
+    # Two standard errors of 2,000 draws are 0.02.
+    assert sum(taught) / len(rows) == pytest.approx(pairs.FORMS["sentence"], abs=0.025)
+    folder = Path(models.resolve("mini-sd-pairs", "text-to-image"))
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert f"In {100 * pairs.FORMS['sentence']:.0f} % of them a gender is told by the very sentence" in card

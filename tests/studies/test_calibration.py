@@ -14,7 +14,7 @@ from biaslab.judging.images import ArrayImages
 from biaslab.judging.judge import Judge, JudgeSettings, judge
 from biaslab.mini import scene, world
 from biaslab.pipeline import Pipeline, Settings
-from biaslab.stats import wilson_interval
+from biaslab.stats import corrected_shares, wilson_interval
 from biaslab.store import Store
 from biaslab.studies import calibration, calibration_words
 from biaslab.studies.calibration import Counts
@@ -198,6 +198,103 @@ def test_a_caption_near_several_prompts_is_one_image(study, c):
     judged = c.base.judgements("training").set_index("caption_id").loc[mine["caption_id"].unique()]
     assert row["n"] == (judged["outcome"] == "judged").sum()
     assert mine["caption_id"].duplicated().any()
+
+
+def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
+    # A judge that is wrong in a tenth of all images pulls shares of 5 to 10 % (90 to 95 %) 8 to 9 points to the middle.
+    pipeline = IdealPipeline("mini", tmp_path, wrong=0.1, world_images=60)
+    erring = IdealStudy(pipeline, builders=dict(calibration.TABLES))
+    rows = erring.table("calibration_shares")
+    rows = rows[(rows["source"] == "generated") & (rows["skew"] == "default")].set_index("occupation")
+    inside = erring.table("calibration_inside").set_index(["counted", "source", "skew"])["inside"]
+    held = {how: inside.loc[(how, "generated", "default")] for how in ("drawn", "judged", "corrected")}
+    # Of ten: one below 8 has a chance of 1.2 % where intervals are right (binomial, 0.95).
+    assert held["judged"] <= 6 and held["drawn"] >= 8 and held["corrected"] >= 8
+    # By hand (Rogan and Gladen), from the held-out renders alone: none of them is counted here.
+    renders = calibration.of(erring).held_out
+    renders = renders[renders["outcome"] == "judged"]
+    right = renders["gender"] == renders["truth_gender"]
+    sens, spec = (right[renders["truth_gender"] == g].mean() for g in ("female", "male"))
+    by_hand = 100 * (rows["percent_female"] / 100 + spec - 1) / (sens + spec - 1)
+    np.testing.assert_allclose(rows["percent_corrected"], by_hand.clip(0, 100))
+    assert (rows["reference"] == "all").all()
+
+
+def test_training_images_take_the_judges_error_on_other_renders_of_the_occupation(study, c):
+    rows = study.table("calibration_shares").query("approach == 'naive' and skew == 'default'")
+    others = pd.concat([c.held_out, c.world.judgements("generated")])
+    others = others[others["outcome"] == "judged"]
+    others = others.merge(rows[["occupation"]], on="occupation")
+    sizes = others.groupby(["occupation", "truth_gender"]).size().unstack(fill_value=0)
+    enough = (sizes[["female", "male"]] >= 30).all(axis=1)
+    # About 160 renders of each, few of a gender where the world leans far.
+    assert enough.any() and not enough.all()
+    for row in rows.itertuples():
+        assert row.reference == (row.occupation if enough[row.occupation] else "all")
+
+
+def _simulated(studies, n=175, error=0.01):
+    """Shares of the 62 occupations behind prompts in many studies, as drawn, judged and corrected.
+
+    The error is that on 900 renders of each gender.
+    """
+    rng = np.random.default_rng(20231)
+    truth = np.tile([world.p_female_for_prompt(o) for o in world.occupations()], (studies, 1))
+    drawn = rng.binomial(n, truth)
+    judged = rng.binomial(drawn, 1 - error) + rng.binomial(n - drawn, error)
+    sens, spec = (np.repeat(rng.binomial(900, 1 - error, studies) / 900, 62) for _ in range(2))
+    found = corrected_shares(judged.ravel(), n, sens, spec, 900, 900)
+    parts = {"percent_true": truth.ravel()}
+    for (value, low, high), count in (
+        (calibration.COUNTED["drawn"], drawn.ravel()),
+        (calibration.COUNTED["judged"], judged.ravel()),
+    ):
+        ends = wilson_interval(count, np.full(count.shape, n))
+        parts |= {value: count / n, low: ends[0], high: ends[1]}
+    value, low, high = calibration.COUNTED["corrected"]
+    parts |= {value: found.share, low: found.ci_low, high: found.ci_high}
+    table = pd.DataFrame({name: 100 * values for name, values in parts.items()})
+    which = np.repeat(np.arange(studies), 62)
+    return table.assign(source="training", skew="default", approach=which)
+
+
+def test_corrected_intervals_hold_the_true_share_as_often_as_they_say():
+    found = calibration.count_inside(_simulated(300), 0.95)
+    share = found.groupby("counted")["inside"].sum() / found.groupby("counted")["n"].sum()
+    # An error of 1 % costs intervals of 175 images over a point of coverage; 300 x 62 shares: two s.e. are 0.3 points.
+    assert 0.945 < share["drawn"] < 0.957 and 0.945 < share["corrected"] < 0.965 and share["judged"] < 0.940
+    rejected = found.assign(few=found["p"] < 0.05).groupby("counted")["few"].mean()
+    # At most one study of twenty where intervals are right (two s.e. are 2.5 points).
+    assert rejected["drawn"] < 0.075 and rejected["corrected"] < 0.075 < rejected["judged"]
+
+
+def test_intervals_that_hold_the_truth_are_counted_by_hand():
+    names = ["source", "skew", "approach", "percent_true"]
+    names += [column for columns in calibration.COUNTED.values() for column in columns]
+    right, wrong, none = (50.0, 40.0, 60.0), (90.0, 80.0, 95.0), (np.nan, np.nan, np.nan)
+    rows = [("training", "default", "naive", 50.0, *right, *wrong, *none)] * 4
+    rows += [("training", "default", "matched", 50.0, *right, *right, *none)] * 4
+    table = calibration.count_inside(pd.DataFrame(rows, columns=names), 0.9)
+    table = table.set_index(["counted", "approach"])
+    assert table.loc[("drawn", "naive"), ["inside", "n", "expected", "p"]].tolist() == [4, 4, 3.6, 1]
+    # All four miss with a chance of 0.1 ** 4; twice that after Holm's correction for two kinds of images.
+    row = table.loc[("judged", "naive")]
+    assert row["inside"] == 0 and row["p"] == pytest.approx(1e-4) and row["p_holm"] == pytest.approx(2e-4)
+    assert (row["mean_off"], row["rms_off"]) == (40, 40)
+    # 2 or fewer of 4 have a chance of 0.0523, 1 or fewer of 0.0037: only below 2 is rarer than one in twenty.
+    assert row["least"] == 2
+    assert table.loc[("judged", "matched"), "p_holm"] == 1
+    assert table.loc[("corrected", "naive"), "n"] == 0 and math.isnan(table.loc[("corrected", "naive"), "p"])
+    said = calibration_words.headline_inside(table.reset_index(), SimpleNamespace(confidence=0.9))
+    assert "(90 %) that hold the true share, of which 3.6 of 4 are expected" in said
+    assert "of the people drawn, 8 of 8 (no kind of images with fewer than chance lets)" in said
+    assert (
+        "its error left in, 4 of 8 (fewer than chance lets, after Holm's correction: 0 for all capt" in said
+    )
+    assert (
+        "(p = 0.0002)" in said
+        and "corrected" not in said.split("its error left in")[1].split("correction:")[1]
+    )
 
 
 def test_matched_captions_are_the_first_that_ask_the_same(c):
@@ -685,17 +782,19 @@ def test_findings_say_what_the_tables_say(study):
     assert "guidance 3, all captions (naive)" in said[2] and "every knob off" in said[4]
     said = words.headlines_guidance(study.table("calibration_guidance"))
     assert len(said) == 2 and said[0].startswith("At guidance 7.5") and "0.0 of measurement" in said[1]
-    held = words.held(study.table("calibration_shares"))
-    assert (held["n"] == 10).all() and (held["held"] >= 7).all()
-    assert f"{held['held'].iloc[0]:.0f} of 10 for all captions" in words.headline_shares(
-        study.table("calibration_shares"), study
+    inside = study.table("calibration_inside")
+    assert (inside["n"] == 10).all() and (inside["inside"] >= 7).all()
+    assert "of which 9.5 of 10 are expected" in words.headline_inside(inside, study)
+    said = words.headlines_judge(study.table("calibration_judge"), study)
+    assert said[0].startswith(
+        "mini-detector and mini-clip were trained on drawings of the same renderer, with"
     )
-    said = words.headlines_judge(study.table("calibration_judge"))
-    assert said[0].startswith("Of 574 held-out renders with unambiguous cues") and "87.2 %" in said[1]
+    assert said[1].startswith("Of 574 held-out renders with unambiguous cues") and "87.2 %" in said[2]
     gain = study.table("world_conditional").set_index(["skew", "captions"])["lean_gain"]
     said = words.headlines_conditional(study.table("world_conditional"))
     assert f"lean {gain['default', 'prompt-like, no indicator']:.2f} points" in said[0]
     assert said[1].endswith("with every knob off it is 0.00.")
+    assert "Table 3, and 59.5 % of captions" in said[2] and said[2].endswith("is no replication.")
     assert "7.7 % of people are ambiguous" in words.headline_ceiling(study.table("world_ceiling"))
 
 
@@ -722,3 +821,12 @@ def test_examples_show_each_style_with_and_without_indicator():
     # Other senses show nobody, so they have no indicator.
     assert len(chosen) == len(kinds) == 7 * 2 + 1
     assert ("other_sense", True) in kinds and ("other_sense", False) not in kinds
+
+
+def test_a_judge_that_has_not_learnt_from_the_renderer_is_not_said_to_have(study):
+    settings = SimpleNamespace(faces="mini-detector", gender="ViT-L-14/openai")
+    other = SimpleNamespace(pipeline=SimpleNamespace(settings=settings))
+    first = calibration_words.headlines_judge(study.table("calibration_judge"), other)[0]
+    assert first.startswith("mini-detector was trained on drawings of the same renderer")
+    settings.faces = "mediapipe:face.tflite"
+    assert calibration_words.headlines_judge(study.table("calibration_judge"), other)[0].startswith("Of 574")

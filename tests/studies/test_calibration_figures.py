@@ -92,13 +92,14 @@ def test_shares_whose_interval_misses_the_truth_are_hollow():
         "occupation",
         "percent_true",
         "percent_female",
-        "ci_low",
-        "ci_high",
+        "percent_corrected",
+        "corrected_low",
+        "corrected_high",
     ]
     rows = [
-        ("training", "default", "naive", "nurse", 90, 88, 80, 93),
-        ("training", "default", "naive", "chef", 30, 50, 40, 60),
-        ("generated", "off", "matched", "chef", 30, 31, 20, 40),
+        ("training", "default", "naive", "nurse", 90, 86, 88, 80, 93),
+        ("training", "default", "naive", "chef", 30, 49, 50, 40, 60),
+        ("generated", "off", "matched", "chef", 30, 32, 31, 20, 40),
     ]
     figure = figures.shares(pd.DataFrame(rows, columns=names))
     first, second = (ax for ax in figure.axes if ax.get_visible())
@@ -106,6 +107,7 @@ def test_shares_whose_interval_misses_the_truth_are_hollow():
     assert second.get_title().replace("\n", " ") == "world, no model (knobs off)"
     held, missed = first.collections[1:]
     assert held.get_offsets().tolist() == [[90, 88]] and missed.get_offsets().tolist() == [[30, 50]]
+    assert first.lines[1].get_xydata().tolist() == [[90, 86], [30, 49]]
     white = (1, 1, 1, 1)
     assert tuple(missed.get_facecolor()[0]) == white and tuple(held.get_facecolor()[0]) != white
 

@@ -108,6 +108,28 @@ def test_words_follow_the_scores_after_mitigation(folder, after, said):
     assert "chosen for their scores" not in found
 
 
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (
+            "mini",
+            "29 % of the texts that its model of people was trained on end in the sentence that FairCritic adds",
+        ),
+        ("world", "says is drawn. So what FairCritic does to its scores is planted"),
+        ("A", None),
+    ],
+)
+def test_what_was_planted_of_faircritics_effect_is_said_beside_it(folder, model, said):
+    rows = lists([9, 9], [1, 1], 10, "paired", model=model)
+    assert critic.planted(folder(percent_female=rows)) == []  # FairCritic was not measured
+    study = folder(percent_female=rows + lists([5, 6], [5, 5], 10, "faircritic", model=model))
+    found = critic.planted(study)
+    assert found == [] if said is None else said in found[0]
+    critic.save(study, "paired_before_after", figures.before_after(study.table("paired_identity_mitigation")))
+    caption = json.loads((study.output_dir / "records.json").read_text())["figures"][0]["caption"]
+    assert caption.endswith(" ".join(["paired_identity_mitigation.", *found]))
+
+
 def test_a_bias_against_stereotypes_that_stays_is_no_over_correction(folder):
     rows = lists([2, 2], [8, 8], 10, "paired") + lists([3, 3], [7, 7], 10, "faircritic")
     assert "bias against stereotypes is left" in words.mitigation_finding(folder(percent_female=rows))

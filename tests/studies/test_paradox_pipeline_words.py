@@ -179,6 +179,23 @@ def test_what_is_found_about_indicators(study):
     assert "60.0 % of images of an occupation's rarer gender and 30.0 % of the other" in whom
     assert "30.0 points (25.0 to 35.0), an interval that excludes 0, over 60 occupations" in whom
     assert "r = -0.30 (-0.50 to 0.10, p = 0.06, 62 occupations; paper, LAION: -0.458)" in goes
+    assert "The embedded world was set to the paper's share" in often and often.endswith("is no replication.")
+    assert "opposite" not in more.caption_indicator_correlation(study, correlation)
+
+
+def test_a_correlation_of_the_opposite_sign_is_said_to_be_one(study):
+    row = {"corpus": "mini", "gender": "female", "counted": "any", "r": 0.9, "ci_low": 0.84, "ci_high": 0.94}
+    row |= {"p": 1e-20, "n": 62, "published": -0.458}
+    correlation = pd.DataFrame([row, row | {"counted": "only", "r": 0.8}])
+    use = pd.DataFrame(columns=["corpus", "images"])
+    (goes,) = more.headlines_indicators(study, use, correlation)
+    assert "62 occupations; paper, LAION: -0.458, the opposite sign)" in goes
+    caption = more.caption_indicator_correlation(study, correlation)
+    assert (
+        "r = 0.90 for female indicators, where the paper prints -0.458 for LAION: the opposite sign."
+        in caption
+    )
+    assert "0.80" not in caption
 
 
 def test_tests_say_what_they_reject(study):

@@ -95,7 +95,9 @@ CARDS = {
         data=(
             "Renders and prompts of two people (131,072) and of one (32,768) in the form of the paired paper's, drawn "
             "from `biaslab/mini/pairs.py`: some tell a gender, some say that gender does not matter, and the others "
-            "leave it to how often the world shows such a person as a woman. It starts from mini-sd. Its first "
+            "leave it to how often the world shows such a person as a woman. In 29 % of them a gender is told by the "
+            'very sentence that FairCritic adds to prompts ("Show the nurse as a man."), with people as told; of '
+            "those drawn from the sixth training on it is 43 %. It starts from mini-sd. Its first "
             "training also saw mini-sd's captions in 45 % of the steps; those after it saw people in pairs (82 %) "
             "and alone (18 %). From the sixth on half of the prompts drawn tell the gender of one person only, and one "
             "against the stereotype, which leaves what is shown given a prompt as it is in the world. `noisier` is "
@@ -111,6 +113,8 @@ CARDS = {
             "Two people it knows, left before right; three it does not.",
             "Beside a person who is told to be of the gender against the stereotype, the other fits theirs more often "
             "than the world asks: what is told of one still spreads.",
+            "FairCritic's sentence was among its lessons, so what FairCritic does to its scores is largely planted and "
+            "no finding about the method.",
             "It has seen nothing but this world's drawings, with two perceived genders.",
             "How far it leans is near, not equal to, how far its world does: see the rows of Stereotype Scores.",
         ),

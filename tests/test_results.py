@@ -1,0 +1,127 @@
+"""What counts as a result: figures that draw something, tables with rows, findings with measurements behind them."""
+
+import json
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import report, tables
+from biaslab.figures import style
+from biaslab.findings import NO_MEASUREMENTS, NoFinding
+from biaslab.study import Study
+
+mpl.use("Agg")
+
+
+@pytest.fixture
+def study(tmp_path):
+    yield Study(tmp_path, source="published")
+    plt.close("all")
+
+
+def records(study):
+    path = study.output_dir / "records.json"
+    return json.loads(path.read_text()) if path.exists() else {"figures": [], "tables": [], "headlines": []}
+
+
+def words(ax):
+    ax.text(0.5, 0.5, "Nobody was asked.")
+
+
+def guides(ax):
+    ax.axvline(0)
+    ax.axhline(0)
+    ax.axhspan(-1, 1)
+    ax.set_title("Nothing but guides")
+
+
+def unknown(ax):
+    ax.plot([1, 2], [np.nan, np.nan], "o")
+    ax.scatter([], [])
+    ax.vlines([], [], [])
+
+
+@pytest.mark.parametrize("draw", [words, guides, unknown, lambda ax: ax.set_visible(False)])
+def test_a_figure_that_draws_nothing_is_no_result(study, capsys, draw):
+    figure, ax = plt.subplots()
+    draw(ax)
+    study.save_figure("paired_told", figure, title="Title", caption="Caption.", main=True)
+    assert records(study)["figures"] == [] and not list(study.output_dir.glob("figures/*"))
+    said = capsys.readouterr().out
+    expected = (
+        "Nobody was asked." if draw is words else "There is nothing to draw for the figure paired_told."
+    )
+    assert said == f"{expected}\n"
+    assert not plt.fignum_exists(figure.number)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda ax: ax.plot([1], [2], "o"),
+        lambda ax: ax.plot([1, np.nan], [2, np.nan]),
+        lambda ax: ax.scatter([1], [2]),
+        lambda ax: ax.vlines([1], [0], [2]),
+        lambda ax: ax.hlines([1], [0], [0]),
+        lambda ax: ax.fill_between([0, 1], [0, 1], [1, 2]),
+        lambda ax: ax.barh([0], [3]),
+        lambda ax: ax.barh([0], [0]),
+        lambda ax: ax.imshow([[0, 1]]),
+        lambda ax: ax.errorbar([1], [2], yerr=[1], fmt="none"),
+    ],
+)
+def test_a_figure_with_a_single_mark_is_one(study, draw):
+    figure, (_, ax) = plt.subplots(1, 2)
+    draw(ax)
+    study.save_figure("paired_told", figure, title="Title", caption="Caption.")
+    assert [f["name"] for f in records(study)["figures"]] == ["paired_told"]
+
+
+def test_a_figure_is_withdrawn_where_other_data_leave_nothing_to_draw(study, capsys):
+    table = pd.DataFrame({"value": [1.0]})
+
+    @style.or_nothing
+    def drawn(table):
+        figure, ax = plt.subplots()
+        ax.plot(table["value"], table["value"], "o")
+        return figure
+
+    study.save_figure("paired_told", drawn(table), title="Title", caption="Caption.")
+    study.save_figure("paired_lean", drawn(table), title="Title", caption="Caption.")
+    assert len(records(study)["figures"]) == 2 and len(list(study.output_dir.glob("figures/*"))) == 4
+    study.save_figure("paired_told", drawn(table.head(0)), title="Title", caption="Caption.")
+    assert [f["name"] for f in records(study)["figures"]] == ["paired_lean"]
+    assert {f.stem for f in study.output_dir.glob("figures/*")} == {"paired_lean"}
+    assert capsys.readouterr().out.endswith("The source has no measurements for this figure.\n")
+
+
+def test_the_reason_for_no_finding_is_printed_and_not_recorded(study, capsys):
+    study.headline("", "A is 3.\nB is 4.", NO_MEASUREMENTS, NoFinding("Nobody was\nasked."), main=True)
+    assert [h["text"] for h in records(study)["headlines"]] == ["A is 3.", "B is 4."]
+    assert capsys.readouterr().out == (
+        "A is 3.\nB is 4.\nThe source has no measurements for this finding.\nNobody was\nasked.\n"
+    )
+
+
+def test_an_empty_table_is_written_and_said_to_be_empty(study, capsys):
+    empty = pd.DataFrame(columns=tables.schema("world_ceiling").names)
+    study.save_table("world_ceiling", empty)
+    assert tables.read(study.output_dir / "tables" / "world_ceiling.csv", "world_ceiling").empty
+    assert capsys.readouterr().out == "The source has no measurements for the table world_ceiling.\n"
+
+
+def test_a_report_lists_no_table_without_rows(tmp_path):
+    (tmp_path / "tables").mkdir()
+    run = {"run": "mine", "status": "ok", "tables": []}
+    for name, rows in (("world_ceiling", 0), ("world_knobs", 1)):
+        file = tmp_path / "tables" / f"{name}.csv"
+        file.write_text("sure,ambiguous\n" + "0.9,1\n" * rows)
+        run["tables"].append(
+            {"name": name, "title": f"Title of {name}", "file": f"tables/{name}.csv", "rows": rows}
+        )
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    page = report.build(tmp_path).read_text(encoding="utf-8")
+    assert "Title of world_knobs" in page and "world_ceiling" not in page
