@@ -189,6 +189,12 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
         planned = [_plan_one(notebook, words, suffix, values, folder) for notebook in params.selected]
         if all(job.reason for job in planned):
             raise ParameterError(planned[0].reason)
+        if values["source"] in sources.PIPELINES:
+            doing = {job.notebook for job in planned if not job.reason}
+            names = {name for notebook in params.selected if notebook.id in doing for name in notebook.texts}
+            sources.check_work(
+                sorted(names), **{k: values[k] for k in ("model", "settings", "seed") if k in values}
+            )
         jobs += planned
     return jobs
 
@@ -282,7 +288,7 @@ def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
     """Make paths absolute, because a notebook runs in its own folder."""
     out = dict(values)
     if out.get("ratings"):
-        out["ratings"] = str(Path(out["ratings"]).expanduser().resolve())
+        out["ratings"] = str(Path(os.path.expanduser(out["ratings"])).resolve())
     if out["source"] is None:
         out["source"] = "published"
     if out["source"] in sources.PIPELINES:
@@ -291,7 +297,7 @@ def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
         model, settings = pipeline.resolve_paths(out.get("model", "all"), out.get("settings", {}))
         out |= {name: value for name, value in (("model", model), ("settings", settings)) if name in out}
     if out["source"] not in sources.NAMED:
-        out["source"] = str(Path(out["source"]).expanduser())
+        out["source"] = os.path.expanduser(out["source"])
         sources.check(out["source"])
         out["source"] = str(Path(out["source"]).resolve())
     return out
@@ -305,6 +311,11 @@ def _check_inputs(values: dict[str, Any]) -> None:
         from biaslab import ratings
 
         models = set(ratings.read(values["ratings"]).percent_female["model"])
+        if values.get("model", "all") != "all" and models == {ratings.UNNAMED}:
+            raise ParameterError(
+                f"model is {values['model']!r}, but {Path(values['ratings']).name} has no column 'model'. Add one that "
+                "names the model of each generated image (training images may have none), or set model to 'all'."
+            )
         if values.get("model", "all") not in ("all", *models):
             raise unknown_name("model in the ratings", values["model"], sorted(models))
     else:
@@ -327,7 +338,7 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
             return f"The pipeline measures nothing for {paper}."
         if "settings" not in notebook.parameters:
             return "It takes no settings, so it could measure something else than the rest of the run."
-        return ""
+        return _without_images(notebook, source, given)
     model = given.get("model", "all")
     if model == "all":
         return ""
@@ -335,6 +346,17 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
     if known is None or model in known:
         return ""
     return f"{source} has no measurements of the model {model!r} for {paper}. {name_help(model, known)}"
+
+
+def _without_images(notebook: Notebook, source: str, given: Mapping[str, Any]) -> str:
+    """Say why ``notebook`` cannot be: its tables take images behind captions, and there are none; else empty."""
+    declared = tables.schemas()
+    taken = [name for name in sorted(notebook.texts) if name in declared and declared[name].images]
+    if not taken or any(name in declared and declared[name].images for name in notebook.asks):
+        return ""
+    of = {k: given[k] for k in ("model", "settings") if k in given}
+    missing = sources.no_images(source, **of)
+    return f"It needs the images behind captions (for {taken[0]}). {missing}" if missing else ""
 
 
 # -- the folder ------------------------------------------------------------------------------------------

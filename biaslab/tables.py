@@ -78,6 +78,8 @@ class Schema:
     """What a row is and where the numbers come from."""
     columns: tuple[Column, ...]
     """Columns in order; a table has all that are not optional."""
+    images: bool = False
+    """Whether it takes the images behind captions: a pipeline whose corpus has captions only cannot fill it."""
 
     @property
     def keys(self) -> list[str]:

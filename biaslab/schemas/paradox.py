@@ -38,6 +38,7 @@ SCHEMAS = (
             number("n", "Images that the share is taken over.", "images", 0),
             *interval("the share (Wilson)", "%", optional=True),
         ),
+        images=True,
     ),
     Schema(
         "paradox_amplification",
@@ -66,6 +67,7 @@ SCHEMAS = (
             number("p", "Its two-sided p-value.", low=0, high=1),
             text("reason", "Why a value is missing, where one is."),
         ),
+        images=True,
     ),
     Schema(
         "paradox_shuffled",
@@ -83,6 +85,7 @@ SCHEMAS = (
             number("shuffled_high", "Upper limit of the central part of the shuffles.", "points"),
             number("n_shuffles", "Shuffles.", "shuffles", 0),
         ),
+        images=True,
     ),
     Schema(
         "paradox_printed_amplification",
@@ -107,6 +110,7 @@ SCHEMAS = (
             number("printed", "As printed in Table 3.", "points"),
             number("difference", "Computed minus printed.", "points"),
         ),
+        images=True,
     ),
     Schema(
         "paradox_exclusions",
@@ -121,6 +125,7 @@ SCHEMAS = (
             number("n_occupations", "Occupations measured.", "occupations", 0),
             text("occupations", "Which they are."),
         ),
+        images=True,
     ),
     Schema(
         "paradox_occupation_amplification",
@@ -144,6 +149,7 @@ SCHEMAS = (
             number("n_generated", "Generated images.", "images", 0),
             text("excluded", "Why the published rule leaves it out; empty where it counts."),
         ),
+        images=True,
     ),
     Schema(
         "paradox_bias_amp",
@@ -158,6 +164,7 @@ SCHEMAS = (
             *interval("BiasAmp", "points"),
             number("n_occupations", "Occupations.", "occupations", 0),
         ),
+        images=True,
     ),
     Schema(
         "paradox_prompt_variation",
@@ -181,6 +188,7 @@ SCHEMAS = (
             number("n", "Generated images over all prompts.", "images", 0),
             text("reason", "Why the test is missing, where it is."),
         ),
+        images=True,
     ),
     Schema(
         "paradox_reduction",
@@ -194,6 +202,7 @@ SCHEMAS = (
             number("change", "Difference from naive.", "points"),
             number("change_percent", "Difference from naive, relative to it.", "%"),
         ),
+        images=True,
     ),
     # -- what the pipeline measures on the way (sources `mini` and `pipeline`)
     Schema(
@@ -323,6 +332,7 @@ SCHEMAS = (
             ),
             number("n_images", "Those images.", "images", 0),
         ),
+        images=True,
     ),
     Schema(
         "paradox_gender_words",
@@ -340,6 +350,7 @@ SCHEMAS = (
             number("n_judged", "Generated images perceived as female or male.", "images", 0),
             number("n_images", "Images generated from such captions.", "images", 0),
         ),
+        images=True,
     ),
     Schema(
         "paradox_paraphrases",
