@@ -20,7 +20,7 @@ from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from biaslab import values
+from biaslab import shared, values
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
 from biaslab.schemas.paradox import APPROACHES
 
@@ -304,11 +304,18 @@ class Settings:
 
     def describe(self) -> list[tuple[str, str, str]]:
         """Return name, value (as YAML has it) and meaning of each setting."""
-        shown = asdict(self)
+        shown = {name: _named(value) for name, value in asdict(self).items()}
         return [
             (f.name, v if isinstance(v := shown[f.name], str) else json.dumps(v), f.metadata["meaning"])
             for f in fields(self)
         ]
+
+
+def _named(value: Any) -> Any:
+    """Return a setting's value as others may see it: paths without their folders."""
+    if isinstance(value, str):
+        return shared.named(value)
+    return [_named(v) for v in value] if isinstance(value, tuple) else value
 
 
 def _checked(known, value: Any) -> tuple[str, Any]:

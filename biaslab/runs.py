@@ -28,7 +28,7 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab import __version__, coverage, sources, store, tables
+from biaslab import __version__, coverage, shared, sources, store, tables
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
 from biaslab.params import Notebook, RunParams
 from biaslab.study import PARTS, PROGRESS, Study, code_digest
@@ -109,6 +109,8 @@ class Job:
     """Digest of all that the results depend on: notebook, parameters, inputs, code and packages."""
     threads: int = 1
     """Threads that its libraries may use; notebooks run side by side."""
+    folders: tuple[str, ...] = ()
+    """Folders of this machine that the executed notebook and its page do not name."""
 
     @property
     def slug(self) -> str:
@@ -157,19 +159,25 @@ def run(
     inputs = _inputs(jobs, folder)
     with _only_one(folder):
         record = _provenance(params) | {"inputs": inputs, "problems": []}
-        jobs = [replace(job, fingerprint=_fingerprint(job, record)) for job in jobs]
-        earlier = _prepare(folder, record, params, overwrite)
+        private = _folders(params, jobs, folder)
+        jobs = [replace(job, fingerprint=_fingerprint(job, record), folders=private) for job in jobs]
+        # What is shared names no folder of this machine.
+        public = shared.without(private)
+        record = public(record)
+        earlier = _prepare(folder, record, params, overwrite, public)
         kept, jobs = _keep(folder, earlier, jobs, again)
         if not jobs and (same := _unchanged(folder, record, kept)):
             return same
 
         def note(done: list[dict]) -> None:
-            _write_json(folder / "run.json", {**record, "status": "running", "notebooks": [*kept, *done]})
+            running = {**record, "status": "running", "notebooks": [*kept, *public(done)]}
+            _write_json(folder / "run.json", running)
 
         note([])
         done, stopped = _execute(jobs, params.jobs, progress, note)
         record |= {"ended": _now(), "seconds": round(time.time() - _seconds(record["started"]), 1)}
-        record = gather(folder, record, kept, done, swept=list(params.sweep))
+        record["notes"] = _store_notes({"parameters": params.values, "started": record["started"]})
+        record = gather(folder, record, kept, done, swept=list(params.sweep), public=public)
     if stopped:
         raise KeyboardInterrupt
     return record
@@ -362,12 +370,14 @@ def _without_images(notebook: Notebook, source: str, given: Mapping[str, Any]) -
 # -- the folder ------------------------------------------------------------------------------------------
 
 
-def _prepare(folder: Path, record: dict, params: RunParams, overwrite: bool) -> list[dict]:
+def _prepare(
+    folder: Path, record: dict, params: RunParams, overwrite: bool, public: Callable[[Any], Any]
+) -> list[dict]:
     """Make the run's folder ready and return the records of what is in it of the same run."""
     path = folder / "run.json"
     if path.exists():
         try:
-            earlier = json.loads(path.read_text(encoding="utf-8"))
+            earlier = public(json.loads(path.read_text(encoding="utf-8")))
             changed, kept = _difference(earlier, record), earlier["notebooks"]
             defaults = earlier["notebook_defaults"]
         except (ValueError, KeyError, AttributeError):
@@ -388,6 +398,14 @@ def _prepare(folder: Path, record: dict, params: RunParams, overwrite: bool) -> 
         )
     folder.mkdir(parents=True, exist_ok=True)
     return []
+
+
+def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...]:
+    """Return the folders of this machine that nothing names that a run shares."""
+    roots = {Path(job.source).resolve().parents[1 + job.notebook.count("/")] for job in jobs}
+    given = [{k: v for k, v in job.parameters.items() if k != "output_dir"} for job in jobs]
+    values = [dict(params.values), params.file, *given]
+    return shared.folders(values, folder, folder.parent, store.default_root().absolute(), *roots)
 
 
 def _fingerprint(job: Job, record: Mapping) -> str:
@@ -578,6 +596,8 @@ def execute(job: Job) -> dict:
     failure = _papermill(job, target)
     if not target.exists():
         return _record(job, "failed", failure, time.time() - started)
+    _take_out(target, job.folders)
+    failure = shared.without(job.folders)(failure) if job.folders else failure
     from biaslab import report
 
     index = Path(os.path.relpath(folder / "index.html", page.parent)).as_posix()
@@ -591,6 +611,17 @@ def execute(job: Job) -> dict:
     # A source without the notebook's input is no failure: the notebook does not apply.
     status = "ok" if not failure else "skipped" if failure.startswith("MissingInputError: ") else "failed"
     return _record(job, status, failure, time.time() - started) | files
+
+
+def _take_out(notebook: Path, folders: tuple[str, ...]) -> None:
+    """Take folders of this machine out of an executed notebook: its parameters, what it printed, and errors."""
+    if not folders:
+        return
+    whole = json.loads(notebook.read_text(encoding="utf-8"))
+    text = json.dumps(shared.without(folders)(whole), ensure_ascii=False, indent=1)
+    temporary = notebook.with_name(f".{notebook.name}.tmp")
+    temporary.write_text(f"{text}\n", encoding="utf-8")
+    os.replace(temporary, notebook)
 
 
 def _papermill(job: Job, target: Path) -> str:
@@ -664,7 +695,15 @@ def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> di
 # -- gathering -------------------------------------------------------------------------------------------
 
 
-def gather(folder: Path, record: dict, kept: list[dict], done: list[dict], *, swept: list[str]) -> dict:
+def gather(
+    folder: Path,
+    record: dict,
+    kept: list[dict],
+    done: list[dict],
+    *,
+    swept: list[str],
+    public: Callable[[Any], Any],
+) -> dict:
     """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page."""
     from biaslab import report
     from biaslab.params import _paper_order
@@ -692,9 +731,9 @@ def gather(folder: Path, record: dict, kept: list[dict], done: list[dict], *, sw
         "figures": figures,
         "tables": gathered,
         "limits": [*LIMITS, *_more_limits(record)],
-        "notes": _store_notes(record),
         "coverage": coverage.of_run(notebooks, gathered, figures) if _is_published(record) else [],
     }
+    record = public(record)
     _write_json(folder / "run.json", record)
     report.build(folder)
     return record

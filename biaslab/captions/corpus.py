@@ -29,6 +29,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from biaslab import shared
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, near_matches
 
 if TYPE_CHECKING:
@@ -434,7 +435,7 @@ class FileCorpus:
         """Read ``paths`` in this order; ``rows`` from the start, 0 for all."""
         for path in paths:
             _reader(path)
-        self.name = name
+        self.name = shared.named(name)
         self.paths = list(paths)
         self.images = None
         self._wanted, self._rows = dict(columns), rows
@@ -892,7 +893,7 @@ class HubCorpus:
         self._split = split or "train"
         self._wanted, self._rows = dict(columns), rows
         self._prefix = Path(self._dataset).name
-        self.name = f"hf:{dataset}"
+        self.name = f"hf:{shared.named(dataset)}"
         self.images = None
 
     def __getstate__(self) -> dict[str, Any]:
