@@ -185,7 +185,8 @@ def conform(
         if (values.isna() & given).any():
             bad = out.loc[values.isna() & given, column.name].iloc[0]
             raise InputError(
-                f"{where}: {column.name} holds {bad!r}, which is not a number. Leave the cell empty where there is none."
+                f"{where}: {column.name} holds {bad!r}, which is not a number. Leave the cell empty where there is "
+                "none."
             )
         outside = (values < column.low) | (values > column.high)
         if outside.any():
