@@ -73,7 +73,13 @@ def frames(fits: tuple[np.ndarray, np.ndarray]) -> tuple[pd.DataFrame, pd.DataFr
         count = women[s].sum(axis=axes)
         rows.append(
             pd.DataFrame(
-                {"identity": names[s], "occupation": names[s], "stereotype": s, "count": count, "n": n * images}
+                {
+                    "identity": names[s],
+                    "occupation": names[s],
+                    "stereotype": s,
+                    "count": count,
+                    "n": n * images,
+                }
             )
         )
     group = pd.concat(rows, ignore_index=True).assign(**CELL)

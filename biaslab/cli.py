@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train an embedded model from the embedded world, from scratch")
     train.add_argument("name", metavar="NAME", help="mini-sd, mini-sd-pairs, mini-clip or mini-detector")
     train.add_argument("--folder", metavar="DIR", help="where the model goes (default: outputs/models/NAME)")
-    train.add_argument("--minutes", type=float, metavar="N", help="end after so many minutes")
+    train.add_argument("--minutes", type=_minutes, metavar="N", help="end after so many minutes")
     train.add_argument("--steps", type=int, metavar="N", help="steps to train (default: the model's own)")
     train.add_argument("--batch", type=int, metavar="N", help="examples a step (default: the model's own)")
     train.add_argument("--seed", type=int, metavar="N", help="seed of weights and data")
@@ -127,6 +127,15 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--no-progress", action="store_true", help="show no progress bar")
     train.set_defaults(call=_train)
     return parser
+
+
+def _minutes(text: str) -> float:
+    import math
+
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of minutes above 0")
+    return value
 
 
 def _run(given: argparse.Namespace) -> int:

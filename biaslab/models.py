@@ -84,11 +84,11 @@ def resolve(name: str, kind: str) -> str:
     name = KINDS[kind] if name == "mini" else name
     if name in EMBEDDED:
         return str(_embedded(name, kind))
-    path = Path(name).expanduser()
-    if path.is_dir():
+    path = Path(os.path.expanduser(name))
+    if os.path.isdir(path):
         check_folder(path)
         return str(path)
-    if path.is_file():
+    if os.path.isfile(path):
         raise ParameterError(
             f"{name} is a file; a {kind} model is a folder with its configuration and weights. A checkpoint in one "
             "file is loaded with diffusers' from_single_file and saved as a folder with save_pretrained."

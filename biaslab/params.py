@@ -9,16 +9,22 @@ from __future__ import annotations
 import ast
 import itertools
 import json
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from biaslab import values
 from biaslab.errors import ParameterError, name_help
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.yaml)(?<!\.yml)")
+# Texts of one word in a notebook's code, and those that it asks a study about.
+_WORD, _ASKED = re.compile(r"""["'](\w+)["']"""), re.compile(r"""\.has\(["'](\w+)["']\)""")
 # Set by the runner for each notebook, never by a parameters file.
 _RESERVED = "output_dir"
 
@@ -35,6 +41,10 @@ class Notebook:
     """Its first heading."""
     parameters: Mapping[str, Any]
     """Names and defaults in its cell tagged ``parameters``."""
+    texts: frozenset[str] = frozenset()
+    """Texts of one word in its code, among them the names of the tables that it takes."""
+    asks: frozenset[str] = frozenset()
+    """Those of them that it asks :meth:`biaslab.study.Study.has` about: it does without what is not there."""
 
 
 @dataclass(frozen=True)
@@ -119,18 +129,20 @@ def load(
     available = find_notebooks(notebooks_dir or _notebooks_dir(Path(path)))
     set_here = _overrides(overrides, given, available)
     given |= set_here
+    for key, value in given.items():
+        values.check(key[:60], value)
     if notebooks:
         given["notebooks"] = list(notebooks)
     run = {key: _run_value(key, given.get(key, default)) for key, (_, default) in _RUN_KEYS.items()}
     selected = _select(available, run["notebooks"])
     asked = {k: v for k, v in given.items() if k not in _RUN_KEYS}
-    values = _notebook_values(asked, selected, available, strict=set_here)
+    checked = _notebook_values(asked, selected, available, strict=set_here)
     return RunParams(
         run=run["run"],
         title=run["title"] or run["run"],
         description=run["description"].strip(),
         notebooks=tuple(run["notebooks"]),
-        values=values,
+        values=checked,
         jobs=run["jobs"],
         file=str(path),
         selected=tuple(selected),
@@ -193,7 +205,9 @@ def read_notebook(path: Path, notebook_id: str) -> Notebook:
         raise ParameterError(
             f"{path}: the cell tagged 'parameters' must set literals only ({error})."
         ) from None
-    return Notebook(notebook_id, path, headings[0] if headings else notebook_id, parameters)
+    code = "\n".join(s for s, c in zip(sources, cells, strict=True) if c["cell_type"] == "code")
+    texts, asks = frozenset(_WORD.findall(code)), frozenset(_ASKED.findall(code))
+    return Notebook(notebook_id, path, headings[0] if headings else notebook_id, parameters, texts, asks)
 
 
 def _paper_order(notebook_id: str) -> int:
@@ -205,39 +219,127 @@ def _paper_order(notebook_id: str) -> int:
 def _read_yaml(path: Path) -> dict:
     import yaml
 
-    if not path.is_file():
+    if not os.path.isfile(path):
         near = [p.as_posix() for p in sorted(path.parent.glob("*.y*ml"))] if path.parent.is_dir() else []
+        if _HUB_NAME.fullmatch(str(path)) and not os.path.isdir(path.parent):
+            raise ParameterError(
+                f"There is no parameters file {path}. If that is a model on the hub, name it in a file of parameters: "
+                f"biaslab run params/sd14.yaml --set model={path} --set run=NAME."
+            )
         raise ParameterError(f"There is no parameters file {path}. {name_help(path.as_posix(), near)}")
     try:
-        given = yaml.load(path.read_text(encoding="utf-8"), Loader=_once_loader())
+        given = _plain_yaml(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ParameterError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be parsed"
-        raise ParameterError(f"{path} is not YAML{where}: {problem}.") from None
+        what = "is not YAML" if _is_syntax(error) else "cannot be used"
+        raise ParameterError(f"{path} {what}{where}: {_yaml_problem(error)}.") from None
     if given is None:
         raise ParameterError(
             f"{path} is empty; a parameters file holds keys and values, such as 'run: mine'."
         )
-    if not isinstance(given, dict) or not all(isinstance(k, str) for k in given):
+    if not isinstance(given, dict):
         raise ParameterError(
             f"{path} holds {type(given).__name__}; a parameters file holds keys and values, such as 'run: mine'."
         )
     return given
 
 
-def _once_loader() -> type:
-    """Return PyYAML's safe loader, which builds plain values only, made to refuse a key that is given twice."""
+def _plain_yaml(text: str) -> Any:
+    """Return what YAML says, in plain values.
+
+    Raises:
+        yaml.YAMLError: It is not YAML, or says something that no parameter can be.
+    """
     import yaml
 
+    try:
+        return yaml.load(text, Loader=_plain_loader())
+    except (ValueError, OverflowError):
+        # What a backslash and a number in quotes stand for is looked up outside of what PyYAML checks.
+        raise yaml.YAMLError("an escape in quotation marks stands for no character") from None
+
+
+def _is_syntax(error: Exception) -> bool:
+    import yaml
+
+    return isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError | yaml.reader.ReaderError)
+
+
+def _yaml_problem(error: Exception) -> str:
+    return str(
+        getattr(error, "problem", None) or getattr(error, "reason", None) or error or "it cannot be parsed"
+    )
+
+
+def _unknown_tag(_, node):
+    import yaml
+
+    problem = f"{node.tag!r} is no kind of value that a parameter has; leave it out"
+    raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+
+@cache
+def _plain_loader() -> type:
+    """Return PyYAML's safe loader made to build plain values only, and keys that are texts and come once.
+
+    Dates are texts: no parameter is one.
+    """
+    import yaml
+
+    plain = [f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map")]
+
     class Loader(yaml.SafeLoader):
+        yaml_constructors = {tag: yaml.SafeLoader.yaml_constructors[tag] for tag in plain} | {
+            None: _unknown_tag
+        }
+        yaml_implicit_resolvers: ClassVar = {
+            first: [(tag, pattern) for tag, pattern in some if not tag.endswith(":timestamp")]
+            for first, some in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+        depth = 0
+
+        def compose_node(self, parent, index):
+            self.depth += 1
+            if self.depth > values.DEEPEST:
+                mark = self.peek_event().start_mark
+                problem = f"more than {values.DEEPEST} lists or mappings lie in one another"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+        def construct_object(self, node, deep=False):
+            try:
+                return super().construct_object(node, deep)
+            except (ValueError, KeyError, AttributeError, OverflowError):
+                said = node.value if len(node.value) <= 60 else f"{node.value[:60]}…"
+                kind = _kind_name(
+                    {"int": int, "float": float, "bool": bool}.get(node.tag.rsplit(":", 1)[-1], str)
+                )
+                if len(node.value) > 4000 and node.tag.endswith(":int"):
+                    problem = (
+                        f"a whole number of {len(node.value):,} digits; allowed is up to {values.LARGEST}"
+                    )
+                else:
+                    problem = f"{said!r} cannot be read as {kind}"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
+
         def construct_mapping(self, node, deep=False):
             seen = set()
             for key_node, _ in node.value:
-                if key_node.value in seen:
+                problem = ""
+                if key_node.tag.endswith(":merge"):
+                    continue
+                if not key_node.tag.endswith(":str"):
+                    said = f"{key_node.value[:60]!r}" if isinstance(key_node.value, str) else ""
+                    problem = "a key is a list or mapping; a key must be a text"
+                    problem = f"the key {said} is not a text; put it in quotation marks" if said else problem
+                elif key_node.value in seen:
                     problem = f"the key {key_node.value!r} is given twice"
+                if problem:
                     raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
                 seen.add(key_node.value)
             return super().construct_mapping(node, deep)
@@ -278,11 +380,10 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
     if is_text and not value.lstrip().startswith("["):
         return key, value
     try:
-        return key, yaml.safe_load(value) if value.strip() else ""
+        return key, _plain_yaml(value) if value.strip() else ""
     except yaml.YAMLError as error:
-        raise ParameterError(
-            f"--set {text!r}: the value is not YAML ({getattr(error, 'problem', error)})."
-        ) from None
+        what = "is not YAML" if _is_syntax(error) else "cannot be used"
+        raise ParameterError(f"--set {text[:200]!r}: the value {what} ({_yaml_problem(error)}).") from None
 
 
 def _notebooks_dir(path: Path) -> Path:
@@ -331,10 +432,10 @@ def _notebook_values(
     defaults = {k: v for n in selected for k, v in n.parameters.items() if k != _RESERVED}
     elsewhere = {k for n in available for k in n.parameters} - set(defaults) - {_RESERVED}
     problems = []
-    values: dict[str, Any] = {}
+    typed: dict[str, Any] = {}
     for name, value in given.items():
         if name in defaults:
-            problem, values[name] = _typed(name, value, defaults[name])
+            problem, typed[name] = _typed(name, value, defaults[name])
             problems += [problem] if problem else []
         elif name == _RESERVED:
             problems.append(f"{name!r} is set by the run itself; choose the folder with --outputs and run.")
@@ -345,7 +446,7 @@ def _notebook_values(
             problems.append(f"{name!r} is not a parameter. {name_help(name, known)}")
     if problems:
         raise ParameterError(" ".join(problems))
-    return values
+    return typed
 
 
 def _typed(name: str, value: Any, default: Any) -> tuple[str, Any]:

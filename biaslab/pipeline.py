@@ -11,6 +11,7 @@ import glob
 import hashlib
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from biaslab import shared, values
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
 from biaslab.schemas.paradox import APPROACHES
 
@@ -46,6 +48,8 @@ FILES = ("mediapipe:", "fairface:", "ratings:")
 VQA = "vqa:"
 # Settings that name what is read, beside the model that generates.
 INPUTS = ("corpus", "corpus_rows", "columns", "skew", "training_images", "faces", "gender", "further_judges")
+# Captions that are looked at before any work: of files, and of a corpus that is streamed.
+LOOKED_AT, STREAMED = 100_000, 1000
 _SHARD_CAPTIONS = 8192
 _SHARD_EMBEDDINGS = 2048
 
@@ -285,25 +289,33 @@ class Settings:
         """
         if not isinstance(given, Mapping):
             raise ParameterError(f"settings is {given!r}; it must be a mapping, for example {{'steps': 20}}.")
+        values.check("settings", given)
         known = {f.name: f for f in fields(cls)}
-        problems, values = [], {}
+        problems, typed = [], {}
         for name, value in given.items():
             if name not in known:
-                problems.append(f"settings has no {name!r}. {name_help(str(name), known)}")
+                problems.append(f"settings has no {name!r}. {name_help(name, known)}")
                 continue
-            problem, values[name] = _checked(known[name], value)
+            problem, typed[name] = _checked(known[name], value)
             problems += [problem] if problem else []
         if problems:
             raise ParameterError(" ".join(problems))
-        return cls(**values)
+        return cls(**typed)
 
     def describe(self) -> list[tuple[str, str, str]]:
         """Return name, value (as YAML has it) and meaning of each setting."""
-        shown = asdict(self)
+        shown = {name: _named(value) for name, value in asdict(self).items()}
         return [
             (f.name, v if isinstance(v := shown[f.name], str) else json.dumps(v), f.metadata["meaning"])
             for f in fields(self)
         ]
+
+
+def _named(value: Any) -> Any:
+    """Return a setting's value as others may see it: paths without their folders."""
+    if isinstance(value, str):
+        return shared.named(value)
+    return [_named(v) for v in value] if isinstance(value, tuple) else value
 
 
 def _checked(known, value: Any) -> tuple[str, Any]:
@@ -377,10 +389,11 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
 def _absolute(name: str, *, always: bool = False) -> str:
     kind, colon, path = name.partition(":")
     prefix = f"{kind}:" if f"{kind}:" in FILES and colon else ""
-    if f"{kind}:" == VQA and colon and Path(path).expanduser().is_dir():
+    if f"{kind}:" == VQA and colon and os.path.isdir(os.path.expanduser(path)):
         prefix = VQA
-    path = Path(name.removeprefix(prefix)).expanduser()
-    if always or prefix or path.exists() or (not path.is_absolute() and glob.glob(str(path), recursive=True)):
+    path = Path(os.path.expanduser(name.removeprefix(prefix)))
+    there = os.path.exists(path) or (not path.is_absolute() and glob.glob(str(path), recursive=True))
+    if always or prefix or there:
         return prefix + str(path.absolute())
     return name
 
@@ -399,7 +412,7 @@ def people_guidance(own: float, general: float) -> float:
 
 def label(model: str) -> str:
     """Return what tables call ``model``: the last part of a folder's path, a name behind an endpoint without that."""
-    return Path(model).name if Path(model).is_dir() else model.removeprefix(ENDPOINT)
+    return Path(model).name if os.path.isdir(model) else model.removeprefix(ENDPOINT)
 
 
 def check(model: str, settings: Settings) -> None:
@@ -422,9 +435,7 @@ def check(model: str, settings: Settings) -> None:
             models.resolve(name, "text-to-image")
     for name, kind in _judges(settings):
         if name.startswith(FILES):
-            path = Path(name.split(":", 1)[1]).expanduser()
-            if not path.is_file():
-                raise ParameterError(f"There is no file {path}; it was named as {name!r} in the settings.")
+            _check_file(name)
         elif name.startswith(VQA):
             from biaslab.judging import vqa
 
@@ -444,8 +455,100 @@ def check(model: str, settings: Settings) -> None:
         pipeline.endpoint("critic").check_key()
     if settings.training_images == DOWNLOAD:
         pipeline.check_urls()
-    elif settings.training_images and not Path(settings.training_images).is_dir():
+    elif settings.training_images and not os.path.isdir(settings.training_images):
         raise ParameterError(f"training_images is {settings.training_images!r}, which is not a folder.")
+
+
+def _check_file(name: str) -> None:
+    """Refuse the name of a judge whose file is not there."""
+    from biaslab.judging import faces, fairface
+
+    path = os.path.expanduser(name.split(":", 1)[1])
+    if not os.path.isfile(path):
+        where = {faces.MEDIAPIPE: faces.WHERE, fairface.FAIRFACE: fairface.WHERE}
+        had = next((said for prefix, said in where.items() if name.startswith(prefix)), "")
+        raise ParameterError(
+            f"There is no file {path}; it was named as {name!r} in the settings. {had}".strip()
+        )
+
+
+def check_captions(model: str, settings: Settings, *, seed: int = 0, images: bool = True) -> None:
+    """Look at a corpus's first captions for what would stop a run later; of a small corpus, at all that it has.
+
+    Args:
+        model: The model that generates.
+        settings: What the pipeline does.
+        seed: Seed of the run, which decides about samples of captions.
+        images: Whether images are generated, so that the model must know the words of what is known of its prompts.
+
+    Raises:
+        InputError: The corpus cannot be read, holds no captions or none that names an occupation, or two captions
+            have the same id.
+        ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a word.
+    """
+    from biaslab.captions.corpus import FileCorpus
+    from biaslab.captions.search import Matcher, search
+
+    pipeline = Pipeline(model, settings, seed=seed, progress=False)
+    Matcher(pipeline.occupations).check()
+    if model == WORLD:
+        _check_world(pipeline.occupations)
+    whole = False
+    if settings.corpus != "mini":
+        most = LOOKED_AT if isinstance(pipeline.corpus, FileCorpus) else STREAMED
+        rows = min(settings.corpus_rows or most, most)
+        head = pipeline.but(corpus_rows=rows)
+        found = search(head.corpus, pipeline.occupations, per_term=rows, seed=seed, progress=False)
+        n, captions = (
+            int(found.totals["n_corpus"].max()),
+            found.captions.rename(columns={"term": "occupation"}),
+        )
+        whole = n < rows or n == settings.corpus_rows
+        if whole or len(captions):
+            _check_found(pipeline, captions, n)
+    if not (images and pipeline.has_images) or model == WORLD or model.startswith(ENDPOINT):
+        return
+    if set(settings.approaches).intersection(SELECTED):
+        _check_words(model, [*pipeline.filled()["text"], settings.negative_prompt])
+    as_prompts = [a for a in settings.approaches if a in CAPTIONS_AS_PROMPTS]
+    if whole and as_prompts:
+        used = captions["rank"] <= settings.caption_prompts_per_occupation
+        try:
+            _check_words(model, [*captions.loc[used, "text"], settings.negative_prompt])
+        except ParameterError as error:
+            raise ParameterError(
+                f"Captions cannot be prompts ({', '.join(as_prompts)}): {error} Set approaches to others, such as "
+                f"{', '.join(SELECTED)}."
+            ) from None
+
+
+def _check_world(occupations: Sequence[str]) -> None:
+    from biaslab.mini import world
+
+    for name in occupations:
+        if name not in world.occupations():
+            raise unknown_name("occupation of the embedded world", name, world.occupations())
+
+
+def _check_words(model: str, prompts: Sequence[str]) -> None:
+    """Refuse prompts with words that a model in a folder here does not know; a model on the hub spells them."""
+    from biaslab import models
+    from biaslab.generation import texts
+
+    texts.check_words_of_folder(models.resolve(model, "text-to-image"), prompts, model)
+
+
+def check_people(model: str, settings: Settings, *, seed: int = 0) -> None:
+    """Look whether the model knows the words of prompts that place people, as far as these are known before the run.
+
+    Raises:
+        ParameterError: It does not know a word.
+    """
+    if model == WORLD or model.startswith(ENDPOINT):
+        return
+    people = Pipeline(model, settings, seed=seed, progress=False).people
+    texts = [text for kind in people.kinds for text in people.possible(kind).texts["text"]]
+    _check_words(people_model(model), [*dict.fromkeys(texts), settings.negative_prompt])
 
 
 def _check_cost(settings: Settings, n_images: int) -> None:
@@ -544,6 +647,11 @@ class Pipeline:
         return type(self)(model or self.model, settings, seed=self.seed, **progress)
 
     @property
+    def has_images(self) -> bool:
+        """Whether there are images behind the captions, or URLs of them that are to be fetched."""
+        return bool(self.settings.training_images) or self.corpus.images is not None
+
+    @property
     def no_images(self) -> str:
         """What to do where the corpus has captions only."""
         return (
@@ -624,7 +732,7 @@ class Pipeline:
         import pandas as pd
 
         captions = self._found.captions.rename(columns={"term": "occupation"})
-        _check_ids(captions)
+        _check_found(self, captions, int(self._found.totals["n_corpus"].max()))
         names = self.settings.names
         stage = self.store.stage("indicators", {"names": names}, partial(_indicate, names))
         found = self.computed(stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions")
@@ -993,13 +1101,15 @@ class Pipeline:
 
     def _training_captions(self) -> pd.DataFrame:
         """Return the captions whose images are judged: the sample, and the nearest where they are asked for."""
+        import numpy as np
+
         captions = self.captions()
         wanted = captions["rank"] <= self.settings.captions_per_occupation
         if self._asks_for_nearest:
             chosen = self.selections()
             pairs = set(zip(chosen["caption_id"], chosen["occupation"], strict=True))
             both = zip(captions["caption_id"], captions["occupation"], strict=True)
-            wanted = wanted.to_numpy() | [pair in pairs for pair in both]
+            wanted = wanted.to_numpy() | np.array([pair in pairs for pair in both], dtype=bool)
         return captions[wanted].reset_index(drop=True)
 
     def _training_source(self, caption_ids: Iterable[str]) -> ImageSource:
@@ -1232,6 +1342,21 @@ class CaptionFiles:
         there = [i for i in image_ids if i in self._of]
         read = dict(zip(there, self._files.read([self._of[i] for i in there]), strict=True))
         return [read.get(i, Unreadable("missing")) for i in image_ids]
+
+
+def _check_found(pipeline: Pipeline, captions: pd.DataFrame, n_corpus: int) -> None:
+    """Refuse a corpus of which nothing can be used: without captions, or without any that names an occupation."""
+    where, names = f"The corpus {pipeline.corpus.name!r}", pipeline.occupations
+    if not n_corpus:
+        raise InputError(f"{where} holds no captions; set corpus to one that does.")
+    if captions.empty:
+        listed = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        raise InputError(
+            f"None of the {n_corpus:,} captions of {where[0].lower()}{where[1:]} names one of the {len(names)} "
+            f"occupations ({listed}). Set occupations to words that its captions use, or columns to where its captions "
+            "are, for example columns={'text': 'TEXT'}."
+        )
+    _check_ids(captions)
 
 
 def _check_ids(captions: pd.DataFrame) -> None:

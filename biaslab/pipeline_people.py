@@ -76,11 +76,11 @@ class People:
         if kind == "three":
             return asking.three(s.three_prompts, seed=seed)
         if kind == "intervention":
-            whole = self._possible(kind)
+            whole = self.possible(kind)
             return asking.only(whole, _of_top(whole, self.top_occupations()))
         return self._revised(int(kind.removeprefix(ROUND)))
 
-    def _possible(self, kind: str) -> Prompts:
+    def possible(self, kind: str) -> Prompts:
         """Return the prompts of a kind, and those that it may have where they depend on what the judges say."""
         s = self._pipeline.settings
         if kind == "intervention":
@@ -94,7 +94,7 @@ class People:
         """Return how many images the settings ask for; it is known before any is generated."""
         n = 0
         for kind in self.kinds:
-            asked = self._possible(kind)
+            asked = self.possible(kind)
             if kind == "intervention":
                 # Which occupations stereotypes fit most is not known yet, but how many there will be.
                 people = asked.people[asked.people["level"] == ""].drop_duplicates("occupation")
@@ -229,7 +229,7 @@ class People:
 
         frames = []
         for kind in self.kinds:
-            texts, people = self._possible(kind)
+            texts, people = self.possible(kind)
             each = texts.loc[texts.index.repeat(texts["n_images"]), ["prompt_id"]]
             index = each.groupby("prompt_id").cumcount().astype(str)
             each = each.assign(image_id=each["prompt_id"] + "/" + index)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import csv
 import difflib
 import io
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,7 +161,7 @@ def located(path: str | Path) -> Path:
         path = Path.home().joinpath(*path.parts[1:])
     if path.suffix.lower() not in _ENDINGS:
         raise InputError(f"{path} is neither CSV nor Parquet; give a file that ends in .csv or .parquet.")
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"{path} does not exist; set ratings to a CSV or Parquet file.")
     return path
 

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab import __version__, closure, coverage, lifeline, places, sources, store, tables
+from biaslab import __version__, closure, coverage, lifeline, places, shared, sources, store, tables
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
 from biaslab.params import Notebook, RunParams
 from biaslab.study import ATTEMPT, PARTS, PROGRESS, Study, table_modules
@@ -123,6 +123,8 @@ class Job:
     """Threads that its libraries may use; notebooks run side by side."""
     attempt: str = ""
     """The folder of this start of the run, which the notebook writes to."""
+    folders: tuple[str, ...] = ()
+    """Folders of this machine that the executed notebook and its page do not name."""
 
     @property
     def slug(self) -> str:
@@ -171,9 +173,13 @@ def run(
     inputs = _inputs(jobs, folder)
     with _only_one(folder), store.room_on(folder, _KEPT):
         record = _provenance(params) | {"inputs": inputs, "problems": [], "code": _gathering_code()}
+        private = _folders(params, jobs, folder)
         code = _study_code()
-        jobs = [replace(job, fingerprint=_fingerprint(job, record, code)) for job in jobs]
-        earlier = _prepare(folder, record, params, overwrite)
+        jobs = [replace(job, fingerprint=_fingerprint(job, record, code), folders=private) for job in jobs]
+        # What is shared names no folder of this machine.
+        public = shared.without(private)
+        record = public(record)
+        earlier = _prepare(folder, record, params, overwrite, public)
         kept, jobs, changed = _keep(folder, earlier, jobs, again)
         if not jobs and (same := _unchanged(folder, record, kept, changed)):
             return same
@@ -181,7 +187,8 @@ def run(
         jobs = [replace(job, attempt=str(attempt)) for job in jobs]
 
         def note(done: list[dict], status: str = "running") -> None:
-            _write_json(folder / "run.json", {**record, "status": status, "notebooks": [*kept, *done]})
+            running = {**record, "status": status, "notebooks": [*kept, *public(done)]}
+            _write_json(folder / "run.json", running)
 
         note([])
         done, stopped = _execute(jobs, params.jobs, progress, note)
@@ -190,7 +197,9 @@ def run(
             # A second Ctrl-C may cut the report off.
             note(done, "stopped")
         record |= {"ended": _now(), "seconds": round(time.time() - _seconds(record["started"]), 1)}
-        record = gather(folder, record, kept, done, swept=list(params.sweep), notes=changed)
+        notes = [*changed, *_store_notes({"parameters": params.values, "started": record["started"]})]
+        record["notes"] = notes
+        record = gather(folder, record, kept, done, swept=list(params.sweep), public=public)
     if stopped:
         raise KeyboardInterrupt
     return record
@@ -210,6 +219,12 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
         planned = [_plan_one(notebook, words, suffix, values, folder) for notebook in params.selected]
         if all(job.reason for job in planned):
             raise ParameterError(planned[0].reason)
+        if values["source"] in sources.PIPELINES:
+            doing = {job.notebook for job in planned if not job.reason}
+            names = {name for notebook in params.selected if notebook.id in doing for name in notebook.texts}
+            sources.check_work(
+                sorted(names), **{k: values[k] for k in ("model", "settings", "seed") if k in values}
+            )
         jobs += planned
     return jobs
 
@@ -303,7 +318,7 @@ def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
     """Make paths absolute, because a notebook runs in its own folder."""
     out = dict(values)
     if out.get("ratings"):
-        out["ratings"] = str(Path(out["ratings"]).expanduser().resolve())
+        out["ratings"] = str(Path(os.path.expanduser(out["ratings"])).resolve())
     if out["source"] is None:
         out["source"] = "published"
     if out["source"] in sources.PIPELINES:
@@ -312,7 +327,7 @@ def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
         model, settings = pipeline.resolve_paths(out.get("model", "all"), out.get("settings", {}))
         out |= {name: value for name, value in (("model", model), ("settings", settings)) if name in out}
     if out["source"] not in sources.NAMED:
-        out["source"] = str(Path(out["source"]).expanduser())
+        out["source"] = os.path.expanduser(out["source"])
         sources.check(out["source"])
         out["source"] = str(Path(out["source"]).resolve())
     return out
@@ -326,6 +341,11 @@ def _check_inputs(values: dict[str, Any]) -> None:
         from biaslab import ratings
 
         models = set(ratings.read(values["ratings"]).percent_female["model"])
+        if values.get("model", "all") != "all" and models == {ratings.UNNAMED}:
+            raise ParameterError(
+                f"model is {values['model']!r}, but {Path(values['ratings']).name} has no column 'model'. Add one that "
+                "names the model of each generated image (training images may have none), or set model to 'all'."
+            )
         if values.get("model", "all") not in ("all", *models):
             raise unknown_name("model in the ratings", values["model"], sorted(models))
     else:
@@ -348,7 +368,7 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
             return f"The pipeline measures nothing for {paper}."
         if "settings" not in notebook.parameters:
             return "It takes no settings, so it could measure something else than the rest of the run."
-        return ""
+        return _without_images(notebook, source, given)
     model = given.get("model", "all")
     if model == "all":
         return ""
@@ -358,15 +378,28 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
     return f"{source} has no measurements of the model {model!r} for {paper}. {name_help(model, known)}"
 
 
+def _without_images(notebook: Notebook, source: str, given: Mapping[str, Any]) -> str:
+    """Say why ``notebook`` cannot be: its tables take images behind captions, and there are none; else empty."""
+    declared = tables.schemas()
+    taken = [name for name in sorted(notebook.texts) if name in declared and declared[name].images]
+    if not taken or any(name in declared and declared[name].images for name in notebook.asks):
+        return ""
+    of = {k: given[k] for k in ("model", "settings") if k in given}
+    missing = sources.no_images(source, **of)
+    return f"It needs the images behind captions (for {taken[0]}). {missing}" if missing else ""
+
+
 # -- the folder ------------------------------------------------------------------------------------------
 
 
-def _prepare(folder: Path, record: dict, params: RunParams, overwrite: bool) -> list[dict]:
+def _prepare(
+    folder: Path, record: dict, params: RunParams, overwrite: bool, public: Callable[[Any], Any]
+) -> list[dict]:
     """Make the run's folder ready and return the records of what is in it of the same run."""
     path = folder / "run.json"
     if path.exists():
         try:
-            earlier = json.loads(path.read_text(encoding="utf-8"))
+            earlier = public(json.loads(path.read_text(encoding="utf-8")))
             changed, kept = _difference(earlier, record), earlier["notebooks"]
             defaults = earlier["notebook_defaults"]
         except (ValueError, KeyError, AttributeError):
@@ -387,6 +420,14 @@ def _prepare(folder: Path, record: dict, params: RunParams, overwrite: bool) -> 
         )
     folder.mkdir(parents=True, exist_ok=True)
     return []
+
+
+def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...]:
+    """Return the folders of this machine that nothing names that a run shares."""
+    roots = {Path(job.source).resolve().parents[1 + job.notebook.count("/")] for job in jobs}
+    given = [{k: v for k, v in job.parameters.items() if k != "output_dir"} for job in jobs]
+    values = [dict(params.values), params.file, *given]
+    return shared.folders(values, folder, folder.parent, store.default_root().absolute(), *roots)
 
 
 def _fingerprint(job: Job, record: Mapping, code: closure.Closure) -> str:
@@ -704,6 +745,8 @@ def execute(job: Job) -> dict:
         failure = _said(error, job)
     if not target.exists():
         return _record(job, "failed", failure, time.time() - started)
+    _take_out(target, job.folders)
+    failure = shared.without(job.folders)(failure) if job.folders else failure
     from biaslab import report
 
     index = Path(os.path.relpath(folder / "index.html", page.parent)).as_posix()
@@ -717,6 +760,17 @@ def execute(job: Job) -> dict:
     # A source without the notebook's input is no failure: the notebook does not apply.
     status = "ok" if not failure else "skipped" if failure.startswith("MissingInputError: ") else "failed"
     return _record(job, status, failure, time.time() - started) | files
+
+
+def _take_out(notebook: Path, folders: tuple[str, ...]) -> None:
+    """Take folders of this machine out of an executed notebook: its parameters, what it printed, and errors."""
+    if not folders:
+        return
+    whole = json.loads(notebook.read_text(encoding="utf-8"))
+    text = json.dumps(shared.without(folders)(whole), ensure_ascii=False, indent=1)
+    temporary = notebook.with_name(f".{notebook.name}.tmp")
+    temporary.write_text(f"{text}\n", encoding="utf-8")
+    os.replace(temporary, notebook)
 
 
 def _papermill(job: Job, target: Path) -> str:
@@ -811,12 +865,9 @@ def gather(
     done: list[dict],
     *,
     swept: list[str],
-    notes: Sequence[str] = (),
+    public: Callable[[Any], Any],
 ) -> dict:
-    """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page.
-
-    ``notes`` come before what stages noted.
-    """
+    """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page."""
     from biaslab import report
     from biaslab.params import _paper_order
 
@@ -842,9 +893,9 @@ def gather(
         "figures": figures,
         "tables": gathered,
         "limits": [*LIMITS, *_more_limits(record)],
-        "notes": [*notes, *_store_notes(record)],
         "coverage": coverage.of_run(notebooks, gathered, figures) if _is_published(record) else [],
     }
+    record = public(record)
     _write_json(folder / "run.json", record)
     page = report.build(folder)
     # Digests come last: without them, a run whose report was cut off is not whole.

@@ -6,6 +6,7 @@ One call, :func:`measured`, serves all of them, so a notebook does not know whic
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
@@ -56,7 +57,7 @@ def check(source: str, ratings: str = "", *, model: str = "all", settings: Mappi
             f"settings is {settings!r} but source is {source!r}, which makes no images; set source to 'mini' or "
             "'pipeline', or settings to {}."
         )
-    if source in NAMED or Path(source).is_dir():
+    if source in NAMED or os.path.isdir(source):
         return source
     raise ParameterError(
         f"source is {source!r}, which is neither {', '.join(map(repr, NAMED))} nor a folder that exists. "
@@ -174,6 +175,33 @@ def has(name: str, *, source: str, beside: str = "published") -> bool:
     if source in PIPELINES:
         return name in _pipeline() or (beside == "published" and name in _beside())
     return _file(Path(source), name) is not None
+
+
+def check_work(
+    names: Iterable[str], *, seed: int = 0, model: str = "all", settings: Mapping | None = None
+) -> None:
+    """Look into what a pipeline reads for the tables ``names``: captions and prompts, as far as they are known.
+
+    Raises:
+        ParameterError, InputError: Something in them would stop the run later.
+    """
+    from biaslab import pipeline
+
+    declared = tables.schemas()
+    names = [name for name in names if name in declared]
+    given = pipeline_model(model), pipeline.Settings.of(settings or {})
+    if any(name.startswith("paradox_") for name in names):
+        pipeline.check_captions(*given, seed=seed, images=any(declared[name].images for name in names))
+    if any(name.startswith("paired_") for name in names):
+        pipeline.check_people(*given, seed=seed)
+
+
+def no_images(source: str, *, model: str = "all", settings: Mapping | None = None) -> str:
+    """Say why a pipeline has no images behind its captions, and what to do; empty where it has them."""
+    from biaslab import pipeline
+
+    opened = pipeline.Pipeline(pipeline_model(model), pipeline.Settings.of(settings or {}))
+    return "" if opened.has_images else opened.no_images
 
 
 def _file(folder: Path, name: str) -> Path | None:

@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache, cached_property
 from importlib import import_module
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import closure, sources, store, tables
+from biaslab import closure, sources, store, tables, values
 from biaslab.errors import MissingInputError, ParameterError, RunError, unknown_name
 from biaslab.findings import NoFinding
 from biaslab.places import project_root
@@ -94,6 +95,11 @@ class Study:
         confidence: float = 0.95,
         settings: dict = _NO_SETTINGS,
     ) -> None:
+        values.check("settings", settings)
+        for name, value in (("seed", seed), ("bootstrap_replicates", bootstrap_replicates)):
+            values.check(name, value)
+            if not isinstance(value, Integral) or isinstance(value, bool):
+                raise ParameterError(f"{name} is {value!r}; it must be a whole number, for example 20231.")
         if not 0 < confidence < 1:
             raise ParameterError(
                 f"confidence is {confidence!r}; it must lie between 0 and 1, for example 0.95."

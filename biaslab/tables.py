@@ -86,6 +86,8 @@ class Schema:
     """What a row is and where the numbers come from."""
     columns: tuple[Column, ...]
     """Columns in order; a table has all that are not optional."""
+    images: bool = False
+    """Whether it takes the images behind captions: a pipeline whose corpus has captions only cannot fill it."""
 
     @property
     def keys(self) -> list[str]:
@@ -203,7 +205,10 @@ def conform(
         given = out[column.name].notna() & (out[column.name].astype(str).str.strip() != "")
         if (values.isna() & given).any():
             bad = out.loc[values.isna() & given, column.name].iloc[0]
-            raise InputError(f"{where}: {column.name} holds {bad!r}, which is not a number.")
+            raise InputError(
+                f"{where}: {column.name} holds {bad!r}, which is not a number. Leave the cell empty where there is "
+                "none."
+            )
         outside = (values < column.low) | (values > column.high)
         if outside.any():
             raise InputError(
@@ -256,8 +261,8 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
         with open(path, "rb") as file:
             check_width(len(header(file.read(_HEADER).decode("utf-8", errors="replace"))), path)
         names = pd.read_csv(path, nrows=0, encoding="utf-8").columns
-        # "NA", "None" and "null" are texts like any other; only numbers can be missing.
-        missing = {c: ["", "nan", "NaN"] for c in names if c not in texts}
+        # "NA", "None" and "null" are texts like any other; only numbers can be missing, and what is missing is empty.
+        missing = {c: [""] for c in names if c not in texts}
         frame = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=missing, encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; it should hold the table {name}.") from None
@@ -265,10 +270,25 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
         raise InputError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
     except (pd.errors.EmptyDataError, pd.errors.ParserError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as CSV: {error}") from None
+    _refuse_infinite(frame, [c.name for c in declared.columns if not c.text], path)
     for column in texts:
         if column in frame.columns:
             frame[column] = frame[column].map(_without_guard, na_action="ignore")
     return conform(frame, name, where=str(path), more_keys=more_keys)
+
+
+def _refuse_infinite(frame: pd.DataFrame, numbers: Sequence[str], path: Path | str) -> None:
+    """Refuse numbers that are not finite; those that are none are told by :func:`conform`."""
+    import numpy as np
+    import pandas as pd
+
+    for column in (c for c in numbers if c in frame.columns):
+        infinite = np.isinf(pd.to_numeric(frame[column], errors="coerce").to_numpy(float))
+        if infinite.any():
+            raise InputError(
+                f"{path}: {column} is {frame[column][infinite].iloc[0]} in row {int(infinite.argmax()) + 1}; give a "
+                "finite number, or leave the cell empty where there is none."
+            )
 
 
 def write(frame: pd.DataFrame, path: Path | str) -> Path:

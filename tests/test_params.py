@@ -101,11 +101,14 @@ def test_a_whole_number_serves_as_a_number(project):
         ("run: mine\nnotebooks: ['paradx/*']\n", "No notebook matches 'paradx/*'."),
         ("run: mine\nnotebooks: []\n", "notebooks is []; it must be a list of patterns such as 'paradox/*'."),
         ("run: mine\noutput_dir: x\n", "'output_dir' is set by the run itself; choose the folder with"),
-        ("run: mine\nseed: 1\nseed: 2\n", "is not YAML (line 3, column 1): the key 'seed' is given twice."),
+        (
+            "run: mine\nseed: 1\nseed: 2\n",
+            "cannot be used (line 3, column 1): the key 'seed' is given twice.",
+        ),
         ("- a\n- b\n", "holds list; a parameters file holds keys and values"),
         ("", "is empty; a parameters file holds keys and values"),
         ("run: [1\n", "is not YAML (line 2, column 1)"),
-        ("run: !!python/object/apply:os.system [ls]\n", "is not YAML (line 1, column 6)"),
+        ("run: !!python/object/apply:os.system [ls]\n", "cannot be used (line 1, column 6)"),
     ],
 )
 def test_what_cannot_be_used_is_named(project, text, message):

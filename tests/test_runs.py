@@ -264,12 +264,47 @@ def test_a_run_never_replaces_what_it_reads(project, tmp_path):
 
 
 @pytest.mark.slow
+def test_nothing_that_is_shared_names_a_folder_of_this_machine(project, tmp_path, monkeypatch):
+    """Neither the run's folder, nor the input's, nor where Python and its packages are."""
+    source = _shares(tmp_path / "telltale" / "in", GOOD)
+    noisy = """
+import warnings
+import pandas as pd
+warnings.warn(f"Look into {output_dir}.")
+print(output_dir, source, pd.__file__)
+pd.DataFrame({"where": [output_dir]})
+"""
+    failing = "import pandas as pd\npd.read_csv(source + '/gone.csv')"
+    missing = "from biaslab.errors import MissingInputError\nraise MissingInputError(source)"
+    notebooks = {"paradox/a": noisy + code("ceo"), "paradox/b": failing, "paradox/c": missing}
+    monkeypatch.chdir(tmp_path)
+    record = project(notebooks, f"run: mine\nsource: {source}\n", outputs="telltale/outputs")
+    assert [n["status"] for n in record["notebooks"]] == ["ok", "failed", "skipped"]
+    assert record["notebooks"][2]["reason"].startswith("MissingInputError: in (cell")
+    assert record["parameters"] == {"source": "in"} and list(record["inputs"]) == ["in"]
+    run = tmp_path / "telltale" / "outputs" / "mine"
+    looked_at = [p for p in run.rglob("*") if p.is_file() and ".parts" not in p.parts]
+    assert {p.suffix for p in looked_at} == {".json", ".ipynb", ".html", ".csv", ".png", ".svg"}
+    for path in looked_at:
+        text = path.read_bytes().decode("utf-8", errors="replace")
+        for private in ("telltale", str(tmp_path), f"{sys.prefix}/", os.path.expanduser("~/")):
+            assert private not in text, (path, private)
+    # What they say is still there: the run's own files by their place in it, others by their names.
+    pages = [(run / f"notebooks/paradox/{name}").read_text("utf-8") for name in ("a.ipynb", "b.html")]
+    assert "Look into .parts/paradox/a." in pages[0] and "in/gone.csv" in pages[1]
+    # The next run finds what it was.
+    assert project(notebooks, f"run: mine\nsource: {source}\n", outputs="telltale/outputs")["notebooks"][0][
+        "kept"
+    ]
+
+
+@pytest.mark.slow
 def test_a_changed_input_is_another_run(project, tmp_path):
     source = _shares(tmp_path / "in", GOOD)
     text = f"run: mine\nsource: {source}\n"
     record = project({"paradox/a": code("ceo")}, text)
-    assert list(record["inputs"]) == [str(source)] and record["coverage"] == []
-    assert record["description"].startswith(f"Measurements: the tables in {source}.")
+    assert list(record["inputs"]) == [source.name] and record["coverage"] == []
+    assert record["description"].startswith("Measurements: the tables in in.")
     _shares(source, [*GOOD[:3], "M,naive,nurse,generated,captions,96,100"])
     with pytest.raises(RunError, match="has changed or is another"):
         project({"paradox/a": code("ceo")}, text)

@@ -58,7 +58,8 @@ def _of_parquet(path: Path, wanted, prefix: str, start: int, groups: Sequence[in
     try:
         with pq.ParquetFile(path) as file:
             names = corpora._flat_columns(file.schema_arrow, str(path))
-            columns = corpora._Columns.choose(wanted, names, str(path))
+            left_out = corpora.left_out(file.schema_arrow, names)
+            columns = corpora._Columns.choose(wanted, names, str(path), left_out)
             size = corpora._rows_at_once(file, _ROWS)
             for batch in file.iter_batches(columns=names, batch_size=size, row_groups=list(groups)):
                 arrays = {name: batch.column(batch.schema.names.index(name)) for name in names}

@@ -29,7 +29,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from biaslab import tables
+from biaslab import shared, tables
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, near_matches
 
 if TYPE_CHECKING:
@@ -90,6 +90,9 @@ _BATCH_BYTES, _LONGEST_LINE, _LONGEST_ID = 32 * 2**20, 16 * 2**20, 200
 _LONGEST_ROW = 2 * _LONGEST_LINE
 # Columns of a JSONL file that are carried at most, and rows that are streamed at a time.
 _MOST_COLUMNS, _STREAMED_ROWS = 100, 1024
+_NONE: Mapping[str, str] = {}
+# Where a table notes which columns of its source it lacks, and what these hold.
+_LEFT_OUT = "left_out"
 _URL = re.compile(r"(?i)https?://")
 # Rows of a Parquet file in a part, at least: few enough that a kill loses little, enough that parts stay few.
 _PART_ROWS = 2**20
@@ -196,12 +199,13 @@ def open_corpus(
         return MiniCorpus(rows, seed, skew)
     if name.startswith("hf:"):
         return HubCorpus(name.removeprefix("hf:"), columns, rows)
-    folder = Path(name).expanduser()
-    if folder.is_dir() and _saved_by_datasets(folder):
+    folder = Path(os.path.expanduser(name))
+    is_folder = os.path.isdir(folder)
+    if is_folder and _saved_by_datasets(folder):
         return HubCorpus(name, columns, rows)
-    pattern = os.path.join(glob.escape(str(folder)), "**") if folder.is_dir() else str(folder)
+    pattern = os.path.join(glob.escape(str(folder)), "**") if is_folder else str(folder)
     paths = [Path(p) for p in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(p)]
-    if folder.is_dir():
+    if is_folder:
         paths = [p for p in paths if _ending(p)]
     if paths:
         return FileCorpus(name, paths, columns, rows)
@@ -313,14 +317,27 @@ class _Columns:
     url: str | None = None
 
     @classmethod
-    def choose(cls, wanted: Mapping[str, str], there: Sequence[str], where: str) -> _Columns:
-        """Return the columns to read; raises InputError where one is not there."""
+    def choose(
+        cls, wanted: Mapping[str, str], there: Sequence[str], where: str, left_out: Mapping[str, str] = _NONE
+    ) -> _Columns:
+        """Return the columns to read; raises InputError where one is not there, or ``left_out`` for what it holds."""
         named = {role: column for role, column in wanted.items() if role != "schema"}
         for role, column in named.items():
+            if column in left_out:
+                raise InputError(
+                    f"{where}: column {column!r}, which columns maps to {role}, holds {left_out[column]}, of which "
+                    "nothing is read. Save it with one text in each row."
+                )
             if column not in there:
                 raise InputError(f"{where} has no column {column!r} for {role}. {name_help(column, there)}")
+        usual = [name for name in left_out if name in TEXT_COLUMNS]
         schema = SCHEMAS[wanted["schema"]] if "schema" in wanted else _recognised(there)
         text = named.get("text") or _first(schema.text if schema else TEXT_COLUMNS, there)
+        if text is None and usual:
+            raise InputError(
+                f"{where}: column {usual[0]!r} holds {left_out[usual[0]]}, of which nothing is read. Save it with one "
+                f"caption in each row, or name another column with columns. Other columns: {_listed(there)}."
+            )
         if text is None and "schema" in wanted:
             raise InputError(
                 f"{where} has no column {' or '.join(map(repr, schema.text))}, where the schema {wanted['schema']!r} "
@@ -349,7 +366,9 @@ def _first(names: Sequence[str], there: Sequence[str]) -> str | None:
 
 def _listed(columns: Sequence[str]) -> str:
     shown = [str(c)[:60] for c in columns[:40]]
-    return ", ".join(shown) + (f", … ({len(columns)} in all)" if len(columns) > 40 else "")
+    return (", ".join(shown) or "none that can be read") + (
+        f", … ({len(columns)} in all)" if len(columns) > 40 else ""
+    )
 
 
 def _shaped(frame: pd.DataFrame, columns: _Columns, prefix: str, start: int) -> pd.DataFrame:
@@ -422,7 +441,7 @@ class FileCorpus:
         """Read ``paths`` in this order; ``rows`` from the start, 0 for all."""
         for path in paths:
             _reader(path)
-        self.name = name
+        self.name = shared.named(name)
         self.paths = list(paths)
         self.images = None
         self._wanted, self._rows = dict(columns), rows
@@ -466,7 +485,9 @@ class FileCorpus:
             path = self.paths[i]
             frames = _reader(path)(path, size) if groups is None else _read_parquet(path, size, groups)
             for frame in frames:
-                columns = _Columns.choose(self._wanted, list(frame.columns), str(path))
+                columns = _Columns.choose(
+                    self._wanted, list(frame.columns), str(path), frame.attrs.get(_LEFT_OUT, _NONE)
+                )
                 frame = frame if left is None else frame.iloc[:left]
                 if len(frame):
                     yield _shaped(frame, columns, self._prefixes[i], start)
@@ -593,16 +614,19 @@ def _read_jsonl(path: Path, size: int) -> Iterator[pd.DataFrame]:
 
     # All that is carried is text, as in CSV: one line says nothing about the types that another will have.
     columns: dict[str, None] = {}
-    for batch in _batched(_records(path), size, lambda weighed: weighed[0]):
+    nested: set[str] = set()
+    for batch in _batched(_records(path, nested), size, lambda weighed: weighed[0]):
         for _, record in batch:
             new = [key for key in record if key not in columns]
             usual = [key for key in new if key in (*TEXT_COLUMNS, *URL_COLUMNS)]
             columns.update(dict.fromkeys([*usual, *new[: max(0, _MOST_COLUMNS - len(columns))]]))
-        yield pd.DataFrame([record for _, record in batch], columns=list(columns), dtype=object)
+        frame = pd.DataFrame([record for _, record in batch], columns=list(columns), dtype=object)
+        frame.attrs[_LEFT_OUT] = dict.fromkeys(nested.difference(columns), "lists or objects")
+        yield frame
 
 
-def _records(path: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
-    """Yield each object of a JSONL file, with the length of its line."""
+def _records(path: Path, nested: set[str]) -> Iterator[tuple[int, dict[str, str | None]]]:
+    """Yield each object of a JSONL file, with the length of its line; ``nested`` hears of keys of lists and objects."""
     for number, line in enumerate(_lines(path), start=1):
         if not line.strip():
             continue
@@ -617,6 +641,7 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
         flat = {key: value for key, value in record.items() if not isinstance(value, dict | list)}
         if len(flat) < len(record):
             _note_left_out(str(path), [key for key in record if key not in flat])
+            nested.update(key for key in record if key in TEXT_COLUMNS and key not in flat)
         # An escape may stand for half a character, which fits in no file.
         clean = _whole if "\\u" in line else str
         kept = (key for key in flat if len(key) <= _LONGEST_ID)
@@ -744,7 +769,14 @@ def _frames(table: pa.RecordBatch | pa.Table, where: str) -> Iterator[pd.DataFra
     whole = pa.Table.from_arrays(arrays, names=names)
     rows = max(1, _BATCH_BYTES * len(whole) // max(whole.nbytes, 1))
     for start in range(0, len(whole), rows):
-        yield whole.slice(start, rows).to_pandas()
+        frame = whole.slice(start, rows).to_pandas()
+        frame.attrs[_LEFT_OUT] = left_out(table.schema, names)
+        yield frame
+
+
+def left_out(schema: pa.Schema, names: Sequence[str]) -> dict[str, str]:
+    """Return what the columns of a schema hold that are not among ``names``, by name."""
+    return {field.name: str(field.type)[:60] for field in schema if field.name not in names}
 
 
 def _flat_columns(schema: pa.Schema, where: str) -> list[str]:
@@ -771,12 +803,19 @@ def _holds_bytes(kind: pa.DataType) -> bool:
 
 
 def _sound(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return a column plain, and texts in it as UTF-8: what is none becomes U+FFFD."""
+    """Return a column plain: texts in it as UTF-8, what is none as U+FFFD; dates and times as texts.
+
+    Arrow's dates reach further than those of Python, to which they would become; times of zones are those of UTC.
+    """
     import pyarrow as pa
     import pyarrow.types as kinds
 
     if kinds.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if kinds.is_temporal(column.type):
+        if kinds.is_timestamp(column.type) and column.type.tz:
+            column = column.cast(pa.int64()).cast(pa.timestamp(column.type.unit, "UTC"))
+        return column.cast(pa.string())
     if any(ask(column.type) for ask in (kinds.is_string, kinds.is_large_string, kinds.is_string_view)):
         try:
             column.validate(full=True)
@@ -844,7 +883,7 @@ def _reader(path: Path) -> Callable[[Path, int], Iterable[pd.DataFrame]]:
 def absolute(name: str) -> str:
     """Return the name of a dataset, ``hf:…``, with the path of a local folder in it made absolute."""
     dataset, config, split = _dataset_named(name.removeprefix("hf:"))
-    if not Path(dataset).is_dir():
+    if not os.path.isdir(dataset):
         return name
     return "".join(
         ["hf:", str(Path(dataset).absolute()), f":{config}" if config else "", f"@{split}" if split else ""]
@@ -854,10 +893,10 @@ def absolute(name: str) -> str:
 def _dataset_named(spec: str) -> tuple[str, str, str]:
     """Return name or folder, configuration and split of ``NAME:CONFIG@SPLIT``; the latter two may be empty."""
     found = re.fullmatch(r"(.+?)(?::([^:@/\\]+))?(?:@([^:@/\\]+))?", spec)
-    if Path(spec).expanduser().is_dir() or not found:
-        return str(Path(spec).expanduser()), "", ""
-    folder = Path(found[1]).expanduser()
-    return str(folder) if folder.is_dir() else found[1], found[2] or "", found[3] or ""
+    if os.path.isdir(os.path.expanduser(spec)) or not found:
+        return os.path.expanduser(spec), "", ""
+    folder = os.path.expanduser(found[1])
+    return folder if os.path.isdir(folder) else found[1], found[2] or "", found[3] or ""
 
 
 def _saved_by_datasets(folder: Path) -> bool:
@@ -871,11 +910,11 @@ class HubCorpus:
     def __init__(self, dataset: str, columns: Mapping[str, str], rows: int):
         """Use the dataset called ``dataset``, as ``NAME:CONFIG@SPLIT``; ``rows`` from the start, 0 for all."""
         self._dataset, self._config, split = _dataset_named(dataset)
-        self._folder = Path(self._dataset) if Path(self._dataset).is_dir() else None
+        self._folder = Path(self._dataset) if os.path.isdir(self._dataset) else None
         self._split = split or "train"
         self._wanted, self._rows = dict(columns), rows
         self._prefix = Path(self._dataset).name
-        self.name = f"hf:{dataset}"
+        self.name = f"hf:{shared.named(dataset)}"
         self.images = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -954,7 +993,9 @@ class HubCorpus:
         for i in range(self._shards) if part is None or self._rows else [part]:
             start = 0
             for frame in self._tables(i, size):
-                columns = _Columns.choose(self._wanted, list(frame.columns), self.name)
+                columns = _Columns.choose(
+                    self._wanted, list(frame.columns), self.name, frame.attrs.get(_LEFT_OUT, _NONE)
+                )
                 frame = frame if left is None else frame.iloc[:left]
                 if len(frame):
                     yield _shaped(frame, columns, f"{self._prefix}-{i:05d}", start)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from biaslab.errors import ParameterError
 
+_PARTS = ("tokenizer", "tokenizer_2", "tokenizer_3")
 # Tokenizers with a fixed list of words; all others spell out what they do not know.
 _WHOLE_WORDS = ("WordLevel", "WordPiece")
 
 
 def tokenizers(pipe) -> list[tuple[object, int]]:
     """Return a pipeline's tokenizers, each with the most tokens of a text that its encoder reads (0: any)."""
-    names = [n for n in ("tokenizer", "tokenizer_2", "tokenizer_3") if getattr(pipe, n, None) is not None]
+    names = [n for n in _PARTS if getattr(pipe, n, None) is not None]
     found = [(getattr(pipe, n), int(getattr(pipe, n).model_max_length)) for n in names]
     # A T5 encoder stands last where there are several and reads as much as the pipeline says.
     longest = inspect.signature(pipe.__call__).parameters.get("max_sequence_length")
@@ -40,6 +43,36 @@ def check_words(pipe, texts: Sequence[str], name: str) -> None:
             for i, (start, end) in zip(ids, spans, strict=True):
                 if i == tokenizer.unk_token_id:
                     unknown.setdefault(text[start:end], text)
+    _refuse(unknown, name)
+
+
+def check_words_of_folder(folder: str | Path, texts: Sequence[str], name: str) -> None:
+    """Check the same of the tokenizers in a pipeline's folder, of which nothing else is loaded.
+
+    Raises:
+        ParameterError: As :func:`check_words`.
+    """
+    unknown: dict[str, str] = {}
+    for part in _PARTS:
+        file = Path(folder) / part / "tokenizer.json"
+        if not file.is_file() or json.loads(file.read_text("utf-8"))["model"].get("type") not in _WHOLE_WORDS:
+            continue
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(file))
+        tokenizer.no_truncation()
+        unk = tokenizer.token_to_id(tokenizer.model.unk_token)
+        for text, read in zip(
+            texts, tokenizer.encode_batch(list(texts), add_special_tokens=False), strict=True
+        ):
+            for i, (start, end) in zip(read.ids, read.offsets, strict=True):
+                if i == unk:
+                    unknown.setdefault(text[start:end], text)
+    _refuse(unknown, name)
+
+
+def _refuse(unknown: Mapping[str, str], name: str) -> None:
+    """Refuse words that are not known, each with a text that has it."""
     if unknown:
         words = ", ".join(repr(w) for w in list(unknown)[:12]) + (", …" if len(unknown) > 12 else "")
         raise ParameterError(

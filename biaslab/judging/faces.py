@@ -20,6 +20,12 @@ from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import _models
 
 MEDIAPIPE = "mediapipe:"
+# Where the model's file is to be had.
+WHERE = (
+    "MediaPipe publishes the model of its face detector apart from the package: download "
+    "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/float16/latest/"
+    "blaze_face_short_range.tflite and set faces to 'mediapipe:' and its path."
+)
 WHOLE = "whole image"
 """The name of a gate that lets every image pass: to judge without one, or to see what the gate changes."""
 
@@ -175,11 +181,7 @@ class MediaPipeFaces:
 
     def __init__(self, file: str | Path, *, min_score: float = 0.5) -> None:
         if not str(file) or not Path(file).expanduser().is_file():
-            raise MissingInputError(
-                f"faces is '{MEDIAPIPE}{file}', but there is no such file. MediaPipe publishes the model of "
-                "its face detector apart from the package: download blaze_face_short_range.tflite and name "
-                "its path."
-            )
+            raise MissingInputError(f"faces is '{MEDIAPIPE}{file}', but there is no such file. {WHERE}")
         try:
             import mediapipe
             from mediapipe.tasks import python as tasks

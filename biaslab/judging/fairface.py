@@ -19,6 +19,11 @@ from biaslab.judging import _models
 from biaslab.judging._pixels import Pixels
 
 FAIRFACE = "fairface:"
+# Where the weights are to be had.
+WHERE = (
+    "FairFace publishes its weights (res34_fair_align_multi_7_20190809.pt) apart: https://github.com/dchen236/FairFace "
+    "says where. Convert them to safetensors and set gender to 'fairface:' and the path."
+)
 _OUTPUTS = 18
 _MALE, _FEMALE = 7, 8
 # What torchvision's ImageNet models take.
@@ -46,10 +51,7 @@ class FairFaceGender:
     ) -> None:
         path = Path(file).expanduser()
         if not str(file) or not path.is_file():
-            raise MissingInputError(
-                f"gender is '{FAIRFACE}{file}', but there is no such file. FairFace publishes its weights "
-                "(res34_fair_align_multi_7_20190809.pt) apart; convert them to safetensors and name the path."
-            )
+            raise MissingInputError(f"gender is '{FAIRFACE}{file}', but there is no such file. {WHERE}")
         if path.suffix != ".safetensors":
             raise ParameterError(
                 f"{path} is not .safetensors; other formats can run code when they are opened. Convert it: "

@@ -248,7 +248,9 @@ def _positions(column: pd.Series, images: pd.Series, people: pd.DataFrame, path:
     said = column.str.strip().str.lower().replace({"center": "middle", "centre": "middle"})
     last = images.map(people.groupby("image_id")["position"].max()).fillna(0).to_numpy()
     number = pd.to_numeric(said, errors="coerce").to_numpy(float, copy=True)
-    bad = (np.isnan(number) & ~said.isin([*PLACES, ""])) | (number != np.round(number)) & ~np.isnan(number)
+    bad = (~np.isfinite(number) & ~said.isin([*PLACES, ""])) | (number != np.round(number)) & ~np.isnan(
+        number
+    )
     files._refuse(
         bad,
         path,

@@ -92,5 +92,6 @@ SCHEMAS = (
             ),
             text("reason", "Why a value is missing, where it is."),
         ),
+        images=True,
     ),
 )

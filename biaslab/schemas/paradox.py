@@ -38,6 +38,7 @@ SCHEMAS = (
             number("n", "Images that the share is taken over.", "images", 0),
             *interval("the share (Wilson)", "%", of="percent_female", optional=True),
         ),
+        images=True,
     ),
     Schema(
         "paradox_amplification",
@@ -93,6 +94,7 @@ SCHEMAS = (
             ),
             text("reason", "Why a value is missing, where one is."),
         ),
+        images=True,
     ),
     Schema(
         "paradox_caption_pairs",
@@ -134,6 +136,7 @@ SCHEMAS = (
             number("shuffled_high", "Upper limit of the central part of the shuffles.", "points"),
             number("n_shuffles", "Shuffles.", "shuffles", 0),
         ),
+        images=True,
     ),
     Schema(
         "paradox_printed_amplification",
@@ -158,6 +161,7 @@ SCHEMAS = (
             number("printed", "As printed in Table 3.", "points"),
             number("difference", "Computed minus printed.", "points"),
         ),
+        images=True,
     ),
     Schema(
         "paradox_exclusions",
@@ -172,6 +176,7 @@ SCHEMAS = (
             number("n_occupations", "Occupations measured.", "occupations", 0),
             text("occupations", "Which they are."),
         ),
+        images=True,
     ),
     Schema(
         "paradox_occupation_amplification",
@@ -223,6 +228,7 @@ SCHEMAS = (
             number("n_generated", "Generated images.", "images", 0),
             text("excluded", "Why the published rule leaves it out; empty where it counts."),
         ),
+        images=True,
     ),
     Schema(
         "paradox_bias_amp",
@@ -238,6 +244,7 @@ SCHEMAS = (
             number("n_occupations", "Occupations.", "occupations", 0),
             number("bias_amp_plain", "The same of the shares as they are.", "points", -100, 100),
         ),
+        images=True,
     ),
     Schema(
         "paradox_prompt_variation",
@@ -261,6 +268,7 @@ SCHEMAS = (
             number("n", "Generated images over all prompts.", "images", 0),
             text("reason", "Why the test is missing, where it is."),
         ),
+        images=True,
     ),
     Schema(
         "paradox_reduction",
@@ -278,6 +286,7 @@ SCHEMAS = (
                 "Of both values: `corrected` (without image noise) where both have intervals, else `plain`.",
             ),
         ),
+        images=True,
     ),
     # -- what the pipeline measures on the way (sources `mini` and `pipeline`)
     Schema(
@@ -407,6 +416,7 @@ SCHEMAS = (
             ),
             number("n_images", "Those images.", "images", 0),
         ),
+        images=True,
     ),
     Schema(
         "paradox_gender_words",
@@ -424,6 +434,7 @@ SCHEMAS = (
             number("n_judged", "Generated images perceived as female or male.", "images", 0),
             number("n_images", "Images generated from such captions.", "images", 0),
         ),
+        images=True,
     ),
     Schema(
         "paradox_paraphrases",

@@ -25,6 +25,7 @@ SCHEMAS = (
             *interval("the share (Wilson)", "%", of="percent"),
             _reason,
         ),
+        images=True,
     ),
     Schema(
         "paradox_indicator_correlation",
@@ -104,6 +105,7 @@ SCHEMAS = (
             number("published", "What the paper states for SD 1.4, where it does.", "%", 0, 100),
             _reason,
         ),
+        images=True,
     ),
     Schema(
         "paradox_approach_change",
@@ -130,6 +132,7 @@ SCHEMAS = (
             number("n_occupations", "Occupations measured with both.", "occupations", 0),
             _reason,
         ),
+        images=True,
     ),
     Schema(
         "paradox_paraphrase_check",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from biaslab import tables
+from biaslab import shared, tables
 from biaslab.judging.person_ratings import ANNOTATORS
 from biaslab.pipeline_people import RATINGS, ROUND
 from biaslab.prompts.paired import GENDERS
@@ -159,10 +158,11 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
     source = truthful.held_out_pairs(RENDERS, seed=pipeline.seed)
     truth, names = source.table, _names("paired_renders")
     frames = []
-    for judge in _judges(pipeline)[0]:
+    looking = _judges(pipeline)[0]
+    for judge in looking:
         found = pipeline.people.judged_images(source, truth[["image_id", "position", "phrase"]], judge)
         shown = truth.assign(
-            judge=judge,
+            judge=shared.called(looking)[judge],
             position=[POSITIONS[1] if k == 1 else POSITIONS[3] for k in truth["position"]],
             ambiguous=np.where(truth["ambiguous"], "yes", "no"),
             outcome=found["outcome"].to_numpy(),
@@ -206,7 +206,9 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
     power = known["identity"].str.endswith(" power")
     known = known.assign(aspect=np.where(power, "power", "occupation"), setting="paired")
     frames = []
-    for judge, said in known.groupby("judge", sort=False):
+    long = {name: judge for judge, name in shared.called(looking).items()}
+    for name, said in known.groupby("judge", sort=False):
+        judge = long[name]
         truth = said.assign(gender=said["truth_gender"])
         found = person_ratings.agreement_tables({judge: said}, truth, seed=seed)
         frames.append(found.assign(reference=_reference(pipeline, judge)))
@@ -227,17 +229,16 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
     frames = [frame for frame in frames if len(frame)]
     if not frames:
         return pd.DataFrame(columns=names)
-    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[names]
+    whole = pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[names]
+    return whole.replace({c: shared.called(looking) for c in ("judge", "reference")})
 
 
 def _raters(files: list[str]) -> dict[str, str]:
     """Return what the raters of each file are called: ``annotators`` where there is one file."""
     if len(files) == 1:
         return {files[0]: ANNOTATORS}
-    short = {file: Path(file.removeprefix(RATINGS)).name for file in files}
-    alike = len(set(short.values())) < len(files)
     return {
-        file: f"{ANNOTATORS}: {file.removeprefix(RATINGS) if alike else name}" for file, name in short.items()
+        file: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for file, name in shared.called(files).items()
     }
 
 

@@ -1,0 +1,73 @@
+"""Plain values from outside, such as those of a parameters file: what may be in them, whoever reads them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from biaslab.errors import ParameterError
+
+# Mappings and lists within one another, and values in all: far more than any parameter has.
+DEEPEST, MOST = 20, 100_000
+# Whole numbers that every library and file format here can hold.
+LARGEST = 2**63 - 1
+# Null bytes and halves of characters, which no path and no file can hold.
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def check(name: str, value: Any) -> None:
+    """Check that ``value`` is made of what parameters may hold, at any depth.
+
+    Allowed are texts, true and false, nothing, whole numbers of up to 64 bits, finite numbers, and lists and mappings
+    of these whose keys are texts.
+
+    Args:
+        name: What to call the value in an error.
+        value: What a file, a ``--set`` or a notebook gives.
+
+    Raises:
+        ParameterError: Something else is in it; the message says where.
+    """
+    left = MOST
+
+    def look(name: str, value: Any, depth: int) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ParameterError(f"{name} is one of more than {MOST:,} values; give fewer.")
+        if isinstance(value, str):
+            if _UNUSABLE.search(value):
+                raise ParameterError(
+                    f"{name} is {value[:60]!a}, which holds a null byte or half a character; take it out."
+                )
+        elif isinstance(value, Mapping | list | tuple):
+            if depth == DEEPEST:
+                raise ParameterError(
+                    f"{name[:100]} lies {DEEPEST} mappings or lists deep; no parameter needs that many."
+                )
+            if isinstance(value, Mapping):
+                for key, inner in value.items():
+                    if not isinstance(key, str):
+                        raise ParameterError(
+                            f"{name} has the key {key!r}, which is not a text; put it in quotation marks."
+                        )
+                    look("a key of " + name, key, depth)
+                    look(f"{name}.{key[:60]}", inner, depth + 1)
+            else:
+                for inner in value:
+                    look(name, inner, depth + 1)
+        elif isinstance(value, int) and abs(value) > LARGEST:
+            raise ParameterError(
+                f"{name} is a whole number of {_digits(value):,} digits; allowed is {-LARGEST} to {LARGEST}."
+            )
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ParameterError(f"{name} is {value}; a number must be finite, such as 0.5.")
+
+    look(name, value, 0)
+
+
+def _digits(value: int) -> int:
+    # Python writes out no number of more than 4,300 digits.
+    return int((abs(value).bit_length() - 1) * math.log10(2)) + 1
