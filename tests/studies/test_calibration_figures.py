@@ -114,13 +114,13 @@ def test_shares_whose_interval_misses_the_truth_are_hollow():
 
 def _amplification():
     names = ["generator", "guidance_scale", "skew", "approach", "definition", "prompt"]
-    names += ["amplification", "ci_low", "ci_high", "floor", "implied"]
+    names += ["amplification", "beyond_floor", "ci_low", "ci_high", "floor", "implied"]
     rows = [
-        ("world", "", "default", "naive", "published", "pooled", 8, 6, 9, 0.5, 7.8),
-        ("mini", "1", "default", "naive", "published", "pooled", 10, 5, 12, 1.5, 7.8),
-        ("mini", "7.5", "default", "naive", "published", "pooled", 18, 15, 20, 0.5, 7.8),
-        ("world", "", "default", "naive", "directional", "pooled", 99, 98, 100, 0, 7.8),
-        ("world", "", "off", "naive", "published", "pooled", 2, -2, 2, 2.5, 0),
+        ("world", "", "default", "naive", "published", "pooled", 8, 7.5, 6, 9, 0.5, 7.8),
+        ("mini", "1", "default", "naive", "published", "pooled", 10, 8.5, 5, 12, 1.5, 7.8),
+        ("mini", "7.5", "default", "naive", "published", "pooled", 18, 17.5, 15, 20, 0.5, 7.8),
+        ("world", "", "default", "naive", "directional", "pooled", 99, 99, 98, 100, 0, 7.8),
+        ("world", "", "off", "naive", "published", "pooled", 2, -0.5, -2, 2, 2.5, 0),
     ]
     return pd.DataFrame(rows, columns=names)
 
