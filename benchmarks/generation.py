@@ -196,10 +196,9 @@ def main() -> None:
 
         # The loop goes first: nothing of ours is in memory yet.
         kind = torch.float16 if chosen.device.startswith("cuda") else torch.float32
-        name = "dtype" if hasattr(diffusers.utils, "_resolve_dtype") else "torch_dtype"
         with quiet():
             folder = models.resolve(model, "text-to-image")
-            pipe = diffusers.DiffusionPipeline.from_pretrained(folder, **{name: kind}).to(chosen.device)
+            pipe = diffusers.DiffusionPipeline.from_pretrained(folder, dtype=kind).to(chosen.device)
             pipe.set_progress_bar_config(disable=True)
             loop(pipe, table, given, root, seed, 1)
             each, by_loop = loop(pipe, table, given, root, seed, chosen.loop_images)

@@ -198,8 +198,7 @@ def _files(folder: Path) -> Iterator[Path]:
     for at, folders, files in os.walk(folder):
         for name in (*folders, *files):
             file = Path(at, name)
-            target = file.resolve()
-            if file.is_symlink() and not any(target.is_relative_to(place) for place in inside):
+            if file.is_symlink() and not any(file.resolve().is_relative_to(place) for place in inside):
                 raise ParameterError(
                     f"{folder} holds {file.relative_to(folder).as_posix()}, a link that leads out of the folder, to "
                     "what nobody looked through. Put a copy of what it leads to in its place."

@@ -8,9 +8,11 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from biaslab import params
 
@@ -61,6 +63,20 @@ def test_conda_users_get_what_pip_users_get(root):
     for requirement in [*needed, *extras["models"], *extras["dev"], *extras["ray"]]:
         name, version = re.fullmatch(r"([A-Za-z0-9_\[\]-]+)(.*)", requirement).groups()
         assert f"{CONDA.get(name, name)}{version}".lower() in there, requirement
+
+
+def test_what_is_installed_is_what_the_bounds_ask_for(root):
+    needed, extras = _requirements(root)
+    bounds = {r.name: r.specifier for r in map(Requirement, [*needed, *extras["models"]])}
+    for name, specifier in bounds.items():
+        try:
+            found = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            assert name not in {Requirement(r).name for r in needed}, name
+            continue
+        assert specifier.contains(found), (name, found)
+    # This one ran a file of the model's folder that had the library's name.
+    assert not bounds["diffusers"].contains("0.35.2")
 
 
 def test_the_promised_packages_are_declared(root):

@@ -30,6 +30,7 @@ import json
 import logging
 import math
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -106,6 +107,8 @@ _PERHAPS_CHARGED = (408, 502, 504, 520, 522, 524)
 _REQUEST_IDS = ("x-request-id", "apim-request-id", "request-id")
 # How pictures begin, and their files' endings.
 _BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpg"), (b"RIFF", "webp"))
+# The key of an image, which its files are named by.
+_KEY = re.compile("[0-9a-f]{64}")
 # What a failed fetch of a picture means; any other reason may be gone at another time, or by another parameter.
 _FOR_GOOD = ("forbidden", "not_found", "gone", "http_error", "bad_url", "refused_scheme")
 _NO_IMAGE = ("empty", "too_many_bytes", "damaged")
@@ -569,14 +572,13 @@ class _Ledger:
     def pictures(self) -> Iterator[tuple[str, Path]]:
         """Yield every picture there is: its image's key, and where it is."""
         for path in sorted(self.folder.glob("images/*/*")):
-            if not path.name.startswith("."):
+            # Systems put files of their own beside pictures.
+            if _KEY.fullmatch(path.stem) and path.suffix.removeprefix(".") in (e for _, e in _BEGINNINGS):
                 yield path.stem, path
 
     def replies(self) -> list[str]:
         """Return the keys of the replies that are still to be worked up."""
-        return sorted(
-            path.stem for path in self.folder.glob("replies/*.json") if not path.name.startswith(".")
-        )
+        return sorted(p.stem for p in self.folder.glob("replies/*.json") if _KEY.fullmatch(p.stem))
 
     def save_reply(self, key: str, reply: Mapping[str, str]) -> None:
         """Write a reply down before anything is made of it."""

@@ -147,7 +147,7 @@ def load_pipeline(folder: Path, name: str, *, dtype, safety_checker: bool):
 
     pipeline_class(folder, name)
     said = json.loads((folder / "model_index.json").read_text(encoding="utf-8"))
-    options = {"dtype" if hasattr(diffusers.utils, "_resolve_dtype") else "torch_dtype": dtype}
+    options = {"dtype": dtype}
     if not safety_checker and "safety_checker" in said:
         options["safety_checker"] = None
     auto = diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING
