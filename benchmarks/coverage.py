@@ -179,6 +179,7 @@ SIMULATIONS = {
         for captions, images in sizes
     },
     "captions n=8 x 1, 80 % judged": (captions_as_prompts, {"judged": 0.8}),
+    "captions n=8 x 1, 62 % copied, 86 % judged": (captions_as_prompts, {"copied": 0.62, "judged": 0.86}),
     "captions n=8 x 4, 80 % judged": (captions_as_prompts, {"judged": 0.8, "images": 4}),
     **{
         f"G = T, {occupations} occupations, {training[0]}-{training[1]}/{images[0]}-{images[1]}, {prompts} prompts": (

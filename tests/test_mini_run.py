@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from biaslab import coverage, params, runs, tables
-from biaslab.pipeline import Pipeline, Settings
+from biaslab.pipeline import CAPTIONS_AS_PROMPTS, Pipeline, Settings
 
 pytestmark = pytest.mark.slow
 
@@ -93,6 +93,35 @@ def test_the_embedded_model_stands_beside_the_printed_ones(ran):
     printed = naive.set_index("model")["amplification_plain"]
     assert printed["SD 1.4"] == pytest.approx(12.57, abs=0.02)
     assert any("embedded world" in text for text in record["limits"])
+
+
+def test_pairs_of_captions_follow_from_judgements_and_give_the_shares(ran):
+    loaded, outputs, _ = ran
+    settings = Settings.of({**SMALL, "store": str(outputs / "store")})
+    pipeline = Pipeline("mini", settings, seed=loaded.values["seed"], progress=False)
+    pairs = tables.read(outputs / "mini/measured/paradox_caption_pairs.csv", "paradox_caption_pairs")
+    shares = tables.read(outputs / "mini/tables/paradox_percent_female.csv", "paradox_percent_female")
+    own = pipeline.judgements("training").set_index(["caption_id", "occupation"])["gender"]
+    for approach in CAPTIONS_AS_PROMPTS:
+        images = pipeline.judgements(approach.removesuffix("_no_indicators"))
+        if approach.endswith("_no_indicators"):
+            images = images[images["indicator"] == "none"]
+        counted = {}
+        for (caption, occupation), some in images.groupby(["caption_id", "occupation"]):
+            judged = [g for g in some["gender"] if g in ("female", "male")]
+            training = own.get((caption, occupation))
+            training = training if training in ("female", "male") else "none"
+            key = occupation, training, f"{judged.count('female')} of {len(judged)}"
+            counted[key] = counted.get(key, 0) + 1
+        rows = pairs[pairs["approach"] == approach]
+        found = rows.set_index(["occupation", "training", "generated"])["n_captions"].to_dict()
+        assert found == counted and len(counted) > 0
+        mine = shares[(shares["approach"] == approach) & (shares["model"] == "mini")]
+        n = mine.set_index(["source", "occupation"])["n"]
+        for occupation, some in rows.groupby("occupation"):
+            known = some.loc[some["training"] != "none", "n_captions"].sum()
+            assert n["training", occupation] == known
+            assert n["generated", occupation] == (some["n_judged"] * some["n_captions"]).sum()
 
 
 def test_shares_follow_from_judgements_image_by_image(ran):

@@ -194,7 +194,7 @@ def by_definition(amplification: pd.DataFrame, titles: Mapping[str, str] | None 
 def _plain_marks(ax: Axes, rows: pd.DataFrame, positions: np.ndarray, color: str, *, last: bool) -> None:
     """Mark the plain measure of rows that have an interval; ``last`` names the marks in the legend."""
     known = rows["ci_low"].notna().to_numpy()
-    look = {"color": color, "markersize": 5, "mew": 1.1, "alpha": 0.9, "zorder": 4}
+    look = {"color": color, "markersize": 5, "mew": 1.1, "alpha": 0.9, "zorder": 2.5}
     ax.plot(rows["amplification_plain"][known], positions[known], "x", **look)
     if last:
         ax.plot([], [], "x", label="image noise left in", **look | {"color": style.GREY})
@@ -252,7 +252,7 @@ def by_approach(amplification: pd.DataFrame, titles: Mapping[str, str] | None = 
     for ax in axes.flat:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(6, len(handles)))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(7, len(handles)))
     return figure
 
 

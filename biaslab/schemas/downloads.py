@@ -84,7 +84,9 @@ SCHEMAS = (
                 "`published`, `no_exclusion` or `directional`, as in the table of amplification.",
             ),
             key("prompt", "Prompt `1` to `4`, or `captions`."),
-            number("amplification", "Expected amplification of the images that there are.", "points"),
+            number(
+                "amplification", "Plain measure of the images that there are, their noise left in.", "points"
+            ),
             number("lowest", "Its least possible value.", "points"),
             number("highest", "Its greatest possible value.", "points"),
             number(

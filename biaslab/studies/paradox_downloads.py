@@ -132,12 +132,12 @@ def headlines(study: Study, found: pd.DataFrame, bounds: pd.DataFrame) -> list[s
     known = bounds[(bounds["definition"] == "published") & (bounds["approach"] == approach)].dropna()
     for model, rows in known.groupby("model", sort=False):
         each = [
-            f"{row.lowest:.1f} to {row.highest:.1f} for prompt {row.prompt} (measured {row.amplification:.1f})"
+            f"{row.lowest:.1f} to {row.highest:.1f} for prompt {row.prompt} (as it is {row.amplification:.1f})"
             for row in rows.itertuples()
         ]
         sentences.append(
             f"{model}, {approach}: whatever the missing images show, expected amplification (published definition, "
-            f"points) is {'; '.join(each)}."
+            f"image noise left in, points) is {'; '.join(each)}."
         )
     return sentences
 

@@ -350,8 +350,8 @@ def caption_approaches(study: Study) -> str:
     return (
         "Expected amplification by the published rule, for each way of selecting training captions or making "
         f"prompts. Filled marks are free of image noise and have {100 * study.confidence:g} % intervals; small crosses "
-        "are the measure of the same shares as they are. Hollow marks have no interval: averages that are only "
-        "printed, or shares too few."
+        "are the measure of the same shares as they are. Hollow marks have no interval and image noise left in: "
+        "averages that are only printed, or too few shares."
     )
 
 

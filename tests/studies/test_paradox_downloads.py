@@ -99,7 +99,7 @@ def test_what_is_said_of_missing_images(study, capsys):
     # Of nurse and engineer: 85.7 and 20; 60 and 20; 90 and 20.
     assert "is 52.9 %, mean over 2 occupations; it would be 40.0 % if every missing" in said[1]
     assert said[1].endswith("and 55.0 % if every one showed a woman.")
-    assert "is -6.7 to 20.0 for prompt 1 (measured" in said[2] and len(said) == 3
+    assert "is -6.7 to 20.0 for prompt 1 (as it is" in said[2] and len(said) == 3
     written = {p.stem for p in (study.output_dir / "tables").iterdir()}
     assert written == {"paradox_image_survival", "paradox_amplification_bounds", "paradox_downloads"}
 
