@@ -486,6 +486,20 @@ def altered(folder: Path, files: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def check_tables(folder: Path, record: Mapping) -> None:
+    """Check that a run's tables are those that it left.
+
+    Raises:
+        RunError: One was changed or is gone.
+    """
+    told = {name: digest for name, digest in record.get("files", {}).items() if name.startswith("tables/")}
+    if changed := altered(folder, told):
+        raise RunError(
+            f"In {folder}, {_named(changed)} since the run ended. Start the run again: it makes them anew from what "
+            "its notebooks left."
+        )
+
+
 def _named(found: Mapping[str, str]) -> str:
     """Name a few files that :func:`altered` found."""
     first = [f"{name} {'is gone' if how == 'gone' else 'was changed'}" for name, how in found.items()]
