@@ -30,12 +30,21 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + _SIGPIPE
     except (BiaslabError, OSError) as error:
-        print(f"biaslab: {error}", file=sys.stderr)
+        print(f"biaslab: {_words(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         kept = getattr(given, "kept", "")
         print(f"biaslab: stopped{'; ' if kept else ''}{kept}.", file=sys.stderr)
         return 130
+
+
+def _words(error: Exception) -> str:
+    from biaslab.store import is_full
+
+    if isinstance(error, OSError) and is_full(error):
+        where = f" to write {error.filename}" if error.filename else ", perhaps where temporary files are"
+        return f"No space left{where}. What had finished is kept: free some space and run it again."
+    return str(error)
 
 
 # The number of the signal that ends programs which write to nobody; a shell adds it to 128.

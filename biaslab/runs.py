@@ -169,7 +169,7 @@ def run(
         raise RunError(f"{folder} is a file; choose another name with --set run=NAME.")
     jobs = plan(params, folder)
     inputs = _inputs(jobs, folder)
-    with _only_one(folder), store.room_on(folder, _KEPT):
+    with store.room_on(folder, _KEPT), _only_one(folder):
         record = _provenance(params) | {"inputs": inputs, "problems": [], "code": _gathering_code()}
         code = _study_code()
         jobs = [replace(job, fingerprint=_fingerprint(job, record, code)) for job in jobs]
