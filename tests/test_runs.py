@@ -644,7 +644,8 @@ tables.write = full
     )
     assert "the same command goes on where it stopped" in str(error.value)
     monkeypatch.undo()
-    assert [n["kept"] for n in project({"paradox/a": code("ceo")})["notebooks"]] == [True]
+    record = project({"paradox/a": code("ceo")})
+    assert [(n["id"], n["kept"]) for n in record["notebooks"]] == [("paradox/a", True), ("paradox/b", False)]
 
 
 @pytest.mark.parametrize(
