@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 
@@ -12,18 +13,43 @@ from biaslab.errors import BiaslabError
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit status: 0 fine, 1 a notebook failed, 2 wrong input."""
-    parser = _parser()
-    given = parser.parse_args(arguments)
+    given = None
     # A run that is told to end stops its notebooks and keeps what had finished, as with Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return given.call(given)
+        # What nobody reads any more is known by a flush, and not when Python ends.
+        try:
+            given = _parser().parse_args(arguments)
+        finally:
+            sys.stdout.flush()
+        status = given.call(given)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Nothing is left to say to whom it was said, as for `biaslab published | head -1`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + _SIGPIPE
     except (BiaslabError, OSError) as error:
-        print(f"biaslab: {error}", file=sys.stderr)
+        print(f"biaslab: {_words(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("biaslab: stopped; what had finished is kept.", file=sys.stderr)
+        kept = getattr(given, "kept", "")
+        print(f"biaslab: stopped{'; ' if kept else ''}{kept}.", file=sys.stderr)
         return 130
+
+
+def _words(error: Exception) -> str:
+    from biaslab.store import is_full
+
+    if isinstance(error, OSError) and is_full(error):
+        where = f" to write {error.filename}" if error.filename else ", perhaps where temporary files are"
+        return f"No space left{where}. What had finished is kept: free some space and run it again."
+    return str(error)
+
+
+# The number of the signal that ends programs which write to nobody; a shell adds it to 128.
+_SIGPIPE = 13
+_GOES_ON = "what had finished is kept, and the same command goes on from there"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         "--again", action="store_true", help="execute also notebooks of which nothing has changed since"
     )
     run.add_argument("--no-progress", action="store_true", help="show no progress bar")
-    run.set_defaults(call=_run)
+    run.set_defaults(call=_run, kept=_GOES_ON)
 
     shard = commands.add_parser("shard", help="compute a share of a run's captions, for an array of jobs")
     shard.add_argument("params", metavar="PARAMS.yaml", help="the parameters file of the run")
@@ -83,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         "--notebooks-dir", metavar="DIR", help="where the notebooks are (default: found nearby)"
     )
     shard.add_argument("--no-progress", action="store_true", help="show no progress bar")
-    shard.set_defaults(call=_shard)
+    shard.set_defaults(call=_shard, kept=_GOES_ON)
 
     compare = commands.add_parser("compare", help="lay two runs' tables side by side, with differences")
     compare.add_argument("first", metavar="RUN", help="a run's folder, or its name below --outputs")
@@ -125,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--resume", action="store_true", help="go on with a training that was stopped")
     train.add_argument("--overwrite", action="store_true", help="start anew where a training or a model is")
     train.add_argument("--no-progress", action="store_true", help="show no progress bar")
-    train.set_defaults(call=_train)
+    train.set_defaults(call=_train, kept="go on with --resume")
     return parser
 
 
@@ -154,8 +180,8 @@ def _run(given: argparse.Namespace) -> int:
     for notebook in record["notebooks"]:
         if notebook["status"] != "ok":
             print(f"{notebook['slug']}: {notebook['status']}: {notebook['reason']}", file=sys.stderr)
-    for problem in record["problems"]:
-        print(problem, file=sys.stderr)
+    for text in (*record["problems"], *(() if record.get("up_to_date") else record.get("notes", ()))):
+        print(text, file=sys.stderr)
     if record.get("up_to_date"):
         print(f"Nothing has changed since {record['ended']}: all results are kept.", file=sys.stderr)
     elif kept := sum(n["kept"] for n in record["notebooks"]):

@@ -162,25 +162,31 @@ class _Found:
         else:
             self._add(work)
 
-    def _add(self, work: Any) -> None:
+    def _add(self, work: Any, *, counts: bool = True) -> None:
         if id(work) in self._seen:
             return
         self._seen.add(id(work))
         self._held.append(work)
         if hasattr(work, "__wrapped__"):
-            self._add(work.__wrapped__)
+            self._add(work.__wrapped__, counts=counts)
         if isinstance(work, types.FunctionType):
-            self._function(work)
+            self._function(work, counts=counts)
         elif isinstance(work, type):
             for kind in work.__mro__:
                 self._class(kind)
         elif isinstance(work, types.MethodType):
-            self._add(work.__func__)
+            self._add(work.__func__, counts=counts)
             self._add(work.__self__)
         elif isinstance(work, functools.partial):
             if not hasattr(work, "__wrapped__"):
-                self._add(work.func)
-                self._values((*work.args, *work.keywords.values()))
+                self._add(work.func, counts=counts)
+                ours = _is_ours(_module(work))
+                held = (*work.args, *work.keywords.values())
+                self._values(held, counts=counts and not ours)
+                if counts and not ours:
+                    self.foreign[f"function:{_module(work)} with"] = _hash(
+                        json.dumps([*map(_plain, held)]).encode()
+                    )
         elif not isinstance(work, types.BuiltinFunctionType):
             self._object(work)
 
@@ -189,26 +195,27 @@ class _Found:
         self._add(type(work))
         if _is_ours(type(work).__module__):
             kind = type(work)
-            self._values(
+            held = [
                 value
                 for name, value in getattr(work, "__dict__", {}).items()
                 if not isinstance(getattr(kind, name, None), functools.cached_property)
-            )
+            ]
+            self._values(held, counts=False)
 
-    def _function(self, work: types.FunctionType) -> None:
+    def _function(self, work: types.FunctionType, *, counts: bool = True) -> None:
         held = [_cell(cell) for cell in work.__closure__ or ()]
         if _is_ours(work.__module__):
             self.seeds.add((work.__module__, work.__qualname__.split(".")[0]))
             # Its values are inputs of the stage, but what it calls may be anybody's.
-            self._values(held)
+            self._values(held, counts=False)
             return
         names = _names_in(work.__code__)
         used = [work.__globals__[name] for name in names if name in work.__globals__]
-        plain = [_plain(value) for value in (*held, *used, *(work.__defaults__ or ()))]
+        plain = [_plain(value) for value in (*held, *used, *(work.__defaults__ or ())) if counts]
         self.foreign[f"function:{work.__qualname__}"] = _hash(
             json.dumps([_code(work.__code__, work.__doc__), plain]).encode()
         )
-        self._values((*held, *used))
+        self._values((*held, *used), counts=counts)
 
     def _class(self, kind: type) -> None:
         if _is_ours(kind.__module__):
@@ -218,8 +225,11 @@ class _Found:
                 if isinstance(value, types.FunctionType):
                     self._add(value)
 
-    def _values(self, values: Iterable[Any]) -> None:
-        """Take from what a function holds that which is code: functions, and objects of this package's classes."""
+    def _values(self, values: Iterable[Any], *, counts: bool = True) -> None:
+        """Take from what a function holds that which is code: functions, and objects of this package's classes.
+
+        ``counts`` says whether values that functions from elsewhere hold in turn are part of the key.
+        """
         for value in values:
             if isinstance(value, types.ModuleType):
                 if _is_ours(value.__name__):
@@ -228,7 +238,7 @@ class _Found:
                 hasattr(value, "__wrapped__") and callable(value)
             ):
                 if _is_ours(_module(value)) or not _is_outside(_module(value)):
-                    self._add(value)
+                    self._add(value, counts=counts)
             elif isinstance(value, type):
                 if _is_ours(value.__module__):
                     self._add(value)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from biaslab import sources, tables
 from biaslab.errors import InputError, ParameterError, RunError, name_help
 from biaslab.params import _RUN_NAME
-from biaslab.runs import LIMITS, _now, _write_json
+from biaslab.runs import LIMITS, _now, _write_json, check_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,7 +135,8 @@ def compare(
 
     Raises:
         ParameterError: A run does not exist or is a comparison itself, the two are the same, or the name is not one.
-        RunError: They share no table or no row, or the comparison's folder holds something else.
+        RunError: They share no table or no row, a table is not the one that its run left, or the comparison's folder
+            holds something else.
     """
     from biaslab import report
 
@@ -150,6 +151,7 @@ def compare(
         raise ParameterError(f"{one} is compared with itself; name two different runs.")
     runs = [json.loads((f / "run.json").read_text(encoding="utf-8")) for f in (one, other)]
     for run, folder in zip(runs, (one, other), strict=True):
+        check_tables(folder, run)
         if run.get("kind") == "comparison":
             raise ParameterError(f"{folder.name} is a comparison, not a run; name the two runs to compare.")
     shared = sorted({p.stem for p in one.glob("tables/*.csv")} & {p.stem for p in other.glob("tables/*.csv")})

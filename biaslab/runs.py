@@ -171,7 +171,7 @@ def run(
         raise RunError(f"{folder} is a file; choose another name with --set run=NAME.")
     jobs = plan(params, folder)
     inputs = _inputs(jobs, folder)
-    with _only_one(folder), store.room_on(folder, _KEPT):
+    with store.room_on(folder, _KEPT), _only_one(folder):
         record = _provenance(params) | {"inputs": inputs, "problems": [], "code": _gathering_code()}
         private = _folders(params, jobs, folder)
         code = _study_code()
@@ -525,6 +525,20 @@ def altered(folder: Path, files: Mapping[str, str]) -> dict[str, str]:
         elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
             found[name] = "changed"
     return found
+
+
+def check_tables(folder: Path, record: Mapping) -> None:
+    """Check that a run's tables are those that it left.
+
+    Raises:
+        RunError: One was changed or is gone.
+    """
+    told = {name: digest for name, digest in record.get("files", {}).items() if name.startswith("tables/")}
+    if changed := altered(folder, told):
+        raise RunError(
+            f"In {folder}, {_named(changed)} since the run ended. Start the run again: it makes them anew from what "
+            "its notebooks left."
+        )
 
 
 def _named(found: Mapping[str, str]) -> str:

@@ -472,9 +472,14 @@ def room_on(path: Path, kept: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not is_full(error):
             raise
         raise RunError(f"No space left to write {path}. {kept or _KEPT}") from None
+
+
+def is_full(error: OSError) -> bool:
+    """Return whether an error says that a disk, or the user's share of it, is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 _KEPT = (

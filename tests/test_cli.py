@@ -1,6 +1,7 @@
 """The command line hands over what it is given, and says what it did."""
 
 import json
+import subprocess
 import sys
 import types
 
@@ -146,3 +147,31 @@ def test_shares_of_a_run_are_computed_apart(tmp_path, write_notebook, monkeypatc
     (tmp_path / "mine.yaml").write_text("run: mine\n")
     assert cli.main(["shard", *where, "--of", "0/2"]) == 2
     assert "search no captions; set source to 'mini' or 'pipeline'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["published"], ["published", "paradox_table_6"], ["models"]])
+def test_a_reader_that_has_gone_ends_it_quietly(words):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "biaslab.cli", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # As `| head -0` does, before anything is printed.
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(), err) == (141, "")
+
+
+def test_ctrl_c_says_how_to_go_on(monkeypatch, tmp_path, capsys):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("biaslab.params.load", stopped)
+    monkeypatch.setattr("biaslab.published.index", stopped)
+    assert cli.main(["run", "mine.yaml"]) == 130
+    goes_on = "biaslab: stopped; what had finished is kept, and the same command goes on from there.\n"
+    assert capsys.readouterr() == ("", goes_on)
+    assert cli.main(["published"]) == 130
+    assert capsys.readouterr() == ("", "biaslab: stopped.\n")

@@ -204,7 +204,16 @@ def test_functions_from_elsewhere_count_with_what_they_hold(monkeypatch):
     assert closure.digest(leveled) != before
     # Functions that it holds, and those of this package.
     assert closure.digest(holding(leveled)) != closure.digest(holding(holding(1)))
-    assert closure.digest(partial(holding(1))) == closure.digest(holding(1))
+    assert closure.digest(partial(leveled, 1)) != closure.digest(partial(leveled, 2))
+
+    # What functions of this package hold is told by a stage's inputs; only the code of a function counts.
+    def given(value):
+        held = types.FunctionType((lambda: value).__code__, {}, closure=(types.CellType(value),))
+        held.__module__ = "biaslab.errors"
+        return closure.digest(held)
+
+    assert given(1) == given(2)
+    assert given(holding(1)) == given(holding(2)) != given(leveled)
 
     @functools.cache
     def cached(rows):

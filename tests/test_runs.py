@@ -1,5 +1,6 @@
 """Runs execute notebooks side by side, survive failing ones, and leave behind what the contract says."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -461,27 +463,224 @@ def test_two_processes_do_not_write_one_run(project, tmp_path):
         project({"paradox/a": code("ceo")})
 
 
+RUN = [sys.executable, "-m", "biaslab.cli", "run", "mine.yaml"]
+posix = pytest.mark.skipif(os.name != "posix", reason="signals are tried on POSIX only")
+
+
+def until(true, *, seconds=90, alive=None):
+    """Wait for a state; a process that must live until then is looked at, too."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never came"
+        assert alive is None or alive.poll() is None, alive.communicate()
+        time.sleep(0.05)
+
+
+def is_gone(pid):
+    try:
+        os.kill(pid, 0)
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+WAITS = """
+import os, time
+from pathlib import Path
+marks = Path(os.environ["MARKS"])
+(marks / "parent").write_text(str(os.getppid()))
+(marks / "kernel").write_text(str(os.getpid()))
+while not (marks / "go").exists():
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def marks(tmp_path, monkeypatch):
+    """Return the folder where notebooks leave marks."""
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    monkeypatch.setenv("MARKS", str(folder))
+    return folder
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="signals are tried on POSIX only")
-def test_a_stopped_run_keeps_what_had_finished(tmp_path, write_notebook, root):
+@posix
+def test_a_stopped_run_keeps_what_had_finished(tmp_path, write_notebook, marks):
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", CELL, code("ceo"))
-    write_notebook(tmp_path / "notebooks/paradox/b.ipynb", CELL, "import time; time.sleep(120)")
+    write_notebook(tmp_path / "notebooks/paradox/b.ipynb", CELL, WAITS)
+    write_notebook(tmp_path / "notebooks/paradox/c.ipynb", CELL, code("nurse"))
     (tmp_path / "mine.yaml").write_text("run: mine\njobs: 1\n")
-    words = [sys.executable, "-m", "biaslab.cli", "run", "mine.yaml", "--no-progress"]
-    started = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    first = tmp_path / "outputs/mine/notebooks/paradox/a.html"
-    for _ in range(600):
-        if first.exists() or started.poll() is not None:
-            break
-        time.sleep(0.1)
-    time.sleep(1)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = subprocess.Popen([*RUN, "--no-progress"], cwd=tmp_path, start_new_session=True, **pipes)
+    until((marks / "kernel").exists, alive=started)
+    kernel, worker = (int((marks / name).read_text()) for name in ("kernel", "parent"))
     # As Ctrl-C in a terminal does: every process of the group.
     os.killpg(started.pid, signal.SIGINT)
-    _, said = started.communicate(timeout=60)
-    assert started.returncode == 130 and "what had finished is kept" in said
+    out, err = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert (out, err.splitlines()) == (
+        "",
+        ["biaslab: stopped; what had finished is kept, and the same command goes on from there."],
+    )
+    assert is_gone(worker) and is_gone(kernel)
+    folder = tmp_path / "outputs/mine"
+    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    assert [n["status"] for n in record["notebooks"]] == ["ok", "stopped", "stopped"]
+    assert record["status"] == "stopped"
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert "ceo: 25.0 %." in page and "2 of 3 sections were stopped" in page and "sections failed" not in page
+    # The same command goes on.
+    (marks / "go").write_text("")
+    again = subprocess.run([*RUN, "--no-progress"], cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    assert [(n["status"], n["kept"]) for n in record["notebooks"]] == [
+        ("ok", True),
+        ("ok", False),
+        ("ok", False),
+    ]
+
+
+@pytest.mark.slow
+@posix
+def test_what_a_killed_run_left_alive_reaches_no_other_run(tmp_path, write_notebook, marks):
+    writes = WAITS + code("ceo")
+    write_notebook(tmp_path / "notebooks/paradox/a.ipynb", CELL, writes)
+    (tmp_path / "mine.yaml").write_text("run: mine\njobs: 1\n")
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    first = subprocess.Popen(
+        [*RUN, "--set", "seed=1", "--no-progress"], cwd=tmp_path, start_new_session=True, **quiet
+    )
+    until((marks / "kernel").exists, alive=first)
+    kernel, worker = (int((marks / name).read_text()) for name in ("kernel", "parent"))
+    assert worker != first.pid
+    os.kill(kernel, signal.SIGSTOP)
+    first.kill()
+    first.wait()
+    if sys.platform == "linux":
+        until(lambda: is_gone(worker) and is_gone(kernel))
+    # The next one has another seed; then the first one's kernel, where it lives, goes on.
+    (marks / "go").write_text("")
+    second = [*RUN, "--set", "seed=2", "--overwrite", "--no-progress"]
+    done = subprocess.run(second, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(kernel, signal.SIGCONT)
+    until(lambda: is_gone(kernel))
+    table = pd.read_csv(tmp_path / "outputs/mine/tables/paradox_percent_female.csv")
+    assert table["percent_female"].tolist() == [27]
     record = json.loads((tmp_path / "outputs/mine/run.json").read_text(encoding="utf-8"))
-    assert [n["status"] for n in record["notebooks"]] == ["ok", "failed"] and record["status"] == "failed"
-    assert "ceo: 25.0 %." in (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
+    assert record["status"] == "ok" and record["parameters"] == {"seed": 2}
+    assert runs.altered(tmp_path / "outputs/mine", record["files"]) == {}
+    assert runs.altered(tmp_path / "outputs/mine", record["notebooks"][0]["files"]) == {}
+
+
+def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
+    from biaslab.study import Study
+
+    parts = tmp_path / "mine/.parts"
+    attempt = parts / ".attempts/1"
+    attempt.mkdir(parents=True)
+    monkeypatch.setenv(ATTEMPT, str(attempt))
+    study = Study(parts / "paradox/a", bootstrap_replicates=100)
+    rows = {"model": "m", "approach": "naive", "occupation": "ceo", "source": "generated", "prompt": "1"}
+    frame = pd.DataFrame([{**rows, "percent_female": 25.0, "n": 500}])
+    study.save_table("paradox_percent_female", frame)
+    study.headline("One.")
+    # It writes to its attempt, from where the run takes it when it is whole.
+    assert (attempt / "paradox/a/tables/paradox_percent_female.csv").exists()
+    assert not (parts / "paradox").exists()
+    # Another folder is not the run's.
+    Study(tmp_path / "alone").headline("Alone.")
+    assert (tmp_path / "alone/records.json").exists()
+    # Another run takes its place.
+    shutil.rmtree(parts)
+    (parts / ".attempts/2").mkdir(parents=True)
+    import matplotlib.pyplot as plt
+
+    for write in (
+        lambda: study.save_table("paradox_percent_female", frame),
+        lambda: study.headline("Two."),
+        lambda: study.save_figure("paradox_line", plt.figure(), title="A", caption="B"),
+        lambda: study.measured("paradox_percent_female"),
+        lambda: study.table("paradox_amplification"),
+    ):
+        with pytest.raises(RunError, match=r"The run that this notebook is part of has ended"):
+            write()
+    plt.close("all")
+    assert sorted(p.relative_to(parts).as_posix() for p in parts.rglob("*")) == [".attempts", ".attempts/2"]
+
+
+@pytest.mark.slow
+def test_what_was_changed_on_disk_is_noticed(project, tmp_path, capsys):
+    from biaslab import compare
+
+    both = {"paradox/a": code("ceo"), "paradox/b": code("nurse")}
+    project(both)
+    folder = tmp_path / "outputs/mine"
+    first = {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.csv")}
+    # A gathered table: made anew of what notebooks left, and none is executed.
+    table = folder / "tables/paradox_percent_female.csv"
+    table.write_text(table.read_text().replace("25", "52"))
+    shutil.copytree(folder, tmp_path / "outputs/other")
+    with pytest.raises(RunError, match=r"tables/paradox_percent_female.csv was changed since the run ended"):
+        compare.compare("mine", "other", outputs=tmp_path / "outputs")
+    record = project(both)
+    assert [n["kept"] for n in record["notebooks"]] == [True, True]
+    assert record["notes"] == [
+        "Tables, figures and pages are made anew, because tables/paradox_percent_female.csv was changed since the run "
+        "ended."
+    ]
+    assert {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.csv")} == first
+    assert project(both)["up_to_date"]
+    # What a notebook left: it is executed again, and says so.
+    part = folder / ".parts/paradox/a/tables/paradox_percent_female.csv"
+    part.write_text(part.read_text().replace("25", "52"))
+    (folder / "notebooks/paradox/b.html").write_text("<p>Other findings</p>")
+    record = project(both)
+    assert [n["kept"] for n in record["notebooks"]] == [False, False]
+    assert record["notes"] == [
+        "paradox/a is executed again, because .parts/paradox/a/tables/paradox_percent_female.csv was changed since it "
+        "finished.",
+        "paradox/b is executed again, because notebooks/paradox/b.html was changed since it finished.",
+    ]
+    assert {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.csv")} == first
+
+
+@pytest.mark.slow
+def test_a_full_disk_under_the_run_says_what_to_do(project, tmp_path, monkeypatch):
+    fills = """
+import errno
+from biaslab import tables
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+tables.write = full
+"""
+    record = project({"paradox/a": code("ceo"), "paradox/b": fills + code("nurse")})
+    assert [n["status"] for n in record["notebooks"]] == ["ok", "failed"]
+    assert record["notebooks"][1]["reason"].startswith("RunError: No space left to write ")
+    assert (
+        "What was finished before is kept: free some space and run it again."
+        in (record["notebooks"][1]["reason"])
+    )
+    # The run's own files.
+    from biaslab import report
+
+    def full(*_):
+        raise OSError(122, "Disk quota exceeded")
+
+    monkeypatch.setattr(report, "build", full)
+    with pytest.raises(RunError) as error:
+        project({"paradox/a": code("ceo")})
+    assert str(error.value).startswith(
+        f"No space left to write {tmp_path / 'outputs/mine'}. Finished notebooks"
+    )
+    assert "the same command goes on where it stopped" in str(error.value)
+    monkeypatch.undo()
+    record = project({"paradox/a": code("ceo")})
+    assert [(n["id"], n["kept"]) for n in record["notebooks"]] == [("paradox/a", True), ("paradox/b", False)]
 
 
 @pytest.mark.parametrize(

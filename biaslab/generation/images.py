@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -208,10 +207,12 @@ class GeneratedImages:
         return said if isinstance(said, dict) else {}
 
     def _write_down(self, loaded: generator.Generator) -> None:
-        self._note.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._note.with_name(f".made.{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(loaded.description(), indent=1) + "\n", encoding="utf-8")
-        os.replace(temporary, self._note)
+        from biaslab.store import replace as put
+        from biaslab.store import room_on
+
+        with room_on(self._note):
+            self._note.parent.mkdir(parents=True, exist_ok=True)
+            put(self._note, (json.dumps(loaded.description(), indent=1) + "\n").encode())
 
 
 _TYPES = {

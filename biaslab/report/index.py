@@ -156,6 +156,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "finished": sum(notebook["status"] == "ok" for notebook in notebooks),
         "skipped": [notebook for notebook in notebooks if notebook["status"] == "skipped"],
         "failed": failed,
+        "stopped": sum(notebook["status"] == "stopped" for notebook in failed),
         "problems": problems,
         "incomplete": bool(failed or problems) or run.get("status") not in ("ok", None),
         "papers": PAPERS,

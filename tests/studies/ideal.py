@@ -76,6 +76,9 @@ class IdealPipeline:
         more = {"sharpen": self.sharpen, "wrong": self.wrong, "occupations": self.occupations}
         return IdealPipeline(model or self.model, self.folder, **more, **{**self.given, **changes})
 
+    def computed(self, stage, units, shard_rows, *_):
+        return stage.compute(units, shard_rows=shard_rows, progress=False)
+
     def judged(self, source):
         return pd.DataFrame([self._judge(source, i) for i in source.table["image_id"]])
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from biaslab import lifeline
 from biaslab.errors import InputError, MissingInputError, unknown_name
 from biaslab.mini.train import autoencoder, cards
 from biaslab.mini.train.common import Average, Training, rng, torch_rng
@@ -188,8 +190,17 @@ def prepare(
         return data
     starts = list(range(0, rows, BLOCK))
     jobs = [(folder, vae_folder, data, start) for start in starts]
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as executor:
-        list(tqdm(executor.map(_encode_block, jobs), total=len(jobs), unit="block", desc="renders"))
+    start = {"initializer": lifeline.begin, "initargs": (os.getpid(),)}
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **start) as executor:
+        with lifeline.sheltered():
+            blocks = executor.map(_encode_block, jobs)
+        try:
+            list(tqdm(blocks, total=len(jobs), unit="block", desc="renders"))
+        except KeyboardInterrupt:
+            executor.shutdown(wait=False, cancel_futures=True)
+            for process in active_children():
+                process.kill()
+            raise
     for name in _PARTS:
         whole = np.concatenate([np.load(folder / f"{name}-{start}.npy") for start in starts])
         np.save(folder / f".{name}.npy", whole)

@@ -1,0 +1,104 @@
+"""What takes long says that it works: to a file in a run, below the cell in a notebook."""
+
+import io
+import sys
+import threading
+
+import pytest
+
+from biaslab import progress
+from biaslab.study import ATTEMPT, Study
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(progress, "PATIENCE", 0.02)
+
+
+class Heard(io.StringIO):
+    """A stream that says when something was written."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = threading.Event()
+
+    def write(self, text):
+        self.told.set()
+        return super().write(text)
+
+
+def test_a_line_below_the_cell(monkeypatch):
+    heard = Heard()
+    monkeypatch.setattr(sys, "stderr", heard)
+    with progress.working("computing shares"):
+        assert heard.told.wait(30)
+    assert "computing shares: 00:00" in heard.getvalue()
+    assert threading.active_count() == 1 or not [
+        t for t in threading.enumerate() if t.name == "biaslab progress"
+    ]
+
+
+def test_what_is_quick_says_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "PATIENCE", 60.0)
+    with progress.working("computing shares"):
+        pass
+    assert capsys.readouterr() == ("", "")
+
+
+def test_in_a_run_the_file_says_it_and_a_bar_says_more(tmp_path, capsys):
+    file = tmp_path / "progress.log"
+    written = threading.Event()
+    with progress.working("computing shares", file):
+        while not file.exists():
+            written.wait(0.01)
+        assert file.read_text().startswith("computing shares: ")
+    assert not file.exists() and capsys.readouterr() == ("", "")
+    file.write_text("judging: 5 of 9")
+    progress._write(file, "computing shares: 3 s")
+    # A bar that was drawn just now is left alone.
+    progress.PATIENCE = 60.0
+    progress._write(file, "computing shares: 4 s")
+    file.write_text("judging: 6 of 9")
+    progress._write(file, "computing shares: 5 s")
+    assert file.read_text() == "judging: 6 of 9"
+
+
+def test_an_error_ends_it(monkeypatch):
+    with pytest.raises(ZeroDivisionError), progress.working("dividing"):
+        _ = 1 / 0
+    assert not [t for t in threading.enumerate() if t.name == "biaslab progress"]
+
+
+def test_tables_and_measurements_say_that_they_are_made(tmp_path, monkeypatch):
+    attempt = tmp_path / "mine/.parts/.attempts/1"
+    attempt.mkdir(parents=True)
+    monkeypatch.setenv(ATTEMPT, str(attempt))
+    study = Study(tmp_path / "mine/.parts/paradox/a", bootstrap_replicates=100)
+    said = []
+    file = attempt / "paradox/a/progress.log"
+
+    def heard(path, line):
+        assert path == file
+        said.append(line.rpartition(":")[0])
+
+    monkeypatch.setattr(progress, "_write", heard)
+    waits = threading.Event()
+
+    def builder(study):
+        frame = study.measured("paradox_percent_female")
+        while "computing slow" not in said:
+            waits.wait(0.01)
+        return frame.head(1)
+
+    def measured(*_, **__):
+        while "measuring paradox_percent_female" not in said:
+            waits.wait(0.01)
+        return original("paradox_percent_female", source="published")
+
+    from biaslab import sources
+
+    original = sources.measured
+    monkeypatch.setattr(sources, "measured", measured)
+    monkeypatch.setattr("biaslab.study._builders", lambda: {"slow": builder})
+    assert len(study.table("slow")) == 1
+    assert set(said) == {"computing slow", "measuring paradox_percent_female"}
