@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from biaslab import tables
 from biaslab.errors import ParameterError, RunError, name_help
+from biaslab.limits import LIMITS
 from biaslab.params import _RUN_NAME
-from biaslab.runs import LIMITS, _now, _write_json
+from biaslab.runs import _now, _write_json
 
 if TYPE_CHECKING:
     import pandas as pd

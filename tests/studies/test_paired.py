@@ -883,14 +883,19 @@ def test_a_direction_needs_an_interval_beside_zero(low, high, said):
 
 
 def test_figures_are_saved_with_captions_of_their_level(tmp_path):
+    def marked():
+        figure, ax = plt.subplots()
+        ax.plot([0], [0], "o")
+        return figure
+
     study = Study(tmp_path, confidence=0.9)
-    words.save(study, "paired_role_coupling", plt.figure())
-    words.save(study, "paired_score_change", plt.figure(), main=True)
+    words.save(study, "paired_role_coupling", marked())
+    words.save(study, "paired_score_change", marked(), main=True)
     records = {r["name"]: r for r in study._records["figures"]}
     assert "90 % intervals" in records["paired_score_change"]["caption"]
     assert [r["main"] for r in records.values()] == [False, True]
     with pytest.raises(KeyError):
-        words.save(study, "paired_unknown", plt.figure())
+        words.save(study, "paired_unknown", marked())
 
 
 # -- figures -----------------------------------------------------------------------------------------
