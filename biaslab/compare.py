@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from biaslab import sources, tables
 from biaslab.errors import InputError, ParameterError, RunError, name_help
+from biaslab.limits import LIMITS
 from biaslab.params import _RUN_NAME
-from biaslab.runs import LIMITS, _now, _write_json, check_tables
+from biaslab.runs import _now, _write_json, check_tables
 
 if TYPE_CHECKING:
     import pandas as pd

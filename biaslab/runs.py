@@ -29,7 +29,7 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab import __version__, closure, coverage, lifeline, places, shared, sources, store, tables
+from biaslab import __version__, closure, coverage, lifeline, limits, places, shared, sources, store, tables
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
 from biaslab.params import Notebook, RunParams
 from biaslab.study import ATTEMPT, PARTS, PROGRESS, Study, table_modules
@@ -73,27 +73,6 @@ _PACKAGES = (
     "open_clip_torch",
     "sentence-transformers",
     "datasets",
-)
-LIMITS = (
-    "Gender is what a viewer or a judging model perceives in an image, in two categories. That is a limit of "
-    "the method, not a statement about anybody's identity: people outside the two categories are not "
-    "measured, and nothing here says how anyone identifies.",
-    "Intervals say how much a number could move through the choice of occupations and images. They do not "
-    "cover a judge that is wrong in a systematic way, prompts that were not tried, or other definitions of bias.",
-    "A difference from balance, or from training data, is described and not explained: which differences "
-    "are harmful, and to whom, is not something that these measures decide.",
-)
-_PUBLISHED_LIMIT = (
-    "The inputs of this run are numbers as the papers print them, rounded, with the number of images that "
-    "the papers state. Images that were left out by a gate are not known, so the true n can be smaller."
-)
-_BESIDE_LIMIT = (
-    "Rows of SD 1.4 and SD 1.5 are numbers as a paper prints them, rounded, with the number of images that it "
-    "states; no image of theirs was made or judged for this run."
-)
-_MINI_LIMIT = (
-    "The model `mini` was trained on drawings of an embedded world whose truth is known, and captions made for "
-    "them. What is found there are properties of that instrument; they say nothing about any model in use."
 )
 
 
@@ -906,7 +885,9 @@ def gather(
         "headlines": _gather_headlines(folder, notebooks),
         "figures": figures,
         "tables": gathered,
-        "limits": [*LIMITS, *_more_limits(record)],
+        "limits": limits.of_run(
+            folder / PARTS / sources.MEASURED, gathered, record["parameters"].get("source")
+        ),
         "coverage": coverage.of_run(notebooks, gathered, figures) if _is_published(record) else [],
     }
     record = public(record)
@@ -928,22 +909,6 @@ def _store_notes(record: Mapping) -> list[str]:
     roots = {str(s.get("store", "")) for s in (settings if isinstance(settings, list) else [settings])}
     notes = [note for root in sorted(roots) for note in store.Store(root).notes(record["started"])]
     return [f"{note['stage']}: {note['text']}" for note in notes]
-
-
-def _more_limits(record: Mapping) -> list[str]:
-    given = record["parameters"]
-    source = given.get("source", "published")
-    beside = source in sources.PIPELINES and _beside(given.get("settings", {})) == "published"
-    found = [_MINI_LIMIT] if source == "mini" else []
-    if _is_published(record):
-        return [*found, _PUBLISHED_LIMIT]
-    return [*found, _BESIDE_LIMIT] if beside else found
-
-
-def _beside(settings: Mapping | list) -> str:
-    from biaslab.pipeline import Settings
-
-    return "" if isinstance(settings, list) else Settings.of(settings).beside
 
 
 def _is_published(record: Mapping) -> bool:
@@ -1011,6 +976,7 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
                     }
                     for c in frame.columns
                 ],
+                "models": list(dict.fromkeys(frame["model"])) if "model" in frame else [],
                 "notebooks": list(dict.fromkeys(n["id"] for n, _ in parts)),
             }
         )

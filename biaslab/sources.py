@@ -101,6 +101,26 @@ def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | 
     raise MissingInputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
 
 
+def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
+    """Return the models whose rows of the measured table ``name`` are what papers print, in the order of ``frame``.
+
+    Rows are compared as tables are written, that is to 10 digits.
+
+    Args:
+        name: Name of a measured table.
+        frame: Its rows; without a column ``model`` there is nothing to tell.
+    """
+    if name not in _published() or "model" not in frame:
+        return []
+
+    def lines(rows: pd.DataFrame) -> set[str]:
+        return set(rows.to_csv(index=False, header=False, float_format="%.10g").splitlines())
+
+    known = lines(tables.conform(_published()[name](), name))
+    frame = tables.conform(frame, name)
+    return [str(model) for model, rows in frame.groupby("model", sort=False) if lines(rows) <= known]
+
+
 def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     import pandas as pd
 

@@ -61,6 +61,7 @@ def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path):
 
     style.use()
     figure, ax = plt.subplots(figsize=(9, 3))
+    ax.plot([0, 1], [0, 1])
     ax.text(1.1, 0.5, "outside of the axes", transform=ax.transAxes)
     # So long that glyphs of whole pixels at another resolution would add up to more than the margin.
     ax.set_yticks([0.5], ["at least one of them " * 3])

@@ -778,16 +778,6 @@ def test_wrong_settings_fail_before_anything_starts(planned, text, message):
     assert message in str(error.value)
 
 
-def test_limits_say_what_an_embedded_world_and_printed_numbers_are():
-    def limits(**parameters):
-        return runs._more_limits({"parameters": parameters, "inputs": {"x": "y"}})
-
-    assert [text[:9] for text in limits(source="mini")] == ["The model", "Rows of S"]
-    assert [text[:9] for text in limits(source="mini", settings={"beside": "none"})] == ["The model"]
-    assert [text[:9] for text in limits(source="pipeline", settings={})] == ["Rows of S"]
-    assert limits(source="a/folder") == []
-
-
 def test_damaged_results_of_stages_are_noted_in_the_report(tmp_path):
     from bs4 import BeautifulSoup
 

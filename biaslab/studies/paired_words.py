@@ -6,13 +6,14 @@ the interval excludes 0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from math import isfinite
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from biaslab import stats
+from biaslab import sources, stats
 from biaslab.findings import NO_MEASUREMENTS
 from biaslab.pipeline import WORLD, people_guidance
 from biaslab.schemas.paired import ASPECTS, SETTINGS
@@ -62,12 +63,25 @@ def _moved(row, up: str, down: str, neither: str, low: str = "ci_low", high: str
 def _each(
     study: Study, table: pd.DataFrame, by: list[str], say: Callable[..., str], *, bare: bool = False
 ) -> str:
-    """Say each group of rows, keyed by ``by``, on a line of its own; ``bare``: nothing has an interval."""
+    """Say each group of rows, keyed by ``by``, on a line of its own; ``bare``: nothing has an interval.
+
+    Beside a model that is measured, printed ones are called so.
+    """
     found = [said for names, rows in table.groupby(by, sort=False) if (said := say(*names, rows))]
+    for model in _printed_beside(study):
+        found = [re.sub(rf"^{re.escape(model)}\b", f"{model} (printed)", said) for said in found]
     if not found:
         return NO_MEASUREMENTS
     note = "" if bare else f" In brackets: {_level(study)} intervals."
     return "\n".join(said + note for said in found)
+
+
+def _printed_beside(study: Study) -> list[str]:
+    """Return the models whose shares are printed ones, where the source measures another as well."""
+    name = "paired_percent_female"
+    shares = study.measured_or_empty(name)
+    printed = sources.printed_models(name, shares)
+    return printed if set(shares["model"]) > set(printed) else []
 
 
 def _level(study: Study) -> str:
@@ -564,4 +578,5 @@ def how(study: Study) -> str:
             own = float(value.get("pair_guidance_scale", -1))
             guidance = people_guidance(own, float(value["guidance_scale"]))
             said.append(f"{model}: guidance {guidance:g}, {float(value['steps']):g} steps.")
+    said += [f"{model}: as printed in the paper, not measured here." for model in _printed_beside(study)]
     return " ".join(said)

@@ -883,14 +883,19 @@ def test_a_direction_needs_an_interval_beside_zero(low, high, said):
 
 
 def test_figures_are_saved_with_captions_of_their_level(tmp_path):
+    def marked():
+        figure, ax = plt.subplots()
+        ax.plot([0], [0], "o")
+        return figure
+
     study = Study(tmp_path, confidence=0.9)
-    words.save(study, "paired_role_coupling", plt.figure())
-    words.save(study, "paired_score_change", plt.figure(), main=True)
+    words.save(study, "paired_role_coupling", marked())
+    words.save(study, "paired_score_change", marked(), main=True)
     records = {r["name"]: r for r in study._records["figures"]}
     assert "90 % intervals" in records["paired_score_change"]["caption"]
     assert [r["main"] for r in records.values()] == [False, True]
     with pytest.raises(KeyError):
-        words.save(study, "paired_unknown", plt.figure())
+        words.save(study, "paired_unknown", marked())
 
 
 # -- figures -----------------------------------------------------------------------------------------
@@ -1075,3 +1080,14 @@ def test_judges_are_drawn_with_what_they_would_see(printed):
     left, right = figures.judges(printed.table("paired_judge_agreement"), attenuation).axes
     assert [x for x, _ in drawn(right, "v")] == pytest.approx(attenuation["score_seen"][::-1].tolist())
     assert sorted(x for x, _ in drawn(left, "s")) == pytest.approx([0.83, 0.88, 0.90, 0.92])
+
+
+def test_a_printed_model_is_called_so_beside_a_measured_one(folder_of, printed):
+    rows = printed.measured("paired_percent_female")
+    other = rows.assign(model="mini", percent_female=rows["percent_female"].clip(upper=99) + 0.5)
+    both = folder_of("paired", 200)(percent_female=pd.concat([other, rows]).to_dict("records"))
+    said = words.overall_finding(both).splitlines()
+    assert {line.split(",")[0] for line in said} == {"mini", "DALL-E 3 (printed)"}
+    assert words.how(both) == "DALL-E 3: as printed in the paper, not measured here."
+    assert {line.split(",")[0] for line in words.overall_finding(printed).splitlines()} == {"DALL-E 3"}
+    assert words.how(printed) == ""

@@ -1,6 +1,7 @@
 """Tables, findings and figures of a user's own ratings, against values worked out by hand."""
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -528,37 +529,46 @@ NURSE_ONLY = unanimous().query("occupation == 'nurse'")
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("content", "first"),
+    ("content", "first", "lacking"),
     [
         (
             unanimous(),
             "70 images (30 training, 40 generated) of 4 occupations, rated by 2 raters.",
+            "",
         ),
-        (unsure(), "5 images (3 training, 2 generated) of 1 occupation, rated by 2 raters."),
+        (
+            unsure(),
+            "5 images (3 training, 2 generated) of 1 occupation, rated by 2 raters.",
+            "amplification",
+        ),
         (
             NURSE_ONLY.assign(r1=NURSE_ONLY["r1"].where(NURSE_ONLY["source"] == "generated", "unsure")).drop(
                 columns="r2"
             ),
             "20 images (10 training, 10 generated) of 1 occupation, rated by 1 rater.",
+            "agreement",
         ),
         (
             unanimous()[lambda f: f["source"] == "training"],
             "30 images (30 training, 0 generated) of 3 occupations, rated by 2 raters.",
+            "amplification sensitivity",
         ),
         (
             two_models(),
             # 30 training, 40 of A and 40 of B.
             "110 images (30 training, 80 generated) of 4 occupations, rated by 2 raters. Models: A and B.",
+            "",
         ),
         (
             "occupation,source,percent_female,n,model\nnurse,training,80,10,\nnurse,generated,90,20,A\n"
             "nurse,generated,70,30,B\n",
             "shares of 1 occupation from 60 images. Models: A and B.",
+            "undecided agreement sensitivity",
         ),
     ],
     ids=["usual", "all unsure", "training unsure", "one source", "two models", "shares"],
 )
-def test_the_notebook_runs_through_and_names_its_file_first(study, tmp_path, content, first):
+def test_the_notebook_runs_through_and_names_its_file_first(study, tmp_path, content, first, lacking):
     path = study(content).ratings
     names = {}
     for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
@@ -568,7 +578,16 @@ def test_the_notebook_runs_through_and_names_its_file_first(study, tmp_path, con
                 names |= {"output_dir": tmp_path / "run", "ratings": path, "bootstrap_replicates": 100}
     headlines = json.loads((tmp_path / "run" / "records.json").read_text(encoding="utf-8"))["headlines"]
     assert headlines[0]["main"] and headlines[0]["text"] == f"The file ratings.csv holds {first}"
-    assert len(headlines) == 5
+    # What the file does not hold is printed, and is no finding.
+    about = {
+        "undecided": r"No label female or male",
+        "amplification": r"(A: )?(Whether .* depends|Amplification cannot be judged)",
+        "agreement": r"Krippendorff's alpha",
+        "sensitivity": r"(A: )?Over \d+ ways to resolve ratings",
+    }
+    expected = [pattern for kind, pattern in about.items() if kind not in lacking]
+    assert len(headlines) == 1 + len(expected)
+    assert all(re.match(pattern, h["text"]) for pattern, h in zip(expected, headlines[1:], strict=True))
 
 
 def test_a_file_that_is_missing_is_named_by_the_first_line_that_reads_it(tmp_path):

@@ -1,0 +1,120 @@
+"""What a run's numbers do not say: limits of all of them, and those of what this run holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biaslab import sources, tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LIMITS = (
+    "Gender is what a viewer or a judging model perceives in an image, in two categories. That is a limit of "
+    "the method, not a statement about anybody's identity: people outside the two categories are not "
+    "measured, and nothing here says how anyone identifies.",
+    "Intervals say how much a number could move through the choice of occupations and images. They do not "
+    "cover a judge that is wrong in a systematic way, prompts that were not tried, or other definitions of bias.",
+    "A difference from balance, or from training data, is described and not explained: which differences "
+    "are harmful, and to whom, is not something that these measures decide.",
+)
+_PAPERS = {
+    "paradox": "the bias amplification paradox",
+    "paired": "the Paired Stereotype Test",
+    "dalleval": "DALL-Eval",
+    "triplets": "the gender triplets",
+}
+# By the model that makes the images, as the pipeline's settings name it.
+_EMBEDDED = {
+    "mini": (
+        "The model `mini` was trained on drawings of an embedded world whose truth is known, and captions made for "
+        "them. What is found there are properties of that instrument; they say nothing about any model in use."
+    ),
+    "world": (
+        "`world` is no model: it draws what texts ask for with the shares of an embedded world, which were set from "
+        "the papers' tables. What is found there tests measures and judge; it says nothing about any model."
+    ),
+}
+_EMBEDDED_JUDGE = (
+    "Faces are found and perceived gender is judged by models that were trained on the embedded world's drawings, "
+    "which they are applied to here: their errors are at their smallest, and say nothing about a judge of photographs."
+)
+_STRANGE_JUDGE = (
+    "Faces are found or perceived gender is judged by models that have seen nothing but an embedded world's drawings: "
+    "on images of another kind their answers mean nothing."
+)
+
+
+def of_run(measured: Path, results: Iterable[Mapping], source: object = "") -> list[str]:
+    """Return the limits of a run: those of all runs first, then those of the models and papers that it holds.
+
+    Args:
+        measured: The folder of the run's inputs, a CSV file each.
+        results: The run's tables as ``run.json`` lists them: ``name`` and ``models`` of each.
+        source: Its source, for runs whose notebooks ask for no settings.
+    """
+    inputs = {path.stem: tables.read(path, path.stem) for path in sorted(measured.glob("*.csv"))}
+    shown: dict[str, set[str]] = {}
+    for table in results:
+        shown.setdefault(_paper(table["name"]), set()).update(table["models"])
+    settings = inputs.get("pipeline_settings")
+    found = [*LIMITS]
+    if settings is not None:
+        found += _of_settings(settings)
+    elif source == "mini":
+        found += [_EMBEDDED["mini"], _EMBEDDED_JUDGE]
+    printed, others = _printed(inputs, shown)
+    if not printed:
+        return found
+    listed = "; ".join(
+        f"{_PAPERS[paper]}: {', '.join(printed[paper])}" for paper in _PAPERS if paper in printed
+    )
+    if not others:
+        return [
+            *found,
+            f"The inputs of this run are numbers as the papers print them ({listed}), rounded, with the number of "
+            "images that the papers state. Images that were left out by a gate are not known, so the true n can be "
+            "smaller.",
+        ]
+    return [
+        *found,
+        f"Rows of models that a paper reports on ({listed}) are numbers as it prints them, rounded, with the number "
+        "of images that it states; no image of theirs was made or judged for this run.",
+    ]
+
+
+def _of_settings(settings: pd.DataFrame) -> list[str]:
+    """Return what the pipeline's settings say of where images and judgements come from."""
+    value = settings.groupby("setting")["value"].agg(set)
+    models, judges = value.get("model", set()), value.get("faces", set()) | value.get("gender", set())
+    found = [text for name, text in _EMBEDDED.items() if name in models]
+    if judges & {"mini-detector", "mini-clip"}:
+        found.append(_EMBEDDED_JUDGE if models <= set(_EMBEDDED) else _STRANGE_JUDGE)
+    return found
+
+
+def _printed(
+    inputs: Mapping[str, pd.DataFrame], shown: Mapping[str, set[str]]
+) -> tuple[dict[str, list[str]], bool]:
+    """Return the models shown whose measurements are printed ones, by paper, and whether there are others."""
+    printed: dict[str, list[str]] = {}
+    others = False
+    for name, frame in inputs.items():
+        if "model" not in frame or name == "pipeline_settings":
+            continue
+        paper = _paper(name)
+        known = sources.printed_models(name, frame)
+        for model in dict.fromkeys(frame["model"]):
+            if model not in shown.get(paper, ()):
+                continue
+            if model not in known:
+                others = True
+            elif model not in printed.setdefault(paper, []):
+                printed[paper].append(model)
+    return printed, others
+
+
+def _paper(table: str) -> str:
+    return table.partition("_")[0]

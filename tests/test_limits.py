@@ -1,0 +1,91 @@
+"""The limits that a run states follow from what it holds."""
+
+import pandas as pd
+import pytest
+
+from biaslab import limits, sources, tables
+
+
+def given(folder, **frames):
+    for name, frame in frames.items():
+        tables.write(tables.conform(frame, name), folder / f"{name}.csv")
+    return folder
+
+
+def settings(model, **others):
+    pairs = {"model": model, "faces": "mini-detector", "gender": "mini-clip", **others}
+    rows = [(model, setting, value, "") for setting, value in pairs.items()]
+    return pd.DataFrame(rows, columns=tables.schema("pipeline_settings").names)
+
+
+def printed(name):
+    return sources.measured(name, source="published")
+
+
+def own(name, model):
+    """The printed shares of one model, as if of another, each moved by half a point where there is room."""
+    frame = printed(name)
+    frame = frame[frame["model"] == frame["model"].iloc[0]].assign(model=model)
+    return frame.assign(percent_female=frame["percent_female"].clip(upper=99) + 0.5)
+
+
+def of(folder, *tables_, source=""):
+    return limits.of_run(folder, [{"name": n, "models": m} for n, m in tables_], source)[len(limits.LIMITS) :]
+
+
+PAIRED = "paired_percent_female"
+SCORES = ("paired_stereotype_score", ["world", "DALL-E 3"])
+
+
+def test_pairs_name_the_printed_model_that_stands_beside_them(tmp_path):
+    both = pd.concat([own(PAIRED, "world"), printed(PAIRED)])
+    given(tmp_path, paired_percent_female=both, pipeline_settings=settings("world"))
+    world, judge, beside = of(tmp_path, SCORES)
+    assert world.startswith("`world` is no model") and "trained on the embedded world's drawings" in judge
+    assert "(the Paired Stereotype Test: DALL-E 3)" in beside and "no image of theirs was made" in beside
+    assert not any("SD 1." in text for text in (world, judge, beside))
+    # What no table of the run shows needs no limit.
+    assert len(of(tmp_path, ("paired_stereotype_score", ["world"]))) == 2
+
+
+def test_printed_numbers_alone_are_named_by_paper(tmp_path):
+    given(
+        tmp_path,
+        paired_percent_female=printed(PAIRED),
+        paradox_percent_female=printed("paradox_percent_female"),
+    )
+    (said,) = of(tmp_path, ("paradox_amplification", ["SD 1.4"]), SCORES, ("paradox_bias_amp", []))
+    assert "(the bias amplification paradox: SD 1.4; the Paired Stereotype Test: DALL-E 3)" in said
+    assert said.startswith("The inputs of this run are numbers as the papers print them")
+
+
+def test_a_model_is_not_printed_for_bearing_a_printed_name(tmp_path):
+    given(tmp_path, paradox_percent_female=own("paradox_percent_female", "SD 1.4"))
+    assert of(tmp_path, ("paradox_amplification", ["SD 1.4"])) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("mini", "their errors are at their smallest"),
+        ("CompVis/stable-diffusion-v1-4", "on images of another kind their answers mean nothing"),
+    ],
+)
+def test_an_embedded_judge_is_a_limit(tmp_path, model, said):
+    given(tmp_path, pipeline_settings=settings(model))
+    assert said in of(tmp_path)[-1] and len(of(tmp_path)) == (2 if model == "mini" else 1)
+    given(tmp_path, pipeline_settings=settings(model, faces="hustvl/yolos-tiny", gender="ViT-L-14/openai"))
+    assert not any(said in text for text in of(tmp_path))
+
+
+def test_the_embedded_source_is_named_where_nothing_else_tells_it(tmp_path):
+    assert of(tmp_path, source="mini")[0].startswith("The model `mini` was trained on drawings")
+    assert of(tmp_path, source="published") == []
+
+
+def test_printed_rows_are_told_by_their_numbers():
+    name = "paradox_percent_female"
+    frame = pd.concat([own(name, "mini"), printed(name)])
+    assert sources.printed_models(name, frame) == ["SD 1.4", "SD 1.5"]
+    assert sources.printed_models(name, frame[frame["model"] == "mini"]) == []
+    assert sources.printed_models("paired_labour_share", printed("paired_labour_share")) == []
