@@ -639,6 +639,28 @@ def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, setti
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.parametrize(("name", "text"), [("a.txt", "a tree\n"), ("a.csv", "text,url\n"), ("a.txt", "")])
+def test_captions_of_which_none_can_be_used_say_so_wherever_they_are_asked_for(tmp_path, name, text):
+    from biaslab.studies import paradox_pipeline
+
+    (tmp_path / name).write_text(text)
+    given = {"corpus": str(tmp_path / name), "occupations": ["nurse"], "store": str(tmp_path / "store")}
+    made = Pipeline("mini", Settings.of(given), progress=False)
+    for measure in (
+        paradox_pipeline.indicators,
+        paradox_pipeline.percent_female,
+        paradox_pipeline.similarity,
+    ):
+        with pytest.raises(
+            InputError, match=r"holds no captions; set corpus|None of the 1 captions of the corpus"
+        ):
+            measure(made)
+    # What was asked is said all the same, files by their names.
+    assert (
+        paradox_pipeline.PIPELINE["pipeline_settings"](made)["value"].str.contains(str(tmp_path)).sum() == 0
+    )
+
+
 def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("a nurse on zanzibar\na tree\n")
     given = {"corpus": str(tmp_path / "a.txt"), "occupations": ["nurse"], "store": str(tmp_path / "store")}
