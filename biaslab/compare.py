@@ -14,6 +14,7 @@ from biaslab import tables
 from biaslab.errors import ParameterError, RunError, name_help
 from biaslab.params import _RUN_NAME
 from biaslab.runs import LIMITS, _now, _write_json
+from biaslab.shared import named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,7 +164,7 @@ def compare(
         "kind": "comparison",
         "status": "ok",
         "params_file": "",
-        "parameters": {"first": str(first), "second": str(second)},
+        "parameters": {"first": named(str(first)), "second": named(str(second))},
         "sweep": {},
         "seeds": {
             f"{s}_{k}": v
