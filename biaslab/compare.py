@@ -15,6 +15,7 @@ from biaslab.errors import InputError, ParameterError, RunError, name_help
 from biaslab.limits import LIMITS
 from biaslab.params import _RUN_NAME
 from biaslab.runs import _now, _write_json, check_tables
+from biaslab.shared import named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,7 +207,7 @@ def compare(
         "kind": "comparison",
         "status": "ok",
         "params_file": "",
-        "parameters": {"first": str(first), "second": str(second)},
+        "parameters": {"first": named(str(first)), "second": named(str(second))},
         "sweep": {},
         "seeds": {
             f"{s}_{k}": v

@@ -49,7 +49,7 @@ VQA = "vqa:"
 # Settings that name what is read, beside the model that generates.
 INPUTS = ("corpus", "corpus_rows", "columns", "skew", "training_images", "faces", "gender", "further_judges")
 # Captions that are looked at before any work: of files, and of a corpus that is streamed.
-LOOKED_AT, STREAMED = 100_000, 1000
+LOOKED_AT, STREAMED = 50_000, 1000
 _SHARD_CAPTIONS = 8192
 _SHARD_EMBEDDINGS = 2048
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -278,17 +279,28 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
 
 
 def _refuse_infinite(frame: pd.DataFrame, numbers: Sequence[str], path: Path | str) -> None:
-    """Refuse numbers that are not finite; those that are none are told by :func:`conform`."""
+    """Refuse numbers that are not finite; texts that are none are told by :func:`conform`."""
     import numpy as np
     import pandas as pd
 
     for column in (c for c in numbers if c in frame.columns):
-        infinite = np.isinf(pd.to_numeric(frame[column], errors="coerce").to_numpy(float))
-        if infinite.any():
+        values = frame[column]
+        known = values if pd.api.types.is_numeric_dtype(values) else values.map(_as_float)
+        infinite = np.flatnonzero(np.isinf(known.to_numpy(float)))
+        if len(infinite):
             raise InputError(
-                f"{path}: {column} is {frame[column][infinite].iloc[0]} in row {int(infinite.argmax()) + 1}; give a "
-                "finite number, or leave the cell empty where there is none."
+                f"{path}: {column} is {str(values.iloc[infinite[0]])[:60]} in row {infinite[0] + 1}; give a finite "
+                "number, or leave the cell empty where there is none."
             )
+
+
+def _as_float(value: object) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def write(frame: pd.DataFrame, path: Path | str) -> Path:

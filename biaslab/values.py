@@ -70,4 +70,5 @@ def check(name: str, value: Any) -> None:
 
 def _digits(value: int) -> int:
     # Python writes out no number of more than 4,300 digits.
-    return int((abs(value).bit_length() - 1) * math.log10(2)) + 1
+    least = int((abs(value).bit_length() - 1) * math.log10(2)) + 1
+    return least + (abs(value) >= 10**least)

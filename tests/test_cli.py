@@ -39,6 +39,13 @@ def test_train_hands_over_what_was_asked_and_prints_quality(trainings, tmp_path,
     assert capsys.readouterr().out.splitlines() == ["accuracy: 0.9877", "outputs/models/mini-clip"]
 
 
+@pytest.mark.parametrize("minutes", ["nan", "inf", "0", "-1"])
+def test_a_training_lasts_a_number_of_minutes(trainings, capsys, minutes):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "mini-clip", f"--minutes={minutes}"])
+    assert f"{minutes} is not a number of minutes above 0" in capsys.readouterr().err and not trainings
+
+
 def test_a_training_is_never_replaced_unasked(trainings, tmp_path, capsys):
     assert cli.main(["train", "mini-clip"]) == 0
     assert cli.main(["train", "mini-clip"]) == 2

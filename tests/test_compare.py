@@ -107,6 +107,7 @@ def test_a_comparison_is_a_report_of_its_own(two_runs):
     assert "of 2 differences with an interval, 1 has one that excludes 0" in page
     # Again, in place.
     assert compare.compare(two_runs / "one", two_runs / "two", outputs=two_runs) == folder
+    assert report_of(folder)["parameters"] == {"first": "one", "second": "two"}
 
 
 def change(outputs, name, **entries):

@@ -105,6 +105,56 @@ def test_a_whole_number_serves_as_a_number(project):
             "run: mine\nseed: 1\nseed: 2\n",
             "cannot be used (line 3, column 1): the key 'seed' is given twice.",
         ),
+        # What YAML allows and no parameter is.
+        (
+            "run: mine\nsettings: " + "[" * 5000 + "]" * 5000,
+            "cannot be used (line 2, column 30): more than 20 lists or mappings lie in one another.",
+        ),
+        (
+            "run: mine\n? {a: 1}\n: 2\n",
+            "cannot be used (line 2, column 3): a key is a list or mapping; a key must",
+        ),
+        (
+            "run: mine\nsettings: {[a]: 1}\n",
+            "(line 2, column 12): a key is a list or mapping; a key must be a text.",
+        ),
+        (
+            "run: mine\nsettings: {1: 2}\n",
+            "(line 2, column 12): the key '1' is not a text; put it in quotation marks",
+        ),
+        (
+            "run: mine\nseed: " + "9" * 5000,
+            "(line 2, column 7): a whole number of 5,000 digits; allowed is up to 9223372036854775807.",
+        ),
+        (
+            "run: mine\nseed: " + "9" * 1000,
+            "seed is a whole number of 1,000 digits; allowed is -9223372036854775807 to 9223372036854775807.",
+        ),
+        ("run: mine\nconfidence: " + "9" * 400, "confidence is a whole number of 400 digits; allowed is"),
+        ("run: mine\nseed: 2026-13-45\n", "seed is '2026-13-45'; it must be a whole number, for example 0."),
+        ("run: mine\nseed: !!int abc\n", "(line 2, column 7): 'abc' cannot be read as a whole number."),
+        ("run: mine\nshow: !!bool abc\n", "(line 2, column 7): 'abc' cannot be read as true or false."),
+        ("run: mine\nseed: !!timestamp abc\n", "is no kind of value that a parameter has; leave it out."),
+        ('run: mine\ntitle: "\\Uffffffff"\n', "an escape in quotation marks stands for no character."),
+        (
+            'run: mine\ntitle: "\\0"\n',
+            "title is '\\x00', which holds a null byte or half a character; take it out.",
+        ),
+        ('run: mine\nsettings: {a: "\\ud800"}\n', "settings.a is '\\ud800', which holds a null byte or half"),
+        ("run: mine\nconfidence: .nan\n", "confidence is nan; a number must be finite, such as 0.5."),
+        ("run: mine\nconfidence: [0.9, .inf]\n", "confidence is inf; a number must be finite, such as 0.5."),
+        ("run: mine\nsettings: {a: {b: [1, -.inf]}}\n", "settings.a.b is -inf; a number must be finite"),
+        (
+            "run: mine\nsettings: &x {a: *x}\n",
+            "lies 20 mappings or lists deep; no parameter needs that many.",
+        ),
+        (
+            "run: mine\nmodel: &a [x, x, x, x, x, x, x, x, x, x]\n"
+            + "".join(
+                f"k{i}: &b{i} [{', '.join(['*a' if i == 0 else f'*b{i - 1}'] * 10)}]\n" for i in range(6)
+            ),
+            "is one of more than 100,000 values; give fewer.",
+        ),
         ("- a\n- b\n", "holds list; a parameters file holds keys and values"),
         ("", "is empty; a parameters file holds keys and values"),
         ("run: [1\n", "is not YAML (line 2, column 1)"),
@@ -115,6 +165,43 @@ def test_what_cannot_be_used_is_named(project, text, message):
     with pytest.raises(ParameterError) as error:
         project(text)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seed=" + "9" * 5000, "the value cannot be used (a whole number of 5,000 digits; allowed is up to"),
+        ("confidence=.nan", "confidence is nan; a number must be finite"),
+        (
+            "settings=" + "[" * 3000,
+            "the value cannot be used (more than 20 lists or mappings lie in one another).",
+        ),
+        ("settings.steps={[a]: 1}", "a key is a list or mapping; a key must be a text"),
+        ("seed=2026-13-45", "seed is '2026-13-45'; it must be a whole number"),
+        ("model=a\0b", "model is 'a\\x00b', which holds a null byte"),
+    ],
+)
+def test_what_set_cannot_use_is_named(project, override, message):
+    with pytest.raises(ParameterError) as error:
+        project("run: mine\n", overrides=[override])
+    assert message in str(error.value) and len(str(error.value)) < 500
+
+
+def test_a_date_serves_as_a_text(project):
+    got = project("run: 2026-12-01\ndescription: 2026-13-45\n")
+    assert (got.run, got.description) == ("2026-12-01", "2026-13-45")
+
+
+def test_a_model_in_place_of_a_file_says_what_to_run(project, tmp_path):
+    with pytest.raises(ParameterError) as error:
+        params.load("SG161222/RealVisXL_V4.0")
+    assert str(error.value).endswith(
+        "biaslab run params/sd14.yaml --set model=SG161222/RealVisXL_V4.0 --set run=NAME."
+    )
+    # A file that is misspelt is one.
+    project("run: mine\n")
+    with pytest.raises(ParameterError, match=r"Did you mean '.*params/mine\.yaml'"):
+        params.load(tmp_path / "params" / "mien.yaml")
 
 
 def test_every_problem_is_told_at_once(project):

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from biaslab import pipeline, sources
-from biaslab.errors import MissingInputError, ParameterError, UnknownNameError
+from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.study import Study
 
@@ -121,6 +121,16 @@ def fake(tmp_path):
         ({"engine": "rey"}, "settings: engine is 'rey'. Did you mean 'ray'? Known: local, ray."),
         ({"workers": -1}, "settings: workers is -1; allowed is 0 or more."),
         ([], r"settings is []; it must be a mapping"),
+        ({"guidance_scale": float("nan")}, "settings.guidance_scale is nan; a number must be finite"),
+        ({"image_cost_limit": float("inf")}, "settings.image_cost_limit is inf; a number must be finite"),
+        ({"image_price": float("nan")}, "settings.image_price is nan; a number must be finite"),
+        ({"guidance_sweep": [1.0, float("nan")]}, "settings.guidance_sweep is nan; a number must be finite"),
+        (
+            {"image_options": {"x": [float("inf")]}},
+            "settings.image_options.x is inf; a number must be finite",
+        ),
+        ({"corpus_rows": 10**400}, "settings.corpus_rows is a whole number of 401 digits; allowed is"),
+        ({1: 2}, "settings has the key 1, which is not a text"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(given, message):
@@ -300,7 +310,12 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
     for changed, message in (
         (
             {"faces": "mediapipe:gone.tflite"},
-            r"There is no file gone\.tflite; it was named as 'mediapipe:gone",
+            r"There is no file gone\.tflite; it was named as 'mediapipe:gone.*: download https://storage\.googleapis\.com/"
+            r"mediapipe-models/face_detector/blaze_face_short_range/.*tflite and set faces to 'mediapipe:'",
+        ),
+        (
+            {"gender": "fairface:gone.st"},
+            r"no file gone\.st.* https://github\.com/dchen236/FairFace says where",
         ),
         ({"training_images": "gone"}, "training_images is 'gone', which is not a folder"),
         (
@@ -573,6 +588,127 @@ def test_what_is_fetched_is_no_input_of_a_run(fetching, monkeypatch, pictures):
     assert not pictures.asked
     p.downloads()
     assert pipeline.digest("owner/name", p.settings) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "settings", "message"),
+    [
+        ("a.csv", "text,url\n", {}, "The corpus 'a.csv' holds no captions; set corpus to one that does."),
+        ("a.txt", "", {}, "The corpus 'a.txt' holds no captions; set corpus to one that does."),
+        (
+            "a.txt",
+            "a tree\nthe sea\n",
+            {},
+            "None of the 2 captions of the corpus 'a.txt' names one of the 1 occupations (nurse). Set occupations to "
+            "words that its captions use, or columns to where its captions are",
+        ),
+        (
+            "a.csv",
+            "id,text\n1,a nurse\n1,the nurse\n",
+            {"columns": {"caption_id": "id"}},
+            "Two captions of the corpus have the id '1'. Ids must be unique",
+        ),
+        ("a.csv", "a,b\n1,2\n", {}, "has no column that is known to hold captions. Its columns: a, b."),
+        ("a.txt", "a nurse", {"occupations": ["astronaut"]}, "None of the 1 captions"),
+        (
+            "a.txt",
+            "an astronaut",
+            {"occupations": ["astronaut"], "training_images": "images"},
+            "mini does not know 1 of the prompts' words: 'astronaut' (for example in 'A photo of the face of an",
+        ),
+        (
+            "a.txt",
+            "a nurse on zanzibar",
+            {"training_images": "images", "approaches": ["naive", "caption_prompts"]},
+            "Captions cannot be prompts (caption_prompts): mini does not know 1 of the prompts' words: 'zanzibar'",
+        ),
+        ("a.txt", "a nurse", {"occupations": [" "]}, "The term ' ' cannot be searched"),
+    ],
+)
+def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, settings, message):
+    (tmp_path / name).write_text(text)
+    given = {
+        "corpus": str(tmp_path / name),
+        "occupations": ["nurse"],
+        "store": str(tmp_path / "store"),
+        **settings,
+    }
+    with pytest.raises((InputError, ParameterError)) as error:
+        pipeline.check_captions("mini", Settings.of(given))
+    assert message in str(error.value)
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.txt", "a tree\n"), ("a.csv", "text,url\n"), ("a.txt", "")])
+def test_captions_of_which_none_can_be_used_say_so_wherever_they_are_asked_for(tmp_path, name, text):
+    from biaslab.studies import paradox_pipeline
+
+    (tmp_path / name).write_text(text)
+    given = {"corpus": str(tmp_path / name), "occupations": ["nurse"], "store": str(tmp_path / "store")}
+    made = Pipeline("mini", Settings.of(given), progress=False)
+    for measure in (
+        paradox_pipeline.indicators,
+        paradox_pipeline.percent_female,
+        paradox_pipeline.similarity,
+    ):
+        with pytest.raises(
+            InputError, match=r"holds no captions; set corpus|None of the 1 captions of the corpus"
+        ):
+            measure(made)
+    # What was asked is said all the same, files by their names.
+    assert (
+        paradox_pipeline.PIPELINE["pipeline_settings"](made)["value"].str.contains(str(tmp_path)).sum() == 0
+    )
+
+
+def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("a nurse on zanzibar\na tree\n")
+    given = {"corpus": str(tmp_path / "a.txt"), "occupations": ["nurse"], "store": str(tmp_path / "store")}
+    # Without images nothing is generated, so no word needs to be known.
+    pipeline.check_captions("mini", Settings.of(given))
+    # Of a large corpus the first captions say nothing of the rest.
+    monkeypatch.setattr(pipeline, "LOOKED_AT", 2)
+    (tmp_path / "a.txt").write_text("a tree\na tree\na nurse\n")
+    pipeline.check_captions("mini", Settings.of(given))
+    pipeline.check_captions("mini", Settings.of({}))
+    with pytest.raises(UnknownNameError, match="no occupation of the embedded world named 'astronaut'"):
+        pipeline.check_captions("world", Settings.of({"occupations": ["astronaut"]}))
+    pipeline.check_people("mini", Settings.of({}))
+    with pytest.raises(ParameterError, match="does not know 1 of the prompts' words: 'zanzibar'"):
+        pipeline.check_people("mini", Settings.of({"negative_prompt": "zanzibar", "guidance_scale": 3}))
+
+
+def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch):
+    """Captions alone: a table can be had if and only if it is not declared to take images."""
+    from biaslab import study, tables
+
+    def never(*_, **__):
+        raise AssertionError("an image is generated")
+
+    monkeypatch.setattr(Pipeline, "_generate", never)
+    (tmp_path / "captions.txt").write_text(
+        "a female nurse\na nurse at work\nan engineer\nhe is an engineer\n"
+    )
+    settings = {
+        "corpus": str(tmp_path / "captions.txt"),
+        "occupations": ["nurse", "engineer"],
+        "store": str(tmp_path / "store"),
+        "beside": "none",
+    }
+    made = Study(tmp_path / "out", source="mini", settings=settings, bootstrap_replicates=100)
+    made.pipeline.progress = False
+    taking = set()
+    for name, schema in tables.schemas().items():
+        measured = name in sources._pipeline()
+        if not name.startswith("paradox_") or not (measured or name in study._builders()):
+            assert not schema.images, name
+            continue
+        try:
+            (made.measured if measured else made.table)(name)
+        except MissingInputError as error:
+            assert "captions and no images" in str(error), name
+            taking.add(name)
+    assert taking == {name for name, schema in tables.schemas().items() if schema.images}
 
 
 def test_captions_without_images_still_give_indicators_and_similarities(tmp_path):

@@ -503,6 +503,13 @@ BAD = {
         )
         for n in ("0", "-40", "40.5")
     },
+    **{
+        f"percent_female is {value}": (
+            f"occupation,source,percent_female,n\nnurse,training,50,20\nnurse,generated,{value},20\n",
+            f": percent_female is {value!r} in data row 2; give a number such as 37.5.",
+        )
+        for value in ("nan", "inf", "-Infinity", "1e999")
+    },
     "n beyond all images": (
         SHARES.replace(",40\n", ",1e300\n"),
         ": n is 1e+300 in data row 2; it is the number of images behind the share, at most 1,000,000,000.",

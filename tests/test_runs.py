@@ -764,6 +764,47 @@ def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned):
     assert len({runs._fingerprint(job, record, closure.Closure()) for job in jobs}) == 2
 
 
+def test_captions_without_images_run_what_needs_none(tmp_path, root):
+    """Known before anything starts: the notebooks of the paradox paper on captions alone, and their reasons."""
+    (tmp_path / "captions.txt").write_text("a female nurse\nan engineer\n")
+    text = f"run: mine\nsource: mini\nsettings: {{corpus: {tmp_path}/captions.txt, occupations: [nurse, engineer]}}\n"
+    (tmp_path / "mine.yaml").write_text(text + "notebooks: ['paradox/*']\n")
+    loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=root / "notebooks")
+    reasons = {job.notebook: job.reason for job in runs.plan(loaded, tmp_path / "outputs/mine")}
+    runs_anyway = {"paradox/2_setup", "paradox/5_1_indicators", "paradox/5_2_nearest"}
+    assert {name for name, reason in reasons.items() if not reason} == runs_anyway
+    said = reasons["paradox/4_baseline"]
+    assert said.startswith("It needs the images behind captions (for paradox_")
+    assert "The corpus 'captions.txt' has captions and no images. Set training_images to a folder" in said
+    # With images, no notebook of the paper is left out for want of them.
+    (tmp_path / "images").mkdir()
+    loaded = params.load(
+        tmp_path / "mine.yaml",
+        notebooks_dir=root / "notebooks",
+        overrides=[f"settings.training_images={tmp_path}/images"],
+    )
+    reasons = {job.notebook: job.reason for job in runs.plan(loaded, tmp_path / "outputs/mine")}
+    assert [name for name, reason in reasons.items() if reason] == ["paradox/ratings"]
+
+
+def test_a_model_that_a_file_without_models_cannot_have_says_which_column_to_add(tmp_path, root):
+    rows = "occupation,source,percent_female,n\nnurse,training,60,20\nnurse,generated,80,20\n"
+    (tmp_path / "shares.csv").write_text(rows)
+    (tmp_path / "mine.yaml").write_text(f"run: mine\nsource: ratings\nratings: {tmp_path}/shares.csv\n")
+    loaded = params.load(
+        tmp_path / "mine.yaml",
+        overrides=["model=SD 1.4"],
+        notebooks=["paradox/ratings"],
+        notebooks_dir=root / "notebooks",
+    )
+    with pytest.raises(ParameterError) as error:
+        runs.plan(loaded, tmp_path / "outputs/mine")
+    assert str(error.value) == (
+        "model is 'SD 1.4', but shares.csv has no column 'model'. Add one that names the model of each generated image "
+        "(training images may have none), or set model to 'all'."
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

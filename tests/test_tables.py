@@ -98,6 +98,31 @@ def test_files_that_cannot_be_read(tmp_path, content, message):
         tables.read(path, NAME)
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            "inf",
+            "t.csv: percent_female is inf in row 2; give a finite number, or leave the cell empty where there",
+        ),
+        ("-1e999", "percent_female is -inf in row 2; give a finite number"),
+        ("9" * 400, f"percent_female is {'9' * 60} in row 2; give a finite number"),
+        (
+            "NaN",
+            "percent_female holds 'NaN', which is not a number. Leave the cell empty where there is none.",
+        ),
+    ],
+)
+def test_numbers_in_files_are_finite(tmp_path, value, message):
+    head = "model,approach,occupation,source,prompt,percent_female,n\n"
+    (tmp_path / "t.csv").write_text(
+        f"{head}SD,naive,ceo,generated,1,,0\nSD,naive,nurse,generated,1,{value},5\n"
+    )
+    with pytest.raises(InputError) as error:
+        tables.read(tmp_path / "t.csv", NAME)
+    assert message in str(error.value)
+
+
 def test_every_declaration_is_sound():
     others = ("ratings", "judging", "pipeline", "mini", "synthesis", "calibration", "world")
     for name, schema in tables.schemas().items():

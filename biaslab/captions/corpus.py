@@ -760,17 +760,23 @@ def _ended(lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def _frames(table: pa.RecordBatch | pa.Table, where: str) -> Iterator[pd.DataFrame]:
-    """Yield the columns of an Arrow table that can be carried, in pieces of bounded size."""
+def _frames(
+    table: pa.RecordBatch | pa.Table, where: str, whole_schema: pa.Schema | None = None
+) -> Iterator[pd.DataFrame]:
+    """Yield the columns of an Arrow table that can be carried, in pieces of bounded size.
+
+    ``whole_schema`` is that of the source, where the table holds some of its columns.
+    """
     import pyarrow as pa
 
     names = _flat_columns(table.schema, where)
     arrays = [_sound(table.column(table.schema.names.index(name))) for name in names]
     whole = pa.Table.from_arrays(arrays, names=names)
     rows = max(1, _BATCH_BYTES * len(whole) // max(whole.nbytes, 1))
-    for start in range(0, len(whole), rows):
+    # A table of which no column can be read has no rows, and says so once.
+    for start in range(0, len(whole) or (0 if names else 1), rows):
         frame = whole.slice(start, rows).to_pandas()
-        frame.attrs[_LEFT_OUT] = left_out(table.schema, names)
+        frame.attrs[_LEFT_OUT] = left_out(whole_schema or table.schema, names)
         yield frame
 
 
@@ -835,7 +841,7 @@ def _read_parquet(path: Path, size: int, groups: Sequence[int] | None = None) ->
             columns = _flat_columns(file.schema_arrow, str(path))
             some = {"batch_size": _rows_at_once(file, size), "row_groups": groups and list(groups)}
             for batch in file.iter_batches(columns=columns, **some):
-                yield from _frames(batch, str(path))
+                yield from _frames(batch, str(path), file.schema_arrow)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet: {error}") from None
 

@@ -16,6 +16,7 @@ import pytest
 
 from biaslab.captions import corpus as module
 from biaslab.captions.corpus import SCHEMAS, open_corpus, schema_named
+from biaslab.captions.search import search
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.pipeline import Pipeline, Settings, resolve_paths
 
@@ -118,6 +119,43 @@ def test_no_column_of_a_corpus_takes_the_place_of_another(tmp_path):
         "corpus_gender_": ["h"],
         "corpus_occupation": ["o"],
     }
+
+
+def test_dates_beyond_those_of_python_are_carried_as_texts(tmp_path):
+    """Day 100,000,000 since 1970 lies in the year 275,760, which no date of Python reaches."""
+    days = pa.array([0, 10**8], pa.int32()).view(pa.date32())
+    zone = pa.array([0, None], pa.timestamp("s", tz="Nowhere/None"))
+    table = pa.table(
+        {"text": ["a nurse", "nurse"], "day": days, "at": zone, "ns": pa.array([1, 2], pa.time64("ns"))}
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    corpus = open_corpus(str(tmp_path / "a.parquet"))
+    found = search(corpus, ["nurse"], progress=False).captions.sort_values("caption_id", ignore_index=True)
+    for got in (read(corpus), found):
+        assert got["day"][0] == "1970-01-01" and "100000000" in got["day"][1]
+        assert got["at"][0] == "1970-01-01 00:00:00.000Z" and pd.isna(got["at"][1])
+        assert got["ns"].tolist() == ["00:00:00.000000001", "00:00:00.000000002"]
+
+
+def test_captions_in_lists_are_named(tmp_path):
+    pd.DataFrame({"caption": [["a nurse"], ["a chef"]]}).to_parquet(tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_text('{"caption": ["a nurse"], "n": 1}\n')
+    for name, held, others in (
+        ("a.parquet", "list<element: string>", "none that can be read"),
+        ("a.jsonl", "lists or objects", "n"),
+    ):
+        corpus = open_corpus(str(tmp_path / name))
+        for use in (read, lambda corpus: search(corpus, ["nurse"], progress=False)):
+            with pytest.raises(InputError) as error:
+                use(corpus)
+            assert str(error.value).endswith(
+                f"{name}: column 'caption' holds {held}, of which nothing is read. Save it with one caption in each "
+                f"row, or name another column with columns. Other columns: {others}."
+            )
+    with pytest.raises(
+        InputError, match=r"'caption', which columns maps to text, holds list<.*one text in each row"
+    ):
+        read(open_corpus(str(tmp_path / "a.parquet"), columns={"text": "caption"}))
 
 
 # -- published sets ------------------------------------------------------------------------------------------
