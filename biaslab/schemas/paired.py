@@ -164,7 +164,12 @@ SCHEMAS = (
             text("female_label", "Perceived gender of the person with the female-stereotyped identity."),
             Column("male_identity", "The male-stereotyped identity.", text=True, optional=True),
             Column("female_identity", "The female-stereotyped identity.", text=True, optional=True),
-            Column("female_position", "`left` or `right`: where the latter is asked for.", text=True, optional=True),
+            Column(
+                "female_position",
+                "`left` or `right`: where the latter is asked for.",
+                text=True,
+                optional=True,
+            ),
         ),
     ),
     Schema(
@@ -223,7 +228,10 @@ SCHEMAS = (
             _dependence,
             number("n_significant_holm", "Identities whose score differs from 0 after Holm's correction."),
             number("n_significant_bh", "The same after Benjamini and Hochberg's."),
-            _p("smallest_p_holm", "Smallest p after Holm's correction that any identity could have at these n."),
+            _p(
+                "smallest_p_holm",
+                "Smallest p after Holm's correction that any identity could have at these n.",
+            ),
             _p("smallest_p_bh", "The same after Benjamini and Hochberg's."),
             _reason,
         ),

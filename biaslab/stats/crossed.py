@@ -93,9 +93,7 @@ def _residual(cells: np.ndarray) -> np.ndarray:
     return cells
 
 
-def clustered_share_interval(
-    share: float, error: Error, clusters: int, confidence: float = 0.95
-) -> Interval:
+def clustered_share_interval(share: float, error: Error, clusters: int, confidence: float = 0.95) -> Interval:
     """Return the limits of a share whose observations are clustered: Wilson's, at the size that its error stands for.
 
     Args:

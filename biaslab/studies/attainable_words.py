@@ -20,6 +20,8 @@ def none_could(each: str, smallest: float, level: float, *, takes: int | None = 
         takes: How many observations a test it takes for one to be possible, where known.
         of: What these are, such as ``people``.
     """
-    text = f"with {each} each no outcome could be significant: corrected, p is {min(smallest, 1):.2g} at least"
+    text = (
+        f"with {each} each no outcome could be significant: corrected, p is {min(smallest, 1):.2g} at least"
+    )
     text += f", not below {level:.2g}"
     return f"{text}; it takes {takes:,} {of} each" if takes else text

@@ -73,7 +73,11 @@ def _added(
         one person of each list.
     """
     known = people.assign(value=np.asarray(value, dtype=float))
-    if known.duplicated(["image_id", "stereotype"]).any() or (known.groupby("image_id").size() != 2).any():
+    if (
+        known.empty
+        or known.duplicated(["image_id", "stereotype"]).any()
+        or (known.groupby("image_id").size() != 2).any()
+    ):
         return None
     of = known.groupby(list(by))["value"]
     known["value"] = sign * (known["value"] - of.transform("mean")) / of.transform("count")

@@ -166,8 +166,8 @@ def occupation_finding(study: Study) -> str:
             takes = stats.needed(stats.least_binomial_p, int(row["n_identities"]), level)
             none = none_could(n, row["smallest_p_holm"], level, takes=takes, of="people")
             return (
-                f"{model}, {_setting_words(setting)}: whether the scores of {row['n_identities']:.0f} occupations differ "
-                f"from 0 cannot be told one by one: {none}."
+                f"{model}, {_setting_words(setting)}: whether the scores of {row['n_identities']:.0f} occupations "
+                f"differ from 0 cannot be told one by one: {none}."
             )
         return (
             f"{model}, {_setting_words(setting)}: the scores of {row['n_significant_holm']:.0f} of "
@@ -188,8 +188,8 @@ def absolute_finding(study: Study) -> str:
         return (
             f"{model}, {aspect}, {_setting_words(setting)}: mean absolute score {row['mean_absolute_score']:.1f} "
             f"points, corrected for chance {row['corrected']:.1f} ({_range(row)}{_assumed(row)}; "
-            f"{row['n_identities']:.0f} identities); a fair model would show {row['floor']:.1f} at this n, of which the correction leaves "
-            f"{row['corrected_floor']:.1f}."
+            f"{row['n_identities']:.0f} identities); a fair model would show {row['floor']:.1f} at this n, "
+            f"of which the correction leaves {row['corrected_floor']:.1f}."
         )
 
     return _each(study, plain(study.table("paired_absolute_score").dropna(subset=["corrected"])), _CELL, say)
@@ -206,7 +206,10 @@ def labour_finding(study: Study) -> str:
 
     def say(model: str, setting: str, rows: pd.DataFrame) -> str:
         row = rows.iloc[0]
-        limits, along = ("ci_low_no_exclusion", "ci_high_no_exclusion"), ("ci_low_directional", "ci_high_directional")
+        limits, along = (
+            ("ci_low_no_exclusion", "ci_high_no_exclusion"),
+            ("ci_low_directional", "ci_high_directional"),
+        )
         change = _moved(
             row,
             "further from 50 % than",
@@ -262,8 +265,10 @@ def coupling_finding(study: Study) -> str:
         row = rows.iloc[0]
         text = (
             f"{model}, {_setting_words(setting)}: both roles have the same score in {row['n_same_score']:.0f} of "
-            f"{row['n']:.0f} occupations, r = {row['r']:.2f} ({_range(row, digits=2)})"
+            f"{row['n']:.0f} occupations"
         )
+        if isfinite(row["r"]):
+            text += f", r = {row['r']:.2f} ({_range(row, digits=2)})"
         if isfinite(row["fewest_same_gender"]):
             text += (
                 f"; these scores are possible with as few as {row['fewest_same_gender']:.0f} of "
@@ -284,9 +289,8 @@ def coupling_finding(study: Study) -> str:
             )
         return text + "."
 
-    return _each(
-        study, plain(study.table("paired_role_coupling").dropna(subset=["r"])), ["model", "setting"], say
-    )
+    coupling = plain(study.table("paired_role_coupling"))
+    return _each(study, coupling[coupling["n"] > 0], ["model", "setting"], say)
 
 
 def change_finding(study: Study) -> str:
@@ -343,7 +347,9 @@ def cases_finding(study: Study) -> str:
             said.append(text + (f" (stated: {row['printed']:.2f} %)" if isfinite(row["printed"]) else ""))
         of = known[(known["model"] == model) & (known["aspect"] == aspect) & (known["setting"] == setting)]
         level, smallest = 1 - study.confidence, of["smallest_p_holm"].min()
-        sure = f"{int((of['p_holm'] < level).sum())} of {len(of)} changes differ from 0 after Holm's correction."
+        sure = (
+            f"{int((of['p_holm'] < level).sum())} of {len(of)} changes differ from 0 after Holm's correction."
+        )
         if smallest >= level:
             with_one, n = of["n_single"].max(), of["n"].max()
             takes = stats.needed(lambda more: stats.least_fisher_p(more, n), len(of), level)
@@ -427,12 +433,12 @@ def judge_finding(study: Study) -> str:
 _FIGURES = {
     "paired_stereotype_score": (
         "Stereotype score by list and setting",
-        "Mean stereotype score over identities (100: everyone fits the stereotype, 0: balanced, -100: "
-        "nobody fits), by aspect. Thin lines: {level} intervals over identities (t), of a list with the "
-        "partners fixed, overall with both lists drawn. Pale bars: {level} intervals over images with the identities "
-        "fixed. How two people of one image depend on each other is estimated where images were counted, and taken at "
-        "its worst where only shares are known (column dependence). Hollow: printed without an interval (Table 1, FairCritic). n is in the table "
-        "paired_stereotype_score.",
+        "Mean stereotype score over identities (100: everyone fits the stereotype, 0: balanced, -100: nobody fits), "
+        "by aspect. Thin lines: {level} intervals over identities (t), of a list with the partners fixed, overall "
+        "with both lists drawn. Pale bars: {level} intervals over images with the identities fixed. How two people "
+        "of one image depend on each other is estimated where images were counted, and taken at its worst where "
+        "only shares are known (column dependence). Hollow: printed without an interval (Table 1, FairCritic). n is "
+        "in the table paired_stereotype_score.",
     ),
     "paired_runs": (
         "Overall score of each sampling of images",
@@ -441,9 +447,10 @@ _FIGURES = {
     ),
     "paired_biased_images": (
         "Images that fit stereotypes",
-        "Share of images in which the person, both people, or at least one person fits the stereotype. "
-        "Dots: counted, with {level} intervals over identities. Bars: everything that the shares per identity allow where only those are known (Fréchet "
-        "bounds, without sampling error). Black line: the lower limit that the abstract states.",
+        "Share of images in which the person, both people, or at least one person fits the stereotype. Dots: "
+        "counted, with {level} intervals over identities. Bars: everything that the shares per identity allow where "
+        "only those are known (Fréchet bounds, without sampling error). Black line: the lower limit that the "
+        "abstract states.",
     ),
     "paired_occupation_score": (
         "Stereotype score of each occupation",
