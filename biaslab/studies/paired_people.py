@@ -307,7 +307,7 @@ def _control_score(study: Study) -> pd.DataFrame:
     rows = []
     for model, frame in known.groupby("model", sort=False):
         pairs = people[(people["model"] == model) & (people["setting"] == "paired")]
-        images = _added(pairs, pairs["score"])
+        images = _added(pairs.assign(identity=pairs["occupation"]), pairs["score"])
         each = frame.groupby(["setting", "stereotype", "occupation"], sort=False)["score"]
         scores = each.agg(["mean", "size"]).rename(columns={"mean": "score", "size": "n"}).reset_index()
         paired = scores[scores["setting"] == "paired"].set_index(["stereotype", "occupation"])["score"]
@@ -318,6 +318,7 @@ def _control_score(study: Study) -> pd.DataFrame:
             # What an identity adds to the mean of both lists: its whole value where the lists share images (see
             # biaslab.studies.paired._shared), else half of it.
             group = group.assign(
+                identity=group["occupation"],
                 effect=group["score"],
                 contrast=in_pairs - group["score"],
                 contrast_effect=in_pairs - group["score"] / (1 if shared else 2),

@@ -179,8 +179,8 @@ def test_identities_that_lean_are_counted_after_correction(folder):
     assert row[counts].tolist() == [2, 0, 0, 2]
     found = critic.change_finding(study)
     assert (
-        "Without it 2 lean towards and 0 against their stereotype; with it 0 lean towards and 2 against their "
-        "stereotype (over-correction) (4 identities, Holm's correction)." in found
+        "Of 4 identities, without it 2 lean towards and 0 against their stereotype; with it 0 lean towards and 2 "
+        "against their stereotype (over-correction), after Holm's correction." in found
     )
 
 
@@ -188,7 +188,10 @@ def test_identities_of_too_few_people_are_not_counted(folder):
     # 6 people each: p is 0.031 at least, and four times that after correction.
     study = folder(percent_female=lists([6, 6], [0, 0], 6, "paired") + lists([3, 3], [3, 3], 6, "faircritic"))
     found = critic.change_finding(study)
-    assert "lean towards" not in found and "lean cannot be told" in found
+    assert (
+        "lean towards" not in found
+        and "Which of 4 identities lean without it and with it cannot be told" in found
+    )
     assert "with 6 people each no outcome could be significant: corrected, p is 0.12 at least" in found
     # 8 · 0.5^n < 0.05 from n = 8 on.
     assert "it takes 8 people each" in found
