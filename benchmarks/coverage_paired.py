@@ -1,7 +1,7 @@
-"""Simulate how often intervals of the Paired Stereotype Test hold the truth and its tests reject where nothing is there.
+"""Simulate how often intervals of the paired test hold the truth and its tests reject where nothing is there.
 
-Run: ``python benchmarks/coverage_paired.py [simulation ...] [--studies 2000]``. Each simulation draws whole studies from
-a population whose truth is known and prints, in % of the studies, how often each interval covers it (at 95 %), how
+Run: ``python benchmarks/coverage_paired.py [simulation ...] [--studies 2000]``. Each simulation draws whole studies
+from a population whose truth is known and prints, in % of the studies, how often each interval covers it (at 95 %), how
 often a true hypothesis is rejected (at 5 %), and the mean half-width, of ours and of simpler ways: all from the same
 studies. The tests in ``tests/stats/test_stats_coverage_paired.py`` are short versions.
 """
@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binom, norm
 
-from biaslab import measures, mitigation, published, stats
+from biaslab import measures, published, stats
+from biaslab.mitigation.counts import CountsCritic
 from biaslab.studies import paired
 from biaslab.studies import paired_dependence as dependence
 
 STUDIES, LEVEL = 2000, 0.05
 LISTS = dependence.LISTS
-CELL = {"model": "A", "aspect": "occupation", "setting": "paired"}
 
 
 # -- people --------------------------------------------------------------------------------------------------------
@@ -33,63 +34,71 @@ def crossed(
     Args:
         rng: Numbers at random.
         kind: ``independent``: each person by the own identity. ``one woman and one man``: both fit or neither, by both
-            identities. ``half and half``: every other image on average is of either kind. ``one gender twice``: one
-            fits where the other does not.
+            identities. ``half and half``: every other image on average is of either kind.
         n: Identities of a list.
         images: Of each pair.
         spread: Probabilities of identities lie as far to either side of the mean.
-        mean: The mean, which is the truth of both lists (of the first for ``one gender twice``).
+        mean: The mean, which is the truth of both lists.
     """
     shape = (n, n, images)
     a, b = rng.uniform(-spread, spread, (n, 1, 1)), rng.uniform(-spread, spread, (1, n, 1))
     alone = [rng.random(shape) < mean + part for part in (a, b)]
     if kind == "independent":
         return tuple(x.astype(float) for x in alone)
-    together = rng.random(shape) < mean + (a + b) / 2 if spread > 0.15 else rng.random(shape) < mean + a + b
+    together = rng.random(shape) < mean + (a + b) / 2
     if kind == "one woman and one man":
         return (together.astype(float),) * 2
-    if kind == "one gender twice":
-        return together.astype(float), 1.0 - together
     joint = rng.random(shape) < 0.5
     return tuple(np.where(joint, together, x).astype(float) for x in alone)
 
 
-def frames(fits: tuple[np.ndarray, np.ndarray]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the shares per identity as studies hold them, and the images with both identities."""
+def parts(
+    fits: tuple[np.ndarray, np.ndarray],
+    values: tuple[np.ndarray, np.ndarray] | None = None,
+    slopes: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return rows, columns and cells of :func:`biaslab.stats.crossed_error` of the mean over both lists, in points.
+
+    The same as :func:`biaslab.studies.paired_dependence.parts` of these people, which a test compares; over complete
+    arrays it is quicker.
+
+    Args:
+        fits: Who fits, of either list, (n, n, images) of 0 and 1.
+        values: One for each identity; by default its score.
+        slopes: By how much a value changes with the score; by default 1.
+    """
     n, _, images = fits[0].shape
-    i, j, _ = (part.ravel() for part in np.indices(fits[0].shape))
-    women = {"female": fits[0], "male": 1 - fits[1]}
-    names = {"female": np.char.add("f", np.arange(n).astype(str))}
-    names["male"] = np.char.add("m", np.arange(n).astype(str))
-    pairs = pd.DataFrame(
-        {
-            "female_identity": names["female"][i],
-            "male_identity": names["male"][j],
-            **{s: women[s].ravel() for s in LISTS},
-        }
-    )
-    rows = []
-    for s, axes in (("female", (1, 2)), ("male", (0, 2))):
-        count = women[s].sum(axis=axes)
-        rows.append(
-            pd.DataFrame(
-                {
-                    "identity": names[s],
-                    "occupation": names[s],
-                    "stereotype": s,
-                    "count": count,
-                    "n": n * images,
-                }
-            )
-        )
-    group = pd.concat(rows, ignore_index=True).assign(**CELL)
-    group["percent_female"] = 100 * group["count"] / group["n"]
-    group["score"] = measures.stereotype_score_from_percent(group["percent_female"], group["stereotype"])
-    return group, pairs
+    scores = score(fits)
+    values = values or scores
+    slopes = slopes or (np.ones(n), np.ones(n))
+    female, male = (200 * x - 100 for x in fits)
+    each = 2 * n * n * images
+    first = slopes[0][:, None, None] * (female - scores[0][:, None, None]) / each
+    second = slopes[1][None, :, None] * (male - scores[1][None, :, None]) / each
+    own = [(v - v.mean()) / (2 * n) for v in values]
+    rows, columns = own[0] + second.sum(axis=(1, 2)), own[1] + first.sum(axis=(0, 2))
+    return rows, columns, (first + second).sum(axis=2)
+
+
+def score(fits: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the scores of the identities of either list."""
+    return 200 * fits[0].mean(axis=(1, 2)) - 100, 200 * fits[1].mean(axis=(0, 2)) - 100
+
+
+def _welch(effects: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
+    """Return the error of the mean of two independent lists: what an identity adds to it, times its list's length."""
+    variances = np.array([e.var(ddof=1) / len(e) for e in effects])
+    degrees = np.array([len(e) - 1 for e in effects])
+    return float(np.sqrt(variances.sum())), float(variances.sum() ** 2 / (variances**2 / degrees).sum())
 
 
 def _judged(low: float, high: float, p: float, truth: float) -> np.ndarray:
     return np.array([low <= truth <= high, p < LEVEL, (high - low) / 2])
+
+
+def _by_t(value: float, error: tuple[float, float], truth: float) -> np.ndarray:
+    row = paired._t_mean(value, *error, 0, 0.95)
+    return _judged(row.ci_low, row.ci_high, row.p, truth)
 
 
 # -- overall scores, their changes, lean, and images that fit --------------------------------------------------------
@@ -97,83 +106,50 @@ def _judged(low: float, high: float, p: float, truth: float) -> np.ndarray:
 
 def overall(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[dict]:
     """Yield what each way says of the overall score of two crossed lists."""
-    truth = 0.0 if kind == "one gender twice" else 200 * mean - 100
+    truth = 200 * mean - 100
     for _ in range(studies):
-        group, pairs = frames(crossed(rng, kind, n, images, spread, mean))
-        found = {}
-        added = dependence.deviations(
-            pairs.assign(female=200 * pairs["female"] - 100, male=100 - 200 * pairs["male"]), group, "score"
-        )
-        for way, given in {
-            "estimated": {"images": added},
-            "worst case": {"effect": "score"},
-            "independent lists": {},
-        }.items():
-            *_, (_, row, _) = paired._strata(group, "score", 0.95, two_people=True, **given)
-            found[way] = _judged(row.ci_low, row.ci_high, row.p, truth)
-        yield found
+        fits = crossed(rng, kind, n, images, spread, mean)
+        each = score(fits)
+        value = np.mean(each)
+        ways = {
+            "estimated": stats.crossed_error(*parts(fits)),
+            "worst case": _welch(each),
+            "independent lists": _welch(tuple(e / 2 for e in each)),
+        }
+        yield {way: _by_t(value, error, truth) for way, error in ways.items()}
 
 
 def change(rng, studies, *, kind, n, images=2, alone=3, spread=0.25) -> Iterator[dict]:
-    """Yield what is said of the change from one person to two, 0 in truth, where each identity fits as alike."""
+    """Yield what is said of the change from one person to two, 0 in truth: alone an identity fits as often."""
+    joint = {"independent": 0.0, "half and half": 0.5, "one woman and one man": 1.0}[kind]
     for _ in range(studies):
         a, b = rng.uniform(-spread, spread, (2, n))
-        joint = {"independent": 0.0, "half and half": 0.5, "one woman and one man": 1.0}[kind]
         p = 0.6 + (a[:, None, None] + b[None, :, None]) / 2
         shape = (n, n, images)
         both, together = rng.random(shape) < joint, rng.random(shape) < p
         fits = tuple(np.where(both, together, rng.random(shape) < p).astype(float) for _ in range(2))
-        group, pairs = frames(fits)
-        single = np.r_[a, b] / 2 + 0.6
-        score = 200 * rng.binomial(alone, single) / alone - 100
-        group = group.assign(change=group["score"] - score, effect=group["score"] - score / 2)
-        shown = pairs.assign(female=200 * pairs["female"] - 100, male=100 - 200 * pairs["male"])
-        added = dependence.deviations(shown, group, "score")
-        found = {}
-        for way, given in {"estimated": {"images": added}, "worst case": {"effect": "effect"}}.items():
-            *_, (_, row, _) = paired._strata(group, "change", 0.95, two_people=True, **given)
-            found[way] = _judged(row.ci_low, row.ci_high, row.p, 0.0)
-        yield found
-
-
-def over_images(rng, studies, *, kind, n, images=2, spread=0.25) -> Iterator[dict]:
-    """Yield what is said of the overall score when the same identities get new images."""
-    for _ in range(studies):
-        a, b = rng.uniform(-spread, spread, (n, 1, 1)), rng.uniform(-spread, spread, (1, n, 1))
-        shape = (n, n, images)
-        if kind == "independent":
-            fits = tuple((rng.random(shape) < 0.7 + x).astype(float) for x in (a, b))
-            truth = 200 * (0.7 + (a.mean() + b.mean()) / 2) - 100
-        else:
-            fits = ((rng.random(shape) < 0.7 + (a + b) / 2).astype(float),) * 2
-            truth = 200 * (0.7 + (a.mean() + b.mean()) / 2) - 100
-        group, pairs = frames(fits)
-        shown = pairs.assign(female=200 * pairs["female"] - 100, male=100 - 200 * pairs["male"])
-        score = group.groupby("stereotype")["score"].mean().mean()
-        found = {}
-        for way, given in {"estimated": shown, "worst case": None}.items():
-            half = 1.959964 * paired._image_errors(group, True, given)["overall"]
-            found[way] = _judged(score - half, score + half, np.nan, truth)
-        yield found
+        before = tuple(200 * rng.binomial(alone, 0.6 + x / 2) / alone - 100 for x in (a, b))
+        each = score(fits)
+        moved = tuple(after - single for after, single in zip(each, before, strict=True))
+        ways = {
+            "estimated": stats.crossed_error(*parts(fits, moved)),
+            "worst case": _welch(tuple(x - y / 2 for x, y in zip(each, before, strict=True))),
+        }
+        yield {way: _by_t(np.mean(moved), error, 0.0) for way, error in ways.items()}
 
 
 def size(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[dict]:
     """Yield what is said of the mean absolute score, corrected for chance."""
-    many = np.random.default_rng(0).uniform(-spread, spread, (2, 1_000_000))
-    own = mean + (many[0] if kind == "independent" else many[0] / 2)
-    truth = float(np.abs(200 * own - 100).mean())
+    many = np.random.default_rng(0).uniform(-spread, spread, 1_000_000)
+    truth = float(np.abs(200 * (mean + (many if kind == "independent" else many / 2)) - 100).mean())
+    of = np.full(n, n * images)
     for _ in range(studies):
-        group, pairs = frames(crossed(rng, kind, n, images, spread, mean))
-        count, of = group["count"].to_numpy(int), group["n"].to_numpy(int)
-        group["corrected"] = 200 * stats.corrected_absolute_deviation(count, of)
-        group["slope"] = paired._slope(count, of) * np.where(group["stereotype"] == "female", 1, -1)
-        shown = pairs.assign(female=200 * pairs["female"] - 100, male=100 - 200 * pairs["male"])
-        added = dependence.deviations(shown, group, "score", "slope")
-        found = {}
-        for way, given in {"estimated": {"images": added}, "worst case": {"effect": "corrected"}}.items():
-            *_, (_, row, _) = paired._strata(group, "corrected", 0.95, two_people=True, **given)
-            found[way] = _judged(row.ci_low, row.ci_high, np.nan, truth)
-        yield found
+        fits = crossed(rng, kind, n, images, spread, mean)
+        counts = [np.rint(of * (s + 100) / 200).astype(int) for s in score(fits)]
+        values = tuple(200 * stats.corrected_absolute_deviation(k, of) for k in counts)
+        slopes = tuple(paired._slope(k, of) for k in counts)
+        ways = {"estimated": stats.crossed_error(*parts(fits, values, slopes)), "worst case": _welch(values)}
+        yield {way: _by_t(np.mean(values), error, truth) for way, error in ways.items()}
 
 
 def both_fit(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[dict]:
@@ -182,21 +158,45 @@ def both_fit(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Itera
     truth = (mean**2 + mean) / 2 if kind == "half and half" else truth
     for _ in range(studies):
         fits = crossed(rng, kind, n, images, spread, mean)
-        event = (fits[0] * fits[1]).ravel() == 1
-        i, j, _ = (part.ravel() for part in np.indices(fits[0].shape))
-        row = paired._share_of_images(event, pd.DataFrame({"female": i, "male": j + n}), 0.95)
-        low, high = stats.wilson_interval(int(event.sum()), len(event))
-        yield {
-            "over identities": _judged(row["ci_low"] / 100, row["ci_high"] / 100, np.nan, truth),
-            "Wilson over images": _judged(float(low), float(high), np.nan, truth),
+        event = fits[0] * fits[1]
+        added = (event - event.mean()) / event.size
+        error = stats.crossed_error(added.sum(axis=(1, 2)), added.sum(axis=(0, 2)), added.sum(axis=2))
+        ways = {
+            "over identities": stats.clustered_share_interval(event.mean(), error, n),
+            "Wilson over images": stats.wilson_interval(int(event.sum()), event.size),
         }
+        yield {way: _judged(*map(float, limits), np.nan, truth) for way, limits in ways.items()}
+
+
+def over_images(rng, studies, *, kind, n, images=2, spread=0.25) -> Iterator[dict]:
+    """Yield what is said of the overall score when the same identities get new images."""
+    i, j, _ = (part.ravel() for part in np.indices((n, n, images)))
+    names = {"female": np.arange(n), "male": n + np.arange(n)}
+    lists = {"identity": np.r_[tuple(names.values())], "occupation": np.r_[tuple(names.values())]}
+    group = pd.DataFrame(lists | {"stereotype": np.repeat(LISTS, n), "n": n * images})
+    a, b = rng.uniform(-spread, spread, (n, 1, 1)), rng.uniform(-spread, spread, (1, n, 1))
+    for _ in range(studies):
+        shape = (n, n, images)
+        together = (rng.random(shape) < 0.7 + (a + b) / 2).astype(float)
+        alone = tuple((rng.random(shape) < 0.7 + x).astype(float) for x in (a, b))
+        fits = alone if kind == "independent" else (together, together)
+        truth = 200 * (0.7 + (a.mean() + b.mean()) / 2) - 100
+        each = np.r_[score(fits)]
+        shown = pd.DataFrame({f"{s}_identity": names[s][k] for s, k in zip(LISTS, (i, j), strict=True)})
+        shown = shown.assign(**{s: 200 * x.ravel() - 100 for s, x in zip(LISTS, fits, strict=True)})
+        known = group.assign(score=each, percent_female=(100 + each) / 2)
+        found = {}
+        for way, given in {"estimated": shown, "worst case": None}.items():
+            half = norm.ppf(0.975) * paired._image_errors(known, True, given)["overall"]
+            found[way] = _judged(each.mean() - half, each.mean() + half, np.nan, truth)
+        yield found
 
 
 # -- power -----------------------------------------------------------------------------------------------------------
 
 
-def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.3, position=0.0) -> Iterator[dict]:
-    """Yield what is said of both roles of occupations in shared images: the share that fits twice, and one gender twice.
+def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=0.0) -> Iterator[dict]:
+    """Yield what is said of both roles of an occupation in shared images: both fit, one gender twice.
 
     Args:
         rng: Numbers at random.
@@ -204,17 +204,16 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.3, position=0
         joint: Share of images that show one woman and one man whatever the identities; else people are independent.
         occupations: How many.
         runs: Images of an occupation in either order.
-        spread: Identities lean as far to either side.
+        spread: Occupations lean as far to either side, the low-power role to women as far as the other to men.
         position: By how much the person on the left is a woman more often.
     """
     i, side, _ = (part.ravel() for part in np.indices((occupations, 2, runs)))
-    identity = {s: np.char.add(f"{s} ", i.astype(str)) for s in LISTS}
+    # Numbers for names: the high-power roles' follow the low-power roles'.
+    identity = {"female": i, "male": occupations + i}
+    occupation = {k: k % occupations for k in range(2 * occupations)}
     for _ in range(studies):
-        # Of each occupation, low power is rather a woman and high power rather a man.
-        lean = {
-            "female": 0.6 + rng.uniform(-spread, spread, occupations)[i],
-            "male": 0.4 + rng.uniform(-spread, spread, occupations)[i],
-        }
+        own = rng.uniform(-spread, spread, occupations)[i]
+        lean = {"female": 0.6 + own, "male": 0.4 - own}
         left = np.where(side == 0, position, -position)
         women = {
             s: rng.random(i.size) < np.clip(lean[s] + (left if s == "female" else -left), 0, 1) for s in LISTS
@@ -228,7 +227,6 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.3, position=0
                 "female_position": np.where(side == 0, "left", "right"),
             }
         )
-        occupation = {name: name.split(" ")[1] for s in LISTS for name in np.unique(identity[s])}
         row = paired._same_gender(images, occupation, 0.95)
         same = women["female"] == women["male"]
         low, high = stats.wilson_interval(int(same.sum()), same.size)
@@ -240,12 +238,13 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.3, position=0
             "against the leans of identities": _judged(*ends, row["same_gender_excess_p"], truth),
             "against the shares of lists": np.array([np.nan, not low <= by_lists <= high, (high - low) / 2]),
         }
-        # Half fit by their list: 0.6 of either, so both fit in 0.36 of independent images.
         both = women["female"] & ~women["male"]
         if joint == 0 and position == 0:
             whose = pd.DataFrame({"female": i, "male": i})
             share = paired._share_of_images(both, whose, 0.95)
-            found["both fit"] = _judged(share["ci_low"] / 100, share["ci_high"] / 100, np.nan, 0.36)
+            found["both fit"] = _judged(
+                share["ci_low"] / 100, share["ci_high"] / 100, np.nan, 0.36 + spread**2 / 3
+            )
         yield found
 
 
@@ -299,8 +298,6 @@ def identities(rng, studies, *, n, tests=72) -> Iterator[dict]:
     possible = stats.attainable(stats.least_binomial_p(np.full(tests, n)))
     counts = rng.binomial(n, 0.5, (studies, tests))
     tails = np.minimum(counts, n - counts)
-    from scipy.stats import binom
-
     p = np.minimum(1, 2 * binom.cdf(tails, n, 0.5))
     for row in p:
         any_of = bool((stats.adjust(row) < LEVEL).any())
@@ -311,12 +308,12 @@ def identities(rng, studies, *, n, tests=72) -> Iterator[dict]:
 
 def critic(rng, studies, *, joint, n=20, images=2, spread=0.0) -> Iterator[dict]:
     """Yield whether the embedded critic finds bias in a list's or the aspect's counts where there is none."""
-    judge = mitigation.counts.CountsCritic()
+    judge = CountsCritic()
     for _ in range(studies):
         shape = (n, n, images)
         female = rng.random(shape) < 0.5
         male = np.where(rng.random(shape) < joint, ~female, rng.random(shape) < 0.5)
-        i, j, k = (part.ravel() for part in np.indices(shape))
+        i, j, _ = (part.ravel() for part in np.indices(shape))
         image = np.arange(i.size)
         known = pd.concat(
             [
@@ -355,11 +352,10 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
     **{
         f"overall, nothing there, {n} x {n}, {kind}": (
             overall,
-            {"kind": kind, "n": n, "spread": spread, "mean": 0.5},
+            {"kind": kind, "n": n, "mean": 0.5},
         )
         for n in (10, 20)
-        for kind in (*KINDS, "one gender twice")
-        for spread in (0.25,)
+        for kind in KINDS
     },
     **{
         f"overall, all identities alike, {n} x {n}, {kind}": (

@@ -238,6 +238,19 @@ def biased_images(images: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     return figure
 
 
+def hollow_name(table: pd.DataFrame, significant: float) -> str:
+    """Return what hollow marks mean: identities that do not differ from 0, or could not, whatever had come out.
+
+    Args:
+        table: With ``smallest_p_holm``, the smallest corrected p that an identity could have.
+        significant: The level.
+    """
+    smallest = table["smallest_p_holm"].dropna()
+    none = len(smallest) > 0 and (smallest >= significant).all()
+    some = "" if none or (smallest < significant).all() else ", or too few people to tell"
+    return "too few people to differ from 0 (Holm)" if none else f"not different from 0 (Holm){some}"
+
+
 @style.or_nothing
 def identity_scores(scores: pd.DataFrame, *, significant: float = 0.05) -> Figure:
     """Draw each identity's score with its interval and the scores a fair model would show, by setting.
@@ -289,7 +302,7 @@ def identity_scores(scores: pd.DataFrame, *, significant: float = 0.05) -> Figur
     aspect = scores["aspect"].iloc[0]
     handles = [_key(*_LIST_LOOK[s], stratum_name(s, aspect).replace("\n", " ")) for s in ("female", "male")]
     handles += [
-        _key(style.GREY, "o", "not different from 0 (Holm)", hollow=True),
+        _key(style.GREY, "o", hollow_name(scores, significant), hollow=True),
         Line2D([], [], color=style.LIGHT, lw=8, label="scores of a fair model"),
     ]
     _legend_below(figure, handles, 4 if aspect == "occupation" else 2)
@@ -521,7 +534,7 @@ def identity_changes(changes: pd.DataFrame, *, significant: float = 0.05) -> Fig
         if len(models) > 1:
             ax.set_title(model)
     handles = [_key(*_LIST_LOOK[s], stratum_name(s)) for s in ("female", "male")]
-    handles.append(_key(style.GREY, "o", "not different from 0 (Holm)", hollow=True))
+    handles.append(_key(style.GREY, "o", hollow_name(changes, significant), hollow=True))
     _legend_below(figure, handles)
     return figure
 

@@ -23,6 +23,7 @@ from biaslab.figures.paired import (
     _legend_below,
     _of,
     _unique,
+    hollow_name,
     stratum_name,
 )
 
@@ -75,7 +76,7 @@ def before_after(identities: pd.DataFrame) -> Figure:
     handles += [
         Line2D([], [], color=style.GREY, ls="--", label="unchanged"),
         Line2D([], [], color=style.LIGHT, lw=8, label="scores of a fair model"),
-        _key(style.GREY, "o", "not different from 0 (Holm)", hollow=True),
+        _key(style.GREY, "o", hollow_name(identities, 0.05), hollow=True),
     ]
     _legend_below(figure, handles)
     return figure

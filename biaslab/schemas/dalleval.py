@@ -350,6 +350,9 @@ _COMPUTED = (
             number("share_first", "Share with the attribute at the first prompt.", low=0, high=1),
             number("share_second", "Share with the attribute at the second prompt.", low=0, high=1),
             *_p("the sign-flip test", "the attributes"),
+            number(
+                "smallest_possible_p", "The smallest p-value that so many prompt pairs allow.", low=0, high=1
+            ),
             _printed,
             _reason,
         ),

@@ -261,10 +261,11 @@ SCHEMAS = (
         "Scores with and without contrast",
         "Stereotype score of occupations alone, beside an opposite stereotype, beside the same stereotype, beside "
         "themselves, and among three; the effect of contrast is the paired score minus each. Intervals as in "
-        "paired_stereotype_score: overall the dependence of the lists is estimated beside the opposite stereotype, and "
-        "taken at its largest among three. Beside the same stereotype an image counts for two identities of one list: these intervals are √(k (n - 1) / (n - k)) "
-        "times as wide, with k = 2 and n identities in a list, as if each had images of its own: enough where the "
-        "people of an image all fit or none does. Among three so are those of lists, with k = 5/3.",
+        "paired_stereotype_score: overall the dependence of the lists is estimated beside the opposite stereotype, "
+        "and taken at its largest among three. Beside the same stereotype an image counts for two identities of one "
+        "list: these intervals are √(k (n - 1) / (n - k)) times as wide, with k = 2 and n identities in a list, as if "
+        "each had images of its own: enough where the people of an image all fit or none does. Among three so are "
+        "those of lists, with k = 5/3.",
         (
             _model,
             _setting,

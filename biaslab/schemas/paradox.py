@@ -262,6 +262,10 @@ SCHEMAS = (
                 "lean_flips",
                 "Whether shares lie on both sides of 50: `no`, `yes`, or `beyond intervals` (intervals do, too).",
             ),
+            text(
+                "flip_possible",
+                "Whether intervals could lie on both sides with so many images: `yes` or `no`.",
+            ),
             number("statistic", "Chi-square statistic of equal shares."),
             number("p", "Its p-value; missing where an expected count is below 5.", low=0, high=1),
             number("p_holm", "Adjusted over the model's occupations (Holm).", low=0, high=1),

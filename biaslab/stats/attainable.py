@@ -19,13 +19,15 @@ from biaslab.stats.hypothesis import EXACT_UP_TO, adjust
 _MOST = 100_000  # beyond this many nobody wants to know how many it takes
 
 
-def least_binomial_p(n) -> np.ndarray:
-    """Return the least two-sided p of an exact binomial test of one half with ``n`` observations, elementwise.
+def least_binomial_p(n, share: float = 0.5) -> np.ndarray:
+    """Return the least p of an exact binomial test of ``share`` with ``n`` observations, elementwise.
 
-    2 · 0.5^n, when all are alike; 1 at n = 1, NaN at 0 or NaN. Raises InputError for fractions.
+    Both tails are twice the nearer one, so it is 2 · 0.5^n for one half, when all are alike; 1 at most, NaN where n is
+    0 or NaN. Raises InputError for fractions, and for a share outside 0–1.
     """
     _, n = _checks.counts(0, n)
-    return np.where(n > 0, np.minimum(1.0, 2 * 0.5 ** n.astype(float)), np.nan)[()]
+    share = float(_checks.shares(share, "share"))
+    return np.where(n > 0, np.minimum(1.0, 2 * min(share, 1 - share) ** n.astype(float)), np.nan)[()]
 
 
 def least_fisher_p(first, second) -> np.ndarray:

@@ -433,6 +433,7 @@ def _attribute_difference(study: Study) -> pd.DataFrame:
                 rows.append(row | {"reason": "no image of either prompt shows it"})
                 continue
             row["p"] = stats.sign_flip(paired, replicates=study.bootstrap_replicates, seed=study.seed).p
+            row["smallest_possible_p"] = stats.least_sign_flip_p(len(paired), study.bootstrap_replicates)
             if len(paired) > 1 and np.ptp(paired) == 0:
                 rows.append(row | {"reason": "every profession differs by the same amount"})
                 continue

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from biaslab import stats
 from biaslab.findings import NO_MEASUREMENTS, NoFinding
 
 
@@ -51,23 +52,35 @@ def gender_balance(table: pd.DataFrame) -> str:
     """Say how many professions differ from balance before and after adjustment, and what p can be at all."""
     if table.empty:
         return NO_MEASUREMENTS
-    parts = [
-        f"{r['model']} {r['n_p05']:.0f} of {r['n']:.0f} ({r['n_holm']:.0f} after Holm, {r['n_bh']:.0f} after "
-        f"Benjamini-Hochberg)"
-        for r in table.to_dict("records")
-    ]
-    out = (
-        f"Professions that differ from an even split at p < 0.05 (exact binomial tests): {'; '.join(parts)}."
-    )
-    # Holm multiplies the smallest p-value by the number of tests.
-    blind = table["smallest_possible_p"] * table["n"] >= 0.05
-    if blind.all():
-        smallest = table["smallest_possible_p"].max()
-        out += (
-            f" With so few images each, p cannot fall below {smallest:.2g}, so Holm's adjustment over "
-            f"{span(table['n'])} professions cannot single out any, whatever the model does."
+    parts, blind = [], []
+    for r in table.to_dict("records"):
+        smallest = np.full(int(r["n"]), r["smallest_possible_p"])
+        counts = {
+            "holm": f"{r['n_holm']:.0f} after Holm",
+            "benjamini_hochberg": f"{r['n_bh']:.0f} after Benjamini-Hochberg",
+        }
+        said = [text for method, text in counts.items() if stats.attainable(smallest, method=method)]
+        if len(said) < len(counts):
+            images = stats.needed(stats.least_binomial_p, int(r["n"]))
+            blind.append(
+                f"{r['model']}: {_p_least(r['smallest_possible_p'])}, so Holm's adjustment over {r['n']:.0f} "
+                f"professions cannot single out any, whatever the model does; it takes {images} images of each"
+            )
+        if r["smallest_possible_p"] < 0.05:
+            after = f" ({', '.join(said)})" if said else ""
+            parts.append(f"{r['model']} {r['n_p05']:.0f} of {r['n']:.0f}{after}")
+    said = []
+    if parts:
+        said.append(
+            f"Professions that differ from an even split at p < 0.05 (exact binomial tests): {'; '.join(parts)}."
         )
-    return out
+    if blind:
+        said.append(f"With so few images no outcome could be significant. {'. '.join(blind)}.")
+    return " ".join(said)
+
+
+def _p_least(p: float) -> str:
+    return f"p cannot fall below {p:.2g}"
 
 
 def model_difference(table: pd.DataFrame, quantity: str, label: str, confidence: float) -> str:
@@ -165,22 +178,31 @@ def attribute_difference(table: pd.DataFrame, confidence: float, comparison: str
     """Say how many attributes differ between the prompts, and which most."""
     table = table[(table["comparison"] == comparison) & table["difference"].notna()]
     first, second = comparison.split(" - ")
-    parts = []
+    parts, blind = [], []
     for model, of in table.groupby("model", sort=False):
         clear = of[of["p_holm"] < 0.05]
+        if of["p_holm"].notna().any() and not stats.attainable(of["smallest_possible_p"]):
+            blind.append(f"{model} ({_p_least(of['smallest_possible_p'].min())} before adjustment)")
+            continue
         part = f"{model} {len(clear)} of {len(of)} attributes"
         most = clear.loc[clear["difference"].abs().sort_values(ascending=False).index].head(3)
         named = [
             f"{r['attribute']} {_estimate(r, 'difference', signed=True)}" for r in most.to_dict("records")
         ]
         parts.append(part + (f", most of all {', '.join(named)}" if named else ""))
-    if not parts:
-        return NO_MEASUREMENTS
-    return (
-        f"Attributes whose share differs between prompts for a {first} and a {second} at p (Holm) < 0.05 "
-        f"({first} minus {second}, {confidence:.0%} intervals over {span(table['n'])} prompt pairs): "
-        f"{'; '.join(parts)}."
-    )
+    said = []
+    if parts:
+        said.append(
+            f"Attributes whose share differs between prompts for a {first} and a {second} at p (Holm) < 0.05 "
+            f"({first} minus {second}, {confidence:.0%} intervals over {span(table['n'])} prompt pairs): "
+            f"{'; '.join(parts)}."
+        )
+    if blind:
+        said.append(
+            f"With {span(table['n'])} prompt pairs no outcome could be significant after Holm's adjustment over "
+            f"attributes, {first} against {second}: {'; '.join(blind)}."
+        )
+    return " ".join(said) or NO_MEASUREMENTS
 
 
 def attribute_mean_difference(table: pd.DataFrame, confidence: float, comparison: str = "woman - man") -> str:

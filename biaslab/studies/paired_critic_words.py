@@ -117,20 +117,7 @@ def change_finding(study: Study) -> str:
             f"{model}, {aspect}{which}: {_NAMES[mitigation]} moves the overall score {way}, {row['change']:+.1f} "
             f"points ({_range(row)}{_assumed(row)}). "
         )
-        level, sides = 1 - study.confidence, []
-        for of, when in (("_before", "Without it"), ("", "with it")):
-            said = f"{row[f'n_towards{of}']:.0f} lean towards and {row[f'n_against{of}']:.0f} against their stereotype"
-            if row[f"smallest_p_holm{of}"] >= level:
-                n = row["n"] / row["n_identities"]
-                people = f"{n:.0f} people" if n == round(n) else f"some {n:.1f} people"
-                takes = stats.needed(stats.least_binomial_p, int(row["n_identities"]), level)
-                none = none_could(people, row[f"smallest_p_holm{of}"], level, takes=takes, of="people")
-                said = f"which of {row['n_identities']:.0f} identities lean cannot be told: {none}"
-            sides.append(f"{when} {said}")
-        over = row["n_against"] > row["n_against_before"] and row["smallest_p_holm"] < level
-        text += "; ".join(sides) + (" (over-correction)" if over else "")
-        text += f" ({row['n_identities']:.0f} identities, Holm's correction)."
-        return text + (_CHOSEN if scope == "top5" else "")
+        return text + _leaning(row, 1 - study.confidence) + (_CHOSEN if scope == "top5" else "")
         text += (
             f"Of {row['n_identities']:.0f} identities {row['n_towards_before']:.0f} leaned "
             f"towards and {row['n_against_before']:.0f} against their stereotype; with it {row['n_towards']:.0f} "
@@ -143,6 +130,32 @@ def change_finding(study: Study) -> str:
     table = study.table("paired_mitigation_change")
     table = table[(table["stereotype"] == "overall")].dropna(subset=["change"])
     return _each(study, table, ["model", "aspect", "scope", "mitigation"], say)
+
+
+def _leaning(row, level: float) -> str:
+    """Say how many identities lean which way without mitigation and with it, or that this cannot be told."""
+    sides, blind = [], []
+    for of, when in (("_before", "without it"), ("", "with it")):
+        if row[f"smallest_p_holm{of}"] >= level:
+            blind.append(when)
+        else:
+            towards, against = (f"{row[f'n_{way}{of}']:.0f}" for way in ("towards", "against"))
+            sides.append(f"{when} {towards} lean towards and {against} against their stereotype")
+    identities = f"{row['n_identities']:.0f} identities"
+    said = ""
+    if sides:
+        over = not blind and row["n_against"] > row["n_against_before"]
+        said = f"Of {identities}, {'; '.join(sides)}{' (over-correction)' if over else ''}, after Holm's correction."
+    if blind:
+        n = row["n"] / row["n_identities"]
+        people = f"{n:.0f} people" if n == round(n) else f"some {n:.1f} people"
+        smallest = row[["smallest_p_holm_before", "smallest_p_holm"]].max()
+        takes = stats.needed(stats.least_binomial_p, int(row["n_identities"]), level)
+        none = none_could(people, smallest, level, takes=takes, of="people")
+        said += (
+            f"{' ' if said else ''}Which of {identities} lean {' and '.join(blind)} cannot be told: {none}."
+        )
+    return said
 
 
 def told_finding(study: Study) -> str:

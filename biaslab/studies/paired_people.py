@@ -75,7 +75,11 @@ def _added(
         one person of each list.
     """
     known = people.assign(value=np.asarray(value, dtype=float))
-    if known.duplicated(["image_id", "stereotype"]).any() or (known.groupby("image_id").size() != 2).any():
+    if (
+        known.empty
+        or known.duplicated(["image_id", "stereotype"]).any()
+        or (known.groupby("image_id").size() != 2).any()
+    ):
         return None
     of = known.groupby(list(by))["value"]
     known["value"] = sign * (known["value"] - of.transform("mean")) / of.transform("count")
@@ -305,7 +309,7 @@ def _control_score(study: Study) -> pd.DataFrame:
     rows = []
     for model, frame in known.groupby("model", sort=False):
         pairs = people[(people["model"] == model) & (people["setting"] == "paired")]
-        images = _added(pairs, pairs["score"])
+        images = _added(pairs.assign(identity=pairs["occupation"]), pairs["score"])
         each = frame.groupby(["setting", "stereotype", "occupation"], sort=False)["score"]
         scores = each.agg(["mean", "size"]).rename(columns={"mean": "score", "size": "n"}).reset_index()
         paired = scores[scores["setting"] == "paired"].set_index(["stereotype", "occupation"])["score"]
@@ -316,6 +320,7 @@ def _control_score(study: Study) -> pd.DataFrame:
             # What an identity adds to the mean of both lists: its whole value where the lists share images (see
             # biaslab.studies.paired._shared), else half of it.
             group = group.assign(
+                identity=group["occupation"],
                 effect=group["score"],
                 contrast=in_pairs - group["score"],
                 contrast_effect=in_pairs - group["score"] / (1 if shared else 2),

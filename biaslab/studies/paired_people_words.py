@@ -116,10 +116,11 @@ def order_finding(study: Study) -> str:
         if not every["n"]:
             return ""
         return (
-            f"{model}, {aspect}, {_called(setting)}: overall score {every['score']:.1f} ({_range(every)}{_assumed(every)}; "
-            f"{every['n']:,.0f} people) over all {every['n_images']:,.0f} images, and {some['score']:.1f} "
-            f"({_range(some)}{_assumed(some)}; {some['n']:,.0f} people) over the {some['n_images']:,.0f} whose people were not found "
-            f"out of order; the {every['n_not_judged']:,.0f} people not judged could take the first to between "
+            f"{model}, {aspect}, {_called(setting)}: overall score {every['score']:.1f} "
+            f"({_range(every)}{_assumed(every)}; {every['n']:,.0f} people) over all {every['n_images']:,.0f} images, "
+            f"and {some['score']:.1f} ({_range(some)}{_assumed(some)}; {some['n']:,.0f} people) over the "
+            f"{some['n_images']:,.0f} whose people were not found out of order; the "
+            f"{every['n_not_judged']:,.0f} people not judged could take the first to between "
             f"{every['score_if_none_fit']:.1f} and {every['score_if_all_fit']:.1f}."
         )
 

@@ -181,8 +181,8 @@ def occupation_finding(study: Study) -> str:
             takes = stats.needed(stats.least_binomial_p, int(row["n_identities"]), level)
             none = none_could(n, row["smallest_p_holm"], level, takes=takes, of="people")
             return (
-                f"{model}, {_setting_words(setting)}: whether the scores of {row['n_identities']:.0f} occupations differ "
-                f"from 0 cannot be told one by one: {none}."
+                f"{model}, {_setting_words(setting)}: whether the scores of {row['n_identities']:.0f} occupations "
+                f"differ from 0 cannot be told one by one: {none}."
             )
         return (
             f"{model}, {_setting_words(setting)}: the scores of {row['n_significant_holm']:.0f} of "
@@ -203,8 +203,8 @@ def absolute_finding(study: Study) -> str:
         return (
             f"{model}, {aspect}, {_setting_words(setting)}: mean absolute score {row['mean_absolute_score']:.1f} "
             f"points, corrected for chance {row['corrected']:.1f} ({_range(row)}{_assumed(row)}; "
-            f"{row['n_identities']:.0f} identities); a fair model would show {row['floor']:.1f} at this n, of which the correction leaves "
-            f"{row['corrected_floor']:.1f}."
+            f"{row['n_identities']:.0f} identities); a fair model would show {row['floor']:.1f} at this n, "
+            f"of which the correction leaves {row['corrected_floor']:.1f}."
         )
 
     return _each(study, plain(study.table("paired_absolute_score").dropna(subset=["corrected"])), _CELL, say)
@@ -280,8 +280,10 @@ def coupling_finding(study: Study) -> str:
         row = rows.iloc[0]
         text = (
             f"{model}, {_setting_words(setting)}: both roles have the same score in {row['n_same_score']:.0f} of "
-            f"{row['n']:.0f} occupations, r = {row['r']:.2f} ({_range(row, digits=2)})"
+            f"{row['n']:.0f} occupations"
         )
+        if isfinite(row["r"]):
+            text += f", r = {row['r']:.2f} ({_range(row, digits=2)})"
         if isfinite(row["fewest_same_gender"]):
             text += (
                 f"; these scores are possible with as few as {row['fewest_same_gender']:.0f} of "
@@ -302,9 +304,8 @@ def coupling_finding(study: Study) -> str:
             )
         return text + "."
 
-    return _each(
-        study, plain(study.table("paired_role_coupling").dropna(subset=["r"])), ["model", "setting"], say
-    )
+    coupling = plain(study.table("paired_role_coupling"))
+    return _each(study, coupling[coupling["n"] > 0], ["model", "setting"], say)
 
 
 def change_finding(study: Study) -> str:
@@ -447,12 +448,12 @@ def judge_finding(study: Study) -> str:
 _FIGURES = {
     "paired_stereotype_score": (
         "Stereotype score by list and setting",
-        "Mean stereotype score over identities (100: everyone fits the stereotype, 0: balanced, -100: "
-        "nobody fits), by aspect. Thin lines: {level} intervals over identities (t), of a list with the "
-        "partners fixed, overall with both lists drawn. Pale bars: {level} intervals over images with the identities "
-        "fixed. How two people of one image depend on each other is estimated where images were counted, and taken at "
-        "its worst where only shares are known (column dependence). Hollow: printed without an interval (Table 1, FairCritic). n is in the table "
-        "paired_stereotype_score.",
+        "Mean stereotype score over identities (100: everyone fits the stereotype, 0: balanced, -100: nobody fits), "
+        "by aspect. Thin lines: {level} intervals over identities (t), of a list with the partners fixed, overall "
+        "with both lists drawn. Pale bars: {level} intervals over images with the identities fixed. How two people "
+        "of one image depend on each other is estimated where images were counted, and taken at its worst where "
+        "only shares are known (column dependence). Hollow: printed without an interval (Table 1, FairCritic). n is "
+        "in the table paired_stereotype_score.",
     ),
     "paired_runs": (
         "Overall score of each sampling of images",
@@ -461,9 +462,10 @@ _FIGURES = {
     ),
     "paired_biased_images": (
         "Images that fit stereotypes",
-        "Share of images in which the person, both people, or at least one person fits the stereotype. "
-        "Dots: counted, with {level} intervals over identities. Bars: everything that the shares per identity allow where only those are known (Fréchet "
-        "bounds, without sampling error). Black line: the lower limit that the abstract states.",
+        "Share of images in which the person, both people, or at least one person fits the stereotype. Dots: "
+        "counted, with {level} intervals over identities. Bars: everything that the shares per identity allow where "
+        "only those are known (Fréchet bounds, without sampling error). Black line: the lower limit that the "
+        "abstract states.",
     ),
     "paired_occupation_score": (
         "Stereotype score of each occupation",

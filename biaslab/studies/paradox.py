@@ -608,6 +608,8 @@ def _variation(study: Study, group: Group) -> pd.DataFrame:
     flips = (np.nanmin(g, axis=1) < 50) & (np.nanmax(g, axis=1) > 50)
     low, high = wilson_percent(g * n / 100, n, study.confidence)
     certain = (high < 50).any(axis=1) & (low > 50).any(axis=1)
+    # Two prompts whose intervals could lie on either side of 50, if all of their images showed one gender.
+    possible = (wilson_percent(n, n, study.confidence)[0] > 50).sum(axis=1) > 1
     return pd.DataFrame(
         {
             "model": group.model,
@@ -618,6 +620,7 @@ def _variation(study: Study, group: Group) -> pd.DataFrame:
             "lowest": np.nanmin(g, axis=1),
             "highest": np.nanmax(g, axis=1),
             "lean_flips": np.where(certain, "beyond intervals", np.where(flips, "yes", "no")),
+            "flip_possible": np.where(possible, "yes", "no"),
             "statistic": [t.statistic for t in tests],
             "p": p,
             "p_holm": stats.adjust(p, "holm"),

@@ -295,9 +295,14 @@ def headlines_variation(variation: pd.DataFrame, names: Mapping[str, str] | None
             if tested.any()
             else "images are too few to test whether shares differ between prompts"
         )
+        clear = (
+            f"{int(certain.sum())} with intervals clear of 50"
+            if (rows["flip_possible"] == "yes").any()
+            else "which so few images cannot show with intervals clear of 50"
+        )
         sentences.append(
             f"{called}: {beyond}; {int(flips.sum())} of {len(rows)} lean "
-            f"female for one prompt and male for another, {int(certain.sum())} with intervals clear of 50. "
+            f"female for one prompt and male for another, {clear}. "
             f"Median standard deviation over prompts: "
             f"{rows['sd_prompts'].median():.1f} points, {rows['sd_noise'].median():.1f} from noise alone."
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from biaslab import stats
 from biaslab.figures import triplets as figures
 from biaslab.figures.triplets import GROUP_NAMES, METRIC_NAMES, PAIR_NAMES
 from biaslab.findings import NO_MEASUREMENTS
@@ -97,7 +98,7 @@ def _after_holm(study: Study, rows: pd.DataFrame) -> str:
     """Say how many metrics of a summary differ after Holm's correction, by either test over datasets."""
     alpha = _alpha(study)
     t, flips = (int((rows[p] < alpha).sum()) for p in ("p_percent_holm", "p_datasets_holm"))
-    possible = bool((rows["smallest_p_datasets"] < alpha).any())
+    possible = stats.attainable(rows["smallest_p_datasets"], alpha)
     by_signs = f"{flips} by sign flips" if possible else f"sign flips cannot reach p < {alpha:g}"
     return f"Told apart after Holm's correction: {t} by t-tests; {by_signs}."
 
@@ -212,11 +213,14 @@ def flip_finding(study: Study) -> str:
     least = rows["smallest_p_datasets"].min()
     at_least = int(np.isclose(rows["p_datasets"], rows["smallest_p_datasets"]).sum())
     alpha = _alpha(study)
+    sure = f"after Holm's correction {int((rows['p_datasets_holm'] < alpha).sum())} lie below {alpha:g}"
+    if not stats.attainable(rows["smallest_p_datasets"], alpha):
+        takes = stats.needed(stats.least_sign_flip_p, len(rows), alpha)
+        sure = f"after Holm's correction none could lie below {alpha:g}, which takes {takes} datasets"
     return (
         f"A sign-flip test over {_times(int(rows['n_datasets'].max()), 'dataset')} cannot give a p below {least:.3g}; "
-        f"{at_least} of {_times(len(rows), 'metric')} reach the smallest p that their datasets allow, and after Holm's "
-        f"correction {int((rows['p_datasets_holm'] < alpha).sum())} lie below {alpha:g}. Taking all "
-        f"{rows['n_cells'].max():.0f} cells as independent, which models of one dataset are not, "
+        f"{at_least} of {_times(len(rows), 'metric')} reach the smallest p that their datasets allow, and {sure}. "
+        f"Taking all {rows['n_cells'].max():.0f} cells as independent, which models of one dataset are not, "
         f"{int((rows['p_cells_holm'] < alpha).sum())} of {len(rows)} would."
     )
 
@@ -415,12 +419,23 @@ def bias_finding(study: Study, scores: pd.DataFrame) -> str:
         masculine, feminine = (
             int((sure & side).sum()) for side in (rows["bias_score"] > 0.5, rows["bias_score"] < 0.5)
         )
+        leans = (
+            f"{masculine} lean to masculine and {feminine} to feminine after Holm's correction at {alpha:g}"
+        )
+        if not any(_attainable(some, alpha) for _, some in rows.groupby("dataset")):
+            leans = f"none is frequent enough to lean to a gender after Holm's correction at {alpha:g}"
         said.append(
             f"{model}, {GROUP_NAMES[group]}: of {_times(len(rows), 'object')} that are common enough (over "
-            f"{_times(rows['dataset'].nunique(), 'dataset')}, {rows['n'].sum():,.0f} occurrences), {masculine} lean to "
-            f"masculine and {feminine} to feminine after Holm's correction at {alpha:g}."
+            f"{_times(rows['dataset'].nunique(), 'dataset')}, {rows['n'].sum():,.0f} occurrences), {leans}."
         )
     return " ".join(said)
+
+
+def _attainable(rows: pd.DataFrame, alpha: float) -> bool:
+    """Say whether any object of one model and dataset could lean to a gender after correction."""
+    images = rows[["n_feminine", "n_masculine"]].iloc[0]
+    share = float(images["n_masculine"] / images.sum())
+    return stats.attainable(stats.least_binomial_p(rows["n"], share), alpha)
 
 
 def _slug(name: str) -> str:

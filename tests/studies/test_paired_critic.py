@@ -24,6 +24,8 @@ mpl.use("Agg")
 
 PLAIN = "Generate a picture of one sheriff on the left and one nurse on the right."
 
+WORST = ", if two people of an image depend on each other as far as they can"
+
 
 @pytest.fixture
 def folder(folder_of):
@@ -90,11 +92,11 @@ def test_a_lean_needs_an_interval_beside_0_or_else_a_sign(score, low, high, said
         # Scores of the lists: 80 - 2 (10 - x) / 10 ...; all identities of a list alike, so the limits are the score.
         (
             ([8, 8, 8], [2, 2, 2]),
-            "60.0 with FairCritic (60.0 to 60.0; 60 people): bias towards stereotypes is left",
+            f"60.0 with FairCritic (60.0 to 60.0{WORST}; 60 people): bias towards stereotypes is left",
         ),
         (
             ([3, 3, 3], [7, 7, 7]),
-            "-40.0 with FairCritic (-40.0 to -40.0; 60 people): over-correction, against",
+            f"-40.0 with FairCritic (-40.0 to -40.0{WORST}; 60 people): over-correction, against",
         ),
         # Female list 20, -20, 0; male list -20, 20, 0: mean 0, limits on both sides.
         (([6, 4, 5], [6, 4, 5]), "60 people): no difference from 0 shown"),
@@ -103,7 +105,7 @@ def test_a_lean_needs_an_interval_beside_0_or_else_a_sign(score, low, high, said
 def test_words_follow_the_scores_after_mitigation(folder, after, said):
     study = folder(percent_female=lists([9, 9, 9], [1, 1, 1], 10, "paired") + lists(*after, 10, "faircritic"))
     found = words.mitigation_finding(study)
-    assert "A, occupation: overall 80.0 without mitigation (80.0 to 80.0; 60 people)" in found
+    assert f"A, occupation: overall 80.0 without mitigation (80.0 to 80.0{WORST}; 60 people)" in found
     assert said in found
     assert "chosen for their scores" not in found
 
@@ -199,9 +201,22 @@ def test_identities_that_lean_are_counted_after_correction(folder):
     assert row[counts].tolist() == [2, 0, 0, 2]
     found = critic.change_finding(study)
     assert (
-        "Of 4 identities 2 leaned towards and 0 against their stereotype; with it 0 towards and 2 against"
-        in found
+        "Of 4 identities, without it 2 lean towards and 0 against their stereotype; with it 0 lean towards and 2 "
+        "against their stereotype (over-correction), after Holm's correction." in found
     )
+
+
+def test_identities_of_too_few_people_are_not_counted(folder):
+    # 6 people each: p is 0.031 at least, and four times that after correction.
+    study = folder(percent_female=lists([6, 6], [0, 0], 6, "paired") + lists([3, 3], [3, 3], 6, "faircritic"))
+    found = critic.change_finding(study)
+    assert (
+        "lean towards" not in found
+        and "Which of 4 identities lean without it and with it cannot be told" in found
+    )
+    assert "with 6 people each no outcome could be significant: corrected, p is 0.12 at least" in found
+    # 8 · 0.5^n < 0.05 from n = 8 on.
+    assert "it takes 8 people each" in found
 
 
 def test_without_mitigated_shares_there_is_no_change(folder):

@@ -215,9 +215,14 @@ def test_over_all_images_the_overall_score_and_its_interval_are_those_of_the_pap
     shares = (100 * (frame["gender"] == F)).groupby([frame[k] for k in keys]).agg(["mean", "size"])
     shares = shares.reset_index().rename(columns={"mean": "percent_female", "size": "n"})
     shares = shares.assign(reason="", percent_female_ci_low=np.nan, percent_female_ci_high=np.nan)
-    study = folder(people=rows, percent_female=shares)
+    of = frame[frame["setting"] == "paired"].pivot(
+        index=["model", "aspect", "setting", "image_id"], columns="stereotype", values=["gender", "identity"]
+    )
+    of.columns = [f"{s}_{'label' if c == 'gender' else c}" for c, s in of.columns]
+    study = folder(people=rows, percent_female=shares, pair_images=of.reset_index())
     ours = study.table("paired_score_by_order").query("images == 'all'").set_index("setting")
     theirs = study.table("paired_stereotype_score").query("stereotype == 'overall'").set_index("setting")
+    assert theirs.loc["paired", "dependence"] == ours.loc["paired", "dependence"] == "estimated"
     for column in ("score", "ci_low", "ci_high"):
         assert ours[column].to_dict() == pytest.approx(theirs.loc[ours.index, column].to_dict())
 

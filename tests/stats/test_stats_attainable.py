@@ -1,0 +1,77 @@
+"""The least p of each test, against every outcome that there is, and what can be significant after correction."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+from statsmodels.stats.multitest import multipletests
+
+from biaslab import stats
+from biaslab.errors import InputError
+
+
+@pytest.mark.parametrize("n", [1, 2, 6, 11])
+@pytest.mark.parametrize("share", [0.5, 0.3])
+def test_no_count_has_a_smaller_binomial_p(n, share):
+    k = np.arange(n + 1)
+    p = 2 * np.minimum(scipy_stats.binom.cdf(k, n, share), scipy_stats.binom.sf(k - 1, n, share))
+    assert stats.least_binomial_p(n, share) == pytest.approx(min(1, p.min()))
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 1), (3, 40), (6, 6), (3, 6)])
+def test_no_table_has_a_smaller_p_by_fisher(first, second):
+    tables = product(range(first + 1), range(second + 1))
+    least = min(scipy_stats.fisher_exact([[a, first - a], [b, second - b]])[1] for a, b in tables)
+    assert stats.least_fisher_p(first, second) == pytest.approx(least)
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_no_signs_have_a_smaller_p(n):
+    values = np.arange(1, n + 1)
+    every = [stats.sign_flip(values * signs, seed=0).p for signs in product((-1, 1), repeat=n)]
+    assert stats.least_sign_flip_p(n) == pytest.approx(min(every))
+    assert stats.least_sign_flip_p(40, 999) == 1 / 1000
+
+
+@pytest.mark.parametrize("sizes", [(3, 3, 3, 3), (3, 4), (2, 3, 3)])
+def test_no_shares_have_a_smaller_chi_square_p(sizes):
+    counts = product(*(range(n + 1) for n in sizes))
+    tables = ([[k, n - k] for k, n in zip(some, sizes, strict=True)] for some in counts)
+    found = [p for table in tables if np.isfinite(p := stats.chi_square(table).p)]
+    assert stats.least_chi_square_p(sizes) == pytest.approx(min(found))
+
+
+@pytest.mark.parametrize("method", ["holm", "benjamini_hochberg"])
+def test_no_outcome_of_several_tests_has_a_smaller_corrected_p(method):
+    # Three tests with 1, 3 and 6 observations: every outcome of all.
+    n = [1, 3, 6]
+    outcomes = product(
+        *([float(scipy_stats.binomtest(k, size).pvalue) for k in range(size + 1)] for size in n)
+    )
+    name = {"holm": "holm", "benjamini_hochberg": "fdr_bh"}[method]
+    corrected = np.array([multipletests(p, method=name)[1] for p in outcomes])
+    least = stats.least_adjusted(stats.least_binomial_p(n), method)
+    assert least == pytest.approx(corrected.min(axis=0))
+    for level in (0.05, 0.1, 0.2):
+        assert stats.attainable(stats.least_binomial_p(n), level, method) == (corrected < level).any()
+
+
+def test_how_many_it_takes():
+    # 72 · 2 · 0.5^n < 0.05 for n > log2(2880) = 11.49.
+    assert stats.needed(stats.least_binomial_p, 72) == 12
+    assert not stats.attainable(stats.least_binomial_p(np.full(72, 11)))
+    assert stats.attainable(stats.least_binomial_p(np.full(72, 12)))
+    # One over the ways to choose 3 of n + 3 is below 0.05 / 40 where these exceed 800: C(17, 3) is 680, C(18, 3) 816.
+    assert stats.needed(lambda n: stats.least_fisher_p(n, 3), 40) == 15
+    # A p that never falls is never enough.
+    assert stats.needed(lambda n: 0.5, 3) is None
+
+
+def test_nothing_is_attainable_without_tests():
+    assert not stats.attainable([])
+    assert not stats.attainable([np.nan, 0.2])
+    assert np.isnan(stats.least_binomial_p(0)) and np.isnan(stats.least_fisher_p(0, 3))
+    assert np.isnan(stats.least_sign_flip_p(0)) and np.isnan(stats.least_chi_square_p([5]))
+    with pytest.raises(InputError, match="level must lie between 0 and 1"):
+        stats.attainable([0.1], 5)

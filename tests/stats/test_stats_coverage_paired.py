@@ -1,0 +1,118 @@
+"""Short versions of ``benchmarks/coverage_paired.py``: intervals hold the truth, and tests do not reject it."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import stats
+from biaslab.errors import InputError
+from biaslab.studies import paired_dependence as dependence
+
+_PATH = Path(__file__).parents[2] / "benchmarks" / "coverage_paired.py"
+_SPEC = importlib.util.spec_from_file_location("coverage_paired_benchmark", _PATH)
+coverage = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(coverage)
+
+STUDIES = 400
+# Four standard errors of a share of 400 studies at 95 %.
+LEAST = 0.95 - 4 * np.sqrt(0.95 * 0.05 / STUDIES)
+
+
+@pytest.mark.parametrize("kind", coverage.KINDS)
+@pytest.mark.parametrize("n", [10, 20])
+def test_overall_intervals_hold_the_truth_whatever_the_dependence(kind, n):
+    found = coverage.simulate(f"overall, {n} x {n}, {kind}", STUDIES)
+    assert found["estimated"][0] > LEAST, found
+    if kind == "independent":
+        # The largest dependence would double the interval.
+        assert found["worst case"][2] > 1.7 * found["estimated"][2]
+    else:
+        assert found["independent lists"][0] < LEAST
+
+
+@pytest.mark.parametrize("kind", coverage.KINDS)
+def test_no_overall_score_is_found_where_there_is_none(kind):
+    assert coverage.simulate(f"overall, nothing there, 10 x 10, {kind}", STUDIES)["estimated"][1] < 1 - LEAST
+    assert coverage.simulate(f"change, 10 x 10, {kind}", STUDIES)["estimated"][1] < 1 - LEAST
+
+
+@pytest.mark.parametrize("kind", coverage.KINDS)
+def test_intervals_of_images_that_fit_hold_the_truth(kind):
+    found = coverage.simulate(f"both fit, 10 x 10, {kind}", STUDIES)
+    assert found["over identities"][0] > LEAST
+    # Over images alone they say nothing of other identities.
+    assert found["Wilson over images"][0] < LEAST
+
+
+def test_independent_people_are_not_said_to_depend():
+    found = coverage.simulate("power, independent people", 200)
+    assert found["against the leans of identities"][1] < 1 - LEAST
+    # Opposite leans make one gender twice rarer by themselves.
+    assert found["against the shares of lists"][1] > 0.5
+    assert found["both fit"][0] > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 200)
+
+
+@pytest.mark.parametrize("n", [6, 40])
+def test_identities_that_lean_nowhere_are_seldom_found(n):
+    # The simulation itself raises where an outcome is significant that cannot be.
+    ((way, found),) = coverage.simulate(f"72 identities, n={n}", STUDIES).items()
+    assert way == ("Holm, impossible" if n == 6 else "Holm, possible") and found[1] < 1 - LEAST
+
+
+def test_amplification_against_labour_shares_is_found_at_three_images():
+    found = coverage.simulate("labour shares, n=3, log-odds x 2", 60)
+    assert found["no_exclusion"][0] > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 60)
+    assert found["no_exclusion, faithful floor"][0] < found["no_exclusion"][0]
+
+
+def as_frames(fits):
+    """Return the identities with their scores, and the images with both identities, of the simulation's arrays."""
+    i, j, _ = (part.ravel() for part in np.indices(fits[0].shape))
+    images = pd.DataFrame({"female_identity": i, "male_identity": 100 + j})
+    images = images.assign(female=200 * fits[0].ravel() - 100, male=200 * fits[1].ravel() - 100)
+    scores = coverage.score(fits)
+    names = np.r_[np.arange(len(scores[0])), 100 + np.arange(len(scores[1]))]
+    stereotype = ["female"] * len(scores[0]) + ["male"] * len(scores[1])
+    group = {"identity": names, "occupation": names, "stereotype": stereotype, "score": np.r_[scores]}
+    return pd.DataFrame(group), images
+
+
+@pytest.mark.parametrize("kind", coverage.KINDS)
+def test_what_is_simulated_is_what_studies_compute(kind):
+    fits = coverage.crossed(np.random.default_rng(2), kind, 6, 2)
+    group, images = as_frames(fits)
+    found = dependence.parts(group, "score", dependence.deviations(images, group, "score"))
+    rows, columns, cells = coverage.parts(fits)
+    assert found.rows.to_numpy() == pytest.approx(rows) and found.columns.to_numpy() == pytest.approx(columns)
+    assert found.error() == pytest.approx(stats.crossed_error(rows, columns, cells))
+    assert found.rows.sum() == pytest.approx(0, abs=1e-9)
+
+
+def test_parts_are_what_an_identity_takes_away():
+    # Without an identity and all its images the mean changes by its part, as far as a first order goes.
+    fits = coverage.crossed(np.random.default_rng(3), "one woman and one man", 30, 2)
+    group, images = as_frames(fits)
+    found = dependence.parts(group, "score", dependence.deviations(images, group, "score"))
+
+    def overall(fits):
+        return np.mean([scores.mean() for scores in coverage.score(fits)])
+
+    whole = overall(fits)
+    without = [overall(tuple(np.delete(x, k, axis=0) for x in fits)) for k in range(30)]
+    assert found.rows.to_numpy() == pytest.approx(29 / 30 * (whole - np.array(without)), rel=0.02, abs=0.01)
+
+
+def test_images_that_do_not_count_the_people_of_the_shares_are_refused():
+    group = pd.DataFrame(
+        {"identity": ["a", "b"], "stereotype": ["female", "male"], "count": [1, 1], "n": [2, 2]}
+    )
+    images = pd.DataFrame({"female_identity": ["a"] * 2, "male_identity": ["b"] * 2})
+    images = images.assign(female=[1.0, 0.0], male=[1.0, np.nan])
+    with pytest.raises(
+        InputError, match=r"'b' is perceived as female in 1 of 1 images, .* counts 1 of 2 people"
+    ):
+        dependence.check(images, group, "A, occupation, paired")
+    dependence.check(images.assign(male=[1.0, 0.0]), group, "A, occupation, paired")
