@@ -356,7 +356,7 @@ def test_what_runs_of_the_pipeline_share_is_said_with_the_table(two_runs):
     assert words in (folder / "index.html").read_text(encoding="utf-8")
     change(two_runs, "two", seeds={"seed": 8})
     said = report_of(compare.compare("one", "two", outputs=two_runs))["tables"][1]["description"]
-    assert "same captions, prompts and models: the two" in said and "noise" not in said
+    assert "same captions, prompts and models: the two" in said and "the same noise" not in said
     change(two_runs, "two", inputs={"mini: mini": "cd34"})
     said = report_of(compare.compare("one", "two", outputs=two_runs))["tables"][1]["description"]
     assert "not independent" not in said

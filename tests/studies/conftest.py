@@ -1,6 +1,7 @@
 """Shared pieces of the tests of studies."""
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
@@ -14,6 +15,7 @@ def plain_look():
         mpl.rcdefaults()
         mpl.use("Agg")
         yield
+        plt.close("all")
 
 
 @pytest.fixture

@@ -564,7 +564,9 @@ def quality(tmp_path, monkeypatch):
         "n_occupations",
         "reason",
     ]
-    measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, t=np.nan, p=np.nan)
+    # What the quality table does not read.
+    others = dict.fromkeys(("t", "p", "noise", "amplification_plain", "t_plain", "p_plain"), np.nan)
+    measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, n_images=6, **others)
     words = pd.DataFrame(
         [
             ("mini", "caption_prompts", 90, 95),

@@ -68,7 +68,8 @@ def test_panels_have_room(n, lines, columns):
 
 def test_models_have_the_headings_given():
     row = {"approach": "naive", "definition": "published", "prompt": "mean", "amplification": 3.0}
-    rows = pd.DataFrame([row | {"model": m, "ci_low": 1.0, "ci_high": 5.0} for m in ("mini", "SD 1.4")])
+    row |= {"amplification_plain": 3.5, "ci_low": 1.0, "ci_high": 5.0}
+    rows = pd.DataFrame([row | {"model": m} for m in ("mini", "SD 1.4")])
     for draw in (figures.by_definition, figures.by_approach):
         assert [title(ax) for ax in draw(rows, {"mini": "mini\nguidance 3"}).axes] == [
             "mini\nguidance 3",

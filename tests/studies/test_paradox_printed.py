@@ -49,15 +49,15 @@ def test_the_papers_tests_cannot_be_made_from_its_numbers(paper):
 
 
 def shares(folder, model, generated):
-    """Write shares of captions as prompts: training 30 % everywhere, and what is generated."""
+    """Write shares of the first prompt: training 30 % everywhere, and what is generated."""
     rows = [
         {"source": source, "percent_female": share, "occupation": f"o{k}"}
         for k, value in enumerate(generated)
         for source, share in (("training", 30.0), ("generated", value))
     ]
-    frame = pd.DataFrame(rows).assign(model=model, approach="caption_prompts", prompt="captions", n=100_000)
+    frame = pd.DataFrame(rows).assign(model=model, approach="nearest_no_indicators", prompt="1", n=100_000)
     tables.write(frame, folder / "paradox_percent_female.csv")
-    return Study(folder / "out", source=str(folder), bootstrap_replicates=200)
+    return Study(folder / "out", source=str(folder), bootstrap_replicates=20_000)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,6 @@ def test_a_source_with_shares_is_tested(tmp_path, generated, rejected):
     (row,) = table.to_dict("records")
     # All lean the same way, so all count; T is 20 points from one half.
     amplified = np.abs(np.array(generated) - 50) - 20
-    assert stats.ttest_1samp(amplified, 0).pvalue == pytest.approx(row["p"], rel=0.05)
+    assert stats.ttest_1samp(amplified, 0).pvalue == pytest.approx(row["p"], rel=0.1)
     assert (row["rejected"], row["printed"]) == (rejected, "")
     assert printed.tests_finding(table) == []
