@@ -464,7 +464,8 @@ def quality(tmp_path, monkeypatch):
         "n_occupations",
         "reason",
     ]
-    measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, t=np.nan, p=np.nan)
+    others = ("t", "p", "amplification_plain", "noise", "t_plain", "p_plain", "n_images")
+    measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, **dict.fromkeys(others, np.nan))
     words = pd.DataFrame(
         [
             ("mini", "caption_prompts", 90, 95),
