@@ -564,9 +564,8 @@ def quality(tmp_path, monkeypatch):
         "n_occupations",
         "reason",
     ]
-    # What the quality table does not read.
-    others = dict.fromkeys(("t", "p", "noise", "amplification_plain", "t_plain", "p_plain"), np.nan)
-    measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, n_images=6, **others)
+    others = ("t", "p", "amplification_plain", "noise", "t_plain", "p_plain", "n_images")
+    measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, **dict.fromkeys(others, np.nan))
     words = pd.DataFrame(
         [
             ("mini", "caption_prompts", 90, 95),
