@@ -545,6 +545,33 @@ def test_a_stopped_run_keeps_what_had_finished(tmp_path, write_notebook, marks):
 
 @pytest.mark.slow
 @posix
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_run_that_is_stopped_while_it_starts_ends_in_one_line(tmp_path, write_notebook, times):
+    for name in "abc":
+        write_notebook(tmp_path / f"notebooks/paradox/{name}.ipynb", CELL, "import time; time.sleep(600)")
+    (tmp_path / "mine.yaml").write_text("run: mine\njobs: 2\n")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = subprocess.Popen([*RUN, "--no-progress"], cwd=tmp_path, start_new_session=True, **pipes)
+    record = tmp_path / "outputs/mine/run.json"
+    # Its processes are not there yet, or are just reading their libraries.
+    until(record.exists, alive=started)
+    for _ in range(times):
+        os.killpg(started.pid, signal.SIGINT)
+        time.sleep(0.2)
+    out, err = started.communicate(timeout=60)
+    goes_on = "biaslab: stopped; what had finished is kept, and the same command goes on from there.\n"
+    assert (out, err) == ("", goes_on)
+    # The second one may come when Python itself is about to end.
+    assert started.returncode == 130 or (started.returncode == -signal.SIGINT and times == 2)
+    said = json.loads(record.read_text(encoding="utf-8"))
+    assert said["status"] in ("stopped", "running")
+    assert {n["status"] for n in said["notebooks"]} <= {"stopped"}
+    with pytest.raises(ProcessLookupError):
+        os.killpg(started.pid, 0)
+
+
+@pytest.mark.slow
+@posix
 def test_what_a_killed_run_left_alive_reaches_no_other_run(tmp_path, write_notebook, marks):
     writes = WAITS + code("ceo")
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", CELL, writes)
