@@ -16,7 +16,7 @@ _WHERE = re.compile(r"((?:[a-z]+:)?)(?:~|/(?!/))(?:[^/]*/)*([^/]+)/*")
 
 
 def named(text: str) -> str:
-    """Return a name without folders: ``a.csv`` for ``/home/me/a.csv``, ``fairface:f`` for ``fairface:/home/f``.
+    """Return a name without folders: ``a.csv`` for ``/data/me/a.csv``, ``fairface:f`` for ``fairface:/data/f``.
 
     Names that are no absolute path, such as ``owner/name``, stay as they are.
     """

@@ -8,7 +8,7 @@ from biaslab import shared
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("/home/me/captions.csv", "captions.csv"),
+        ("/data/me/captions.csv", "captions.csv"),
         ("~/captions/", "captions"),
         ("/data/laion/part-*.parquet", "part-*.parquet"),
         ("fairface:/models/f.safetensors", "fairface:f.safetensors"),
