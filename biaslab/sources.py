@@ -110,7 +110,7 @@ def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
         name: Name of a measured table.
         frame: Its rows; without a column ``model`` there is nothing to tell.
     """
-    if name not in _published() or "model" not in frame:
+    if name not in _published() or "model" not in frame or frame.empty:
         return []
 
     def lines(rows: pd.DataFrame) -> set[str]:
