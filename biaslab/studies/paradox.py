@@ -31,8 +31,8 @@ LEAST_IMAGES = 6
 """Images a share (the median occupation's) below which intervals of captions as prompts are too narrow.
 
 In simulations of 62 occupations with one image a caption, of which 97.8 % show the gender of the caption's own image,
-nominal 95 % intervals of the three definitions hold the truth in 86 % of studies at 2 images, 88 to 95 % at 3, 90 to
-93 % at 4, and 94 to 96 % from 6 on (2,000 studies at 4 and 8, else 500; ``benchmarks/coverage.py``, ``captions``):
+nominal 95 % intervals of the three definitions hold the truth in 81 to 84 % of studies at 2 images, 88 to 92 % at 3, 90
+to 93 % at 4, and 94 to 96 % at 6 and 8 (2,000 studies at 4 and 8, else 500; ``benchmarks/coverage.py``, ``captions``):
 resamples of so few images cannot show how little the two shares differ.
 """
 # Section 2.2, 3.1 and 4: images per occupation (and prompt), before faces and confidence are checked.
