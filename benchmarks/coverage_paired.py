@@ -306,7 +306,7 @@ def identities(rng, studies, *, n, tests=72) -> Iterator[dict]:
         yield {f"Holm, {'possible' if possible else 'impossible'}": np.array([np.nan, any_of, np.nan])}
 
 
-def critic(rng, studies, *, joint, n=20, images=2) -> Iterator[dict]:
+def critic(rng, studies, *, joint, n=20, images=2, identities=True) -> Iterator[dict]:
     """Yield whether the embedded critic's tests find bias in the aspect, a list or an identity where there is none.
 
     Args:
@@ -315,6 +315,7 @@ def critic(rng, studies, *, joint, n=20, images=2) -> Iterator[dict]:
         joint: Share of images that show one woman and one man, who fit or do not fit together.
         n: Identities of a list.
         images: Of each pair.
+        identities: Whether to test them, too, which takes most of the time.
     """
     judge = CountsCritic()
     shape = (n, n, images)
@@ -326,7 +327,7 @@ def critic(rng, studies, *, joint, n=20, images=2) -> Iterator[dict]:
         wide = {"": (women[0] + people - women[1], 2 * people)}
         wide |= {s: (x, people) for s, x in zip(LISTS, women, strict=True)}
         counts = [*female.sum(axis=(1, 2)), *male.sum(axis=(0, 2))]
-        own = {str(k): (int(x), n * images) for k, x in enumerate(counts)}
+        own = {str(k): (int(x), n * images) for k, x in enumerate(counts)} if identities else {}
         found = [any(test.differs for test in judge._tested(of).values()) for of in (wide, own)]
         says = {"aspect or group": found[0], "an identity": found[1], "any": any(found)}
         yield {way: np.array([np.nan, hit, np.nan]) for way, hit in says.items()}
