@@ -105,6 +105,14 @@ def test_parts_are_what_an_identity_takes_away():
     assert found.rows.to_numpy() == pytest.approx(29 / 30 * (whole - np.array(without)), rel=0.02, abs=0.01)
 
 
+def test_identities_of_one_partner_each_are_no_crossed_lists():
+    fits = coverage.crossed(np.random.default_rng(4), "one woman and one man", 6, 2)
+    group, images = as_frames(fits)
+    own = images[images["female_identity"] + 100 == images["male_identity"]]
+    assert dependence.parts(group, "score", images).crossed
+    assert not dependence.parts(group, "score", own).crossed
+
+
 def test_images_that_do_not_count_the_people_of_the_shares_are_refused():
     group = pd.DataFrame(
         {"identity": ["a", "b"], "stereotype": ["female", "male"], "count": [1, 1], "n": [2, 2]}
