@@ -306,36 +306,31 @@ def identities(rng, studies, *, n, tests=72) -> Iterator[dict]:
         yield {f"Holm, {'possible' if possible else 'impossible'}": np.array([np.nan, any_of, np.nan])}
 
 
-def critic(rng, studies, *, joint, n=20, images=2, spread=0.0) -> Iterator[dict]:
-    """Yield whether the embedded critic finds bias in a list's or the aspect's counts where there is none."""
+def critic(rng, studies, *, joint, n=20, images=2, identities=True) -> Iterator[dict]:
+    """Yield whether the embedded critic's tests find bias in the aspect, a list or an identity where there is none.
+
+    Args:
+        rng: Numbers at random.
+        studies: How many studies.
+        joint: Share of images that show one woman and one man, who fit or do not fit together.
+        n: Identities of a list.
+        images: Of each pair.
+        identities: Whether to test them, too, which takes most of the time.
+    """
     judge = CountsCritic()
+    shape = (n, n, images)
     for _ in range(studies):
-        shape = (n, n, images)
         female = rng.random(shape) < 0.5
         male = np.where(rng.random(shape) < joint, ~female, rng.random(shape) < 0.5)
-        i, j, _ = (part.ravel() for part in np.indices(shape))
-        image = np.arange(i.size)
-        known = pd.concat(
-            [
-                pd.DataFrame(
-                    {
-                        "image_id": image,
-                        "stereotype": s,
-                        "identity": np.char.add(s[0], code.astype(str)),
-                        "gender": np.where(women.ravel(), "female", "male"),
-                    }
-                )
-                for s, code, women in (("female", i, female), ("male", j, male))
-            ]
-        )
-        aspect, groups, own = judge._tests(known)
-        wide = bool((aspect and aspect.differs) or any(test.differs for test in groups.values()))
-        each = any(test.differs for test in own.values())
-        yield {
-            "aspect or group": np.array([np.nan, wide, np.nan]),
-            "an identity": np.array([np.nan, each, np.nan]),
-            "any": np.array([np.nan, wide or each, np.nan]),
-        }
+        women, people = (int(female.sum()), int(male.sum())), female.size
+        # As in CountsCritic: the aspect counts who fits, each list its women, identities theirs.
+        wide = {"": (women[0] + people - women[1], 2 * people)}
+        wide |= {s: (x, people) for s, x in zip(LISTS, women, strict=True)}
+        counts = [*female.sum(axis=(1, 2)), *male.sum(axis=(0, 2))]
+        own = {str(k): (int(x), n * images) for k, x in enumerate(counts)} if identities else {}
+        found = [any(test.differs for test in judge._tested(of).values()) for of in (wide, own)]
+        says = {"aspect or group": found[0], "an identity": found[1], "any": any(found)}
+        yield {way: np.array([np.nan, hit, np.nan]) for way, hit in says.items()}
 
 
 # -- what is simulated -----------------------------------------------------------------------------------------------

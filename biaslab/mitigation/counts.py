@@ -7,10 +7,14 @@ like women or men, x_i of them like women.
 
 1. **Is there bias?** Exact binomial tests of one half, two-sided: for the aspect as a whole (people who look like
    their stereotype, of all) and for each group (women, of all), corrected for being that many by Holm's method; and
-   for each identity, corrected likewise among the identities. People of unlike identities vary less in sum than the
-   test assumes, so it says "bias" too rarely rather than too often. An identity may need a guideline if the aspect,
-   its group or its own count differs from one half. It is called biased only where that guideline is another than it
-   has, in the direction of its own share as step 2 has it: others of its group do not make it so.
+   for each identity, corrected likewise among the identities. The tests take people as independent. Where the model
+   leans nowhere and they are, the aspect or a group is called biased in 3 % of samples; where every image shows one
+   woman and one man, who fit or do not fit together, in 8 to 9 % (aspect and groups, of 800 images of occupations or
+   216 of power; half of the images so: 5 to 6 %). Tests of identities are a family of their own and add 3 % with 40
+   people each, none with 6. So a verdict by itself is weak evidence, and what a mitigation did is judged by the
+   scores, not by it. An identity may need a guideline if the aspect, its group or its own count differs from one
+   half. It is called biased only where that guideline is another than it has, in the direction of its own share as
+   step 2 has it: others of its group do not make it so.
 2. **How large is an identity's share?** Few people are seen of each, so its share is drawn to its group's mean m by a
    beta-binomial model: shares of identities scatter about m with variance rho m (1 - m). By moments (Kleinman 1973),
    with p_i = x_i / n_i and N = sum n_i,

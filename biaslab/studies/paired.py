@@ -163,9 +163,8 @@ def _both(
     value = float((female.mean() + male.mean()) / 2)
     if min(len(female), len(male)) < 2:
         return _Mean(value, *[np.nan] * 4, n, _FEW)
-    if images is not None:
-        error = dependence.parts(group, column, images).error()
-        return _t_mean(value, *error, n, confidence)._replace(dependence=dependence.ESTIMATED)
+    if images is not None and (found := dependence.parts(group, column, images)).crossed:
+        return _t_mean(value, *found.error(), n, confidence)._replace(dependence=dependence.ESTIMATED)
     effects = _by_occupation(group, effect) if effect else (female / 2, male / 2)
     parts = np.array([part.var(ddof=1) / len(part) for part in effects])
     degrees = np.array([len(female) - 1, len(male) - 1])

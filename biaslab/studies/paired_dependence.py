@@ -25,6 +25,8 @@ NONE = "none"
 ASSUMED_NONE = "none assumed"
 BY_OCCUPATION = "within occupations"
 PARTNERS = "partners fixed"
+# Share of all pairs of both lists that must have images for lists to count as crossed.
+_CROSSED = 0.75
 
 
 class Parts(NamedTuple):
@@ -36,6 +38,11 @@ class Parts(NamedTuple):
     """By occupation of the male list; adds up to 0."""
     cells: pd.DataFrame
     """What the images of a pair add: female list by male list, NaN where it has none."""
+
+    @property
+    def crossed(self) -> bool:
+        """Whether nearly all pairs were drawn: where each identity has few partners, theirs cannot be told apart."""
+        return self.cells.notna().to_numpy().mean() >= _CROSSED
 
     def error(self) -> stats.Error:
         """Return the standard error of the mean, both lists drawn."""

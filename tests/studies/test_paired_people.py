@@ -222,7 +222,8 @@ def test_over_all_images_the_overall_score_and_its_interval_are_those_of_the_pap
     study = folder(people=rows, percent_female=shares, pair_images=of.reset_index())
     ours = study.table("paired_score_by_order").query("images == 'all'").set_index("setting")
     theirs = study.table("paired_stereotype_score").query("stereotype == 'overall'").set_index("setting")
-    assert theirs.loc["paired", "dependence"] == ours.loc["paired", "dependence"] == "estimated"
+    # Each occupation has one partner here, so that nothing can be estimated.
+    assert theirs.loc["paired", "dependence"] == ours.loc["paired", "dependence"] == "worst case"
     for column in ("score", "ci_low", "ci_high"):
         assert ours[column].to_dict() == pytest.approx(theirs.loc[ours.index, column].to_dict())
 
