@@ -426,7 +426,7 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
 
 def test_a_study_on_a_pipeline_keeps_what_stands_beside(fake, tmp_path):
     study = Study(tmp_path / "out", source="mini", settings={"beside": "published"})
-    study.__dict__["pipeline"] = fake()
+    study.__dict__["_pipeline"] = fake()
     assert set(study.measured("paradox_percent_female")["model"]) == {"fake", "SD 1.4", "SD 1.5"}
     assert study.has("paradox_gender_words") and not study.has("dalleval_average_gender")
     # A run's folder is a source: it holds what was measured.

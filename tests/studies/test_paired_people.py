@@ -815,7 +815,7 @@ def with_pipeline(study, **kinds):
         people=lambda kind: pd.DataFrame(kinds[kind]),
         images=lambda kind: SimpleNamespace(source=Drawn()),
     )
-    study.__dict__["pipeline"] = SimpleNamespace(people=people)
+    study.__dict__["_pipeline"] = SimpleNamespace(people=people)
     return study
 
 

@@ -122,6 +122,7 @@ def test_shares_stand_in_the_papers_columns(study):
 
 def test_variation_that_cannot_be_tested_is_said():
     row = {"model": "mini", "sd_prompts": 9.0, "sd_noise": 10.0, "lean_flips": "no", "p_holm": np.nan}
+    row["flip_possible"] = "no"
     (said,) = words.headlines_variation(pd.DataFrame([row, row]), {"mini": "mini (guidance 3)"})
     assert said.startswith(
         "mini (guidance 3): images are too few to test whether shares differ between prompts; 0 of 2"
