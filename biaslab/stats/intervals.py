@@ -63,6 +63,26 @@ def wilson_interval(count, n, confidence: float = 0.95) -> Interval:
     )
 
 
+def exact_interval(count, n, confidence: float = 0.95) -> Interval:
+    """Return the exact interval of each share ``count / n``: the shares that an exact binomial test does not reject.
+
+    Arguments, results and errors as in :func:`wilson_interval`. The test is the two-sided one whose p is twice the
+    nearer tail, so such a p is below 1 - confidence exactly where the interval leaves the share out. It covers at
+    least ``confidence`` at every true share, and is wider than Wilson's for that.
+
+    Source: Clopper & Pearson (1934), Biometrika 26, 404–413.
+    """
+    count, n = _checks.counts(count, n)
+    tail = (1 - _checks.confidence_level(confidence)) / 2
+    size = np.where(n > 0, n, np.nan)
+    low = stats.beta.ppf(tail, np.maximum(count, 1), size - count + 1)
+    high = stats.beta.ppf(1 - tail, count + 1, np.maximum(size - count, 1))
+    return Interval(
+        np.where(count == 0, 0 * size, low)[()],
+        np.where(count == n, 0 * size + 1, high)[()],
+    )
+
+
 def difference_interval(first, first_low, first_high, second, second_low, second_high) -> Interval:
     """Return the limits of ``second - first`` from each one's estimate and limits, elementwise.
 
@@ -106,10 +126,11 @@ def mean_interval(values, confidence: float = 0.95, *, skip_nan: bool = False) -
 
 
 def pearson_r(x, y, confidence: float = 0.95, *, skip_nan: bool = False) -> Correlation:
-    """Return Pearson's correlation of ``x`` and ``y`` (one-dimensional, equally long), Fisher z interval.
+    """Return Pearson's correlation of ``x`` and ``y`` (one-dimensional, equally long), Fisher's z interval and test.
 
-    ``n`` is the number of pairs used; ``skip_nan`` leaves out a pair with a NaN, otherwise it raises
-    InputError. A constant variable or fewer than 3 pairs gives NaN, exactly 3 pairs NaN limits.
+    p is that of the interval: it is below 1 - confidence exactly where the interval excludes 0. ``n`` is the number
+    of pairs used; ``skip_nan`` leaves out a pair with a NaN, otherwise it raises InputError. A constant variable or
+    fewer than 3 pairs gives NaN, exactly 3 pairs NaN limits and p.
 
     Coverage of a nominal 95 % interval, bivariate normal with r of 0 to 0.9 (20 000 studies each): 95.3–95.9
     % for 5 pairs, 94.6–95.1 % for 10 to 62.
@@ -128,8 +149,13 @@ def pearson_r(x, y, confidence: float = 0.95, *, skip_nan: bool = False) -> Corr
     if n < 3 or _checks.constant(x) or _checks.constant(y):
         return Correlation(np.nan, np.nan, np.nan, np.nan, n)
     found = stats.pearsonr(x, y)
-    limits = found.confidence_interval(confidence) if n > 3 else (np.nan, np.nan)
-    return Correlation(float(found.statistic), float(limits[0]), float(limits[1]), float(found.pvalue), n)
+    r = float(found.statistic)
+    if n == 3:
+        return Correlation(r, np.nan, np.nan, np.nan, n)
+    low, high = found.confidence_interval(confidence)
+    with np.errstate(divide="ignore"):
+        p = 2 * stats.norm.sf(abs(np.arctanh(r)) * np.sqrt(n - 3))
+    return Correlation(r, float(low), float(high), float(p), n)
 
 
 def percentile_interval(replicates, confidence: float = 0.95, axis: int = 0) -> Interval:

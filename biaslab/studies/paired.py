@@ -347,14 +347,13 @@ def _stereotype_score(study: Study) -> pd.DataFrame:
 
 
 def _identity_scores(study: Study, aspect: str) -> pd.DataFrame:
-    """Return one aspect's identities with Wilson intervals, the scores of a fair model, and tests."""
+    """Return one aspect's identities with exact intervals and tests, and the scores of a fair model."""
     frame = _people(study)
     frame = frame[frame["aspect"] == aspect].reset_index(drop=True)
     n, known = frame["n"].to_numpy(), frame["score"].notna().to_numpy()
     count = np.where(known, frame["count"], 0).astype(int)
     people = np.where(known, n, 0).astype(int)
-    low, high = stats.wilson_interval(count, people, study.confidence)
-    ends = [stereotype_score_from_percent(100 * end, frame["stereotype"]) for end in (low, high)]
+    low, high = _score_limits(stats.exact_interval(count, people, study.confidence), frame["stereotype"])
     tail = (1 - study.confidence) / 2
     fair = [np.where(known, binom.ppf(q, np.maximum(people, 1), 0.5), np.nan) for q in (tail, 1 - tail)]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -363,8 +362,8 @@ def _identity_scores(study: Study, aspect: str) -> pd.DataFrame:
     tails = np.minimum(count, people - count)
     p = np.where(known, np.minimum(1, 2 * binom.cdf(tails, people, 0.5)), np.nan)
     frame = frame.assign(
-        ci_low=np.fmin(*ends),
-        ci_high=np.fmax(*ends),
+        ci_low=low,
+        ci_high=high,
         n=people,
         fair_low=fair[0],
         fair_high=fair[1],
@@ -373,6 +372,12 @@ def _identity_scores(study: Study, aspect: str) -> pd.DataFrame:
         reason=np.where(known, "", np.where(frame["reason"] != "", frame["reason"], "nobody was judged")),
     )
     return _adjusted(frame).drop(columns="count")
+
+
+def _score_limits(shares: stats.Interval, stereotype: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Return limits of scores from limits of the shares of women, 0–1."""
+    ends = [stereotype_score_from_percent(100 * end, stereotype) for end in shares]
+    return np.fmin(*ends), np.fmax(*ends)
 
 
 def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
@@ -773,7 +778,7 @@ def _amplifications(shares: np.ndarray) -> np.ndarray:
 def _changes(study: Study) -> pd.DataFrame:
     """Return each identity in a setting of two people beside itself with one person."""
     frame = pd.concat([study.table("paired_occupation_score"), study.table("paired_power_score")])
-    same, beside = ["model", "aspect", "identity"], ["score", "ci_low", "ci_high", "percent_female", "n"]
+    same, beside = ["model", "aspect", "identity"], ["score", "percent_female", "n"]
     single = frame.loc[frame["setting"] == "single", [*same, *beside]]
     other = frame.loc[frame["setting"] != "single", [*_CELL, "identity", "occupation", "stereotype", *beside]]
     joined = other.merge(single, on=same, how="left", suffixes=("", "_single"))
@@ -797,8 +802,13 @@ def _score_change(study: Study) -> pd.DataFrame:
 
 def _identity_change(study: Study) -> pd.DataFrame:
     frame = _changes(study)
-    before = (frame[f"{c}_single"] for c in ("score", "ci_low", "ci_high"))
-    low, high = stats.difference_interval(*before, frame["score"], frame["ci_low"], frame["ci_high"])
+    sides = []
+    for side in ("_single", ""):
+        n = frame[f"n{side}"].fillna(0).to_numpy(int)
+        count = np.rint(frame[f"percent_female{side}"].fillna(0) * n / 100).to_numpy(int)
+        wilson = stats.wilson_interval(count, n, study.confidence)
+        sides += [frame[f"score{side}"], *_score_limits(wilson, frame["stereotype"])]
+    low, high = stats.difference_interval(*sides)
     p = [
         np.nan
         if not isfinite(row.change)

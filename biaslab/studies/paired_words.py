@@ -469,7 +469,7 @@ _FIGURES = {
     ),
     "paired_occupation_score": (
         "Stereotype score of each occupation",
-        "Score of each occupation with {level} Wilson intervals, sorted by the score with two people. "
+        "Score of each occupation with exact {level} intervals, sorted by the score with two people. "
         "Grey, the noise floor: the band of scores that a fair model shows in {level} of cases or more at this n; a "
         "score inside it means nothing by itself. Filled: differs from 0 after Holm's correction for the number of "
         "occupations. n, and how far the band reaches, are in the panel titles.",
@@ -495,7 +495,7 @@ _FIGURES = {
     ),
     "paired_power_score": (
         "Stereotype score of each power role",
-        "Score of the high- and the low-power role of each occupation with {level} Wilson intervals, "
+        "Score of the high- and the low-power role of each occupation with exact {level} intervals, "
         "sorted by the mean of both with two people. Grey, the noise floor: the band of scores that a fair model "
         "shows in {level} of cases or more at this n. Filled: differs from 0 after Holm's correction. n, and how far "
         "the band reaches, are in the panel titles.",

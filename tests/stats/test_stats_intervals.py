@@ -1,5 +1,7 @@
 """Closed-form intervals against scipy, statsmodels, exact sums and hand-worked numbers."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -126,12 +128,31 @@ def test_missing_values_are_refused_or_left_out_when_asked():
         stats.mean_interval([1, np.inf])
 
 
+def test_exact_interval_is_that_of_the_exact_test():
+    for count, n in ((0, 3), (4, 4), (5, 5), (6, 6), (5, 40), (20, 40), (31, 40)):
+        low, high = stats.exact_interval(count, n)
+        assert (low, high) == pytest.approx(proportion_confint(count, n, method="beta"), abs=1e-12)
+        p = min(1, 2 * min(scipy_stats.binom.cdf(count, n, 0.5), scipy_stats.binom.sf(count - 1, n, 0.5)))
+        assert (p < 0.05) == (low > 0.5 or high < 0.5)
+    assert np.isnan(stats.exact_interval([0, np.nan], [0, 3])).all()
+
+
 def test_pearson_r_by_hand():
     # x = -3, -1, 1, 3 and y = -1, -3, 3, 1 (both centred): r = (3 + 3 + 3 + 3) / 20 = 0.6.
     # Fisher z with n = 4: arctanh(0.6) = ln 2 = 0.6931, -+ 1.95996 / sqrt(1), so tanh(-1.2668), tanh(2.6531);
-    # t = 0.6 * sqrt(2 / 0.64) = 1.0607 and P(|t2| > t) = 1 - t / sqrt(2 + t²) = 0.4.
+    # its p is that of a standard normal beyond ln 2 in size: erfc(ln 2 / sqrt(2)) = 0.4882.
     got = stats.pearson_r([0, 2, 4, 6], [12, 10, 16, 14])
-    assert got == pytest.approx((0.6, np.tanh(np.log(2) - 1.959964), np.tanh(np.log(2) + 1.959964), 0.4, 4))
+    p = math.erfc(math.log(2) / math.sqrt(2))
+    assert p == pytest.approx(0.4882, abs=5e-5)
+    assert got == pytest.approx((0.6, np.tanh(np.log(2) - 1.959964), np.tanh(np.log(2) + 1.959964), p, 4))
+
+
+def test_p_of_a_correlation_is_that_of_its_interval():
+    rng = np.random.default_rng(3)
+    found = [stats.pearson_r(*rng.normal(size=(2, n))) for n in rng.integers(4, 9, 2000)]
+    assert all((r.p < 0.05) == (r.ci_low > 0 or r.ci_high < 0) for r in found)
+    # Both outcomes occur, so it says something.
+    assert 20 < sum(r.p < 0.05 for r in found) < 200
 
 
 def test_pearson_r_without_information_is_nan():
