@@ -16,7 +16,7 @@ comma := ,
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup report test lab lint format benchmark clean
+.PHONY: help setup report test lab lint format benchmark simulate clean
 
 help:  ## Show what can be done
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -50,7 +50,11 @@ format: $(STAMP)  ## Apply style
 	$(BIN)/ruff format .
 
 benchmark: $(STAMP)  ## Measure speed and memory against a peer, in one run
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in $(filter-out benchmarks/coverage%,$(wildcard benchmarks/[a-z]*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+simulate: $(STAMP)  ## Simulate what intervals cover and tests reject, 2,000 studies each (hours; both files take names and --studies)
+	$(BIN)/python benchmarks/coverage.py
+	$(BIN)/python benchmarks/coverage_paired.py
 
 clean:  ## Remove .venv, every run and what their stages keep
 	rm -rf $(VENV) outputs/*/ outputs/.store
