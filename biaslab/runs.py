@@ -732,6 +732,8 @@ def execute(job: Job) -> dict:
     page = target.with_suffix(".html")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        # A process that was killed may have left something.
+        shutil.rmtree(folder / job.slug, ignore_errors=True)
         (folder / job.slug).mkdir(parents=True)
         failure = _papermill(job, target)
     except OSError as error:

@@ -264,6 +264,7 @@ def stages(tmp_path, monkeypatch):
     asked = pd.DataFrame({"image_id": ["1"], "position": [1], "phrase": ["nurse"]})
     boxes = pd.DataFrame({"image_id": ["1"], "x0": [0.0], "y0": [0.0], "x1": [1.0], "y1": [1.0]})
     captions = pd.DataFrame({"caption_id": ["1"], "term": ["nurse"], "text": ["A nurse"], "rank": [1]})
+    found = types.SimpleNamespace(captions=captions, totals=pd.DataFrame({"n_corpus": [1]}))
     source = types.SimpleNamespace(name="a", digest="1", table=asked[["image_id"]], read=images.read)
     prompts = pd.DataFrame({"prompt_id": ["1"], "text": ["A nurse"], "n_images": [1]})
     made = GeneratedImages(
@@ -271,7 +272,7 @@ def stages(tmp_path, monkeypatch):
     )
     for call in (
         lambda: pipeline.captions(),
-        lambda: setattr(pipeline, "_found", types.SimpleNamespace(captions=captions)) or pipeline._captions(),
+        lambda: setattr(pipeline, "_found", found) or pipeline._captions(),
         lambda: judge.judge(source, judge.JudgeSettings(), store=store),
         lambda: people.judge_people(source, asked, judge.JudgeSettings(), store=store),
         lambda: skin_tone.judge_skin_tones(source, boxes, store=store),

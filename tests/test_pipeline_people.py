@@ -81,10 +81,9 @@ def test_without_bias_the_score_is_zero(worlds):
     scores = worlds("off").table("paired_stereotype_score")
     scores = scores[(scores["model"] == "world") & (scores["setting"] == "paired")]
     assert len(scores) == 6
-    held = (scores["images_ci_low"] <= 0) & (scores["images_ci_high"] >= 0)
-    # Of six 95 % intervals one may miss (the chance of two or more is 3 %); those over both lists hold.
-    assert held.sum() >= 5
-    assert held[scores["stereotype"] == "overall"].all()
+    # Within 3.3 standard errors over images, which one score in a thousand is not; 95 % intervals reach 1.96.
+    half = (scores["images_ci_high"] - scores["images_ci_low"]) / 2
+    assert (scores["score"].abs() < 3.3 / 1.96 * half).all()
 
 
 def test_the_judge_finds_who_is_who_on_renders(worlds):

@@ -119,6 +119,7 @@ SCHEMAS = (
             number("n_judged", "The second.", "images", 0),
             number("n_captions", "Captions of the occupation with this pattern.", "captions", 0),
         ),
+        images=True,
     ),
     Schema(
         "paradox_shuffled",

@@ -18,13 +18,14 @@ SCHEMAS = (
             number("printed", "As printed, to 0.1.", "points", 0),
             number("difference", "Computed minus printed.", "points"),
         ),
+        images=True,
     ),
     Schema(
         "paradox_t_tests",
-        "The paper's t-tests of no amplification",
-        "The one-sample t-tests of sections 5.3 and 6 (footnote 11): expected amplification by the published "
-        "definition against 0, at level 0.05. Where the source has shares for the approach, the test is made; what the "
-        "paper says of its own stands beside it.",
+        "The paper's tests of no amplification",
+        "The tests of sections 5.3 and 6 (footnote 11): expected amplification by the published definition against 0, "
+        "at level 0.05. Where the source has shares for the approach, the test that belongs to the interval is made, "
+        "with image noise taken out; what the paper says of its own plain t-test stands beside it.",
         (
             _model,
             key("approach", "How training captions were selected or prompts made.", APPROACHES),
@@ -38,5 +39,6 @@ SCHEMAS = (
             text("printed", "Whether the paper rejects, for its own images of this model: `yes` or `no`."),
             text("reason", "Why there is no test, where there is none."),
         ),
+        images=True,
     ),
 )

@@ -22,7 +22,7 @@ def run(root, name, out, **parameters):
     cells = json.loads((root / "notebooks" / "paradox" / f"{name}.ipynb").read_text(encoding="utf-8"))[
         "cells"
     ]
-    space = {}
+    space = {"display": print}
     plt.close("all")
     for cell in cells:
         if cell["cell_type"] == "code":
