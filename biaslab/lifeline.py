@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 # Seconds between looks at who the parent is, where the system does not tell.
@@ -59,19 +60,28 @@ def sheltered() -> Iterator[None]:
 
     They call :func:`begin` first. Ctrl-C reaches every process of a terminal's group; the one that started the others
     ends them, and their own tracebacks would say nothing.
+
+    Raises:
+        KeyboardInterrupt: At the end, where Ctrl-C came meanwhile.
     """
     # Signals are the main thread's.
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield
         return
-    # Blocked, a signal waits; ignored, it stays so in a new process until that says otherwise.
+    # Where this starts, it lifts the block, and what starts after it would hear Ctrl-C.
+    resource_tracker.ensure_running()
+    heard = []
+    # A new process keeps what its parent blocks. Another thread of this one does not block it: the handler notes it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    handler = signal.signal(signal.SIGINT, lambda *_: heard.append(signal.SIGINT))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        # What waits is noted as soon as the block is lifted.
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, handler)
+    if heard:
+        signal.raise_signal(signal.SIGINT)
 
 
 def begin(parent: int) -> None:

@@ -20,7 +20,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -660,9 +660,10 @@ def _in_pool(
     where = str(places.default_root().absolute())
     start = {"initializer": _begin, "initargs": (os.getpid(), where)}
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **start) as pool:
-        with lifeline.sheltered():
-            left = {pool.submit(execute, job): job for job in jobs}
+        left: dict[Future, Job] = {}
         try:
+            with lifeline.sheltered():
+                left.update((pool.submit(execute, job), job) for job in jobs)
             while left:
                 done, _ = wait(left, timeout=2, return_when=FIRST_COMPLETED)
                 for future in done:

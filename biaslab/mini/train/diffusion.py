@@ -192,9 +192,9 @@ def prepare(
     jobs = [(folder, vae_folder, data, start) for start in starts]
     start = {"initializer": lifeline.begin, "initargs": (os.getpid(),)}
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **start) as executor:
-        with lifeline.sheltered():
-            blocks = executor.map(_encode_block, jobs)
         try:
+            with lifeline.sheltered():
+                blocks = executor.map(_encode_block, jobs)
             list(tqdm(blocks, total=len(jobs), unit="block", desc="renders"))
         except KeyboardInterrupt:
             executor.shutdown(wait=False, cancel_futures=True)
