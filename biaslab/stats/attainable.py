@@ -10,7 +10,6 @@ from collections.abc import Callable
 from math import comb, isfinite
 
 import numpy as np
-from scipy import stats
 
 from biaslab.errors import InputError
 from biaslab.stats import _checks
@@ -56,21 +55,6 @@ def least_sign_flip_p(n: int, replicates: int = 10_000) -> float:
     if n == 0:
         return float("nan")
     return 2 * 0.5**n if n <= EXACT_UP_TO else 1 / (replicates + 1)
-
-
-def least_chi_square_p(sizes, categories: int = 2) -> float:
-    """Return the least p of :func:`biaslab.stats.chi_square` for groups of these sizes over so many categories.
-
-    The statistic is n (min(groups, categories) - 1) at most, where Cramér's V is 1: with two categories when every
-    group is of one category whole, and not all of the same. NaN with fewer than two groups that have observations.
-    """
-    sizes = _checks.whole(sizes, "sizes")
-    sizes = sizes[sizes > 0]
-    k = int(_checks.whole(categories, "categories", least=2))
-    if sizes.size < 2:
-        return float("nan")
-    largest = int(sizes.sum()) * (min(sizes.size, k) - 1)
-    return float(stats.chi2.sf(largest, (sizes.size - 1) * (k - 1)))
 
 
 def least_adjusted(least_p, method: str = "holm") -> np.ndarray:

@@ -34,14 +34,6 @@ def test_no_signs_have_a_smaller_p(n):
     assert stats.least_sign_flip_p(40, 999) == 1 / 1000
 
 
-@pytest.mark.parametrize("sizes", [(3, 3, 3, 3), (3, 4), (2, 3, 3)])
-def test_no_shares_have_a_smaller_chi_square_p(sizes):
-    counts = product(*(range(n + 1) for n in sizes))
-    tables = ([[k, n - k] for k, n in zip(some, sizes, strict=True)] for some in counts)
-    found = [p for table in tables if np.isfinite(p := stats.chi_square(table).p)]
-    assert stats.least_chi_square_p(sizes) == pytest.approx(min(found))
-
-
 @pytest.mark.parametrize("method", ["holm", "benjamini_hochberg"])
 def test_no_outcome_of_several_tests_has_a_smaller_corrected_p(method):
     # Three tests with 1, 3 and 6 observations: every outcome of all; k and n - k have the same p.
@@ -72,6 +64,5 @@ def test_nothing_is_attainable_without_tests():
     assert not stats.attainable([])
     assert not stats.attainable([np.nan, 0.2])
     assert np.isnan(stats.least_binomial_p(0)) and np.isnan(stats.least_fisher_p(0, 3))
-    assert np.isnan(stats.least_sign_flip_p(0)) and np.isnan(stats.least_chi_square_p([5]))
     with pytest.raises(InputError, match="level must lie between 0 and 1"):
         stats.attainable([0.1], 5)
