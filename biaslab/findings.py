@@ -1,6 +1,139 @@
-"""What stands in the place of a finding that there are no measurements for."""
+"""Findings as data: a question, an answer in a few words, and the estimate that it rests on; and words they share."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from math import isfinite, nan
+
+import pandas as pd
+
+LONGEST_ANSWER = 20
+"""Words that an answer may have."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One answer that numbers give, as reports show it."""
+
+    question: str
+    """What was asked, ending in a question mark."""
+    answer: str
+    """The answer, at most :data:`LONGEST_ANSWER` words; a direction is named only where the interval shows it."""
+    model: str = ""
+    """The model that it is about; empty where it is about none or several."""
+    estimate: float = nan
+    """The number behind it; NaN where there is none."""
+    ci_low: float = nan
+    """Lower limit of its confidence interval; NaN where it has none."""
+    ci_high: float = nan
+    """Upper limit of its confidence interval; NaN where it has none."""
+    unit: str = ""
+    """The unit of estimate and limits: ``points``, ``%``, …"""
+    n: float = nan
+    """How many observations it rests on; NaN where that is not known."""
+    of: str = ""
+    """What ``n`` counts: ``occupations``, ``images``, …"""
+    figure: str = ""
+    """Name of the figure that shows it."""
+    details: tuple[str, ...] = ()
+    """Sentences below it: what else belongs to it, and what it does not show."""
+
+    def __post_init__(self) -> None:
+        """Check what reports rely on.
+
+        Raises:
+            ValueError: There is no question or answer, or the answer is too long.
+        """
+        words = len(self.answer.split())
+        if not self.question.endswith("?") or not 0 < words <= LONGEST_ANSWER:
+            raise ValueError(
+                f"A finding needs a question that ends in '?' and an answer of 1 to {LONGEST_ANSWER} words; the "
+                f"question is {self.question!r}, the answer has {words} words: {self.answer!r}."
+            )
+
+    @property
+    def numbers(self) -> str:
+        """The estimate with its interval and n, such as ``+1.2 points (0.3 to 2.1; n = 62 occupations)``."""
+        if not isfinite(self.estimate):
+            return ""
+        limits = (
+            f"{spoken(self.ci_low)} to {spoken(self.ci_high)}" if isfinite(self.ci_low) else "no interval"
+        )
+        n = f"; n = {self.n:,.0f} {self.of}".rstrip() if isfinite(self.n) else ""
+        unit = f" {self.unit}".rstrip()
+        return f"{spoken(self.estimate)}{unit} ({limits}{n})"
+
+    def __str__(self) -> str:
+        """Return it as text: question, answer, numbers, details."""
+        whom = f"{self.model}: " if self.model else ""
+        numbers = f" {self.numbers}." if self.numbers else ""
+        return " ".join([f"{whom}{self.question} {self.answer}{numbers}", *self.details])
+
+    def as_record(self) -> dict:
+        """Return it as JSON has it: what is not known is None."""
+        told = {k: None if isinstance(v, float) and not isfinite(v) else v for k, v in asdict(self).items()}
+        return told | {"numbers": self.numbers, "details": list(self.details)}
+
+
+def each(
+    table: pd.DataFrame, by: list[str], say: Callable[..., Finding | Iterable[Finding] | None]
+) -> list[Finding]:
+    """Return what ``say(*names, rows)`` finds in each group of rows that share their values of ``by``."""
+    found: list[Finding] = []
+    for names, rows in table.groupby(by, sort=False):
+        said = say(*(names if isinstance(names, tuple) else (names,)), rows)
+        found += [said] if isinstance(said, Finding) else list(said or ())
+    return found
+
+
+def spoken(value: float) -> str:
+    """Return a number with as many digits as a sentence needs: three that count, at most two after the point."""
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}"
+
+
+def interval(row, low: str = "ci_low", high: str = "ci_high") -> str:
+    """Return the limits of a row as ``0.3 to 2.1``; ``no interval`` where it has none."""
+    return f"{spoken(row[low])} to {spoken(row[high])}" if isfinite(row[low] + row[high]) else "no interval"
+
+
+def moved(low: float, high: float, up: str, down: str, neither: str) -> str:
+    """Return the word for an interval above 0, below 0, or holding 0 (or none)."""
+    # What is 0 but for the rounding of a computer is on neither side.
+    return up if low > 1e-9 else down if high < -1e-9 else neither
+
+
+def level(confidence: float) -> str:
+    """Return a level of confidence (0–1) as ``95 %``."""
+    return f"{100 * confidence:g} %"
+
+
+def count(n: float, one: str, many: str) -> str:
+    """Return a number with its noun: ``1 image``, ``1,200 images``."""
+    return f"{n:,.0f} {one if n == 1 else many}"
+
+
+def p_words(p: float) -> str:
+    """Say a p-value: ``p < 0.001`` or ``p = 0.031``; ``no test`` where there is none."""
+    return "no test" if not isfinite(p) else "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+
+
+def none_could(each: str, smallest: float, level: float, *, takes: int | None = None, of: str = "") -> str:
+    """Say that no outcome could have been significant.
+
+    Args:
+        each: How many observations each test has, such as ``6 people``.
+        smallest: The smallest p after correction that any outcome could have given.
+        level: The level, 0–1.
+        takes: How many observations a test it takes for one to be possible, where known.
+        of: What these are, such as ``people``.
+    """
+    text = (
+        f"with {each} each no outcome could be significant: corrected, p is {min(smallest, 1):.2g} at least"
+    )
+    text += f", not below {level:.2g}"
+    return f"{text}; it takes {takes:,} {of} each" if takes else text
 
 
 class NoFinding(str):

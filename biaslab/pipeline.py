@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from biaslab import shared, values
+from biaslab.captions.selections import APPROACHES, CAPTIONS_AS_PROMPTS, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
-from biaslab.schemas.paradox import APPROACHES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
 # The model that draws the truth: biaslab.mini.truthful.
 WORLD = "world"
-# Approaches whose training captions are selected for the four templates; the others make prompts of captions.
-SELECTED = APPROACHES[:4]
-CAPTIONS_AS_PROMPTS = APPROACHES[4:]
 # How the name of a model behind an images endpoint begins, as generation.image_endpoint has it.
 ENDPOINT = "endpoint:"
 # What training_images says where images are fetched by their captions' URLs.

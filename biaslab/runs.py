@@ -437,7 +437,8 @@ def _cells(notebook: bytes) -> list[str]:
 
 def _gathering_code() -> str:
     """Return a digest of the code that makes a run's tables and pages of what notebooks leave."""
-    return closure.digest(gather, *tables.modules())
+    declared = hashlib.sha256(b"".join(path.read_bytes() for path in tables.files())).hexdigest()
+    return closure.digest(gather) + declared
 
 
 def _keep(
@@ -885,7 +886,8 @@ def gather(
         "status": "failed" if "failed" in ended or problems else stopped,
         "problems": problems,
         "notebooks": notebooks,
-        "headlines": _gather_headlines(folder, notebooks),
+        "headlines": _gather_notes(folder, notebooks, "headlines"),
+        "findings": _gather_notes(folder, notebooks, "findings"),
         "figures": figures,
         "tables": gathered,
         "limits": limits.of_run(
@@ -921,14 +923,14 @@ def _is_published(record: Mapping) -> bool:
 def _notes(folder: Path, notebook: dict) -> dict[str, list]:
     path = folder / PARTS / notebook["slug"] / "records.json"
     if not path.exists():
-        return {"figures": [], "tables": [], "headlines": []}
+        return {"figures": [], "tables": [], "headlines": [], "findings": []}
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _gather_headlines(folder: Path, notebooks: list[dict]) -> list[dict]:
+def _gather_notes(folder: Path, notebooks: list[dict], kind: str) -> list[dict]:
     found = []
     for notebook in notebooks:
-        for note in _notes(folder, notebook)["headlines"]:
+        for note in _notes(folder, notebook)[kind]:
             found.append({"notebook": notebook["id"], "variant": notebook["variant"], **note})
     return [{**note, "order": i} for i, note in enumerate(found)]
 

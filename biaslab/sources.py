@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
+from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,15 +85,15 @@ def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | 
     if source == "published":
         if name not in _published():
             raise _not_held("published", name, _published())
-        return tables.conform(_published()[name](), name)
+        return tables.check(_published()[name](), name)
     if source in PIPELINES:
-        return tables.conform(_by_pipeline(name, pipeline), name)
+        return tables.check(_by_pipeline(name, pipeline), name)
     if source == "ratings":
         from biaslab import ratings as rated
 
         if name != "paradox_percent_female":
             raise _not_held("ratings", name, ["paradox_percent_female"])
-        return tables.conform(rated.read(ratings).percent_female, name)
+        return tables.check(rated.read(ratings).percent_female, name)
     folder = Path(source)
     tables.schema(name)
     path = _file(folder, name)
@@ -116,8 +118,8 @@ def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
     def lines(rows: pd.DataFrame) -> set[str]:
         return set(rows.to_csv(index=False, header=False, float_format="%.10g").splitlines())
 
-    known = lines(tables.conform(_published()[name](), name))
-    frame = tables.conform(frame, name)
+    known = lines(tables.check(_published()[name](), name))
+    frame = tables.check(frame, name)
     return [str(model) for model, rows in frame.groupby("model", sort=False) if lines(rows) <= known]
 
 
@@ -284,36 +286,73 @@ def makers(name: str, *, source: str) -> list[Callable]:
     return [measured, given] if source == "published" and given else [measured]
 
 
+def table_of(measure: Callable) -> str:
+    """Return the name of the table that a function of a paper's ``measure`` or ``printed`` measures.
+
+    Raises:
+        ParameterError: It is no such function.
+    """
+    module, name = getattr(measure, "__module__", ""), getattr(measure, "__name__", "")
+    parts = module.split(".")
+    if parts[:2] != ["biaslab", "papers"] or parts[3:] not in (["measure"], ["printed"]):
+        raise ParameterError(
+            f"{measure!r} measures nothing; give what a paper measures, such as biaslab.papers.paradox.percent_female."
+        )
+    return f"{parts[2]}_{name}"
+
+
 def modules() -> list[str]:
     """Return the names of the modules whose functions give measured tables."""
-    names = [*tables.PAPERS, *(f"{paper}_pipeline" for paper in PIPELINE_PAPERS)]
-    return [f"biaslab.studies.{name}" for name in names]
+    rooms = [f"biaslab.papers.{paper}.{room}" for paper in tables.PAPERS for room in ("printed", "measure")]
+    old = [
+        f"biaslab.studies.{n}" for n in (*tables.PAPERS, *(f"{paper}_pipeline" for paper in PIPELINE_PAPERS))
+    ]
+    return [name for name in (*rooms, *old) if _there(name)]
+
+
+def _there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 @cache
 def _published() -> dict:
     """Return the functions that give published measurements, by the table they fill."""
-    return {name: give for paper in tables.PAPERS for name, give in _of_paper(paper, "PUBLISHED").items()}
+    return {name: give for paper in tables.PAPERS for name, give in _printed_of(paper).items()}
 
 
 @cache
 def _beside() -> dict:
     """Return those of the papers that the pipeline measures."""
-    return {name: give for paper in PIPELINE_PAPERS for name, give in _of_paper(paper, "PUBLISHED").items()}
+    return {name: give for paper in PIPELINE_PAPERS for name, give in _printed_of(paper).items()}
 
 
 @cache
 def _pipeline() -> dict:
     """Return the functions that measure with a pipeline, by the table they fill."""
-    return {
-        name: measure
-        for paper in PIPELINE_PAPERS
-        for name, measure in _of_paper(f"{paper}_pipeline", "PIPELINE").items()
-    }
+    found: dict = {}
+    for paper in PIPELINE_PAPERS:
+        found |= _functions(f"biaslab.papers.{paper}.measure") or _old(f"{paper}_pipeline", "PIPELINE")
+    return found
 
 
-def _of_paper(module: str, what: str) -> dict:
+def _printed_of(paper: str) -> dict:
+    return _functions(f"biaslab.papers.{paper}.printed") or _old(paper, "PUBLISHED")
+
+
+def _old(module: str, what: str) -> dict:
     return getattr(import_module(f"biaslab.studies.{module}"), what)
+
+
+def _functions(module: str) -> dict:
+    """Return the public functions that a module defines, by the table that each fills."""
+    if not _there(module):
+        return {}
+    found = vars(import_module(module)).values()
+    public = [f for f in found if isfunction(f) and f.__module__ == module and f.__name__[0] != "_"]
+    return {table_of(f): f for f in public if table_of(f) in tables.schemas()}
 
 
 def _readable() -> list[str]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache, cached_property
@@ -19,9 +19,9 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import closure, sources, store, tables, values
+from biaslab import closure, shared, sources, store, tables, texts, values
 from biaslab.errors import MissingInputError, ParameterError, RunError, unknown_name
-from biaslab.findings import NoFinding
+from biaslab.findings import Finding, NoFinding
 from biaslab.places import project_root
 from biaslab.progress import working
 
@@ -54,6 +54,8 @@ _STUDIES = (
     "calibration",
     "synthesis",
 )
+# The model that draws the truth of the embedded world.
+WORLD = "world"
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 _PIPELINE = "pipeline"
 _KEPT = "What was finished before is kept: free some space and run it again."
@@ -127,20 +129,30 @@ class Study:
         self._uses: dict[str, set[str]] = {}
         self._building: list[set[str]] = []
         self._inputs: dict[str, pd.DataFrame] = {}
-        self._records: dict[str, list] = {"figures": [], "tables": [], "headlines": []}
+        self._records: dict[str, list] = {"figures": [], "tables": [], "headlines": [], "findings": []}
 
     # -- inputs and tables ---------------------------------------------------------------------------
 
-    def measured(self, name: str) -> pd.DataFrame:
-        """Return the measured input table ``name`` from this study's source, for this study's model.
+    def measured(self, what: Callable | str, *, optional: bool = False) -> pd.DataFrame:
+        """Return measurements from this study's source, for this study's model.
 
-        The pipeline has one model of its own; rows of others are the printed numbers beside it, and stay.
+        Args:
+            what: What measures them, such as ``paradox.percent_female``: called here where the source is a pipeline,
+                and looked up under its paper and name in any other source. A pipeline has one model of its own; rows
+                of others are the printed numbers beside it, and stay.
+            optional: Whether a source without these measurements gives a table without rows.
 
         Raises:
             InputError: The source's data do not fit the table.
-            MissingInputError: The source has no such table.
+            MissingInputError: The source has no such measurements.
             UnknownNameError: There is no such table, or the source has no such model.
         """
+        name = what if isinstance(what, str) else sources.table_of(what)
+        if optional and not self.has(name):
+            import pandas as pd
+
+            print(f"The source {self.source!r} has no {name}.")
+            return tables.check(pd.DataFrame(columns=tables.schema(name).names), name)
         self._used({f"measured {name}"})
         frame = self._read(name)
         if self._takes_all(frame):
@@ -238,7 +250,7 @@ class Study:
 
         if self.has(name):
             return self.measured(name)
-        return tables.conform(pd.DataFrame(columns=tables.schema(name).names), name)
+        return tables.check(pd.DataFrame(columns=tables.schema(name).names), name)
 
     def table(self, name: str) -> pd.DataFrame:
         """Return the table ``name``, computed on the first call and kept from then on.
@@ -276,7 +288,7 @@ class Study:
             try:
                 with working(f"computing {name}", self._progress_file):
                     frame = builder(self)
-                frame = tables.conform(frame, name) if name in tables.schemas() else frame
+                frame = tables.check(frame, name) if name in tables.schemas() else frame
             finally:
                 uses = self._building.pop()
             with self._writing(path):
@@ -310,7 +322,7 @@ class Study:
             columns = (
                 [repr(replace(c, description="", unit="")) for c in declared.columns] if declared else []
             )
-            return closure.digest(builder, tables.conform) + ", ".join(columns) if builder else ""
+            return closure.digest(builder, tables.check) + ", ".join(columns) if builder else ""
         works: list = [] if use == _PIPELINE else sources.makers(name, source=self.source)
         if self.source in sources.PIPELINES:
             from biaslab.pipeline import Pipeline
@@ -355,6 +367,89 @@ class Study:
 
     # -- results -------------------------------------------------------------------------------------
 
+    def __repr__(self) -> str:
+        """Say where inputs come from and where results go."""
+        shown = {
+            "published": "numbers as the papers print them",
+            "ratings": f"ratings in {shared.named(self.ratings)}",
+        }
+        if self.source in sources.PIPELINES:
+            come = f"images made and judged here, by {sources.pipeline_model(self.model)}"
+        else:
+            come = shown.get(self.source, f"measured tables in {shared.named(self.source)}")
+        go = (
+            self.output_dir.relative_to(root)
+            if self.output_dir.is_relative_to(root := project_root())
+            else "…"
+        )
+        return f"Study: {come}\n  model   {self.model}\n  seed    {self.seed}\n  results {go}"
+
+    def save(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
+        """Write a table for the report and return it as written: checked, with its columns in declared order.
+
+        A table without rows is written as well, so that its columns can be read; the report does not list it.
+
+        Args:
+            name: ``<paper>_<what>``, as declared in the paper's ``tables.yaml``.
+            frame: Its rows; columns beyond the declared ones follow them.
+
+        Raises:
+            InputError: It does not fit its declaration.
+            UnknownNameError: No table of that name is declared.
+        """
+        return self.save_table(name, frame)
+
+    def show(self, name: str, figure: Figure, *, text: str = "", main: bool = False, **facts: object) -> None:
+        """Show a figure with its title and caption, write it for the report, and close it.
+
+        A figure that draws nothing is no result: what it says instead is printed, and nothing is written.
+
+        Args:
+            name: ``<paper>_<what>``: lower-case words joined by underscores.
+            figure: The figure.
+            text: Name of its text in the paper's ``texts.yaml``; its own name where empty.
+            main: Whether the report's first page shows it.
+            facts: What the text names in braces; ``confidence`` (0–1) also gives ``level``, such as ``95 %``.
+
+        Raises:
+            ParameterError: The name has other characters, or the text names what is not given.
+            UnknownNameError: There is no such text.
+        """
+        if "confidence" in facts:
+            facts["level"] = f"{100 * facts['confidence']:g} %"
+        title, caption = texts.of_figure(name.partition("_")[0], text or name, facts)
+        self.save_figure(name, figure, title=title, caption=f"{caption} {self.made}".strip(), main=main)
+
+    def find(self, *findings: Finding | Iterable[Finding], main: bool = False) -> None:
+        """Print findings, and record them for the report.
+
+        Args:
+            findings: Findings, or lists of them; where there are none, that is said.
+            main: Whether they are among the first things that the report says.
+        """
+        each = [f for given in findings for f in ([given] if isinstance(given, Finding) else given)]
+        for finding in each:
+            self._record("findings", finding.as_record() | {"main": bool(main)})
+            print(finding)
+        if not each:
+            print("The source has no measurements for this finding.")
+
+    @cached_property
+    def made(self) -> str:
+        """How the images behind this study's numbers were made, a sentence a model; empty for printed numbers."""
+        name = "pipeline_settings"
+        if not self.has(name):
+            return ""
+        said = []
+        for model, rows in self.measured(name).groupby("model", sort=False):
+            value = rows.set_index("setting")["value"]
+            if model == WORLD:
+                said.append(f"{model}: drawings true to the embedded world, made by no model.")
+            elif {"guidance_scale", "steps"} <= set(value.index):
+                guidance, steps = float(value["guidance_scale"]), float(value["steps"])
+                said.append(f"{model}: guidance {guidance:g}, {steps:g} steps.")
+        return " ".join(said)
+
     def save_table(self, name: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
         """Write the table ``name`` for the report (computed if not given) and return it.
 
@@ -365,7 +460,7 @@ class Study:
             UnknownNameError: No table of that name is declared.
         """
         frame = self.table(name) if frame is None else frame
-        frame = tables.conform(frame, name)
+        frame = tables.check(frame, name)
         path = self.output_dir / "tables" / f"{name}.csv"
         with self._writing(path):
             tables.write(frame, path)
@@ -440,8 +535,11 @@ class Study:
         self._write_records()
 
     def _record(self, kind: str, record: dict) -> None:
-        same = "text" if kind == "headlines" else "name"
-        self._records[kind] = [r for r in self._records[kind] if r[same] != record[same]] + [record]
+        same = {"headlines": ("text",), "findings": ("model", "question", "answer", "numbers")}.get(
+            kind, ("name",)
+        )
+        others = [r for r in self._records[kind] if any(r[k] != record[k] for k in same)]
+        self._records[kind] = [*others, record]
         self._write_records()
 
     def _write_records(self) -> None:

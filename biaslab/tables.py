@@ -1,8 +1,8 @@
 """The tables that stages, notebooks and reports share: names, columns, order, and how they are written.
 
-A table is long ("tidy"): identity columns first, then values. Each is declared once, in
-:mod:`biaslab.schemas`; writing checks the declaration, so that a table that others rely on cannot
-quietly change its shape.
+A table is long ("tidy"): identity columns first, then values. Each is declared once, in the ``tables.yaml`` of
+the paper that it belongs to, with the columns that several tables share written once; saving checks the declaration,
+so that a table that others rely on cannot quietly change its shape.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import io
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,21 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PAPERS = ("paradox", "paired", "dalleval", "triplets")
-_SCHEMA_MODULES = (
-    "paradox",
-    "paradox_sections",
-    "paradox_printed",
-    "paired",
-    "paired_people",
-    "dalleval",
-    "triplets",
-    "ratings",
-    "judging",
-    "calibration",
-    "synthesis",
-    "pipeline",
-    "downloads",
-)
+# Rooms below biaslab/papers that declare tables: the papers', a user's ratings, and what looks across papers.
+ROOMS = (*PAPERS, "ratings", "synthesis")
 # What a spreadsheet would run as a formula when a text cell starts with it; the wide forms count in East Asian ones.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -107,47 +93,42 @@ class Schema:
         return [(low.of, low.name, high.name) for low, high in zip(limits[::2], limits[1::2], strict=True)]
 
 
-def key(name: str, description: str, allowed: tuple[str, ...] = ()) -> Column:
-    """Return a text column that is part of a row's identity; ``allowed`` lists what may occur in it."""
-    return Column(name, description, key=True, text=True, allowed=allowed)
-
-
-def text(name: str, description: str) -> Column:
-    """Return a text column."""
-    return Column(name, description, text=True)
-
-
-def number(
-    name: str, description: str, unit: str = "", low=float("-inf"), high=float("inf"), *, of: str = ""
-) -> Column:
-    """Return a number column with values in ``[low, high]`` or missing; ``of`` says whose limit it is, if it is one."""
-    return Column(name, description, unit, low=low, high=high, of=of)
-
-
-def interval(what: str, unit: str = "", *, of: str, optional: bool = False) -> tuple[Column, Column]:
-    """Return the columns ``ci_low`` and ``ci_high`` of the interval of ``what``, which column ``of`` estimates."""
-    ends = (("ci_low", "Lower"), ("ci_high", "Upper"))
-    return tuple(
-        Column(name, f"{end} limit of the confidence interval of {what}.", unit, optional=optional, of=of)
-        for name, end in ends
-    )
-
-
-def modules() -> list[str]:
-    """Return the names of the modules that declare tables."""
-    return [f"biaslab.schemas.{module}" for module in _SCHEMA_MODULES]
+def files() -> list[Path]:
+    """Return the YAML files that declare tables: the columns that papers share first."""
+    here = Path(__file__).parent
+    return [here / "columns.yaml", *(here / "papers" / room / "tables.yaml" for room in ROOMS)]
 
 
 @cache
 def schemas() -> dict[str, Schema]:
     """Return every declared table by name."""
+    shared, *rooms = map(_yaml, files())
     found: dict[str, Schema] = {}
-    for module in modules():
-        for schema in import_module(module).SCHEMAS:
-            if schema.name in found:
-                raise RuntimeError(f"Table {schema.name!r} is declared twice.")
-            found[schema.name] = schema
+    for room in rooms:
+        known = shared | room["columns"]
+        for name, declared in room["tables"].items():
+            columns = tuple(column for entry in declared.pop("columns") for column in _columns(entry, known))
+            found[name] = Schema(name, columns=columns, **declared)
     return found
+
+
+def _yaml(path: Path) -> dict:
+    import yaml
+
+    # The loader in C, where PyYAML has it: the declarations are needed by every notebook.
+    return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _columns(entry: str | dict, known: Mapping[str, dict]) -> list[Column]:
+    """Return the column that an entry of a declaration stands for, or both limits of an ``interval``."""
+    ((name, told),) = ({entry: known[entry]} if isinstance(entry, str) else entry).items()
+    if name == "interval":
+        what, more = told["what"], {k: v for k, v in told.items() if k != "what"}
+        ends = (("ci_low", "Lower"), ("ci_high", "Upper"))
+        return [Column(n, f"{end} limit of the confidence interval of {what}.", **more) for n, end in ends]
+    more = {k: v for k, v in told.items() if k != "is"}
+    more |= {"text": more.get("text", more.get("key", False)), "allowed": tuple(more.get("allowed", ()))}
+    return [Column(name, told["is"], **more)]
 
 
 def schema(name: str) -> Schema:
@@ -161,9 +142,7 @@ def schema(name: str) -> Schema:
     return schemas()[name]
 
 
-def conform(
-    frame: pd.DataFrame, name: str, *, where: str = "", more_keys: Sequence[str] = ()
-) -> pd.DataFrame:
+def check(frame: pd.DataFrame, name: str, *, where: str = "", more_keys: Sequence[str] = ()) -> pd.DataFrame:
     """Return ``frame`` with the columns of table ``name``: checked, typed, in declared order.
 
     Args:
@@ -249,7 +228,7 @@ def header(text: str) -> list[str]:
 
 
 def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.DataFrame:
-    """Read the CSV file of table ``name`` and check it against its declaration, as :func:`conform` does.
+    """Read the CSV file of table ``name`` and check it against its declaration, as :func:`check` does.
 
     Raises:
         InputError: The file is missing, empty, not UTF-8, or does not fit the declaration.
@@ -275,11 +254,11 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
     for column in texts:
         if column in frame.columns:
             frame[column] = frame[column].map(_without_guard, na_action="ignore")
-    return conform(frame, name, where=str(path), more_keys=more_keys)
+    return check(frame, name, where=str(path), more_keys=more_keys)
 
 
 def _refuse_infinite(frame: pd.DataFrame, numbers: Sequence[str], path: Path | str) -> None:
-    """Refuse numbers that are not finite; texts that are none are told by :func:`conform`."""
+    """Refuse numbers that are not finite; texts that are none are told by :func:`check`."""
     import numpy as np
     import pandas as pd
 

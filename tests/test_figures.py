@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from biaslab.figures import style
+from biaslab.plots import style
 from biaslab.study import Study
 
 mpl.use("Agg")

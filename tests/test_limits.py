@@ -8,7 +8,7 @@ from biaslab import limits, sources, tables
 
 def given(folder, **frames):
     for name, frame in frames.items():
-        tables.write(tables.conform(frame, name), folder / f"{name}.csv")
+        tables.write(tables.check(frame, name), folder / f"{name}.csv")
     return folder
 
 

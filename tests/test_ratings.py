@@ -168,9 +168,7 @@ def test_parquet_reads_like_csv(write, tmp_path):
 def test_shares_fit_the_declared_table(write):
     for content in (WIDE, LONG, SHARES):
         frame = ratings.read(write(content)).percent_female
-        pd.testing.assert_frame_equal(
-            tables.conform(frame, "paradox_percent_female"), frame, check_dtype=False
-        )
+        pd.testing.assert_frame_equal(tables.check(frame, "paradox_percent_female"), frame, check_dtype=False)
 
 
 def test_a_byte_order_mark_windows_lines_spaces_and_case_are_read(write):

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from biaslab import report, tables
-from biaslab.figures import style
 from biaslab.findings import NO_MEASUREMENTS, NoFinding
+from biaslab.plots import style
 from biaslab.study import Study
 
 mpl.use("Agg")

@@ -25,7 +25,7 @@ def rows(**changes):
 
 
 def test_declared_columns_come_first_in_order_and_others_follow():
-    got = tables.conform(rows(judge="clip"), NAME)
+    got = tables.check(rows(judge="clip"), NAME)
     assert list(got) == [
         "model",
         "approach",
@@ -43,7 +43,7 @@ def test_what_is_written_is_read_again(tmp_path):
     names = ["NA", "null", "=cmd|' /C calc'!A0", '\'quoted, and \U0001f9d1 "more"', "-1", "'=x", "plain"]
     frame = pd.concat([rows().iloc[[0]]] * 7, ignore_index=True).assign(occupation=names)
     frame.loc[6, "percent_female"] = float("nan")
-    path = tables.write(tables.conform(frame, NAME), tmp_path / "t.csv")
+    path = tables.write(tables.check(frame, NAME), tmp_path / "t.csv")
     back = tables.read(path, NAME)
     assert back["occupation"].tolist() == names
     assert back["percent_female"].isna().tolist() == [False] * 6 + [True]
@@ -53,7 +53,7 @@ def test_what_is_written_is_read_again(tmp_path):
 
 
 def test_digits_as_text_stay_text(tmp_path):
-    back = tables.read(tables.write(tables.conform(rows(), NAME), tmp_path / "t.csv"), NAME)
+    back = tables.read(tables.write(tables.check(rows(), NAME), tmp_path / "t.csv"), NAME)
     assert back["prompt"].tolist() == ["1", "1"]
 
 
@@ -70,7 +70,7 @@ def test_digits_as_text_stay_text(tmp_path):
 )
 def test_what_does_not_fit_is_named(changes, message):
     with pytest.raises(InputError) as error:
-        tables.conform(rows(**changes), NAME)
+        tables.check(rows(**changes), NAME)
     assert message in str(error.value)
 
 
@@ -78,12 +78,12 @@ def test_a_missing_column_names_the_nearest():
     with pytest.raises(
         InputError, match=r"has no column 'occupation'\. Rename 'ocupation' to 'occupation'\."
     ):
-        tables.conform(rows().rename(columns={"occupation": "ocupation"}), NAME)
+        tables.check(rows().rename(columns={"occupation": "ocupation"}), NAME)
 
 
 def test_an_unknown_table_names_the_nearest():
     with pytest.raises(UnknownNameError, match="There is no table named 'paradox_percent_femal'"):
-        tables.conform(rows(), "paradox_percent_femal")
+        tables.check(rows(), "paradox_percent_femal")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 
     from biaslab.store import Stage
 
-APPROACHES = ("naive", "no_indicators", "nearest", "nearest_no_indicators")
+SELECTED = ("naive", "no_indicators", "nearest", "nearest_no_indicators")
+"""Approaches whose training captions are selected for the four templates."""
+CAPTIONS_AS_PROMPTS = (
+    "caption_prompts",
+    "caption_prompts_no_indicators",
+    "paraphrased",
+    "paraphrased_no_indicators",
+)
+"""Approaches that make prompts of captions."""
+APPROACHES = (*SELECTED, *CAPTIONS_AS_PROMPTS)
 # The name of the selection that serves all prompts.
 SHARED = "captions"
 COLUMNS = ("approach", "prompt", "occupation", "caption_id", "rank", "cosine")
@@ -107,7 +116,7 @@ def select(
     if not parts:
         return pd.DataFrame(columns=list(COLUMNS))
     table = pd.concat(parts, ignore_index=True)
-    table["approach"] = pd.Categorical(table["approach"], APPROACHES)
+    table["approach"] = pd.Categorical(table["approach"], SELECTED)
     table = table.sort_values("approach", kind="stable", ignore_index=True)
     return table.astype({"approach": object})
 

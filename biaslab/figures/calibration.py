@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from biaslab.figures import style
 from biaslab.figures.paradox import APPROACH_NAMES
+from biaslab.plots import style
 
 NAMES = {**APPROACH_NAMES, "matched": "Captions that ask the same"}
 COMPONENT_NAMES = {

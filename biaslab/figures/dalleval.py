@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from scipy.stats import binom
 
-from biaslab.figures import style
+from biaslab.plots import style
 
 # A model keeps its colour and marker from figure to figure.
 _KNOWN = ("minDALL-E", "Karlo", "Stable Diffusion", "DALL-E Small", "X-LXMERT")

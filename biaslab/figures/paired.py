@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from biaslab.figures import style
+from biaslab.plots import style
 
 SETTING_NAMES = {
     "single": "one person",

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from biaslab.figures import style
 from biaslab.figures.paired import (
     _LIST_LOOK,
     ASPECT_NAMES,
@@ -26,6 +25,7 @@ from biaslab.figures.paired import (
     hollow_name,
     stratum_name,
 )
+from biaslab.plots import style
 
 MITIGATIONS = {"none": "no mitigation", "intervention": "intervention", "faircritic": "FairCritic"}
 _MEASURES = {

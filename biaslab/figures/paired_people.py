@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from biaslab.figures import style
 from biaslab.figures.paired import (
     _LIST_LOOK,
     ASPECT_NAMES,
@@ -28,6 +27,7 @@ from biaslab.figures.paired import (
     stratum_name,
 )
 from biaslab.measures.skin_tone import MONK_SWATCHES
+from biaslab.plots import style
 
 SETTING_NAMES = {
     "single": "one person",

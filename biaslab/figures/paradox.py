@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Polygon, Rectangle
 
-from biaslab.figures import style
+from biaslab.plots import style
 
 APPROACH_NAMES = {
     "naive": "All captions (naive)",

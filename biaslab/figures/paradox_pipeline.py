@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from biaslab.figures import style
 from biaslab.figures.paradox import APPROACH_NAMES, DEFINITION_LOOK, DEFINITION_NAMES, head, prompt_name
+from biaslab.plots import style
 from biaslab.stats import wilson_interval
 
 OUTCOME_NAMES = {

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from biaslab.figures import style
+from biaslab.plots import style
 
 _WIDTH = 8.6
 _SOURCES = {"training": (style.BLUE, "o"), "generated": (style.VERMILION, "s")}

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from biaslab.figures import style
+from biaslab.plots import style
 
 _OPTION_NAMES = {
     "same_lean": "same lean (published)",

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from biaslab.figures import style
+from biaslab.plots import style
 
 METRIC_NAMES = {
     "t": "Text embedding",

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 GENDERS = ("male", "female")
+ASPECTS = ("occupation", "power")
+POSITIONS = ("alone", "left", "middle", "right")
+# What the paper reports on: one person, two, and two with mitigation; top5: of the five most biased of each list.
+SETTINGS = ("single", "paired", "paired_top5", "intervention", "intervention_top5", "faircritic")
 LEVELS = MappingProxyType({"high": "male", "low": "female"})
 # What the prompts of the tables print otherwise than the per-occupation tables.
 _PRINTED = MappingProxyType({"mechanician": "mechanic"})

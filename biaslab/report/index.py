@@ -105,6 +105,13 @@ def _ticked(text: object) -> Markup:
     return Markup(re.sub(r"`([^`\n]{1,80})`", r"<code>\1</code>", str(escape(clean_text(text)))))
 
 
+def _said(finding: dict[str, Any]) -> str:
+    """Return a finding as one text."""
+    whom = f"{finding.get('model')}: " if finding.get("model") else ""
+    numbers = f" {finding.get('numbers')}." if finding.get("numbers") else ""
+    return f"{whom}{finding.get('question')} {finding.get('answer')}{numbers}"
+
+
 def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     """Return everything the template shows, in the shape in which it shows it."""
     notebooks = [_notebook(entry, run_dir) for entry in _entries(run, "notebooks")]
@@ -121,12 +128,12 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     ids: Counter[str] = Counter()
     headlines = [
         {
-            "text": str(entry.get("text") or ""),
+            "text": str(entry.get("text") or _said(entry)),
             "variant": str(entry.get("variant") or ""),
             "main": bool(entry.get("main")),
             "page": page_of(entry),
         }
-        for entry in _ordered(_entries(run, "headlines"))
+        for entry in (*_ordered(_entries(run, "findings")), *_ordered(_entries(run, "headlines")))
     ]
     if headlines and not any(headline["main"] for headline in headlines):
         headlines[0]["main"] = True

@@ -18,11 +18,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab import measures, stats, tables
+from biaslab.captions.selections import APPROACHES
 from biaslab.errors import MissingInputError
 from biaslab.judging.judge import JUDGED
 from biaslab.mini import scene, truthful, world
-from biaslab.schemas.calibration import CUES
-from biaslab.schemas.paradox import APPROACHES
 from biaslab.studies.paradox import wilson_percent
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from biaslab.study import Study
 
 MATCHED = "matched"
+CUES = ("all", "unambiguous", "ambiguous")
 SELECTED = APPROACHES[:4]
 # Kinds of captions by algebra: style and indicator of each.
 KINDS = {

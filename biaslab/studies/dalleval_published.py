@@ -118,7 +118,7 @@ def _published_methods() -> pd.DataFrame:
 def _published_tone_counts() -> pd.DataFrame:
     """Return no rows: the paper prints averages; a source that has the tone of each image may have counts."""
     name = "dalleval_skin_tone_counts"
-    return tables.conform(pd.DataFrame(columns=tables.schema(name).names), name)
+    return tables.check(pd.DataFrame(columns=tables.schema(name).names), name)
 
 
 PUBLISHED: dict = {

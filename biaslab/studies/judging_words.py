@@ -118,7 +118,7 @@ def show_disagreements(
         collected: Where the ratings come from.
         show_faces: Whether faces in training images may be seen.
     """
-    from biaslab.figures.gallery import gallery
+    from biaslab.plots.gallery import gallery
 
     shown = wrong.head(_MOST_SHOWN).reset_index(drop=True)
     if shown.empty:

@@ -27,7 +27,7 @@ from biaslab.measures import (
     score_change,
     stereotype_score_from_percent,
 )
-from biaslab.schemas.paired import ASPECTS, SETTINGS
+from biaslab.prompts.paired import ASPECTS, SETTINGS
 from biaslab.studies import paired_dependence as dependence
 from biaslab.studies.paired_dependence import LISTS
 

@@ -14,9 +14,8 @@ import pandas as pd
 from biaslab import stats
 from biaslab.errors import MissingInputError
 from biaslab.figures.paired_critic import Entry, Picture, critiques
-from biaslab.findings import NoFinding
+from biaslab.findings import NoFinding, none_could
 from biaslab.prompts.paired import sentence
-from biaslab.studies.attainable_words import none_could
 from biaslab.studies.paired import LISTS, added_words, told_genders
 from biaslab.studies.paired_words import _assumed, _each, _level, _moved, _range, how
 

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from biaslab import stats
-from biaslab.schemas.paired_people import ORDERS, OUTCOMES
+from biaslab.judging.people import OUTCOMES, ROLES
 from biaslab.studies import paired_dependence as dependence
 from biaslab.studies.paired import _CELL, LISTS, _by_cell, _frame, _Mean, _strata
 
@@ -183,7 +183,7 @@ def _outcomes(study: Study) -> pd.DataFrame:
         )
         for outcome, n, a, b in zip(OUTCOMES, counts, low, high, strict=True):
             row = {**cell, "outcome": outcome, "n": int(n), "n_images": len(group)}
-            row |= {f"n_{order}": int(orders.get((outcome, order), 0)) for order in ORDERS}
+            row |= {f"n_{order}": int(orders.get((outcome, order), 0)) for order in ROLES}
             rows.append(row | {"percent": 100 * n / len(group), "ci_low": 100 * a, "ci_high": 100 * b})
     return _frame(rows, "paired_outcomes")
 

@@ -379,7 +379,7 @@ def _show(
     study: Study, name: str, chosen: Sequence[tuple[str, str]], people: pd.DataFrame, columns: int
 ) -> None:
     """Save a gallery of the images ``chosen``, each a kind and an image's id."""
-    from biaslab.figures.gallery import gallery
+    from biaslab.plots.gallery import gallery
 
     title, caption = _GALLERIES[name]
     if not chosen:

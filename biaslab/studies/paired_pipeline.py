@@ -10,8 +10,7 @@ import pandas as pd
 from biaslab import shared, tables
 from biaslab.judging.person_ratings import ANNOTATORS
 from biaslab.pipeline_people import RATINGS, ROUND
-from biaslab.prompts.paired import GENDERS
-from biaslab.schemas.paired_people import POSITIONS
+from biaslab.prompts.paired import GENDERS, POSITIONS
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline

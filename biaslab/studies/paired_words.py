@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from biaslab import sources, stats
-from biaslab.findings import NO_MEASUREMENTS
+from biaslab.findings import NO_MEASUREMENTS, none_could
+from biaslab.findings import p_words as _p_words
 from biaslab.pipeline import WORLD, people_guidance
-from biaslab.schemas.paired import ASPECTS, SETTINGS
-from biaslab.studies.attainable_words import none_could
-from biaslab.studies.attainable_words import p_words as _p_words
+from biaslab.prompts.paired import ASPECTS, SETTINGS
 from biaslab.studies.paired_dependence import ASSUMED_NONE, WORST
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pandas as pd
 import scipy.stats
 
 from biaslab import measures, published, stats, tables
+from biaslab.captions.selections import APPROACHES
 from biaslab.errors import InputError, MissingInputError
-from biaslab.schemas.paradox import APPROACHES
 
 if TYPE_CHECKING:
     from biaslab.study import Study

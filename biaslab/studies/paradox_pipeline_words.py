@@ -738,7 +738,7 @@ def _show(
 
     Faces of training images are made unrecognisable unless ``show_faces``, or they are those of drawn people.
     """
-    from biaslab.figures.gallery import gallery
+    from biaslab.plots.gallery import gallery
 
     parts = [part for part in parts if len(part[1])]
     if not parts:

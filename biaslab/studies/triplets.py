@@ -18,10 +18,13 @@ from scipy.stats import binom, ncx2
 from biaslab import published, sources, stats, tables
 from biaslab.errors import InputError, name_help
 from biaslab.measures.similarity import DEPENDENCY_GROUPS, bias_score, intersection_ratio
-from biaslab.schemas.triplets import GENDERS, PAIRS, SAMPLES
 
 if TYPE_CHECKING:
     from biaslab.study import Study
+
+PAIRS = ("neutral-feminine", "neutral-masculine")
+GENDERS = ("neutral", "feminine", "masculine")
+SAMPLES = ("triplets", "seeds")
 
 ALL_MODELS = "all models"
 ALL_GROUPS = "all"
@@ -136,7 +139,7 @@ def _published_detector_counts() -> pd.DataFrame:
 
 
 def _empty(name: str) -> pd.DataFrame:
-    return tables.conform(pd.DataFrame(columns=tables.schema(name).names), name)
+    return tables.check(pd.DataFrame(columns=tables.schema(name).names), name)
 
 
 PUBLISHED = {
@@ -558,7 +561,7 @@ def bias_scores(study: Study, minimum_count: int = 0, *, by_group: bool = False)
         for names, group in counts.groupby(cell, sort=False)
     ]
     whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
-    return tables.conform(whole.reindex(columns=tables.schema(name).names), name)
+    return tables.check(whole.reindex(columns=tables.schema(name).names), name)
 
 
 def _minimum_count(dataset: str) -> int:

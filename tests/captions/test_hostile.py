@@ -355,9 +355,9 @@ def test_the_encoder_gives_a_vector_for_any_text():
 def test_tables_come_back_as_they_were_and_run_in_no_spreadsheet(measured, tmp_path):
     starts = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
     for name, frame in measured.items():
-        path = tables.write(tables.conform(frame, name), tmp_path / f"{name}.csv")
+        path = tables.write(tables.check(frame, name), tmp_path / f"{name}.csv")
         back = tables.read(path, name)
-        pd.testing.assert_frame_equal(back, tables.conform(frame, name), check_dtype=False, rtol=1e-9)
+        pd.testing.assert_frame_equal(back, tables.check(frame, name), check_dtype=False, rtol=1e-9)
         texts = {c.name for c in tables.schema(name).columns if c.text}
         with path.open(encoding="utf-8", newline="") as file:
             header, *rows = csv.reader(file)

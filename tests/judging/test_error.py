@@ -179,8 +179,8 @@ def test_each_source_is_measured_and_corrected_with_its_own_images(rows):
     known = pd.concat([truth.set_axis(truth.index + f"-{k}") for k in range(20)])
     votes = pd.Series({"ax": "female"})
     errors, counts = by_source(both, {"truth": known, "simulated": votes})
-    tables.conform(errors, "judging_error")
-    tables.conform(counts, "judging_confusion")
+    tables.check(errors, "judging_error")
+    tables.check(counts, "judging_confusion")
     assert set(zip(errors["reference"], errors["source"], strict=True)) == {
         ("truth", "training"),
         ("simulated", "generated"),
@@ -194,7 +194,7 @@ def test_each_source_is_measured_and_corrected_with_its_own_images(rows):
         "n": 40,
     }
     shares = pd.DataFrame([{**at, "source": s} for s in ("training", "generated")])
-    found = tables.conform(correct_by_source(shares, errors), "judging_corrected").set_index("source")
+    found = tables.check(correct_by_source(shares, errors), "judging_corrected").set_index("source")
     # Nurses: sensitivity 2/3 of 60 images, specificity 1/2 of 40: (0.5 + 0.5 - 1) / (1/6) = 0.
     assert found.loc["training", "percent_corrected"] == pytest.approx(0, abs=1e-9)
     assert found.loc["training", "reference"] == "nurse" and found.loc["training", "sensitivity_n"] == 60

@@ -8,9 +8,9 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
-from biaslab.figures import style
-from biaslab.figures.gallery import blur_faces, boxes_of, gallery, verdict
 from biaslab.judging.images import Unreadable
+from biaslab.plots import style
+from biaslab.plots.gallery import blur_faces, boxes_of, gallery, verdict
 
 mpl.use("Agg")
 

@@ -317,7 +317,7 @@ def test_agreement_by_hand(judgements, tmp_path):
     )
     every = pd.concat([t.assign(source=s) for s, t in judgements.items()], ignore_index=True)
     table = agreement(rated, every, seed=0, replicates=200)
-    tables.conform(table, "judging_agreement")
+    tables.check(table, "judging_agreement")
     found = table.set_index(["statistic", "labels", "subset"])
     two = found.loc[("judge_agreement", "female/male", "all")]
     assert two["value"] == pytest.approx(100 * 2 / 3) and two["n_items"] == 3 and two["published"] == 98
@@ -337,10 +337,10 @@ def test_agreement_by_hand(judgements, tmp_path):
 def test_nothing_rated_gives_rows_with_a_reason(open_session, judgements):
     session = open_session()
     every = pd.concat([t.assign(source=s) for s, t in judgements.items()], ignore_index=True)
-    found = tables.conform(agreement(None, every, seed=0), "judging_agreement")
+    found = tables.check(agreement(None, every, seed=0), "judging_agreement")
     assert len(found) == 12 and (found["reason"] == rating.NO_RATINGS).all()
     assert rating.votes(None).empty and rating.disagreements(None, every).empty
-    counts = tables.conform(rating.sample_outcomes(session, None), "judging_rated").set_index(
+    counts = tables.check(rating.sample_outcomes(session, None), "judging_rated").set_index(
         ["source", "vote"]
     )
     assert counts.loc[("training", "unrated"), "n"] + counts.loc[("generated", "unrated"), "n"] == 12

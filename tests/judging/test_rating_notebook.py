@@ -58,7 +58,7 @@ class MadeUp(module.Study):
             for o in OCCUPATIONS
             for s in ("training", "generated")
         ]
-        return tables.conform(pd.DataFrame(rows), name)
+        return tables.check(pd.DataFrame(rows), name)
 
 
 @pytest.fixture

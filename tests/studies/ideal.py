@@ -181,7 +181,7 @@ class IdealStudy:
     def table(self, name):
         if name not in self._kept:
             frame = self._builders[name](self)
-            self._kept[name] = tables.conform(frame, name) if name in tables.schemas() else frame
+            self._kept[name] = tables.check(frame, name) if name in tables.schemas() else frame
         return self._kept[name].copy()
 
     def measured(self, name):

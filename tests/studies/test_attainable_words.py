@@ -2,8 +2,8 @@
 
 import pandas as pd
 
+from biaslab.findings import none_could
 from biaslab.studies import dalleval_words, paradox_words
-from biaslab.studies.attainable_words import none_could
 
 
 def test_professions_of_nine_images_are_not_counted_after_holm():

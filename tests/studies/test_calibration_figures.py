@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from biaslab.figures import calibration as figures
-from biaslab.figures import style
+from biaslab.plots import style
 from biaslab.studies import calibration_words
 
 

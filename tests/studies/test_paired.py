@@ -15,7 +15,7 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 from biaslab import published, sources, stats
 from biaslab.errors import InputError, UnknownNameError
 from biaslab.figures import paired as figures
-from biaslab.figures import style
+from biaslab.plots import style
 from biaslab.studies import paired
 from biaslab.studies import paired_words as words
 from biaslab.study import Study

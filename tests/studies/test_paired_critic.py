@@ -12,7 +12,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import proportion_confint
 
 from biaslab.figures import paired_critic as figures
-from biaslab.figures import style
+from biaslab.plots import style
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import sentence
 from biaslab.studies import paired

@@ -17,10 +17,10 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 from biaslab import lexicons, published, tables
 from biaslab.errors import MissingInputError
 from biaslab.figures import paired_people as figures
-from biaslab.figures import style
-from biaslab.figures.gallery import gallery
+from biaslab.judging.people import OUTCOMES
+from biaslab.plots import style
+from biaslab.plots.gallery import gallery
 from biaslab.prompts import paired as asking
-from biaslab.schemas.paired_people import OUTCOMES
 from biaslab.studies import paired_people_words as words
 from biaslab.study import Study
 
@@ -827,7 +827,7 @@ def shown(study, monkeypatch, show):
         made["now"] = (judgements, list(captions), columns)
         return plt.figure()
 
-    monkeypatch.setattr("biaslab.figures.gallery.gallery", instead)
+    monkeypatch.setattr("biaslab.plots.gallery.gallery", instead)
     monkeypatch.setattr(
         type(study), "save_figure", lambda self, name, *args, **more: made.update({name: made["now"]})
     )

@@ -130,7 +130,7 @@ class Pipe:
 
 
 def frame(name, pipe=None):
-    return tables.conform(made.PIPELINE[name](pipe or Pipe()), name)
+    return tables.check(made.PIPELINE[name](pipe or Pipe()), name)
 
 
 def test_every_measured_table_is_declared_and_has_its_columns():

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from biaslab.errors import MissingInputError
-from biaslab.figures import gallery
 from biaslab.judging.images import ArrayImages
 from biaslab.pipeline import Settings
+from biaslab.plots import gallery
 from biaslab.studies import paradox
 from biaslab.studies import paradox_pipeline_words as more
 from biaslab.studies import paradox_words as words

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from biaslab.figures import style
+from biaslab.plots import style
 
 _WIDTH = 9.2
 _LINE = 0.135  # inches that a line of caption needs

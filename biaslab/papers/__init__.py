@@ -1,0 +1,1 @@
+"""The papers, a package each, with the same rooms: prompts, measure, printed, analysis, figures, findings."""

@@ -1,1 +1,0 @@
-"""Declarations of the tables a run leaves behind, one module a paper."""

@@ -1,0 +1,41 @@
+"""Titles and captions of figures: text files beside the papers, filled in with a run's numbers."""
+
+from __future__ import annotations
+
+import string
+from functools import cache
+from pathlib import Path
+
+from biaslab.errors import ParameterError, unknown_name
+
+
+@cache
+def _figures(room: str) -> dict[str, dict[str, str]]:
+    import yaml
+
+    path = Path(__file__).parent / "papers" / room / "texts.yaml"
+    return yaml.safe_load(path.read_text(encoding="utf-8"))["figures"] if path.is_file() else {}
+
+
+def of_figure(room: str, name: str, facts: dict[str, object]) -> tuple[str, str]:
+    """Return title and caption of a figure, with ``facts`` in the places that they name in braces.
+
+    Args:
+        room: The paper that the figure belongs to, or another folder of ``biaslab/papers``.
+        name: The text's name in the folder's ``texts.yaml``.
+        facts: Values by name.
+
+    Raises:
+        ParameterError: The text names a fact that is not given.
+        UnknownNameError: There is no such text.
+    """
+    if name not in _figures(room):
+        raise unknown_name(f"text of a figure in papers/{room}/texts.yaml", name, _figures(room))
+    told = _figures(room)[name]
+    asked = {field for text in told.values() for _, field, _, _ in string.Formatter().parse(text) if field}
+    missing = sorted(asked - set(facts))
+    if missing:
+        raise ParameterError(
+            f"The text of the figure {name} names {missing[0]!r}, which is not given; pass {missing[0]}=…."
+        )
+    return told["title"].format(**facts), " ".join(told["caption"].format(**facts).split())
