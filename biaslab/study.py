@@ -161,8 +161,9 @@ class Study:
             raise unknown_name(f"model in {name} ({self.source})", self.model, sorted(set(frame["model"])))
         return frame[frame["model"] == self.model].reset_index(drop=True)
 
-    def has(self, name: str) -> bool:
-        """Return whether the source holds the measured table ``name`` with rows of this study's model."""
+    def has(self, what: Callable | str) -> bool:
+        """Return whether the source holds what ``what`` measures, with rows of this study's model."""
+        name = what if isinstance(what, str) else sources.table_of(what)
         self._used({f"measured {name}"})
         if not sources.has(name, source=self.source, beside=self.settings.beside):
             return False
@@ -269,6 +270,37 @@ class Study:
             self._kept[name], self._uses[name] = self._stored(name, builder)
         self._used({f"table {name}", *self._uses[name]})
         return self._kept[name].copy()
+
+    def kept(
+        self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object
+    ) -> pd.DataFrame:
+        """Return ``analysis(*frames, **options)``, computed once for all notebooks of a run.
+
+        For analyses that take seconds: what they return is kept on disk, keyed by the frames, the options and the
+        code of the analysis.
+
+        Args:
+            analysis: A pure function of frames, such as ``paradox.amplification``.
+            frames: Its tables.
+            options: Its further arguments: numbers, texts, or lists of them.
+
+        Raises:
+            RunError: The disk is full.
+        """
+        import pandas as pd
+        from filelock import FileLock
+
+        key = hashlib.sha256(f"{closure.digest(analysis)} {sorted(options.items())}".encode())
+        for frame in frames:
+            key.update(frame.to_csv(index=False, float_format="%.17g").encode())
+        folder = self._common / ".store"
+        path = folder / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
+        with self._writing(path):
+            folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{path}.lock"):
+                if not path.exists():
+                    store.replace(path, analysis(*frames, **options).to_parquet(index=False))
+        return pd.read_parquet(path)
 
     def _stored(self, name: str, builder) -> tuple[pd.DataFrame, set[str]]:
         """Return a table and what it was computed from."""
@@ -428,11 +460,24 @@ class Study:
             main: Whether they are among the first things that the report says.
         """
         each = [f for given in findings for f in ([given] if isinstance(given, Finding) else given)]
+        printed = self._printed_models if each else set()
         for finding in each:
-            self._record("findings", finding.as_record() | {"main": bool(main)})
+            told = {"main": bool(main), "printed": finding.model in printed}
+            self._record("findings", finding.as_record() | told)
             print(finding)
         if not each:
             print("The source has no measurements for this finding.")
+
+    @property
+    def _printed_models(self) -> set[str]:
+        """Models of which every measurement read so far is what a paper prints."""
+        found: dict[str, bool] = {}
+        for name, frame in self._inputs.items():
+            if "model" in frame.columns and name != "pipeline_settings":
+                printed = sources.printed_models(name, frame)
+                for model in set(frame["model"]):
+                    found[model] = found.get(model, True) and model in printed
+        return {model for model, printed in found.items() if printed}
 
     @cached_property
     def made(self) -> str:
@@ -447,7 +492,8 @@ class Study:
                 said.append(f"{model}: drawings true to the embedded world, made by no model.")
             elif {"guidance_scale", "steps"} <= set(value.index):
                 guidance, steps = float(value["guidance_scale"]), float(value["steps"])
-                said.append(f"{model}: guidance {guidance:g}, {steps:g} steps.")
+                embedded = " (an embedded model, no real one)" if model == "mini" else ""
+                said.append(f"{model}{embedded}: guidance {guidance:g}, {steps:g} steps.")
         return " ".join(said)
 
     def save_table(self, name: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:

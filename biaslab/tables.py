@@ -205,6 +205,21 @@ def check(frame: pd.DataFrame, name: str, *, where: str = "", more_keys: Sequenc
     return out[known + [c for c in out.columns if c not in known]].reset_index(drop=True)
 
 
+def of(rows: Sequence[Mapping] | pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return rows as the table ``name``: what they do not give is missing, what is not declared is left out.
+
+    Raises:
+        InputError: A value does not fit its column, or two rows have the same identity.
+        UnknownNameError: There is no table ``name``.
+    """
+    import pandas as pd
+
+    columns = [c.name for c in schema(name).columns]
+    frame = pd.DataFrame(rows)
+    needed = [c for c in columns if c in frame.columns or c in schema(name).names]
+    return check(frame.reindex(columns=needed), name)
+
+
 def check_width(columns: int, where: object, fix: str = "Keep the columns that are needed.") -> None:
     """Check how many columns a table has that a user brings.
 
