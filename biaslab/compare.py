@@ -221,7 +221,7 @@ def compare(
         "ended": _now(),
         "seconds": 0.0,
         "notebooks": [],
-        "headlines": _headlines(frames),
+        "findings": _findings(frames),
         "figures": [],
         "tables": records,
         "limits": [*_unfinished(one.name, other.name, runs), *unread, *unequal, _INDEPENDENCE, *LIMITS],
@@ -486,24 +486,20 @@ def _apart(name: str, frame: pd.DataFrame) -> tuple[int, int]:
     return known, sum(int(((frame[low] > 0) | (frame[high] < 0)).sum()) for low, high in first)
 
 
-def _headlines(frames: Mapping[str, pd.DataFrame]) -> list[dict]:
+def _findings(frames: Mapping[str, pd.DataFrame]) -> list[dict]:
     """Say how many rows met, how many tables are the same, and how many differences exclude 0."""
-    texts = [_in_both(list(frames.values()))]
+    found = [("Which rows stand in both runs?", _in_both(list(frames.values())))]
     alike = sum(bool((frame["basis"] == IDENTICAL).all()) for frame in frames.values())
     if alike:
-        texts.append(
-            f"{alike} of {len(frames)} tables {'has' if alike == 1 else 'have'} the same values in every row, from the "
-            "same measurements."
-        )
+        found.append(("Which tables are the same?", f"{alike} of {len(frames)}, from the same measurements."))
     for name, frame in frames.items():
         known, apart = _apart(name, frame)
         if known:
-            texts.append(
-                f"{tables.schema(name).title}: of {known} differences with an interval, {apart} "
-                f"{'has' if apart == 1 else 'have'} one that excludes 0."
+            found.append(
+                (f"{tables.schema(name).title}: what differs?", f"{apart} of {known} differences exclude 0.")
             )
     # The rows that met and what follows first stand at the top.
     return [
-        {"notebook": "", "variant": "", "text": text, "main": order < 2, "order": order}
-        for order, text in enumerate(texts)
+        {"question": question, "answer": answer, "main": order < 2, "order": order}
+        for order, (question, answer) in enumerate(found)
     ]

@@ -104,7 +104,7 @@ def test_a_comparison_is_a_report_of_its_own(two_runs):
     table = pd.read_csv(folder / "tables" / "paradox_amplification.csv")
     assert table["amplification_difference"].tolist() == [3, 0]
     page = (folder / "index.html").read_text(encoding="utf-8")
-    assert "of 2 differences with an interval, 1 has one that excludes 0" in page
+    assert "1 of 2 differences exclude 0" in page
     # Again, in place.
     assert compare.compare(two_runs / "one", two_runs / "two", outputs=two_runs) == folder
     assert report_of(folder)["parameters"] == {"first": "one", "second": "two"}
@@ -145,8 +145,8 @@ def test_rows_that_meet_are_counted(two_runs):
     tables.write(frame, path)
     # Prompts 1 and 2 against 2, 3 and 4.
     folder = compare.compare("one", "two", outputs=two_runs)
-    first, second = report_of(folder)["headlines"]
-    assert first["text"] == "1 of 4 rows are in both runs." and first["main"] and second["main"]
+    first, second = report_of(folder)["findings"]
+    assert first["answer"] == "1 of 4 rows are in both runs." and first["main"] and second["main"]
     table = pd.read_csv(folder / "tables" / "paradox_amplification.csv", dtype={"prompt": str})
     expected = {"1": "first", "2": "both", "3": "second", "4": "second"}
     assert table.set_index("prompt")["in_runs"].to_dict() == expected
@@ -312,8 +312,8 @@ def test_the_same_measurements_have_no_sampling_error_between_them(two_runs):
     kinds = ["identical", "same inputs", "different inputs", "differences"]
     assert listed.loc["paradox_amplification", kinds].tolist() == [2, 0, 2, 2]
     assert listed.loc["paradox_percent_female", kinds].tolist() == [1, 0, 0, 0]
-    said = [h["text"] for h in report_of(folder)["headlines"]]
-    assert "1 of 2 tables has the same values in every row, from the same measurements." in said
+    said = {f["question"]: f["answer"] for f in report_of(folder)["findings"]}
+    assert said["Which tables are the same?"].startswith("1 of 2")
 
     # The same measurements analysed otherwise: a difference, and no interval of it.
     changed = pd.concat([printed.assign(amplification=[10, 25]), own[1]])

@@ -8,7 +8,7 @@ import json
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -105,11 +105,30 @@ def _ticked(text: object) -> Markup:
     return Markup(re.sub(r"`([^`\n]{1,80})`", r"<code>\1</code>", str(escape(clean_text(text)))))
 
 
-def _said(finding: dict[str, Any]) -> str:
-    """Return a finding as one text."""
-    whom = f"{finding.get('model')}: " if finding.get("model") else ""
-    numbers = f" {finding.get('numbers')}." if finding.get("numbers") else ""
-    return f"{whom}{finding.get('question')} {finding.get('answer')}{numbers}"
+def _cards(
+    run: dict[str, Any], page_of: Callable[[dict[str, Any]], Any], anchors: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return findings by question, main ones first: each with its answers, a row for every model or variant."""
+    cards: dict[tuple[str, str], dict[str, Any]] = {}
+    for entry in _ordered(_entries(run, "findings")):
+        question, figure = str(entry.get("question") or ""), str(entry.get("figure") or "")
+        card = cards.setdefault(
+            (question, str(entry.get("notebook") or "")),
+            {
+                "question": question,
+                "main": bool(entry.get("main")),
+                "page": page_of(entry),
+                "figure": anchors.get(figure),
+                "rows": [],
+            },
+        )
+        row = {key: str(entry.get(key) or "") for key in ("model", "variant", "answer", "numbers")}
+        details = [str(text) for text in entry.get("details") or []]
+        card["rows"].append(row | {"printed": bool(entry.get("printed")), "details": details})
+    found = list(cards.values())
+    if found and not any(card["main"] for card in found):
+        found[0]["main"] = True
+    return found
 
 
 def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
@@ -126,23 +145,13 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         return pages.get((key, str(entry.get("variant") or ""))) or pages.get((key, None))
 
     ids: Counter[str] = Counter()
-    headlines = [
-        {
-            "text": str(entry.get("text") or _said(entry)),
-            "variant": str(entry.get("variant") or ""),
-            "main": bool(entry.get("main")),
-            "page": page_of(entry),
-        }
-        for entry in (*_ordered(_entries(run, "findings")), *_ordered(_entries(run, "headlines")))
-    ]
-    if headlines and not any(headline["main"] for headline in headlines):
-        headlines[0]["main"] = True
-    more = [headline for headline in headlines if not headline["main"]]
     figures = _figures(run, run_dir, ids, page_of)
     tables = _tables(run, run_dir, ids, page_of)
     failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
     problems = [str(problem) for problem in run.get("problems") or []]
     anchors = {name: item for item in [*tables, *figures] for name in item["names"]}
+    cards = _cards(run, page_of, anchors)
+    more = [card for card in cards if not card["main"]]
     return {
         "run": {key: str(run.get(key) or "") for key in ("run", "title", "status", "params_file")},
         "title": str(run.get("title") or run.get("run") or "Report"),
@@ -154,7 +163,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "ended": format_time(run.get("ended")) if run.get("ended") else "",
         "started_iso": str(run.get("started") or ""),
         "seconds": run.get("seconds"),
-        "headlines": headlines,
+        "findings": [card for card in cards if card["main"]],
         "more_findings": [(page, list(items)) for page, items in groupby(more, itemgetter("page"))],
         "more_count": len(more),
         "figures": figures,

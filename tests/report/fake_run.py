@@ -204,12 +204,15 @@ def write_run(run: Path, executed: Path) -> dict:
             notebook("paired/4_overall", "Overall scores", "skipped", "Needs a table that failed.", written=False),
             notebook(f"triplets/{LONG}", LONG),
         ],
-        "headlines": [
-            {"notebook": "paradox/4_baseline", "text": "A minor finding.", "main": False, "order": 0},
-            {"notebook": "paradox/4_baseline", "main": True, "order": 2,
-             "text": "With the published exclusion rule, SD 1.4 amplifies the training share by 10.2 points "
-             "(95 % interval 7.1 to 13.4, 62 occupations)."},
-            {"notebook": "paradox/4_baseline", "text": f"First of all. {SCRIPT}{RTL}", "main": True, "order": 1},
+        "findings": [
+            {"notebook": "paradox/4_baseline", "question": "Anything else?", "answer": "A minor finding.",
+             "main": False, "order": 0},
+            {"notebook": "paradox/4_baseline", "main": True, "order": 2, "question": "Is bias amplified?",
+             "model": "SD 1.4", "printed": True, "answer": "Yes, with the published exclusion rule.",
+             "numbers": "10.2 points (7.1 to 13.4; n = 62 occupations)", "figure": "paradox_naive",
+             "details": ["Signed, it is about 1 point."]},
+            {"notebook": "paradox/4_baseline", "question": f"First of all? {SCRIPT}{RTL}", "answer": f"{SCRIPT}{RTL}",
+             "model": f"{SCRIPT}", "main": True, "order": 1},
         ],
         "figures": [
             figure("triplets_" + "a" * 60, LONG, False, 1, IMAGE),

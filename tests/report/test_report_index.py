@@ -132,26 +132,34 @@ def test_clean_text():
 
 def test_main_findings_come_first_in_their_order(soup):
     findings = soup.find(id="findings")
-    main = [item.p.get_text() for item in findings(class_="headline")]
-    assert main[0].startswith("First of all.")
-    assert main[1].startswith("With the published exclusion rule")
+    main = findings(class_="headline")
+    assert main[0].h3.get_text().startswith("First of all?")
+    assert main[1].h3.get_text() == "Is bias amplified?"
+    answer = main[1].li
+    assert answer.b.get_text() == "SD 1.4" and "(printed)" in answer.p.get_text()
+    assert answer.find(class_="numbers").get_text() == "10.2 points (7.1 to 13.4; n = 62 occupations)"
+    assert answer.details.find("p").get_text() == "Signed, it is about 1 point."
+    assert [a["href"] for a in main[1].find(class_="links")("a")] == [
+        "notebooks/paradox/4_baseline.html", "#figure-paradox_naive",
+    ]  # fmt: skip
     assert [item.bdi.get_text() for item in findings.find(class_="findings")("li")] == ["A minor finding."]
-    assert findings.find(class_="headline").a["href"] == "notebooks/paradox/4_baseline.html"
 
 
 def test_findings_of_a_sweep_name_their_variant(tmp_path):
     variants = ["model=SD 1.4", "model=SD 1.5", IMAGE]
     page = _minimal(
         tmp_path,
-        headlines=[
-            {"text": f"{kind} of {v}", "variant": v, "main": kind == "Main"}
+        findings=[
+            {"question": f"{kind}?", "answer": f"{kind} of {v}", "variant": v, "main": kind == "Main"}
             for kind in ("Main", "Minor")
             for v in variants
         ],
     )
     findings = page.find(id="findings")
-    main = [item.find(class_="variant").get_text() for item in findings(class_="headline")]
-    more = [item.find(class_="variant").get_text() for item in findings("li")]
+    # One card a question, a row for each variant.
+    assert len(findings(class_="headline")) == 1
+    main = [item.get_text() for item in findings.find(class_="headline")(class_="variant")]
+    more = [item.get_text() for item in findings.find(class_="findings")(class_="variant")]
     assert main == more == variants
 
 
