@@ -18,8 +18,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from biaslab import closure
 from biaslab.errors import InputError, ParameterError
@@ -37,329 +40,58 @@ PLAIN = 0.04
 COLUMNS = ("caption_id", "text", "truth_occupation", "truth_style", "truth_indicator", "truth_gender")
 
 
-def _list(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
+def _fixed(value: object) -> Any:
+    """Return data of the file as it is used here: lists as tuples, mappings that cannot be written to."""
+    if isinstance(value, dict):
+        return MappingProxyType({name: _fixed(inner) for name, inner in value.items()})
+    return tuple(map(_fixed, value)) if isinstance(value, list) else value
 
 
-FIRST_NAMES = MappingProxyType(
-    {
-        "female": _list(
-            """Maria Anna Elena Sofia Laura Julia Emma Olivia Emily Sarah Jessica Jennifer Elizabeth Margaret Susan
-            Linda Barbara Karen Nancy Helen Ruth Alice Clara Lucy Eva Ingrid Astrid Freya Katarina Natalia Olga
-            Svetlana Irina Agnieszka Isabel Carmen Lucia Camila Valentina Fatima Aisha Amina Layla Zainab Mariam
-            Yasmin Priya Anjali Sunita Lakshmi Sakura Keiko Akiko Leila Shirin Elif Zeynep Chiara Claire
-            Catherine"""
-        ),
-        "male": _list(
-            """John James Robert Michael William David Richard Thomas Charles Daniel Matthew Paul Steven Andrew
-            George Peter Henry Walter Arthur Erik Lars Sven Ivan Dmitri Sergei Piotr Tomasz Carlos Juan Luis
-            Diego Pedro Miguel Mateo Marco Giovanni Ahmed Mohammed Omar Hassan Ibrahim Yusuf Khalid Arjun Vikram
-            Rahul Sanjay Hiroshi Kenji Takashi Kofi Farid Mehmet Emre Pierre Antoine Stefan Tariq Bilal
-            Rafael"""
-        ),
-    }
+_WORDS = _fixed(
+    yaml.load(
+        Path(__file__).with_name("captions.yaml").read_bytes(),
+        Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader),
+    )
 )
-# None of them is a first name or an inflected form that tells a gender.
-SURNAMES = _list(
-    """Lopez Garcia Rossi Schmidt Nowak Andersson Hansen Nielsen Jensen Larsen Johansson Okafor Adeyemi Mensah
-    Nkosi Dlamini Mwangi Otieno Abebe Diallo Traore Haddad Siddiqui Sharma Patel Gupta Reddy Iyer Banerjee
-    Chowdhury Tanaka Kobayashi Yamamoto Watanabe Nakamura Nguyen Santoso Wijaya Yilmaz Smith Williams Brown
-    Thompson Robinson Wright Fitzgerald Dubois Moreau Lefebvre Bianchi Marchetti Fernandez Gonzalez Rodriguez
-    Hernandez Pereira Almeida Hoffmann Fischer Lindqvist"""
-)
-_INITIALS = _list("A B C D E F G H J K L M N P R S T V W")
-_TOWNS = _list(
-    "London Berlin Nairobi Lagos Toronto Mumbai Tokyo Boston Chicago Madrid Oslo Dublin Cairo Seoul"
-)
-_MONTHS = _list("January February July September October November December")
+FIRST_NAMES = _WORDS["first_names"]
+SURNAMES = _WORDS["surnames"]
+_INITIALS = _WORDS["initials"]
+_TOWNS = _WORDS["towns"]
+_MONTHS = _WORDS["months"]
+_SIZES = _WORDS["sizes"]
+_ORGANISATIONS = _WORDS["organisations"]
+_TOPICS = _WORDS["topics"]
+PLACE_PHRASES = _WORDS["place_phrases"]
+_WEAR = _WORDS["wear"]
+_LIGHT = _WORDS["light"]
+_AGES = _WORDS["ages"]
+_FACES = _WORDS["faces"]
+_SMILES = _WORDS["smiles"]
+_NO_ARTICLE = frozenset(_WORDS["no_article"])
+_SUBJECTS = _WORDS["subjects"]
+_PRONOUNS = _WORDS["pronouns"]
+_PRONOUN_ENDS = _WORDS["pronoun_ends"]
+_END_FACES = _WORDS["end_faces"]
+_TEMPLATES = _WORDS["templates"]
+_NAMED = _WORDS["named"]
+_BOTH = _WORDS["both"]
+_NAME_STARTS = _WORDS["name_starts"]
+_PLAIN = _WORDS["plain"]
+_PLAIN_PERSONS = _WORDS["plain_persons"]
+_DECOYS = _WORDS["decoys"]
+_OWN_DECOYS = _WORDS["own_decoys"]
 _YEARS = tuple(str(year) for year in range(2004, 2024))
 _NUMBERS = tuple(
     str(n) for n in (2, 3, 5, 8, 10, 12, 15, 20, 24, 30, 36, 40, 48, 50, 60, 64, 72, 75, 80, 90, 96)
 )
 _CODES = tuple(str(10007 + 7919 * i) for i in range(24))
-_SIZES = ("hd", "4k", "8k", "xl", "1080p", "300 dpi")
-_ORGANISATIONS = (
-    "North Star Group", "Lake View Institute", "Green Hill Society", "City College", "Union Square Company",
-    "First Street Association", "the National Trust", "the Regional Council", "Harbour Works", "Bright Path",
-)  # fmt: skip
-_TOPICS = (
-    "a new report", "the annual award", "local news", "community plans", "a long career", "the new season",
-    "early success", "the city budget", "a summer festival", "public service",
-)  # fmt: skip
 
-# How captions put each background of the renderer (``art.PLACES``).
-PLACE_PHRASES = MappingProxyType(
-    {
-        "studio": ("on a white background", "in a studio", "isolated on white"),
-        "office": ("in an office", "in the office"),
-        "city": ("in the city", "in front of city buildings", "downtown"),
-        "lab": ("in a lab", "in a laboratory"),
-        "kitchen": ("in a kitchen", "in the kitchen"),
-        "bakery": ("in a bakery", "at the bakery"),
-        "bar": ("in a bar", "at the bar"),
-        "court": ("in court", "in a courtroom"),
-        "clinic": ("in a clinic", "at the clinic"),
-        "ward": ("in a hospital", "in a hospital ward"),
-        "theatre": ("in an operating theatre", "in an operating room"),
-        "pharmacy": ("in a pharmacy", "at the pharmacy"),
-        "classroom": ("in a classroom", "in the classroom"),
-        "lecture hall": ("in a lecture hall", "in the lecture hall"),
-        "library": ("in a library", "at the library"),
-        "stage": ("on stage", "on a stage"),
-        "concert": ("at a concert", "at the concert"),
-        "club": ("in a club", "at a night club"),
-        "track": ("on a running track", "at the track"),
-        "street": ("in the street", "on a street"),
-        "garage": ("in a garage", "at the garage"),
-        "site": ("at a building site", "on a construction site"),
-        "factory": ("in a factory", "on the factory floor"),
-        "sky": ("in the sky", "above the clouds"),
-        "parliament": ("in parliament", "at the parliament"),
-        "hall": ("in a large hall", "in the hall"),
-        "doorway": ("at the front door", "in a doorway"),
-        "salon": ("in a salon", "at the salon"),
-        "home": ("at home", "in the living room"),
-        "bedroom": ("in a bedroom", "in the bedroom"),
-        "corridor": ("in a corridor", "in the corridor"),
-        "lobby": ("in a lobby", "in the hotel lobby"),
-        "consulting room": ("in a consulting room", "in the consulting room"),
-        "shop": ("in a shop", "at the shop"),
-        "warehouse": ("in a warehouse", "at the warehouse"),
-        "newsroom": ("in a newsroom", "in the newsroom"),
-        "server room": ("in a server room", "in a data center"),
-        "field": ("in a field", "in the fields"),
-        "sea": ("by the sea", "at sea"),
-        "park": ("in a park", "in the park"),
-        "atelier": ("in an atelier", "in the atelier"),
-        "fashion studio": ("in a fashion studio", "in a sewing studio"),
-        "fire station": ("at a fire station", "at the fire station"),
-        "workshop": ("in a workshop", "in the workshop"),
-        "mine": ("in a mine", "down in the mine"),
-        "road": ("on the road", "by the road"),
-    }
-)
 # Share of captions with a place that name the occupation's own.
 _OWN_PLACE = 0.8
 
-# DALL-Eval's attributes (Table 22). Those that need a full figure are rare: the face is small there.
-_WEAR = tuple(
-    (name, f"wearing {phrase}", weight)
-    for name, phrase, weight in (
-        ("hat", "a hat", 0.17), ("jacket", "a jacket", 0.17), ("shirt", "a shirt", 0.16), ("suit", "a suit", 0.14),
-        ("tie", "a tie", 0.11), ("gloves", "gloves", 0.09), ("uniform", "uniform", 0.07), ("mask", "a mask", 0.02),
-        ("boots", "boots", 0.01), ("slippers", "slippers", 0.01), ("jeans", "jeans", 0.01),
-        ("shorts", "shorts", 0.01), ("slacks", "slacks", 0.01), ("dress", "a dress", 0.01),
-        ("skirt", "a skirt", 0.01),
-    )
-)  # fmt: skip
 _WEAR_STEPS = list(accumulate(weight for *_, weight in _WEAR))
-# Relative red, green and blue, and brightness (``scene.Light``).
-_LIGHT = (
-    ("in warm light", (1.1, 1.0, 0.9, 0.98)),
-    ("in cool light", (0.9, 1.0, 1.1, 0.98)),
-    ("in bright light", (1.0, 1.0, 1.0, 1.08)),
-    ("in dim light", (1.0, 1.0, 1.0, 0.82)),
-)
-_AGES = ("young", "middle-aged", "older")
-_FACES = (
-    ("smiling", "smiling"),
-    ("smiling at the camera", "smiling"),
-    ("with a big smile", "smiling"),
-    ("with a happy smile", "smiling"),
-    ("looking serious", "neutral"),
-    ("with a neutral expression", "neutral"),
-)
-_SMILES = (("smiling", "smiling"), ("happy", "smiling"), ("serious", "neutral"))
 _FACES_BY_EXPRESSION = MappingProxyType(
     {e: tuple(phrase for phrase, expression in _FACES if expression == e) for e in ("smiling", "neutral")}
-)
-# Props that take no article.
-_NO_ARTICLE = frozenset(_list("scales bread scissors linen books swatches"))
-
-# The person, by kind of indicator. {o} is the occupation, "a~" becomes "a" or "an".
-_SUBJECTS = MappingProxyType(
-    {
-        "none": ("{o}",) * 11 + ("person who works as a~ {o}",),
-        "female": ("female {o}",) * 5
-        + ("woman {o}",) * 3
-        + ("woman who works as a~ {o}",) * 2
-        + ("{o} woman", "lady {o}", "woman working as a~ {o}", "{o}, a woman"),
-        "male": ("male {o}",) * 5
-        + ("man {o}",) * 3
-        + ("man who works as a~ {o}",) * 2
-        + ("{o} man", "gentleman {o}", "man working as a~ {o}", "{o}, a man"),
-    }
-)
-_PRONOUNS = MappingProxyType(
-    {
-        "female": {"he": "she", "him": "her", "his": "her", "himself": "herself", "theirs": "hers"},
-        "male": {"he": "he", "him": "him", "his": "his", "himself": "himself", "theirs": "his"},
-    }
-)
-# What a pronoun comes in, put behind an ordinary caption.
-_PRONOUN_ENDS = (
-    "in {his} working day", "proud of {his} work", "who loves {his} job", "as {he} works", "doing {his} job",
-    "at {his} work", "before {he} starts {his} day", "and {his} tools", "during {his} break",
-    "as {he} likes to see {himself}", "with {his} own tools", "happy with {his} career", "when {he} was new to the job",
-    "telling {his} story", "and what the job means to {him}", "after {his} first year", "enjoying {himself}",
-    "with a smile of {theirs}",
-)  # fmt: skip
-# Those that ask for an expression.
-_END_FACES = MappingProxyType({"with a smile of {theirs}": "smiling", "happy with {his} career": "smiling"})
-
-# Templates by style. {S} is the person with adjectives, {P} a place, {W} clothes, {F} an expression, {L} light,
-# {Q} the occupation's prop; the other slots are not visible.
-_TEMPLATES = MappingProxyType(
-    {
-        "stock": (
-            "{S} {P}, stock photo", "{S} {P}", "Portrait of a~ {S} {P}", "A~ {S} {F} {P}", "{S} {F}, stock image",
-            "{S} with a~ {Q}", "Close-up of a~ {S} with a~ {Q}", "{S} with a~ {Q} {P}", "Stock photo of a~ {S} {P}",
-            "{S} looking at the camera {P}", "Confident {S} {P}", "Professional {S} with a~ {Q}",
-            "Friendly {S} {F} {P}", "{S} {P} in the morning", "Busy {S} {P}", "Head and shoulders of a~ {S} {P}",
-            "Front view of a~ {S} with a~ {Q}", "Concept of a~ {S} {P}", "Half length portrait of a~ {S} {P}",
-            "{S} beside a~ {Q}", "{S} on camera {P} {L}", "Cheerful {S} with a~ {Q} {P}", "{S} working {P}",
-            "A~ {S} {P}, people and work", "Beautiful shot of a~ {S} {P}", "{S} and a~ {Q}, business concept",
-            "Successful {S} {F} {P}", "A day in the life of a~ {S}, {P}", "Experienced {S} with a~ {Q} {P}",
-            "Skilled {S} {P} {L}", "Picture of a~ {S} {P}", "Tired {S} after work {P}", "Shot of a~ {S} {F} {P}",
-            "{S} ready for work with a~ {Q}", "Thoughtful {S} {P}", "Focused {S} with a~ {Q}",
-        ),
-        "product": (
-            "{S} image {code}, royalty free", "Free download {S} photo {size}", "{S} stock photo {code}",
-            "Poster of a~ {S}, {n} x {n} cm", "{S} {P} {size} wallpaper {code}", "{S} with a~ {Q} - photo id {code}",
-            "Canvas print of a~ {S}, {n} x {n} inches", "Buy this photo of a~ {S} - only {n} credits",
-            "Pack of {n} images: {S} {P}", "{S} jpg {size} {code}", "[{code}] {S} {P}", "img {code} {S}",
-            "{S} {P} | royalty free stock photos", "{S} | free images {size}", "Greeting card with a~ {S}, {n} pack",
-            "Photo mug with a~ {S}, {n} oz", "{S} print, free shipping", "Wall art: {S} {P}, {n} x {n}",
-            "{S} thumbnail {n} of {n}", "Sale {n} % off: framed photo of a~ {S}", "Calendar {year}: {S} {P}",
-            "{S} video clip {code} {size}", "Licence this image of a~ {S} ({code})", "Template flyer {S} with a~ {Q}",
-            "Book cover {S} {P}", "{S} pictures, images and stock photos", "{S} background {size}, page {n}",
-        ),
-        "news": (
-            "{town}: {S} {P}, {month} {year}", "A local {S} speaks {P}", "Archive photo: a~ {S} {P}, {month} {year}",
-            "{S} wins an award in {town}", "A~ {S} talks about {topic}", "{S} from {town} {P}, {year}",
-            "News: {S} at {org}", "{town} {S} named in {topic}", "Former {S} of {org} {P}",
-            "A~ {S} {P} on Monday", "A~ {S} {P} on Friday, {month} {year}", "The {S} of the year {year}",
-            "{S} joins {org}, {year}", "Interview with a~ {S} about {topic}", "Award for a~ {S} {P}, {year}",
-            "A~ {S} {F} after the meeting in {town}", "{town} {S} honoured by {org}", "The {S} who changed {town}",
-            "Meet the {S} behind {topic}", "New {S} at {org} in {town}", "A~ {S} answers questions {P}",
-            "{S} pictured in {month} {year}", "Report: {S} leads {org}", "The {S} is pictured {F}",
-            "A~ {S} visits {town}, {year}", "What a~ {S} thinks about {topic}", "{S} of {town} on {topic}",
-            "A~ {S} speaks to the press {P}", "Top {S} {P}: {topic}", "One of the {os} of {town}: {S} {P}",
-        ),
-        "place": (
-            "{S} {W} {P}", "A~ {S} {W}", "{S} {W} {P} {L}", "{S} {P} {L}", "A~ {S} {W}, {F}", "{S} {F} {P} {L}",
-            "{S} {W} with a~ {Q}", "Photo of a~ {S} {W} {P}", "A~ {S} {F} {W} {P}", "{S} {L}, {P}",
-            "There is a~ {S} {P} {L}", "A~ {S} with a~ {Q} {P} {L}", "Now a~ {S} {W} is {P}",
-            "{S} seen {P} in {year}", "A~ {S} {P}, {F}", "View of a~ {S} {W} {P}", "{S}, {W}, {P}",
-            "In this picture a~ {S} is {W}", "In this image there is a~ {S} {P}", "A~ {S} is {P} {W}",
-            "A~ {S} near a~ {Q} {P}", "A~ {S} and a~ {Q} {P}", "{S} waiting {P} {L}", "A~ {S} {W} {L}",
-            "Someone works {P}: a~ {S} {W}", "Early in the day {P}, a~ {S} with a~ {Q}", "A~ {S}, {P}, {W}, {F}",
-        ),
-        "prompt_like": (
-            "A photo of the face of a~ {S}", "A portrait photo of a~ {S}", "A photo of a~ {S} smiling",
-            "A photo of a~ {S} at work", "A photo of the face of a~ {S}", "A portrait photo of a~ {S}",
-            "A photo of a~ {S} smiling", "A photo of a~ {S} at work", "Photo of the face of a~ {S}",
-            "The face of a~ {S}, photo", "A picture of the face of a~ {S}", "A close-up photo of the face of a~ {S}",
-            "Portrait photo of a~ {S}", "A portrait of a~ {S}", "Portrait of the {S}",
-            "An official portrait photo of a~ {S}", "A photo portrait of a~ {S}",
-            "Photo of a~ {S} smiling", "A~ {S} smiling for a photo",
-            "A~ {S} smiling at the camera", "A photo of a smiling {S}", "A picture of a~ {S} smiling",
-            "A~ {S} at work", "Photo of a~ {S} at work", "A picture of a~ {S} at work", "A photo of a~ {S} working",
-            "A photo of a~ {S}", "An image of a~ {S}", "A picture of a~ {S}", "A photo of one {S}", "A~ {S}",
-            "The face of a~ {S} at work", "A portrait photo of a~ {S} smiling",
-        ),
-    }
-)  # fmt: skip
-
-# Captions built round a name. {N} is first name and surname, {I} an initial and surname, {X} a surname.
-_NAMED = MappingProxyType(
-    {
-        "name": (
-            "Dr. {N}, {o}", "{N}, {o} at {org}", "{O} {N}", "Meet {N}, our new {o}", "{N} - {o} - profile photo",
-            "Official portrait of {o} {N}", "{o} {N} {P}", "{N}, {o}, {town} {year}", "{N} | {o} | {org}",
-            "{O} {N} {F}", "{O} {N} at {org} in {month} {year}", "Prof. {N}, {o} and friend of {org}",
-            "{N} works as a~ {o} at {org}", "Photo of {o} {N}, {year}", "{N} ({o})", "{O} {N} speaks about {topic}",
-            "{N}, {age} {o} from {town}", "About {N}, {o} {P}", "{O} {N} {W}", "{O} {N} {W} {P}",
-            "{N} is a~ {o} in {town}", "Interview: {o} {N} on {topic}", "{N}, {o}, {F} {P}", "{town} {o} {N} {P}",
-            "Team: {N}, {o}", "{O} {N}, {month} {year} ({org})", "Headshot of {N}, {o}", "{N}, senior {o}, {org}",
-            "Former {o} {N} {P}, {year}", "{O} of the year: {N}",
-        ),
-        "pronoun": (
-            "{N}, {o}, and {his} work", "{O} {N} at {his} work in {town}", "{N} loves {his} job as a~ {o}",
-            "{O} {N} {P} before {he} speaks", "{N} says {he} is proud to be a~ {o}",
-            "{O} {N} in {his} first year at {org}", "{N}, {o}, tells {his} story", "{O} {N} and {his} {Q}",
-        ),
-        "none": (
-            "{o} {I}, {org}", "Dr. {X}, {o}", "{I} - {o} - profile photo", "{O} {X} {P}", "{O} {X} at {org}",
-            "Official portrait of {o} {X}", "Prof. {X}, {o}", "{I}, {o}, {town} {year}", "{O} {X} speaks about {topic}",
-            "{O} {I} {F}", "{O} {X} {W} {P}", "Meet Dr. {X}, our new {o}", "{O} {X}, {month} {year} ({org})",
-            "Team: {I}, {o}", "{O} of the year: {I}", "{O} Dr. {X} {P}", "Former {o} {X} {P}, {year}",
-            "{I} ({o})", "{town} {o} {X} {P}", "Interview: {o} {X} on {topic}",
-        ),
-    }
-)  # fmt: skip
-# One person is shown; somebody of the other gender is only spoken of. {M} is that person's full name.
-_BOTH = (
-    "{S} {N}, photographed by {M}", "{N}, {o}, photo by {M}", "{S} {P} - photo: {M}, with thanks to {N}",
-    "{O} {N} on {his} early years, told to {M}", "{O} {N} and {his} work, photo by {M}",
-    "{N}, {o}, born to {M}", "{G} {o} {P}, photo by {M}", "{G} {o} {P}, image by {M} ({year})",
-    "{O} {N} {P}, successor of {M}", "{N}, {o}, and {his} partner {M} (not pictured)",
-)  # fmt: skip
-# A first name put before an ordinary caption.
-_NAME_STARTS = ("{N}: ", "{N}, ", "{N} - ", "{O} {N}. ")
-
-# About nobody's work. {V} is a person by gender, or "person".
-_PLAIN = (
-    "A photo of a~ {V}", "Portrait of a~ {V}", "A~ {V} {P}", "A~ {V} {F} {P}", "{V} {W} {P}", "A~ {V} {W}",
-    "Photo of a~ {V} {F}", "A picture of the face of a~ {V}", "{V} {P} {L}", "A~ {V} looking at the camera {P}",
-    "A portrait photo of a~ {V}", "Stock photo of a~ {V} {P}", "A~ {V} {F}", "Close-up of a~ {V} {F}",
-)  # fmt: skip
-_PLAIN_PERSONS = MappingProxyType(
-    {
-        "none": ("person", "person", "adult"),
-        "female": ("woman", "woman", "woman", "lady", "girl", "female person"),
-        "male": ("man", "man", "man", "gentleman", "gent", "boy", "male person"),
-    }
-)
-
-# Another sense of an occupation's word: the text, and what the scene shows instead of a person. A dash stands
-# for the occupation's own prop.
-_DECOYS = (
-    ("{o} mug, gift idea {n} oz", "mug"), ("Funny {o} t-shirt size xl", "t-shirt"),
-    ("{o} poster print {n} x {n} cm", "poster"),
-    ("{o} app icon {size}", "app icon"), ("World's best {o} mug", "mug"), ("{O} parking only sign", "sign"),
-    ("{os} wanted, job sign", "sign"), ("{o} clip art {code}", "-"), ("{o} toy set with {n} pieces", "-"),
-    ("{o} tools on a white background", "-"), ("Keep calm and trust the {o} poster", "poster"),
-    ("The {o}, album cover {year}", "album"), ("{O} Peak above the valley", "mountain"),
-    ("{o} icon, vector {code}", "-"), ("{o} salary guide {year} cover", "poster"),
-    ("{o} dog collar, red", "dog collar"),
-    ("Proud {o} t-shirt, {n} % cotton", "t-shirt"), ("{O} jobs in {town} sign", "sign"),
-)  # fmt: skip
-_OWN_DECOYS = MappingProxyType(
-    {
-        "baker": (("Baker Street sign in London", "sign"), ("Mount Baker in the snow", "mountain")),
-        "pilot": (("Pilot season poster {year}", "poster"), ("Pilot pen, pack of {n}", "pencil")),
-        "cook": (("Mount Cook at night", "mountain"), ("How to cook rice, cook book cover", "pot")),
-        "chef": (("Chef knife, {n} cm steel", "cleaver"),),
-        "singer": (("Singer sewing machine from {year}", "sewing machine"),),
-        "president": (("President Street sign", "sign"),),
-        "assistant": (("Voice assistant app icon", "app icon"),),
-        "student": (("Student desk lamp", "light bulb"),),
-        "poet": (("Poet Laureate Park sign", "sign"),),
-        "doctor": (("Spin doctor album cover", "album"),),
-        "engineer": (("Engineer brand scissors", "scissors"),),
-        "teacher": (("Teacher's pet mug", "mug"),),
-        "writer": (("Writer's block notepad", "notepad"),),
-        "manager": (("Password manager app icon", "app icon"),),
-        "janitor": (("The janitor, film poster {year}", "poster"),),
-        "nurse": (("Nurse shark poster", "poster"),),
-        "tutor": (("Language tutor app icon", "app icon"),),
-        "ceo": (("CEO desk sign", "sign"),),
-        "reporter": (("Weekly Reporter app icon", "app icon"),),
-        "painter": (("Painter brush set of {n}", "palette"),),
-        "photographer": (("Photographer logo sign", "sign"),),
-        "dancer": (("Sky dancer kite poster", "poster"),),
-    }
 )
 
 

@@ -8,7 +8,9 @@ and place. Names for the same work share a look (``SHARED``).
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -64,135 +66,6 @@ class Look:
     """Attributes of DALL-Eval's Table 22 that the look shows by itself."""
 
 
-# name | attire | colour | second colour | hat:colour or - | prop | place | further attributes
-_TABLE = """
-accountant|waistcoat|grey|sky|-|calculator|office|tie
-architect|jumper|black|white|-|blueprint|city
-assistant|cardigan|green|white|-|clipboard|office
-athlete|sports shirt|red|white|headband:white|trophy|track
-attorney|suit|charcoal|white|-|scales|court|tie
-author|cardigan|brown|cream|-|book|home
-baker|apron|cream|brown|bandana:white|bread|bakery
-bartender|waistcoat|black|white|-|cocktail|bar
-ceo|suit|navy|white|-|briefcase|city|tie
-chef|coat|white|black|toque:white|pan|kitchen
-comedian|jacket|purple|yellow|-|microphone|club
-cook|apron|red|white|bandana:red|pot|kitchen
-dancer|jumper|purple|pink|headband:pink|fan|stage
-dentist|lab coat|sky|navy|-|tooth|clinic
-dietitian|scrubs|lime|white|-|apple|clinic
-doctor|lab coat|white|blue|-|stethoscope|ward
-engineer|vest|orange|blue|hard hat:yellow|gear|factory
-entrepreneur|jacket|teal|black|-|light bulb|city
-fashion designer|checked|pink|black|-|scissors|fashion studio
-filmmaker|jacket|black|red|cap:black|clapperboard|street
-firefighter|coat|charcoal|yellow|helmet:red|extinguisher|fire station|uniform
-graphic designer|striped|orange|white|-|swatches|atelier
-hairdresser|apron|black|pink|-|hairdryer|salon
-housekeeper|apron|white|sky|-|linen|bedroom
-intern|shirt|sky|navy|-|coffee cup|office
-janitor|overalls|blue|grey|cap:blue|mop bucket|corridor
-journalist|jacket|tan|blue|-|notepad|street
-lawyer|robe|black|white|-|gavel|court
-librarian|cardigan|maroon|cream|-|books|library
-manager|suit|grey|sky|-|chart|office|tie
-mechanic|overalls|navy|orange|-|wrench|garage
-musician|shirt|black|red|-|guitar|concert
-nurse|scrubs|sky|white|-|drip|ward
-nutritionist|cardigan|lime|white|-|bowl|kitchen
-painter|apron|tan|red|beret:red|palette|atelier
-pharmacist|lab coat|white|green|-|pill bottle|pharmacy
-photographer|waistcoat|olive|cream|-|camera|park
-physician|lab coat|white|maroon|-|medical bag|clinic
-pilot|uniform|navy|white|peaked:navy|model plane|sky
-poet|striped|black|red|beret:black|quill|park
-politician|suit|blue|white|-|megaphone|hall|tie
-president|suit|black|white|-|lectern|hall|tie
-prime minister|coat|navy|maroon|-|red box|doorway
-professor|robe|maroon|yellow|mortarboard:black|globe|lecture hall
-programmer|jumper|green|black|headset:black|laptop|server room
-psychologist|cardigan|teal|white|-|speech bubble|consulting room
-receptionist|waistcoat|red|white|headset:black|service bell|lobby
-reporter|suit|red|white|-|news microphone|newsroom
-researcher|lab coat|sky|purple|-|microscope|lab
-salesperson|shirt|yellow|red|-|shopping bag|shop
-scientist|lab coat|white|orange|-|flask|lab
-senator|suit|tan|sky|-|scroll|parliament|tie
-singer|jacket|yellow|black|-|music note|concert
-student|jumper|yellow|navy|-|backpack|library
-supervisor|vest|yellow|white|hard hat:white|walkie-talkie|warehouse
-surgeon|scrubs|teal|white|scrub cap:teal|heart monitor|theatre
-teacher|checked|green|cream|-|globe|classroom
-technician|overalls|grey|sky|cap:grey|circuit chip|server room
-therapist|jumper|tan|white|-|hourglass|consulting room
-tutor|jumper|blue|white|-|pencil|classroom
-veterinarian|scrubs|green|white|-|cat|clinic
-writer|jumper|grey|maroon|-|typewriter|home
-analyst|shirt|teal|white|-|chart|office
-animator|striped|teal|yellow|-|television|atelier
-attendant|waistcoat|blue|white|cap:blue|keys|lobby
-auditor|suit|brown|cream|-|magnifier|office
-biologist|lab coat|white|green|-|leaf|park
-builder|vest|yellow|brown|hard hat:yellow|hammer|site
-butcher|apron|white|red|cap:white|cleaver|shop
-career counselor|cardigan|navy|white|-|speech bubble|office
-caretaker|overalls|green|grey|-|keys|corridor
-carpenter|overalls|brown|cream|-|saw|workshop
-cashier|apron|green|white|cap:green|cash register|shop
-chief|suit|black|maroon|-|star|city|tie
-civil servant|suit|olive|white|-|document|parliament|tie
-cleaner|apron|teal|white|bandana:teal|mop bucket|office
-clerk|cardigan|grey|sky|-|document|office
-comic book writer|striped|red|white|-|comic|home
-counselor|cardigan|purple|white|-|speech bubble|home
-decorator|overalls|white|sky|cap:white|paint roller|home
-designer|jumper|red|black|-|swatches|fashion studio
-developer|jumper|navy|lime|-|laptop|office
-diplomat|suit|navy|sky|-|flag|hall|tie
-driver|jacket|grey|white|cap:navy|steering wheel|street
-economist|suit|green|white|-|coin stack|city|tie
-editor|shirt|purple|white|-|pencil|newsroom
-electrician|overalls|yellow|navy|hard hat:blue|plug|site
-employee|shirt|green|white|-|coffee cup|office
-farmer|overalls|blue|red|brim:tan|wheat|field
-flight attendant|uniform|maroon|cream|beret:maroon|tray|sky
-garbage collector|vest|lime|grey|cap:orange|bin|street
-geologist|waistcoat|tan|green|brim:brown|rock|field
-guard|uniform|charcoal|yellow|cap:black|torch|corridor
-jeweler|waistcoat|purple|white|-|gem|shop
-judge|robe|black|red|-|gavel|parliament
-juggler|striped|red|yellow|-|juggling balls|park
-laborer|vest|orange|grey|hard hat:orange|spade|site
-leader|suit|maroon|white|-|flag|city|tie
-lexicographer|cardigan|olive|cream|-|dictionary|library
-library assistant|jumper|teal|white|-|books|library
-magician|suit|purple|white|top hat:black|top hat|stage
-makeup artist|apron|black|purple|-|mirror|salon
-miner|overalls|orange|charcoal|helmet:yellow|pickaxe|mine
-mover|shirt|orange|blue|cap:orange|parcel|warehouse
-optician|lab coat|white|navy|-|spectacles|shop
-plumber|overalls|red|white|cap:red|faucet|workshop
-police officer|uniform|blue|white|peaked:blue|walkie-talkie|street
-porter|uniform|red|yellow|cap:red|luggage|lobby
-prison officer|uniform|black|white|peaked:black|keys|corridor
-puppeteer|jumper|black|red|-|puppet|stage
-sailor|striped|navy|white|beret:white|lifebuoy|sea
-secretary|cardigan|pink|white|-|telephone|office
-sewist|apron|purple|cream|-|sewing machine|fashion studio
-sheriff|uniform|tan|brown|brim:tan|shield|road
-shop assistant|apron|orange|white|-|shopping bag|shop
-sign language interpreter|shirt|black|white|-|signing hands|hall
-soldier|uniform|olive|tan|helmet:olive|backpack|field
-tailor|waistcoat|navy|cream|-|thread spool|fashion studio
-translator|jacket|blue|white|-|dictionary|office
-travel agent|shirt|teal|orange|-|model plane|shop
-trucker|checked|red|black|cap:red|steering wheel|road
-tv presenter|suit|teal|white|-|television|newsroom
-waiter|waistcoat|black|white|-|tray|bar
-web designer|striped|lime|white|-|laptop|atelier
-worker|overalls|olive|white|hard hat:white|spanner box|factory
-"""
-
 # Names for the same work, or for work that these images cannot tell apart, and the look they share.
 SHARED: Mapping[str, str] = MappingProxyType(
     {
@@ -214,14 +87,25 @@ SHARED: Mapping[str, str] = MappingProxyType(
 )
 
 
-def _read(table: str) -> dict[str, Look]:
+def _read() -> dict[str, Look]:
     looks = {}
-    for line in table.strip().splitlines():
-        name, attire, colour, second, hat, prop, place, *more = line.split("|")
-        kind, _, hat_colour = hat.partition(":")
-        hat_kind = None if kind == "-" else kind
-        shown = (*ATTIRES[attire], *more, *(("hat",) if hat_kind and kind not in NOT_HATS else ()))
-        looks[name] = Look(attire, colour, second, hat_kind, hat_colour or colour, prop, place, shown)
+    with open(Path(__file__).with_name("looks.csv"), encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            # A hat is "kind:colour", or "-" for none.
+            kind, _, hat_colour = row["hat"].partition(":")
+            hat = None if kind == "-" else kind
+            shown = [*ATTIRES[row["attire"]], *filter(None, row["attributes"].split(";"))]
+            shown += ["hat"] if hat and kind not in NOT_HATS else []
+            looks[row["name"]] = Look(
+                row["attire"],
+                row["colour"],
+                row["second_colour"],
+                hat,
+                hat_colour or row["colour"],
+                row["prop"],
+                row["place"],
+                tuple(shown),
+            )
     return looks
 
 
@@ -229,7 +113,7 @@ def _read(table: str) -> dict[str, Look]:
 NOT_HATS = ("headset", "headband", "bandana")
 
 LOOKS: Mapping[str, Look] = MappingProxyType(
-    (own := _read(_TABLE)) | {name: own[other] for name, other in SHARED.items()}
+    (own := _read()) | {name: own[other] for name, other in SHARED.items()}
 )
 del own
 
