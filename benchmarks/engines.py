@@ -25,7 +25,10 @@ FIRST_AND_AGAIN = """
 import sys
 from biaslab.pipeline import Pipeline, Settings
 
-given = {"corpus": sys.argv[1], "store": sys.argv[2], "candidates_per_occupation": 500, "device": "cpu"}
+given = {
+    "captions": {"corpus": sys.argv[1], "candidates_per_occupation": 500},
+    "compute": {"store": sys.argv[2], "device": "cpu"},
+}
 run = Pipeline("mini", Settings.of(given), progress=False)
 print(len(run.captions()), len(run.selections()))
 """

@@ -183,13 +183,11 @@ def main() -> None:
             with quiet():
                 build(chosen.arch, Path(model))
         given = GenerationSettings(
-            model=model,
             steps=chosen.steps,
             guidance_scale=chosen.guidance,
             height=chosen.size,
             width=chosen.size,
             dtype=chosen.dtype,
-            device=chosen.device,
             compile=chosen.compile,
         )
         table, seed = prompts(chosen.images), 1
@@ -204,14 +202,16 @@ def main() -> None:
             each, by_loop = loop(pipe, table, given, root, seed, chosen.loop_images)
         del pipe
 
-        generator = load(given)
+        generator = load(model, given, device=chosen.device)
         found = generator.description()
         generator.images(["a photo of the face of a nurse"] * generator.batch_size, _keys(generator), seed)
         if chosen.device.startswith("cuda"):
             torch.cuda.reset_peak_memory_stats()
         start = time.perf_counter()
         store = Store(root / "store")
-        made = generate(table, given, seed=seed, store=store, progress=False, load=lambda _: generator)
+        made = generate(
+            table, model, given, seed=seed, store=store, progress=False, load=lambda *_, **__: generator
+        )
         seconds = time.perf_counter() - start
         ours = len(made.table) / seconds
 

@@ -160,7 +160,7 @@ def main() -> None:
         images = drawn_people(options.images, size)
     judges = Judge(finder, ZeroShotGender(clip))
     step = options.batch or (128 if options.device == "cpu" else 512)
-    settings = JudgeSettings(device=options.device)
+    settings = JudgeSettings()
 
     def ours(some):
         parts = [some[k : k + step] for k in range(0, len(some), step)]

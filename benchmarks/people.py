@@ -100,8 +100,7 @@ def main() -> None:
 
     if options.threads:
         torch.set_num_threads(options.threads)
-    settings = JudgeSettings(faces=options.faces, gender=options.gender, device=options.device)
-    judges = load(settings)
+    judges = load(JudgeSettings(faces=options.faces, gender=options.gender), options.device)
     _, _, transform = open_clip.create_model_and_transforms(*_named(options.gender)[:2])
     source = held_out_pairs(options.images, size=options.size)
     told = source.table.groupby("image_id", sort=False)["phrase"].agg(list)

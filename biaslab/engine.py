@@ -330,7 +330,8 @@ class RayEngine:
         self.address = address or os.environ.get(_ADDRESS, "")
         if find_spec("ray") is None:
             raise ParameterError(
-                "engine is 'ray', which is not installed; run `pip install 'biaslab[ray]'`, or set engine to 'local'."
+                "compute.engine is 'ray', which is not installed; run `pip install 'biaslab[ray]'`, or set it to "
+                "'local'."
             )
 
     def map(
@@ -453,7 +454,7 @@ class RayEngine:
             )
         return (
             f"The Ray cluster at {self.address!r} cannot be joined: {error}. Start it with `ray start --head`, name "
-            f"its address (engine_address or {_ADDRESS}), or give none to use this machine alone. One that asks for a "
+            f"its address (compute.address or {_ADDRESS}), or give none to use this machine alone. One that asks for a "
             "token is joined with RAY_AUTH_MODE=token."
         )
 
@@ -480,7 +481,10 @@ class RayEngine:
     def _too_small(self, total: Mapping[str, float], plan: Mapping) -> str:
         most = int(total.get("CPU", 0) / _CPU_SHARE)
         if plan["gpu"] or not most:
-            return f"{self._name} has {_amounts(total)}: no worker can run. Add machines, or set engine to 'local'."
+            return (
+                f"{self._name} has {_amounts(total)}: no worker can run. Add machines, or set compute.engine to "
+                "'local'."
+            )
         return (
             f"{self._name} has {_amounts(total)}, and each of {plan['workers']} workers reserves {_CPU_SHARE:g} of a "
             f"processor. Set workers to {most} or less (0 is one for each processor), or add machines."
@@ -539,8 +543,8 @@ def _amounts(resources: Mapping[str, float]) -> str:
 def _local(workers: int, address: str) -> Engine:
     if address:
         raise ParameterError(
-            f"engine_address is {address!r} and engine is 'local', which has no address. Set engine to 'ray', or "
-            "engine_address to ''."
+            f"compute.address is {address!r} and compute.engine is 'local', which has no address. Set the engine to "
+            "'ray', or the address to ''."
         )
     return LocalEngine(workers)
 

@@ -88,7 +88,10 @@ def of_run(measured: Path, results: Iterable[Mapping], source: object = "") -> l
 def _of_settings(settings: pd.DataFrame) -> list[str]:
     """Return what the pipeline's settings say of where images and judgements come from."""
     value = settings.groupby("setting")["value"].agg(set)
-    models, judges = value.get("model", set()), value.get("faces", set()) | value.get("gender", set())
+    models, judges = (
+        value.get("model", set()),
+        value.get("judging.faces", set()) | value.get("judging.gender", set()),
+    )
     found = [text for name, text in _EMBEDDED.items() if name in models]
     if judges & {"mini-detector", "mini-clip"}:
         found.append(_EMBEDDED_JUDGE if models <= set(_EMBEDDED) else _STRANGE_JUDGE)

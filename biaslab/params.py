@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 from biaslab import values
 from biaslab.errors import ParameterError, name_help
+from biaslab.values import dotted
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.yaml)(?<!\.yml)")
@@ -89,6 +90,7 @@ def _combinations(sweep: Mapping[str, list]) -> list[dict[str, Any]]:
 
 
 def _distinct(mappings: list[dict]) -> list[str]:
+    mappings = [dotted(some) for some in mappings]
     names = list(dict.fromkeys(name for some in mappings for name in some))
     differ = [n for n in names if len({repr(some.get(n)) for some in mappings}) > 1]
     words = ({n: some[n] for n in differ if n in some} for some in mappings)
@@ -348,21 +350,28 @@ def _plain_loader() -> type:
 
 
 def _overrides(texts: Sequence[str], given: dict, available: list[Notebook]) -> dict[str, Any]:
-    """Return the values that ``--set`` gives; ``settings.steps=20`` changes one value of a mapping."""
+    """Return the values that ``--set`` gives; ``generation.steps=20`` changes one of the settings."""
     found: dict[str, Any] = {}
+    mappings = {k for n in available for k, v in n.parameters.items() if isinstance(v, dict)}
     for text in texts:
         key, value = _override(text, available)
-        whole, dot, inner = key.partition(".")
-        if dot and any(isinstance(n.parameters.get(whole), dict) for n in available):
-            before = found.get(whole, given.get(whole, {}))
-            if not isinstance(before, dict):
-                raise ParameterError(
-                    f"--set {text!r}: {whole} is {before!r}, which has no values to set by name."
-                )
-            found[whole] = {**before, inner: value}
-        else:
+        whole, *path = key.split(".")
+        if path and whole not in mappings and "settings" in mappings:
+            whole, path = "settings", [whole, *path]
+        if not path or whole not in mappings:
             found[key] = value
+            continue
+        inner = found[whole] = _mapping(found.get(whole, given.get(whole)), whole, text)
+        for k in path[:-1]:
+            inner[k] = inner = _mapping(inner.get(k), k, text)
+        inner[path[-1]] = value
     return found
+
+
+def _mapping(value: Any, name: str, text: str) -> dict[str, Any]:
+    if not isinstance(value, dict | None):
+        raise ParameterError(f"--set {text!r}: {name} is {value!r}, which has no values to set by name.")
+    return dict(value or {})
 
 
 def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:

@@ -44,8 +44,8 @@ class People:
     def kinds(self) -> tuple[str, ...]:
         """The kinds of prompts that the settings ask for, in order."""
         s = self._pipeline.settings
-        own = [k for k in KINDS if k != "three" or s.three_prompts]
-        return (*own, *(f"{ROUND}{r}" for r in range(1, s.critic_rounds + 1)))
+        own = [k for k in KINDS if k != "three" or s.people.three_prompts]
+        return (*own, *(f"{ROUND}{r}" for r in range(1, s.critic.rounds + 1)))
 
     # -- prompts -------------------------------------------------------------------------------------
 
@@ -64,8 +64,8 @@ class People:
         return self._once(("prompts", kind), lambda: self._prompts(kind))
 
     def _prompts(self, kind: str) -> Prompts:
-        s, seed = self._pipeline.settings, self._pipeline.seed
-        per_list = s.pair_occupations
+        s, seed = self._pipeline.settings.people, self._pipeline.seed
+        per_list = s.occupations
         pairs = {"per_list": per_list, "runs": s.power_runs, "seed": seed}
         if kind == "single":
             return asking.single(images=s.single_images, **pairs)
@@ -82,9 +82,9 @@ class People:
 
     def possible(self, kind: str) -> Prompts:
         """Return the prompts of a kind, and those that it may have where they depend on what the judges say."""
-        s = self._pipeline.settings
+        s = self._pipeline.settings.people
         if kind == "intervention":
-            pairs = {"per_list": s.pair_occupations, "runs": s.power_runs, "seed": self._pipeline.seed}
+            pairs = {"per_list": s.occupations, "runs": s.power_runs, "seed": self._pipeline.seed}
             return asking.paired(images=s.pair_images, setting=kind, **pairs)
         if kind.startswith(ROUND):
             return Prompts(*(_renamed(table, kind) for table in self.prompts("paired")))
@@ -124,24 +124,12 @@ class People:
     def _images(self, kind: str) -> ImageSource:
         from biaslab.pipeline import Described
 
-        texts = self.prompts(kind).texts
-        with self._pipeline._showing() as shown:
-            made = self._generate(texts, several=kind != "single", progress=shown)
+        pipeline, texts = self._pipeline, self.prompts(kind).texts
+        made_by = pipeline.image_model(people=True, several=kind != "single")
+        with pipeline._showing() as shown:
+            made = made_by.generate(texts, seed=pipeline.seed, store=pipeline.store, progress=shown)
         same = [c for c in texts if c != "n_images"]
         return Described(made, made.table.merge(texts[same], on="prompt_id", validate="many_to_one"))
-
-    def _generate(self, texts: pd.DataFrame, *, several: bool, progress: bool) -> ImageSource:
-        from biaslab.pipeline import WORLD
-
-        pipeline, s = self._pipeline, self._pipeline.settings
-        if pipeline.model == WORLD:
-            from biaslab.mini import pairs
-
-            strength = 0.0 if s.skew == "off" else 1.0
-            return pairs.generate(texts, seed=pipeline.seed, size=s.size or 64, strength=strength)
-        return pipeline.generate_texts(
-            texts[["prompt_id", "text", "n_images"]], progress=progress, people=True, several=several
-        )
 
     def asked(self, kind: str) -> pd.DataFrame:
         """Return one row per person that images of a kind are to show: image_id, setting, run, and the person.
@@ -167,7 +155,9 @@ class People:
             The rows of :meth:`asked` with the judge's columns (:func:`biaslab.judging.people.judge_people`): outcome,
             gender, p_female, the face's box, role, ….
         """
-        return self._once(("people", kind), lambda: self.judged(kind, self._pipeline.settings.gender)).copy()
+        return self._once(
+            ("people", kind), lambda: self.judged(kind, self._pipeline.settings.judging.gender)
+        ).copy()
 
     def judged(self, kind: str, judge: str) -> pd.DataFrame:
         """Return the same by any judge: ``vqa:NAME``, ``ratings:FILE``, or one that takes faces or crops."""
@@ -194,6 +184,7 @@ class People:
 
             self.check_ratings(judge)
             return judge_people_ratings(asked, judge.removeprefix(RATINGS), unknown="aside")
+        device = pipeline.settings.compute.device
         with pipeline._showing() as shown:
             if judge.startswith(VQA):
                 from biaslab.judging.vqa import judge_people_vqa
@@ -203,13 +194,13 @@ class People:
                     asked,
                     judge.removeprefix(VQA),
                     store=pipeline.store,
-                    device=pipeline.settings.device,
+                    device=device,
                     progress=shown,
                 )
             from biaslab.judging.people import judge_people
 
-            settings = pipeline.but(gender=judge)._judging()
-            return judge_people(source, asked, settings, store=pipeline.store, progress=shown)
+            settings = pipeline.settings.judging.changed(gender=judge)
+            return judge_people(source, asked, settings, store=pipeline.store, device=device, progress=shown)
 
     def check_ratings(self, judge: str) -> None:
         """Look whether ``ratings:FILE`` rates only people whom some kind may ask for, and at least one of them.
@@ -246,7 +237,7 @@ class People:
     def _critiques(self, round_: int) -> list[Critique]:
         from biaslab import mitigation
 
-        s, pipeline = self._pipeline.settings, self._pipeline
+        s, pipeline = self._pipeline.settings.critic, self._pipeline
         before = "paired" if round_ == 1 else f"{ROUND}{round_ - 1}"
         prompts = self.prompts(before)
         people = self.people(before).drop(columns="role").rename(columns={"asked_role": "role"})
@@ -258,8 +249,8 @@ class People:
                 round_,
                 prompts.texts,
                 self.images(before).source.read,
-                critic=s.critic,
-                batch_size=s.critic_images,
+                critic=s.kind,
+                batch_size=s.images,
                 seed=pipeline.seed,
                 earlier=self.critiques(round_ - 1) if round_ > 1 else (),
             )
@@ -270,8 +261,7 @@ class People:
     def _critic(self):
         from biaslab import mitigation
 
-        s = self._pipeline.settings
-        if s.critic == "counts":
+        if self._pipeline.settings.critic.kind == "counts":
             return mitigation.CountsCritic()
         return mitigation.EndpointCritic(self._pipeline.endpoint("critic"), store=self._pipeline.store)
 

@@ -33,6 +33,7 @@ from biaslab import __version__, closure, coverage, lifeline, limits, places, sh
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
 from biaslab.params import Notebook, RunParams
 from biaslab.study import ATTEMPT, PARTS, PROGRESS, Study, table_modules
+from biaslab.values import dotted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -288,7 +289,7 @@ def _input(parameters: Mapping[str, Any]) -> str:
         from biaslab.pipeline import INPUTS
 
         model = sources.pipeline_model(parameters.get("model", "all"))
-        settings = parameters.get("settings") or {}
+        settings = dotted(parameters.get("settings") or {})
         return ", ".join([f"{source}: {model}", *(f"{k} {settings[k]}" for k in INPUTS if k in settings)])
     return str(Path(parameters.get("ratings", "") if source == "ratings" else source))
 
@@ -911,7 +912,8 @@ def _store_notes(record: Mapping) -> list[str]:
     if given.get("source") not in sources.PIPELINES:
         return []
     settings = given.get("settings") or {}
-    roots = {str(s.get("store", "")) for s in (settings if isinstance(settings, list) else [settings])}
+    each = [dotted(s) for s in (settings if isinstance(settings, list) else [settings])]
+    roots = {str(s.get("compute.store", "")) for s in each}
     notes = [note for root in sorted(roots) for note in store.Store(root).notes(record["started"])]
     return [f"{note['stage']}: {note['text']}" for note in notes]
 

@@ -76,7 +76,7 @@ def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | 
             ``measured`` (a run's inputs), in its ``tables``, or in itself.
         ratings: The file of ratings, for ``source="ratings"``.
         pipeline: What measures, for ``source="mini"`` and ``"pipeline"``; printed numbers of its papers follow
-            its own rows where its settings put them ``beside``.
+            its own rows where its settings ask to ``compare_with`` them.
 
     Raises:
         InputError: The data are missing or do not fit.
@@ -126,7 +126,7 @@ def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
 def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     import pandas as pd
 
-    beside = _beside() if pipeline.settings.beside == "published" else {}
+    beside = _beside() if pipeline.settings.compare_with == "published" else {}
     if name not in _pipeline() and name not in beside:
         raise _not_held("the pipeline", name, {*_pipeline(), *beside})
     frames = [_pipeline()[name](pipeline)] if name in _pipeline() else []
@@ -189,7 +189,7 @@ def check_all(source: str, *, model: str = "all", settings: Mapping | None = Non
 
 
 def has(name: str, *, source: str, beside: str = "published") -> bool:
-    """Return whether ``source`` holds the measured table ``name``; ``beside`` is the pipeline's setting."""
+    """Return whether ``source`` holds the measured table ``name``; ``beside`` is the setting ``compare_with``."""
     if source == "published":
         return name in _published()
     if source == "ratings":

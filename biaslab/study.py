@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from importlib import import_module
 from numbers import Integral
@@ -78,8 +78,8 @@ class Study:
         seed: The seed of every random draw.
         bootstrap_replicates: Replicates of each bootstrap and Monte Carlo test.
         confidence: Level of the intervals, between 0 and 1.
-        settings: What the pipeline does, for ``source="mini"`` and ``"pipeline"``: values for fields of
-            :class:`biaslab.pipeline.Settings`.
+        settings: What the pipeline does, for ``source="mini"`` and ``"pipeline"``: values by group, as
+            :class:`biaslab.settings.Settings` has them.
 
     Raises:
         ParameterError: A parameter is out of its range, or a name is unknown.
@@ -165,7 +165,7 @@ class Study:
         """Return whether the source holds what ``what`` measures, with rows of this study's model."""
         name = what if isinstance(what, str) else sources.table_of(what)
         self._used({f"measured {name}"})
-        if not sources.has(name, source=self.source, beside=self.settings.beside):
+        if not sources.has(name, source=self.source, beside=self.settings.compare_with):
             return False
         try:
             frame = self._read(name)
@@ -392,7 +392,7 @@ class Study:
     def _fingerprint(self) -> str:
         parameters = [self.source, self.model, self.seed, self.bootstrap_replicates, self.confidence]
         if self.source in sources.PIPELINES:
-            parameters.append(asdict(self.settings))
+            parameters.append(self.settings.model_dump(mode="json"))
         inputs = sources.digest(self.source, self.ratings, model=self.model, settings=self._given_settings)
         whole = json.dumps([parameters, inputs])
         return hashlib.sha256(whole.encode()).hexdigest()[:16]

@@ -68,6 +68,14 @@ def check(name: str, value: Any) -> None:
     look(name, value, 0)
 
 
+def dotted(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a mapping of groups under dotted names: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``."""
+    found = {}
+    for name, value in given.items():
+        found |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {name: value}
+    return found
+
+
 def _digits(value: int) -> int:
     # Python writes out no number of more than 4,300 digits.
     least = int((abs(value).bit_length() - 1) * math.log10(2)) + 1

@@ -77,13 +77,13 @@ def pipeline_of(path, root, engine="local", workers=0):
         assert hasattr(module, name)
         setattr(module, name, value)
     given = {
-        "corpus": str(path),
-        "occupations": OCCUPATIONS,
-        "approaches": ["naive", "no_indicators", "nearest", "nearest_no_indicators"],
-        "candidates_per_occupation": 0,
-        "store": str(root),
-        "engine": engine,
-        "workers": workers,
+        "captions": {
+            "corpus": str(path),
+            "occupations": OCCUPATIONS,
+            "approaches": ["naive", "no_indicators", "nearest", "nearest_no_indicators"],
+            "candidates_per_occupation": 0,
+        },
+        "compute": {"store": str(root), "engine": engine, "workers": workers},
     }
     return Run("none", Settings.of(given), seed=1, progress=False)
 

@@ -121,11 +121,13 @@ def test_shares_of_a_run_are_computed_apart(tmp_path, write_notebook, monkeypatc
     for name in ("one", "two"):
         (tmp_path / f"{name}.txt").write_text("A nurse\nA garden\nShe is a nurse\n")
     settings = {
-        "corpus": str(tmp_path / "*.txt"),
-        "training_images": str(tmp_path / "images"),
-        "occupations": ["nurse"],
-        "approaches": ["naive"],
-        "store": str(tmp_path / "store"),
+        "captions": {
+            "corpus": str(tmp_path / "*.txt"),
+            "training_images": str(tmp_path / "images"),
+            "occupations": ["nurse"],
+            "approaches": ["naive"],
+        },
+        "compute": {"store": str(tmp_path / "store")},
     }
     given = {"run": "mine", "source": "pipeline", "model": "mini", "settings": settings}
     (tmp_path / "mine.yaml").write_text(json.dumps(given))

@@ -259,7 +259,9 @@ def stages(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Stage, "compute_iter", compute)
     store = Store(tmp_path)
-    pipeline = Pipeline("mini", Settings(store=str(tmp_path), corpus_rows=10), progress=False)
+    pipeline = Pipeline(
+        "mini", Settings.of({"compute": {"store": str(tmp_path)}, "captions": {"rows": 10}}), progress=False
+    )
     images = pipeline.corpus.images
     asked = pd.DataFrame({"image_id": ["1"], "position": [1], "phrase": ["nurse"]})
     boxes = pd.DataFrame({"image_id": ["1"], "x0": [0.0], "y0": [0.0], "x1": [1.0], "y1": [1.0]})
@@ -267,9 +269,7 @@ def stages(tmp_path, monkeypatch):
     found = types.SimpleNamespace(captions=captions, totals=pd.DataFrame({"n_corpus": [1]}))
     source = types.SimpleNamespace(name="a", digest="1", table=asked[["image_id"]], read=images.read)
     prompts = pd.DataFrame({"prompt_id": ["1"], "text": ["A nurse"], "n_images": [1]})
-    made = GeneratedImages(
-        _units(prompts), GenerationSettings(model="mini-sd"), seed=0, store=store, load=load
-    )
+    made = GeneratedImages(_units(prompts), "mini-sd", GenerationSettings(), seed=0, store=store, load=load)
     for call in (
         lambda: pipeline.captions(),
         lambda: setattr(pipeline, "_found", found) or pipeline._captions(),

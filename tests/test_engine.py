@@ -198,7 +198,7 @@ def test_names_and_numbers_that_do_not_fit():
         engine.get("rey")
     with pytest.raises(ParameterError, match="workers is -1; it is 0 or more"):
         engine.get("local", workers=-1)
-    with pytest.raises(ParameterError, match=r"engine_address is 'x:1' and engine is 'local'"):
+    with pytest.raises(ParameterError, match=r"compute.address is 'x:1' and compute.engine is 'local'"):
         engine.get("local", address="x:1")
 
 

@@ -13,7 +13,7 @@ def given(folder, **frames):
 
 
 def settings(model, **others):
-    pairs = {"model": model, "faces": "mini-detector", "gender": "mini-clip", **others}
+    pairs = {"model": model, "judging.faces": "mini-detector", "judging.gender": "mini-clip", **others}
     rows = [(model, setting, value, "") for setting, value in pairs.items()]
     return pd.DataFrame(rows, columns=tables.schema("pipeline_settings").names)
 
@@ -74,7 +74,8 @@ def test_a_model_is_not_printed_for_bearing_a_printed_name(tmp_path):
 def test_an_embedded_judge_is_a_limit(tmp_path, model, said):
     given(tmp_path, pipeline_settings=settings(model))
     assert said in of(tmp_path)[-1] and len(of(tmp_path)) == (2 if model == "mini" else 1)
-    given(tmp_path, pipeline_settings=settings(model, faces="hustvl/yolos-tiny", gender="ViT-L-14/openai"))
+    others = {"judging.faces": "hustvl/yolos-tiny", "judging.gender": "ViT-L-14/openai"}
+    given(tmp_path, pipeline_settings=settings(model, **others))
     assert not any(said in text for text in of(tmp_path))
 
 

@@ -1,5 +1,7 @@
 """The embedded world and models, for real but small: the notebooks of the run, and what they leave behind."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -10,25 +12,24 @@ pytestmark = pytest.mark.slow
 
 OCCUPATIONS = ("nurse", "engineer", "teacher", "lawyer")
 SMALL = {
-    "occupations": list(OCCUPATIONS),
-    "corpus_rows": 20_000,
-    "captions_per_occupation": 60,
-    "candidates_per_occupation": 150,
-    "nearest_per_prompt": 20,
-    "images_per_prompt": 8,
-    "caption_prompts_per_occupation": 16,
-    "steps": 8,
-    "guidance_sweep": [1.0],
-    "guidance_images": 1,
-    "world_images": 4,
-    "matched_captions": 20,
-    "off_rows": 8000,
-    "off_captions": 20,
-    "test_renders": 200,
-    "pair_occupations": 2,
-    "power_runs": 1,
-    "single_images": 1,
-    "three_prompts": 2,
+    "captions": {
+        "occupations": list(OCCUPATIONS),
+        "rows": 20_000,
+        "per_occupation": 60,
+        "candidates_per_occupation": 150,
+        "nearest_per_prompt": 20,
+    },
+    "generation": {"images_per_prompt": 8, "caption_prompts_per_occupation": 16, "steps": 8},
+    "calibration": {
+        "guidance_scales": [1.0],
+        "guidance_images": 1,
+        "world_images": 4,
+        "matched_captions": 20,
+        "off_rows": 8000,
+        "off_captions": 20,
+        "test_renders": 200,
+    },
+    "people": {"occupations": 2, "power_runs": 1, "single_images": 1, "three_prompts": 2},
 }
 
 
@@ -36,8 +37,10 @@ SMALL = {
 def ran(tmp_path_factory, pytestconfig):
     """Run params/mini.yaml with few images; return the run's parameters, outputs folder and record."""
     outputs = tmp_path_factory.mktemp("outputs")
-    settings = {**SMALL, "store": str(outputs / "store")}
-    overrides = [f"settings.{name}={_yaml(value)}" for name, value in settings.items()]
+    settings = {**SMALL, "compute": {"store": str(outputs / "store")}}
+    overrides = [
+        f"{group}.{name}={json.dumps(v)}" for group, of in settings.items() for name, v in of.items()
+    ]
     file = pytestconfig.rootpath / "params" / "mini.yaml"
     # Of the paired paper's notebooks, two that go through all of its stages; of the paradox's, all but those that
     # have no stage of their own and that test_paradox_notebooks.py executes.
@@ -51,10 +54,6 @@ def ran(tmp_path_factory, pytestconfig):
         notebooks=[*every, "paired/4_6_*", "paired/5_*"],
     )
     return loaded, outputs, runs.run(loaded, outputs=outputs, progress=False)
-
-
-def _yaml(value):
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else value
 
 
 def test_every_notebook_finishes_and_nothing_is_run_twice(ran):
@@ -84,7 +83,7 @@ def test_the_embedded_model_stands_beside_the_printed_ones(ran):
     shares = tables.read(folder / "tables" / "paradox_percent_female.csv", "paradox_percent_female")
     assert list(dict.fromkeys(shares["model"])) == ["mini", "SD 1.4", "SD 1.5"]
     mini = shares[shares["model"] == "mini"]
-    assert set(mini["approach"]) == set(Settings().approaches)
+    assert set(mini["approach"]) == set(Settings().captions.approaches)
     assert set(mini["occupation"]) == set(OCCUPATIONS)
     amplification = tables.read(folder / "tables" / "paradox_amplification.csv", "paradox_amplification")
     naive = amplification.query("approach == 'naive' and definition == 'published' and prompt == 'mean'")
@@ -97,7 +96,7 @@ def test_the_embedded_model_stands_beside_the_printed_ones(ran):
 
 def test_pairs_of_captions_follow_from_judgements_and_give_the_shares(ran):
     loaded, outputs, _ = ran
-    settings = Settings.of({**SMALL, "store": str(outputs / "store")})
+    settings = Settings.of({**SMALL, "compute": {"store": str(outputs / "store")}})
     pipeline = Pipeline("mini", settings, seed=loaded.values["seed"], progress=False)
     pairs = tables.read(outputs / "mini/measured/paradox_caption_pairs.csv", "paradox_caption_pairs")
     shares = tables.read(outputs / "mini/tables/paradox_percent_female.csv", "paradox_percent_female")
@@ -126,7 +125,7 @@ def test_pairs_of_captions_follow_from_judgements_and_give_the_shares(ran):
 
 def test_shares_follow_from_judgements_image_by_image(ran):
     loaded, outputs, _ = ran
-    settings = Settings.of({**SMALL, "store": str(outputs / "store")})
+    settings = Settings.of({**SMALL, "compute": {"store": str(outputs / "store")}})
     pipeline = Pipeline("mini", settings, seed=loaded.values["seed"], progress=False)
     judged = pipeline.judgements("generated")
     assert len(judged) == 4 * 4 * 8 and not judged["image_id"].duplicated().any()
@@ -142,6 +141,6 @@ def test_shares_follow_from_judgements_image_by_image(ran):
             assert np.isnan(row.percent_female)
     # The training side against the known truth: a judge that is nearly always right gives nearly its shares.
     training = pipeline.judgements("training")
-    sample = training[training["rank"] <= SMALL["captions_per_occupation"]]
+    sample = training[training["rank"] <= SMALL["captions"]["per_occupation"]]
     decided = sample[sample["gender"].isin(["female", "male"])]
     assert (decided["gender"] == decided["truth_gender"]).mean() > 0.97

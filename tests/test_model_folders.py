@@ -200,7 +200,7 @@ def test_modules_of_encoders_are_the_librarys_own(tmp_path):
 
 
 LOADERS = {
-    "text-to-image": lambda name: load(GenerationSettings(model=name, steps=1)),
+    "text-to-image": lambda name: load(name, GenerationSettings(steps=1)),
     "clip": ZeroShot,
     "detector": faces.load,
     "vqa": lambda name: vqa.load(f"vqa:{name}"),

@@ -1,5 +1,7 @@
 """A parameters file is checked whole before anything starts."""
 
+import json
+
 import pytest
 
 from biaslab import params
@@ -48,30 +50,46 @@ def test_a_list_means_one_variant_per_value_and_lists_multiply(project):
 
 
 def test_a_mapping_is_given_whole_or_value_by_value(project):
-    text = "run: mine\nsettings: {steps: 20, guidance_scale: 3}\n"
-    assert project(text).values["settings"] == {"steps": 20, "guidance_scale": 3}
-    got = project(text, overrides=["settings.steps=30", "settings.corpus=a.csv"])
-    assert got.values["settings"] == {"steps": 30, "guidance_scale": 3, "corpus": "a.csv"}
-    assert project(text, overrides=["settings={steps: 2}"]).values["settings"] == {"steps": 2}
+    own = {"steps": 20, "guidance_scale": 3}
+    text = f"run: mine\nsettings: {json.dumps({'generation': own})}\n"
+    assert project(text).values["settings"] == {"generation": own}
+    # A name alone is that of a group of settings.
+    got = project(
+        text, overrides=["settings.generation.steps=30", "captions.corpus=a.csv", "captions.rows=9"]
+    )
+    captions = {"corpus": "a.csv", "rows": 9}
+    assert got.values["settings"] == {"generation": own | {"steps": 30}, "captions": captions}
+    deep = project(text, overrides=["captions.downloads.size=64"]).values["settings"]
+    assert deep == {"generation": own, "captions": {"downloads": {"size": 64}}}
+    assert project(text, overrides=["settings={compare_with: none}"]).values["settings"] == {
+        "compare_with": "none"
+    }
     assert project("run: mine\nsettings:\n").values["settings"] == {}
 
 
 def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(project):
-    got = project("run: mine\nsettings: [{steps: 20}, {steps: 20, guidance_scale: 1}, {steps: 9}]\n")
-    assert [v["settings"] for v in got.variants()][1] == {"steps": 20, "guidance_scale": 1}
+    one, two, three = (
+        "{generation: {steps: 20}}",
+        "{generation: {steps: 20, height: 1}}",
+        "{generation: {steps: 9}}",
+    )
+    got = project(f"run: mine\nsettings: [{one}, {two}, {three}]\n")
+    assert [v["settings"] for v in got.variants()][1] == {"generation": {"steps": 20, "height": 1}}
     assert [v["settings"] for v in got.variants_in_words()] == [
-        "steps=20",
-        "steps=20, guidance_scale=1",
-        "steps=9",
+        "generation.steps=20",
+        "generation.steps=20, generation.height=1",
+        "generation.steps=9",
     ]
-    same = project("run: mine\nsettings: [{steps: 20}, {steps: 20, guidance_scale: 1}]\nmodel: [A, B]\n")
+    same = project(f"run: mine\nsettings: [{one}, {two}]\nmodel: [A, B]\n")
     assert same.variants_in_words()[2:] == [
-        {"settings": "guidance_scale=1", "model": "A"},
-        {"settings": "guidance_scale=1", "model": "B"},
+        {"settings": "generation.height=1", "model": "A"},
+        {"settings": "generation.height=1", "model": "B"},
     ]
     assert same.variants_in_words()[0] == {"settings": "defaults", "model": "A"}
-    with pytest.raises(ParameterError, match=r"settings is \[\{'steps': 20\}.*no values to set by name"):
-        project("run: mine\nsettings: [{steps: 20}, {steps: 9}]\n", overrides=["settings.steps=1"])
+    with pytest.raises(ParameterError, match=r"settings is \[\{.*no values to set by name"):
+        project(f"run: mine\nsettings: [{one}, {three}]\n", overrides=["generation.steps=1"])
+    with pytest.raises(ParameterError, match=r"generation is 3, which has no values to set by name"):
+        project("run: mine\nsettings: {generation: 3}\n", overrides=["generation.steps=1"])
 
 
 def test_a_whole_number_serves_as_a_number(project):
@@ -176,7 +194,7 @@ def test_what_cannot_be_used_is_named(project, text, message):
             "settings=" + "[" * 3000,
             "the value cannot be used (more than 20 lists or mappings lie in one another).",
         ),
-        ("settings.steps={[a]: 1}", "a key is a list or mapping; a key must be a text"),
+        ("generation.steps={[a]: 1}", "a key is a list or mapping; a key must be a text"),
         ("seed=2026-13-45", "seed is '2026-13-45'; it must be a whole number"),
         ("model=a\0b", "model is 'a\\x00b', which holds a null byte"),
     ],

@@ -87,16 +87,17 @@ def fake(tmp_path):
 
     def make(**settings):
         given = {
-            "corpus": str(tmp_path / "captions.csv"),
-            "columns": {"caption_id": "id"},
-            "training_images": str(tmp_path / "images"),
-            "occupations": ["nurse", "engineer"],
-            "approaches": ["naive", "no_indicators", "caption_prompts", "caption_prompts_no_indicators"],
-            "images_per_prompt": 3,
-            "images_per_caption": 2,
-            "store": str(tmp_path / "store"),
+            "captions": {
+                "corpus": str(tmp_path / "captions.csv"),
+                "columns": {"caption_id": "id"},
+                "training_images": str(tmp_path / "images"),
+                "occupations": ["nurse", "engineer"],
+                "approaches": ["naive", "no_indicators", "caption_prompts", "caption_prompts_no_indicators"],
+            },
+            "generation": {"images_per_prompt": 3, "images_per_caption": 2},
+            "compute": {"store": str(tmp_path / "store")},
         }
-        return Fake("fake", Settings.of({**given, **settings}), progress=False)
+        return Fake("fake", Settings.of(given).changed(**settings), progress=False)
 
     return make
 
@@ -107,29 +108,63 @@ def fake(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"stpes": 3}, "settings has no 'stpes'. Did you mean 'steps'"),
-        ({"steps": "many"}, "settings: steps is 'many'; it must be a whole number, for example"),
-        ({"steps": True}, "settings: steps is True; it must be a whole number"),
-        ({"steps": 0}, "settings: steps is 0; allowed is 1 to 1000."),
-        ({"threshold": 0.2}, "settings: threshold is 0.2; allowed is 0.5 to 1."),
-        ({"names": "gazeteer"}, "settings: names is 'gazeteer'. Did you mean 'gazetteer'?"),
-        ({"approaches": ["naiv"]}, "settings: approaches is 'naiv'. Did you mean 'naive'"),
-        ({"approaches": []}, "settings: approaches is an empty list; give one or more of naive, "),
-        ({"occupations": 3}, "settings: occupations is 3; it must be a list of texts."),
-        ({"guidance_sweep": ["1"]}, "settings: guidance_sweep is ['1']; it must be a list of numbers."),
-        ({"columns": "text"}, "settings: columns is 'text'; it must be a mapping"),
-        ({"engine": "rey"}, "settings: engine is 'rey'. Did you mean 'ray'? Known: local, ray."),
-        ({"workers": -1}, "settings: workers is -1; allowed is 0 or more."),
-        ([], r"settings is []; it must be a mapping"),
-        ({"guidance_scale": float("nan")}, "settings.guidance_scale is nan; a number must be finite"),
-        ({"image_cost_limit": float("inf")}, "settings.image_cost_limit is inf; a number must be finite"),
-        ({"image_price": float("nan")}, "settings.image_price is nan; a number must be finite"),
-        ({"guidance_sweep": [1.0, float("nan")]}, "settings.guidance_sweep is nan; a number must be finite"),
+        ({"generation": {"stpes": 3}}, "settings has no 'generation.stpes'. Did you mean 'generation.steps'"),
+        ({"steps": 3}, "settings has no 'steps'. Did you mean 'generation.steps'? Groups: captions, "),
+        ({"image_price": 3}, "or 'endpoint.price'?"),
+        ({"generatoin": {}}, "settings has no 'generatoin'. Did you mean 'generation'"),
+        ({"critic": "counts"}, "settings: critic is a group of settings: give a mapping"),
         (
-            {"image_options": {"x": [float("inf")]}},
-            "settings.image_options.x is inf; a number must be finite",
+            {"generation": {"steps": "many"}},
+            "settings: generation.steps is 'many'; it must be a whole number, for example",
         ),
-        ({"corpus_rows": 10**400}, "settings.corpus_rows is a whole number of 401 digits; allowed is"),
+        ({"generation": {"steps": True}}, "settings: generation.steps is True; it must be a whole number"),
+        ({"generation": {"steps": 0}}, "settings: generation.steps is 0; allowed is 1 to 1000 steps."),
+        ({"judging": {"threshold": 0.2}}, "settings: judging.threshold is 0.2; allowed is 0.5 to 1."),
+        (
+            {"captions": {"names": "gazeteer"}},
+            "settings: captions.names is 'gazeteer'. Did you mean 'gazetteer'?",
+        ),
+        (
+            {"captions": {"approaches": ["naiv"]}},
+            "settings: captions.approaches holds 'naiv'. Did you mean 'naive'",
+        ),
+        (
+            {"captions": {"approaches": []}},
+            "settings: captions.approaches is (); give one or more.",
+        ),
+        ({"captions": {"occupations": 3}}, "settings: captions.occupations holds 3; it must be a text."),
+        (
+            {"calibration": {"guidance_scales": ["1"]}},
+            "settings: calibration.guidance_scales holds '1'; it must be a number.",
+        ),
+        ({"captions": {"columns": "text"}}, "settings: captions.columns is 'text'; it must be a mapping"),
+        (
+            {"compute": {"engine": "rey"}},
+            "settings: compute.engine is 'rey'. Did you mean 'ray'? Known: local, ray.",
+        ),
+        ({"compute": {"workers": -1}}, "settings: compute.workers is -1; allowed is 0 or more processes."),
+        ([], r"settings is []; it must be a mapping"),
+        (
+            {"generation": {"guidance_scale": float("nan")}},
+            "settings.generation.guidance_scale is nan; a number must be finite",
+        ),
+        (
+            {"endpoint": {"cost_limit": float("inf")}},
+            "settings.endpoint.cost_limit is inf; a number must be finite",
+        ),
+        ({"endpoint": {"price": float("nan")}}, "settings.endpoint.price is nan; a number must be finite"),
+        (
+            {"calibration": {"guidance_scales": [1.0, float("nan")]}},
+            "settings.calibration.guidance_scales is nan; a number must be finite",
+        ),
+        (
+            {"endpoint": {"options": {"x": [float("inf")]}}},
+            "settings.endpoint.options.x is inf; a number must be finite",
+        ),
+        (
+            {"captions": {"rows": 10**400}},
+            "settings.captions.rows is a whole number of 401 digits; allowed is",
+        ),
         ({1: 2}, "settings has the key 1, which is not a text"),
     ],
 )
@@ -140,38 +175,50 @@ def test_settings_that_cannot_be_used_are_named(given, message):
 
 
 def test_every_problem_of_the_settings_is_told_at_once():
-    with pytest.raises(ParameterError, match=r"no 'stpes'.*size is -1; allowed is 0 or more"):
-        Settings.of({"stpes": 3, "size": -1})
+    with pytest.raises(ParameterError, match=r"height is -1; allowed is 0 or more pixels.*no 'stpes'"):
+        Settings.of({"stpes": 3, "generation": {"height": -1}})
 
 
 def test_settings_come_in_their_types_and_say_what_they_decide():
-    made = Settings.of({"guidance_scale": 3, "occupations": "nurse", "approaches": ["naive", "naive"]})
-    assert made.guidance_scale == 3.0 and isinstance(made.guidance_scale, float)
-    assert Settings.of({"guidance_sweep": [1, 7.5]}).guidance_sweep == (1.0, 7.5)
-    assert made.occupations == ("nurse",) and made.approaches == ("naive",)
+    made = Settings.of(
+        {
+            "generation": {"guidance_scale": 3},
+            "captions": {"occupations": "nurse", "approaches": ["naive", "naive"]},
+        }
+    )
+    assert made.generation.guidance_scale == 3.0 and isinstance(made.generation.guidance_scale, float)
+    assert Settings.of({"calibration": {"guidance_scales": [1, 7.5]}}).calibration.guidance_scales == (
+        1.0,
+        7.5,
+    )
+    assert made.captions.occupations == ("nurse",) and made.captions.approaches == ("naive",)
     described = {name: (value, meaning) for name, value, meaning in made.describe()}
-    assert described["guidance_scale"] == ("3.0", "Guidance; 1 is none (paper: 7.5).")
-    assert described["occupations"][0] == '["nurse"]'
+    assert described["generation.guidance_scale"][0] == "3.0"
+    assert described["captions.occupations"][0] == '["nurse"]'
     assert all(meaning.endswith(".") for _, meaning in described.values())
-    assert made == Settings.of(dict(vars(made)))
+    assert made == Settings.of(made.model_dump()) == Settings().changed(**made.model_dump())
 
 
 def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "caps").mkdir()
     (tmp_path / "caps/1.csv").write_text("text\n")
-    given = {"corpus": "caps/*.csv", "faces": "mediapipe:face.tflite", "gender": "mini-clip", "store": "kept"}
+    given = {
+        "captions": {"corpus": "caps/*.csv"},
+        "judging": {"faces": "mediapipe:face.tflite", "gender": "mini-clip"},
+        "compute": {"store": "kept"},
+    }
     model, found = pipeline.resolve_paths("owner/name", given)
     assert model == "owner/name"
     assert found == {
-        "corpus": str(tmp_path / "caps/*.csv"),
-        "faces": f"mediapipe:{tmp_path / 'face.tflite'}",
-        "gender": "mini-clip",
-        "store": str(tmp_path / "kept"),
+        "captions": {"corpus": str(tmp_path / "caps/*.csv")},
+        "judging": {"faces": f"mediapipe:{tmp_path / 'face.tflite'}", "gender": "mini-clip"},
+        "compute": {"store": str(tmp_path / "kept")},
     }
     assert pipeline.resolve_paths("caps", {})[0] == str(tmp_path / "caps")
     # Tables name a folder by its last part, so that they do not tell where it lies.
-    assert pipeline.label(str(tmp_path / "caps")) == "caps" and pipeline.label("owner/name") == "owner/name"
+    assert Pipeline(str(tmp_path / "caps"), Settings()).label == "caps"
+    assert Pipeline("owner/name", Settings()).label == "owner/name"
 
 
 # -- stages ----------------------------------------------------------------------------------------------
@@ -217,10 +264,12 @@ def test_the_nearest_captions_join_the_sample_whose_images_are_judged(fake, monk
     monkeypatch.setattr(Encoder, "encode", letters)
     monkeypatch.setattr(Encoder, "digest", "letters")
     p = fake(
-        approaches=["naive", "nearest", "nearest_no_indicators"],
-        captions_per_occupation=1,
-        candidates_per_occupation=0,
-        nearest_per_prompt=1,
+        captions={
+            "approaches": ["naive", "nearest", "nearest_no_indicators"],
+            "per_occupation": 1,
+            "candidates_per_occupation": 0,
+            "nearest_per_prompt": 1,
+        }
     )
     chosen = p.selections().set_index(["approach", "prompt", "occupation"])
     # Template 4 ends in "at work"; of the nurse's captions only b has a "w", once, as the template has.
@@ -242,7 +291,7 @@ def test_the_nearest_captions_join_the_sample_whose_images_are_judged(fake, monk
 
 
 def test_prompts_fill_the_templates_and_take_captions(fake):
-    p = fake(caption_prompts_per_occupation=1, images_per_caption=5)
+    p = fake(generation={"caption_prompts_per_occupation": 1, "images_per_caption": 5})
     made = p.prompts("generated").set_index("prompt_id")
     assert len(made) == 8 and made.loc["p1-engineer", "text"] == "A photo of the face of an engineer"
     assert made["n_images"].tolist() == [3] * 8
@@ -271,16 +320,16 @@ def test_an_image_that_belongs_to_two_occupations_is_made_and_judged_once(fake):
 
 
 def test_only_what_is_asked_for_is_computed(fake):
-    p = fake(approaches=["naive"])
+    p = fake(captions={"approaches": ["naive"]})
     p.judgements("training")
     assert p.n_generated == 0
 
 
 def test_a_pipeline_with_other_settings_shares_what_is_the_same(fake):
     p = fake()
-    other = p.but("owner/name", images_per_prompt=1)
-    assert (other.label, other.settings.images_per_prompt, other.seed) == ("owner/name", 1, p.seed)
-    assert other.settings.corpus == p.settings.corpus and p.settings.images_per_prompt == 3
+    other = p.but("owner/name", generation={"images_per_prompt": 1})
+    assert (other.label, other.settings.generation.images_per_prompt, other.seed) == ("owner/name", 1, p.seed)
+    assert other.settings.captions == p.settings.captions and p.settings.generation.images_per_prompt == 3
     assert other.prompts("generated")["n_images"].tolist() == [1] * 8
     with pytest.raises(ParameterError, match="settings has no 'stpes'"):
         p.but(stpes=1)
@@ -294,9 +343,9 @@ def test_a_caption_without_its_image_is_unreadable_and_counted(fake, tmp_path):
 
 def test_a_corpus_without_images_says_what_to_set(fake):
     with pytest.raises(
-        MissingInputError, match=r"has captions and no images\. Set training_images to a folder"
+        MissingInputError, match=r"has captions and no images\. Set captions\.training_images to a folder"
     ):
-        fake(training_images="").judgements("training")
+        fake(captions={"training_images": ""}).judgements("training")
 
 
 def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeypatch):
@@ -306,26 +355,33 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
     monkeypatch.setattr(models, "resolve", lambda name, kind: asked.append((name, kind)))
     good = fake().settings
     pipeline.check("owner/name", good)
-    assert asked == [("owner/name", "text-to-image"), ("mini-clip", "clip"), ("mini-detector", "detector")]
+    assert asked == [
+        *[("owner/name", "text-to-image")] * 2,
+        ("mini-clip", "clip"),
+        ("mini-detector", "detector"),
+    ]
     for changed, message in (
         (
-            {"faces": "mediapipe:gone.tflite"},
+            {"judging": {"faces": "mediapipe:gone.tflite"}},
             r"There is no file gone\.tflite; it was named as 'mediapipe:gone.*: download https://storage\.googleapis\.com/"
-            r"mediapipe-models/face_detector/blaze_face_short_range/.*tflite and set faces to 'mediapipe:'",
+            r"mediapipe-models/face_detector/blaze_face_short_range/.*tflite and set judging.faces to 'mediapipe:'",
         ),
         (
-            {"gender": "fairface:gone.st"},
+            {"judging": {"gender": "fairface:gone.st"}},
             r"no file gone\.st.* https://github\.com/dchen236/FairFace says where",
         ),
-        ({"training_images": "gone"}, "training_images is 'gone', which is not a folder"),
         (
-            {"negative_prompt": "hat", "guidance_scale": 1},
+            {"captions": {"training_images": "gone"}},
+            "captions.training_images is 'gone', which is not a folder",
+        ),
+        (
+            {"generation": {"negative_prompt": "hat", "guidance_scale": 1}},
             "negative_prompt is 'hat', but it works through guid",
         ),
-        ({"corpus": "gone.csv"}, r"no corpus 'gone\.csv'"),
+        ({"captions": {"corpus": "gone.csv"}}, r"no corpus 'gone\.csv'"),
     ):
         with pytest.raises((ParameterError, MissingInputError), match=message):
-            pipeline.check("owner/name", Settings.of({**vars(good), **changed}))
+            pipeline.check("owner/name", good.changed(**changed))
 
 
 def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypatch):
@@ -335,9 +391,9 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
     weights = {"owner/name": "1"}
     monkeypatch.setattr(models, "resolve", lambda name, kind: name)
     monkeypatch.setattr(models, "digest", weights.get)
-    settings = Settings.of({**vars(fake().settings), "gender": f"ratings:{tmp_path / 'r.csv'}"})
+    settings = fake(judging={"gender": f"ratings:{tmp_path / 'r.csv'}"}).settings
     found = [pipeline.digest("owner/name", settings)]
-    assert pipeline.digest("owner/name", Settings.of({**vars(settings), "steps": 3})) == found[0]
+    assert pipeline.digest("owner/name", settings.changed(generation={"steps": 3})) == found[0]
     weights["owner/name"] = "2"
     found.append(pipeline.digest("owner/name", settings))
     (tmp_path / "r.csv").write_text("2")
@@ -352,7 +408,8 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
 
 def test_the_truthful_model_knows_the_embedded_captions_only(fake):
     with pytest.raises(
-        ParameterError, match=r"model is 'world', .* and corpus is .*captions\.csv'; set corpus"
+        ParameterError,
+        match=r"model is 'world', .* and captions.corpus is .*captions\.csv'; set captions.corpus",
     ):
         pipeline.check("world", fake().settings)
 
@@ -385,7 +442,7 @@ def test_progress_goes_to_its_file_and_all_else_to_standard_error(tmp_path, monk
 
 def test_settings_belong_to_sources_that_make_images(tmp_path):
     with pytest.raises(ParameterError, match="but source is 'published', which makes no images"):
-        Study(tmp_path, source="published", settings={"steps": 3})
+        Study(tmp_path, source="published", settings={"generation": {"steps": 3}})
     with pytest.raises(ParameterError, match="settings has no 'stpes'"):
         Study(tmp_path, source="mini", settings={"stpes": 3})
     with pytest.raises(ParameterError, match="source is 'pipeline' and model is 'all'; set model"):
@@ -412,7 +469,7 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
     assert list(dict.fromkeys(both["model"])) == ["fake", "SD 1.4", "SD 1.5"]
     # 2 models, 62 occupations, 4 prompts and the training side.
     assert (both["model"] != "fake").sum() == 2 * 62 * 5
-    alone = fake(beside="none")
+    alone = fake(compare_with="none")
     assert set(sources.measured("paradox_percent_female", source="mini", pipeline=alone)["model"]) == {"fake"}
     printed = sources.measured("paradox_printed_amplification", source="mini", pipeline=p)
     assert set(printed["model"]) == {"SD 1.4", "SD 1.5"}
@@ -425,7 +482,7 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
 
 
 def test_a_study_on_a_pipeline_keeps_what_stands_beside(fake, tmp_path):
-    study = Study(tmp_path / "out", source="mini", settings={"beside": "published"})
+    study = Study(tmp_path / "out", source="mini", settings={"compare_with": "published"})
     study.__dict__["_pipeline"] = fake()
     assert set(study.measured("paradox_percent_female")["model"]) == {"fake", "SD 1.4", "SD 1.5"}
     assert study.has("paradox_gender_words") and not study.has("dalleval_average_gender")
@@ -491,10 +548,13 @@ def fetching(fake, pictures, tmp_path):
     pd.DataFrame(rows, columns=["id", "text", "url"]).to_csv(tmp_path / "urls.csv", index=False)
 
     def make(**settings):
-        made = fake(
-            corpus=str(tmp_path / "urls.csv"), training_images="download", download_size=64, **settings
-        )
-        fetching = Fetching("fake", made.settings, progress=False)
+        urls = {
+            "corpus": str(tmp_path / "urls.csv"),
+            "training_images": "download",
+            "downloads": {"size": 64},
+        }
+        made = fake(captions=urls).settings.changed(**settings)
+        fetching = Fetching("fake", made, progress=False)
         fetching.allow = [f"127.0.0.1:{pictures.server_port}"]
         return fetching
 
@@ -502,7 +562,7 @@ def fetching(fake, pictures, tmp_path):
 
 
 def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_path):
-    p = fetching(approaches=["naive"])
+    p = fetching(captions={"approaches": ["naive"]})
     judged = p.judgements("training").set_index(["caption_id", "occupation"])
     assert judged["gender"].to_dict() == {
         ("a", "nurse"): "female",
@@ -521,18 +581,20 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     assert p.images("training").read(["a"])[0].shape == (64, 64, 3)
     assert p.images("training").read(["b"])[0].reason == "gone"
     # Another pipeline finds them, and another size is another set.
-    again = fetching(approaches=["naive"])
+    again = fetching(captions={"approaches": ["naive"]})
     assert again.images("training").source.digest == p.images("training").source.digest
     assert len(pictures.asked) == 5
-    again.but(download_size=32)._downloads_folder.relative_to(tmp_path / "store" / "downloads")
-    assert again.but(download_size=32)._downloads_folder != again._downloads_folder
-    assert again.but(download_concurrency=3)._downloads_folder == again._downloads_folder
+    again.but(captions={"downloads": {"size": 32}})._downloads_folder.relative_to(
+        tmp_path / "store" / "downloads"
+    )
+    assert again.but(captions={"downloads": {"size": 32}})._downloads_folder != again._downloads_folder
+    assert again.but(captions={"downloads": {"concurrency": 3}})._downloads_folder == again._downloads_folder
 
 
 def test_tables_say_what_could_be_fetched(fetching):
     from biaslab.studies import paradox_pipeline as made
 
-    p = fetching(approaches=["naive", "no_indicators", "caption_prompts"])
+    p = fetching(captions={"approaches": ["naive", "no_indicators", "caption_prompts"]})
     urls = made.downloads(p)
     assert urls["caption_id"].tolist() == p.images("training").source.table["image_id"].tolist()
     assert urls.set_index("caption_id").loc["b", "status"] == 410
@@ -556,25 +618,27 @@ def test_tables_say_what_could_be_fetched(fetching):
 
 def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, monkeypatch):
     from biaslab import models
-    from biaslab.captions.downloads import OPT_OUT
+    from biaslab.captions.settings import OPT_OUT
 
     monkeypatch.setattr(models, "resolve", lambda name, kind: name)
     p = fetching()
     pipeline.check("owner/name", p.settings)
-    assert Settings().download_opt_out == OPT_OUT
-    assert p.but(download_opt_out=[])._downloading().opt_out == ()
-    with pytest.raises(ParameterError, match=r"opt_out names 'noia'\. Did you mean 'noai'"):
-        pipeline.check("owner/name", p.but(download_opt_out=["noia"]).settings)
-    none = fake(training_images="download")
+    assert Settings().captions.downloads.opt_out == OPT_OUT
+    assert p.but(captions={"downloads": {"opt_out": []}}).settings.captions.downloads.opt_out == ()
+    with pytest.raises(ParameterError, match=r"opt_out holds 'noia'\. Did you mean 'noai'"):
+        p.but(captions={"downloads": {"opt_out": ["noia"]}})
+    none = fake(captions={"training_images": "download"})
     with pytest.raises(
         MissingInputError, match=r"no column that is known to hold URLs\. Name it with columns"
     ):
         pipeline.check("owner/name", none.settings)
-    with pytest.raises(MissingInputError, match=r"No images are fetched: training_images is '.*images'"):
+    with pytest.raises(
+        MissingInputError, match=r"No images are fetched: captions.training_images is '.*images'"
+    ):
         fake().downloads()
     # It is a word and no folder.
     monkeypatch.chdir(tmp_path)
-    given = {"training_images": "download"}
+    given = {"captions": {"training_images": "download"}}
     assert pipeline.resolve_paths("owner/name", given) == ("owner/name", given)
 
 
@@ -583,7 +647,7 @@ def test_what_is_fetched_is_no_input_of_a_run(fetching, monkeypatch, pictures):
 
     monkeypatch.setattr(models, "resolve", lambda name, kind: name)
     monkeypatch.setattr(models, "digest", lambda folder: folder)
-    p = fetching(approaches=["naive"])
+    p = fetching(captions={"approaches": ["naive"]})
     before = pipeline.digest("owner/name", p.settings)
     assert not pictures.asked
     p.downloads()
@@ -593,48 +657,51 @@ def test_what_is_fetched_is_no_input_of_a_run(fetching, monkeypatch, pictures):
 @pytest.mark.parametrize(
     ("name", "text", "settings", "message"),
     [
-        ("a.csv", "text,url\n", {}, "The corpus 'a.csv' holds no captions; set corpus to one that does."),
-        ("a.txt", "", {}, "The corpus 'a.txt' holds no captions; set corpus to one that does."),
+        (
+            "a.csv",
+            "text,url\n",
+            {},
+            "The corpus 'a.csv' holds no captions; set captions.corpus to one that does.",
+        ),
+        ("a.txt", "", {}, "The corpus 'a.txt' holds no captions; set captions.corpus to one that does."),
         (
             "a.txt",
             "a tree\nthe sea\n",
             {},
-            "None of the 2 captions of the corpus 'a.txt' names one of the 1 occupations (nurse). Set occupations to "
-            "words that its captions use, or columns to where its captions are",
+            "None of the 2 captions of the corpus 'a.txt' names one of the 1 occupations (nurse). Set "
+            "captions.occupations to words that its captions use, or captions.columns to where its captions are",
         ),
         (
             "a.csv",
             "id,text\n1,a nurse\n1,the nurse\n",
-            {"columns": {"caption_id": "id"}},
+            {"captions": {"columns": {"caption_id": "id"}}},
             "Two captions of the corpus have the id '1'. Ids must be unique",
         ),
         ("a.csv", "a,b\n1,2\n", {}, "has no column that is known to hold captions. Its columns: a, b."),
-        ("a.txt", "a nurse", {"occupations": ["astronaut"]}, "None of the 1 captions"),
+        ("a.txt", "a nurse", {"captions": {"occupations": ["astronaut"]}}, "None of the 1 captions"),
         (
             "a.txt",
             "an astronaut",
-            {"occupations": ["astronaut"], "training_images": "images"},
+            {"captions": {"occupations": ["astronaut"], "training_images": "images"}},
             "mini does not know 1 of the prompts' words: 'astronaut' (for example in 'A photo of the face of an",
         ),
         (
             "a.txt",
             "a nurse on zanzibar",
-            {"training_images": "images", "approaches": ["naive", "caption_prompts"]},
+            {"captions": {"training_images": "images", "approaches": ["naive", "caption_prompts"]}},
             "Captions cannot be prompts (caption_prompts): mini does not know 1 of the prompts' words: 'zanzibar'",
         ),
-        ("a.txt", "a nurse", {"occupations": [" "]}, "The term ' ' cannot be searched"),
+        ("a.txt", "a nurse", {"captions": {"occupations": [" "]}}, "The term ' ' cannot be searched"),
     ],
 )
 def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, settings, message):
     (tmp_path / name).write_text(text)
     given = {
-        "corpus": str(tmp_path / name),
-        "occupations": ["nurse"],
-        "store": str(tmp_path / "store"),
-        **settings,
+        "captions": {"corpus": str(tmp_path / name), "occupations": ["nurse"]},
+        "compute": {"store": str(tmp_path / "store")},
     }
     with pytest.raises((InputError, ParameterError)) as error:
-        pipeline.check_captions("mini", Settings.of(given))
+        pipeline.check_captions("mini", Settings.of(given).changed(**settings))
     assert message in str(error.value)
     assert not (tmp_path / "store").exists()
 
@@ -644,7 +711,10 @@ def test_captions_of_which_none_can_be_used_say_so_wherever_they_are_asked_for(t
     from biaslab.studies import paradox_pipeline
 
     (tmp_path / name).write_text(text)
-    given = {"corpus": str(tmp_path / name), "occupations": ["nurse"], "store": str(tmp_path / "store")}
+    given = {
+        "captions": {"corpus": str(tmp_path / name), "occupations": ["nurse"]},
+        "compute": {"store": str(tmp_path / "store")},
+    }
     made = Pipeline("mini", Settings.of(given), progress=False)
     for measure in (
         paradox_pipeline.indicators,
@@ -652,7 +722,7 @@ def test_captions_of_which_none_can_be_used_say_so_wherever_they_are_asked_for(t
         paradox_pipeline.similarity,
     ):
         with pytest.raises(
-            InputError, match=r"holds no captions; set corpus|None of the 1 captions of the corpus"
+            InputError, match=r"holds no captions; set captions.corpus|None of the 1 captions of the corpus"
         ):
             measure(made)
     # What was asked is said all the same, files by their names.
@@ -663,7 +733,10 @@ def test_captions_of_which_none_can_be_used_say_so_wherever_they_are_asked_for(t
 
 def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("a nurse on zanzibar\na tree\n")
-    given = {"corpus": str(tmp_path / "a.txt"), "occupations": ["nurse"], "store": str(tmp_path / "store")}
+    given = {
+        "captions": {"corpus": str(tmp_path / "a.txt"), "occupations": ["nurse"]},
+        "compute": {"store": str(tmp_path / "store")},
+    }
     # Without images nothing is generated, so no word needs to be known.
     pipeline.check_captions("mini", Settings.of(given))
     # Of a large corpus the first captions say nothing of the rest.
@@ -672,10 +745,12 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
     pipeline.check_captions("mini", Settings.of(given))
     pipeline.check_captions("mini", Settings.of({}))
     with pytest.raises(UnknownNameError, match="no occupation of the embedded world named 'astronaut'"):
-        pipeline.check_captions("world", Settings.of({"occupations": ["astronaut"]}))
+        pipeline.check("world", Settings.of({"captions": {"occupations": ["astronaut"]}}))
     pipeline.check_people("mini", Settings.of({}))
     with pytest.raises(ParameterError, match="does not know 1 of the prompts' words: 'zanzibar'"):
-        pipeline.check_people("mini", Settings.of({"negative_prompt": "zanzibar", "guidance_scale": 3}))
+        pipeline.check_people(
+            "mini", Settings.of({"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}})
+        )
 
 
 def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch):
@@ -690,10 +765,9 @@ def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch
         "a female nurse\na nurse at work\nan engineer\nhe is an engineer\n"
     )
     settings = {
-        "corpus": str(tmp_path / "captions.txt"),
-        "occupations": ["nurse", "engineer"],
-        "store": str(tmp_path / "store"),
-        "beside": "none",
+        "captions": {"corpus": str(tmp_path / "captions.txt"), "occupations": ["nurse", "engineer"]},
+        "compute": {"store": str(tmp_path / "store")},
+        "compare_with": "none",
     }
     made = Study(tmp_path / "out", source="mini", settings=settings, bootstrap_replicates=100)
     made.pipeline.progress = False
@@ -717,10 +791,12 @@ def test_captions_without_images_still_give_indicators_and_similarities(tmp_path
     texts = ["a female nurse", "a nurse at work", "the nurse and his bag", "an engineer", "he is an engineer"]
     (tmp_path / "captions.txt").write_text("\n".join(texts))
     settings = {
-        "corpus": str(tmp_path / "captions.txt"),
-        "occupations": ["nurse", "engineer"],
-        "approaches": ["naive", "no_indicators", "nearest"],
-        "store": str(tmp_path / "store"),
+        "captions": {
+            "corpus": str(tmp_path / "captions.txt"),
+            "occupations": ["nurse", "engineer"],
+            "approaches": ["naive", "no_indicators", "nearest"],
+        },
+        "compute": {"store": str(tmp_path / "store")},
     }
     pipeline.check("mini", pipeline.Settings.of(settings))
     made = pipeline.Pipeline("mini", pipeline.Settings.of(settings), progress=False)

@@ -16,13 +16,12 @@ from biaslab import generation, pipeline
 from biaslab.errors import InputError, ParameterError, RunError, UnknownNameError
 from biaslab.generation import GenerationSettings
 from biaslab.generation.generator import Generator
-from biaslab.generation.image_endpoint import PREFIX
 from biaslab.mini import pairs
-from biaslab.pipeline import ENDPOINT, Pipeline, Settings
+from biaslab.pipeline import Pipeline, Settings
 from biaslab.studies import paired_pipeline
 from biaslab.study import Study
 
-SMALL = {"pair_occupations": 8, "power_runs": 2, "single_images": 2, "three_prompts": 4}
+SMALL = {"people": {"occupations": 8, "power_runs": 2, "single_images": 2, "three_prompts": 4}}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +32,7 @@ def worlds(tmp_path_factory):
 
     def study(skew):
         if skew not in opened:
-            settings = SMALL | {"skew": skew, "store": str(root / "store")}
+            settings = SMALL | {"captions": {"skew": skew}, "compute": {"store": str(root / "store")}}
             opened[skew] = Study(
                 str(root / skew),
                 source="pipeline",
@@ -162,7 +161,9 @@ def test_a_second_pipeline_finds_everything_in_the_store(worlds, monkeypatch):
 
 
 def test_what_is_not_asked_for_cannot_be_had(tmp_path):
-    stages = Pipeline("world", Settings(three_prompts=0, critic_rounds=0, store=str(tmp_path))).people
+    stages = Pipeline(
+        "world", Settings(people={"three_prompts": 0}, critic={"rounds": 0}, compute={"store": str(tmp_path)})
+    ).people
     assert stages.kinds == ("single", "paired", "controls", "intervention")
     for kind in ("three", "faircritic_1", "pair"):
         with pytest.raises(UnknownNameError, match=kind):
@@ -172,10 +173,10 @@ def test_what_is_not_asked_for_cannot_be_had(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"control_partners": 0}, "control_partners is 0"),
-        ({"critic": "gpt"}, "critic is 'gpt'"),
-        ({"pair_aspect": 0.0}, "pair_aspect is 0.0"),
-        ({"critic_rounds": -1}, "critic_rounds is -1"),
+        ({"people": {"control_partners": 0}}, "control_partners is 0"),
+        ({"critic": {"kind": "gpt"}}, "critic.kind is 'gpt'"),
+        ({"people": {"aspect": 0.0}}, "people.aspect is 0.0"),
+        ({"critic": {"rounds": -1}}, "critic.rounds is -1"),
     ],
 )
 def test_settings_are_checked(given, message):
@@ -185,41 +186,41 @@ def test_settings_are_checked(given, message):
 
 def test_a_critic_behind_an_endpoint_needs_one():
     with pytest.raises(
-        ParameterError, match=r"critic is 'endpoint', which needs endpoint_url .* and critic_model"
+        ParameterError, match=r"critic.kind is 'endpoint', which needs endpoint.url .* and critic.model"
     ):
-        pipeline.check("mini", Settings.of({"critic": "endpoint"}))
+        pipeline.check("mini", Settings.of({"critic": {"kind": "endpoint"}}))
 
 
 def test_a_critic_may_have_an_endpoint_of_its_own():
-    shared = {"critic_model": "gpt-4o", "endpoint_url": "http://a:1/v1", "endpoint_key_variable": "A_KEY"}
+    shared = {"critic": {"model": "gpt-4o"}, "endpoint": {"url": "http://a:1/v1", "key_variable": "A_KEY"}}
     found = Pipeline("mini", Settings.of(shared)).endpoint("critic")
     assert (found.url, found.key_variable) == ("http://a:1/v1", "A_KEY")
-    own = {"critic_url": "http://b:2/v1", "critic_key_variable": "B_KEY"}
-    found = Pipeline("mini", Settings.of(shared | own)).endpoint("critic")
+    own = {"critic": {"url": "http://b:2/v1", "key_variable": "B_KEY"}}
+    found = Pipeline("mini", Settings.of(shared).changed(**own)).endpoint("critic")
     assert (found.url, found.key_variable) == ("http://b:2/v1", "B_KEY")
-    with pytest.raises(ParameterError, match="needs endpoint_url or critic_url"):
-        Pipeline("mini", Settings.of({"critic": "endpoint", "critic_model": "gpt-4o"})).endpoint("critic")
+    with pytest.raises(ParameterError, match=r"needs endpoint\.url or critic\.url"):
+        Pipeline("mini", Settings.of({"critic": {"kind": "endpoint", "model": "gpt-4o"}})).endpoint("critic")
 
 
 # -- what is looked up before a run, and what a run depends on ---------------------------------------------
 
-BUYING = {"endpoint_url": "http://127.0.0.1:9/v1", "endpoint_key_variable": ""}
+BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_variable": ""}}
 
 
 @pytest.mark.parametrize(
     ("model", "given", "message"),
     [
-        ("mini", {"pair_occupations": 21}, "pair_occupations is 21; allowed is 1 to 20"),
-        ("mini", {"gender": "vqa:blip"}, "The judge is 'vqa:blip'"),
-        ("mini", {"further_judges": ["vqa:blip"]}, "The judge is 'vqa:blip'"),
-        ("mini", {"further_judges": ["ratings:no.csv"]}, "There is no file no.csv"),
-        ("mini", {"further_judges": ["mini-clop"]}, "There is no clip model named 'mini-clop'"),
+        ("mini", {"people": {"occupations": 21}}, "people.occupations is 21; allowed is 1 to 20"),
+        ("mini", {"judging": {"gender": "vqa:blip"}}, "The judge is 'vqa:blip'"),
+        ("mini", {"judging": {"further": ["vqa:blip"]}}, "The judge is 'vqa:blip'"),
+        ("mini", {"judging": {"further": ["ratings:no.csv"]}}, "There is no file no.csv"),
+        ("mini", {"judging": {"further": ["mini-clop"]}}, "There is no clip model named 'mini-clop'"),
         # 336 of one person, 1016 pairs, 266 with the intervention, 1016 revised, 80 controls, 24 of three.
-        ("endpoint:x", BUYING, r"image_price is -1, .* takes 2,738 images"),
+        ("endpoint:x", BUYING, r"endpoint.price is not set, .* takes 2,738 images"),
         (
             "endpoint:x",
-            BUYING | {"image_price": 0.04, "image_cost_limit": 0.03},
-            r"image_cost_limit is 0.03 .* cost 109\.52",
+            {"endpoint": BUYING["endpoint"] | {"price": 0.04, "cost_limit": 0.03}},
+            r"endpoint.cost_limit is 0.03 .* cost 109\.52",
         ),
     ],
 )
@@ -241,13 +242,13 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
     for text, config in (("1", "{}"), ("2", "{}"), ("2", "{ }")):
         file.write_text(text)
         (folder / "config.json").write_text(config)
-        settings = Settings.of({"further_judges": [f"ratings:{file}", f"vqa:{folder}"]})
+        settings = Settings.of({"judging": {"further": [f"ratings:{file}", f"vqa:{folder}"]}})
         found += [pipeline.digest("mini", settings)]
     assert len({*found, pipeline.digest("mini", Settings())}) == 4
     monkeypatch.chdir(tmp_path)
     for given in ("ratings:r.csv", ["ratings:r.csv"]):
-        found = pipeline.resolve_paths("mini", {"further_judges": given})[1]
-        assert found == {"further_judges": [f"ratings:{file}"]}
+        found = pipeline.resolve_paths("mini", {"judging": {"further": given}})[1]
+        assert Settings.of(found).judging.further == (f"ratings:{file}",)
 
 
 # -- judges ------------------------------------------------------------------------------------------------
@@ -276,7 +277,7 @@ def rated(worlds, tmp_path):
 def test_one_file_of_ratings_serves_all_kinds(rated):
     base, write = rated
     judge, rows = write("all.csv", kinds=("paired", "faircritic_1"), raters=1)
-    mine = base.but(gender=judge)
+    mine = base.but(judging={"gender": judge})
     everyone = paired_pipeline.people(mine)
     outcomes = everyone.groupby(["setting", "round"])["outcome"].agg(set)
     assert outcomes["single", 0] == outcomes["three", 0] == {"unrated"}
@@ -294,20 +295,20 @@ def test_ratings_of_what_nobody_asks_for_are_named(rated):
     base, write = rated
     judge, _ = write("strange.csv", extra="painted-sheriff-nurse/0,1,male,male\n")
     with pytest.raises(InputError, match=r"nobody asked for .*'painted-sheriff-nurse/0'"):
-        base.but(gender=judge).people.people("single")
+        base.but(judging={"gender": judge}).people.people("single")
 
 
 def test_two_files_of_ratings_are_told_apart(rated):
     base, write = rated
     files = [write(name)[0] for name in ("ann.csv", "ben.csv")]
-    found = paired_pipeline.judge_agreement(base.but(further_judges=files))
+    found = paired_pipeline.judge_agreement(base.but(judging={"further": files}))
     keys = ["aspect", "setting", "judge", "reference", "statistic"]
     assert not found.duplicated(keys).any()
     fleiss = found[found["statistic"] == "fleiss_kappa"]
     assert set(fleiss["judge"]) == {"annotators: ann.csv", "annotators: ben.csv"}
     against = set(found.loc[found["judge"] == "mini-clip", "reference"])
     assert against == {"truth", "annotators: ann.csv", "annotators: ben.csv"}
-    alone = paired_pipeline.judge_agreement(base.but(further_judges=files[:1]))
+    alone = paired_pipeline.judge_agreement(base.but(judging={"further": files[:1]}))
     assert set(alone["reference"]) == {"truth", "annotators"}
 
 
@@ -321,7 +322,7 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     monkeypatch.setattr(vqa, "load", lambda *_, **__: Sees())
     monkeypatch.setattr(vqa.named, "digest", lambda where: "weights")
     base = worlds("default").pipeline
-    both = base.but(further_judges=["vqa:owner/blip"])
+    both = base.but(judging={"further": ["vqa:owner/blip"]})
     renders = paired_pipeline.renders(both)
     assert not renders.duplicated(["judge", "image_id", "position"]).any()
     asked = renders[renders["judge"] == "vqa:owner/blip"]
@@ -338,32 +339,32 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     assert set(agreement.index.droplevel([2, 3])) == {
         *(("mini-clip", "truth"), ("vqa:owner/blip", "truth of drawings"), ("vqa:owner/blip", "mini-clip"))
     }
-    first = paired_pipeline.renders(base.but(gender="vqa:owner/blip"))
+    first = paired_pipeline.renders(base.but(judging={"gender": "vqa:owner/blip"}))
     pd.testing.assert_frame_equal(first, asked.reset_index(drop=True))
 
 
 def test_the_embedded_model_of_pairs_generates_where_prompts_place_people(tmp_path, monkeypatch):
     asked = []
 
-    def generate(texts, settings, **_):
-        asked.append((settings.model, settings.aspect))
+    def generate(texts, model, settings, **_):
+        asked.append((model, settings.aspect))
         table = pd.DataFrame({"prompt_id": texts["prompt_id"]})
         return SimpleNamespace(name="none", digest="", table=table, read=None)
 
-    monkeypatch.setattr("biaslab.generation.generate", generate)
+    monkeypatch.setattr("biaslab.generation.images.generate", generate)
     for model, name in (("mini", "mini-sd-pairs"), ("mini-sd", "mini-sd"), ("owner/other", "owner/other")):
-        stages = Pipeline(model, Settings.of(SMALL | {"store": str(tmp_path)})).people
+        stages = Pipeline(model, Settings.of(SMALL | {"compute": {"store": str(tmp_path)}})).people
         stages.images("single"), stages.images("paired")
         assert asked[-2:] == [(name, 1.0), (name, 1.5)]
     # In the paradox's prompts, ``mini`` is the model of one person.
-    Pipeline("mini", Settings.of({"store": str(tmp_path)})).images("generated")
+    Pipeline("mini", Settings.of({"compute": {"store": str(tmp_path)}})).images("generated")
     assert asked[-1] == ("mini", 1.0)
 
 
 def test_no_aspect_is_dropped_in_silence():
-    settings = GenerationSettings(model="owner/other", aspect=1.5)
-    with pytest.raises(ParameterError, match=r"owner/other is a SimpleNamespace.* pair_aspect=1"):
-        Generator(SimpleNamespace(), settings, device=None)
+    settings = GenerationSettings(aspect=1.5)
+    with pytest.raises(ParameterError, match=r"owner/other is a SimpleNamespace.* people.aspect=1"):
+        Generator(SimpleNamespace(), settings, model="owner/other", device=None)
 
 
 # -- a model behind an images endpoint ---------------------------------------------------------------------
@@ -402,27 +403,20 @@ def bought(tmp_path, monkeypatch):
             else fake.drawn(_picture(text), revised=f"Drawn: {text}")
         )
         settings = {
-            "pair_occupations": 2,
-            "power_runs": 1,
-            "single_images": 1,
-            "three_prompts": 0,
-            "critic_rounds": 0,
-            "endpoint_url": server.url,
-            "endpoint_key_variable": "FAKE_KEY",
-            "image_price": 0.04,
-            "image_cost_limit": 100.0,
-            "store": str(tmp_path),
+            "people": {"occupations": 2, "power_runs": 1, "single_images": 1, "three_prompts": 0},
+            "critic": {"rounds": 0},
+            "endpoint": {"url": server.url, "key_variable": "FAKE_KEY", "price": 0.04, "cost_limit": 100.0},
+            "compute": {"store": str(tmp_path)},
         }
         yield (
             server,
             lambda **more: Pipeline(
-                "endpoint:dall-e-3", Settings.of(settings | more), seed=1, progress=False
+                "endpoint:dall-e-3", Settings.of(settings).changed(**more), seed=1, progress=False
             ),
         )
 
 
 def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
-    assert ENDPOINT == PREFIX
     server, opened = bought
     mine = opened()
     pipeline.check("endpoint:dall-e-3", mine.settings)
@@ -447,34 +441,41 @@ def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
 def test_nothing_is_bought_without_a_price_or_beyond_the_limit(bought):
     server, opened = bought
     with pytest.raises(ParameterError, match="price"):
-        opened(image_price=-1.0).people.images("paired")
+        opened(endpoint={"price": None}).people.images("paired")
     assert not server.requests
     with pytest.raises(RunError, match=r"0\.4"):
-        opened(image_cost_limit=0.4).people.images("paired")
+        opened(endpoint={"cost_limit": 0.4}).people.images("paired")
     # At 0.04 each, ten fit under 0.40.
     assert len([r for r in server.requests if "sheriff" not in r["prompt"]]) <= 10
 
 
 def test_images_of_several_people_have_a_size_of_their_own(bought):
     server, opened = bought
-    mine = opened(image_size="1024x1024", pair_image_size="1792x1024")
+    mine = opened(endpoint={"size": "1024x1024"}, people={"image_size": "1792x1024"})
     for kind, size in (("single", "1024x1024"), ("paired", "1792x1024")):
         start = len(server.requests)
         mine.people.images(kind)
         assert {r["size"] for r in server.requests[start:]} == {size}
     start = len(server.requests)
-    opened(image_size="512x512").people.images("paired")
+    opened(endpoint={"size": "512x512"}).people.images("paired")
     assert {r["size"] for r in server.requests[start:]} == {"512x512"}
 
 
-@pytest.mark.parametrize(("own", "of_people"), [(-1.0, 2.0), (0.0, 0.0), (3.0, 3.0)])
+@pytest.mark.parametrize(("own", "of_people"), [(None, 2.0), (0.0, 0.0), (3.0, 3.0)])
 def test_images_of_people_have_a_guidance_of_their_own(monkeypatch, own, of_people):
     wanted = []
-    monkeypatch.setattr(generation, "generate", lambda _, how, **__: wanted.append(how.guidance_scale))
+    monkeypatch.setattr(
+        generation.images, "generate", lambda _, model, how, **__: wanted.append(how.guidance_scale)
+    )
     texts = pd.DataFrame({"prompt_id": ["a"], "text": ["Generate a picture of one nurse."], "n_images": [1]})
-    pipeline = Pipeline("mini", Settings(guidance_scale=2.0, pair_guidance_scale=own), seed=1, progress=False)
-    pipeline.generate_texts(texts, progress=False)
-    pipeline.generate_texts(texts, progress=False, people=True)
+    pipeline = Pipeline(
+        "mini",
+        Settings(generation={"guidance_scale": 2.0}, people={"guidance_scale": own}),
+        seed=1,
+        progress=False,
+    )
+    for people in (False, True):
+        pipeline.image_model(people=people).generate(texts, seed=1, store=None)
     assert wanted == [2.0, of_people]
 
 

@@ -757,8 +757,10 @@ def planned(tmp_path, write_notebook, monkeypatch):
     from biaslab import pipeline
 
     looked_up = []
-    monkeypatch.setattr(pipeline, "check", lambda model, settings: looked_up.append((model, settings.steps)))
-    monkeypatch.setattr(pipeline, "digest", lambda model, settings: f"{model} {settings.corpus}")
+    monkeypatch.setattr(
+        pipeline, "check", lambda model, settings: looked_up.append((model, settings.generation.steps))
+    )
+    monkeypatch.setattr(pipeline, "digest", lambda model, settings: f"{model} {settings.captions.corpus}")
     with_settings = CELL + "settings = {}\n"
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", with_settings)
     write_notebook(tmp_path / "notebooks/paradox/b.ipynb", CELL)
@@ -774,29 +776,30 @@ def planned(tmp_path, write_notebook, monkeypatch):
 
 
 def test_the_pipeline_measures_for_notebooks_that_take_settings(planned):
-    jobs, inputs, looked_up = planned("source: mini\nsettings: {steps: 3}\n")
+    jobs, inputs, looked_up = planned("source: mini\nsettings: {generation: {steps: 3}}\n")
     assert {job.notebook: job.reason for job in jobs} == {
         "paradox/a": "",
         "paradox/b": "It takes no settings, so it could measure something else than the rest of the run.",
         "dalleval/c": "The pipeline measures nothing for dalleval.",
     }
-    assert jobs[0].parameters["settings"] == {"steps": 3}
+    assert jobs[0].parameters["settings"] == {"generation": {"steps": 3}}
     assert looked_up == [("mini", 3)] and inputs == {"mini: mini": "mini mini"}
 
 
 def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned):
     text = "source: pipeline\nmodel: owner/name\nnotebooks: ['paradox/a']\n"
-    text += "settings: [{steps: 3, corpus: a}, {steps: 4, corpus: b}]\n"
+    given = [{"generation": {"steps": s}, "captions": {"corpus": c}} for s, c in ((3, "a"), (4, "b"))]
+    text += f"settings: {json.dumps(given)}\n"
     jobs, inputs, looked_up = planned(text)
     assert [(job.slug, job.parameters["settings"]) for job in jobs] == [
-        ("paradox/a--settings-steps-3-corpus-a", {"steps": 3, "corpus": "a"}),
-        ("paradox/a--settings-steps-4-corpus-b", {"steps": 4, "corpus": "b"}),
+        ("paradox/a--settings-generation-steps-3-captions-corpus-a", given[0]),
+        ("paradox/a--settings-generation-steps-4-captions-corpus-b", given[1]),
     ]
     assert [job.variant for job in jobs] == [
-        {"settings": f"steps={s}, corpus={c}"} for s, c in ((3, "a"), (4, "b"))
+        {"settings": f"generation.steps={s}, captions.corpus={c}"} for s, c in ((3, "a"), (4, "b"))
     ]
     assert looked_up == [("owner/name", 3), ("owner/name", 4)]
-    assert inputs == {f"pipeline: owner/name, corpus {c}": f"owner/name {c}" for c in "ab"}
+    assert inputs == {f"pipeline: owner/name, captions.corpus {c}": f"owner/name {c}" for c in "ab"}
     record = {"inputs": inputs, "packages": {}}
     assert len({runs._fingerprint(job, record, closure.Closure()) for job in jobs}) == 2
 
@@ -804,7 +807,8 @@ def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned):
 def test_captions_without_images_run_what_needs_none(tmp_path, root):
     """Known before anything starts: the notebooks of the paradox paper on captions alone, and their reasons."""
     (tmp_path / "captions.txt").write_text("a female nurse\nan engineer\n")
-    text = f"run: mine\nsource: mini\nsettings: {{corpus: {tmp_path}/captions.txt, occupations: [nurse, engineer]}}\n"
+    captions = {"corpus": f"{tmp_path}/captions.txt", "occupations": ["nurse", "engineer"]}
+    text = f"run: mine\nsource: mini\nsettings: {json.dumps({'captions': captions})}\n"
     (tmp_path / "mine.yaml").write_text(text + "notebooks: ['paradox/*']\n")
     loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=root / "notebooks")
     reasons = {job.notebook: job.reason for job in runs.plan(loaded, tmp_path / "outputs/mine")}
@@ -812,13 +816,16 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
     assert {name for name, reason in reasons.items() if not reason} == runs_anyway
     said = reasons["paradox/4_baseline"]
     assert said.startswith("It needs the images behind captions (for paradox_")
-    assert "The corpus 'captions.txt' has captions and no images. Set training_images to a folder" in said
+    assert (
+        "The corpus 'captions.txt' has captions and no images. Set captions.training_images to a folder"
+        in said
+    )
     # With images, no notebook of the paper is left out for want of them.
     (tmp_path / "images").mkdir()
     loaded = params.load(
         tmp_path / "mine.yaml",
         notebooks_dir=root / "notebooks",
-        overrides=[f"settings.training_images={tmp_path}/images"],
+        overrides=[f"captions.training_images={tmp_path}/images"],
     )
     reasons = {job.notebook: job.reason for job in runs.plan(loaded, tmp_path / "outputs/mine")}
     assert [name for name, reason in reasons.items() if reason] == ["paradox/ratings"]
@@ -845,9 +852,12 @@ def test_a_model_that_a_file_without_models_cannot_have_says_which_column_to_add
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("source: mini\nsettings: {stpes: 3}\n", "settings has no 'stpes'. Did you mean 'steps'"),
+        ("source: mini\nsettings: {steps: 3}\n", "settings has no 'steps'. Did you mean 'generation.steps'"),
         ("source: pipeline\n", "source is 'pipeline' and model is 'all'; set model"),
-        ("source: published\nsettings: {steps: 3}\n", "source is 'published', which makes no images"),
+        (
+            "source: published\nsettings: {generation: {steps: 3}}\n",
+            "source is 'published', which makes no images",
+        ),
     ],
 )
 def test_wrong_settings_fail_before_anything_starts(planned, text, message):
@@ -867,13 +877,13 @@ def test_damaged_results_of_stages_are_noted_in_the_report(tmp_path):
     stage.compute(units, shard_rows=1, progress=False)
     stage.path(1).write_bytes(b"damaged")
     stage.compute(units, shard_rows=1, progress=False)
-    given = {"source": "mini", "settings": {"store": str(tmp_path / "store")}}
+    given = {"source": "mini", "settings": {"compute": {"store": str(tmp_path / "store")}}}
     notes = runs._store_notes({"parameters": given, "started": "2020-01-01T00:00:00Z"})
     assert len(notes) == 1
     assert notes[0].startswith(f"doubles: Piece {stage.path(1).name} was damaged: its checksum does not fit.")
     # Not what was before the run, in another store, or where no stage was computed.
     assert runs._store_notes({"parameters": given, "started": "2999-01-01T00:00:00Z"}) == []
-    other = {**given, "settings": [{"store": str(tmp_path / "other")}]}
+    other = {**given, "settings": [{"compute": {"store": str(tmp_path / "other")}}]}
     assert runs._store_notes({"parameters": other, "started": ""}) == []
     assert runs._store_notes({"parameters": {"source": "published"}, "started": ""}) == []
     (tmp_path / "run.json").write_text(json.dumps({"notes": [*notes, "<script>"]}))

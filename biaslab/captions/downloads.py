@@ -38,8 +38,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from biaslab import __version__
-from biaslab.captions._fetch import SAVED, Decoders, Failed, Visit, parsed, picture, request
+from biaslab.captions._fetch import Decoders, Failed, Visit, parsed, picture, request
+from biaslab.captions.settings import DownloadSettings
 from biaslab.errors import InputError, ParameterError, RunError, name_help
 from biaslab.store import replace, room_on
 
@@ -83,8 +83,6 @@ OUTCOMES = {
 }
 # Those that may be another at another time; `again` takes them.
 TEMPORARY = ("no_address", "connection_failed", "timed_out", "rate_limited", "server_error", "failed")
-# Directives that ask not to use an image: of the header X-Robots-Tag, and the header TDM-Reservation.
-OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "tdm-reservation")
 COLUMNS = (
     "caption_id",
     "url",
@@ -109,82 +107,6 @@ _JOURNAL = "outcomes.jsonl"
 _SILENT_HOSTS = 50
 # URLs of a host in a row that cannot be reached before its others are not tried.
 _STRIKES = 5
-
-
-@dataclass(frozen=True)
-class DownloadSettings:
-    """How images are fetched and saved."""
-
-    size: int = 512
-    """Largest side of the saved picture in pixels; smaller ones are not enlarged."""
-    format: str = "jpg"
-    """How pictures are saved: ``jpg``, ``webp`` or ``png``."""
-    quality: int = 92
-    """Quality of jpg and webp, 1 to 100."""
-    opt_out: tuple[str, ...] = OPT_OUT
-    """Which of :data:`OPT_OUT` are honoured; none where it is empty."""
-    most_bytes: int = 10_000_000
-    """Larger bodies are refused."""
-    most_pixels: int = 25_000_000
-    """Larger images are refused before they are decoded, which takes up to 20 bytes of memory a pixel."""
-    concurrency: int = 16
-    """Requests at a time."""
-    per_host: int = 2
-    """Requests to one host at a time."""
-    host_interval: float = 0.1
-    """Least seconds between the starts of two requests to one host."""
-    silence: float = 10.0
-    """Longest wait for a name, a connection or the next bytes, in seconds."""
-    seconds: float = 30.0
-    """Longest time of one try with its redirects, however the bytes come in."""
-    redirects: int = 5
-    """Most redirects."""
-    tries: int = 3
-    """Most tries where a connection fails or a server says that it cannot answer now."""
-    back_off: float = 1.0
-    """Seconds before the second try; doubled for each further one, times 0.5 to 1.5 at random."""
-    longest_wait: float = 60.0
-    """A server that asks to come back later than this many seconds is not asked again."""
-    user_agent: str = f"Mozilla/5.0 (compatible; biaslab/{__version__}; image audit)"
-    """What requests say they come from."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "opt_out", tuple(str(o).lower() for o in self.opt_out))
-        for name, low, high in (
-            ("size", 16, 8192),
-            ("quality", 1, 100),
-            ("most_bytes", 1, 10**9),
-            ("most_pixels", 1, 10**9),
-            ("concurrency", 1, 512),
-            ("per_host", 1, 512),
-            ("host_interval", 0, 3600),
-            ("silence", 0.01, 3600),
-            ("seconds", 0.01, 3600),
-            ("redirects", 0, 50),
-            ("tries", 1, 20),
-            ("back_off", 0, 3600),
-            ("longest_wait", 0, 3600),
-        ):
-            if not low <= getattr(self, name) <= high:
-                raise ParameterError(f"{name} is {getattr(self, name)!r}; allowed is {low:g} to {high:g}.")
-        if self.format not in SAVED:
-            raise ParameterError(f"format is {self.format!r}. {name_help(self.format, SAVED)}")
-        unknown = [o for o in self.opt_out if o not in OPT_OUT]
-        if unknown:
-            raise ParameterError(f"opt_out names {unknown[0]!r}. {name_help(unknown[0], OPT_OUT)}")
-
-    @property
-    def digest(self) -> str:
-        """Sixteen hex digits of what decides which pictures are saved and how; not of how fast."""
-        fixed = (
-            self.size,
-            self.format,
-            self.quality,
-            sorted(self.opt_out),
-            self.most_bytes,
-            self.most_pixels,
-        )
-        return hashlib.sha256(repr(fixed).encode()).hexdigest()[:16]
 
 
 def download(

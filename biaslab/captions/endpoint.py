@@ -173,12 +173,12 @@ def url_problem(url: str) -> str:
     if parts.username is not None or parts.password is not None or "@" in parts.netloc:
         return (
             "The endpoint's URL holds a user or a password, which would be written into reports. Take it out, and "
-            "put the key into an environment variable (endpoint_key_variable)."
+            "put the key into an environment variable (key_variable)."
         )
     if any(_SECRET_WORDS.search(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
         return (
             "The endpoint's URL holds what looks like a key after '?', which would be written into reports. Take it "
-            "out, and put the key into an environment variable (endpoint_key_variable)."
+            "out, and put the key into an environment variable (key_variable)."
         )
     if parts.scheme.lower() not in ("http", "https") or not named:
         return f"The endpoint's URL is {url!r}; give an http or https URL {example}."
@@ -362,7 +362,7 @@ class _Asking:
 
     path = "chat/completions"
     # What the endpoint gives, which parameter names the model, and what is kept when the work ends: for messages.
-    gives, unit, setting, stays = "chat completions", "answers", "endpoint_model", "Answers before are kept"
+    gives, unit, setting, stays = "chat completions", "answers", "endpoint.model", "Answers before are kept"
     # Outcomes that are kept, and bytes of a reply that are read.
     kept: Sequence[str] = _KEPT
     longest_reply = _LONGEST_REPLY
@@ -471,7 +471,7 @@ class _Asking:
                 status, headers, data = self._post(client, digest, body)
             except httpx.InvalidURL:
                 raise ParameterError(
-                    f"The endpoint's URL {endpoint.url} is none; check endpoint_url."
+                    f"The endpoint's URL {endpoint.url} is none; check endpoint.url."
                 ) from None
             except _body.BodyError as error:
                 last, readings = self._unread(error), readings + 1
@@ -564,7 +564,7 @@ class _Asking:
         if status == 404 or 300 <= status < 400:
             raise ParameterError(
                 f"{self._where} has no {self.gives} for the model {self._endpoint.model!r} ({told}); check "
-                f"endpoint_url and {self.setting}. {self.stays}."
+                f"endpoint.url and {self.setting}. {self.stays}."
             )
         if status == 402 or code in ("insufficient_quota", "billing_hard_limit_reached"):
             raise RunError(f"{self._where} wants to be paid first ({told}). {self.stays}.")
@@ -589,7 +589,7 @@ def _key(endpoint: Endpoint) -> str:
     if not key or not key.isascii() or not key.isprintable():
         raise ParameterError(
             f"The environment variable {endpoint.key_variable} holds no key for {endpoint.url}. Set it to the key, or "
-            "name another with endpoint_key_variable; for an endpoint without keys, leave that empty."
+            "name another with endpoint.key_variable; for an endpoint without keys, leave that empty."
         )
     return key
 

@@ -15,7 +15,6 @@ import inspect
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,8 +51,13 @@ def image_seed(seed: int, prompt_id: str, index: int) -> int:
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") >> 1
 
 
-def load(settings: GenerationSettings) -> Generator:
+def load(model: str, settings: GenerationSettings, *, device: str = "auto") -> Generator:
     """Load a model, ready to generate.
+
+    Args:
+        model: ``mini``, a folder with a diffusers pipeline, or its name on the hub.
+        settings: What is asked of it.
+        device: ``cpu``, ``cuda``, … or ``auto``: a GPU where there is one.
 
     Raises:
         ParameterError: The model is unknown, not text-to-image, cannot be loaded, or cannot do what is asked.
@@ -61,19 +65,19 @@ def load(settings: GenerationSettings) -> Generator:
     """
     import torch
 
-    device = _device(settings.device)
-    on_cpu = device.type == "cpu"
-    folder = loading.fetch(settings.model)
-    family = families.FAMILIES.get(loading.pipeline_class(folder, settings.model).__name__)
+    where = _device(device)
+    on_cpu = where.type == "cpu"
+    folder = loading.fetch(model)
+    family = families.FAMILIES.get(loading.pipeline_class(folder, model).__name__)
     dtype = settings.dtype
     if dtype == "auto" and not on_cpu:
         small = "float16" if family is None or family.denoiser == "unet" else "bfloat16"
-        dtype = small if small == "float16" or _multiplies_bfloat16(device) else "float16"
+        dtype = small if small == "float16" or _multiplies_bfloat16(where) else "float16"
     # On a CPU, text encoder and autoencoder stay float32: they take little of the time.
     stored = "float32" if dtype == "auto" or (on_cpu and family) else dtype
     pipe = loading.load_pipeline(
         folder,
-        settings.model,
+        model,
         dtype=getattr(torch, stored),
         safety_checker=settings.safety_checker == "model",
     )
@@ -81,8 +85,10 @@ def load(settings: GenerationSettings) -> Generator:
         loading.set_scheduler(pipe, settings.scheduler)
     families.check_guidance(family, pipe, settings.negative_prompt)
     with loading.quiet():
-        pipe.to(device)
-    return Generator(pipe, replace(settings, dtype=dtype), device=device, revision=_revision(folder))
+        pipe.to(where)
+    return Generator(
+        pipe, settings.changed(dtype=dtype), model=model, device=where, revision=_revision(folder)
+    )
 
 
 class Generator:
@@ -91,6 +97,7 @@ class Generator:
     Args:
         pipe: The diffusers pipeline on its device; a CPU pipeline of a known family in float32.
         settings: What is asked of it.
+        model: Its name, for messages.
         device: Where it is.
         revision: Commit of the model on the hub, where it is known.
 
@@ -99,9 +106,16 @@ class Generator:
     """
 
     def __init__(
-        self, pipe, settings: GenerationSettings, *, device: torch.device, revision: str = ""
+        self,
+        pipe,
+        settings: GenerationSettings,
+        *,
+        model: str,
+        device: torch.device,
+        revision: str = "",
     ) -> None:
         self.settings = settings
+        self.model = model
         self.pipe = pipe
         self.device = device
         self.revision = revision
@@ -150,8 +164,8 @@ class Generator:
         if self._family is None:
             if s.aspect != 1:
                 raise ParameterError(
-                    f"aspect is {s.aspect:g}, but {s.model} is a {type(self.pipe).__name__}, whose own shape is not "
-                    "known, so that images cannot be made wider by it. Set aspect to 1; in a run, pair_aspect=1."
+                    f"aspect is {s.aspect:g}, but {self.model} is a {type(self.pipe).__name__}, whose own shape is not "
+                    "known, so that images cannot be made wider by it. Set aspect to 1; in a run, people.aspect=1."
                 )
             return s.height, s.width
         own, multiple = self._family.size(self.pipe), self._family.multiple(self.pipe)
@@ -159,7 +173,7 @@ class Generator:
             if value % multiple:
                 near = max(multiple, round(value / multiple) * multiple)
                 raise ParameterError(
-                    f"{name} is {value}; {s.model} makes images in multiples of {multiple}, for example {near}."
+                    f"{name} is {value}; {self.model} makes images in multiples of {multiple}, for example {near}."
                 )
         height = s.height or own[0]
         # As wide as asked for, in what the model makes.
@@ -172,11 +186,11 @@ class Generator:
 
         if self._family is None:
             if self.settings.dtype == "auto":
-                self.settings = replace(self.settings, dtype="float32")
+                self.settings = self.settings.changed(dtype="float32")
             return
         denoiser = getattr(self.pipe, self._family.denoiser)
         if self.settings.dtype == "auto":
-            self.settings = replace(self.settings, dtype=self._try_bfloat16(denoiser))
+            self.settings = self.settings.changed(dtype=self._try_bfloat16(denoiser))
         else:
             self._cast(denoiser, getattr(torch, self.settings.dtype))
         self.pipe.vae.to(memory_format=torch.channels_last)
@@ -223,7 +237,7 @@ class Generator:
         if error <= _ACCURATE:
             return "bfloat16"
         setattr(self.pipe, self._family.denoiser, denoiser)
-        _log.info("%s stays in float32: bfloat16 changes its answers by %.3f.", self.settings.model, error)
+        _log.info("%s stays in float32: bfloat16 changes its answers by %.3f.", self.model, error)
         return "float32"
 
     def _first_answer(self, denoiser):
@@ -278,7 +292,7 @@ class Generator:
         """
         negative = [self.settings.negative_prompt] if self.settings.negative_prompt else []
         with loading.quiet():
-            texts.check_words(self.pipe, [*dict.fromkeys([*prompts, *negative])], self.settings.model)
+            texts.check_words(self.pipe, [*dict.fromkeys([*prompts, *negative])], self.model)
 
     def tokens_cut(self, prompts: Sequence[str]) -> np.ndarray:
         """Return how many tokens at each prompt's end no text encoder reads, ``int64 (prompts,)``."""
@@ -329,7 +343,7 @@ class Generator:
             torch.cuda.empty_cache()
         if len(prompts) == 1:
             raise RunError(
-                f"{self.settings.model} does not fit in memory for one image of {self.height} x {self.width} pixels "
+                f"{self.model} does not fit in memory for one image of {self.height} x {self.width} pixels "
                 f"in {self.settings.dtype}. Choose a smaller size or type, or another device. ({out_of_memory:.200})"
             )
         self._batch_size = len(prompts) // 2
@@ -400,7 +414,7 @@ class Generator:
 
         if not torch.isfinite(latents).all():
             raise RunError(
-                f"{self.settings.model} gives numbers that are not finite in {self.settings.dtype}. Set dtype to "
+                f"{self.model} gives numbers that are not finite in {self.settings.dtype}. Set dtype to "
                 "bfloat16 or float32."
             )
         at_a_time = max(1, _DECODED // (self.height * self.width))
@@ -441,7 +455,9 @@ class Generator:
         blocked = getattr(found, "nsfw_content_detected", None) or [False] * len(prompts)
         images = np.asarray(found.images)
         if not np.isfinite(images).all():
-            raise RunError(f"{s.model} gives numbers that are not finite in {s.dtype}. Set dtype to float32.")
+            raise RunError(
+                f"{self.model} gives numbers that are not finite in {s.dtype}. Set dtype to float32."
+            )
         pixels = list((images * 255).round().astype(np.uint8))
         return pixels, [bool(b) for b in blocked]
 
@@ -457,7 +473,7 @@ class Generator:
         yield
         if not all(torch.equal(b, state()) for b, state in zip(before, states, strict=True)):
             raise ParameterError(
-                f"With {type(self.pipe.scheduler).__name__}, {self.settings.model} draws noise that cannot be seeded "
+                f"With {type(self.pipe.scheduler).__name__}, {self.model} draws noise that cannot be seeded "
                 "for each image, so an image would depend on those before it. Choose another scheduler."
             )
 

@@ -36,7 +36,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from functools import cached_property
 from itertools import count
@@ -46,7 +46,6 @@ from typing import TYPE_CHECKING, Any
 from biaslab.captions._body import BodyError
 from biaslab.captions.endpoint import (
     Answer,
-    Endpoint,
     _Asking,
     _error_in,
     _Journal,
@@ -57,6 +56,7 @@ from biaslab.captions.endpoint import (
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import OK, _image_ids, _units
+from biaslab.net.settings import EndpointSettings
 from biaslab.store import replace, room_on
 
 if TYPE_CHECKING:
@@ -68,8 +68,6 @@ if TYPE_CHECKING:
     from biaslab.store import Store
 
 _log = logging.getLogger(__name__)
-PREFIX = "endpoint:"
-"""What the name of a model begins with that is behind an endpoint, such as ``endpoint:dall-e-3``."""
 REFUSED = "refused"
 # What may become of an image, and what it means. Those in _KEPT are not asked for again.
 OUTCOMES: dict[str, str] = {
@@ -115,18 +113,6 @@ _NO_IMAGE = ("empty", "too_many_bytes", "damaged")
 _FETCHES = 4
 # Images paid for in a row that are none, after which no more are bought where there has never been a good one.
 _WASTED = 5
-# Fields of a request that are given otherwise, or would change what a reply is.
-_OWN_FIELDS = (
-    "model",
-    "prompt",
-    "n",
-    "size",
-    "quality",
-    "style",
-    "response_format",
-    "stream",
-    "partial_images",
-)
 _TYPES = {
     "image_id": object,
     "prompt_id": object,
@@ -138,114 +124,6 @@ _TYPES = {
     "time": object,
     "detail": object,
 }
-
-
-@dataclass(frozen=True)
-class ImageEndpointSettings:
-    """A model behind an images endpoint, how it is asked, and what it may cost.
-
-    Raises:
-        ParameterError: A value is not allowed. A URL or a variable that seems to hold a secret is not repeated.
-    """
-
-    model: str
-    """The model's name there, with or without ``endpoint:`` before it."""
-    url: str
-    """Base URL, such as ``https://api.openai.com/v1``: without user and password."""
-    key_variable: str = "OPENAI_API_KEY"
-    """Name of the environment variable that holds the key; empty where the endpoint asks for none."""
-    size: str = ""
-    """Such as ``1024x1024`` or ``1792x1024``; like the next three it is sent only where it is not empty."""
-    quality: str = ""
-    """Such as ``standard`` or ``hd`` (dall-e-3), ``low``, ``medium`` or ``high`` (gpt-image-1)."""
-    style: str = ""
-    """``vivid`` or ``natural`` (dall-e-3)."""
-    response_format: str = ""
-    """``b64_json`` or ``url``, for models that leave the choice; both kinds of answers are taken in any case."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of the request, such as ``{"background": "opaque"}``."""
-    price: float | None = None
-    """What one image costs, in the currency of ``cost_limit``; 0 for a server that takes nothing. Must be set before
-    any is bought."""
-    cost_limit: float = 0.0
-    """What may be spent on this model in this store, over all runs; with 0 nothing that has a price is bought."""
-    buy: bool = True
-    """Whether missing images are bought; otherwise they have the outcome ``not_bought``."""
-    allow: tuple[str, ...] = ()
-    """Addresses with ports, such as ``127.0.0.1:8000``, from which pictures are fetched although they are not
-    public."""
-    concurrency: int = 4
-    """Requests under way at a time."""
-    attempts: int = 8
-    """How often a request is sent that meets a busy server or a broken connection."""
-    timeout: float = 180.0
-    """Seconds in which a reply, or a picture fetched from its address, is whole."""
-    first_wait: float = 1.0
-    """Seconds before a request is sent again; each further pause is twice as long."""
-    longest_wait: float = 60.0
-    """Seconds that a pause takes at most, whatever the server asks for."""
-    most_bytes: int = 50_000_000
-    """Larger files of pictures are not taken."""
-    most_pixels: int = 25_000_000
-    """Pictures with more pixels are not decoded."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "model", self.model.removeprefix(PREFIX))
-        object.__setattr__(self, "allow", tuple(str(a) for a in self.allow))
-        for name in ("size", "quality", "style", "response_format"):
-            if not isinstance(getattr(self, name), str):
-                raise ParameterError(
-                    f"{name} is {getattr(self, name)!r}; it must be a text, such as '1024x1024'."
-                )
-        own = [name for name in self.options if name in _OWN_FIELDS]
-        if own:
-            raise ParameterError(
-                f"options holds {own[0]!r}, which is no further field of the request: model, size, quality, style and "
-                "response_format are parameters of their own, and each image is a request of its own, not streamed."
-            )
-        try:
-            json.dumps(dict(self.options), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise ParameterError(
-                f"options does not fit in JSON ({error}); give texts, numbers, true or false."
-            ) from None
-        for name, given in (("price", self.price), ("cost_limit", self.cost_limit)):
-            known = isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given < math.inf
-            if not known and not (name == "price" and given is None):
-                raise ParameterError(f"{name} is {given!r}; it must be a number from 0.")
-        for name in ("most_bytes", "most_pixels"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise ParameterError(f"{name} is {getattr(self, name)!r}; it must be a whole number from 1.")
-        object.__setattr__(self, "url", self.endpoint.url)
-
-    @cached_property
-    def endpoint(self) -> Endpoint:
-        """The endpoint with the fields of a request beside its prompt.
-
-        Raises:
-            ParameterError: URL, variable, model or a limit cannot be used.
-        """
-        fields = {n: getattr(self, n) for n in ("size", "quality", "style", "response_format")}
-        return Endpoint(
-            self.url,
-            self.model,
-            key_variable=self.key_variable,
-            temperature=None,
-            options={"n": 1, **{k: v for k, v in fields.items() if v}, **self.options},
-            concurrency=self.concurrency,
-            attempts=self.attempts,
-            timeout=self.timeout,
-            first_wait=self.first_wait,
-            longest_wait=self.longest_wait,
-        )
-
-    def check_key(self) -> None:
-        """Look whether there is a key, without telling it.
-
-        Raises:
-            ParameterError: The environment has none.
-        """
-        self.endpoint.check_key()
 
 
 @dataclass(frozen=True)
@@ -266,7 +144,7 @@ class _Bought:
 
 def generate(
     prompts: pd.DataFrame,
-    settings: ImageEndpointSettings,
+    settings: EndpointSettings,
     *,
     seed: int,
     store: Store,
@@ -327,9 +205,7 @@ class EndpointImages:
             ``ok``, such as code and message of a refusal). Texts are empty where the endpoint said nothing.
     """
 
-    def __init__(
-        self, units: pd.DataFrame, settings: ImageEndpointSettings, *, seed: int, store: Store
-    ) -> None:
+    def __init__(self, units: pd.DataFrame, settings: EndpointSettings, *, seed: int, store: Store) -> None:
         self.name = settings.model
         self._units = units
         self._settings = settings
@@ -422,7 +298,7 @@ class EndpointImages:
                 "Set it, and with it cost_limit, the most that may be spent; for a server that takes nothing, set it "
                 "to 0."
             )
-        s.check_key()
+        s.endpoint.check_key()
 
     def _buy(self, missing: Mapping[str, dict[str, Any]], progress: bool) -> dict[str, Any]:
         s = self._settings
@@ -463,7 +339,7 @@ class _Ledger:
     neither the sum nor what was bought is known, and nothing is bought until it is rebuilt (:func:`rebuild`).
     """
 
-    def __init__(self, folder: Path, settings: ImageEndpointSettings | None = None) -> None:
+    def __init__(self, folder: Path, settings: EndpointSettings | None = None) -> None:
         self.folder = folder
         self.file = folder / "bought.jsonl"
         self._journal = _Journal(self.file)
@@ -765,7 +641,7 @@ class _Buying(_Asking):
     gives, unit, setting, stays = "images", "images", "the model's name", _STAYS
     kept = _KEPT
 
-    def __init__(self, settings: ImageEndpointSettings, ledger: _Ledger) -> None:
+    def __init__(self, settings: EndpointSettings, ledger: _Ledger) -> None:
         super().__init__(settings.endpoint, _Journal(None), worked_before=bool(ledger.done))
         self._settings = settings
         self._ledger = ledger

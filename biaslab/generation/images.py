@@ -13,8 +13,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,26 +40,30 @@ _HELD = 4
 
 def generate(
     prompts: pd.DataFrame,
+    model: str,
     settings: GenerationSettings,
     *,
     seed: int,
     store: Store,
+    device: str = "auto",
     progress: bool = True,
-    load: Callable[[GenerationSettings], generator.Generator] = generator.load,
+    load: Callable[..., generator.Generator] = generator.load,
 ) -> GeneratedImages:
     """Generate ``n_images`` images for each prompt; what was generated before is found again.
 
-    The result is kept by model, weights, settings (but for device, batch size and compiling, which change nothing
-    that matters), seed and prompts. Types and batch sizes that were found are written down in ``made.json`` of the
+    The result is kept by model, weights, settings (but for batch size and compiling, which change nothing that
+    matters), seed and prompts. Types and batch sizes that were found are written down in ``made.json`` of the
     stage's folder and taken from there when a stopped run goes on.
 
     Args:
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more); others are passed over.
-        settings: Model and how it generates.
+        model: The model, as for :func:`biaslab.generation.load`.
+        settings: How it generates.
         seed: Seed of the run.
         store: Where images are kept.
+        device: Where it runs.
         progress: Whether a bar shows how far it is, in images a second.
-        load: What loads the model; it is called when an image must be generated, and not before.
+        load: What loads the model, as that function does; it is called when an image must be generated, and not before.
 
     Raises:
         InputError: The prompts lack a column or hold values that do not fit.
@@ -68,7 +71,8 @@ def generate(
         MissingInputError: The embedded model is not in this installation.
         RunError: A single image does not fit in memory, or the numbers overflow.
     """
-    made = GeneratedImages(_units(prompts), settings, seed=seed, store=store, load=load)
+    loading = partial(load, model, device=device)
+    made = GeneratedImages(_units(prompts), model, settings, seed=seed, store=store, load=loading)
     made.complete(progress=progress)
     return made
 
@@ -85,17 +89,15 @@ class GeneratedImages:
     """
 
     def __init__(
-        self, units: pd.DataFrame, settings: GenerationSettings, *, seed: int, store: Store, load
+        self, units: pd.DataFrame, model: str, settings: GenerationSettings, *, seed: int, store: Store, load
     ) -> None:
-        where = models.resolve(settings.model, "text-to-image")
+        where = models.resolve(model, "text-to-image")
         self.name = Path(where).name if Path(where).is_dir() else where
         self._units = units
         self._settings = settings
         self._seed = seed
         self._load = load
-        inputs = asdict(settings) | {"model": self.name, "weights": models.digest(where), "seed": seed}
-        for name in ("device", "batch_size", "compile"):
-            inputs.pop(name)
+        inputs = settings.look | {"model": self.name, "weights": models.digest(where), "seed": seed}
         self._facts = store.stage("generated", inputs, self._without_files)
         self._files = store.stage("generated_files", inputs, self._generate)
         whole = hashlib.sha256(self._facts.digest.encode())
@@ -187,9 +189,9 @@ class GeneratedImages:
         said = self._written_down()
         settings = self._settings
         if settings.dtype == "auto" and "dtype" in said:
-            settings = replace(settings, dtype=said["dtype"])
+            settings = settings.changed(dtype=said["dtype"])
         if not settings.batch_size and "batch_size" in said:
-            settings = replace(settings, batch_size=said["batch_size"])
+            settings = settings.changed(batch_size=said["batch_size"])
         loaded = self._load(settings)
         loaded.check(list(self._units["text"].unique()))
         self._write_down(loaded)

@@ -24,7 +24,7 @@ MEDIAPIPE = "mediapipe:"
 WHERE = (
     "MediaPipe publishes the model of its face detector apart from the package: download "
     "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/float16/latest/"
-    "blaze_face_short_range.tflite and set faces to 'mediapipe:' and its path."
+    "blaze_face_short_range.tflite and set judging.faces to 'mediapipe:' and its path."
 )
 WHOLE = "whole image"
 """The name of a gate that lets every image pass: to judge without one, or to see what the gate changes."""

@@ -22,7 +22,7 @@ FAIRFACE = "fairface:"
 # Where the weights are to be had.
 WHERE = (
     "FairFace publishes its weights (res34_fair_align_multi_7_20190809.pt) apart: https://github.com/dchen236/FairFace "
-    "says where. Convert them to safetensors and set gender to 'fairface:' and the path."
+    "says where. Convert them to safetensors and set judging.gender to 'fairface:' and the path."
 )
 _OUTPUTS = 18
 _MALE, _FEMALE = 7, 8

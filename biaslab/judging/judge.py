@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -18,12 +17,13 @@ import numpy as np
 import pandas as pd
 
 from biaslab import models as named
-from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.errors import InputError, name_help
 from biaslab.judging import _models
 from biaslab.judging.faces import MEDIAPIPE, WHOLE, Face, FaceDetector, gate, large_enough
 from biaslab.judging.fairface import FAIRFACE, FairFaceGender, cut_out
 from biaslab.judging.images import BLOCKED, ImageSource, Unreadable, check_image
-from biaslab.judging.zero_shot import GENDER_TEXTS, ZeroShot, ZeroShotGender
+from biaslab.judging.settings import JudgeSettings
+from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
 
 if TYPE_CHECKING:
     from biaslab.store import Store
@@ -51,47 +51,6 @@ _SHARD_ROWS = 1024
 _ARCHITECTURE_AND_TAG = re.compile(r"[^/\\:]{2,}:[^/\\:]+")
 
 
-@dataclass(frozen=True)
-class JudgeSettings:
-    """How images are judged."""
-
-    faces: str = "mini-detector"
-    """Face detector: ``mini-detector``, a folder or hub name of a transformers object detector that knows
-    "face", ``mediapipe:FILE``, or ``whole image``: then no face is looked for, and every image passes."""
-    gender: str = "mini-clip"
-    """Perceived gender: ``mini-clip``, a folder, hub name or ``ARCHITECTURE:TAG`` of an open_clip model,
-    ``fairface:FILE``, or ``ratings:FILE`` (then raters decide, and no face is looked for)."""
-    texts: tuple[str, str] = GENDER_TEXTS
-    """For open_clip models: the text for perceived as male, then for perceived as female."""
-    threshold: float = 0.9
-    """Least probability of a gender for it to count, from 0.5 to 1; the paper's is 0.9."""
-    min_face: float = 0.1
-    """Smallest share of the image's width and height that the face must have, 0 to 1."""
-    min_score: float = 0.5
-    """Faces of which the detector is less sure do not count, 0 to 1."""
-    device: str = "auto"
-    """Where the models run: ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, …"""
-    dtype: str = "auto"
-    """Type of the gender model's image part: ``auto``, ``float32``, ``bfloat16`` or ``float16``."""
-    batch_size: int = 0
-    """Images at a time; 0 finds it. It does not change results beyond rounding."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "texts", tuple(self.texts))
-        if len(self.texts) != 2 or not all(isinstance(t, str) and t.strip() for t in self.texts):
-            raise ParameterError(
-                f"texts is {self.texts!r}; give two texts, for perceived as male and as female: {GENDER_TEXTS}."
-            )
-        for name, low, high in (("threshold", 0.5, 1), ("min_face", 0, 1), ("min_score", 0, 1)):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise ParameterError(f"{name} is {value!r}; allowed is {low} to {high}.")
-        if self.batch_size < 0:
-            raise ParameterError(f"batch_size is {self.batch_size!r}; allowed is 1 or more, or 0 to find it.")
-        if self.dtype not in _models.DTYPES:
-            raise ParameterError(f"dtype is {self.dtype!r}. {name_help(self.dtype, _models.DTYPES)}")
-
-
 class GenderModel(Protocol):
     """The contract of models of perceived gender.
 
@@ -114,8 +73,8 @@ class Judge(NamedTuple):
     gender: GenderModel
 
 
-def load(settings: JudgeSettings) -> Judge:
-    """Return the models that ``settings`` name.
+def load(settings: JudgeSettings, device: str = "auto") -> Judge:
+    """Return the models that ``settings`` name, on a ``device``: ``auto`` (a GPU if there is one), ``cpu``, ….
 
     Raises:
         ParameterError: A model is unknown or cannot be used.
@@ -123,7 +82,7 @@ def load(settings: JudgeSettings) -> Judge:
     """
     from biaslab.judging import faces
 
-    place = {"device": settings.device, "batch_size": settings.batch_size}
+    place = {"device": device, "batch_size": settings.batch_size}
     gender: GenderModel
     if settings.gender.startswith(FAIRFACE):
         gender = FairFaceGender(settings.gender.removeprefix(FAIRFACE), dtype=settings.dtype, **place)
@@ -138,9 +97,10 @@ def judge(
     settings: JudgeSettings,
     *,
     store: Store,
+    device: str = "auto",
     progress: bool = True,
     ids: Sequence[str] | None = None,
-    models: Callable[[JudgeSettings], Judge] = load,
+    models: Callable[[JudgeSettings, str], Judge] = load,
 ) -> pd.DataFrame:
     """Judge every image of a source, or those named by ``ids``; what was judged before is read again.
 
@@ -148,9 +108,10 @@ def judge(
         images: Where the images come from.
         settings: How they are judged.
         store: Where judgements are kept.
+        device: Where the models run.
         progress: Whether a bar shows how far it is.
         ids: Image ids; by default all of the source's table.
-        models: What loads the models; it is called when an image must be judged, and not before.
+        models: What loads the models, as :func:`load` does; it is called when an image must be judged, and not before.
 
     Returns:
         One row per image, in the order asked for: image_id, outcome (one of :data:`OUTCOMES`), gender
@@ -174,10 +135,10 @@ def judge(
         units["blocked"] = (table["outcome"] == BLOCKED).to_numpy()
     if units.empty:
         return frame([])
-    ready = cache(lambda: models(settings))
+    ready = cache(lambda: models(settings, device))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
-        return _look_at_shard(shard, images, settings, ready)
+        return _look_at_shard(shard, images, settings.batch_size, device, ready)
 
     seen = store.stage("judgements", _inputs(images, settings), work).compute(
         units,
@@ -191,13 +152,10 @@ def judge(
 def _inputs(images: ImageSource, settings: JudgeSettings) -> dict:
     """Return what the models' answers depend on.
 
-    Where and how fast they run is not among it, nor are the limits of face and probability: these decide upon
+    How fast they run is not among it, nor are the limits of face and probability: these decide upon
     answers that are kept, so that other limits need no other look at the images.
     """
-    inputs = asdict(settings)
-    for name in ("device", "batch_size", "threshold", "min_face"):
-        inputs.pop(name)
-    inputs["texts"] = list(settings.texts)
+    inputs = settings.model_dump(mode="json", exclude={"further", "batch_size", "threshold", "min_face"})
     weights = {
         "faces": _weights(settings.faces, MEDIAPIPE, "detector"),
         "gender": _weights(settings.gender, FAIRFACE, "clip"),
@@ -219,13 +177,15 @@ def _weights(name: str, prefix: str, kind: str) -> str:
     return named.digest(named.resolve(name, kind))
 
 
-def _look_at_shard(shard: pd.DataFrame, images: ImageSource, settings: JudgeSettings, ready) -> pd.DataFrame:
+def _look_at_shard(
+    shard: pd.DataFrame, images: ImageSource, batch_size: int, device: str, ready
+) -> pd.DataFrame:
     blocked = shard["blocked"] if "blocked" in shard else pd.Series(False, index=shard.index)
     rows = {k: _row(k, BLOCKED) for k in shard.loc[blocked, "image_id"]}
     wanted = list(shard.loc[~blocked, "image_id"])
     if wanted:
         judges = ready()
-        step = settings.batch_size or _models.read_ahead(_models.device(settings.device))
+        step = batch_size or _models.read_ahead(_models.device(device))
         for some, read in _ahead(images, wanted, step):
             rows.update(zip(some, _look(some, read, judges), strict=True))
     return frame(rows[k] for k in shard["image_id"])

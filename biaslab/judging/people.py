@@ -104,9 +104,10 @@ def judge_people(
     settings: JudgeSettings,
     *,
     store: Store,
+    device: str = "auto",
     progress: bool = True,
     people: PeopleSettings = PEOPLE,
-    models: Callable[[JudgeSettings], Judge] = alone.load,
+    models: Callable[[JudgeSettings, str], Judge] = alone.load,
 ) -> pd.DataFrame:
     """Judge everyone whom images were to show; what was judged before is read again.
 
@@ -120,6 +121,7 @@ def judge_people(
             ``carpenter manager``); one row per person.
         settings: How each person is judged.
         store: Where judgements are kept.
+        device: Where the models run.
         progress: Whether a bar shows how far it is.
         people: How people are told apart and cut out.
         models: What loads the models; it is called when an image must be judged, and not before.
@@ -147,14 +149,14 @@ def judge_people(
     units = _units(asked, images)
     if units.empty:
         return _decided(_frame([]), settings, people)
-    ready = cache(lambda: models(settings))
+    ready = cache(lambda: models(settings, device))
     kept = asdict(people)
     # What decides upon answers that are kept, as in judge().
     kept.pop("role_threshold")
     inputs = {**alone._inputs(images, settings), "people": kept}
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
-        return _look_at_shard(shard, images, settings, people, ready)
+        return _look_at_shard(shard, images, settings.batch_size, device, people, ready)
 
     seen = store.stage("people", inputs, work).compute(
         units,
@@ -224,7 +226,7 @@ def _units(asked: pd.DataFrame, images: ImageSource) -> pd.DataFrame:
 
 
 def _look_at_shard(
-    shard: pd.DataFrame, images: ImageSource, settings: JudgeSettings, people: PeopleSettings, ready
+    shard: pd.DataFrame, images: ImageSource, batch_size: int, device: str, people: PeopleSettings, ready
 ) -> pd.DataFrame:
     phrases = dict(zip(shard["image_id"], map(json.loads, shard["phrases"]), strict=True))
     blocked = shard["blocked"] if "blocked" in shard else pd.Series(False, index=shard.index)
@@ -232,7 +234,7 @@ def _look_at_shard(
     wanted = list(shard.loc[~blocked, "image_id"])
     if wanted:
         judges = ready()
-        step = settings.batch_size or _models.read_ahead(_models.device(settings.device))
+        step = batch_size or _models.read_ahead(_models.device(device))
         for some, read in alone._ahead(images, wanted, step):
             rows.update(zip(some, _look(some, [phrases[k] for k in some], read, judges, people), strict=True))
     return _frame(row for k in shard["image_id"] for row in rows[k])

@@ -78,7 +78,6 @@ from biaslab.mitigation.critique import (
     Guideline,
     counted,
 )
-from biaslab.stats import adjust, wilson_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -253,6 +252,8 @@ class CountsCritic:
 
     def _tested(self, counts: dict[str, tuple[int, int]]) -> dict[str, _Test]:
         from scipy.stats import binomtest
+
+        from biaslab.stats import adjust
 
         p = adjust([binomtest(x, n).pvalue for x, n in counts.values()], "holm")
         return {
@@ -435,6 +436,8 @@ def _named(identity: str, *, many: bool = False) -> str:
 
 
 def _seen(count: int, n: int) -> tuple[str, str]:
+    from biaslab.stats import wilson_interval
+
     low, high = wilson_interval(count, n)
     return f"{count:,}", f"{_percent(count / n)}, interval {100 * low:.0f} to {_percent(high)}"
 

@@ -159,7 +159,7 @@ def occupation_pairs(per_list: int = 0) -> list[tuple[Person, Person]]:
     most = min(map(len, lists))
     if not 0 <= per_list <= most:
         raise ParameterError(
-            f"pair_occupations is {per_list!r}; allowed is 1 to {most}, or 0 for all of the shorter list."
+            f"people.occupations is {per_list!r}; allowed is 1 to {most}, or 0 for all of the shorter list."
         )
     if not per_list and max(map(len, lists)) > most:
         sizes = " and ".join(
@@ -255,7 +255,7 @@ def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0) -> Prompts:
         ParameterError: A number is out of range.
     """
     if partners < 1:
-        raise ParameterError(f"control_partners is {partners!r}; allowed is 1 or more.")
+        raise ParameterError(f"people.control_partners is {partners!r}; allowed is 1 or more.")
     by_list: dict[str, list[Person]] = {gender: [] for gender in GENDERS}
     for person in dict.fromkeys(person for pair in occupation_pairs(per_list) for person in pair):
         by_list[person.stereotype].append(person)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -66,7 +66,7 @@ class Calibration:
         if not hasattr(pipeline.corpus, "world"):
             raise MissingInputError(
                 f"Calibration holds measurements against known truth, which the corpus {pipeline.corpus.name!r} does "
-                "not have: set corpus to 'mini'."
+                "not have: set captions.corpus to 'mini'."
             )
         self.base = pipeline
         self.settings = pipeline.settings
@@ -75,35 +75,40 @@ class Calibration:
     @cached_property
     def world(self) -> Pipeline:
         """The truth-preserving generator in the place of the model."""
-        return self.base.but(truthful.WORLD, images_per_prompt=self.settings.world_images)
+        return self.base.but(
+            truthful.WORLD, generation={"images_per_prompt": self.settings.calibration.world_images}
+        )
 
     @cached_property
     def off(self) -> Pipeline:
         """The same in the world without the paradox."""
-        s = self.settings
+        s = self.settings.calibration
         changes = {
-            "captions_per_occupation": s.off_captions,
-            "corpus_rows": s.off_rows,
+            "skew": "off",
+            "per_occupation": s.off_captions,
+            "rows": s.off_rows,
             "approaches": ("naive",),
         }
-        return self.base.but(truthful.WORLD, skew="off", **changes)
+        return self.base.but(truthful.WORLD, captions=changes)
 
     @cached_property
     def scales(self) -> dict[float, Pipeline]:
         """The model at each guidance scale of the sweep, the run's own among them, in order; none for the world."""
         if self.base.model == truthful.WORLD:
             return {}
-        own, some = self.settings.guidance_scale, self.settings.guidance_images
+        own, some = self.settings.generation.guidance_scale, self.settings.calibration.guidance_images
         swept = {
-            g: self.base if g == own else self.base.but(guidance_scale=g, images_per_prompt=some)
-            for g in {*self.settings.guidance_sweep, own}
+            g: self.base
+            if g == own
+            else self.base.but(generation={"guidance_scale": g, "images_per_prompt": some})
+            for g in {*self.settings.calibration.guidance_scales, own}
         }
         return dict(sorted(swept.items()))
 
     @cached_property
     def held_out(self) -> pd.DataFrame:
         """Held-out renders with their truth and what gate and judge made of them."""
-        renders = truthful.held_out(self.settings.test_renders, seed=self.base.seed)
+        renders = truthful.held_out(self.settings.calibration.test_renders, seed=self.base.seed)
         return renders.table.merge(self.base.judged(renders), on="image_id", validate="one_to_one")
 
     @cached_property
@@ -119,7 +124,7 @@ class Calibration:
 
     def _matched_captions(self) -> pd.DataFrame:
         """Return the first prompt-like captions without an indicator of each occupation, in the corpus's order."""
-        corpus, most = self.base.corpus, self.settings.matched_captions
+        corpus, most = self.base.corpus, self.settings.calibration.matched_captions
         stage = self.base.store.stage(
             "matched_captions", {"corpus": corpus.digest}, partial(_prompt_like, corpus)
         )
@@ -140,14 +145,14 @@ class Calibration:
 
     def approaches(self) -> list[str]:
         """Return the selections that can be compared: those that the run asks for, and the matched one."""
-        return [a for a in SELECTED if a in self.settings.approaches] + [MATCHED]
+        return [a for a in SELECTED if a in self.settings.captions.approaches] + [MATCHED]
 
     def true_training(self, approach: str) -> np.ndarray:
         """Return the true % female behind an approach's captions, (occupations, prompts or 1)."""
         if approach in _TRUE_KINDS:
-            return true_shares(self.occupations, _TRUE_KINDS[approach], self.settings.skew)[:, None]
+            return true_shares(self.occupations, _TRUE_KINDS[approach], self.settings.captions.skew)[:, None]
         rows = self.training(approach)
-        truth = world.truth_table(world.skew_knobs(self.settings.skew)).rename(
+        truth = world.truth_table(world.skew_knobs(self.settings.captions.skew)).rename(
             columns={
                 "occupation": "truth_occupation",
                 "style": "truth_style",
@@ -162,7 +167,9 @@ class Calibration:
 
     def true_generated(self) -> np.ndarray:
         """Return the true % female of images for the templates, (occupations, 1)."""
-        return true_shares(self.occupations, "prompt-like, no indicator", self.settings.skew)[:, None]
+        return true_shares(self.occupations, "prompt-like, no indicator", self.settings.captions.skew)[
+            :, None
+        ]
 
 
 def _prompt_like(corpus, parts: pd.DataFrame) -> pd.DataFrame:
@@ -364,7 +371,7 @@ def shares(study: Study) -> pd.DataFrame:
     from biaslab.judging.error import correct, judge_error
 
     c = of(study)
-    skew = c.settings.skew
+    skew = c.settings.captions.skew
     sides = [("training", skew, a, c.training(a), c.true_training(a)) for a in c.approaches()]
     sides.append(("generated", skew, MATCHED, c.world.judgements("generated"), c.true_generated()))
     if skew != "off":
@@ -458,7 +465,7 @@ def _off_shares(c: Calibration) -> np.ndarray:
 def amplification(study: Study) -> pd.DataFrame:
     """Return measured amplification of world and model, beside what the truth implies."""
     c = of(study)
-    own = c.settings.guidance_scale
+    own = c.settings.generation.guidance_scale
     generators = [(truthful.WORLD, "", count(c.world.judgements("generated"), c.occupations))]
     for scale, pipeline in c.scales.items():
         generators.append(
@@ -469,11 +476,11 @@ def amplification(study: Study) -> pd.DataFrame:
         training = count(c.training(approach), c.occupations)
         truth = c.true_training(approach), c.true_generated()
         for generator, scale, generated in generators:
-            head = [generator, scale, c.settings.skew, approach]
+            head = [generator, scale, c.settings.captions.skew, approach]
             # Few images a prompt are no basis for a share of each.
             apart = generator == truthful.WORLD or scale == f"{own:g}"
             rows += _amplification_rows(head, training, generated, truth, study, apart=apart)
-    if c.settings.skew != "off":
+    if c.settings.captions.skew != "off":
         head = [truthful.WORLD, "", "off", "naive"]
         sides = count(_naive_rows(c.off), c.occupations), count(c.off.judgements("generated"), c.occupations)
         rows += _amplification_rows(head, *sides, (_off_shares(c), _off_shares(c)), study, apart=True)
@@ -618,15 +625,14 @@ def ungated(pipeline: Pipeline, source, image_ids: Sequence[str]) -> pd.DataFram
     ids = list(dict.fromkeys(image_ids))
     if not ids:
         return pd.DataFrame({"image_id": [], "gender": [], "p_female": []}, dtype=object)
-    s = pipeline.settings
-    given = judging.JudgeSettings(
-        faces=_WHOLE, gender=s.gender, threshold=s.threshold, min_face=0, device=s.device
-    )
+    own, device = pipeline.settings.judging, pipeline.settings.compute.device
+    given = own.changed(faces=_WHOLE, min_face=0)
 
-    def models(settings: judging.JudgeSettings) -> judging.Judge:
-        return judging.Judge(_WholeImage(), judging.load(replace(settings, faces=s.faces)).gender)
+    def models(settings: judging.JudgeSettings, device: str) -> judging.Judge:
+        return judging.Judge(_WholeImage(), judging.load(settings.changed(faces=own.faces), device).gender)
 
-    return judging.judge(Some(source, ids), given, store=pipeline.store, progress=False, models=models)
+    some = Some(source, ids)
+    return judging.judge(some, given, store=pipeline.store, device=device, progress=False, models=models)
 
 
 # What the store knows the detector below by.
@@ -732,7 +738,7 @@ def _gate_rows(c: Calibration, study: Study) -> Iterator[list]:
 
 def _words_row(c: Calibration, study: Study) -> list:
     name, reach = "gender_word_accuracy", ("97 % or more", (97, 100))
-    if "caption_prompts" not in c.settings.approaches:
+    if "caption_prompts" not in c.settings.captions.approaches:
         return _row(name, *[np.nan] * 3, "%", 0, "images", *reach, "Captions are no prompts in this run.")
     words = study.measured("paradox_gender_words")
     words = words[(words["model"] == c.base.label) & (words["approach"] == "caption_prompts")]
@@ -764,12 +770,14 @@ def _named_right(c: Calibration, pipeline: Pipeline) -> tuple[int, int]:
     from biaslab.judging.zero_shot import ZeroShot
 
     images = pipeline.images("generated").table
-    images = images[images.groupby(["prompt", "occupation"]).cumcount() < c.settings.images_per_prompt]
+    images = images[
+        images.groupby(["prompt", "occupation"]).cumcount() < c.settings.generation.images_per_prompt
+    ]
     vectors = pipeline.image_embeddings("generated", images["image_id"])
     both = images.merge(vectors, on="image_id")
     both = both[both["vector"].notna()]
     texts = [lexicons.fill("A photo of a/an [OCCUPATION]", o) for o in c.occupations]
-    known = ZeroShot(c.settings.gender, device=c.settings.device).text_embeddings(texts)
+    known = ZeroShot(c.settings.judging.gender, device=c.settings.compute.device).text_embeddings(texts)
     said = (np.stack(both["vector"].to_list()) @ known.T).argmax(axis=1) if len(both) else []
     answers = np.array(c.occupations, dtype=object)[said]
     return int((answers == both["occupation"].to_numpy(object)).sum()), len(images)
@@ -810,7 +818,7 @@ def _amplification_quality(c: Calibration, study: Study) -> Iterator[list]:
     known = known[(known["generator"] == truthful.WORLD) & (known["definition"] == "published")]
     known = known[known["prompt"] == "mean"].set_index(["skew", "approach"])
     for metric, skew, approach, width in (
-        ("truth_preserving_matched", c.settings.skew, MATCHED, 2.0),
+        ("truth_preserving_matched", c.settings.captions.skew, MATCHED, 2.0),
         ("world_off_naive", "off", "naive", np.inf),
     ):
         if (skew, approach) not in known.index:
@@ -834,7 +842,7 @@ def _amplification_quality(c: Calibration, study: Study) -> Iterator[list]:
 def _halved(c: Calibration, study: Study) -> list:
     """Return the row of the ratio of two approaches' amplification on the same generated images."""
     name, reach, inside = "nearest_no_indicators_to_naive", "one half or less", (-np.inf, 0.5)
-    asked = [a for a in ("naive", "nearest_no_indicators") if a in c.settings.approaches]
+    asked = [a for a in ("naive", "nearest_no_indicators") if a in c.settings.captions.approaches]
     if len(asked) < 2:
         return _row(
             name, *[np.nan] * 3, "ratio", 0, "occupations", reach, inside, "The run lacks an approach."

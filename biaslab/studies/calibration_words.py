@@ -38,7 +38,9 @@ def headlines_judge(judge: pd.DataFrame, study: Study) -> list[str]:
     """
     rows = judge[(judge["truth"] == "all") & (judge["answers"] == "likelier")].set_index("cues")
     own = [
-        name for name in (study.pipeline.settings.faces, study.pipeline.settings.gender) if name in _EMBEDDED
+        name
+        for name in (study.pipeline.settings.judging.faces, study.pipeline.settings.judging.gender)
+        if name in _EMBEDDED
     ]
     said = []
     if own:

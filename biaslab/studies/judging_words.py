@@ -125,7 +125,7 @@ def show_disagreements(
         print("No gallery: no judged image has another majority.")
         return
     read = [images[row["source"]].read([row["image_id"]])[0] for _, row in shown.iterrows()]
-    drawn = study.settings.corpus == "mini"
+    drawn = study.settings.captions.corpus == "mini"
     blur = [s == "training" and not (show_faces or drawn) for s in shown["source"]]
     texts = [f"raters: {row['vote']} ({row['source']}, {row['occupation']})" for _, row in shown.iterrows()]
     raters = "simulated raters" if collected.kind == "simulated" else "raters"

@@ -176,8 +176,8 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
 
 def _judges(pipeline: Pipeline) -> tuple[list[str], list[str]]:
     """Return the judges that look at images, and the files of ratings, each in the order of the settings."""
-    s = pipeline.settings
-    every = list(dict.fromkeys((s.gender, *s.further_judges)))
+    s = pipeline.settings.judging
+    every = list(dict.fromkeys((s.gender, *s.further)))
     files = [judge for judge in every if judge.startswith(RATINGS)]
     return [judge for judge in every if judge not in files], files
 
@@ -187,7 +187,7 @@ def _reference(pipeline: Pipeline, judge: str) -> str:
     from biaslab import models
 
     # The models that were made for the renders' world, by any of their names.
-    own = pipeline.settings.faces in ("mini", models.KINDS["detector"])
+    own = pipeline.settings.judging.faces in ("mini", models.KINDS["detector"])
     return TRUTH if own and judge in ("mini", models.KINDS["clip"]) else DRAWINGS
 
 

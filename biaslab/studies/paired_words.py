@@ -16,7 +16,7 @@ import pandas as pd
 from biaslab import sources, stats
 from biaslab.findings import NO_MEASUREMENTS, none_could
 from biaslab.findings import p_words as _p_words
-from biaslab.pipeline import WORLD, people_guidance
+from biaslab.mini.truthful import WORLD
 from biaslab.prompts.paired import ASPECTS, SETTINGS
 from biaslab.studies.paired_dependence import ASSUMED_NONE, WORST
 
@@ -574,10 +574,9 @@ def how(study: Study) -> str:
         value = rows.set_index("setting")["value"]
         if model == WORLD:
             said.append(f"{model}: drawings true to the embedded world, made by no model.")
-        elif {"guidance_scale", "steps"} <= set(value.index):
-            # Runs from before that setting have no row of it.
-            own = float(value.get("pair_guidance_scale", -1))
-            guidance = people_guidance(own, float(value["guidance_scale"]))
-            said.append(f"{model}: guidance {guidance:g}, {float(value['steps']):g} steps.")
+        elif {"generation.guidance_scale", "generation.steps"} <= set(value.index):
+            own, steps = value.get("people.guidance_scale", "null"), float(value["generation.steps"])
+            guidance = float(value["generation.guidance_scale"] if own == "null" else own)
+            said.append(f"{model}: guidance {guidance:g}, {steps:g} steps.")
     said += [f"{model}: as printed in the paper, not measured here." for model in _printed_beside(study)]
     return " ".join(said)

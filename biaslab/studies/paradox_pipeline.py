@@ -36,7 +36,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
 
 def _judged(pipeline: Pipeline):
     """Yield approach, source and judgements (with occupation and prompt) of each approach that is asked for."""
-    wanted = pipeline.settings.approaches
+    wanted = pipeline.settings.captions.approaches
     selected = [a for a in wanted if a in SELECTED]
     if selected:
         # First what may be missing: a corpus without images says so before any is generated.
@@ -87,7 +87,7 @@ def _with_gender(pipeline: Pipeline, captions: pd.DataFrame) -> pd.DataFrame:
 def captions_found(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions name each occupation, and how many were taken."""
     found = pipeline.captions()
-    sampled = found["rank"] <= pipeline.settings.captions_per_occupation
+    sampled = found["rank"] <= pipeline.settings.captions.per_occupation
     totals = pipeline.totals()
     return totals.assign(
         corpus=pipeline.corpus.name,
@@ -106,7 +106,7 @@ def prompts(pipeline: Pipeline) -> pd.DataFrame:
 def _asked(pipeline: Pipeline, kind: str) -> bool:
     """Return whether an approach that is asked for generates images of a kind."""
     uses = SELECTED if kind == "generated" else [a for a in CAPTIONS_AS_PROMPTS if a.startswith(kind)]
-    return bool(set(uses).intersection(pipeline.settings.approaches))
+    return bool(set(uses).intersection(pipeline.settings.captions.approaches))
 
 
 def indicators(pipeline: Pipeline) -> pd.DataFrame:
@@ -251,7 +251,7 @@ def caption_pairs(pipeline: Pipeline) -> pd.DataFrame:
     keys = ["caption_id", "occupation"]
     frames = []
     for kind in ("caption_prompts", "paraphrased"):
-        approaches = [a for a in (kind, kind + _WITHOUT) if a in pipeline.settings.approaches]
+        approaches = [a for a in (kind, kind + _WITHOUT) if a in pipeline.settings.captions.approaches]
         if not approaches:
             continue
         own, made = _own_images(pipeline), pipeline.judgements(kind)
@@ -321,7 +321,7 @@ def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
 def downloads(pipeline: Pipeline) -> pd.DataFrame:
     """Return what became of the URL of each training image; no rows where they are not fetched by URL."""
     names = _names("paradox_downloads")
-    if pipeline.settings.training_images != DOWNLOAD:
+    if pipeline.settings.captions.training_images != DOWNLOAD:
         return pd.DataFrame(columns=names)
     return pipeline.downloads().assign(corpus=pipeline.corpus.name)[names]
 
@@ -332,7 +332,7 @@ def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
     No rows where they are not fetched by URL.
     """
     names = _names("paradox_download_outcomes")
-    if pipeline.settings.training_images != DOWNLOAD:
+    if pipeline.settings.captions.training_images != DOWNLOAD:
         return pd.DataFrame(columns=names)
     outcome = pipeline.downloads().set_index("caption_id")["outcome"]
     frames = []

@@ -33,7 +33,7 @@ def _corpus(study: Study, corpus: str) -> str:
 def _is_embedded(study: Study) -> bool:
     """Return whether the captions are the embedded world's."""
     told = study.measured_or_empty("pipeline_settings")
-    return bool(((told["setting"] == "corpus") & (told["value"] == "mini")).any())
+    return bool(((told["setting"] == "captions.corpus") & (told["value"] == "mini")).any())
 
 
 def _opposite(row: Mapping) -> bool:
@@ -655,7 +655,7 @@ def show_word_accuracy(study: Study, accuracy: pd.DataFrame, name: str) -> None:
     from biaslab.figures import paradox_pipeline as figures
 
     told = study.measured_or_empty("pipeline_settings")
-    several = (told.loc[told["setting"] == "images_per_caption", "value"].astype(float) > 1).any()
+    several = (told.loc[told["setting"] == "generation.images_per_caption", "value"].astype(float) > 1).any()
     again = " Images of one caption count as independent, so the intervals are too narrow." if several else ""
     study.save_figure(
         name,
@@ -750,7 +750,9 @@ def _show(
     judgements = pd.concat([rows for _, rows, _ in parts], ignore_index=True)
     texts = [str(text) for _, _, below in parts for text in below]
     blur = (
-        not show_faces and study.settings.corpus != "mini" and any(kind == "training" for kind, _, _ in parts)
+        not show_faces
+        and study.settings.captions.corpus != "mini"
+        and any(kind == "training" for kind, _, _ in parts)
     )
     hidden = "Faces are made unrecognisable, because training images may show real people." if blur else ""
     legend = (

@@ -327,9 +327,7 @@ def paraphrase_check(study: Study) -> pd.DataFrame:
 
     rows = []
     for corpus, some in study.measured("paradox_paraphrases").groupby("corpus", sort=False):
-        again = indicators(some["paraphrase"].tolist(), names=_setting(study, "names"))[
-            "indicator"
-        ].to_numpy()
+        again = indicators(some["paraphrase"].tolist(), names=_names_by(study))["indicator"].to_numpy()
         checks = {
             "changed": (some["caption"] != some["paraphrase"]).to_numpy(),
             "occupation_kept": np.array(
@@ -348,11 +346,11 @@ def paraphrase_check(study: Study) -> pd.DataFrame:
     return frame[tables.schema("paradox_paraphrase_check").names]
 
 
-def _setting(study: Study, name: str) -> str:
-    """Return a setting of the pipeline that measured; its default where the source does not say."""
+def _names_by(study: Study) -> str:
+    """Return how names told a gender in the pipeline that measured; as by default where the source does not say."""
     told = study.measured_or_empty("pipeline_settings")
-    found = told.loc[told["setting"] == name, "value"]
-    return str(found.iloc[0] if len(found) else getattr(study.settings, name))
+    found = told.loc[told["setting"] == "captions.names", "value"]
+    return str(found.iloc[0] if len(found) else study.settings.captions.names)
 
 
 def _names(text: str, terms: Sequence[str]) -> bool:

@@ -72,7 +72,7 @@ def printed_rows(study: Study, rows: pd.DataFrame) -> pd.DataFrame:
 
 def is_embedded(study: Study, model: str) -> bool:
     """Return whether the captions that ``model`` is compared with, or the model itself, are embedded ones."""
-    return setting(study, model, "corpus") == "mini" or model in _EMBEDDED
+    return setting(study, model, "captions.corpus") == "mini" or model in _EMBEDDED
 
 
 def made_with(study: Study, model: str) -> str:
@@ -80,7 +80,9 @@ def made_with(study: Study, model: str) -> str:
     if is_printed(study, model):
         words = published.load("paradox_text").set_index("quantity")["value"]
         return f"printed; guidance {words['guidance_scale']:g}, {words['inference_steps']:g} steps"
-    guidance, steps = (setting(study, model, name) for name in ("guidance_scale", "steps"))
+    guidance, steps = (
+        setting(study, model, name) for name in ("generation.guidance_scale", "generation.steps")
+    )
     if not (guidance and steps):
         return ""
     where = "embedded world; " if is_embedded(study, model) else ""

@@ -19,8 +19,9 @@ from biaslab.captions._fetch import Failed, Visit, parsed, request
 from biaslab.captions.downloads import DownloadSettings
 from biaslab.captions.endpoint import Endpoint, ask
 from biaslab.errors import RunError
-from biaslab.generation.image_endpoint import ImageEndpointSettings, generate
+from biaslab.generation.image_endpoint import generate
 from biaslab.mitigation import EndpointCritic, briefs
+from biaslab.net.settings import EndpointSettings
 from biaslab.store import Store
 
 MEGABYTE = 2**20
@@ -221,8 +222,8 @@ def test_images_are_not_bought_from_a_bomb(server, peak, tmp_path, name):
     # So that a reply is as long as a chat's at most: most_bytes in base64, and 2**17.
     most_bytes = (MOST - 2**17) * 3 // 4
     paid = {"price": 0.5, "cost_limit": 100, "most_bytes": most_bytes}
-    settings = ImageEndpointSettings(
-        "painter", f"http://{server.address}/v1", **{**FAST, **slow(name), **paid}
+    settings = EndpointSettings(
+        model="painter", url=f"http://{server.address}/v1", **{**FAST, **slow(name), **paid}
     )
     store = Store(tmp_path)
     if "more than" in said or "stated" in said:

@@ -270,16 +270,22 @@ def test_ids_that_two_captions_have_are_refused_where_they_matter(tmp_path):
         "text": ["a nurse", "a nurse", "a chef", "a cook", "a nurse and a chef"],
     }
     pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
-    settings = {"corpus": str(tmp_path / "a.csv"), "approaches": ["naive"], "store": str(tmp_path / "store")}
+    settings = {
+        "captions": {"corpus": str(tmp_path / "a.csv"), "approaches": ["naive"]},
+        "compute": {"store": str(tmp_path / "store")},
+    }
 
     def captions(occupation, **more):
-        given = Settings.of({**settings, "occupations": occupation, **more})
+        given = Settings.of(settings).changed(captions={"occupations": occupation, **more})
         return Pipeline("fake", given, progress=False).captions()
 
     for occupation in (["nurse"], ["chef", "cook"]):
         with pytest.raises(InputError, match=r"have the id '[12]'. Ids must be unique: take caption_id out"):
             captions(occupation, columns={"caption_id": "id"})
-    assert captions(["chef"], columns={"caption_id": "id"})["caption_id"].tolist() in (["2", "3"], ["3", "2"])
+    assert captions(["chef"], columns={"caption_id": "id"})["caption_id"].tolist() in (
+        ["2", "3"],
+        ["3", "2"],
+    )
     assert len(captions(["nurse", "chef", "cook"])) == 6
 
 

@@ -27,7 +27,6 @@ from PIL import Image
 from biaslab.captions import _fetch
 from biaslab.captions.downloads import (
     COLUMNS,
-    OPT_OUT,
     OUTCOMES,
     TEMPORARY,
     DownloadedImages,
@@ -35,6 +34,7 @@ from biaslab.captions.downloads import (
     download,
     file_name,
 )
+from biaslab.captions.settings import OPT_OUT
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.judging.images import Unreadable
 
@@ -964,7 +964,7 @@ def test_settings_that_cannot_be_used_are_named():
         DownloadSettings(size=4)
     with pytest.raises(ParameterError, match=r"format is 'gif'\. Known: jpg, png, webp"):
         DownloadSettings(format="gif")
-    with pytest.raises(ParameterError, match=r"opt_out names 'noia'\. Did you mean 'noai'"):
+    with pytest.raises(ParameterError, match=r"opt_out holds 'noia'\. Did you mean 'noai'"):
         DownloadSettings(opt_out=("noia",))
     assert DownloadSettings(concurrency=3, seconds=5).digest == DownloadSettings().digest
     assert DownloadSettings(size=256).digest != DownloadSettings().digest

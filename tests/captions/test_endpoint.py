@@ -252,7 +252,7 @@ def test_some_rejected_questions_in_a_row_do_not_end_it(server):
     [
         (failure(401, f"Incorrect API key provided: {KEY}"), ParameterError, "environment variable FAKE_KEY"),
         (failure(403, KEY), ParameterError, r"HTTP 403.*may use the model 'some-model'"),
-        (failure(404, "no such model"), ParameterError, r"HTTP 404: no such model.*endpoint_model"),
+        (failure(404, "no such model"), ParameterError, r"HTTP 404: no such model.*endpoint.model"),
         ((302, {"Location": "http://127.0.0.1:9/"}, ""), ParameterError, "HTTP 302"),
         (failure(402, "pay"), RunError, "wants to be paid first .HTTP 402: pay"),
         (failure(429, "quota", "insufficient_quota"), RunError, "wants to be paid first"),

@@ -221,16 +221,17 @@ def opened(folder, corpus, tmp_path):
         images.mkdir()
         Image.new("RGB", (8, 8)).save(images / "h00000.png")
     settings = {
-        "corpus": str(folder / corpus),
-        "columns": {"text": "caption", "caption_id": "key"},
-        "training_images": str(images),
-        "occupations": OCCUPATIONS,
-        "captions_per_occupation": 2 * N,
-        "candidates_per_occupation": 0,
-        "nearest_per_prompt": 2 * N,
-        "caption_prompts_per_occupation": 2 * N,
-        "images_per_prompt": 1,
-        "store": str(tmp_path / "store"),
+        "captions": {
+            "corpus": str(folder / corpus),
+            "columns": {"text": "caption", "caption_id": "key"},
+            "training_images": str(images),
+            "occupations": OCCUPATIONS,
+            "per_occupation": 2 * N,
+            "candidates_per_occupation": 0,
+            "nearest_per_prompt": 2 * N,
+        },
+        "generation": {"caption_prompts_per_occupation": 2 * N, "images_per_prompt": 1},
+        "compute": {"store": str(tmp_path / "store")},
     }
     return Drawn("fake", Settings.of(settings), progress=False)
 

@@ -194,16 +194,16 @@ def piped(tmp_path, server):
 
     def opened(**more):
         given = {
-            "corpus": str(tmp_path / "a.csv"),
-            "occupations": ["nurse", "engineer"],
-            "approaches": ["paraphrased"],
-            "store": str(tmp_path / "store"),
-            "paraphraser": "endpoint",
-            "endpoint_url": server.url,
-            "endpoint_model": "m",
-            "endpoint_key_variable": "FAKE_KEY",
+            "captions": {
+                "corpus": str(tmp_path / "a.csv"),
+                "occupations": ["nurse", "engineer"],
+                "approaches": ["paraphrased"],
+                "paraphraser": "endpoint",
+            },
+            "compute": {"store": str(tmp_path / "store")},
+            "endpoint": {"url": server.url, "model": "m", "key_variable": "FAKE_KEY"},
         }
-        return Pipeline("mini", Settings.of({**given, **more}), progress=False)
+        return Pipeline("mini", Settings.of(given).changed(**more), progress=False)
 
     return opened
 
@@ -221,7 +221,7 @@ def test_the_pipeline_takes_paraphrases_of_either_kind(piped, server, tmp_path):
     assert len(server.requests) == 4
     assert KEY.encode() not in bytes_below(tmp_path)
     assert KEY not in str(piped().settings.describe())
-    rules = piped(paraphraser="rules").prompts("paraphrased")
+    rules = piped(captions={"paraphraser": "rules"}).prompts("paraphrased")
     assert set(rules["paraphrase_outcome"]) == {"by_rule"}
     assert rules["prompt_id"].tolist() == prompts["prompt_id"].tolist()
 
@@ -230,17 +230,17 @@ def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
     monkeypatch.setenv("FAKE_KEY", "")
     settings = piped().settings
     with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key"):
-        check("mini", Settings.of({**vars(settings), "corpus": "mini", "corpus_rows": 10}))
-    with pytest.raises(ParameterError, match=r"needs endpoint_url .* and endpoint_model; endpoint_url is ''"):
-        piped(endpoint_url="").endpoint("paraphraser")
+        check("mini", settings.changed(captions={"corpus": "mini", "rows": 10}))
+    with pytest.raises(ParameterError, match=r"needs endpoint.url .* and endpoint.model; endpoint.url is ''"):
+        piped(endpoint={"url": ""}).endpoint("paraphraser")
     for given, message in (
         (
-            {"endpoint_url": "https://me:secret-word@host/v1"},
-            "settings: endpoint_url: The endpoint's URL holds a user",
+            {"endpoint": {"url": "https://me:secret-word@host/v1"}},
+            "settings: endpoint.url: The endpoint's URL holds a user",
         ),
-        ({"endpoint_url": "host"}, "settings: endpoint_url: The endpoint's URL is 'host'"),
-        ({"endpoint_key_variable": "sk-secret-word"}, "never the key itself"),
-        ({"paraphraser": "endpiont"}, "paraphraser is 'endpiont'. Did you mean 'endpoint'?"),
+        ({"endpoint": {"url": "host"}}, "settings: endpoint.url: The endpoint's URL is 'host'"),
+        ({"endpoint": {"key_variable": "sk-secret-word"}}, "never the key itself"),
+        ({"captions": {"paraphraser": "endpiont"}}, "paraphraser is 'endpiont'. Did you mean 'endpoint'?"),
     ):
         with pytest.raises(ParameterError) as error:
             Settings.of(given)
@@ -277,14 +277,10 @@ def test_a_run_leaves_the_key_nowhere(server, tmp_path, write_notebook, works):
     )
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", CELL, NOTEBOOK)
     settings = {
-        "corpus_rows": 300,
-        "approaches": ["paraphrased"],
-        "caption_prompts_per_occupation": 1,
-        "store": str(tmp_path / "outputs/store"),
-        "paraphraser": "endpoint",
-        "endpoint_url": server.url,
-        "endpoint_model": "m",
-        "endpoint_key_variable": "FAKE_KEY",
+        "captions": {"rows": 300, "approaches": ["paraphrased"], "paraphraser": "endpoint"},
+        "generation": {"caption_prompts_per_occupation": 1},
+        "compute": {"store": str(tmp_path / "outputs/store")},
+        "endpoint": {"url": server.url, "model": "m", "key_variable": "FAKE_KEY"},
     }
 
     def run(**more):
@@ -302,7 +298,10 @@ def test_a_run_leaves_the_key_nowhere(server, tmp_path, write_notebook, works):
         assert "environment variable FAKE_KEY" in str(record["notebooks"])
     # A secret where none belongs ends the run before anything is written.
     before = bytes_below(tmp_path / "outputs")
-    for wrong in ({"endpoint_url": f"https://me:{KEY}@127.0.0.1/v1"}, {"endpoint_key_variable": KEY}):
+    for wrong in (
+        {"endpoint": {"url": f"https://me:{KEY}@127.0.0.1/v1"}},
+        {"endpoint": {"key_variable": KEY}},
+    ):
         with pytest.raises(ParameterError) as error:
             run(**wrong)
         assert KEY not in str(error.value)

@@ -11,15 +11,15 @@ pytestmark = pytest.mark.slow
 # Two text encoders beside a U-Net, and both kinds of transformer; mini-sd is of the one family left, sd1 and sd2's.
 FAMILIES = ("sdxl", "sd3", "flux")
 SMALL = {
-    "occupations": "[nurse, engineer]",
-    "corpus_rows": 6000,
-    "captions_per_occupation": 12,
-    "candidates_per_occupation": 20,
-    "nearest_per_prompt": 6,
-    "images_per_prompt": 2,
-    "caption_prompts_per_occupation": 2,
-    "steps": 2,
-    "beside": "none",
+    "captions.occupations": "[nurse, engineer]",
+    "captions.rows": 6000,
+    "captions.per_occupation": 12,
+    "captions.candidates_per_occupation": 20,
+    "captions.nearest_per_prompt": 6,
+    "generation.images_per_prompt": 2,
+    "generation.caption_prompts_per_occupation": 2,
+    "generation.steps": 2,
+    "settings.compare_with": "none",
 }
 
 
@@ -29,7 +29,7 @@ def test_every_family_goes_through_the_same_notebooks(tmp_path, pytestconfig, mo
     words = captions.words(f"{spoken} {paraphrases} nurse engineer")
     monkeypatch.setattr(tiny_pipelines, "WORDS", tuple(dict.fromkeys([*tiny_pipelines.WORDS, *words])))
     folders = {name: tiny_pipelines.save(name, tmp_path / f"tiny-{name}") for name in FAMILIES}
-    settings = [f"settings.{name}={value}" for name, value in {**SMALL, "store": tmp_path / "store"}.items()]
+    settings = [f"{name}={value}" for name, value in {**SMALL, "compute.store": tmp_path / "store"}.items()]
     loaded = params.load(
         pytestconfig.rootpath / "params" / "mini.yaml",
         notebooks=["paradox/4_*"],
@@ -50,6 +50,6 @@ def test_every_family_goes_through_the_same_notebooks(tmp_path, pytestconfig, mo
     # Random weights draw no faces: every image has a labelled reason, every share is missing with n = 0.
     assert set(made["model"]) >= {folder.name for folder in folders.values()}
     mine = made[made["model"].str.startswith("tiny-")]
-    assert (mine["n"] <= SMALL["images_per_prompt"]).all()
+    assert (mine["n"] <= SMALL["generation.images_per_prompt"]).all()
     assert mine.loc[mine["n"] == 0, "percent_female"].isna().all()
     assert len(mine) == len(folders) * 2 * 4

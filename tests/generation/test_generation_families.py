@@ -12,9 +12,9 @@ KEYS = [("p1-nurse", 0), ("p1-pilot", 0), ("p1-nurse", 1)]
 SIZE = 32
 
 
-def settings(folder: str, **more) -> GenerationSettings:
+def settings(folder: str, **more) -> tuple[str, GenerationSettings]:
     given = {"steps": 3, "guidance_scale": 4.0, "height": SIZE, "width": SIZE, "dtype": "float32"}
-    return GenerationSettings(model=folder, **given | more)
+    return folder, GenerationSettings(**given | more)
 
 
 def most_levels(a: list[np.ndarray], b: list[np.ndarray]) -> int:
@@ -38,7 +38,7 @@ def by_diffusers(folder: str, prompt: str, key: tuple[str, int], **more) -> np.n
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_images_are_those_of_diffusers_default_call(folders, family):
     folder = folders(family)
-    ours = load(settings(folder)).images(PROMPTS, KEYS, seed=5)
+    ours = load(*settings(folder)).images(PROMPTS, KEYS, seed=5)
     theirs = [by_diffusers(folder, prompt, key) for prompt, key in zip(PROMPTS, KEYS, strict=True)]
     assert most_levels(ours, theirs) <= 1
     # The test would be empty if prompts and noise made no difference.
@@ -49,17 +49,17 @@ def test_images_are_those_of_diffusers_default_call(folders, family):
 @pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3"])
 def test_negative_prompt_and_no_guidance_are_those_of_diffusers(folders, family):
     folder, prompts, keys = folders(family), PROMPTS[:1], KEYS[:1]
-    pushed = load(settings(folder, negative_prompt="a blurry photo")).images(prompts, keys, seed=5)
+    pushed = load(*settings(folder, negative_prompt="a blurry photo")).images(prompts, keys, seed=5)
     theirs = by_diffusers(folder, prompts[0], keys[0], negative_prompt="a blurry photo")
     assert most_levels(pushed, [theirs]) <= 1
-    plain = load(settings(folder, guidance_scale=1.0)).images(prompts, keys, seed=5)
+    plain = load(*settings(folder, guidance_scale=1.0)).images(prompts, keys, seed=5)
     assert most_levels(plain, [by_diffusers(folder, prompts[0], keys[0], guidance_scale=1.0)]) <= 1
     assert most_levels(plain, pushed) > 5
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_an_image_does_not_depend_on_its_batch(folders, family):
-    generator = load(settings(folders(family), batch_size=3))
+    generator = load(*settings(folders(family), batch_size=3))
     noises, family_of = [], generator._family
     draw = family_of.noise
 
@@ -87,7 +87,7 @@ def test_an_image_does_not_depend_on_its_batch(folders, family):
 
 @pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3", "flux"])
 def test_each_text_is_encoded_once(folders, family):
-    generator = load(settings(folders(family), batch_size=2))
+    generator = load(*settings(folders(family), batch_size=2))
     seen = []
     generator.pipe.text_encoder.register_forward_hook(lambda module, args, output: seen.append(len(args[0])))
     generator.images(PROMPTS * 2, [(p, i) for i in range(2) for p in "abc"], seed=5)
@@ -100,17 +100,17 @@ def test_a_pipeline_of_no_known_family_makes_the_same_images(folders, monkeypatc
     from biaslab.generation import families
 
     given = settings(folders("sd2"), negative_prompt="a blurry photo")
-    known = load(given).images(PROMPTS, KEYS, seed=5)
+    known = load(*given).images(PROMPTS, KEYS, seed=5)
     monkeypatch.setattr(families, "FAMILIES", {})
-    assert most_levels(load(given).images(PROMPTS, KEYS, seed=5), known) <= 1
+    assert most_levels(load(*given).images(PROMPTS, KEYS, seed=5), known) <= 1
 
 
 @pytest.mark.parametrize("scheduler", ["EulerAncestralDiscreteScheduler", "ddpm", "DPMSolverMultistep"])
 def test_schedulers_by_name(folders, scheduler):
-    generator = load(settings(folders("sd1"), scheduler=scheduler, steps=4))
+    generator = load(*settings(folders("sd1"), scheduler=scheduler, steps=4))
     assert type(generator.pipe.scheduler).__name__.lower().startswith(scheduler.lower())
     together = generator.images(PROMPTS, KEYS, seed=5)
     # The first two draw noise at each step, of each image's own generator.
     alone = [generator.images([p], [k], seed=5)[0] for p, k in zip(PROMPTS, KEYS, strict=True)]
     assert most_levels(together, alone) <= 2
-    assert most_levels(together, load(settings(folders("sd1"), steps=4)).images(PROMPTS, KEYS, seed=5)) > 0
+    assert most_levels(together, load(*settings(folders("sd1"), steps=4)).images(PROMPTS, KEYS, seed=5)) > 0

@@ -14,9 +14,9 @@ from biaslab.judging.images import Unreadable
 PROMPT = "a photo of the face of a nurse"
 
 
-def settings(folder: str, **more) -> GenerationSettings:
+def settings(folder: str, **more) -> tuple[str, GenerationSettings]:
     given = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": "float32"}
-    return GenerationSettings(model=folder, **given | more)
+    return folder, GenerationSettings(**given | more)
 
 
 def images(model: generator.Generator, n: int, prompt: str = PROMPT) -> list:
@@ -36,7 +36,7 @@ def test_seed_is_a_hash_of_run_prompt_and_index():
 def test_out_of_memory_halves_the_batch_and_goes_on(folders, caplog):
     import torch
 
-    model = load(settings(folders("sd1"), batch_size=8))
+    model = load(*settings(folders("sd1"), batch_size=8))
     expected = images(model, 8)
     tried = []
 
@@ -62,7 +62,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on(folders, caplog):
 def test_one_image_that_does_not_fit_says_what_to_do(folders):
     import torch
 
-    model = load(settings(folders("sd1"), batch_size=2))
+    model = load(*settings(folders("sd1"), batch_size=2))
 
     def no_memory(*given):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
@@ -91,11 +91,11 @@ def test_batches_are_fitted_to_free_memory(free, one, two, expected):
 
 @pytest.mark.parametrize(("size", "expected"), [(64, 64), (128, 16), (512, 1), (1024, 1), (32, 64)])
 def test_batches_on_a_cpu_shrink_with_pixels(folders, size, expected):
-    assert load(settings(folders("sd1"), height=size, width=size)).batch_size == expected
+    assert load(*settings(folders("sd1"), height=size, width=size)).batch_size == expected
 
 
 def test_a_scheduler_that_draws_shared_noise_is_refused(folders):
-    model = load(settings(folders("flux")))
+    model = load(*settings(folders("flux")))
     model.pipe.scheduler.register_to_config(stochastic_sampling=True)
     with pytest.raises(
         ParameterError, match=r"FlowMatchEulerDiscreteScheduler.*cannot be seeded for each image"
@@ -107,13 +107,13 @@ def test_unknown_schedulers_are_named_with_near_ones(folders):
     with pytest.raises(
         ParameterError, match=r"scheduler is 'EulerAncestral'.*'EulerAncestralDiscreteScheduler'"
     ):
-        load(settings(folders("sd1"), scheduler="EulerAncestral"))
+        load(*settings(folders("sd1"), scheduler="EulerAncestral"))
     with pytest.raises(ParameterError, match=r"scheduler is 'DDIMScheduler', which this model cannot take"):
-        load(settings(folders("flux"), scheduler="DDIMScheduler"))
+        load(*settings(folders("flux"), scheduler="DDIMScheduler"))
 
 
 def test_what_the_safety_checker_blocks_has_a_reason(folders):
-    model = load(settings(folders("checked")))
+    model = load(*settings(folders("checked")))
     free = images(model, 2)
     assert all(isinstance(image, np.ndarray) for image in free)
     # A threshold below every cosine makes the checker find its concepts in all images.
@@ -121,7 +121,7 @@ def test_what_the_safety_checker_blocks_has_a_reason(folders):
     assert images(model, 2) == [Unreadable("blocked")] * 2
     assert model.description()["safety_checker"] == "StableDiffusionSafetyChecker"
 
-    off = load(settings(folders("checked"), safety_checker="off"))
+    off = load(*settings(folders("checked"), safety_checker="off"))
     assert off.pipe.safety_checker is None
     assert off.description()["safety_checker"] == "none"
     assert all((a == b).all() for a, b in zip(images(off, 2), free, strict=True))
@@ -130,7 +130,7 @@ def test_what_the_safety_checker_blocks_has_a_reason(folders):
 def test_type_of_numbers_is_found(folders, monkeypatch):
     folder = folders("sd1")
     monkeypatch.setattr(generator, "_multiplies_bfloat16", lambda device: True)
-    small = load(settings(folder, dtype="auto"))
+    small = load(*settings(folder, dtype="auto"))
     assert small.settings.dtype == small.description()["dtype"] == "bfloat16"
     # Only the denoising network is small; what it is given and gives stays float32 around it.
     assert [str(p.dtype) for p in (small.pipe.unet, small.pipe.vae, small.pipe.text_encoder)] == [
@@ -138,20 +138,20 @@ def test_type_of_numbers_is_found(folders, monkeypatch):
         "torch.float32",
         "torch.float32",
     ]
-    whole = load(settings(folder))
+    whole = load(*settings(folder))
     close = np.abs(np.subtract(images(small, 2), images(whole, 2), dtype=float)).mean()
     assert 0 < close < 3
 
     monkeypatch.setattr(generator, "_ACCURATE", 0.0)
-    assert load(settings(folder, dtype="auto")).settings.dtype == "float32"
+    assert load(*settings(folder, dtype="auto")).settings.dtype == "float32"
     monkeypatch.setattr(generator, "_ACCURATE", 1.0)
     monkeypatch.setattr(generator, "_multiplies_bfloat16", lambda device: False)
-    assert load(settings(folder, dtype="auto")).settings.dtype == "float32"
+    assert load(*settings(folder, dtype="auto")).settings.dtype == "float32"
 
 
 @pytest.mark.parametrize("family", ["sdxl", "sd3", "flux"])
 def test_small_numbers_change_little_in_every_family(folders, family):
-    model, small = (load(settings(folders(family), dtype=d)) for d in ("float32", "bfloat16"))
+    model, small = (load(*settings(folders(family), dtype=d)) for d in ("float32", "bfloat16"))
     difference = np.abs(np.subtract(images(model, 2), images(small, 2), dtype=float))
     assert 0 < difference.mean() < 4
 
@@ -159,7 +159,7 @@ def test_small_numbers_change_little_in_every_family(folders, family):
 def test_numbers_that_are_not_finite_are_an_error(folders):
     import torch
 
-    model = load(settings(folders("sd1")))
+    model = load(*settings(folders("sd1")))
     with torch.no_grad():
         model.pipe.unet.conv_out.bias.fill_(float("nan"))
     with pytest.raises(RunError, match=r"not finite in float32\. Set dtype to bfloat16 or float32"):
@@ -167,77 +167,77 @@ def test_numbers_that_are_not_finite_are_an_error(folders):
 
 
 def test_size_is_the_models_own_or_fits_it(folders):
-    own = load(settings(folders("sd1"), height=0, width=0))
+    own = load(*settings(folders("sd1"), height=0, width=0))
     # 16 latents a side, each of 2 x 2 pixels in the tiny autoencoder.
     assert (own.height, own.width) == (32, 32)
-    wide = load(settings(folders("flux"), height=32, width=64))
+    wide = load(*settings(folders("flux"), height=32, width=64))
     assert images(wide, 1)[0].shape == (32, 64, 3)
     with pytest.raises(ParameterError, match=r"height is 36; .* in multiples of 8, for example 32"):
-        load(settings(folders("sd1"), height=36))
+        load(*settings(folders("sd1"), height=36))
     with pytest.raises(ParameterError, match=r"width is 30; .* in multiples of 4, for example 32"):
-        load(settings(folders("sd3"), width=30))
+        load(*settings(folders("sd3"), width=30))
 
 
 def test_negative_prompts_that_would_do_nothing_are_refused(folders):
     with pytest.raises(ParameterError, match=r"negative_prompt is 'a man'.*guidance_scale is 1"):
         settings("mini", guidance_scale=1, negative_prompt="a man")
     with pytest.raises(ParameterError, match=r"a FluxPipeline takes none"):
-        load(settings(folders("flux"), negative_prompt="a man"))
+        load(*settings(folders("flux"), negative_prompt="a man"))
 
 
 def test_words_that_a_tokenizer_lacks_are_named(folders):
-    model = load(settings(folders("sd1")))
+    model = load(*settings(folders("sd1")))
     model.check(["a Photo of the face of a NURSE, a pilot"])
     with pytest.raises(
         ParameterError, match=r"does not know 2 .*: 'plumber', 'Zürich' .*'a photo of a plumber'"
     ):
         model.check(["a photo of a nurse", "a photo of a plumber", "a plumber of Zürich"])
     with pytest.raises(ParameterError, match="'ugly'"):
-        load(settings(folders("sd1"), negative_prompt="ugly")).check(["a nurse"])
+        load(*settings(folders("sd1"), negative_prompt="ugly")).check(["a nurse"])
 
 
 def test_ends_that_nothing_reads_are_counted(folders):
     # The tokenizers of the tiny models read 12 tokens, of which [bos] and [eos] are two.
     texts = ["a nurse", "a nurse of " * 3 + "a", "a nurse of " * 3 + "a nurse of a pilot"]
-    assert load(settings(folders("sdxl"))).tokens_cut(texts).tolist() == [0, 0, 4]
+    assert load(*settings(folders("sdxl"))).tokens_cut(texts).tolist() == [0, 0, 4]
     # The T5 encoders of these read 256 and 512.
     for family in ("sd3", "flux"):
-        assert load(settings(folders(family))).tokens_cut(texts).tolist() == [0, 0, 0]
-    assert load(settings(folders("sd1"))).tokens_cut([]).tolist() == []
+        assert load(*settings(folders(family))).tokens_cut(texts).tolist() == [0, 0, 0]
+    assert load(*settings(folders("sd1"))).tokens_cut([]).tolist() == []
 
 
 def test_as_many_keys_as_prompts(folders):
     with pytest.raises(InputError, match="2 prompts but 1 keys"):
-        load(settings(folders("sd1"))).images(["a", "a"], [("p", 0)], seed=0)
+        load(*settings(folders("sd1"))).images(["a", "a"], [("p", 0)], seed=0)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"steps": 0}, "steps is 0; it must be a whole number from 1"),
+        ({"steps": 0}, "steps is 0; allowed is 1 to 1000"),
         ({"steps": 2.5}, "steps is 2.5"),
         ({"batch_size": -1}, "batch_size is -1"),
         ({"height": True}, "height is True"),
         ({"guidance_scale": -1}, "guidance_scale is -1"),
-        ({"guidance_scale": float("nan")}, "guidance_scale is nan"),
+        ({"guidance_scale": float("nan")}, "guidance_scale is nan; it must be a finite number"),
         ({"dtype": "float61"}, r"dtype is 'float61'\. Did you mean 'float16'"),
         ({"safety_checker": "on"}, "safety_checker is 'on'.*Known: model, off"),
     ],
 )
 def test_settings_say_what_is_allowed(given, message):
     with pytest.raises(ParameterError, match=message):
-        GenerationSettings(model="mini", **given)
+        GenerationSettings(**given)
 
 
 def test_devices_that_do_not_exist_are_refused(folders):
     with pytest.raises(ParameterError, match=r"device is 'warp'.*Use auto, cpu or cuda"):
-        load(settings(folders("sd1"), device="warp"))
+        load(*settings(folders("sd1")), device="warp")
 
 
 def test_a_compiled_network_gives_the_same_images(folders, monkeypatch):
     import torch
 
-    plain, compiled, compile_module = load(settings(folders("sd1"))), [], torch.nn.Module.compile
+    plain, compiled, compile_module = load(*settings(folders("sd1"))), [], torch.nn.Module.compile
 
     def traced(module, **options):
         # The default backend needs a compiler for C++; what can go wrong here is the tracing.
@@ -245,7 +245,7 @@ def test_a_compiled_network_gives_the_same_images(folders, monkeypatch):
         return compile_module(module, backend="eager", **options)
 
     monkeypatch.setattr(torch.nn.Module, "compile", traced)
-    model = load(settings(folders("sd1"), compile=True))
+    model = load(*settings(folders("sd1"), compile=True))
     assert compiled == ["UNet2DConditionModel"]
     assert all((a == b).all() for a, b in zip(images(model, 2), images(plain, 2), strict=True))
 
@@ -253,7 +253,7 @@ def test_a_compiled_network_gives_the_same_images(folders, monkeypatch):
 def test_the_embedded_model_reads_the_papers_prompts():
     from biaslab import lexicons
 
-    model = load(GenerationSettings(model="mini", steps=1, guidance_scale=1))
+    model = load("mini", GenerationSettings(steps=1, guidance_scale=1))
     templates, occupations = lexicons.load("paradox_prompts"), lexicons.load("paradox_occupations")
     prompts = [lexicons.fill(t, o) for t in templates.values() for o in occupations]
     model.check(prompts)

@@ -50,17 +50,17 @@ def prompts(**n_images: int) -> pd.DataFrame:
     )
 
 
-def settings(folder: str, **more) -> GenerationSettings:
+def settings(folder: str, **more) -> tuple[str, GenerationSettings]:
     given = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": "float32"}
-    return GenerationSettings(model=folder, **given | more)
+    return folder, GenerationSettings(**given | more)
 
 
 def loading(allowed: bool):
     """Return what loads models; its code, which is part of an image's key, is the same where it must not."""
 
-    def load(given: GenerationSettings):
+    def load(*given, **where):
         assert allowed, "the model is loaded although every image is there"
-        return generator.load(given)
+        return generator.load(*given, **where)
 
     return load
 
@@ -70,7 +70,7 @@ always, never = loading(True), loading(False)
 
 def test_table_and_images(folders, tmp_path):
     given = settings(folders("sd1"))
-    made = generate(prompts(nurse=3, pilot=2), given, seed=4, store=Store(tmp_path), progress=False)
+    made = generate(prompts(nurse=3, pilot=2), *given, seed=4, store=Store(tmp_path), progress=False)
     ids = ["nurse/0", "nurse/1", "nurse/2", "pilot/0", "pilot/1"]
     expected = pd.DataFrame(
         {
@@ -84,7 +84,7 @@ def test_table_and_images(folders, tmp_path):
     ).astype({"image_id": object, "prompt_id": object, "outcome": object})
     pd.testing.assert_frame_equal(made.table, expected)
     keys = [("pilot", 1), ("nurse", 0)]
-    direct = generator.load(given).images(
+    direct = generator.load(*given).images(
         ["a photo of a pilot", "a photo of the face of a nurse"], keys, seed=4
     )
     for read, image in zip(made.read(["pilot/1", "nurse/0"]), direct, strict=True):
@@ -96,21 +96,28 @@ def test_table_and_images(folders, tmp_path):
 
 def test_what_was_generated_is_found_again_without_the_model(folders, tmp_path):
     given, store = settings(folders("sd1")), Store(tmp_path)
-    first = generate(prompts(nurse=2, pilot=1), given, seed=4, store=store, progress=False, load=always)
+    first = generate(prompts(nurse=2, pilot=1), *given, seed=4, store=store, progress=False, load=always)
     # Where and how fast it ran makes no difference to what is found.
-    faster = settings(folders("sd1"), device="cpu", batch_size=1, compile=True)
-    again = generate(prompts(nurse=2, pilot=1), faster, seed=4, store=store, progress=False, load=never)
+    faster = settings(folders("sd1"), batch_size=1, compile=True)
+    again = generate(
+        prompts(nurse=2, pilot=1), *faster, seed=4, store=store, device="cpu", progress=False, load=never
+    )
     pd.testing.assert_frame_equal(again.table, first.table)
     assert again.digest == first.digest
     assert all((a == b).all() for a, b in zip(again.read(["nurse/1"]), first.read(["nurse/1"]), strict=True))
     for other in (
         {"seed": 5},
-        {"settings": settings(folders("sd1"), steps=3)},
-        {"settings": settings(folders("sd2"))},
+        {"settings": settings(folders("sd1"), steps=3)[1]},
+        {"model": folders("sd2")},
         {"prompts": prompts(nurse=2)},
     ):
         with pytest.raises(AssertionError, match="the model is loaded"):
-            asked = {"prompts": prompts(nurse=2, pilot=1), "settings": given, "seed": 4} | other
+            asked = {
+                "prompts": prompts(nurse=2, pilot=1),
+                "model": given[0],
+                "settings": given[1],
+                "seed": 4,
+            } | other
             generate(**asked, store=store, progress=False, load=never)
 
 
@@ -118,7 +125,7 @@ def three_shards(folder: str, root: Path):
     """Generate 150 images: shards of 64, 64 and 22 in batches of at most 24, that is 3, 3 and 1."""
     asked = prompts(nurse=90, pilot=60)
     given = settings(folder, batch_size=24)
-    return generate(asked, given, seed=11, store=Store(root), progress=False)
+    return generate(asked, *given, seed=11, store=Store(root), progress=False)
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -153,64 +160,64 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(folders, tmp_path, mo
 
 def test_a_damaged_shard_is_generated_again(folders, tmp_path, caplog):
     given, store = settings(folders("sd1")), Store(tmp_path)
-    made = generate(prompts(nurse=3), given, seed=4, store=store, progress=False)
+    made = generate(prompts(nurse=3), *given, seed=4, store=store, progress=False)
     before = made.read(["nurse/2"])[0]
     (shard,) = (tmp_path / "generated_files").rglob("*.parquet")
     shard.write_bytes(shard.read_bytes()[:-9])
-    again = generate(prompts(nurse=3), given, seed=4, store=store, progress=False)
+    again = generate(prompts(nurse=3), *given, seed=4, store=store, progress=False)
     with caplog.at_level(logging.WARNING):
         assert (again.read(["nurse/2"])[0] == before).all()
     assert "damaged" in caplog.text
 
 
 def test_what_the_safety_checker_blocks_is_an_outcome(folders, tmp_path):
-    def strict(given: GenerationSettings):
-        model = generator.load(given)
+    def strict(*given, **where):
+        model = generator.load(*given, **where)
         model.pipe.safety_checker.concept_embeds_weights.data.fill_(-2)
         return model
 
     given = settings(folders("checked"))
-    made = generate(prompts(nurse=2), given, seed=4, store=Store(tmp_path), progress=False, load=strict)
+    made = generate(prompts(nurse=2), *given, seed=4, store=Store(tmp_path), progress=False, load=strict)
     assert made.table["outcome"].tolist() == ["blocked", "blocked"]
     assert made.read(["nurse/1"]) == [Unreadable("blocked")]
     off = settings(folders("checked"), safety_checker="off")
-    made = generate(prompts(nurse=2), off, seed=4, store=Store(tmp_path), progress=False)
+    made = generate(prompts(nurse=2), *off, seed=4, store=Store(tmp_path), progress=False)
     assert made.table["outcome"].tolist() == ["ok", "ok"]
 
 
 def test_type_and_batch_that_were_found_stay_when_a_run_goes_on(folders, tmp_path):
     given, asked = settings(folders("sd1"), dtype="auto"), []
 
-    def remembered(said: GenerationSettings):
+    def remembered(folder, said, **where):
         asked.append((said.dtype, said.batch_size))
-        return generator.load(said)
+        return generator.load(folder, said, **where)
 
     store = Store(tmp_path)
-    generate(prompts(nurse=1), given, seed=4, store=store, progress=False, load=remembered)
+    generate(prompts(nurse=1), *given, seed=4, store=store, progress=False, load=remembered)
     (note,) = tmp_path.rglob("made.json")
     said = json.loads(note.read_text())
     assert said["pipeline"] == "StableDiffusionPipeline" and said["scheduler"] == "DDIMScheduler"
     assert (said["dtype"] in ("float32", "bfloat16"), said["batch_size"], said["height"]) == (True, 64, 32)
     note.write_text(json.dumps(said | {"dtype": "float32", "batch_size": 16}))
-    generate(prompts(nurse=2), given, seed=4, store=store, progress=False, load=remembered)
+    generate(prompts(nurse=2), *given, seed=4, store=store, progress=False, load=remembered)
     assert asked == [("auto", 0), ("float32", 16)]
     # What cannot be read is found anew.
     note.write_text('{"dtype":')
-    generate(prompts(nurse=3), given, seed=4, store=store, progress=False, load=remembered)
+    generate(prompts(nurse=3), *given, seed=4, store=store, progress=False, load=remembered)
     assert asked[-1] == ("auto", 0)
 
 
 def test_unknown_words_stop_it_before_the_first_image(folders, tmp_path):
     asked = prompts(nurse=70, pilot=1).assign(text=["a nurse", "a photo of a plumber"])
     with pytest.raises(ParameterError, match="'plumber'"):
-        generate(asked, settings(folders("sd1")), seed=4, store=Store(tmp_path), progress=False)
+        generate(asked, *settings(folders("sd1")), seed=4, store=Store(tmp_path), progress=False)
     assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_long_prompts_are_counted_and_said(folders, tmp_path, caplog):
     asked = prompts(nurse=2, pilot=1).assign(text=["a photo of a nurse , " * 3, "a pilot"])
     with caplog.at_level(logging.WARNING, logger="biaslab"):
-        made = generate(asked, settings(folders("sd1")), seed=4, store=Store(tmp_path), progress=False)
+        made = generate(asked, *settings(folders("sd1")), seed=4, store=Store(tmp_path), progress=False)
     # 18 words with [bos] and [eos] are 20 tokens, of which 12 are read.
     assert made.table["tokens_cut"].tolist() == [8, 8, 0]
     assert [r.getMessage() for r in caplog.records if "longer" in r.getMessage()] == [
@@ -219,7 +226,7 @@ def test_long_prompts_are_counted_and_said(folders, tmp_path, caplog):
 
 
 def test_no_images_are_an_empty_table(folders, tmp_path):
-    made = generate(prompts(nurse=0), settings(folders("sd1")), seed=4, store=Store(tmp_path), load=never)
+    made = generate(prompts(nurse=0), *settings(folders("sd1")), seed=4, store=Store(tmp_path), load=never)
     assert made.table.columns.tolist() == ["image_id", "prompt_id", "index", "seed", "outcome", "tokens_cut"]
     assert made.table.empty and made.read([]) == []
 
@@ -239,18 +246,18 @@ def test_prompts_that_do_not_fit_are_refused(folders, tmp_path, changes, message
     with pytest.raises(InputError, match=message):
         generate(
             prompts(nurse=1, pilot=1).assign(**changes),
-            settings(folders("sd1")),
+            *settings(folders("sd1")),
             seed=4,
             store=Store(tmp_path),
         )
     with pytest.raises(InputError, match=r"no column 'text'; they need prompt_id, text, n_images"):
         generate(
-            prompts(nurse=1).drop(columns="text"), settings(folders("sd1")), seed=4, store=Store(tmp_path)
+            prompts(nurse=1).drop(columns="text"), *settings(folders("sd1")), seed=4, store=Store(tmp_path)
         )
 
 
 def test_progress_shows_images_a_second(folders, tmp_path, capsys):
-    generate(prompts(nurse=2), settings(folders("sd1")), seed=4, store=Store(tmp_path))
+    generate(prompts(nurse=2), *settings(folders("sd1")), seed=4, store=Store(tmp_path))
     assert "generating with sd1:" in (shown := capsys.readouterr().err)
     assert "images/s" in shown or "s/ images" in shown
 

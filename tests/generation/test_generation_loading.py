@@ -22,7 +22,7 @@ def rename_class(folder: Path, **changes) -> None:
 
 
 def load_from(folder: Path):
-    return load(GenerationSettings(model=str(folder), steps=2))
+    return load(str(folder), GenerationSettings(steps=2))
 
 
 def test_a_pipeline_without_safetensors_is_refused_with_the_reason(folders, tmp_path):
@@ -116,7 +116,7 @@ def test_a_hub_name_without_a_network(monkeypatch, tmp_path):
     with pytest.raises(
         ParameterError, match=r"CompVis/stable-diffusion-v1-4 is not on this machine.*Run once with a network"
     ):
-        load(GenerationSettings(model="CompVis/stable-diffusion-v1-4"))
+        load("CompVis/stable-diffusion-v1-4", GenerationSettings())
 
 
 def hub_error(kind: str) -> Exception:
@@ -183,7 +183,7 @@ def hub(folders, monkeypatch, tmp_path):
 
 
 def test_a_hub_name_loads_like_its_folder(hub):
-    model = load(GenerationSettings(model="owner/tiny", steps=2))
+    model = load("owner/tiny", GenerationSettings(steps=2))
     assert model.description()["revision"] == "0123abcd"
 
 
@@ -205,7 +205,7 @@ def test_of_the_hub_only_what_is_needed_is_fetched(hub):
         "a.pkl",
     ):
         (hub.files / code).write_text("raise SystemExit")
-    load(GenerationSettings(model="owner/tiny", steps=2))
+    load("owner/tiny", GenerationSettings(steps=2))
     there = {p.relative_to(hub.snapshot).as_posix() for p in hub.snapshot.rglob("*") if p.is_file()}
     assert {p for p in there if not p.endswith((".json", ".txt"))} == {
         "unet/diffusion_pytorch_model.safetensors",
@@ -215,12 +215,12 @@ def test_of_the_hub_only_what_is_needed_is_fetched(hub):
 
 
 def test_code_that_lies_in_the_cache_already_is_found_before_the_model_is_loaded(hub):
-    load(GenerationSettings(model="owner/tiny", steps=2))
+    load("owner/tiny", GenerationSettings(steps=2))
     (hub.snapshot / "unet" / "diffusers.py").write_text("raise SystemExit")
     with pytest.raises(
         ParameterError, match=r"holds unet/diffusers\.py, which could be run .* Delete the file"
     ):
-        load(GenerationSettings(model="owner/tiny", steps=2))
+        load("owner/tiny", GenerationSettings(steps=2))
 
 
 def test_a_part_on_the_hub_without_safetensors(hub):
@@ -229,7 +229,7 @@ def test_a_part_on_the_hub_without_safetensors(hub):
     with pytest.raises(
         ParameterError, match=r"owner/tiny has no weights as \.safetensors.*unet has none.*can run"
     ):
-        load(GenerationSettings(model="owner/tiny"))
+        load("owner/tiny", GenerationSettings())
 
 
 def test_a_pipeline_on_the_hub_that_names_code_is_refused_by_its_index_alone(hub):
@@ -237,5 +237,5 @@ def test_a_pipeline_on_the_hub_that_names_code_is_refused_by_its_index_alone(hub
     with pytest.raises(
         ParameterError, match=r"says 'unet' is \[null, \"Mine\"\].*Code that comes with a model"
     ):
-        load(GenerationSettings(model="owner/tiny"))
+        load("owner/tiny", GenerationSettings())
     assert [p.name for p in hub.snapshot.rglob("*")] == ["model_index.json"]

@@ -178,7 +178,8 @@ def test_half_a_line_at_the_end_stands_for_nothing(server, store, bought):
 def _buy_and_die(url, root, n, event):
     """Buy, and be killed when half of the n-th line of an event is written."""
     from biaslab.captions import endpoint
-    from biaslab.generation.image_endpoint import ImageEndpointSettings, generate
+    from biaslab.generation.image_endpoint import generate
+    from biaslab.net.settings import EndpointSettings
     from biaslab.store import Store
 
     whole, lines = endpoint.line_of, []
@@ -194,7 +195,7 @@ def _buy_and_die(url, root, n, event):
         os.kill(os.getpid(), signal.SIGKILL)
 
     endpoint.line_of = half
-    settings = ImageEndpointSettings("m", url, key_variable="", price=0.25, cost_limit=2, concurrency=1)
+    settings = EndpointSettings(model="m", url=url, key_variable="", price=0.25, cost_limit=2, concurrency=1)
     generate(asked(8), settings, seed=7, store=Store(root), progress=False)
 
 
@@ -204,7 +205,8 @@ def test_killed_while_a_line_is_written(server, tmp_path, event):
     """Limit and price allow exactly the eight images; one request too many would end in an error."""
     import multiprocessing
 
-    from biaslab.generation.image_endpoint import ImageEndpointSettings, generate
+    from biaslab.generation.image_endpoint import generate
+    from biaslab.net.settings import EndpointSettings
     from biaslab.store import Store
 
     server.reply = lambda text, n: drawn(picture(of(text)), revised=text.upper())
@@ -215,7 +217,7 @@ def test_killed_while_a_line_is_written(server, tmp_path, event):
     process.join(120)
     assert process.exitcode == -signal.SIGKILL
     assert len(server.requests) == (3 if event == "sent" else 4)
-    settings = ImageEndpointSettings("m", server.url, key_variable="", price=0.25, cost_limit=2)
+    settings = EndpointSettings(model="m", url=server.url, key_variable="", price=0.25, cost_limit=2)
     images = generate(asked(8), settings, seed=7, store=Store(tmp_path), progress=False)
     assert images.table["revised_prompt"].tolist() == [f"PHOTO {i}" for i in range(8)]
     assert sorted(r["prompt"] for r in server.requests) == [f"photo {i}" for i in range(8)]

@@ -56,7 +56,7 @@ EXPECTED = {
 def loading(told):
     """Return what loads models; its code, which is part of what is kept, is the same where it must not."""
 
-    def load(_):
+    def load(*_):
         assert told is not None, "models were loaded again"
         return told
 
@@ -99,7 +99,7 @@ def test_batches_and_shards_change_nothing(cases, told, tmp_path, monkeypatch):
 @needs_torch
 def test_what_is_judged_is_not_judged_again(cases, told, tmp_path):
     first = run(cases, told, tmp_path)
-    settings = JudgeSettings(batch_size=7, device="cpu")  # where and how fast does not matter
+    settings = JudgeSettings(batch_size=7)  # how fast does not matter
 
     loads = loading(None)
     again = judge(cases, settings, store=Store(tmp_path), progress=False, models=loads)
@@ -252,7 +252,7 @@ def test_ratings_judge_without_models_and_refuse_doubles(cases, tmp_path):
     path = tmp_path / "ratings.csv"
     path.write_text("image,source,occupation,ana\n0,generated,nurse,female\n3,generated,nurse,male\n")
     settings = JudgeSettings(gender=f"ratings:{path}")
-    found = judge(cases, settings, store=Store(tmp_path), progress=False, models=lambda _: 1 / 0)
+    found = judge(cases, settings, store=Store(tmp_path), progress=False, models=lambda *_: 1 / 0)
     assert list(found["gender"][[0, 3]]) == ["female", "male"] and (found["outcome"] == "unrated").sum() == 9
     path.write_text(
         "image,source,occupation,model,ana\n0,generated,nurse,A,female\n0,generated,nurse,B,male\n"

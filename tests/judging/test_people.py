@@ -139,7 +139,7 @@ def no_weights(monkeypatch):
 def loading(told):
     """Return what loads models; its code, which is part of what is kept, is the same where it must not."""
 
-    def load(_):
+    def load(*_):
         assert told is not None, "models were loaded again"
         return told
 
@@ -230,7 +230,7 @@ def test_one_person_is_judged_as_judge_does(tmp_path):
         JudgeSettings(),
         store=Store(tmp_path / "one"),
         progress=False,
-        models=lambda _: made,
+        models=lambda *_: made,
     )
     found = run(ask(images.table["image_id"], "nurse"), tmp_path, images=images)
     same = ["image_id", "gender", "p_female", "n_faces", "x0", "y0", "x1", "y1", "reason"]

@@ -173,7 +173,7 @@ def test_by_default_nothing_of_the_lists_is_left_out_unsaid(lists):
         (lambda: paired.occupation("wizard"), UnknownNameError, "wizard"),
         (lambda: paired.role("manager", "intern"), UnknownNameError, "manager"),
         (lambda: paired.role("baker", "chef"), UnknownNameError, "chef"),
-        (lambda: paired.occupation_pairs(21), ParameterError, "pair_occupations is 21; allowed is 1 to 20"),
+        (lambda: paired.occupation_pairs(21), ParameterError, "people.occupations is 21; allowed is 1 to 20"),
         (lambda: paired.controls(partners=0), ParameterError, "control_partners is 0; allowed is 1 or more"),
         (
             lambda: paired.fill("paired", [paired.occupation("nurse")]),

@@ -15,6 +15,7 @@ from biaslab.captions.corpus import MiniCorpus
 from biaslab.judging.judge import decide
 from biaslab.mini import scene, truthful, world
 from biaslab.pipeline import Described
+from biaslab.settings import Settings
 from biaslab.store import Store
 
 OCCUPATIONS = (
@@ -30,24 +31,24 @@ OCCUPATIONS = (
     "baker",
 )
 DEFAULTS = {
-    "approaches": ("naive", "no_indicators", "nearest", "nearest_no_indicators", "caption_prompts"),
-    "images_per_prompt": 10,
-    "captions_per_occupation": 60,
-    "corpus_rows": 20_000,
-    "skew": "default",
-    "guidance_scale": 3.0,
-    "guidance_sweep": (1.0, 7.5),
-    "guidance_images": 4,
-    "world_images": 40,
-    "matched_captions": 40,
-    "off_rows": 8_000,
-    "off_captions": 40,
-    "test_renders": 620,
-    "threshold": 0.9,
-    "faces": "mini-detector",
-    "gender": "mini-clip",
-    "min_face": 0.1,
-    "device": "cpu",
+    "captions": {
+        "approaches": ("naive", "no_indicators", "nearest", "nearest_no_indicators", "caption_prompts"),
+        "per_occupation": 60,
+        "rows": 20_000,
+        "skew": "default",
+    },
+    "generation": {"images_per_prompt": 10, "guidance_scale": 3.0},
+    "calibration": {
+        "guidance_scales": (1.0, 7.5),
+        "guidance_images": 4,
+        "world_images": 40,
+        "matched_captions": 40,
+        "off_rows": 8_000,
+        "off_captions": 40,
+        "test_renders": 620,
+    },
+    "judging": {"threshold": 0.9, "faces": "mini-detector", "gender": "mini-clip", "min_face": 0.1},
+    "compute": {"device": "cpu"},
 }
 
 
@@ -59,22 +60,22 @@ class IdealPipeline:
         folder: Where the store is.
         sharpen: How much guidance sharpens.
         wrong: Share of images whose gender the judge says the wrong way round, with certainty.
-        **settings: Changes to ``DEFAULTS``.
+        **settings: Changes to ``DEFAULTS``, by group.
     """
 
     def __init__(self, model, folder, *, sharpen=0.0, wrong=0.0, occupations=OCCUPATIONS, **settings):
         self.model, self.label, self.seed = model, model, 1
         self.folder, self.sharpen, self.wrong = folder, sharpen, wrong
         self.occupations = occupations
-        self.given = {**DEFAULTS, **settings}
-        self.settings = SimpleNamespace(**self.given)
+        self.settings = Settings.of(DEFAULTS).changed(**settings)
         self.store = Store(folder / "store")
-        self.corpus = MiniCorpus(self.settings.corpus_rows, 0, self.settings.skew)
+        self.corpus = MiniCorpus(self.settings.captions.rows, 0, self.settings.captions.skew)
         self._images = {}
 
     def but(self, model="", **changes):
         more = {"sharpen": self.sharpen, "wrong": self.wrong, "occupations": self.occupations}
-        return IdealPipeline(model or self.model, self.folder, **more, **{**self.given, **changes})
+        changed = dict(self.settings.changed(**changes))
+        return IdealPipeline(model or self.model, self.folder, **more, **changed)
 
     def computed(self, stage, units, shard_rows, *_):
         return stage.compute(units, shard_rows=shard_rows, progress=False)
@@ -91,7 +92,7 @@ class IdealPipeline:
         p = scene.posterior_female(person.cues, scene.hidden_cues(person))
         if self.wrong and np.random.default_rng(shown.seed).random() < self.wrong:
             p = 0.0 if person.gender == "female" else 1.0
-        outcome, gender = decide(p, self.settings.threshold)
+        outcome, gender = decide(p, self.settings.judging.threshold)
         return {**nothing, "outcome": outcome, "gender": gender, "p_female": p}
 
     def captions(self):
@@ -104,7 +105,7 @@ class IdealPipeline:
         return self._images["captions"]
 
     def selections(self):
-        whole, k = self.captions(), self.settings.captions_per_occupation
+        whole, k = self.captions(), self.settings.captions.per_occupation
         sample = whole[whole["rank"] <= k]
         like = whole[whole["truth_style"] == "prompt_like"]
         silent = like[like["indicator"] == "none"]
@@ -121,7 +122,7 @@ class IdealPipeline:
         chosen = pd.concat(parts, ignore_index=True)[
             ["approach", "prompt", "occupation", "caption_id", "rank"]
         ]
-        return chosen[chosen["approach"].isin(self.settings.approaches)].reset_index(drop=True)
+        return chosen[chosen["approach"].isin(self.settings.captions.approaches)].reset_index(drop=True)
 
     def images(self, kind):
         if kind in self._images:
@@ -138,7 +139,7 @@ class IdealPipeline:
                 for p in "1234"
                 for o in self.occupations
             ]
-            prompts = pd.DataFrame(rows).assign(n_images=self.settings.images_per_prompt)
+            prompts = pd.DataFrame(rows).assign(n_images=self.settings.generation.images_per_prompt)
             if self.model == truthful.WORLD:
                 made = truthful.generate(prompts, self.corpus.world, seed=self.seed)
             else:
@@ -149,11 +150,11 @@ class IdealPipeline:
         return found
 
     def _sharpened(self, prompts):
-        rng = np.random.default_rng([self.seed, int(100 * self.settings.guidance_scale)])
+        rng = np.random.default_rng([self.seed, int(100 * self.settings.generation.guidance_scale)])
         scenes, rows = {}, []
         for row in prompts.itertuples():
-            p = world.p_female_for_prompt(row.occupation, world.skew_knobs(self.settings.skew))
-            p = 1 / (1 + ((1 - p) / p) ** (1 + self.sharpen * self.settings.guidance_scale))
+            p = world.p_female_for_prompt(row.occupation, world.skew_knobs(self.settings.captions.skew))
+            p = 1 / (1 + ((1 - p) / p) ** (1 + self.sharpen * self.settings.generation.guidance_scale))
             for i in range(row.n_images):
                 gender = "female" if rng.random() < p else "male"
                 image_id = f"{row.prompt_id}/{i}"

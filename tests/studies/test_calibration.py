@@ -202,7 +202,7 @@ def test_a_caption_near_several_prompts_is_one_image(study, c):
 
 def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     # A judge that is wrong in a tenth of all images pulls shares of 5 to 10 % (90 to 95 %) 8 to 9 points to the middle.
-    pipeline = IdealPipeline("mini", tmp_path, wrong=0.1, world_images=60)
+    pipeline = IdealPipeline("mini", tmp_path, wrong=0.1, calibration={"world_images": 60})
     erring = IdealStudy(pipeline, builders=dict(calibration.TABLES))
     rows = erring.table("calibration_shares")
     rows = rows[(rows["source"] == "generated") & (rows["skew"] == "default")].set_index("occupation")
@@ -472,16 +472,16 @@ def test_ungated_images_are_judged_whole_and_kept_apart(tmp_path, monkeypatch):
     images = np.zeros((3, 12, 10, 3), np.uint8)
     images[:, 0, 0, 0] = (97, 50, 2)
     source = ArrayImages(images, ["a", "b", "c"])
-    settings = SimpleNamespace(faces="mini-detector", gender="none/such", threshold=0.9, device="cpu")
+    settings = Settings.of({"judging": {"gender": "none/such"}, "compute": {"device": "cpu"}})
     pipeline = SimpleNamespace(settings=settings, store=Store(tmp_path))
     loaded = []
 
-    def load(given):
+    def load(given, device):
         loaded.append(given.faces)
         return Judge(_NoFaces(), _Gender())
 
     monkeypatch.setattr("biaslab.judging.judge.load", load)
-    given = JudgeSettings(faces="no/such", gender="none/such", min_face=0, device="cpu")
+    given = JudgeSettings(faces="no/such", gender="none/such", min_face=0)
     gated = judge(source, given, store=pipeline.store, progress=False, models=load)
     assert set(gated["outcome"]) == {"no_face"}
     found = calibration.ungated(pipeline, source, ["c", "a", "b", "a"]).set_index("image_id")
@@ -547,7 +547,12 @@ class _Seen(IdealPipeline):
 
 @pytest.fixture
 def quality(tmp_path, monkeypatch):
-    pipeline = _Seen("mini", tmp_path, sharpen=0.0, images_per_prompt=6, world_images=8, guidance_sweep=())
+    pipeline = _Seen(
+        "mini",
+        tmp_path,
+        generation={"images_per_prompt": 6},
+        calibration={"world_images": 8, "guidance_scales": ()},
+    )
     rows = [
         ("mini", "naive", "published", "mean", 9.0, 6.0, 12.0, 10, ""),
         ("mini", "caption_prompts", "published", "captions", 1.5, -0.5, 3.5, 10, ""),
@@ -612,11 +617,9 @@ def test_quality_says_what_was_not_measured(tmp_path):
     pipeline = IdealPipeline(
         "mini",
         tmp_path,
-        approaches=("naive",),
-        images_per_prompt=4,
-        world_images=4,
-        guidance_sweep=(),
-        test_renders=62,
+        captions={"approaches": ("naive",)},
+        generation={"images_per_prompt": 4},
+        calibration={"world_images": 4, "guidance_scales": (), "test_renders": 62},
     )
     pipeline.image_embeddings = None
     empty = pd.DataFrame(columns=tables.schema("paradox_amplification").names)
@@ -654,19 +657,22 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
 
     monkeypatch.setattr("biaslab.judging.judge.judge", all_women)
     given = {
-        "occupations": ["nurse", "mechanic"],
-        "approaches": ["naive", "no_indicators"],
-        "corpus_rows": 4096,
-        "captions_per_occupation": 20,
-        "images_per_prompt": 3,
-        "world_images": 5,
-        "matched_captions": 2,
-        "off_rows": 2048,
-        "off_captions": 10,
-        "test_renders": 20,
-        "faces": "none/such",
-        "gender": "none/such",
-        "store": str(tmp_path),
+        "captions": {
+            "occupations": ["nurse", "mechanic"],
+            "approaches": ["naive", "no_indicators"],
+            "rows": 4096,
+            "per_occupation": 20,
+        },
+        "generation": {"images_per_prompt": 3},
+        "calibration": {
+            "world_images": 5,
+            "matched_captions": 2,
+            "off_rows": 2048,
+            "off_captions": 10,
+            "test_renders": 20,
+        },
+        "judging": {"faces": "none/such", "gender": "none/such"},
+        "compute": {"store": str(tmp_path)},
     }
     pipeline = Pipeline("world", Settings.of(given), seed=3, progress=False)
     study = IdealStudy(pipeline, builders=dict(calibration.TABLES), replicates=100)
@@ -694,12 +700,20 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
 
 def test_a_corpus_without_truth_is_refused():
     corpus = SimpleNamespace(name="laion.parquet")
-    with pytest.raises(MissingInputError, match=r"'laion.parquet' does not have: set corpus to 'mini'"):
+    with pytest.raises(
+        MissingInputError, match=r"'laion.parquet' does not have: set captions.corpus to 'mini'"
+    ):
         calibration.Calibration(SimpleNamespace(corpus=corpus))
 
 
 def test_the_world_in_place_of_the_model_stands_once(tmp_path, monkeypatch):
-    pipeline = IdealPipeline("world", tmp_path, images_per_prompt=4, world_images=4, approaches=("naive",))
+    pipeline = IdealPipeline(
+        "world",
+        tmp_path,
+        generation={"images_per_prompt": 4},
+        calibration={"world_images": 4},
+        captions={"approaches": ("naive",)},
+    )
     study = IdealStudy(pipeline, builders=dict(calibration.TABLES), replicates=200)
     monkeypatch.setattr(
         calibration, "ungated", lambda *a: pd.DataFrame({"image_id": [*dict.fromkeys(a[2])], "gender": ""})
@@ -710,10 +724,14 @@ def test_the_world_in_place_of_the_model_stands_once(tmp_path, monkeypatch):
 
 
 def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
-    more = {"images_per_prompt": 4, "world_images": 10, "approaches": ("naive",), "guidance_sweep": ()}
-    study = IdealStudy(
-        IdealPipeline("mini", tmp_path, skew="off", **more), builders=dict(calibration.TABLES), replicates=200
+    pipeline = IdealPipeline(
+        "mini",
+        tmp_path,
+        captions={"skew": "off", "approaches": ("naive",)},
+        generation={"images_per_prompt": 4},
+        calibration={"world_images": 10, "guidance_scales": ()},
     )
+    study = IdealStudy(pipeline, builders=dict(calibration.TABLES), replicates=200)
     table = study.table("calibration_amplification")
     assert (
         set(table["skew"]) == {"off"}
@@ -825,9 +843,9 @@ def test_examples_show_each_style_with_and_without_indicator():
 
 
 def test_a_judge_that_has_not_learnt_from_the_renderer_is_not_said_to_have(study):
-    settings = SimpleNamespace(faces="mini-detector", gender="ViT-L-14/openai")
-    other = SimpleNamespace(pipeline=SimpleNamespace(settings=settings))
+    judging = SimpleNamespace(faces="mini-detector", gender="ViT-L-14/openai")
+    other = SimpleNamespace(pipeline=SimpleNamespace(settings=SimpleNamespace(judging=judging)))
     first = calibration_words.headlines_judge(study.table("calibration_judge"), other)[0]
     assert first.startswith("mini-detector was trained on drawings of the same renderer")
-    settings.faces = "mediapipe:face.tflite"
+    judging.faces = "mediapipe:face.tflite"
     assert calibration_words.headlines_judge(study.table("calibration_judge"), other)[0].startswith("Of 574")

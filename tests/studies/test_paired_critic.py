@@ -638,10 +638,10 @@ def test_notebooks_take_a_run_and_printed_numbers(root, tmp_path, run_folder, na
         assert figure["caption"].endswith(".") and "{" not in figure["caption"]
 
 
-@pytest.mark.parametrize(("own", "said"), [(None, "1.5"), ("-1.0", "1.5"), ("0.0", "0"), ("2.0", "2")])
+@pytest.mark.parametrize(("own", "said"), [(None, "1.5"), ("null", "1.5"), ("0.0", "0"), ("2.0", "2")])
 def test_captions_say_the_guidance_that_images_of_people_have(own, said):
-    rows = [("mini", "guidance_scale", "1.5"), ("mini", "steps", "10")]
-    rows += [("mini", "pair_guidance_scale", own)] if own else []
+    rows = [("mini", "generation.guidance_scale", "1.5"), ("mini", "generation.steps", "10")]
+    rows += [("mini", "people.guidance_scale", own)] if own else []
     told = pd.DataFrame(rows, columns=["model", "setting", "value"])
     study = SimpleNamespace(
         measured_or_empty=lambda name: told if name == "pipeline_settings" else told.head(0)

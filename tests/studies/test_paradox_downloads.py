@@ -43,7 +43,7 @@ def study(tmp_path):
     shares += [("SD 1.4", "naive", "nurse", "generated", "1", 99.0, 500)]
     columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
     write("paradox_percent_female", shares, *columns)
-    told = [("mini", "corpus", "urls.csv", "Captions.")]
+    told = [("mini", "captions.corpus", "urls.csv", "Captions.")]
     write("pipeline_settings", told, "model", "setting", "value", "description")
     row = {c.name: "x" if c.text else 1 for c in tables.schema("paradox_downloads").columns}
     write("paradox_downloads", [tuple(row.values())], *row)

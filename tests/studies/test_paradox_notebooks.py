@@ -59,11 +59,11 @@ def folder(tmp_path_factory):
     write("paradox_percent_female", pd.concat([pd.DataFrame(shares, columns=columns), printed]))
     write("paradox_printed_amplification", paradox.PUBLISHED["paradox_printed_amplification"]())
     told = {
-        "corpus": "mini",
-        "guidance_scale": 3.0,
-        "steps": 12,
-        "names": "gazetteer",
-        "images_per_caption": 1,
+        "captions.corpus": "mini",
+        "captions.names": "gazetteer",
+        "generation.guidance_scale": 3.0,
+        "generation.steps": 12,
+        "generation.images_per_caption": 1,
     }
     write(
         "pipeline_settings",

@@ -36,7 +36,7 @@ class Pipe:
         name = "six captions"
 
     def __init__(self, **settings):
-        self.settings = Settings.of({"captions_per_occupation": 4, **settings})
+        self.settings = Settings.of({"captions": {"per_occupation": 4}}).changed(**settings)
         self.asked = []
 
     def captions(self):
@@ -173,11 +173,11 @@ def test_an_occupation_without_a_judged_image_has_a_row_and_no_share():
 
 
 def test_approaches_that_are_not_asked_for_are_not_measured():
-    pipe = Pipe(approaches=["naive"])
+    pipe = Pipe(captions={"approaches": ["naive"]})
     assert set(frame("paradox_percent_female", pipe)["approach"]) == {"naive"}
     assert sorted(pipe.asked) == ["generated", "training"]
     assert set(frame("paradox_prompts", pipe)["approach"]) == {"naive"}
-    pipe = Pipe(approaches=["paraphrased_no_indicators"])
+    pipe = Pipe(captions={"approaches": ["paraphrased_no_indicators"]})
     assert set(frame("paradox_percent_female", pipe)["approach"]) == {"paraphrased_no_indicators"}
     assert "generated" not in pipe.asked
 
@@ -206,7 +206,7 @@ def test_examples_show_the_words_that_indicate():
 def test_outcomes_count_images_of_the_templates_once():
     counts = frame("paradox_judgement_outcomes")
     generated = counts[counts["source"] == "generated"]
-    assert set(generated["approach"]) == set(Pipe().settings.approaches) - {
+    assert set(generated["approach"]) == set(Pipe().settings.captions.approaches) - {
         "no_indicators",
         "nearest",
         "nearest_no_indicators",
@@ -270,5 +270,5 @@ def test_captions_found_say_how_many_were_taken():
 
 def test_settings_are_a_table_with_the_model():
     rows = frame("pipeline_settings").set_index("setting")
-    assert rows.loc["captions_per_occupation", "value"] == "4" and rows.loc["model", "value"] == "mini"
+    assert rows.loc["captions.per_occupation", "value"] == "4" and rows.loc["model", "value"] == "mini"
     assert rows["description"].str.endswith(".").all()

@@ -35,6 +35,10 @@ def shares_of(model, **values):
     ]
 
 
+MADE = {"generation.guidance_scale": 3.0, "generation.steps": 12, "captions.corpus": "mini"}
+PRINTED = {"generation.guidance_scale": 7.5, "generation.steps": 50}
+
+
 def settings_of(model, **values):
     return [
         {"model": model, "setting": name, "value": str(value), "description": "It is set."}
@@ -61,7 +65,7 @@ def study(measured):
     """Open a study on shares of the embedded model, beside those that the paper prints."""
     printed = paradox.PUBLISHED["paradox_percent_female"]()
     shares = pd.DataFrame(shares_of("mini", nurse=(80, 90), pilot=(30, 10), author=(45, 60)))
-    told = settings_of("mini", guidance_scale=3.0, steps=12, corpus="mini")
+    told = settings_of("mini", **MADE)
     return measured(paradox_percent_female=pd.concat([shares, printed]), pipeline_settings=told)
 
 
@@ -89,11 +93,11 @@ def test_a_model_of_a_printed_name_is_not_the_printed_one(measured):
 
 
 def test_a_real_model_in_the_embedded_world_is_told_apart(measured):
-    told = settings_of("org/model", guidance_scale=7.5, steps=50, corpus="mini")
+    told = settings_of("org/model", **PRINTED, **{"captions.corpus": "mini"})
     study = measured(paradox_percent_female=shares_of("org/model", nurse=(80, 90)), pipeline_settings=told)
     (said,) = words.instrument(study)
     assert said.startswith("The captions and training images beside org/model") and "not trained on" in said
-    told = settings_of("org/model", guidance_scale=7.5, steps=50, corpus="data/*.parquet")
+    told = settings_of("org/model", **PRINTED, **{"captions.corpus": "data/*.parquet"})
     study = measured(paradox_percent_female=shares_of("org/model", nurse=(80, 90)), pipeline_settings=told)
     assert words.instrument(study) == [] and words.made_with(study, "org/model") == "guidance 7.5, 50 steps"
 
@@ -254,7 +258,7 @@ class Pictured:
     """A study with images: every image is grey, of a shade that tells which it is."""
 
     def __init__(self, corpus="mini", **rows):
-        self.settings = Settings.of({"corpus": corpus})
+        self.settings = Settings.of({"captions": {"corpus": corpus}})
         self.rows = {kind: pd.DataFrame(of) for kind, of in rows.items()}
         self.figures = {}
 
@@ -267,7 +271,7 @@ class Pictured:
 
     def measured_or_empty(self, name):
         assert name == "pipeline_settings"
-        told = settings_of("mini", guidance_scale=3, steps=12, corpus="mini")
+        told = settings_of("mini", **MADE)
         return pd.DataFrame(told)
 
     def measured(self, name):

@@ -42,7 +42,7 @@ def measure(folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.
     names = _occupations()
     judges = judge.load(judge.JudgeSettings())
     generator = generation.load(
-        generation.GenerationSettings(str(folder), steps=steps, guidance_scale=guidance_scale)
+        str(folder), generation.GenerationSettings(steps=steps, guidance_scale=guidance_scale)
     )
     template = next(iter(lexicons.load("paradox_prompts").values()))
 
@@ -149,13 +149,14 @@ def _shown(folder: Path, n: int, count: int, guidance_scale: float, steps: int) 
 
     rows = [pairs.draw(_SEED, i, count=count) for i in range(n)]
     settings = generation.GenerationSettings(
-        str(folder),
         steps=steps,
         guidance_scale=guidance_scale,
         aspect=pairs.ASPECT if count == 2 else 1.0,
     )
     ids = [f"people-{count}-{i}" for i in range(n)]
-    images = generation.load(settings).images([row.text for row in rows], [(i, 0) for i in ids], _SEED)
+    images = generation.load(str(folder), settings).images(
+        [row.text for row in rows], [(i, 0) for i in ids], _SEED
+    )
     how = judge.JudgeSettings()
     phrases = [[person.phrase for person in row.asked.people] for row in rows]
     found = people.judge_people_images(ids, phrases, images, judge.load(how), how)

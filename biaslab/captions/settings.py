@@ -1,0 +1,138 @@
+"""What is decided about captions: where they come from, which are selected, and the images behind them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
+
+from biaslab import __version__
+from biaslab.groups import Group, Off, Several, Texts, Whole, field
+from biaslab.schemas.paradox import APPROACHES
+
+OptOut = Literal["noai", "noimageai", "noindex", "noimageindex", "tdm-reservation"]
+# Directives that ask not to use an image: of the header X-Robots-Tag, and the header TDM-Reservation.
+OPT_OUT: tuple[str, ...] = get_args(OptOut)
+
+
+class DownloadSettings(Group):
+    """How images are fetched and saved."""
+
+    size: Whole = field(
+        512, "Largest side of the saved picture; smaller ones are not enlarged.", "pixels", ge=16, le=8192
+    )
+    format: Literal["jpg", "webp", "png"] = field("jpg", "How pictures are saved: `jpg`, `webp` or `png`.")
+    quality: Whole = field(92, "Quality of jpg and webp.", ge=1, le=100)
+    opt_out: Annotated[tuple[OptOut, ...], Several] = field(
+        OPT_OUT, "Headers that ask not to use an image and are honoured; [] honours none."
+    )
+    most_bytes: Whole = field(10_000_000, "Larger bodies are refused.", "bytes", ge=1, le=10**9)
+    most_pixels: Whole = field(
+        25_000_000,
+        "Larger images are refused before they are decoded, which takes up to 20 bytes of memory a pixel.",
+        "pixels",
+        ge=1,
+        le=10**9,
+    )
+    concurrency: Whole = field(16, "Requests at a time.", "requests", ge=1, le=512)
+    per_host: Whole = field(2, "Requests to one host at a time.", "requests", ge=1, le=512)
+    host_interval: float = field(
+        0.1, "Least time between the starts of two requests to one host.", "seconds", ge=0, le=3600
+    )
+    silence: float = field(
+        10.0, "Longest wait for a name, a connection or the next bytes.", "seconds", ge=0.01, le=3600
+    )
+    seconds: float = field(
+        30.0,
+        "Longest time of one try with its redirects, however the bytes come in.",
+        "seconds",
+        ge=0.01,
+        le=3600,
+    )
+    redirects: Whole = field(5, "Most redirects.", "redirects", ge=0, le=50)
+    tries: Whole = field(
+        3,
+        "Most tries where a connection fails or a server says that it cannot answer now.",
+        "tries",
+        ge=1,
+        le=20,
+    )
+    back_off: float = field(
+        1.0,
+        "Wait before the second try; doubled for each further one, times 0.5 to 1.5 at random.",
+        "seconds",
+        ge=0,
+        le=3600,
+    )
+    longest_wait: float = field(
+        60.0, "A server that asks to come back later than this is not asked again.", "seconds", ge=0, le=3600
+    )
+    user_agent: str = field(
+        f"Mozilla/5.0 (compatible; biaslab/{__version__}; image audit)", "What requests say they come from."
+    )
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits of what decides which pictures are saved and how; not of how fast."""
+        which = (
+            self.size,
+            self.format,
+            self.quality,
+            sorted(self.opt_out),
+            self.most_bytes,
+            self.most_pixels,
+        )
+        return hashlib.sha256(repr(which).encode()).hexdigest()[:16]
+
+
+class CaptionSettings(Group):
+    """Which captions are searched and selected, and where the images behind them are."""
+
+    corpus: str = field(
+        "mini", "Captions: `mini`, a file or pattern of files, or the hub name of a data set."
+    )
+    rows: Whole = field(0, "Captions searched; 0 is all that the corpus has.", "captions", ge=0)
+    columns: dict[str, Any] = field(
+        {},
+        "Columns of the corpus by what they hold, such as `text: TEXT`, or a published set's, such as "
+        "`schema: laion`; {} finds them.",
+    )
+    skew: Annotated[str, Off] = field(
+        "default",
+        "The embedded captions' knobs: `default`, or `off` for no paradox. With `off`, model `world`, and no other, "
+        "also draws people in pairs without stereotypes.",
+    )
+    training_images: str = field(
+        "",
+        "Folder with the images behind captions, each named by its caption_id; `download`: they are fetched by URL; "
+        "empty: those that the corpus has.",
+    )
+    downloads: DownloadSettings = Field(DownloadSettings(), description="How they are fetched.")
+    occupations: Texts = field((), "Occupations; an empty list is the paper's 62.")
+    approaches: Annotated[tuple[Literal[APPROACHES], ...], Several] = field(
+        APPROACHES, "Which selections of captions and prompts are measured.", min_length=1
+    )
+    per_occupation: Whole = field(100, "Random captions for each occupation (paper: 500).", "captions", ge=1)
+    candidates_per_occupation: Whole = field(
+        250,
+        "Random captions among which the nearest are looked for; 0 is all (as in the paper).",
+        "captions",
+        ge=0,
+    )
+    nearest_per_prompt: Whole = field(
+        25, "Nearest captions for each occupation and prompt (paper: 500).", "captions", ge=1
+    )
+    names: Annotated[Literal["gazetteer", "spacy", "off"], Off] = field(
+        "gazetteer", "How names in captions tell a gender."
+    )
+    encoder: str = field("all-MiniLM-L6-v2", "Sentence embeddings that nearest captions are found with.")
+    encoder_dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
+        "auto",
+        "Numbers that it computes with: `auto` is the fastest that the machine has, so that captions that are about as "
+        "near may change places between machines; `float32` is the same everywhere.",
+    )
+    paraphraser: Literal["rules", "endpoint"] = field(
+        "rules",
+        "Who says captions in other words: `rules`, or the language model `endpoint.model` (as in the paper).",
+    )

@@ -1,0 +1,214 @@
+"""Models that make images of prompts, behind one contract: diffusers pipelines, endpoints, and the embedded world.
+
+Whoever asks for images opens a model by its name and does not know which kind it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biaslab import models
+from biaslab.errors import ParameterError, unknown_name
+from biaslab.generation import images, texts
+from biaslab.generation.settings import GenerationSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from biaslab.captions.corpus import Corpus
+    from biaslab.judging.images import ImageSource
+    from biaslab.net.settings import EndpointSettings
+    from biaslab.store import Store
+
+ENDPOINT = "endpoint:"
+"""What the name of a model begins with that is behind an images endpoint, such as ``endpoint:dall-e-3``."""
+
+
+class ImageModel:
+    """What makes images; opening one loads nothing."""
+
+    label: str
+    """What tables call it."""
+    digest: str
+    """Tells what its images depend on beside settings, seed and code: weights, or a name."""
+
+    def check(self, occupations: Sequence[str], n_images: int) -> None:
+        """Look up what it needs, without loading it.
+
+        Args:
+            occupations: Those that prompts will ask for.
+            n_images: Images that the Paired Stereotype Test takes, for what is said of costs.
+
+        Raises:
+            ParameterError, UnknownNameError: It is not there, or cannot do what is asked.
+        """
+
+    def check_texts(self, prompts: Iterable[str]) -> None:
+        """Look whether it knows the words of prompts, as far as that can be known without loading it.
+
+        Raises:
+            ParameterError: It does not know a word.
+        """
+
+    def generate(
+        self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True
+    ) -> ImageSource:
+        """Return ``n_images`` images of each prompt (columns prompt_id, text, n_images; occupation, caption_id).
+
+        Raises:
+            ParameterError, InputError, RunError: A prompt or the model cannot be used, or images cannot be had.
+        """
+        raise NotImplementedError
+
+
+def open_model(
+    name: str,
+    settings: GenerationSettings,
+    *,
+    endpoint: EndpointSettings,
+    corpus: Corpus,
+    device: str = "auto",
+    people: bool = False,
+) -> ImageModel:
+    """Return a model by its name.
+
+    Args:
+        name: ``mini``, a folder or the hub name of a diffusers pipeline; ``endpoint:NAME``; or ``world``.
+        settings: How images are generated.
+        endpoint: Where ``endpoint:NAME`` is found, and what it may cost.
+        corpus: The captions, whose truth ``world`` draws.
+        device: Where a pipeline runs.
+        people: Whether prompts say who stands where: ``mini`` has a model of its own for that.
+
+    Raises:
+        ParameterError: The settings do not say where an endpoint is.
+    """
+    from biaslab.mini.truthful import WORLD
+
+    if name == WORLD:
+        return WorldModel(corpus, size=settings.height or 64, people=people)
+    if name.startswith(ENDPOINT):
+        return EndpointModel(name, endpoint)
+    return DiffusersModel(models.PAIRS if people and name == "mini" else name, settings, device=device)
+
+
+class DiffusersModel(ImageModel):
+    """A pipeline that diffusers loads."""
+
+    def __init__(self, name: str, settings: GenerationSettings, *, device: str = "auto") -> None:
+        self.label = Path(name).name if os.path.isdir(name) else name
+        self._name, self._settings, self._device = name, settings, device
+
+    @property
+    def digest(self) -> str:
+        """A digest of its weights."""
+        return models.digest(self._where())
+
+    def _where(self) -> str:
+        return models.resolve(self._name, "text-to-image")
+
+    def check(self, occupations: Sequence[str], n_images: int) -> None:
+        """Look it up."""
+        self._where()
+
+    def check_texts(self, prompts: Iterable[str]) -> None:
+        """Look whether a model in a folder here knows the words of prompts; a model on the hub spells them."""
+        texts.check_words_of_folder(
+            self._where(), [*dict.fromkeys(prompts), self._settings.negative_prompt], self._name
+        )
+
+    def generate(
+        self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True
+    ) -> ImageSource:
+        """Generate images, as :func:`biaslab.generation.generate`."""
+        return images.generate(
+            prompts,
+            self._name,
+            self._settings,
+            seed=seed,
+            store=store,
+            device=self._device,
+            progress=progress,
+        )
+
+
+class EndpointModel(ImageModel):
+    """A model behind an OpenAI-compatible images endpoint."""
+
+    def __init__(self, name: str, settings: EndpointSettings) -> None:
+        self.label, self.digest = name.removeprefix(ENDPOINT), name
+        if not settings.url:
+            raise ParameterError(
+                f"model is {name!r}, which needs endpoint.url, such as 'https://api.openai.com/v1'; it is empty."
+            )
+        self._settings = settings.changed(model=self.label)
+
+    def check(self, occupations: Sequence[str], n_images: int) -> None:
+        """Look whether there is a key, and whether an image can be bought at its price and within the limit."""
+        price, limit = self._settings.price, self._settings.cost_limit
+        if price is None:
+            raise ParameterError(
+                "endpoint.price is not set, so it is not known what an image costs, and none is bought. Set it to the "
+                f"price of one image (the Paired Stereotype Test takes {n_images:,} images), or to 0 where they cost "
+                "nothing."
+            )
+        if limit < price:
+            raise ParameterError(
+                f"endpoint.cost_limit is {limit:g} and one image costs endpoint.price, {price:g}: none could be "
+                f"bought. The Paired Stereotype Test takes {n_images:,} images, which cost {n_images * price:,.2f}; "
+                "set endpoint.cost_limit to what may be spent."
+            )
+        self._settings.endpoint.check_key()
+
+    def generate(
+        self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True
+    ) -> ImageSource:
+        """Buy images, as :func:`biaslab.generation.image_endpoint.generate`; all of them or none.
+
+        Raises:
+            RunError: The endpoint did not deliver images that it may deliver another time.
+        """
+        from biaslab.generation import image_endpoint
+
+        made = image_endpoint.generate(prompts, self._settings, seed=seed, store=store, progress=progress)
+        image_endpoint.check_delivered(made)
+        return made
+
+
+class WorldModel(ImageModel):
+    """What draws the embedded world's truth: no model, so that what is found on its images comes from the measures."""
+
+    def __init__(self, corpus: Corpus, *, size: int, people: bool) -> None:
+        from biaslab.mini.truthful import WORLD
+
+        self.label = self.digest = WORLD
+        self._corpus, self._size, self._people = corpus, size, people
+
+    def check(self, occupations: Sequence[str], n_images: int) -> None:
+        """Look whether the captions are the world's, and whether it knows the occupations."""
+        from biaslab.mini import world
+
+        if not hasattr(self._corpus, "world"):
+            raise ParameterError(
+                f"model is {self.label!r}, which draws what the embedded captions ask, and captions.corpus is "
+                f"{self._corpus.name!r}; set captions.corpus to 'mini', or model to one that generates from any text."
+            )
+        known = world.occupations()
+        for name in occupations:
+            if name not in known:
+                raise unknown_name("occupation of the embedded world", name, known)
+
+    def generate(
+        self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True
+    ) -> ImageSource:
+        """Draw images: :func:`biaslab.mini.truthful.generate`, of people whom prompts place ``pairs.generate``."""
+        from biaslab.mini import pairs, truthful
+
+        captions = self._corpus.world
+        if self._people:
+            strength = 0.0 if captions.skew == "off" else 1.0
+            return pairs.generate(prompts, seed=seed, size=self._size, strength=strength)
+        return truthful.generate(prompts, captions, seed=seed, size=self._size)

@@ -1,0 +1,56 @@
+"""How images are judged: which models look at them, and what counts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, model_validator
+
+from biaslab.errors import ParameterError
+from biaslab.groups import Group, Texts, Whole, field
+from biaslab.judging._models import DTYPES
+from biaslab.judging.zero_shot import GENDER_TEXTS
+
+
+class JudgeSettings(Group):
+    """How images are judged."""
+
+    faces: str = field(
+        "mini-detector",
+        "Face detector: a folder or hub name of a transformers object detector that knows `face`, `mediapipe:FILE`, "
+        "or `whole image`: then no face is looked for, and every image passes.",
+    )
+    gender: str = field(
+        "mini-clip",
+        "Perceived gender: a folder, hub name or `ARCHITECTURE:TAG` of an open_clip model, `fairface:FILE`, or "
+        "`ratings:FILE` (then raters decide, and no face is looked for); of people in pairs also `vqa:NAME`.",
+    )
+    further: Texts = field(
+        (),
+        "Judges whose agreement is reported beside the first one's: `fairface:FILE`, `vqa:NAME`, `ratings:FILE`.",
+    )
+    texts: Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)] = (
+        field(
+            GENDER_TEXTS,
+            "For open_clip models: the text for perceived as male, then for perceived as female.",
+        )
+    )
+    threshold: float = field(0.9, "Least probability of a gender for it to count (paper: 0.9).", ge=0.5, le=1)
+    min_face: float = field(
+        0.1, "Smallest share of the image's width and height that the face must have.", ge=0, le=1
+    )
+    min_score: float = field(
+        0.5, "Faces of which the detector is less sure, from 0 to 1, do not count.", ge=0, le=1
+    )
+    dtype: Literal[DTYPES] = field("auto", "Type of the gender model's image part.")
+    batch_size: Whole = field(
+        0, "Images at a time; 0 finds it. It does not change results beyond rounding.", "images", ge=0
+    )
+
+    @model_validator(mode="after")
+    def _two_texts(self) -> Self:
+        if len(self.texts) != 2 or not all(t.strip() for t in self.texts):
+            raise ParameterError(
+                f"texts is {self.texts!r}; give two texts, for perceived as male and as female: {GENDER_TEXTS}."
+            )
+        return self

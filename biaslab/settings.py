@@ -1,0 +1,89 @@
+"""All that a run can set, in groups; each is declared beside the stage that it sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+from biaslab import values
+from biaslab.captions.settings import CaptionSettings
+from biaslab.errors import ParameterError
+from biaslab.generation.settings import GenerationSettings
+from biaslab.groups import Group, Numbers, Whole, field
+from biaslab.judging.settings import JudgeSettings
+from biaslab.mitigation.settings import CriticSettings
+from biaslab.net.settings import EndpointSettings
+from biaslab.prompts.settings import PeopleDesign
+
+
+class ComputeSettings(Group):
+    """Where work runs and where results are kept."""
+
+    device: str = field("auto", "Where models run: `auto` (a GPU where there is one), `cpu`, `cuda`, ….")
+    engine: Literal["local", "ray"] = field(
+        "local", "Where work runs: `local` (this machine) or `ray` (a cluster)."
+    )
+    workers: Whole = field(
+        0,
+        "Worker processes; 0 is none for `local`, and one for each processor of the cluster for `ray`.",
+        "processes",
+        ge=0,
+    )
+    address: str = field(
+        "", "Address of the Ray cluster; empty is `$RAY_ADDRESS`, or a cluster of this machine alone."
+    )
+    store: str = field("", "Folder where stages keep results; empty is `outputs/.store`.")
+
+
+class CalibrationSettings(Group):
+    """How much is drawn and generated to hold measurements against known truth."""
+
+    guidance_scales: Numbers = field((1.0, 3.0, 7.5), "Guidance scales that calibration compares.")
+    guidance_images: Whole = field(
+        1, "Images for each occupation, template and scale of that sweep.", "images", ge=1
+    )
+    world_images: Whole = field(
+        72, "Images for each occupation and template from the truth-preserving generator.", "images", ge=1
+    )
+    matched_captions: Whole = field(
+        200, "Captions for each occupation that ask what the templates ask, at most.", "captions", ge=1
+    )
+    off_rows: Whole = field(40_000, "Captions of the world without the paradox.", "captions", ge=1)
+    off_captions: Whole = field(60, "Random captions for each occupation there.", "captions", ge=1)
+    test_renders: Whole = field(2000, "Held-out drawings that the judge is tested on.", "drawings", ge=1)
+
+
+class Settings(Group):
+    """What the pipeline does; defaults are those of a short run on the embedded world and models.
+
+    Raises:
+        ParameterError: A name is unknown, or a value has a wrong type or is not allowed.
+    """
+
+    called: ClassVar[str] = "settings"
+
+    captions: CaptionSettings = CaptionSettings()
+    generation: GenerationSettings = GenerationSettings()
+    judging: JudgeSettings = JudgeSettings()
+    people: PeopleDesign = PeopleDesign()
+    critic: CriticSettings = CriticSettings()
+    endpoint: EndpointSettings = EndpointSettings()
+    compute: ComputeSettings = ComputeSettings()
+    calibration: CalibrationSettings = CalibrationSettings()
+    compare_with: Literal["published", "none"] = field(
+        "published", "What stands beside the results: `published` numbers or `none`."
+    )
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Return the settings with the values ``given`` by group; the others have their defaults.
+
+        Raises:
+            ParameterError: A name is unknown, or a value has a wrong type or is not allowed.
+        """
+        if not isinstance(given, Mapping):
+            raise ParameterError(
+                f"settings is {given!r}; it must be a mapping, for example {{'generation': {{'steps': 20}}}}."
+            )
+        values.check("settings", given)
+        return cls(**{name: value for name, value in given.items() if value is not None})
