@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from biaslab.captions.selections import APPROACHES, CAPTIONS_AS_PROMPTS, SELECTED
+from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.settings import Settings
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from biaslab.captions.neighbours import Encoder, embed, nearest
+from biaslab.captions.settings import SELECTED
 from biaslab.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -13,16 +14,6 @@ if TYPE_CHECKING:
 
     from biaslab.store import Stage
 
-SELECTED = ("naive", "no_indicators", "nearest", "nearest_no_indicators")
-"""Approaches whose training captions are selected for the four templates."""
-CAPTIONS_AS_PROMPTS = (
-    "caption_prompts",
-    "caption_prompts_no_indicators",
-    "paraphrased",
-    "paraphrased_no_indicators",
-)
-"""Approaches that make prompts of captions."""
-APPROACHES = (*SELECTED, *CAPTIONS_AS_PROMPTS)
 # The name of the selection that serves all prompts.
 SHARED = "captions"
 COLUMNS = ("approach", "prompt", "occupation", "caption_id", "rank", "cosine")

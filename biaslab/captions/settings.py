@@ -9,11 +9,21 @@ from pydantic import Field
 
 from biaslab import __version__
 from biaslab.groups import Group, Off, Several, Texts, Whole, field
-from biaslab.schemas.paradox import APPROACHES
 
 OptOut = Literal["noai", "noimageai", "noindex", "noimageindex", "tdm-reservation"]
 # Directives that ask not to use an image: of the header X-Robots-Tag, and the header TDM-Reservation.
 OPT_OUT: tuple[str, ...] = get_args(OptOut)
+
+SELECTED = ("naive", "no_indicators", "nearest", "nearest_no_indicators")
+"""Approaches whose training captions are selected for the four templates."""
+CAPTIONS_AS_PROMPTS = (
+    "caption_prompts",
+    "caption_prompts_no_indicators",
+    "paraphrased",
+    "paraphrased_no_indicators",
+)
+"""Approaches that make prompts of captions."""
+APPROACHES = (*SELECTED, *CAPTIONS_AS_PROMPTS)
 
 
 class DownloadSettings(Group):

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import measures, stats, tables
-from biaslab.captions.selections import APPROACHES
+from biaslab.captions.settings import APPROACHES
 from biaslab.errors import MissingInputError
 from biaslab.judging.judge import JUDGED
 from biaslab.mini import scene, truthful, world

@@ -11,7 +11,7 @@ import pandas as pd
 import scipy.stats
 
 from biaslab import measures, published, stats, tables
-from biaslab.captions.selections import APPROACHES
+from biaslab.captions.settings import APPROACHES
 from biaslab.errors import InputError, MissingInputError
 
 if TYPE_CHECKING:

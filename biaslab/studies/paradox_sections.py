@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import measures, published, stats, tables
-from biaslab.captions.selections import APPROACHES
+from biaslab.captions.settings import APPROACHES
 from biaslab.studies import paradox
 
 if TYPE_CHECKING:

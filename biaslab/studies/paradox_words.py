@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import published
-from biaslab.captions.selections import APPROACHES
+from biaslab.captions.settings import APPROACHES
 from biaslab.studies import paradox
 
 if TYPE_CHECKING:
