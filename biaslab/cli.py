@@ -242,14 +242,10 @@ def _models(_: argparse.Namespace) -> int:
 
 
 def _ledger(given: argparse.Namespace) -> int:
-    from dataclasses import asdict
+    from biaslab.net import ledger
 
-    from biaslab.generation import image_endpoint
-
-    if given.rebuild:
-        found = asdict(image_endpoint.rebuild(given.folder, price=given.price))
-    else:
-        found = image_endpoint.ledger(given.folder)
+    rebuilt = ledger.rebuild(given.folder, price=given.price) if given.rebuild else None
+    found = rebuilt or ledger.summary(given.folder)
     for name, value in found.items():
         print(f"{name}: {'' if value is None else value}")
     return 0

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from biaslab.captions.endpoint import Endpoint
     from biaslab.generation.models import ImageModel
     from biaslab.judging.images import ImageSource, Unreadable
+    from biaslab.net.endpoint import Endpoint
     from biaslab.pipeline_people import People
 
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.

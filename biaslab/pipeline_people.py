@@ -134,10 +134,10 @@ class People:
     def asked(self, kind: str) -> pd.DataFrame:
         """Return one row per person that images of a kind are to show: image_id, setting, run, and the person.
 
-        Images that were never made (:data:`biaslab.generation.image_endpoint.NEVER_MADE`) show nobody, and that is no
+        Images that were never made (:data:`biaslab.net.images.NEVER_MADE`) show nobody, and that is no
         failure of the model's: they are left out.
         """
-        from biaslab.generation.image_endpoint import NEVER_MADE
+        from biaslab.net.images import NEVER_MADE
 
         prompts = self.prompts(kind)
         table = self.images(kind).table

@@ -242,7 +242,7 @@ def stages(tmp_path, monkeypatch):
     from biaslab.captions.neighbours import Encoder, embedding_stage
     from biaslab.generation import GenerationSettings
     from biaslab.generation.generator import load
-    from biaslab.generation.images import GeneratedImages, _units
+    from biaslab.generation.images import GeneratedImages, units_of
     from biaslab.judging import judge, people, skin_tone
     from biaslab.pipeline import Pipeline, Settings
     from biaslab.store import Stage, Store
@@ -269,7 +269,7 @@ def stages(tmp_path, monkeypatch):
     found = types.SimpleNamespace(captions=captions, totals=pd.DataFrame({"n_corpus": [1]}))
     source = types.SimpleNamespace(name="a", digest="1", table=asked[["image_id"]], read=images.read)
     prompts = pd.DataFrame({"prompt_id": ["1"], "text": ["A nurse"], "n_images": [1]})
-    made = GeneratedImages(_units(prompts), "mini-sd", GenerationSettings(), seed=0, store=store, load=load)
+    made = GeneratedImages(units_of(prompts), "mini-sd", GenerationSettings(), seed=0, store=store, load=load)
     for call in (
         lambda: pipeline.captions(),
         lambda: setattr(pipeline, "_found", found) or pipeline._captions(),
@@ -327,4 +327,4 @@ def test_a_module_that_no_source_names_is_known(root):
                 named = node.args and isinstance(node.args[0], ast.Constant)
                 if name in ("import_module", "__import__") and not named:
                     found.add(path.relative_to(root / "biaslab").as_posix())
-    assert found == {"captions/corpus.py", "mini/train/__init__.py", "sources.py", "study.py", "tables.py"}
+    assert found == {"captions/corpus.py", "mini/train/__init__.py", "sources.py", "study.py"}

@@ -382,7 +382,7 @@ def _picture(text):
 
 def fake_drawn(text):
     """Return the reply of a server that draws what is asked for."""
-    from tests.captions import fake_endpoint as fake
+    import fake_endpoint as fake
 
     return fake.drawn(_picture(text), revised=f"Drawn: {text}")
 
@@ -390,7 +390,7 @@ def fake_drawn(text):
 @pytest.fixture
 def bought(tmp_path, monkeypatch):
     """A pipeline on an images endpoint of this machine, and the server behind it."""
-    from tests.captions import fake_endpoint as fake
+    import fake_endpoint as fake
 
     monkeypatch.setenv("FAKE_KEY", fake.KEY)
     fake_server = fake.FakeEndpoint()
@@ -496,7 +496,7 @@ def test_what_was_not_delivered_is_asked_for_again(bought):
 
 
 def test_images_that_were_never_made_are_nobodys_failure(bought):
-    from tests.captions import fake_endpoint as fake
+    import fake_endpoint as fake
 
     server, opened = bought
     server.reply = lambda text, n: (

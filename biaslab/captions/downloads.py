@@ -1,13 +1,9 @@
 """Fetch the images behind captions by URL: from servers that may be gone, slow or hostile; every URL has an outcome.
 
-Each connection goes to an address that was resolved and checked for it: a host name is never resolved again between
-check and connection, and each redirect is checked anew. Only public addresses are taken, no private, loopback or
-link-local ones, only http and https, and of the ports below 1024 only 80 and 443. Proxies that the environment names
-are not used: a proxy would connect to addresses that nobody checked. No cookie is kept, no password is sent.
-
-A body is read up to a limit in bytes and within a limit of time; an image is opened by its content, whatever the
-server calls it, and decoded only after its size in pixels was looked at. At any time up to ``concurrency`` bodies, a
-few small pictures and one large one are in memory: with the defaults less than a gigabyte, whatever servers send.
+Only public addresses are connected to (:mod:`biaslab.net.fetch`). A body is read up to a limit in bytes and within a
+limit of time; an image is opened by its content, whatever the server calls it, and decoded only after its size in
+pixels was looked at. At any time up to ``concurrency`` bodies, a few small pictures and one large one are in memory:
+with the defaults less than a gigabyte, whatever servers send.
 
 Outcomes stand in ``outcomes.jsonl``, one line each as soon as it is known, written after the picture itself was
 written and renamed. So a killed run loses what it was just fetching and nothing else, and nothing is fetched twice.
@@ -15,32 +11,29 @@ written and renamed. So a killed run loses what it was just fetching and nothing
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import heapq
 import json
 import logging
 import os
 import queue
-import random
 import re
 import sys
 import threading
 import time
-import zlib
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
-
-from biaslab.captions._fetch import Decoders, Failed, Visit, parsed, picture, request
+from biaslab.captions.pictures import Decoder
 from biaslab.captions.settings import DownloadSettings
 from biaslab.errors import InputError, ParameterError, RunError, name_help
+from biaslab.net.fetch import Fetcher, Visit, parsed
+from biaslab.net.journal import Journal, crc32
+from biaslab.net.retry import Failed, pause, policy
 from biaslab.store import replace, room_on
 
 if TYPE_CHECKING:
@@ -156,10 +149,9 @@ def download(
         raise ParameterError(f"again names {unknown[0]!r}. {name_help(unknown[0], OUTCOMES)}")
     wanted = _wanted(images)
     folder = Path(folder)
-    with room_on(folder, _KEPT):
-        folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder), _Journal(folder) as journal:
-        found = _Run(wanted, journal, settings, again, allow).go(label, progress)
+    journal = Journal(folder / _JOURNAL, _KEPT, crc32)
+    with journal.turn("fetching"):
+        found = _Run(wanted, _Outcomes(journal), settings, again, allow).go(label, progress)
     table = pd.DataFrame([found[key] for key in wanted], columns=list(COLUMNS), dtype=object)
     for column in COLUMNS:
         text = column in _TEXTS
@@ -232,45 +224,19 @@ class DownloadedImages:
 # -- what is kept ------------------------------------------------------------------------------------------------
 
 
-class _Journal:
-    """The outcomes in a folder, one line each: a checksum, then JSON. Of several lines for a URL the last counts."""
+class _Outcomes:
+    """The outcomes in a folder. Of several lines for a URL the last counts."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, journal: Journal) -> None:
+        self.folder = journal.path.parent
         self.rows: dict[tuple[str, str], dict[str, Any]] = {}
         self.of_url: dict[str, dict[str, Any]] = {}
         self.answered = False
+        self._journal = journal
         self._owners: dict[str, tuple[str, str]] = {}
-        self._file = None
-
-    def __enter__(self) -> _Journal:
-        path = self.folder / _JOURNAL
-        data = path.read_bytes() if path.exists() else b""
-        *lines, half = data.split(b"\n")
-        bad = sum(not self._take(line) for line in lines)
-        if bad:
-            _log.warning("%s has %d damaged lines; these URLs are fetched again.", path, bad)
-        with room_on(path, _KEPT):
-            self._file = path.open("ab", buffering=0)
-            if half:  # A killed run left it.
-                os.ftruncate(self._file.fileno(), len(data) - len(half))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def _take(self, line: bytes) -> bool:
-        check, _, text = line.partition(b" ")
-        if check != _check(text):
-            return False
-        try:
-            row = json.loads(text)
-        except ValueError:
-            return False
-        if not isinstance(row, dict) or not set(COLUMNS).issubset(row) or row["outcome"] not in OUTCOMES:
-            return False
-        self._keep(row)
-        return True
+        for row in journal.records():
+            if set(COLUMNS).issubset(row) and row["outcome"] in OUTCOMES:
+                self._keep(row)
 
     def _keep(self, row: dict[str, Any]) -> None:
         key = (row["caption_id"], row["url"])
@@ -281,14 +247,8 @@ class _Journal:
 
     def add(self, row: dict[str, Any]) -> None:
         """Write an outcome down."""
-        text = json.dumps(row).encode()
-        self._write(_check(text) + b" " + text + b"\n")
+        self._journal.write(row)
         self._keep(row)
-
-    def _write(self, data: bytes) -> None:
-        with room_on(self.folder / _JOURNAL, _KEPT):
-            while data:
-                data = data[self._file.write(data) :]
 
     def file_for(self, caption_id: str, url: str, ending: str) -> str:
         """Return where, below the folder, the picture of a caption and URL belongs."""
@@ -299,35 +259,14 @@ class _Journal:
             name += f"~{hashlib.sha256(_bytes(url)).hexdigest()[:8]}"
         return f"{name}.{ending}"
 
-    def whole(self, row: Mapping[str, Any]) -> bool:
-        """Say whether the picture of a row is there as it was written; only its length is looked at."""
-        if row["outcome"] != OK:
-            return True
+    def stands(self, row: Mapping[str, Any] | None, again: Collection[str]) -> bool:
+        """Say whether a row needs no other try: of its picture only the length is looked at."""
+        if not row or row["outcome"] in again or row["outcome"] != OK:
+            return bool(row) and row["outcome"] not in again
         try:
             return (self.folder / row["file"]).stat().st_size == row["saved_bytes"]
         except OSError:
             return False
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold a folder; the operating system lets go of it when the process ends, however."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        _log.info("Waiting for another process that fetches images into %s.", folder)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _check(text: bytes) -> bytes:
-    return f"{zlib.crc32(text):08x}".encode()
 
 
 def _bytes(text: str) -> bytes:
@@ -450,17 +389,18 @@ class _Run:
     def __init__(
         self,
         wanted: Sequence[tuple[str, str]],
-        journal: _Journal,
+        outcomes: _Outcomes,
         settings: DownloadSettings,
         again: Collection[str],
         allow: Collection[str],
     ) -> None:
-        self._journal, self._settings, self._allow = journal, settings, frozenset(allow)
+        self._outcomes, self._settings = outcomes, settings
         self.found: dict[tuple[str, str], dict[str, Any]] = {}
         self._tasks: dict[str, _Task] = {}
-        self._ssl = httpx.create_ssl_context(trust_env=False)
+        self._fetcher = Fetcher(settings, allow)
+        self._policy = policy(settings.tries, settings.back_off, settings.longest_wait, abandons=True)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
-        self._decoders = Decoders()
+        self._decoder = Decoder(settings)
         # Outcomes of hosts that could not be reached, until another host shows that the network is there.
         self._held: list[tuple[str, dict[str, Any]]] = []
         self._reached = False
@@ -471,15 +411,15 @@ class _Run:
     def _plan(self, caption_id: str, url: str, again: Collection[str]) -> None:
         """Take an outcome that is known, or make a task."""
         key = (caption_id, url)
-        known = self._journal.rows.get(key)
-        if known and known["outcome"] not in again and self._journal.whole(known):
+        known = self._outcomes.rows.get(key)
+        if self._outcomes.stands(known, again):
             self.found[key] = known
             return
         if url in self._tasks:
             self._tasks[url].captions.append(caption_id)
             return
-        other = self._journal.of_url.get(url)
-        if not known and other and other["outcome"] not in again and self._journal.whole(other):
+        other = self._outcomes.of_url.get(url)
+        if not known and self._outcomes.stands(other, again):
             self.found[key] = self._shared(caption_id, other)
             return
         try:
@@ -493,14 +433,14 @@ class _Run:
         """Give a caption the outcome, and the picture, that another caption's same URL has."""
         row = {**other, "caption_id": caption_id}
         if row["outcome"] == OK:
-            data = (self._journal.folder / other["file"]).read_bytes()
+            data = (self._outcomes.folder / other["file"]).read_bytes()
             row |= self._saved(caption_id, row["url"], data)
-        self._journal.add(row)
+        self._outcomes.add(row)
         return row
 
     def _saved(self, caption_id: str, url: str, data: bytes) -> dict[str, Any]:
-        file = self._journal.file_for(caption_id, url, self._settings.format)
-        path = self._journal.folder / file
+        file = self._outcomes.file_for(caption_id, url, self._settings.format)
+        path = self._outcomes.folder / file
         with room_on(path, _KEPT):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, data)
@@ -519,17 +459,13 @@ class _Run:
             threading.Thread(target=self._work, name=f"download-{i}", daemon=True)
             for i in range(min(self._settings.concurrency, len(self._tasks)))
         ]
-        bar = {
-            "total": len(self.found) + missing,
-            "initial": len(self.found),
-            "desc": label,
-            "unit": " images",
-        }
+        n = len(self.found)
+        bar = {"total": n + missing, "initial": n, "desc": label, "unit": " images", "leave": False}
         n_ok = sum(row["outcome"] == OK for row in self.found.values())
         try:
             for thread in threads:
                 thread.start()
-            with tqdm(**bar, disable=not progress, leave=False, file=sys.stderr) as shown:
+            with tqdm(**bar, disable=not progress, file=sys.stderr) as shown:
                 for _ in range(len(self._tasks)):
                     result = self._results.get()
                     if isinstance(result, BaseException):
@@ -540,12 +476,12 @@ class _Run:
                     shown.update(len(rows))
             if self._reached:
                 self._release()
-            elif self._held and not self._journal.answered:
+            elif self._held and not self._outcomes.answered:
                 raise self._no_network()
         finally:
             # After an error or Ctrl-C threads end by themselves within the limits of time, and save nothing more.
             self._hosts.stop()
-            self._decoders.close()
+            self._decoder.close()
         for thread in threads:
             thread.join()
         return self.found
@@ -566,13 +502,13 @@ class _Run:
                 raise self._no_network()
             return rows
         for r in rows:
-            self._journal.add(r)
+            self._outcomes.add(r)
         return rows
 
     def _release(self) -> None:
         """Write down the outcomes that were held back."""
         for _, row in self._held:
-            self._journal.add(row)
+            self._outcomes.add(row)
         self._held = []
 
     def _no_network(self) -> RunError:
@@ -611,8 +547,7 @@ class _Run:
             if not task.redirects:
                 task.tries += 1
             try:
-                deadline = started + self._settings.seconds - task.spent
-                body = request(task, self._settings, self._ssl, self._allow, deadline)
+                body = self._fetcher.request(task, started + self._settings.seconds - task.spent)
             finally:
                 took = time.monotonic() - started
                 task.spent += took
@@ -620,40 +555,25 @@ class _Run:
             if body is None:
                 self._hosts.put(task)
                 return None
-            return self._opened(task, body)
+            made, width, height = self._decoder.picture(body)
+            sha256 = hashlib.sha256(body).hexdigest()
+            return task, made, self._row_of(task, OK, width=width, height=height, sha256=sha256)
         except Failed as failed:
-            wait = self._settings.back_off * 2 ** (task.tries - 1) * (0.5 + random.random())
-            wait = max(wait, failed.wait or 0.0)
-            if (
-                failed.retry
-                and task.tries < self._settings.tries
-                and (failed.wait is None or failed.wait <= self._settings.longest_wait)
-            ):
-                task.at, task.redirects, task.spent, task.n_bytes = parsed(task.url), 0, 0.0, None
-                self._hosts.put(task, wait)
-                return None
-            return task, None, self._row_of(task, failed.outcome, detail=failed.detail)
+            wait = pause(self._policy, task.tries, failed)
+            if wait is None:
+                return task, None, self._row_of(task, failed.outcome, detail=failed.detail)
+            task.at, task.redirects, task.spent, task.n_bytes = parsed(task.url), 0, 0.0, None
+            # A host that says "at once" is no less busy.
+            self._hosts.put(task, max(wait, self._settings.back_off))
+            return None
         except Exception as error:
             # Whatever one server brings about, the others are still fetched.
             return task, None, self._row_of(task, "failed", detail=f"{type(error).__name__}: {error}")
 
-    def _opened(self, task: _Task, body: BytesIO) -> tuple[_Task, bytes, dict[str, Any]]:
-        made, width, height = picture(body, self._settings, self._decoders)
-        sha256 = hashlib.sha256(body.getvalue()).hexdigest()
-        return task, made, self._row_of(task, OK, width=width, height=height, sha256=sha256)
-
     def _row_of(self, task: _Task, outcome: str, **more: Any) -> dict[str, Any]:
-        return _row(
-            "",
-            task.url,
-            outcome,
-            status=task.status,
-            n_bytes=task.n_bytes,
-            n_tries=task.tries,
-            seconds=round(task.seconds, 3),
-            final_url=str(task.at.copy_with(userinfo=b"")),
-            **more,
-        )
+        seen = {"status": task.status, "n_bytes": task.n_bytes, "n_tries": task.tries}
+        seen |= {"seconds": round(task.seconds, 3), "final_url": str(task.at.copy_with(userinfo=b""))}
+        return _row("", task.url, outcome, **seen, **more)
 
 
 def _row(caption_id: str, url: str, outcome: str, *, detail: str = "", **more: Any) -> dict[str, Any]:

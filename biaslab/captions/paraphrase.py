@@ -29,11 +29,12 @@ from biaslab.errors import ParameterError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from biaslab.captions.endpoint import Answer, Endpoint
+    from biaslab.net.chat import Answer
+    from biaslab.net.endpoint import Endpoint
     from biaslab.store import Store
 
 # What may become of a caption's paraphrase, and what it means; in all but the first two the text is by rule although
-# a model was asked for it. An endpoint's own outcomes (biaslab.captions.endpoint.OUTCOMES) come on top.
+# a model was asked for it. An endpoint's own outcomes (biaslab.net.chat.OUTCOMES) come on top.
 OUTCOMES: dict[str, str] = {
     "by_rule": "the rules said it in other words, or found none",
     "paraphrased": "the model said it in other words",
@@ -122,28 +123,24 @@ def _by_model(
     pairs: Sequence[tuple[str, str]], endpoint: Endpoint, store: Store | None, names: str, progress: bool
 ) -> list[tuple[str, str]]:
     """Return text and outcome of each caption and occupation, asking twice where the first text will not do."""
-    from biaslab.captions.endpoint import ask
+    from biaslab.net.chat import ask_until
 
     questions = [
         [{"role": "user", "content": _INSTRUCTION.format(occupation=occupation, caption=caption)}]
         for caption, occupation in pairs
     ]
-    answers = ask(endpoint, questions, store, label="paraphrasing", progress=progress)
-    found = _judged(pairs, answers, names)
-    again = [i for i, (_, outcome) in enumerate(found) if outcome in _WHY]
-    second = [
-        [
-            *questions[i],
-            {"role": "assistant", "content": answers[i].text},
-            {"role": "user", "content": _AGAIN.format(why=_WHY[found[i][1]], occupation=pairs[i][1])},
+    found: dict[int, tuple[str, str]] = {}
+
+    def wrong(indices: list[int], answers: list[Answer]) -> list[str]:
+        judged = _judged([pairs[i] for i in indices], answers, names)
+        found.update(zip(indices, judged, strict=True))
+        return [
+            _AGAIN.format(why=_WHY[outcome], occupation=pairs[i][1]) if outcome in _WHY else ""
+            for i, (_, outcome) in zip(indices, judged, strict=True)
         ]
-        for i in again
-    ]
-    answers = ask(endpoint, second, store, label="paraphrasing again", progress=progress)
-    better = _judged([pairs[i] for i in again], answers, names)
-    for i, result in zip(again, better, strict=True):
-        found[i] = result
-    return found
+
+    ask_until(endpoint, questions, wrong, 2, store, label="paraphrasing", progress=progress)
+    return [found[i] for i in range(len(pairs))]
 
 
 def _judged(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: str) -> list[tuple[str, str]]:

@@ -72,7 +72,7 @@ def generate(
         RunError: A single image does not fit in memory, or the numbers overflow.
     """
     loading = partial(load, model, device=device)
-    made = GeneratedImages(_units(prompts), model, settings, seed=seed, store=store, load=loading)
+    made = GeneratedImages(units_of(prompts), model, settings, seed=seed, store=store, load=loading)
     made.complete(progress=progress)
     return made
 
@@ -104,7 +104,7 @@ class GeneratedImages:
         for row in units.itertuples(index=False):
             whole.update(f"{row.prompt_id}\0{row.text}\0{row.index_}\n".encode())
         self.digest = whole.hexdigest()
-        self._rows = {k: i for i, k in enumerate(_image_ids(units))}
+        self._rows = {k: i for i, k in enumerate(image_ids_of(units))}
         self._held: OrderedDict[int, list[bytes | None]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -174,7 +174,7 @@ class GeneratedImages:
         files = [_png(image) if isinstance(image, np.ndarray) else None for image in images]
         made = rows.drop(columns="text").rename(columns={"index_": "index"})
         return made.assign(
-            image_id=_image_ids(rows),
+            image_id=image_ids_of(rows),
             seed=[generator.image_seed(self._seed, *key) for key in keys],
             outcome=[OK if isinstance(i, np.ndarray) else i.reason for i in images],
             tokens_cut=made_by.tokens_cut(list(rows["text"])),
@@ -227,7 +227,7 @@ _TYPES = {
 }
 
 
-def _units(prompts: pd.DataFrame) -> pd.DataFrame:
+def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return one row per image: prompt_id, text, index_; prompts in their order, images of each in theirs.
 
     Raises:
@@ -265,7 +265,8 @@ def _units(prompts: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _image_ids(units: pd.DataFrame) -> list[str]:
+def image_ids_of(units: pd.DataFrame) -> list[str]:
+    """Return the id of each image: ``prompt_id/index``."""
     return [f"{prompt_id}/{i}" for prompt_id, i in zip(units["prompt_id"], units["index_"], strict=True)]
 
 

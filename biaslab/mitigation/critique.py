@@ -137,7 +137,7 @@ class Critique:
     """What it says of each identity, in a batch of several."""
     cause: str = ""
     """Without a judgement: ``no_people``, ``no_images``, ``invalid`` (the reply is not what was asked for, however
-    often), or an endpoint's outcome such as ``refused`` (:data:`biaslab.captions.endpoint.OUTCOMES`)."""
+    often), or an endpoint's outcome such as ``refused`` (:data:`biaslab.net.chat.OUTCOMES`)."""
     raw: str = ""
     """An endpoint's last reply as it came; text of strangers, to be escaped wherever it is shown."""
     image_ids: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 It is shown a batch of images with what each prompt asked, and answers in JSON of a given schema. What does not parse
 or is not what was asked for is sent back with what is wrong about it, a stated number of times. Its answers are kept
-(:mod:`biaslab.captions.endpoint`), so that nothing paid for is asked twice, and every reply stays in its critique.
+(:mod:`biaslab.net.chat`), so that nothing paid for is asked twice, and every reply stays in its critique.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from biaslab import lexicons
-from biaslab.captions.endpoint import OUTCOMES, Answer, Endpoint, Message, ask
 from biaslab.errors import ParameterError, unknown_name
 from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Critique, Guideline, counted
+from biaslab.net.chat import OUTCOMES, Answer, Message, ask_until
+from biaslab.net.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from biaslab.store import Store
@@ -122,24 +123,25 @@ class EndpointCritic:
         if form is not None:
             endpoint = replace(endpoint, options={**endpoint.options, "response_format": form})
         shown = [self._shown(brief) for brief in briefs]
-        found: dict[int, tuple[Answer, _Reply | str]] = {}
-        talks = {i: _question(briefs[i], images) for i, images in enumerate(shown) if images}
-        for reading in range(self.readings):
-            answers = ask(
-                endpoint,
-                list(talks.values()),
-                self.store,
-                label="asking the critic" if not reading else "asking the critic again",
-                progress=self.progress,
-            )
-            again = {}
-            for (i, messages), answer in zip(talks.items(), answers, strict=True):
-                reply = _read(answer.text) if answer.outcome == "answered" else ""
-                found[i] = answer, reply
-                if reply and isinstance(reply, str):
-                    said = {"role": "assistant", "content": answer.text}
-                    again[i] = [*messages, said, {"role": "user", "content": _AGAIN.format(why=reply)}]
-            talks = again
+        talked = [i for i, images in enumerate(shown) if images]
+        read: dict[int, _Reply | str] = {}
+
+        def wrong(indices: list[int], answers: list[Answer]) -> list[str]:
+            found = [_read(answer.text) if answer.outcome == "answered" else "" for answer in answers]
+            read.update(zip(indices, found, strict=True))
+            return [_AGAIN.format(why=why) if isinstance(why, str) and why else "" for why in found]
+
+        questions = [_question(briefs[i], shown[i]) for i in talked]
+        answers = ask_until(
+            endpoint,
+            questions,
+            wrong,
+            self.readings,
+            self.store,
+            label="asking the critic",
+            progress=self.progress,
+        )
+        found = {i: (answer, read[k]) for k, (i, answer) in enumerate(zip(talked, answers, strict=True))}
         return [
             _critique(brief, tuple(images), *found.get(i, (None, "")))
             for i, (brief, images) in enumerate(zip(briefs, shown, strict=True))

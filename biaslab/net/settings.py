@@ -7,9 +7,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, model_validator
 
-from biaslab.captions.endpoint import Endpoint, checked_url, variable_problem
 from biaslab.errors import ParameterError
 from biaslab.groups import Group, Texts, Whole, field
+from biaslab.net.endpoint import Endpoint, checked_url, variable_problem
 
 # Fields of a request for an image that are given otherwise, or would change what a reply is.
 _OWN_FIELDS = (

@@ -7,11 +7,11 @@ import pytest
 from fake_endpoint import KEY, FakeEndpoint, bytes_below, completion, failure
 
 from biaslab.captions.corpus import open_corpus
-from biaslab.captions.endpoint import Endpoint
 from biaslab.captions.indicators import indicators
 from biaslab.captions.paraphrase import LONGEST_CAPTION, OUTCOMES, paraphrase, paraphrases
 from biaslab.captions.search import Matcher
 from biaslab.errors import ParameterError, RunError
+from biaslab.net.endpoint import Endpoint
 from biaslab.pipeline import Pipeline, Settings, check
 from biaslab.store import Store
 

@@ -1,15 +1,9 @@
 """Shared pieces of the tests of critics."""
 
-import sys
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
 from biaslab.mitigation import briefs
-
-# The endpoint that tells tests what it was asked.
-sys.path.append(str(Path(__file__).parents[1] / "captions"))
 
 
 @pytest.fixture

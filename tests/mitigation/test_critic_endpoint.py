@@ -9,11 +9,11 @@ import pytest
 from fake_endpoint import KEY, FakeEndpoint, bytes_below, completion, failure
 from PIL import Image
 
-from biaslab.captions.endpoint import Endpoint
-from biaslab.errors import ParameterError, RunError, UnknownNameError
+from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.judging.images import Unreadable
 from biaslab.mitigation import Counts, Critique, EndpointCritic, Guideline, briefs, critiques_table
 from biaslab.mitigation.endpoint import SCHEMA
+from biaslab.net.endpoint import Endpoint
 from biaslab.store import Store
 
 
@@ -213,11 +213,7 @@ def test_the_second_answer_may_do(server, brief):
     ("reply", "cause", "raw"),
     [
         (completion(None, message={"content": None, "refusal": "I cannot."}), "refused", "I cannot."),
-        (completion("", finish_reason="content_filter"), "filtered", "finish_reason content_filter"),
-        (completion("half", finish_reason="length"), "cut", "finish_reason length"),
         (completion(""), "empty", ""),
-        (failure(413, "too large"), "rejected", "HTTP 413: too large"),
-        ((200, {}, "<html>"), "malformed", "no chat completion: <html>"),
         (failure(500, "it broke"), "unavailable", "HTTP 500: it broke"),
     ],
 )  # fmt: skip
@@ -237,29 +233,6 @@ def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, c
     assert table["biased"].tolist() == ["yes", ""]
     assert table["identity"].tolist() == ["sheriff", "guard"]
     assert table["guideline"].tolist() == ["Show women as sheriffs in half of the pictures.", ""]
-
-
-def test_a_busy_server_is_asked_again(server, brief):
-    server.reply = lambda question, n: (
-        failure(429 if n == 1 else 500, Retry_After="0.01") if n < 3 else completion(json.dumps(said()))
-    )
-    (critique,) = critic(server).critiques(brief("sheriff"))
-    assert critique.outcome == "judged" and len(server.requests) == 3
-
-
-def test_a_wrong_key_and_an_endpoint_out_of_order_end_it_and_keep_what_was_answered(server, brief, tmp_path):
-    store = Store(tmp_path / "store")
-    (critique,) = critic(server, store=store).critiques(brief("sheriff"))
-    server.reply = lambda question, n: failure(401, f"Incorrect API key provided: {KEY}")
-    with pytest.raises(ParameterError, match="environment variable FAKE_KEY") as error:
-        critic(server, store=store).critiques(brief("sheriff", "guard"))
-    assert KEY not in str(error.value)
-    server.reply = lambda question, n: failure(500)
-    with pytest.raises(RunError, match="does not answer: HTTP 500"):
-        critic(server).critiques(brief("guard"))
-    asked = len(server.requests)
-    assert critic(server, store=store).critiques(brief("sheriff")) == [critique]
-    assert len(server.requests) == asked
 
 
 def test_images_that_cannot_be_shown_are_left_out_and_without_any_nothing_is_asked(server, brief):

@@ -37,14 +37,15 @@ class FakeEndpoint:
     """A server; ``reply(question, n)`` returns status, headers and body of the n-th request, from 1.
 
     ``question`` is the text of the last message, or the prompt of an image. Instead of a reply it may return
-    ``"hang up"``. ``files`` holds status, headers and body of what can be fetched, or what returns them, by path.
+    ``"hang up"``, or pieces of bytes that are sent as they are. ``files`` holds the same of what can be fetched, or
+    what returns it, by path.
     """
 
     def __init__(self):
         self.reply = lambda question, n: completion(question.upper())
         self.requests = []
         self.times = []
-        self.keys = []
+        self.headers = []
         self.files = {}
         self.fetched = []
         self.drip = 0.0
@@ -53,6 +54,10 @@ class FakeEndpoint:
     @property
     def url(self):
         return f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    @property
+    def keys(self):
+        return [headers.get("Authorization", "") for headers in self.headers]
 
     @property
     def questions(self):
@@ -91,7 +96,7 @@ class FakeEndpoint:
         with self._mutex:
             self.requests.append({**body, "path": handler.path})
             self.times.append(time.monotonic())
-            self.keys.append(handler.headers.get("Authorization", ""))
+            self.headers.append(handler.headers)
             n = len(self.requests)
         question = body["messages"][-1]["content"] if "messages" in body else body["prompt"]
         self._send(handler, self.reply(question, n))
@@ -102,6 +107,11 @@ class FakeEndpoint:
             handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             handler.close_connection = True
             handler.connection.close()
+            return
+        if not isinstance(given, tuple):
+            with contextlib.suppress(OSError):
+                for piece in given:
+                    handler.wfile.write(piece)
             return
         status, headers, text = given
         data = text if isinstance(text, bytes) else text.encode()

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from biaslab.net.retry import Failed
+
+if TYPE_CHECKING:
+    import httpx
 
 ENCODINGS = "gzip, deflate"
 """What is unpacked, as the value of ``Accept-Encoding``."""
@@ -16,45 +22,31 @@ ENCODINGS = "gzip, deflate"
 _CHUNK = 65536
 
 
-class BodyError(Exception):
-    """Why a body is not read to its end: ``outcome`` is ``too_many_bytes``, ``damaged`` or ``timed_out``."""
-
-    def __init__(self, outcome: str, detail: str) -> None:
-        super().__init__(outcome, detail)
-        self.outcome, self.detail = outcome, detail
-
-
 def read(
-    raw: Iterable[bytes],
-    headers: Iterable[tuple[bytes, bytes]],
-    most: int,
-    deadline: float = float("inf"),
+    raw: Iterable[bytes], headers: httpx.Headers, most: int, deadline: float = float("inf")
 ) -> Iterator[bytes]:
     """Yield a body in pieces of up to 64 KiB where it is packed, and as they came where it is not.
 
     Args:
         raw: The body as it came.
-        headers: The response's, in any case of letters.
+        headers: The response's.
         most: Bytes that are taken, as they came and unpacked: what is handed over ends with the piece that passes it.
         deadline: When the time is up, by :func:`time.monotonic`.
 
     Raises:
-        BodyError: The body, or the length that its header states, is beyond the limit; the time is up; or it is
-            packed more than once, by another way than :data:`ENCODINGS`, or badly.
+        Failed: ``too_many_bytes``: the body, or the length that its header states, is beyond the limit.
+            ``timed_out``: the time is up. ``damaged``: it is packed more than once, by another way than
+            :data:`ENCODINGS`, or badly.
     """
-    stated, packed = b"", []
-    for name, value in headers:
-        if name.lower() == b"content-length":
-            stated = value.strip()
-        elif name.lower() == b"content-encoding":
-            packed += [part.strip().lower() for part in value.decode("latin-1").split(",")]
+    packed = [name.lower() for name in headers.get_list("content-encoding", split_commas=True)]
     packed = [name for name in packed if name not in ("", "identity")]
     if len(packed) > 1 or (packed and packed[0] not in ("gzip", "x-gzip", "deflate")):
-        raise BodyError("damaged", f"Content-Encoding {', '.join(packed)[:50]}, which was not asked for")
-    if stated.isdigit() and int(stated[:20]) > most:
-        raise BodyError("too_many_bytes", f"{int(stated[:20])} bytes stated")
+        raise Failed("damaged", f"Content-Encoding {', '.join(packed)[:50]}, which was not asked for")
+    stated = headers.get("content-length", "").strip()
+    if stated.isascii() and stated.isdigit() and int(stated[:20]) > most:
+        raise Failed("too_many_bytes", f"{int(stated[:20])} bytes stated")
     received = unpacked = 0
-    pieces = _unpacking(packed[0]) if packed else _as_it_is
+    pieces = _unpacking(packed[0]) if packed else lambda chunk: (chunk,)
     for chunk in raw:
         received += len(chunk)
         for piece in pieces(chunk):
@@ -63,17 +55,13 @@ def read(
             if unpacked > most:
                 break
         if max(received, unpacked) > most:
-            raise BodyError("too_many_bytes", f"more than {most} bytes")
+            raise Failed("too_many_bytes", f"more than {most} bytes")
         # Also where the pieces are so small, or unpack to so little, that no limit is ever met.
         if time.monotonic() > deadline:
-            raise BodyError("timed_out", "the time for one try is up")
+            raise Failed("timed_out", "the time for one try is up")
 
 
-def _as_it_is(chunk: bytes) -> Iterator[bytes]:
-    yield chunk
-
-
-def _unpacking(name: str):
+def _unpacking(name: str) -> Callable[[bytes], Iterator[bytes]]:
     # 32 lets zlib see by itself whether it is gzip or deflate.
     unpacker = zlib.decompressobj(32 + zlib.MAX_WBITS)
 
@@ -84,7 +72,7 @@ def _unpacking(name: str):
             try:
                 piece = unpacker.decompress(chunk, _CHUNK)
             except zlib.error as error:
-                raise BodyError("damaged", f"Content-Encoding {name}: {error}") from None
+                raise Failed("damaged", f"Content-Encoding {name}: {error}") from None
             chunk = unpacker.unconsumed_tail
             yield piece
 

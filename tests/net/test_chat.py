@@ -1,5 +1,6 @@
 """Asking models behind an endpoint: what is kept, asked again, counted, and never shown."""
 
+import hashlib
 import json
 import logging
 import multiprocessing
@@ -7,15 +8,14 @@ import os
 import signal
 import threading
 import time
-import tracemalloc
-from email.utils import formatdate
 
 import pytest
 from fake_endpoint import KEY, FakeEndpoint, bytes_below, completion, failure
 
-from biaslab.captions import endpoint as module
-from biaslab.captions.endpoint import OUTCOMES, Answer, Endpoint, ask
 from biaslab.errors import ParameterError, RunError
+from biaslab.net.chat import OUTCOMES, Answer, ask
+from biaslab.net.endpoint import Endpoint
+from biaslab.net.journal import Journal
 from biaslab.store import Store
 
 
@@ -124,38 +124,10 @@ def test_a_busy_server_is_asked_again(server, trouble):
     assert len(server.requests) == 4
 
 
-def test_pauses_grow_and_retry_after_is_honoured_up_to_the_limit(server):
-    waits = []
-    asking = module._Asking(at(server), module._Journal(None), worked_before=False)
-    waits = [asking._pause(attempt, None, "0" * 64) for attempt in range(6)]
-    assert waits == [0.01, 0.02, 0.04, 0.08, 0.16, 0.2]
-    # A question's own digest adds up to a quarter: ffff is all but 1/4.
-    assert asking._pause(0, None, "f" * 64) == pytest.approx(0.0125, abs=1e-6)
-    assert asking._pause(0, 0.15, "0" * 64) == 0.15
-    assert asking._pause(0, 3600, "0" * 64) == 0.2
-
+def test_retry_after_comes_before_our_own_pause(server):
     server.reply = lambda question, n: failure(429, Retry_After="0.1") if n == 1 else completion("yes")
     assert answers(server, ["one"], first_wait=30.0)[0].text == "yes"
-    assert server.times[1] - server.times[0] >= 0.1
-
-
-def test_retry_after_is_a_number_or_a_date():
-    now = 1_700_000_000.0
-    assert module._retry_after("12", lambda: now) == 12
-    assert module._retry_after(formatdate(now + 90, usegmt=True), lambda: now) == 90
-    assert module._retry_after(formatdate(now - 90, usegmt=True), lambda: now) == 0
-    for nothing in ("", "soon", "-5", "1e9", "inf", "9" * 400):
-        assert module._retry_after(nothing, lambda: now) is None
-
-
-def test_a_slow_drip_is_given_up(server):
-    server.drip = 0.02
-    server.reply = lambda question, n: completion("x" * 2000)
-    with pytest.raises(
-        RunError, match=r"does not answer: ReadTimeout: the reply took longer than 0\.3 seconds"
-    ):
-        answers(server, ["one"], timeout=0.3, attempts=2)
-    assert len(server.requests) == 2
+    assert 0.1 <= server.times[1] - server.times[0] < 25
 
 
 def test_a_silent_server_is_given_up(server):
@@ -164,16 +136,6 @@ def test_a_silent_server_is_given_up(server):
     with pytest.raises(RunError, match="does not answer: ReadTimeout"):
         answers(server, ["one"], timeout=0.2, attempts=2)
     gone.set()
-
-
-def test_an_endless_reply_is_cut_off(server):
-    server.reply = lambda question, n: (200, {}, b"{" + b" " * (20 * 2**20))
-    tracemalloc.start()
-    with pytest.raises(RunError, match="no chat completion"):
-        answers(server, ["one"])
-    server_side = 2 * 20 * 2**20
-    assert tracemalloc.get_traced_memory()[1] < server_side + 40 * 2**20
-    tracemalloc.stop()
 
 
 # -- what is counted ------------------------------------------------------------------------------------------
@@ -352,9 +314,9 @@ def test_a_full_disk_is_told(server, store, monkeypatch):
     def full(self, *args):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module._Journal, "_locked", full)
+    monkeypatch.setattr(Journal, "_lock", full)
     with pytest.raises(RunError, match=r"No space left to write .*answers\.jsonl"):
-        module._Journal(store.root / "answers.jsonl").add("0", Answer("a", "answered"))
+        answers(server, ["one"], store)
 
 
 # -- the key and the URL --------------------------------------------------------------------------------------
@@ -423,9 +385,11 @@ def test_urls_have_one_form():
     # The version that Azure asks for is no secret.
     azure = Endpoint("https://x.openai.azure.com/openai/deployments/d?api-version=2024-06-01", "m")
     assert azure.url.endswith("/deployments/d?api-version=2024-06-01")
-    asking = module._Asking.__new__(module._Asking)
-    asking.__init__(Endpoint(azure.url, "m", key_variable=""), module._Journal(None), worked_before=False)
-    assert asking._target.endswith("/deployments/d/chat/completions?api-version=2024-06-01")
+
+
+def test_a_version_in_the_url_goes_behind_the_path(server):
+    ask(Endpoint(f"{server.url}?api-version=2", "m", key_variable=""), say("one"), progress=False)
+    assert server.requests[0]["path"] == "/v1/chat/completions?api-version=2"
 
 
 @pytest.mark.parametrize(
@@ -451,7 +415,8 @@ def test_what_is_kept_is_what_was_said(server, store):
     (journal,) = store.root.rglob("answers.jsonl")
     record = json.loads(journal.read_bytes().partition(b" ")[2])
     assert record == {
-        "question": module._digest(say("one")[0]),
+        # SHA-256 of [{"content":"one","role":"user"}]
+        "question": hashlib.sha256(b'[{"content":"one","role":"user"}]').hexdigest(),
         "text": "ONE",
         "outcome": "answered",
         "detail": "",

@@ -7,27 +7,26 @@ import os
 import re
 import signal
 import struct
-import sys
 import threading
 import time
 import zlib
 from decimal import Decimal
 from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from fake_endpoint import KEY, FakeEndpoint, bytes_below, drawn, failure
 from PIL import Image
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "captions"))
-from fake_endpoint import KEY, FakeEndpoint, bytes_below, drawn, failure
-
 from biaslab.errors import InputError, ParameterError, RunError
-from biaslab.generation import image_endpoint as module
 from biaslab.generation.generator import image_seed
-from biaslab.generation.image_endpoint import OUTCOMES, generate
+from biaslab.generation.image_endpoint import EndpointImages, generate
+from biaslab.generation.images import units_of
 from biaslab.judging.images import Unreadable
+from biaslab.net import ledger as ledgers
+from biaslab.net.images import OUTCOMES
+from biaslab.net.ledger import Ledger, LimitError
 from biaslab.net.settings import EndpointSettings
 from biaslab.store import Store
 
@@ -193,23 +192,6 @@ def test_results_are_the_same_in_any_order(server, tmp_path):
     assert sorted(sent[:9]) == sorted(sent[9:]) == [f"photo {i}" for i in range(9)]
 
 
-def test_no_more_than_so_many_are_under_way(server, store):
-    running, most, mutex = [0], [0], threading.Lock()
-
-    def reply(text, n):
-        with mutex:
-            running[0] += 1
-            most[0] = max(most[0], running[0])
-        time.sleep(0.05)
-        with mutex:
-            running[0] -= 1
-        return drawn(picture(of(text)))
-
-    server.reply = reply
-    made(server, store, asked(10), concurrency=3)
-    assert most == [3]
-
-
 def test_no_prompts_and_prompts_that_do_not_fit(server, store):
     images = made(server, store, asked(0))
     assert list(images.table.columns)[:5] == ["image_id", "prompt_id", "index", "seed", "outcome"]
@@ -243,12 +225,6 @@ def test_two_faults_and_then_an_image(server, store, trouble, charged):
     assert images.spent == 0.25 * (1 + charged)
 
 
-def test_retry_after_is_honoured(server, store):
-    server.reply = lambda text, n: failure(429, Retry_After="0.15") if n == 1 else drawn(picture(of(text)))
-    made(server, store, asked(1), first_wait=30.0)
-    assert 0.15 <= server.times[1] - server.times[0] < 25
-
-
 def test_a_slow_drip_is_given_up_and_stays_counted(server, store):
     server.drip = 0.02
     with pytest.raises(RunError, match=r"gives no images: ReadTimeout: the reply took longer than 0\.3 sec"):
@@ -271,7 +247,7 @@ def test_where_nobody_listens_nothing_is_spent(server, store):
     )
     with pytest.raises(RunError, match="gives no images: ConnectError"):
         generate(asked(1), silent, seed=0, store=store, progress=False)
-    images = module.EndpointImages(module._units(asked(1)), silent, seed=0, store=store)
+    images = EndpointImages(units_of(asked(1)), silent, seed=0, store=store)
     images._ledger.load()
     assert images.spent == 0
     assert [r["event"] for r in journal(store)] == ["sent", "free"] * 3
@@ -565,16 +541,14 @@ def test_faults_that_may_have_been_charged_count_towards_the_limit(server, store
 
 
 def test_a_request_waits_for_those_under_way_that_may_cost_nothing(server, store):
-    ledger = module.EndpointImages(
-        module._units(asked(3)), at(server, cost_limit=0.5), seed=0, store=store
-    )._ledger
+    ledger = EndpointImages(units_of(asked(3)), at(server, cost_limit=0.5), seed=0, store=store)._ledger
     running, ended = (lambda: False), []
 
     def third():
         try:
             ledger.reserve("c", running)
             ended.append("sent")
-        except module._LimitError:
+        except LimitError:
             ended.append("limit")
 
     with ledger.turn():
@@ -608,7 +582,7 @@ def _buy_from(url, root, n, die_at=""):
         def die(self, *args):
             os.kill(os.getpid(), signal.SIGKILL)
 
-        setattr(module._Ledger, die_at, die)
+        setattr(Ledger, die_at, die)
     settings = EndpointSettings(
         model="m", url=url, key_variable="", price=0.25, cost_limit=100, first_wait=0.01, concurrency=4
     )
@@ -710,7 +684,7 @@ def test_ctrl_c_keeps_what_was_under_way(server, store):
 
 def test_pictures_that_were_changed_or_taken_away(server, store):
     images = made(server, store, asked(2))
-    first, second = (images._ledger._file(k, "png") for k in images._keys)
+    first, second = (images._ledger.file_of(k, "png") for k in images._keys)
     first.write_bytes(second.read_bytes())
     second.unlink()
     assert images.read(["p0/0", "p1/0"]) == [Unreadable("damaged"), Unreadable("missing")]
@@ -723,7 +697,7 @@ def test_pictures_that_were_changed_or_taken_away(server, store):
 
 def test_what_is_paid_is_worked_up_before_the_limit_stops_the_rest(server, store):
     """A run was killed with the reply for the last image just written, and the limit leaves room for no other."""
-    ledger = module.EndpointImages(module._units(asked(3)), at(server), seed=7, store=store)
+    ledger = EndpointImages(units_of(asked(3)), at(server), seed=7, store=store)
     whole = json.loads(drawn(picture((2, 100, 200)))[2])["data"][0]
     said = {"url": "", "revised_prompt": "", "request_id": "", "time": "2030-01-01T00:00:00Z"}
     ledger._ledger.save_reply(ledger._keys[2], whole | said)
@@ -735,8 +709,8 @@ def test_what_is_paid_is_worked_up_before_the_limit_stops_the_rest(server, store
 
 
 def test_half_a_reply_after_a_power_cut_is_asked_for_again(server, store, caplog):
-    images = module.EndpointImages(module._units(asked(1)), at(server), seed=7, store=store)
-    reply = images._ledger._reply(images._keys[0])
+    images = EndpointImages(units_of(asked(1)), at(server), seed=7, store=store)
+    reply = images._ledger.reply_of(images._keys[0])
     reply.parent.mkdir(parents=True)
     reply.write_bytes(b'{"b64_json": "iVBO')
     assert made(server, store, asked(1)).table["outcome"].tolist() == ["ok"]
@@ -765,7 +739,7 @@ def test_a_full_disk_is_told_and_what_came_is_kept(server, store, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "replace", full)
+        patched.setattr(ledgers, "replace", full)
         with pytest.raises(RunError, match=r"No space left to write .*Images bought before are kept"):
             made(server, store, asked(1))
     assert made(server, store, asked(1)).table["outcome"].tolist() == ["ok"]

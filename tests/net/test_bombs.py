@@ -1,26 +1,23 @@
 """Replies made to fill a client's memory or its time: the same guard stands before every reply that is read."""
 
-import contextlib
 import gzip
 import json
-import socket
-import threading
 import time
 import tracemalloc
 import zlib
-from pathlib import Path
 
-import numpy as np
+import httpx
 import pandas as pd
 import pytest
+from fake_endpoint import FakeEndpoint
 
-from biaslab.captions import endpoint as module
-from biaslab.captions._fetch import Failed, Visit, parsed, request
-from biaslab.captions.downloads import DownloadSettings
-from biaslab.captions.endpoint import Endpoint, ask
 from biaslab.errors import RunError
 from biaslab.generation.image_endpoint import generate
-from biaslab.mitigation import EndpointCritic, briefs
+from biaslab.net import body
+from biaslab.net.chat import ask
+from biaslab.net.endpoint import Endpoint
+from biaslab.net.fetch import Fetcher, Limits
+from biaslab.net.retry import Failed
 from biaslab.net.settings import EndpointSettings
 from biaslab.store import Store
 
@@ -101,48 +98,17 @@ ATTACKS = {
 }
 
 
-class Server:
-    """Sends the pieces that ``reply()`` yields to whoever asks."""
-
-    def __init__(self):
-        self.reply = lambda: [plain(body=GOOD.encode())]
-        self.asked = 0
-        self.heads = []
-
-    def _serve(self, connection):
-        with connection, contextlib.suppress(OSError), connection.makefile("rb") as asked:
-            lines = iter(asked.readline, b"\r\n")
-            head = b"".join(lines).decode()
-            self.heads.append(head)
-            length = next(
-                (line for line in head.splitlines() if line.lower().startswith("content-length")), ":0"
-            )
-            asked.read(int(length.split(":")[1]))
-            self.asked += 1
-            for piece in self.reply():
-                connection.sendall(piece)
-
-    def _listen(self):
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._socket.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    @contextlib.contextmanager
-    def running(self):
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        threading.Thread(target=self._listen, daemon=True).start()
-        yield self
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
-
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with Server().running() as running:
+    with FakeEndpoint().running() as running:
         yield running
+
+
+def sends(server, pieces):
+    """Have a server reply with what ``pieces()`` returns."""
+    server.reply = lambda question, n: pieces()
+    server.files["/picture"] = pieces
 
 
 @pytest.fixture
@@ -157,7 +123,7 @@ FAST = {"key_variable": "", "first_wait": 0.01, "longest_wait": 0.02, "timeout":
 
 
 def at(server, **more):
-    return Endpoint(f"http://{server.address}/v1", "some-model", **{**FAST, **more})
+    return Endpoint(server.url, "some-model", **{**FAST, **more})
 
 
 def talk(server):
@@ -171,12 +137,13 @@ def slow(name):
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_chat_reads_no_more_than_a_chat_can_be(server, peak, name):
-    server.reply, said = ATTACKS[name]
+    pieces, said = ATTACKS[name]
+    sends(server, pieces)
     asked = [[{"role": "user", "content": "Is it?"}]]
     with pytest.raises(RunError, match=said):
         ask(at(server, **slow(name)), asked, progress=False)
     # What was answered is read three times at most; what did not end in time is sent again.
-    assert server.asked == 3
+    assert len(server.requests) == 3
     assert peak() < 4 * MOST
 
 
@@ -189,86 +156,64 @@ def test_a_good_reply_is_read_packed_once_or_not_at_all(server):
         plain("Content-Encoding: x-gzip", length=False, body=gzip.compress(body)),
         plain("Content-Encoding: deflate", body=zlib.compress(body)),
     ):
-        server.reply = lambda reply=reply: [reply]
+        sends(server, lambda reply=reply: [reply])
         (answer,) = talk(server)
         assert (answer.text, answer.outcome) == ("yes", "answered")
     # Only what is unpacked is asked for.
-    assert all("accept-encoding: gzip, deflate\r\n" in head.lower() for head in server.heads)
+    assert {headers["Accept-Encoding"] for headers in server.headers} == {"gzip, deflate"}
 
 
 def test_a_length_that_is_a_lie(server):
     body = GOOD.encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
-    server.reply = lambda: [head % 20, body]
+    sends(server, lambda: [head % 20, body])
     with pytest.raises(RunError, match="no chat completion"):
         talk(server)
-    server.reply = lambda: [head % (len(body) + 1), body]
+    sends(server, lambda: [head % (len(body) + 1), body])
     with pytest.raises(RunError, match="RemoteProtocolError"):
         talk(server)
 
 
 def test_a_status_says_enough_where_the_body_is_a_bomb(server, peak):
     bomb = plain("Content-Encoding: gzip, gzip, gzip", body=THRICE)
-    server.reply = lambda: [bomb.replace(b"200 OK", b"400 Bad Request")]
+    sends(server, lambda: [bomb.replace(b"200 OK", b"400 Bad Request")])
     with pytest.raises(RunError, match="HTTP 400"):
         talk(server)
-    assert server.asked == 1 and peak() < MOST
+    assert len(server.requests) == 1 and peak() < MOST
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_images_are_not_bought_from_a_bomb(server, peak, tmp_path, name):
-    server.reply, said = ATTACKS[name]
+    pieces, said = ATTACKS[name]
+    sends(server, pieces)
     prompts = pd.DataFrame({"prompt_id": ["p"], "text": ["a photo"], "n_images": [1]})
     # So that a reply is as long as a chat's at most: most_bytes in base64, and 2**17.
     most_bytes = (MOST - 2**17) * 3 // 4
     paid = {"price": 0.5, "cost_limit": 100, "most_bytes": most_bytes}
-    settings = EndpointSettings(
-        model="painter", url=f"http://{server.address}/v1", **{**FAST, **slow(name), **paid}
-    )
+    settings = EndpointSettings(model="painter", url=server.url, **{**FAST, **slow(name), **paid})
     store = Store(tmp_path)
     if "more than" in said or "stated" in said:
         images = generate(prompts, settings, seed=1, store=store, progress=False)
         assert images.table[["outcome", "detail"]].values.tolist() == [["not_an_image", "too large"]]
         # Paid for once, and never asked for again.
         assert generate(prompts, settings, seed=1, store=store, progress=False).spent == 0.5
-        assert server.asked == 1
+        assert len(server.requests) == 1
     else:
         with pytest.raises(RunError, match=said):
             generate(prompts, settings, seed=1, store=store, progress=False)
-        assert server.asked == 3
-    assert peak() < 4 * MOST
-
-
-@pytest.mark.parametrize("name", ["stacked", "gzip", "drip of nothing"])
-def test_a_critic_is_no_way_in(server, peak, name):
-    server.reply, said = ATTACKS[name]
-    person = {"identity": "chef", "stereotype": "male", "told": "", "gender": "female", "outcome": "judged"}
-    place = {"prompt_id": "p", "image_id": "p/0", "position": 1, "phrase": "chef", "role": ""}
-    (brief,) = briefs(
-        pd.DataFrame([person | place]),
-        "occupation",
-        1,
-        pd.DataFrame({"prompt_id": ["p"], "text": ["a chef"]}),
-        lambda ids: [np.zeros((4, 4, 3), np.uint8) for _ in ids],
-        critic="endpoint",
-        batch_size=1,
-    )
-    with pytest.raises(RunError, match=said):
-        EndpointCritic(at(server, **slow(name))).critique(brief)
+        assert len(server.requests) == 3
     assert peak() < 4 * MOST
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_picture_by_address_is_read_up_to_its_limit(server, peak, name):
-    import httpx
-
-    server.reply, said = ATTACKS[name]
+    pieces, said = ATTACKS[name]
+    sends(server, pieces)
     seconds = 0.5 if name.startswith("drip") else 30.0
-    settings = DownloadSettings(most_bytes=MOST, seconds=seconds, silence=seconds)
-    visit = Visit(parsed(f"http://{server.address}/picture"))
-    context = httpx.create_ssl_context(trust_env=False)
+    base = server.url.removesuffix("/v1")
+    limits = Limits(most_bytes=MOST, seconds=seconds, silence=seconds)
     with pytest.raises(Failed) as failed:
-        request(visit, settings, context, [server.address], time.monotonic() + seconds)
+        Fetcher(limits, [base.removeprefix("http://")]).get(f"{base}/picture")
     outcome = {"more": "too_many_bytes", "1000": "too_many_bytes", "longe": "timed_out"}
     expected = next((o for start, o in outcome.items() if said.startswith(start)), "damaged")
     assert failed.value.outcome == expected
@@ -276,22 +221,19 @@ def test_a_picture_by_address_is_read_up_to_its_limit(server, peak, name):
 
 
 def test_pieces_end_with_the_one_that_passes_the_limit():
-    from biaslab.captions import _body
-
     handed = []
-    with pytest.raises(_body.BodyError, match="more than 1000000 bytes"):
-        for piece in _body.read([ONCE], [(b"Content-Encoding", b"gzip")], 1_000_000):
+    with pytest.raises(Failed, match="more than 1000000 bytes"):
+        for piece in body.read([ONCE], httpx.Headers({"Content-Encoding": "gzip"}), 1_000_000):
             handed.append(len(piece))
     # Pieces of 64 KiB: the sixteenth is the first that goes beyond a million (15 x 65,536 = 983,040).
     assert handed == [65_536] * 16
-    with pytest.raises(_body.BodyError, match="which was not asked for"):
-        next(_body.read([THRICE], [(b"content-encoding", b"gzip, gzip, gzip")], 1_000_000))
+    with pytest.raises(Failed, match="which was not asked for"):
+        next(body.read([THRICE], httpx.Headers({"content-encoding": "gzip, gzip, gzip"}), 1_000_000))
 
 
-def test_one_guard_for_all():
+def test_one_guard_for_all(root):
     """Nothing of ours lets httpx unpack: its own way has no limit."""
-    package = Path(module.__file__).parents[1]
-    for path in package.rglob("*.py"):
+    for path in root.glob("biaslab/**/*.py"):
         text = path.read_text(encoding="utf-8")
         if "httpx" in text:
             unsafe = ("iter_bytes(", "iter_text(", "iter_lines(", "httpx.get(", "httpx.post(")

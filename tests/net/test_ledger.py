@@ -4,19 +4,17 @@ import json
 import os
 import shutil
 import signal
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 import test_image_endpoint as base
 from test_image_endpoint import REFUSAL, asked, drawn, made, of, picture, posix
 
 from biaslab import cli
 from biaslab.errors import InputError, ParameterError, RunError
-from biaslab.generation import image_endpoint as module
-from biaslab.generation.image_endpoint import rebuild
+from biaslab.net.endpoint import Requests
+from biaslab.net.journal import Journal, line_of
+from biaslab.net.ledger import rebuild
 
 server, store = base.server, base.store
 DAMAGED = r"bought\.jsonl, is damaged: .*nothing is bought\. Rebuild it .*: biaslab ledger --rebuild "
@@ -130,7 +128,8 @@ def test_a_ledger_is_rebuilt_from_what_is_there(server, store, bought, which, ca
     with pytest.raises(RunError, match="one more would pass the limit"):
         made(server, store, asked(60).iloc[20:], cost_limit=6)
     assert len(server.requests) == room
-    assert rebuild(path.parent) == module.Rebuilt(len(lines_of(store)), 0, 0, 0, spent + room * 0.25, None)
+    again = {"lines": len(lines_of(store)), "lost": 0, "requests": 0, "pictures": 0, "saved": None}
+    assert rebuild(path.parent) == {**again, "spent": spent + room * 0.25}
 
 
 def test_a_reply_that_is_paid_for_is_worked_up_after_a_rebuild(server, store, bought):
@@ -150,7 +149,7 @@ def test_a_reply_that_is_paid_for_is_worked_up_after_a_rebuild(server, store, bo
     with pytest.raises(RunError, match=DAMAGED):
         made(server, store, asked(10))
     found = rebuild(path.parent)
-    assert (found.lost, found.pictures, found.spent) == (1, 0, 2.5)
+    assert (found["lost"], found["pictures"], found["spent"]) == (1, 0, 2.5)
     again = made(server, store, asked(10), cost_limit=0)
     assert server.requests == [] and again.table["revised_prompt"][0] == "as told"
 
@@ -177,15 +176,15 @@ def test_half_a_line_at_the_end_stands_for_nothing(server, store, bought):
 
 def _buy_and_die(url, root, n, event):
     """Buy, and be killed when half of the n-th line of an event is written."""
-    from biaslab.captions import endpoint
     from biaslab.generation.image_endpoint import generate
+    from biaslab.net import journal
     from biaslab.net.settings import EndpointSettings
     from biaslab.store import Store
 
-    whole, lines = endpoint.line_of, []
+    whole, lines = journal.line_of, []
 
-    def half(entry):
-        line = whole(entry)
+    def half(entry, *how):
+        line = whole(entry, *how)
         lines.append(entry.get("event"))
         if lines.count(event) < n:
             return line
@@ -194,7 +193,7 @@ def _buy_and_die(url, root, n, event):
             file.write(line[: len(line) // 2])
         os.kill(os.getpid(), signal.SIGKILL)
 
-    endpoint.line_of = half
+    journal.line_of = half
     settings = EndpointSettings(model="m", url=url, key_variable="", price=0.25, cost_limit=2, concurrency=1)
     generate(asked(8), settings, seed=7, store=Store(root), progress=False)
 
@@ -226,15 +225,15 @@ def test_killed_while_a_line_is_written(server, tmp_path, event):
 
 def test_what_is_spent_is_on_disk_before_a_request_leaves(server, store, monkeypatch):
     order = []
-    write, sync, post = module._Journal.write, os.fsync, module._Asking._post
+    write, sync, post = Journal.write, os.fsync, Requests.post
 
     def writes(self, entry, **more):
         write(self, entry, **more)
         order.append(entry["event"])
 
-    monkeypatch.setattr(module._Journal, "write", writes)
+    monkeypatch.setattr(Journal, "write", writes)
     monkeypatch.setattr(os, "fsync", lambda file: (sync(file), order.append("on disk"))[0])
-    monkeypatch.setattr(module._Asking, "_post", lambda *args: (order.append("request"), post(*args))[1])
+    monkeypatch.setattr(Requests, "post", lambda *args: (order.append("request"), post(*args))[1])
     made(server, store, asked(1))
     # The price; the reply and the picture, each before the line that says that they are there.
     assert order == ["on disk", "sent", "request", "on disk", "on disk", "on disk", "kept"]
@@ -243,7 +242,7 @@ def test_what_is_spent_is_on_disk_before_a_request_leaves(server, store, monkeyp
 def test_ledgers_of_earlier_versions(server, store, bought):
     """Without numbers they are read as they are; without checksums they are rebuilt, and nothing is lost."""
     path, entries = file_of(store), [{k: v for k, v in e.items() if k != "line"} for e in entries_of(store)]
-    path.write_bytes(b"".join(map(module.line_of, entries)))
+    path.write_bytes(b"".join(map(line_of, entries)))
     assert made(server, store, asked(10)).digest == bought.digest
     server.reply = lambda text, n: drawn(picture(of(text)))
     assert made(server, store, asked(11)).spent == 2.5 and entries_of(store)[-1]["line"] == 23
@@ -252,7 +251,14 @@ def test_ledgers_of_earlier_versions(server, store, bought):
         made(server, store, asked(10))
     found = rebuild(path.parent)
     # The eleventh picture is known by its file alone.
-    assert (found.lines, found.lost, found.requests, found.pictures, found.spent) == (21, 0, 1, 1, 2.5)
+    assert found == {
+        "lines": 21,
+        "lost": 0,
+        "requests": 1,
+        "pictures": 1,
+        "spent": 2.5,
+        "saved": found["saved"],
+    }
     assert made(server, store, asked(10)).digest == bought.digest and len(server.requests) == 1
 
 

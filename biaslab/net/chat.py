@@ -1,0 +1,183 @@
+"""Models that answer, behind an OpenAI-compatible endpoint.
+
+:func:`ask` sends conversations to ``<url>/chat/completions`` and returns an :class:`Answer` for each. Whoever hosts
+the model (a company, vLLM, Ollama, llama.cpp), the request is the same. An answer is written to the store as soon as
+it is there, keyed by URL, model, settings and messages, so that nothing is paid for twice, however a run ends. Two
+processes that ask the same wait for one another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from biaslab.net.endpoint import Endpoint, Requests
+from biaslab.net.journal import Journal, digest
+
+if TYPE_CHECKING:
+    import httpx
+
+    from biaslab.store import Store
+
+_STAYS = "Answers before are kept"
+_ROOM = f"{_STAYS} and will be found again: free some space, or choose another folder for the store, and run again."
+# What may become of a question, and what it means. Those in _KEPT were paid for and are not asked again.
+OUTCOMES: dict[str, str] = {
+    "answered": "there is a text",
+    "empty": "the model answered without a text, three times",
+    "cut": "the answer was cut off at the limit of tokens",
+    "filtered": "the answer, or the question, was stopped by a content filter",
+    "refused": "the model refused in the field that is there for it",
+    "malformed": "what came back is no chat completion, three times",
+    "rejected": "the server does not take this question (status 400, 413, 422, …)",
+    "unavailable": "the server did not answer this question, however often it was asked",
+}
+_KEPT = ("answered", "empty", "cut", "filtered", "refused")
+# Bytes of a reply that are read; a chat completion has a few thousand.
+_LONGEST_REPLY = 8 * 2**20
+
+# One message: role and content, the latter a text or a list of parts (texts and images), as the API has it.
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back for one conversation."""
+
+    text: str
+    """What the model said, without white space around it; empty where the outcome is not ``answered``."""
+    outcome: str
+    """One of :data:`OUTCOMES`."""
+    detail: str = ""
+    """More about an outcome without an answer, such as ``HTTP 413: too long``."""
+    prompt_tokens: int = 0
+    """Tokens of the question, as the server counts them; 0 where it does not say."""
+    completion_tokens: int = 0
+    """Tokens of the answer, likewise."""
+
+
+def ask(
+    endpoint: Endpoint,
+    conversations: Sequence[Sequence[Message]],
+    store: Store | None = None,
+    *,
+    label: str = "",
+    progress: bool = True,
+) -> list[Answer]:
+    """Put each conversation to the model and return its answers, in order; equal ones are asked once.
+
+    Args:
+        endpoint: The model.
+        conversations: For each answer its messages: ``{"role": "user", "content": …}``, content being a text or a
+            list of parts, as for images. They must fit in JSON.
+        store: Where answers are kept; nothing is kept where it is None.
+        label: What the progress bar calls the work; the model's name where it is empty.
+        progress: Whether to show a bar while something is asked.
+
+    Raises:
+        ParameterError: The environment has no key, the key is not accepted (401, 403), or there is no such model or
+            path (404).
+        RunError: The endpoint is out of order, wants to be paid, or there is no room to keep an answer. What was
+            answered before is kept.
+    """
+    digests = [digest([dict(m) for m in messages]) for messages in conversations]
+    # An answer depends on no code of ours, so no change of code has it paid for again.
+    inputs = {"url": endpoint.url, "settings": endpoint.settings}
+    path = store.stage("answers", inputs).folder / "answers.jsonl" if store is not None else None
+    journal = Journal(path, _ROOM)
+    with journal.turn(digest(sorted(set(digests)))[:16]):
+        wanted = set(digests)
+        known = {key: Answer(**r) for r in journal.records() if (key := r.pop("question")) in wanted}
+        missing = {d: m for d, m in zip(digests, conversations, strict=True) if d not in known}
+        if missing:
+            asking = _Chats(endpoint, journal, worked_before=bool(known))
+            known |= asking.all(missing, label or endpoint.model, progress)
+    return [known[d] for d in digests]
+
+
+def ask_until(
+    endpoint: Endpoint,
+    conversations: Sequence[Sequence[Message]],
+    wrong: Callable[[list[int], list[Answer]], Sequence[str]],
+    readings: int,
+    store: Store | None = None,
+    *,
+    label: str,
+    progress: bool = True,
+) -> list[Answer]:
+    """Ask as :func:`ask` does, and have answers that will not do put right; return the last one to each conversation.
+
+    Args:
+        wrong: Takes indices of conversations and their new answers, and returns for each what to say to the model so
+            that it answers once more; empty where the answer will do, or no other would.
+        readings: How often each is asked, in all.
+    """
+    talks = dict(enumerate(conversations))
+    found: dict[int, Answer] = {}
+    for reading in range(readings):
+        if not talks:
+            break
+        again = " again" if reading else ""
+        answers = ask(endpoint, list(talks.values()), store, label=f"{label}{again}", progress=progress)
+        found |= zip(talks, answers, strict=True)
+        said = zip(talks.items(), answers, wrong(list(talks), answers), strict=True)
+        talks = {
+            i: [*talk, {"role": "assistant", "content": answer.text}, {"role": "user", "content": text}]
+            for (i, talk), answer, text in said
+            if text
+        }
+    return [found[i] for i in range(len(conversations))]
+
+
+class _Chats(Requests):
+    """The requests of one call of :func:`ask`."""
+
+    path = "chat/completions"
+    gives, unit, setting, stays = "chat completions", "answers", "endpoint_model", _STAYS
+    outcomes, kept, longest_reply = OUTCOMES, _KEPT, _LONGEST_REPLY
+    nothing = staticmethod(partial(Answer, ""))
+
+    def __init__(self, endpoint: Endpoint, journal: Journal, *, worked_before: bool) -> None:
+        super().__init__(endpoint, worked_before=worked_before)
+        self._journal = journal
+
+    def asked(self, question: Sequence[Message]) -> dict[str, Any]:
+        return {"messages": [dict(m) for m in question]}
+
+    def keep(self, digest: str, question: Sequence[Message], answer: Answer) -> None:
+        self._journal.write({"question": digest, **asdict(answer)})
+
+    def read(self, digest: str, data: bytes, headers: httpx.Headers) -> Answer:
+        try:
+            reply = json.loads(data)
+            choice = reply["choices"][0]
+            message, reason = choice["message"], choice.get("finish_reason")
+            text = _text_of(message.get("content"))
+            used = reply.get("usage") or {}
+            tokens = [_count(used.get(k)) for k in ("prompt_tokens", "completion_tokens")]
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+            return Answer("", "malformed", f"no chat completion: {self.clean(data)}")
+        text = self.clean(text, longest=_LONGEST_REPLY)
+        if reason == "content_filter":
+            return Answer("", "filtered", "finish_reason content_filter", *tokens)
+        if reason == "length":
+            return Answer("", "cut", "finish_reason length", *tokens)
+        if not text and message.get("refusal"):
+            return Answer("", "refused", self.clean(message["refusal"]), *tokens)
+        return Answer(text, "answered" if text else "empty", "", *tokens)
+
+
+def _text_of(content: object) -> str:
+    """Return a message's content as text; some servers send it in parts."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content if part.get("type", "text") == "text")
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

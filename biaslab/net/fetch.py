@@ -1,0 +1,347 @@
+"""One request to a server that nobody trusts.
+
+The address that is checked is the address that is connected to: a name is resolved once, and the connection knows
+only the result. Host header and certificate stay those of the name. Only public addresses are taken, no private,
+loopback or link-local ones, only http and https, and of the ports below 1024 only 80 and 443. Each redirect is
+checked anew. Proxies that the environment names are not used: a proxy would connect to addresses that nobody checked.
+No cookie is kept, no password is sent.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import queue
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import httpcore
+import httpx
+
+from biaslab import __version__
+from biaslab.net import body
+from biaslab.net.retry import Failed, retry_after
+
+_ACCEPT = b"image/webp,image/png,image/jpeg,image/gif;q=0.8,*/*;q=0.5"
+_REDIRECTS = (301, 302, 303, 307, 308)
+_LONGEST_URL = 8192
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is taken from a server, and how long it is waited for."""
+
+    most_bytes: int = 10_000_000
+    """Larger bodies are refused."""
+    silence: float = 10.0
+    """Longest wait for a name, a connection or the next bytes, in seconds."""
+    seconds: float = 30.0
+    """Longest time of one try with its redirects, however the bytes come in."""
+    redirects: int = 5
+    """Most redirects."""
+    opt_out: tuple[str, ...] = ()
+    """Headers that ask not to use an image and are honoured, see :func:`opted_out`."""
+    user_agent: str = f"Mozilla/5.0 (compatible; biaslab/{__version__}; image audit)"
+    """What requests say they come from."""
+
+
+@dataclass
+class Visit:
+    """Where a URL leads, and what is known of it so far."""
+
+    at: httpx.URL
+    """Where to go next: the URL, or what it redirects to."""
+    redirects: int = 0
+    status: int | None = None
+    """Of the last response."""
+    n_bytes: int | None = None
+    """Of the body, as far as it was read."""
+    reached: bool = False
+    """Whether a connection was ever made."""
+
+    @property
+    def host(self) -> str:
+        """Name of the host to ask next."""
+        return self.at.raw_host.decode("ascii")
+
+
+class Fetcher:
+    """Makes requests within limits.
+
+    Args:
+        limits: What is taken.
+        allow: Addresses with ports, such as ``127.0.0.1:8000``, that are taken although they are not public.
+    """
+
+    def __init__(self, limits: Limits, allow: Collection[str] = ()) -> None:
+        self._limits, self._allow = limits, frozenset(allow)
+        self._tls = httpx.create_ssl_context(trust_env=False)
+
+    def get(self, url: str) -> bytes:
+        """Return the body at a URL, wherever it redirects to.
+
+        Raises:
+            Failed: There is none to be had, now or ever.
+        """
+        visit, deadline = Visit(parsed(url)), time.monotonic() + self._limits.seconds
+        while (found := self.request(visit, deadline)) is None:
+            pass
+        return found
+
+    def request(self, visit: Visit, deadline: float) -> bytes | None:
+        """Make one request; return the body, or None where it redirects: the visit then knows where to.
+
+        Args:
+            visit: Where to go; takes note of what happens.
+            deadline: When the time is up, by :func:`time.monotonic`.
+
+        Raises:
+            Failed: There is no body to be had here, now or ever.
+        """
+        url, silence = visit.at, self._limits.silence
+        port = url.port or (443 if url.scheme == "https" else 80)
+        addresses = self._addresses(visit.host, port, min(silence, deadline - time.monotonic()))
+        backend = _Backend(addresses, deadline, silence)
+        target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=port, target=url.raw_path)
+        headers = [
+            (b"Host", url.netloc),
+            (b"User-Agent", self._limits.user_agent.encode("ascii", "replace")),
+            (b"Accept", _ACCEPT),
+            (b"Accept-Encoding", b"identity"),
+            (b"Connection", b"close"),
+        ]
+        connection = httpcore.HTTPConnection(target.origin, ssl_context=self._tls, network_backend=backend)
+        try:
+            response = connection.handle_request(httpcore.Request("GET", target, headers=headers))
+            visit.status = response.status
+            return self._answer(visit, response)
+        except httpcore.TimeoutException as error:
+            raise Failed("timed_out", str(error) or type(error).__name__) from None
+        except httpcore.ConnectError as error:
+            if isinstance(error.__cause__, ssl.SSLError):
+                raise Failed("tls_failed", str(error)) from None
+            raise Failed("connection_failed", str(error), retry=True) from None
+        except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
+            raise Failed("connection_failed", str(error) or type(error).__name__, retry=True) from None
+        except httpcore.LocalProtocolError as error:
+            raise Failed("bad_url", str(error)) from None
+        finally:
+            visit.reached |= backend.connected
+            connection.close()
+
+    def _addresses(self, host: str, port: int, seconds: float) -> list[str]:
+        """Return the addresses of a host, all of them public."""
+        found = _resolve(host, port, seconds)
+        for address in found:
+            if (f"[{address}]:{port}" if ":" in address else f"{address}:{port}") in self._allow:
+                continue
+            if not is_public(address):
+                raise Failed("refused_address", f"{address} is no public address")
+            if port < 1024 and port not in (80, 443):
+                raise Failed("refused_port", f"port {port}")
+        return found
+
+    def _answer(self, visit: Visit, response: httpcore.Response) -> bytes | None:
+        headers, limits = httpx.Headers(response.headers), self._limits
+        if response.status in _REDIRECTS and "location" in headers:
+            if visit.redirects >= limits.redirects:
+                raise Failed("too_many_redirects", f"more than {limits.redirects}")
+            visit.at = parsed(headers.get_list("location")[0], visit.at)
+            visit.redirects += 1
+            return None
+        if response.status != 200:
+            raise _of_status(response.status, headers)
+        asked = opted_out(headers, limits.opt_out)
+        if asked:
+            raise Failed("opted_out", asked)
+        found, visit.n_bytes = BytesIO(), 0
+        # We ask for plain bytes; some servers send packed ones all the same.
+        for piece in body.read(response.iter_stream(), headers, limits.most_bytes):
+            visit.n_bytes += found.write(piece)
+        if not visit.n_bytes:
+            raise Failed("empty")
+        return found.getvalue()
+
+
+def parsed(text: str, base: httpx.URL | None = None) -> httpx.URL:
+    """Return a URL, or what it means in a page at ``base``; raise where it cannot be fetched."""
+    if not text and base is None:
+        raise Failed("no_url")
+    if len(text) > _LONGEST_URL:
+        raise Failed("bad_url", f"{len(text)} characters")
+    try:
+        url = httpx.URL(text) if base is None else base.join(text)
+        host = url.raw_host.decode("ascii")
+        whole = str(url)
+    except (httpx.InvalidURL, UnicodeError, ValueError) as error:
+        raise Failed("bad_url", str(error)) from None
+    if url.scheme not in ("http", "https"):
+        raise Failed("refused_scheme" if url.scheme else "bad_url", whole[:100])
+    if not host or not 0 < (url.port or 80) < 65536:
+        raise Failed("bad_url", "it names no host" if not host else f"port {url.port}")
+    return url
+
+
+def _resolve(host: str, port: int, seconds: float) -> list[str]:
+    """Return a host's addresses; raise where it has none, or where they take longer than ``seconds``."""
+    answers: queue.SimpleQueue = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            answers.put(error)
+
+    # The system's resolver cannot be told to hurry, so it is left behind where it takes too long.
+    threading.Thread(target=ask, name="resolve", daemon=True).start()
+    try:
+        answer = answers.get(timeout=max(seconds, 0.001))
+    except queue.Empty:
+        raise Failed("timed_out", f"no answer about the name {host}") from None
+    if isinstance(answer, UnicodeError):
+        raise Failed("bad_url", f"{host[:100]} is no name of a host")
+    if isinstance(answer, OSError):
+        raise Failed("no_address", str(answer), retry=answer.errno == socket.EAI_AGAIN)
+    return list(dict.fromkeys(entry[4][0] for entry in answer))
+
+
+# Addresses that look public and are not, beside those that the library knows: protocol assignments, an old relay of
+# IPv6, an internal server of a cloud; for IPv6 protocol assignments, documentation, and IPv4 in another coat.
+_NOT_PUBLIC = (
+    "192.0.0.0/24",
+    "192.88.99.0/24",
+    "168.63.129.16/32",
+    "2001::/23",
+    "2001:db8::/32",
+    "2002::/16",
+    "3fff::/20",
+)
+
+
+def is_public(address: str) -> bool:
+    """Return whether an IP address is one of the public internet.
+
+    IPv4 addresses in IPv6 ones (mapped, and behind the NAT64 prefix) are looked at themselves.
+    """
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if ip.version == 6:
+        if ip.ipv4_mapped:
+            ip = ip.ipv4_mapped
+        elif ip in ipaddress.ip_network("64:ff9b::/96"):
+            ip = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        elif ip not in ipaddress.ip_network("2000::/3"):
+            return False
+    listed = any(ip in ipaddress.ip_network(n) for n in _NOT_PUBLIC if (":" in n) == (ip.version == 6))
+    return ip.is_global and not (listed or ip.is_multicast or ip.is_reserved)
+
+
+class _Stream(httpcore.NetworkStream):
+    """A connection whose every wait ends at the deadline, however many bytes come one by one."""
+
+    def __init__(self, stream: httpcore.NetworkStream, deadline: float, silence: float) -> None:
+        self._stream, self._deadline, self._silence = stream, deadline, silence
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise httpcore.ReadTimeout("the time for one try is up")
+        return min(left, self._silence)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, self._left())
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, self._left())
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> _Stream:
+        stream = self._stream.start_tls(ssl_context, server_hostname, self._left())
+        return _Stream(stream, self._deadline, self._silence)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _Backend(httpcore.NetworkBackend):
+    """Connects to one of the addresses that were checked, whatever name is asked for."""
+
+    def __init__(self, addresses: Sequence[str], deadline: float, silence: float) -> None:
+        self._addresses, self._deadline, self._silence = addresses, deadline, silence
+        self.connected = False
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: Any = None,
+        socket_options: Any = None,
+    ) -> _Stream:
+        failed: Exception = httpcore.ConnectTimeout("the time for one try is up")
+        for address in self._addresses[:4]:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                break
+            try:
+                stream = httpcore.SyncBackend().connect_tcp(
+                    address, port, min(left, self._silence), socket_options=[]
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failed = error
+            else:
+                self.connected = True
+                return _Stream(stream, self._deadline, self._silence)
+        raise failed
+
+
+_STATUSES = {404: "not_found", 410: "gone", 429: "rate_limited"} | dict.fromkeys(
+    (401, 402, 403, 451), "forbidden"
+)
+
+
+def _of_status(status: int, headers: httpx.Headers) -> Failed:
+    """Return what a status other than 200 means."""
+    detail, wait = f"status {status}", None
+    if status in (429, 503):
+        wait = retry_after(headers.get("retry-after", ""))
+        detail += "" if wait is None else f", to be asked again after {wait:.0f} s"
+    outcome = _STATUSES.get(status, "server_error" if status >= 500 else "http_error")
+    return Failed(outcome, detail, retry=outcome in ("rate_limited", "server_error"), wait=wait)
+
+
+# Directives of X-Robots-Tag that have a value; any other name before a colon is that of a robot.
+_ROBOT = re.compile(r"\*|[a-z0-9_-]+")
+_VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
+
+
+def opted_out(headers: httpx.Headers, honoured: Collection[str]) -> str:
+    """Return the header that asks not to use an image, or an empty text.
+
+    Args:
+        headers: A response's.
+        honoured: Which count: ``tdm-reservation``, and directives of ``X-Robots-Tag`` such as ``noai``. Those that
+            name another robot do not.
+    """
+    for value in headers.get_list("x-robots-tag"):
+        robot = ""
+        for part in value.lower().split(","):
+            name, colon, rest = part.partition(":")
+            if colon and _ROBOT.fullmatch(name.strip()) and name.strip() not in _VALUED:
+                robot, part = name.strip(), rest
+            if robot in ("", "*", "biaslab") and part.strip() in honoured:
+                return f"X-Robots-Tag: {part.strip()}"
+    reserved = "1" in headers.get_list("tdm-reservation", split_commas=True)
+    return "TDM-Reservation: 1" if reserved and "tdm-reservation" in honoured else ""

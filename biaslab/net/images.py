@@ -1,0 +1,273 @@
+"""Models that draw, behind an OpenAI-compatible endpoint: DALL-E 3, gpt-image-1 and what follows them.
+
+Each image is a request of its own to ``<url>/images/generations``.
+
+- **Never bought twice.** A reply is written down as it came before anything is made of it; then the picture, then the
+  line that says what became of it, each under a temporary name first or with a checksum. A stopped run goes on from
+  whichever is there. One process at a time buys from a model; another one waits and finds what was bought. What is
+  lost when a process is killed is what the server has been asked for and has not sent yet.
+- **Never too much.** Before a request is sent, its price is written down and must fit under ``cost_limit`` with all
+  that was spent on the model in this store. It is taken back where the server says that there was no image. A request
+  that broke off, or whose answer cannot be read, may have been charged and stays counted.
+- **Counted.** What has no image has an outcome that says why (:data:`OUTCOMES`). A refusal is one of them; it is never
+  asked again.
+- **The key** is not sent to the addresses that the endpoint names for its pictures, and of these only public ones are
+  visited (:mod:`biaslab.net.fetch`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import httpx
+
+from biaslab.errors import RunError
+from biaslab.judging.images import Unreadable, decode
+from biaslab.net.endpoint import Requests, error_in
+from biaslab.net.fetch import Fetcher, Limits
+from biaslab.net.ledger import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError, now
+from biaslab.net.retry import Failed
+from biaslab.net.settings import EndpointSettings
+
+REFUSED = "refused"
+# What may become of an image, and what it means. Those in KEPT are not asked for again.
+OUTCOMES: dict[str, str] = {
+    OK: "there is an image",
+    REFUSED: "the endpoint's content policy stopped the prompt or the image",
+    "not_an_image": "what was bought is no PNG, JPEG or WebP that can be decoded within the limits",
+    "lost": "what was bought is not to be had at the address that the endpoint named",
+    "not_fetched": "what was bought could not be fetched from its address yet; the next run tries again",
+    "malformed": "what came back is no answer of an images endpoint, three times",
+    "rejected": "the server does not take this request (status 400, 413, 422, …)",
+    "unavailable": "the server did not answer this request, however often it was sent",
+    "not_bought": "it was not bought yet",
+}
+KEPT = (OK, REFUSED, "not_an_image", "lost")
+UNDELIVERED = ("not_fetched", "malformed", "unavailable", "not_bought")
+"""Outcomes of images that another run may well get."""
+NEVER_MADE = (*UNDELIVERED, "rejected")
+"""Outcomes of images that there never were, which say nothing of the model."""
+# Codes of errors that stand for a refusal: OpenAI's two, Azure's, and those of servers that pass them on.
+_REFUSALS = (
+    "content_policy_violation",
+    "moderation_blocked",
+    "content_filter",
+    "contentfilter",
+    "content_moderation",
+)
+# Statuses of errors after which an image may have been made all the same: whoever stood between did not wait for it.
+_PERHAPS_CHARGED = (408, 502, 504, 520, 522, 524)
+# Headers in which servers name a request.
+_REQUEST_IDS = ("x-request-id", "apim-request-id", "request-id")
+# What a failed fetch of a picture means; any other reason may be gone at another time, or by another parameter.
+_FOR_GOOD = ("forbidden", "not_found", "gone", "http_error", "bad_url", "refused_scheme")
+_NO_IMAGE = ("empty", "too_many_bytes", "damaged")
+_FETCHES = 4
+# Images paid for in a row that are none, after which no more are bought where there has never been a good one.
+_WASTED = 5
+
+
+def buy(
+    missing: Mapping[str, Mapping[str, Any]],
+    settings: EndpointSettings,
+    ledger: Ledger,
+    *,
+    progress: bool,
+) -> dict[str, Any]:
+    """Buy images and return what became of them, by key; what is bought is in the ledger, whose turn the caller holds.
+
+    Args:
+        missing: For each image's key its prompt_id, prompt and index.
+        settings: The model.
+        ledger: What was bought before.
+        progress: Whether a bar shows how far it is.
+
+    Raises:
+        ParameterError: ``price`` is not set, the environment has no key, the key is not accepted (401, 403), or there
+            is no such model or path (404).
+        RunError: One more image would pass ``cost_limit``, the endpoint is out of order or wants to be paid, or there
+            is no room to keep an image.
+    """
+    # What is paid for already comes first: it may be all that the limit leaves room for.
+    missing = dict(sorted(missing.items(), key=lambda item: not ledger.is_paid(item[0])))
+    try:
+        return _Buying(settings, ledger).all(missing, f"buying from {settings.model}", progress)
+    except LimitError:
+        left = sum(not ledger.has(key) for key in missing)
+        price, limit = Decimal(str(settings.price)), Decimal(str(settings.cost_limit))
+        raise RunError(
+            f"{settings.model} at {settings.url}: {_money(ledger.spent)} of cost_limit {_money(limit)} is spent, and "
+            f"an image costs {_money(price)}: one more would pass the limit. Images left: {left}. What was bought is "
+            f"kept. To go on, set cost_limit to {_money(ledger.spent + left * price)} or more and run again; to work "
+            "with what there is, set buy to false."
+        ) from None
+
+
+class _Buying(Requests):
+    """The requests of one call of :func:`buy`."""
+
+    path = "images/generations"
+    gives, unit, setting, stays = "images", "images", "the model's name", STAYS
+    outcomes, kept, nothing = OUTCOMES, KEPT, Bought
+
+    def __init__(self, settings: EndpointSettings, ledger: Ledger) -> None:
+        super().__init__(settings.endpoint, worked_before=bool(ledger.done))
+        self._settings = settings
+        self._ledger = ledger
+        # In base64, with room for what stands around it.
+        self.longest_reply = settings.most_bytes * 4 // 3 + 2**17
+        self._useful = any(b.outcome in (OK, REFUSED) for b in ledger.done.values())
+        self._wasted = 0
+
+    def asked(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        return {"prompt": question["prompt"]}
+
+    def keep(self, digest: str, question: Mapping[str, Any], answer: Bought) -> None:
+        """Write down what became of an image; leave an endpoint that is paid and sends none."""
+        asked = {k: v for k, v in self._settings.endpoint.settings.items() if k != "model"}
+        self._ledger.keep(digest, answer, {**question, "asked": asked})
+        with self.mutex:
+            self._useful = self._useful or answer.outcome in (OK, REFUSED)
+            self._wasted += answer.outcome not in (OK, REFUSED)
+            if not self._useful and self._wasted >= _WASTED:
+                raise RunError(
+                    f"{self.where} was paid for {self._wasted} images and sent none: {answer.outcome} "
+                    f"({answer.detail}). See that the model {self._settings.model!r} makes images there. {STAYS}; "
+                    "run again to go on."
+                )
+
+    def exchange(self, client: httpx.Client, digest: str, question: Mapping[str, Any]) -> Bought:
+        """Buy an image, unless a run that was stopped left a reply that is paid for."""
+        left = None if self.stop.is_set() else self._ledger.reply(digest)
+        return super().exchange(client, digest, question) if left is None else self._made(digest, left)
+
+    def post(self, client: httpx.Client, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
+        """Send one request, whose price is written down before."""
+        self._ledger.reserve(digest, self.stop.is_set)
+        charged = True
+        try:
+            status, headers, data = super().post(client, digest, whole)
+            charged = status < 300 or status in _PERHAPS_CHARGED
+            return status, headers, data
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL, httpx.UnsupportedProtocol):
+            charged = False
+            raise
+        finally:
+            self._ledger.settle(digest, charged=charged)
+
+    def unread(self, failed: Failed) -> Bought:
+        if failed.outcome == "too_many_bytes":
+            return Bought("not_an_image", "too large", time=now())
+        return super().unread(failed)
+
+    def turned_down(self, status: int, data: bytes) -> Bought:
+        code, message = error_in(data)
+        if code.lower() in _REFUSALS:
+            return Bought(REFUSED, f"{code}: {self.clean(message, longest=1000)}", time=now())
+        return super().turned_down(status, data)
+
+    def read(self, digest: str, data: bytes, headers: httpx.Headers) -> Bought:
+        """Return what was bought with a reply of status 200, which is written down as it came."""
+        try:
+            reply = json.loads(data)
+            first = reply["data"][0]
+            picture, address = (first.get(k) or "" for k in ("b64_json", "url"))
+            revised, own_id = first.get("revised_prompt") or "", reply.get("id") or ""
+            if not (isinstance(picture, str) and isinstance(address, str) and (picture or address)):
+                raise TypeError
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+            return Bought("malformed", f"no answer of an images endpoint: {self.clean(data)}")
+        named = next((headers[h] for h in _REQUEST_IDS if headers.get(h)), own_id)
+        whole = {
+            "b64_json": picture,
+            "url": address if not picture else "",
+            "revised_prompt": self.clean(revised, longest=10_000),
+            "request_id": self.clean(named),
+            "time": now(),
+        }
+        if self.key:
+            whole = {k: v.replace(self.key, "[key]") for k, v in whole.items()}
+        self._ledger.save_reply(digest, whole)
+        return self._made(digest, whole)
+
+    def _made(self, digest: str, reply: Mapping[str, str]) -> Bought:
+        """Save the picture that a reply holds or names."""
+        said = {k: reply[k] for k in ("revised_prompt", "request_id", "time")}
+        picture, address = reply["b64_json"], reply["url"]
+        if address.startswith("data:"):
+            picture, address = address, ""
+        try:
+            data = self._fetched(address) if address else _from_base64(picture)
+        except Failed as failed:
+            if failed.outcome in _NO_IMAGE:
+                return Bought("not_an_image", failed.outcome.replace("_", " "), **said)
+            detail = self.clean(f"{failed.outcome}: {failed.detail}")
+            if failed.outcome in ("refused_address", "refused_port"):
+                detail += " (if the address is to be trusted, name it with its port in allow)"
+            return Bought("lost" if failed.outcome in _FOR_GOOD else "not_fetched", detail, **said)
+        except ValueError:
+            return Bought("not_an_image", "not base64", **said)
+        ending = next((e for start, e in BEGINNINGS if data.startswith(start)), "")
+        if ending == "webp" and data[8:12] != b"WEBP":
+            ending = ""
+        if not ending:
+            return Bought("not_an_image", "not an image" if data else "empty", **said)
+        limits = {"most_pixels": self._settings.most_pixels, "most_bytes": self._settings.most_bytes}
+        image = decode(data, **limits)
+        if isinstance(image, Unreadable):
+            return Bought("not_an_image", image.reason, **said)
+        self._ledger.save_picture(digest, ending, data)
+        return Bought(OK, "", **said, ending=ending, sha256=hashlib.sha256(data).hexdigest())
+
+    def _fetched(self, address: str) -> bytes:
+        """Return the body at a picture's address, asked for again where that may help; it costs nothing."""
+
+        def once() -> bytes:
+            try:
+                return self._fetcher.get(address)
+            except Failed as failed:
+                retry = failed.retry or failed.outcome == "timed_out"
+                # What goes wrong may quote what was sent, and is logged.
+                detail = self.clean(failed.detail)
+                raise Failed(failed.outcome, detail, retry=retry, wait=failed.wait) from None
+
+        return self.policy(_FETCHES)(once)
+
+    @cached_property
+    def _fetcher(self) -> Fetcher:
+        s = self._settings
+        # Headers that ask not to use an image are about others' images; this one was made for us.
+        limits = Limits(most_bytes=s.most_bytes, seconds=s.timeout, silence=min(30.0, s.timeout))
+        return Fetcher(limits, s.allow)
+
+    def out_of_order(self, last: Bought) -> RunError:
+        mend = "see that it runs and takes such requests, and run again."
+        if last.outcome == "not_fetched":
+            mend = (
+                "the next run fetches what is paid for. Where pictures cannot be fetched from here, set "
+                "response_format to b64_json, so that they come with the reply."
+            )
+        return RunError(
+            f"{self.where} gives no images: {last.detail or OUTCOMES[last.outcome]}. {STAYS}; {mend}"
+        )
+
+
+def _from_base64(text: str) -> bytes:
+    """Return the bytes of a text in base64, with or without ``data:…,`` before it.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if text.startswith("data:"):
+        text = text.partition(",")[2]
+    return base64.b64decode("".join(text.split()), validate=True)
+
+
+def _money(amount: Decimal) -> str:
+    return f"{amount.normalize():f}" if amount else "0"

@@ -1,0 +1,107 @@
+"""When a request is sent again: one policy for pictures, chats and images.
+
+Pauses double from one try to the next, up to a limit, and are up to a quarter longer at random, so that not all come
+back at once. Where a server says when it wants to be asked again (``Retry-After``), that counts instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import threading
+import time
+from email.utils import parsedate_to_datetime
+
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    before_sleep_log,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_when_event_set,
+)
+from tenacity.nap import sleep_using_event
+
+_log = logging.getLogger(__name__)
+_SPREAD = 0.25
+# 31 years; also what keeps digits without end from becoming a number without end.
+_LONGEST = 1e9
+
+
+class Failed(Exception):
+    """Why a try gave nothing; ``retry`` where another may, ``wait`` where the server said when (seconds)."""
+
+    def __init__(
+        self, outcome: str, detail: str = "", *, retry: bool = False, wait: float | None = None
+    ) -> None:
+        super().__init__(outcome, detail)
+        self.outcome, self.detail, self.retry, self.wait = outcome, detail, retry, wait
+
+    def __str__(self) -> str:
+        return self.detail or self.outcome
+
+
+def policy(
+    tries: int,
+    first_wait: float,
+    longest_wait: float,
+    *,
+    stop: threading.Event | None = None,
+    abandons: bool = False,
+) -> Retrying:
+    """Return what calls a function until it does not raise :class:`Failed`, or no other try is left.
+
+    Args:
+        tries: Most calls. The last one's error is raised.
+        first_wait: Seconds before the second; each further pause is twice as long.
+        longest_wait: Seconds that a pause takes at most.
+        stop: Ends a pause, and lets no other try follow.
+        abandons: Whether a server that wants a longer pause than ``longest_wait`` is not asked again; otherwise it
+            is, after the longest one.
+    """
+    stop = stop or threading.Event()
+
+    def again(error: BaseException) -> bool:
+        if not isinstance(error, Failed) or not error.retry:
+            return False
+        return not abandons or (error.wait or 0.0) <= longest_wait
+
+    def wait(state: RetryCallState) -> float:
+        asked = state.outcome.exception().wait
+        seconds = first_wait * 2 ** (state.attempt_number - 1) if asked is None else asked
+        return min(seconds * random.uniform(1, 1 + _SPREAD), longest_wait)
+
+    return Retrying(
+        retry=retry_if_exception(again),
+        stop=stop_after_attempt(tries) | stop_when_event_set(stop),
+        wait=wait,
+        sleep=sleep_using_event(stop),
+        before_sleep=before_sleep_log(_log, logging.INFO),
+        reraise=True,
+    )
+
+
+def pause(policy: Retrying, tries: int, failed: Failed) -> float | None:
+    """Return the seconds before another try, for those who do other work meanwhile; None where there is none.
+
+    Args:
+        policy: As :func:`policy` returns it.
+        tries: How many there were.
+        failed: How the last one ended.
+    """
+    state = RetryCallState(policy, None, (), {})
+    state.attempt_number = tries
+    state.set_exception((Failed, failed, failed.__traceback__))
+    return policy.wait(state) if policy.retry(state) and not policy.stop(state) else None
+
+
+def retry_after(value: str) -> float | None:
+    """Return the seconds that a header ``Retry-After`` asks for (a number, or a date); None where it says nothing."""
+    value = value.strip()
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
+        return min(float(value), _LONGEST)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError, OSError):
+        return None
