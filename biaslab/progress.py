@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 # Seconds after which something says that it works, and between two signs.
 PATIENCE = 2.0
@@ -62,3 +64,25 @@ def _write(file: Path, line: str) -> None:
 
 def _is_ours(file: Path) -> bool:
     return file.read_text(encoding="utf-8", errors="replace").endswith(" s")
+
+
+class BarFile(io.TextIOBase):
+    """Standard error, but for progress bars: of them, a file holds the latest."""
+
+    def __init__(self, path: Path, rest: TextIO) -> None:
+        self._path = path
+        self._rest = rest
+
+    def write(self, text: str) -> int:
+        """Take what a program writes; a bar draws itself again after each carriage return."""
+        line = text.replace("\x1b[A", "").strip("\r\n ")
+        if "\r" not in text:
+            return self._rest.write(text)
+        if line:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(line, encoding="utf-8")
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush what is no bar."""
+        self._rest.flush()

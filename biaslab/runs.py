@@ -286,7 +286,7 @@ def _input(parameters: Mapping[str, Any]) -> str:
     if source == "published":
         return ""
     if source in sources.PIPELINES:
-        from biaslab.pipeline import INPUTS
+        from biaslab.pipeline.checks import INPUTS
 
         model = sources.pipeline_model(parameters.get("model", "all"))
         settings = dotted(parameters.get("settings") or {})
@@ -302,9 +302,9 @@ def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
     if out["source"] is None:
         out["source"] = "published"
     if out["source"] in sources.PIPELINES:
-        from biaslab import pipeline
+        from biaslab.pipeline import checks
 
-        model, settings = pipeline.resolve_paths(out.get("model", "all"), out.get("settings", {}))
+        model, settings = checks.resolve_paths(out.get("model", "all"), out.get("settings", {}))
         out |= {name: value for name, value in (("model", model), ("settings", settings)) if name in out}
     if out["source"] not in sources.NAMED:
         out["source"] = os.path.expanduser(out["source"])

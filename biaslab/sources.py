@@ -176,9 +176,9 @@ def check_all(source: str, *, model: str = "all", settings: Mapping | None = Non
         ParameterError, UnknownNameError: A model or corpus is not there.
     """
     if source in PIPELINES:
-        from biaslab import pipeline
+        from biaslab.pipeline import Settings, checks
 
-        pipeline.check(pipeline_model(model), pipeline.Settings.of(settings or {}))
+        checks.check(pipeline_model(model), Settings.of(settings or {}))
     if source in NAMED:
         return
     held = [name for name in _readable() if has(name, source=source)]
@@ -207,22 +207,22 @@ def check_work(
     Raises:
         ParameterError, InputError: Something in them would stop the run later.
     """
-    from biaslab import pipeline
+    from biaslab.pipeline import Settings, checks
 
     declared = tables.schemas()
     names = [name for name in names if name in declared]
-    given = pipeline_model(model), pipeline.Settings.of(settings or {})
+    given = pipeline_model(model), Settings.of(settings or {})
     if any(name.startswith("paradox_") for name in names):
-        pipeline.check_captions(*given, seed=seed, images=any(declared[name].images for name in names))
+        checks.check_captions(*given, seed=seed, images=any(declared[name].images for name in names))
     if any(name.startswith("paired_") for name in names):
-        pipeline.check_people(*given, seed=seed)
+        checks.check_people(*given, seed=seed)
 
 
 def no_images(source: str, *, model: str = "all", settings: Mapping | None = None) -> str:
     """Say why a pipeline has no images behind its captions, and what to do; empty where it has them."""
-    from biaslab import pipeline
+    from biaslab.pipeline import Pipeline, Settings
 
-    opened = pipeline.Pipeline(pipeline_model(model), pipeline.Settings.of(settings or {}))
+    opened = Pipeline(pipeline_model(model), Settings.of(settings or {}))
     return "" if opened.has_images else opened.no_images
 
 
@@ -257,9 +257,9 @@ def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapp
     if source == "published":
         return "published"
     if source in PIPELINES:
-        from biaslab import pipeline
+        from biaslab.pipeline import Settings, checks
 
-        return pipeline.digest(pipeline_model(model), pipeline.Settings.of(settings or {}))
+        return checks.digest(pipeline_model(model), Settings.of(settings or {}))
     if source == "ratings":
         from biaslab import ratings as rated
 

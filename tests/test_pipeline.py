@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import pipeline, sources
+from biaslab import sources
 from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
-from biaslab.pipeline import Pipeline, Settings
+from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.study import Study
 
 CAPTIONS = [
@@ -208,14 +208,14 @@ def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
         "judging": {"faces": "mediapipe:face.tflite", "gender": "mini-clip"},
         "compute": {"store": "kept"},
     }
-    model, found = pipeline.resolve_paths("owner/name", given)
+    model, found = checks.resolve_paths("owner/name", given)
     assert model == "owner/name"
     assert found == {
         "captions": {"corpus": str(tmp_path / "caps/*.csv")},
         "judging": {"faces": f"mediapipe:{tmp_path / 'face.tflite'}", "gender": "mini-clip"},
         "compute": {"store": str(tmp_path / "kept")},
     }
-    assert pipeline.resolve_paths("caps", {})[0] == str(tmp_path / "caps")
+    assert checks.resolve_paths("caps", {})[0] == str(tmp_path / "caps")
     # Tables name a folder by its last part, so that they do not tell where it lies.
     assert Pipeline(str(tmp_path / "caps"), Settings()).label == "caps"
     assert Pipeline("owner/name", Settings()).label == "owner/name"
@@ -354,7 +354,7 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
     asked = []
     monkeypatch.setattr(models, "resolve", lambda name, kind: asked.append((name, kind)))
     good = fake().settings
-    pipeline.check("owner/name", good)
+    checks.check("owner/name", good)
     assert asked == [
         *[("owner/name", "text-to-image")] * 2,
         ("mini-clip", "clip"),
@@ -381,7 +381,7 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
         ({"captions": {"corpus": "gone.csv"}}, r"no corpus 'gone\.csv'"),
     ):
         with pytest.raises((ParameterError, MissingInputError), match=message):
-            pipeline.check("owner/name", good.changed(**changed))
+            checks.check("owner/name", good.changed(**changed))
 
 
 def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypatch):
@@ -392,17 +392,17 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
     monkeypatch.setattr(models, "resolve", lambda name, kind: name)
     monkeypatch.setattr(models, "digest", weights.get)
     settings = fake(judging={"gender": f"ratings:{tmp_path / 'r.csv'}"}).settings
-    found = [pipeline.digest("owner/name", settings)]
-    assert pipeline.digest("owner/name", settings.changed(generation={"steps": 3})) == found[0]
+    found = [checks.digest("owner/name", settings)]
+    assert checks.digest("owner/name", settings.changed(generation={"steps": 3})) == found[0]
     weights["owner/name"] = "2"
-    found.append(pipeline.digest("owner/name", settings))
+    found.append(checks.digest("owner/name", settings))
     (tmp_path / "r.csv").write_text("2")
-    found.append(pipeline.digest("owner/name", settings))
+    found.append(checks.digest("owner/name", settings))
     (tmp_path / "images/a.png").unlink()
-    found.append(pipeline.digest("owner/name", settings))
+    found.append(checks.digest("owner/name", settings))
     with (tmp_path / "captions.csv").open("a") as file:
         file.write("g,Another nurse,red\n")
-    found.append(pipeline.digest("owner/name", settings))
+    found.append(checks.digest("owner/name", settings))
     assert len(set(found)) == 5
 
 
@@ -411,7 +411,7 @@ def test_the_truthful_model_knows_the_embedded_captions_only(fake):
         ParameterError,
         match=r"model is 'world', .* and captions.corpus is .*captions\.csv'; set captions.corpus",
     ):
-        pipeline.check("world", fake().settings)
+        checks.check("world", fake().settings)
 
 
 def test_unknown_kinds_of_images_are_named(fake):
@@ -622,7 +622,7 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, mon
 
     monkeypatch.setattr(models, "resolve", lambda name, kind: name)
     p = fetching()
-    pipeline.check("owner/name", p.settings)
+    checks.check("owner/name", p.settings)
     assert Settings().captions.downloads.opt_out == OPT_OUT
     assert p.but(captions={"downloads": {"opt_out": []}}).settings.captions.downloads.opt_out == ()
     with pytest.raises(ParameterError, match=r"opt_out holds 'noia'\. Did you mean 'noai'"):
@@ -631,7 +631,7 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, mon
     with pytest.raises(
         MissingInputError, match=r"no column that is known to hold URLs\. Name it with columns"
     ):
-        pipeline.check("owner/name", none.settings)
+        checks.check("owner/name", none.settings)
     with pytest.raises(
         MissingInputError, match=r"No images are fetched: captions.training_images is '.*images'"
     ):
@@ -639,7 +639,7 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, mon
     # It is a word and no folder.
     monkeypatch.chdir(tmp_path)
     given = {"captions": {"training_images": "download"}}
-    assert pipeline.resolve_paths("owner/name", given) == ("owner/name", given)
+    assert checks.resolve_paths("owner/name", given) == ("owner/name", given)
 
 
 def test_what_is_fetched_is_no_input_of_a_run(fetching, monkeypatch, pictures):
@@ -648,10 +648,10 @@ def test_what_is_fetched_is_no_input_of_a_run(fetching, monkeypatch, pictures):
     monkeypatch.setattr(models, "resolve", lambda name, kind: name)
     monkeypatch.setattr(models, "digest", lambda folder: folder)
     p = fetching(captions={"approaches": ["naive"]})
-    before = pipeline.digest("owner/name", p.settings)
+    before = checks.digest("owner/name", p.settings)
     assert not pictures.asked
     p.downloads()
-    assert pipeline.digest("owner/name", p.settings) == before
+    assert checks.digest("owner/name", p.settings) == before
 
 
 @pytest.mark.parametrize(
@@ -701,7 +701,7 @@ def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, setti
         "compute": {"store": str(tmp_path / "store")},
     }
     with pytest.raises((InputError, ParameterError)) as error:
-        pipeline.check_captions("mini", Settings.of(given).changed(**settings))
+        checks.check_captions("mini", Settings.of(given).changed(**settings))
     assert message in str(error.value)
     assert not (tmp_path / "store").exists()
 
@@ -738,17 +738,17 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
         "compute": {"store": str(tmp_path / "store")},
     }
     # Without images nothing is generated, so no word needs to be known.
-    pipeline.check_captions("mini", Settings.of(given))
+    checks.check_captions("mini", Settings.of(given))
     # Of a large corpus the first captions say nothing of the rest.
-    monkeypatch.setattr(pipeline, "LOOKED_AT", 2)
+    monkeypatch.setattr(checks, "LOOKED_AT", 2)
     (tmp_path / "a.txt").write_text("a tree\na tree\na nurse\n")
-    pipeline.check_captions("mini", Settings.of(given))
-    pipeline.check_captions("mini", Settings.of({}))
+    checks.check_captions("mini", Settings.of(given))
+    checks.check_captions("mini", Settings.of({}))
     with pytest.raises(UnknownNameError, match="no occupation of the embedded world named 'astronaut'"):
-        pipeline.check("world", Settings.of({"captions": {"occupations": ["astronaut"]}}))
-    pipeline.check_people("mini", Settings.of({}))
+        checks.check("world", Settings.of({"captions": {"occupations": ["astronaut"]}}))
+    checks.check_people("mini", Settings.of({}))
     with pytest.raises(ParameterError, match="does not know 1 of the prompts' words: 'zanzibar'"):
-        pipeline.check_people(
+        checks.check_people(
             "mini", Settings.of({"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}})
         )
 
@@ -798,8 +798,8 @@ def test_captions_without_images_still_give_indicators_and_similarities(tmp_path
         },
         "compute": {"store": str(tmp_path / "store")},
     }
-    pipeline.check("mini", pipeline.Settings.of(settings))
-    made = pipeline.Pipeline("mini", pipeline.Settings.of(settings), progress=False)
+    checks.check("mini", Settings.of(settings))
+    made = Pipeline("mini", Settings.of(settings), progress=False)
     found = paradox_pipeline.indicators(made).set_index("occupation")
     assert found["n"].to_dict() == {"nurse": 3, "engineer": 2}
     assert found["percent_any"].to_dict() == pytest.approx({"nurse": 200 / 3, "engineer": 50})

@@ -12,12 +12,12 @@ from PIL import Image
 
 pytest.importorskip("torch", reason="judging needs the extra 'models'")
 
-from biaslab import generation, pipeline
+from biaslab import generation
 from biaslab.errors import InputError, ParameterError, RunError, UnknownNameError
 from biaslab.generation import GenerationSettings
 from biaslab.generation.generator import Generator
 from biaslab.mini import pairs
-from biaslab.pipeline import Pipeline, Settings
+from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.studies import paired_pipeline
 from biaslab.study import Study
 
@@ -188,7 +188,7 @@ def test_a_critic_behind_an_endpoint_needs_one():
     with pytest.raises(
         ParameterError, match=r"critic.kind is 'endpoint', which needs endpoint.url .* and critic.model"
     ):
-        pipeline.check("mini", Settings.of({"critic": {"kind": "endpoint"}}))
+        checks.check("mini", Settings.of({"critic": {"kind": "endpoint"}}))
 
 
 def test_a_critic_may_have_an_endpoint_of_its_own():
@@ -226,7 +226,7 @@ BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_variable": ""}}
 )
 def test_names_and_costs_are_checked_before_a_run(model, given, message):
     with pytest.raises(ParameterError, match=message):
-        pipeline.check(model, Settings.of(given))
+        checks.check(model, Settings.of(given))
 
 
 def test_as_many_images_are_expected_as_there_are(worlds):
@@ -243,11 +243,11 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
         file.write_text(text)
         (folder / "config.json").write_text(config)
         settings = Settings.of({"judging": {"further": [f"ratings:{file}", f"vqa:{folder}"]}})
-        found += [pipeline.digest("mini", settings)]
-    assert len({*found, pipeline.digest("mini", Settings())}) == 4
+        found += [checks.digest("mini", settings)]
+    assert len({*found, checks.digest("mini", Settings())}) == 4
     monkeypatch.chdir(tmp_path)
     for given in ("ratings:r.csv", ["ratings:r.csv"]):
-        found = pipeline.resolve_paths("mini", {"judging": {"further": given}})[1]
+        found = checks.resolve_paths("mini", {"judging": {"further": given}})[1]
         assert Settings.of(found).judging.further == (f"ratings:{file}",)
 
 
@@ -419,7 +419,7 @@ def bought(tmp_path, monkeypatch):
 def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     server, opened = bought
     mine = opened()
-    pipeline.check("endpoint:dall-e-3", mine.settings)
+    checks.check("endpoint:dall-e-3", mine.settings)
     assert mine.label == "dall-e-3"
     people = mine.people.people("paired")
     n = len(server.requests)

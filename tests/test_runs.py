@@ -754,13 +754,13 @@ def test_the_command_line_tells_errors_without_a_traceback(tmp_path, root):
 @pytest.fixture
 def planned(tmp_path, write_notebook, monkeypatch):
     """Return a function that plans three notebooks with a parameters text, and what was looked up."""
-    from biaslab import pipeline
+    from biaslab.pipeline import checks
 
     looked_up = []
     monkeypatch.setattr(
-        pipeline, "check", lambda model, settings: looked_up.append((model, settings.generation.steps))
+        checks, "check", lambda model, settings: looked_up.append((model, settings.generation.steps))
     )
-    monkeypatch.setattr(pipeline, "digest", lambda model, settings: f"{model} {settings.captions.corpus}")
+    monkeypatch.setattr(checks, "digest", lambda model, settings: f"{model} {settings.captions.corpus}")
     with_settings = CELL + "settings = {}\n"
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", with_settings)
     write_notebook(tmp_path / "notebooks/paradox/b.ipynb", CELL)

@@ -14,6 +14,8 @@ OptOut = Literal["noai", "noimageai", "noindex", "noimageindex", "tdm-reservatio
 # Directives that ask not to use an image: of the header X-Robots-Tag, and the header TDM-Reservation.
 OPT_OUT: tuple[str, ...] = get_args(OptOut)
 
+DOWNLOAD = "download"
+"""What ``captions.training_images`` says where images are fetched by their captions' URLs."""
 SELECTED = ("naive", "no_indicators", "nearest", "nearest_no_indicators")
 """Approaches whose training captions are selected for the four templates."""
 CAPTIONS_AS_PROMPTS = (

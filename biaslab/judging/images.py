@@ -14,14 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
+import pandas as pd
 
 from biaslab.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -111,7 +109,6 @@ class FolderImages:
     """
 
     def __init__(self, path: str | Path, pattern: str = "", *, most_pixels: int = MOST_PIXELS) -> None:
-        import pandas as pd
 
         self.path = Path(path).expanduser()
         if not self.path.is_dir():
@@ -175,7 +172,6 @@ class ArrayImages:
         table: pd.DataFrame | None = None,
         name: str = "arrays",
     ) -> None:
-        import pandas as pd
 
         ids = [str(k) for k in range(len(images))] if image_ids is None else [str(k) for k in image_ids]
         if len(ids) != len(images) or (table is not None and len(table) != len(images)):
@@ -226,3 +222,59 @@ def _known(kept: dict, image_id: str, name: str):
         return kept[image_id]
     except KeyError:
         raise InputError(f"{name} has no image {image_id!r}; its table lists those it has.") from None
+
+
+class DescribedImages:
+    """A source of images with a table that says what each image belongs to.
+
+    Args:
+        source: Where the images come from.
+        table: One row per image and what it belongs to, with ``image_id``.
+    """
+
+    def __init__(self, source: ImageSource, table: pd.DataFrame) -> None:
+        self.source = source
+        self.name, self.digest = source.name, source.digest
+        self.table = table
+
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+        """Return the images in the order asked for."""
+        return self.source.read(image_ids)
+
+
+class Subset:
+    """Some images of a source that may have very many.
+
+    Args:
+        source: Where the images come from; its own table is not looked at.
+        image_ids: Which images, each once.
+    """
+
+    def __init__(self, source: ImageSource, image_ids: Sequence[str]) -> None:
+        self.name, self.digest = f"training images of {source.name}", source.digest
+        self.table = pd.DataFrame({"image_id": list(image_ids)}, dtype=object)
+        self.read = source.read
+
+
+class CaptionImages:
+    """Training images in a folder, at any depth, each named by its caption's id.
+
+    Args:
+        folder: The folder.
+        caption_ids: The captions, each once; one without a file is :class:`Unreadable` (``missing``).
+
+    Raises:
+        InputError: There is no such folder, or it holds no image.
+    """
+
+    def __init__(self, folder: str, caption_ids: Sequence[str]) -> None:
+        self._files = FolderImages(folder)
+        self._of = {Path(image_id).stem: image_id for image_id in self._files.table["image_id"]}
+        self.name, self.digest = self._files.name, self._files.digest
+        self.table = pd.DataFrame({"image_id": list(caption_ids)}, dtype=object)
+
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+        """Return the images of captions in the order asked for."""
+        there = [i for i in image_ids if i in self._of]
+        read = dict(zip(there, self._files.read([self._of[i] for i in there]), strict=True))
+        return [read.get(i, Unreadable("missing")) for i in image_ids]

@@ -114,10 +114,10 @@ class Calibration:
     @cached_property
     def matched(self) -> pd.DataFrame:
         """Captions that ask what the templates ask, with their images' judgements."""
-        from biaslab.pipeline import Some
+        from biaslab.judging.images import Subset
 
         captions = self._matched_captions()
-        judged = self.base.judged(Some(self.base.corpus.images, captions["caption_id"].tolist()))
+        judged = self.base.judged(Subset(self.base.corpus.images, captions["caption_id"].tolist()))
         return captions.merge(judged.rename(columns={"image_id": "caption_id"}), on="caption_id").assign(
             prompt="captions", image_id=lambda rows: rows["caption_id"]
         )
@@ -620,7 +620,7 @@ def ungated(pipeline: Pipeline, source, image_ids: Sequence[str]) -> pd.DataFram
         image_ids: Which images; each may stand several times.
     """
     from biaslab.judging import judge as judging
-    from biaslab.pipeline import Some
+    from biaslab.judging.images import Subset
 
     ids = list(dict.fromkeys(image_ids))
     if not ids:
@@ -631,7 +631,7 @@ def ungated(pipeline: Pipeline, source, image_ids: Sequence[str]) -> pd.DataFram
     def models(settings: judging.JudgeSettings, device: str) -> judging.Judge:
         return judging.Judge(_WholeImage(), judging.load(settings.changed(faces=own.faces), device).gender)
 
-    some = Some(source, ids)
+    some = Subset(source, ids)
     return judging.judge(some, given, store=pipeline.store, device=device, progress=False, models=models)
 
 

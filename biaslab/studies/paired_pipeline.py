@@ -9,7 +9,7 @@ import pandas as pd
 
 from biaslab import shared, tables
 from biaslab.judging.person_ratings import ANNOTATORS
-from biaslab.pipeline_people import RATINGS, ROUND
+from biaslab.pipeline.people import RATINGS, ROUND
 from biaslab.prompts.paired import GENDERS, POSITIONS
 
 if TYPE_CHECKING:

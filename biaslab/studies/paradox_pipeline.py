@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab import tables
+from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.errors import MissingInputError
-from biaslab.pipeline import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline

@@ -12,9 +12,9 @@ import pandas as pd
 
 from biaslab import tables
 from biaslab.captions.corpus import MiniCorpus
+from biaslab.judging.images import DescribedImages
 from biaslab.judging.judge import decide
 from biaslab.mini import scene, truthful, world
-from biaslab.pipeline import Described
 from biaslab.settings import Settings
 from biaslab.store import Store
 
@@ -132,7 +132,9 @@ class IdealPipeline:
             chosen = self.selections()
             table = some[some["caption_id"].isin(chosen["caption_id"])].assign(prompt="captions")
             table = table.assign(image_id=table["caption_id"]).reset_index(drop=True)
-            found = Described(SimpleNamespace(name="training", digest="t", table=table, read=None), table)
+            found = DescribedImages(
+                SimpleNamespace(name="training", digest="t", table=table, read=None), table
+            )
         else:
             rows = [
                 {"prompt_id": f"p{p}-{o}", "occupation": o, "prompt": p, "text": f"A photo of a {o}"}
@@ -145,7 +147,7 @@ class IdealPipeline:
             else:
                 made = self._sharpened(prompts)
             table = made.table.merge(prompts.drop(columns="n_images"), on="prompt_id")
-            found = Described(made, table)
+            found = DescribedImages(made, table)
         self._images[kind] = found
         return found
 

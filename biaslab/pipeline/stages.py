@@ -7,19 +7,18 @@ and lies in the store, keyed by what it depends on, so that notebooks and runs s
 from __future__ import annotations
 
 import contextlib
-import glob
-import hashlib
-import io
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, SELECTED
+from biaslab.captions.settings import DOWNLOAD
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
+from biaslab.judging.images import CaptionImages, DescribedImages, Subset
+from biaslab.judging.names import FILES, VQA, files_digest
+from biaslab.progress import BarFile
 from biaslab.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,218 +26,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biaslab.generation.models import ImageModel
-    from biaslab.judging.images import ImageSource, Unreadable
+    from biaslab.judging.images import ImageSource
     from biaslab.net.endpoint import Endpoint
-    from biaslab.pipeline_people import People
+    from biaslab.pipeline.people import People
 
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
-# What training_images says where images are fetched by their captions' URLs.
-DOWNLOAD = "download"
-# How names of models that judge by a file begin.
-FILES = ("mediapipe:", "fairface:", "ratings:")
-# How names of models begin that answer questions about people.
-VQA = "vqa:"
-# Settings that name what is read, beside the model that generates.
-INPUTS = (
-    *(f"captions.{name}" for name in ("corpus", "rows", "columns", "skew", "training_images")),
-    *(f"judging.{name}" for name in ("faces", "gender", "further")),
-)
-# Settings that may be paths, by group, and those of them that are nothing else.
-_PATHS = {
-    "captions": ("corpus", "encoder", "training_images"),
-    "judging": ("faces", "gender", "further"),
-    "compute": ("store",),
-}
-_FOLDERS = ("training_images", "store")
-# Captions that are looked at before any work: of files, and of a corpus that is streamed.
-LOOKED_AT, STREAMED = 50_000, 1000
 _SHARD_CAPTIONS = 8192
 _SHARD_EMBEDDINGS = 2048
-
-
-def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return model and settings with the paths in them made absolute: a notebook runs in its own folder."""
-    from biaslab.captions import corpus
-
-    def absolute(name: str, value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return [absolute(name, v) for v in value]
-        if not isinstance(value, str) or not value or (name, value) == ("training_images", DOWNLOAD):
-            return value
-        if name == "corpus" and value.startswith("hf:"):
-            return corpus.absolute(value)
-        return _absolute(value, always=name in _FOLDERS)
-
-    found = dict(given)
-    for group, names in _PATHS.items():
-        if isinstance(found.get(group), Mapping):
-            of = found[group]
-            found[group] = {k: absolute(k, v) if k in names else v for k, v in of.items()}
-    return _absolute(model), found
-
-
-def _absolute(name: str, *, always: bool = False) -> str:
-    kind, colon, path = name.partition(":")
-    prefix = f"{kind}:" if f"{kind}:" in FILES and colon else ""
-    if f"{kind}:" == VQA and colon and os.path.isdir(os.path.expanduser(path)):
-        prefix = VQA
-    path = Path(os.path.expanduser(name.removeprefix(prefix)))
-    there = os.path.exists(path) or (not path.is_absolute() and glob.glob(str(path), recursive=True))
-    if always or prefix or there:
-        return prefix + str(path.absolute())
-    return name
-
-
-def check(model: str, settings: Settings) -> None:
-    """Look up what ``settings`` name, without loading it: models, files, corpus, images behind captions.
-
-    A corpus may have captions only: what needs no images can be had, the rest says what is missing.
-
-    Raises:
-        ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
-    """
-    from biaslab import models
-
-    pipeline = Pipeline(model, settings)
-    n_images = pipeline.people.n_images()
-    for made_by in (pipeline.image_model(), pipeline.image_model(people=True, several=True)):
-        made_by.check(pipeline.occupations, n_images)
-    for name, kind in _judges(settings):
-        if name.startswith(FILES):
-            _check_file(name)
-        elif name.startswith(VQA):
-            from biaslab.judging import vqa
-
-            vqa._located(name)
-        elif ":" not in name:  # open_clip itself knows architectures with weights, as in ViT-L-14:openai.
-            models.resolve(name, kind)
-    _ = pipeline._engine, pipeline.corpus.digest
-    s = settings
-    if s.captions.paraphraser == "endpoint" and any(
-        a.startswith("paraphrased") for a in s.captions.approaches
-    ):
-        pipeline.endpoint("paraphraser").check_key()
-    if s.critic.kind == "endpoint" and s.critic.rounds:
-        pipeline.endpoint("critic").check_key()
-    if s.captions.training_images == DOWNLOAD:
-        pipeline.check_urls()
-    elif s.captions.training_images and not os.path.isdir(s.captions.training_images):
-        raise ParameterError(
-            f"captions.training_images is {s.captions.training_images!r}, which is not a folder."
-        )
-
-
-def _check_file(name: str) -> None:
-    """Refuse the name of a judge whose file is not there."""
-    from biaslab.judging import faces, fairface
-
-    path = os.path.expanduser(name.split(":", 1)[1])
-    if not os.path.isfile(path):
-        where = {faces.MEDIAPIPE: faces.WHERE, fairface.FAIRFACE: fairface.WHERE}
-        had = next((said for prefix, said in where.items() if name.startswith(prefix)), "")
-        raise ParameterError(
-            f"There is no file {path}; it was named as {name!r} in the settings. {had}".strip()
-        )
-
-
-def check_captions(model: str, settings: Settings, *, seed: int = 0, images: bool = True) -> None:
-    """Look at a corpus's first captions for what would stop a run later; of a small corpus, at all that it has.
-
-    Args:
-        model: The model that generates.
-        settings: What the pipeline does.
-        seed: Seed of the run, which decides about samples of captions.
-        images: Whether images are generated, so that the model must know the words of what is known of its prompts.
-
-    Raises:
-        InputError: The corpus cannot be read, holds no captions or none that names an occupation, or two captions
-            have the same id.
-        ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a word.
-    """
-    from biaslab.captions.corpus import FileCorpus
-    from biaslab.captions.search import Matcher, search
-
-    pipeline = Pipeline(model, settings, seed=seed, progress=False)
-    Matcher(pipeline.occupations).check()
-    whole = False
-    if settings.captions.corpus != "mini":
-        most = LOOKED_AT if isinstance(pipeline.corpus, FileCorpus) else STREAMED
-        rows = min(settings.captions.rows or most, most)
-        head = pipeline.but(captions={"rows": rows})
-        found = search(head.corpus, pipeline.occupations, per_term=rows, seed=seed, progress=False)
-        n, captions = (
-            int(found.totals["n_corpus"].max()),
-            found.captions.rename(columns={"term": "occupation"}),
-        )
-        whole = n < rows or n == settings.captions.rows
-        if whole or len(captions):
-            _check_found(pipeline, captions, n)
-    if not (images and pipeline.has_images):
-        return
-    made_by, approaches = pipeline.image_model(), settings.captions.approaches
-    if set(approaches).intersection(SELECTED):
-        made_by.check_texts(pipeline.filled()["text"])
-    as_prompts = [a for a in approaches if a in CAPTIONS_AS_PROMPTS]
-    if whole and as_prompts:
-        used = captions["rank"] <= settings.generation.caption_prompts_per_occupation
-        try:
-            made_by.check_texts(captions.loc[used, "text"])
-        except ParameterError as error:
-            raise ParameterError(
-                f"Captions cannot be prompts ({', '.join(as_prompts)}): {error} Set captions.approaches to others, "
-                f"such as {', '.join(SELECTED)}."
-            ) from None
-
-
-def check_people(model: str, settings: Settings, *, seed: int = 0) -> None:
-    """Look whether the model knows the words of prompts that place people, as far as these are known before the run.
-
-    Raises:
-        ParameterError: It does not know a word.
-    """
-    pipeline = Pipeline(model, settings, seed=seed, progress=False)
-    people = pipeline.people
-    texts = [text for kind in people.kinds for text in people.possible(kind).texts["text"]]
-    pipeline.image_model(people=True).check_texts(texts)
-
-
-def digest(model: str, settings: Settings) -> str:
-    """Return a digest of what results depend on beside settings, seed and code: weights, captions, images.
-
-    Images that are fetched by URL count with their captions, of which the URLs are part.
-    """
-    pipeline, folder = Pipeline(model, settings), settings.captions.training_images
-    whole = hashlib.sha256(pipeline.corpus.digest.encode())
-    if folder not in ("", DOWNLOAD):
-        from biaslab.judging.images import FolderImages
-
-        whole.update(FolderImages(folder).digest.encode())
-    for people in (False, True):
-        whole.update(pipeline.image_model(people=people).digest.encode())
-    for name, kind in _judges(settings):
-        whole.update(_files_digest(name, kind).encode())
-    return whole.hexdigest()
-
-
-def _judges(settings: Settings) -> list[tuple[str, str]]:
-    """Return name and kind of the models that judge; where only raters do, no face is looked for."""
-    judges = dict.fromkeys((settings.judging.gender, *settings.judging.further))
-    faces = [] if all(j.startswith("ratings:") for j in judges) else [(settings.judging.faces, "detector")]
-    return [*((judge, "clip") for judge in judges), *faces]
-
-
-def _files_digest(name: str, kind: str) -> str:
-    """Return a digest of the files behind the name of a model; of the name where there are none here."""
-    from biaslab import models
-
-    if name.startswith(FILES):
-        path = Path(name.split(":", 1)[1])
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else name
-    if name.startswith(VQA):
-        folder = Path(name.removeprefix(VQA)).expanduser()
-        return models.digest(folder) if folder.is_dir() else name
-    return name if ":" in name else models.digest(models.resolve(name, kind))
 
 
 class Pipeline:
@@ -373,7 +168,7 @@ class Pipeline:
         import pandas as pd
 
         captions = self._found.captions.rename(columns={"term": "occupation"})
-        _check_found(self, captions, int(self._found.totals["n_corpus"].max()))
+        check_found(self, captions, int(self._found.totals["n_corpus"].max()))
         names = self.settings.captions.names
         stage = self.store.stage("indicators", {"names": names}, partial(_indicate, names))
         found = self.computed(stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions")
@@ -598,13 +393,13 @@ class Pipeline:
     def _images(self, kind: str) -> ImageSource:
         if kind == "training":
             table = self._training_captions().assign(prompt="captions")
-            return Described(
+            return DescribedImages(
                 self._training_source(table["caption_id"]), table.assign(image_id=table["caption_id"])
             )
         prompts = self.prompts(kind)
         with self._showing() as shown:
             made = self._generate(prompts.drop_duplicates("prompt_id").reset_index(drop=True), shown)
-        return Described(made, made.table.merge(prompts.drop(columns="n_images"), on="prompt_id"))
+        return DescribedImages(made, made.table.merge(prompts.drop(columns="n_images"), on="prompt_id"))
 
     def _generate(self, prompts: pd.DataFrame, progress: bool) -> ImageSource:
         return self.image_model().generate(prompts, seed=self.seed, store=self.store, progress=progress)
@@ -635,7 +430,7 @@ class Pipeline:
     @cached_property
     def people(self) -> People:
         """The stages for pictures of people whom the prompt places (paired paper)."""
-        from biaslab.pipeline_people import People
+        from biaslab.pipeline.people import People
 
         return People(self)
 
@@ -690,10 +485,10 @@ class Pipeline:
             found = self.downloads().set_index("caption_id", drop=False).loc[ids]
             return DownloadedImages(self._downloads_folder, found)
         if folder:
-            return CaptionFiles(folder, ids)
+            return CaptionImages(folder, ids)
         if self.corpus.images is None:
             raise MissingInputError(self.no_images)
-        return Some(self.corpus.images, ids)
+        return Subset(self.corpus.images, ids)
 
     def downloads(self) -> pd.DataFrame:
         """Return what became of the URLs behind the training images, which are fetched when this is first asked for.
@@ -764,7 +559,7 @@ class Pipeline:
             )
         source = self.images(kind).source
         units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
-        inputs = {"images": source.digest, "model": name, "weights": _files_digest(name, "clip")}
+        inputs = {"images": source.digest, "model": name, "weights": files_digest(name, "clip")}
         stage = self.store.stage("image_embeddings", inputs, partial(_embed_images, source, name, device))
         # Generated images are a source that may have to generate, which stays in this process.
         engine = self._engine if kind == "training" else None
@@ -805,7 +600,7 @@ class Pipeline:
             yield self.progress
             return
         try:
-            with contextlib.redirect_stderr(_BarFile(self.progress_file, sys.stderr)):
+            with contextlib.redirect_stderr(BarFile(self.progress_file, sys.stderr)):
                 yield self.progress
         finally:
             self.progress_file.unlink(missing_ok=True)
@@ -818,93 +613,7 @@ _PROMPT_COLUMNS = ["prompt_id", "approach", "occupation", "prompt", "text", "n_i
 _ALL = 10**12
 
 
-class _BarFile(io.TextIOBase):
-    """Standard error, but for progress bars: of them, a file holds the latest."""
-
-    def __init__(self, path: Path, rest: TextIO) -> None:
-        self._path = path
-        self._rest = rest
-
-    def write(self, text: str) -> int:
-        """Take what a program writes; a bar draws itself again after each carriage return."""
-        line = text.replace("\x1b[A", "").strip("\r\n ")
-        if "\r" not in text:
-            return self._rest.write(text)
-        if line:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.write_text(line, encoding="utf-8")
-        return len(text)
-
-    def flush(self) -> None:
-        """Flush what is no bar."""
-        self._rest.flush()
-
-
-class Described:
-    """A source of images with a table that says what each image belongs to.
-
-    Args:
-        source: Where the images come from.
-        table: One row per image and what it belongs to, with ``image_id``.
-    """
-
-    def __init__(self, source: ImageSource, table: pd.DataFrame) -> None:
-        self.source = source
-        self.name, self.digest = source.name, source.digest
-        self.table = table
-
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return the images in the order asked for."""
-        return self.source.read(image_ids)
-
-
-class Some:
-    """Some images of a source that may have very many.
-
-    Args:
-        source: Where the images come from; its own table is not looked at.
-        image_ids: Which images, each once.
-    """
-
-    def __init__(self, source: ImageSource, image_ids: Sequence[str]) -> None:
-        import pandas as pd
-
-        self.name, self.digest = f"training images of {source.name}", source.digest
-        self.table = pd.DataFrame({"image_id": list(image_ids)}, dtype=object)
-        self.read = source.read
-
-
-class CaptionFiles:
-    """Training images in a folder, at any depth, each named by its caption's id.
-
-    Args:
-        folder: The folder.
-        caption_ids: The captions, each once; one without a file is :class:`Unreadable` (``missing``).
-
-    Raises:
-        InputError: There is no such folder, or it holds no image.
-    """
-
-    def __init__(self, folder: str, caption_ids: Sequence[str]) -> None:
-        import pandas as pd
-
-        from biaslab.judging.images import FolderImages
-
-        self._files = FolderImages(folder)
-        self._of = {Path(image_id).stem: image_id for image_id in self._files.table["image_id"]}
-        self.name, self.digest = self._files.name, self._files.digest
-        self.table = pd.DataFrame({"image_id": list(caption_ids)}, dtype=object)
-
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return the images of captions in the order asked for."""
-        from biaslab.judging.images import Unreadable
-
-        there = [i for i in image_ids if i in self._of]
-        read = dict(zip(there, self._files.read([self._of[i] for i in there]), strict=True))
-        return [read.get(i, Unreadable("missing")) for i in image_ids]
-
-
-def _check_found(pipeline: Pipeline, captions: pd.DataFrame, n_corpus: int) -> None:
+def check_found(pipeline: Pipeline, captions: pd.DataFrame, n_corpus: int) -> None:
     """Refuse a corpus of which nothing can be used: without captions, or without any that names an occupation."""
     where, names = f"The corpus {pipeline.corpus.name!r}", pipeline.occupations
     if not n_corpus:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from biaslab.errors import unknown_name
-from biaslab.pipeline import VQA
+from biaslab.judging.names import VQA
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts
 
@@ -122,14 +122,14 @@ class People:
         return self._once(("images", kind), lambda: self._images(kind))
 
     def _images(self, kind: str) -> ImageSource:
-        from biaslab.pipeline import Described
+        from biaslab.judging.images import DescribedImages
 
         pipeline, texts = self._pipeline, self.prompts(kind).texts
         made_by = pipeline.image_model(people=True, several=kind != "single")
         with pipeline._showing() as shown:
             made = made_by.generate(texts, seed=pipeline.seed, store=pipeline.store, progress=shown)
         same = [c for c in texts if c != "n_images"]
-        return Described(made, made.table.merge(texts[same], on="prompt_id", validate="many_to_one"))
+        return DescribedImages(made, made.table.merge(texts[same], on="prompt_id", validate="many_to_one"))
 
     def asked(self, kind: str) -> pd.DataFrame:
         """Return one row per person that images of a kind are to show: image_id, setting, run, and the person.

@@ -1,0 +1,202 @@
+"""What a run would trip over, found before its work: names, files, captions, prompts, and what results depend on."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from biaslab import models
+from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
+from biaslab.errors import ParameterError
+from biaslab.judging.names import FILES, VQA, files_digest
+from biaslab.pipeline.stages import Pipeline, check_found
+from biaslab.settings import Settings
+
+# Settings that name what is read, beside the model that generates.
+INPUTS = (
+    *(f"captions.{name}" for name in ("corpus", "rows", "columns", "skew", "training_images")),
+    *(f"judging.{name}" for name in ("faces", "gender", "further")),
+)
+# Settings that may be paths, by group, and those of them that are nothing else.
+_PATHS = {
+    "captions": ("corpus", "encoder", "training_images"),
+    "judging": ("faces", "gender", "further"),
+    "compute": ("store",),
+}
+_FOLDERS = ("training_images", "store")
+# Captions that are looked at before any work: of files, and of a corpus that is streamed.
+LOOKED_AT, STREAMED = 50_000, 1000
+
+
+def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return model and settings with the paths in them made absolute: a notebook runs in its own folder."""
+    from biaslab.captions import corpus
+
+    def absolute(name: str, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [absolute(name, v) for v in value]
+        if not isinstance(value, str) or not value or (name, value) == ("training_images", DOWNLOAD):
+            return value
+        if name == "corpus" and value.startswith("hf:"):
+            return corpus.absolute(value)
+        return _absolute(value, always=name in _FOLDERS)
+
+    found = dict(given)
+    for group, names in _PATHS.items():
+        if isinstance(found.get(group), Mapping):
+            of = found[group]
+            found[group] = {k: absolute(k, v) if k in names else v for k, v in of.items()}
+    return _absolute(model), found
+
+
+def _absolute(name: str, *, always: bool = False) -> str:
+    kind, colon, path = name.partition(":")
+    prefix = f"{kind}:" if f"{kind}:" in FILES and colon else ""
+    if f"{kind}:" == VQA and colon and os.path.isdir(os.path.expanduser(path)):
+        prefix = VQA
+    path = Path(os.path.expanduser(name.removeprefix(prefix)))
+    there = os.path.exists(path) or (not path.is_absolute() and glob.glob(str(path), recursive=True))
+    if always or prefix or there:
+        return prefix + str(path.absolute())
+    return name
+
+
+def check(model: str, settings: Settings) -> None:
+    """Look up what ``settings`` name, without loading it: models, files, corpus, images behind captions.
+
+    A corpus may have captions only: what needs no images can be had, the rest says what is missing.
+
+    Raises:
+        ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
+    """
+
+    pipeline = Pipeline(model, settings)
+    n_images = pipeline.people.n_images()
+    for made_by in (pipeline.image_model(), pipeline.image_model(people=True, several=True)):
+        made_by.check(pipeline.occupations, n_images)
+    for name, kind in _judges(settings):
+        if name.startswith(FILES):
+            _check_file(name)
+        elif name.startswith(VQA):
+            from biaslab.judging import vqa
+
+            vqa._located(name)
+        elif ":" not in name:  # open_clip itself knows architectures with weights, as in ViT-L-14:openai.
+            models.resolve(name, kind)
+    _ = pipeline._engine, pipeline.corpus.digest
+    s = settings
+    if s.captions.paraphraser == "endpoint" and any(
+        a.startswith("paraphrased") for a in s.captions.approaches
+    ):
+        pipeline.endpoint("paraphraser").check_key()
+    if s.critic.kind == "endpoint" and s.critic.rounds:
+        pipeline.endpoint("critic").check_key()
+    if s.captions.training_images == DOWNLOAD:
+        pipeline.check_urls()
+    elif s.captions.training_images and not os.path.isdir(s.captions.training_images):
+        raise ParameterError(
+            f"captions.training_images is {s.captions.training_images!r}, which is not a folder."
+        )
+
+
+def _check_file(name: str) -> None:
+    """Refuse the name of a judge whose file is not there."""
+    from biaslab.judging import faces, fairface
+
+    path = os.path.expanduser(name.split(":", 1)[1])
+    if not os.path.isfile(path):
+        where = {faces.MEDIAPIPE: faces.WHERE, fairface.FAIRFACE: fairface.WHERE}
+        had = next((said for prefix, said in where.items() if name.startswith(prefix)), "")
+        raise ParameterError(
+            f"There is no file {path}; it was named as {name!r} in the settings. {had}".strip()
+        )
+
+
+def check_captions(model: str, settings: Settings, *, seed: int = 0, images: bool = True) -> None:
+    """Look at a corpus's first captions for what would stop a run later; of a small corpus, at all that it has.
+
+    Args:
+        model: The model that generates.
+        settings: What the pipeline does.
+        seed: Seed of the run, which decides about samples of captions.
+        images: Whether images are generated, so that the model must know the words of what is known of its prompts.
+
+    Raises:
+        InputError: The corpus cannot be read, holds no captions or none that names an occupation, or two captions
+            have the same id.
+        ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a word.
+    """
+    from biaslab.captions.corpus import FileCorpus
+    from biaslab.captions.search import Matcher, search
+
+    pipeline = Pipeline(model, settings, seed=seed, progress=False)
+    Matcher(pipeline.occupations).check()
+    whole = False
+    if settings.captions.corpus != "mini":
+        most = LOOKED_AT if isinstance(pipeline.corpus, FileCorpus) else STREAMED
+        rows = min(settings.captions.rows or most, most)
+        head = pipeline.but(captions={"rows": rows})
+        found = search(head.corpus, pipeline.occupations, per_term=rows, seed=seed, progress=False)
+        n, captions = (
+            int(found.totals["n_corpus"].max()),
+            found.captions.rename(columns={"term": "occupation"}),
+        )
+        whole = n < rows or n == settings.captions.rows
+        if whole or len(captions):
+            check_found(pipeline, captions, n)
+    if not (images and pipeline.has_images):
+        return
+    made_by, approaches = pipeline.image_model(), settings.captions.approaches
+    if set(approaches).intersection(SELECTED):
+        made_by.check_texts(pipeline.filled()["text"])
+    as_prompts = [a for a in approaches if a in CAPTIONS_AS_PROMPTS]
+    if whole and as_prompts:
+        used = captions["rank"] <= settings.generation.caption_prompts_per_occupation
+        try:
+            made_by.check_texts(captions.loc[used, "text"])
+        except ParameterError as error:
+            raise ParameterError(
+                f"Captions cannot be prompts ({', '.join(as_prompts)}): {error} Set captions.approaches to others, "
+                f"such as {', '.join(SELECTED)}."
+            ) from None
+
+
+def check_people(model: str, settings: Settings, *, seed: int = 0) -> None:
+    """Look whether the model knows the words of prompts that place people, as far as these are known before the run.
+
+    Raises:
+        ParameterError: It does not know a word.
+    """
+    pipeline = Pipeline(model, settings, seed=seed, progress=False)
+    people = pipeline.people
+    texts = [text for kind in people.kinds for text in people.possible(kind).texts["text"]]
+    pipeline.image_model(people=True).check_texts(texts)
+
+
+def digest(model: str, settings: Settings) -> str:
+    """Return a digest of what results depend on beside settings, seed and code: weights, captions, images.
+
+    Images that are fetched by URL count with their captions, of which the URLs are part.
+    """
+    pipeline, folder = Pipeline(model, settings), settings.captions.training_images
+    whole = hashlib.sha256(pipeline.corpus.digest.encode())
+    if folder not in ("", DOWNLOAD):
+        from biaslab.judging.images import FolderImages
+
+        whole.update(FolderImages(folder).digest.encode())
+    for people in (False, True):
+        whole.update(pipeline.image_model(people=people).digest.encode())
+    for name, kind in _judges(settings):
+        whole.update(files_digest(name, kind).encode())
+    return whole.hexdigest()
+
+
+def _judges(settings: Settings) -> list[tuple[str, str]]:
+    """Return name and kind of the models that judge; where only raters do, no face is looked for."""
+    judges = dict.fromkeys((settings.judging.gender, *settings.judging.further))
+    faces = [] if all(j.startswith("ratings:") for j in judges) else [(settings.judging.faces, "detector")]
+    return [*((judge, "clip") for judge in judges), *faces]
