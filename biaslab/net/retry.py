@@ -13,15 +13,7 @@ import threading
 import time
 from email.utils import parsedate_to_datetime
 
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    before_sleep_log,
-    retry_if_exception,
-    stop_after_attempt,
-    stop_when_event_set,
-)
-from tenacity.nap import sleep_using_event
+import tenacity
 
 _log = logging.getLogger(__name__)
 _SPREAD = 0.25
@@ -49,40 +41,39 @@ def policy(
     *,
     stop: threading.Event | None = None,
     abandons: bool = False,
-) -> Retrying:
+) -> tenacity.Retrying:
     """Return what calls a function until it does not raise :class:`Failed`, or no other try is left.
 
     Args:
         tries: Most calls. The last one's error is raised.
         first_wait: Seconds before the second; each further pause is twice as long.
         longest_wait: Seconds that a pause takes at most.
-        stop: Ends a pause, and lets no other try follow.
+        stop: Ends a pause; a try that fails afterwards is the last one.
         abandons: Whether a server that wants a longer pause than ``longest_wait`` is not asked again; otherwise it
             is, after the longest one.
     """
     stop = stop or threading.Event()
 
     def again(error: BaseException) -> bool:
-        if not isinstance(error, Failed) or not error.retry:
-            return False
-        return not abandons or (error.wait or 0.0) <= longest_wait
+        retry = isinstance(error, Failed) and error.retry
+        return retry and not (abandons and (error.wait or 0.0) > longest_wait)
 
-    def wait(state: RetryCallState) -> float:
+    def wait(state: tenacity.RetryCallState) -> float:
         asked = state.outcome.exception().wait
         seconds = first_wait * 2 ** (state.attempt_number - 1) if asked is None else asked
         return min(seconds * random.uniform(1, 1 + _SPREAD), longest_wait)
 
-    return Retrying(
-        retry=retry_if_exception(again),
-        stop=stop_after_attempt(tries) | stop_when_event_set(stop),
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception(again),
+        stop=tenacity.stop_after_attempt(tries) | tenacity.stop_when_event_set(stop),
         wait=wait,
-        sleep=sleep_using_event(stop),
-        before_sleep=before_sleep_log(_log, logging.INFO),
+        sleep=tenacity.sleep_using_event(stop),
+        before_sleep=tenacity.before_sleep_log(_log, logging.INFO),
         reraise=True,
     )
 
 
-def pause(policy: Retrying, tries: int, failed: Failed) -> float | None:
+def pause(policy: tenacity.Retrying, tries: int, failed: Failed) -> float | None:
     """Return the seconds before another try, for those who do other work meanwhile; None where there is none.
 
     Args:
@@ -90,7 +81,7 @@ def pause(policy: Retrying, tries: int, failed: Failed) -> float | None:
         tries: How many there were.
         failed: How the last one ended.
     """
-    state = RetryCallState(policy, None, (), {})
+    state = tenacity.RetryCallState(policy, None, (), {})
     state.attempt_number = tries
     state.set_exception((Failed, failed, failed.__traceback__))
     return policy.wait(state) if policy.retry(state) and not policy.stop(state) else None
