@@ -792,8 +792,8 @@ def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned):
     text += f"settings: {json.dumps(given)}\n"
     jobs, inputs, looked_up = planned(text)
     assert [(job.slug, job.parameters["settings"]) for job in jobs] == [
-        ("paradox/a--settings-generation-steps-3-captions-corpus-a", given[0]),
-        ("paradox/a--settings-generation-steps-4-captions-corpus-b", given[1]),
+        ("paradox/a--settings-generation.steps-3-captions.corpus-a", given[0]),
+        ("paradox/a--settings-generation.steps-4-captions.corpus-b", given[1]),
     ]
     assert [job.variant for job in jobs] == [
         {"settings": f"generation.steps={s}, captions.corpus={c}"} for s, c in ((3, "a"), (4, "b"))

@@ -136,7 +136,7 @@ class _Chats(Requests):
     """The requests of one call of :func:`ask`."""
 
     path = "chat/completions"
-    gives, unit, setting, stays = "chat completions", "answers", "endpoint_model", _STAYS
+    gives, unit, setting, stays = "chat completions", "answers", "endpoint.model", _STAYS
     outcomes, kept, longest_reply = OUTCOMES, _KEPT, _LONGEST_REPLY
     nothing = staticmethod(partial(Answer, ""))
 

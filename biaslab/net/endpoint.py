@@ -70,14 +70,14 @@ class Endpoint:
     def __post_init__(self) -> None:
         """Check the values and bring the URL into its plain form."""
         object.__setattr__(self, "url", checked_url(self.url))
-        problem = variable_problem(self.key_variable)
-        if not problem and not self.model:
-            problem = "The endpoint's model is empty; give the name that the endpoint knows it by."
+        checked_variable(self.key_variable)
+        if not self.model:
+            raise ParameterError(
+                "The endpoint's model is empty; give the name that the endpoint knows it by."
+            )
         for name, low in (("concurrency", 1), ("attempts", 1), ("timeout", 0.01)):
-            if not problem and getattr(self, name) < low:
-                problem = f"{name} is {getattr(self, name)}; it must be at least {low}."
-        if problem:
-            raise ParameterError(problem)
+            if getattr(self, name) < low:
+                raise ParameterError(f"{name} is {getattr(self, name)}; it must be at least {low}.")
 
     def check_key(self) -> str:
         """Look whether there is a key, and return it; it is empty where the endpoint asks for none.
@@ -91,7 +91,7 @@ class Endpoint:
         if not key or not key.isascii() or not key.isprintable():
             raise ParameterError(
                 f"The environment variable {self.key_variable} holds no key for {self.url}. Set it to the key, or "
-                "name another with endpoint_key_variable; for an endpoint without keys, leave that empty."
+                "name another with endpoint.key_variable; for an endpoint without keys, leave that empty."
             )
         return key
 
@@ -106,49 +106,44 @@ def checked_url(url: str) -> str:
     """Return a base URL in its plain form: without the path of one kind of request and slashes at its end.
 
     Raises:
-        ParameterError: It is no http or https URL, or it holds a user, a password or what looks like a key.
+        ParameterError: It is no http or https URL, or it holds a user, a password or what looks like a key, which is
+            not repeated.
     """
-    if problem := url_problem(url):
-        raise ParameterError(problem)
-    parts = urlsplit(url.strip())
+    example = "such as https://api.openai.com/v1 or http://localhost:8000/v1"
+    secret = (
+        "The endpoint's URL holds {}, which would be written into reports. Take it out, and put the key into an "
+        "environment variable (key_variable)."
+    )
+    try:
+        parts = urlsplit(url.strip())
+        _ = parts.port
+        named = bool(parts.hostname) and not re.search(r"\s", url.strip())
+    except ValueError:
+        raise ParameterError(f"The endpoint's URL is none; give one {example}.") from None
+    if parts.username is not None or parts.password is not None or "@" in parts.netloc:
+        raise ParameterError(secret.format("a user or a password"))
+    if any(_SECRET_WORDS.search(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
+        raise ParameterError(secret.format("what looks like a key after '?'"))
+    if parts.scheme.lower() not in ("http", "https") or not named:
+        raise ParameterError(f"The endpoint's URL is {url!r}; give an http or https URL {example}.")
     path = parts.path.rstrip("/")
     for kind in ("/chat/completions", "/images/generations"):
         path = path.removesuffix(kind).rstrip("/")
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), path, parts.query, ""))
 
 
-def url_problem(url: str) -> str:
-    """Return why a base URL cannot be used, or an empty text; a secret in it is not repeated."""
-    example = "such as https://api.openai.com/v1 or http://localhost:8000/v1"
-    try:
-        parts = urlsplit(url.strip())
-        _ = parts.port
-        named = bool(parts.hostname) and not re.search(r"\s", url.strip())
-    except ValueError:
-        return f"The endpoint's URL is none; give one {example}."
-    if parts.username is not None or parts.password is not None or "@" in parts.netloc:
-        return (
-            "The endpoint's URL holds a user or a password, which would be written into reports. Take it out, and "
-            "put the key into an environment variable (endpoint_key_variable)."
-        )
-    if any(_SECRET_WORDS.search(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
-        return (
-            "The endpoint's URL holds what looks like a key after '?', which would be written into reports. Take it "
-            "out, and put the key into an environment variable (endpoint_key_variable)."
-        )
-    if parts.scheme.lower() not in ("http", "https") or not named:
-        return f"The endpoint's URL is {url!r}; give an http or https URL {example}."
-    return ""
+def checked_variable(name: str) -> str:
+    """Return the name of an environment variable, or an empty text.
 
-
-def variable_problem(name: str) -> str:
-    """Return why the name of an environment variable cannot be used, or an empty text; it is not repeated."""
-    if not name or _VARIABLE.fullmatch(name):
-        return ""
-    return (
-        "The endpoint's key variable is no name of an environment variable: capitals, digits and '_', such as "
-        "OPENAI_API_KEY. It takes the variable's name, never the key itself."
-    )
+    Raises:
+        ParameterError: It can be none, so it may be a key; it is not repeated.
+    """
+    if name and not _VARIABLE.fullmatch(name):
+        raise ParameterError(
+            "The endpoint's key variable is no name of an environment variable: capitals, digits and '_', such as "
+            "OPENAI_API_KEY. It takes the variable's name, never the key itself."
+        )
+    return name
 
 
 class StoppedError(Exception):
@@ -262,7 +257,7 @@ class Requests:
                 status, headers, data = self.post(client, digest, whole)
             except httpx.InvalidURL:
                 raise ParameterError(
-                    f"The endpoint's URL {self._endpoint.url} is none; check endpoint_url."
+                    f"The endpoint's URL {self._endpoint.url} is none; check endpoint.url."
                 ) from None
             except Failed as failed:
                 answer, readings = self.unread(failed), readings + 1
@@ -323,7 +318,7 @@ class Requests:
             )
         if status == 404 or 300 <= status < 400:
             raise ParameterError(
-                f"{self.where} has no {self.gives} for the model {model!r} ({told}); check endpoint_url and "
+                f"{self.where} has no {self.gives} for the model {model!r} ({told}); check endpoint.url and "
                 f"{self.setting}. {self.stays}."
             )
         if status == 402 or code in ("insufficient_quota", "billing_hard_limit_reached"):

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, model_validator
 
 from biaslab.errors import ParameterError
 from biaslab.groups import Group, Texts, Whole, field
-from biaslab.net.endpoint import Endpoint, checked_url, variable_problem
+from biaslab.net.endpoint import Endpoint, checked_url, checked_variable
 
 # Fields of a request for an image that are given otherwise, or would change what a reply is.
 _OWN_FIELDS = (
@@ -25,15 +25,9 @@ _OWN_FIELDS = (
 )
 
 
-def _variable(name: str) -> str:
-    if problem := variable_problem(name):
-        raise ParameterError(problem)
-    return name
-
-
 Url = Annotated[str, AfterValidator(lambda url: checked_url(url) if url else "")]
 """A base URL in its plain form, without a secret; or an empty text."""
-Variable = Annotated[str, AfterValidator(_variable)]
+Variable = Annotated[str, AfterValidator(checked_variable)]
 """The name of an environment variable; or an empty text."""
 
 

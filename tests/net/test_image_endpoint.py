@@ -760,8 +760,6 @@ def test_a_full_disk_is_told_and_what_came_is_kept(server, store, monkeypatch):
         ({"options": {"x": float("nan")}}, "options does not fit in JSON"),
         ({"size": 512}, "size is 512; it must be a text"),
         ({"most_pixels": 0}, "most_pixels is 0"),
-        ({"concurrency": 0}, "concurrency is 0; allowed is 1 or more requests."),
-        ({"key_variable": "sk-abcdef123"}, "never the key itself"),
         ({"url": "https://me:abcdef123@example.org/v1"}, "holds a user or a password"),
     ],
 )

@@ -75,7 +75,7 @@ class IdealPipeline:
     def but(self, model="", **changes):
         more = {"sharpen": self.sharpen, "wrong": self.wrong, "occupations": self.occupations}
         changed = dict(self.settings.changed(**changes))
-        return IdealPipeline(model or self.model, self.folder, **more, **changed)
+        return type(self)(model or self.model, self.folder, **more, **changed)
 
     def computed(self, stage, units, shard_rows, *_):
         return stage.compute(units, shard_rows=shard_rows, progress=False)

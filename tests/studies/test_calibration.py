@@ -531,9 +531,6 @@ class _Texts:
 class _Seen(IdealPipeline):
     """Sees each image's occupation but that nurses look like chefs to the model; one image cannot be read."""
 
-    def but(self, model="", **changes):
-        return _Seen(model or self.model, self.folder, sharpen=self.sharpen, **{**self.given, **changes})
-
     def image_embeddings(self, kind, image_ids):
         table = self.images(kind).table.set_index("image_id").loc[list(image_ids)]
         names = table["occupation"]
@@ -653,7 +650,7 @@ class _AllWomen:
 
 def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     def all_women(*args, **kwargs):
-        return judge(*args, **{**kwargs, "models": lambda _: Judge(_OneFace(), _AllWomen())})
+        return judge(*args, **{**kwargs, "models": lambda *_: Judge(_OneFace(), _AllWomen())})
 
     monkeypatch.setattr("biaslab.judging.judge.judge", all_women)
     given = {
