@@ -629,13 +629,7 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, mon
         p.but(captions={"downloads": {"opt_out": ["noia"]}})
     none = fake(captions={"training_images": "download"})
     with pytest.raises(
-<<<<<<< HEAD
-        MissingInputError, match=r"no column that is known to hold URLs.*captions\.columns"
-||||||| 4115de0
-        MissingInputError, match=r"no column that is known to hold URLs\. Name it with columns"
-=======
         MissingInputError, match=r"no column that is known to hold URLs\. Name it with captions\.columns"
->>>>>>> settings
     ):
         checks.check("owner/name", none.settings)
     with pytest.raises(
