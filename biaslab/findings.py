@@ -72,7 +72,9 @@ class Finding:
 
     def as_record(self) -> dict:
         """Return it as JSON has it: what is not known is None."""
-        told = {k: None if isinstance(v, float) and not isfinite(v) else v for k, v in asdict(self).items()}
+        # Numbers of NumPy, as tables hold them, are none of JSON's.
+        plain = {k: v.item() if hasattr(v, "item") else v for k, v in asdict(self).items()}
+        told = {k: None if isinstance(v, float) and not isfinite(v) else v for k, v in plain.items()}
         return told | {"numbers": self.numbers, "details": list(self.details)}
 
 

@@ -49,7 +49,6 @@ _STUDIES = (
     "paired",
     "paired_people",
     "dalleval",
-    "triplets",
     "ratings",
     "calibration",
     "synthesis",

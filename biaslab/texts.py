@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from functools import cache
 from pathlib import Path
@@ -39,3 +40,8 @@ def of_figure(room: str, name: str, facts: dict[str, object]) -> tuple[str, str]
             f"The text of the figure {name} names {missing[0]!r}, which is not given; pass {missing[0]}=…."
         )
     return told["title"].format(**facts), " ".join(told["caption"].format(**facts).split())
+
+
+def as_name(text: str) -> str:
+    """Return a text, such as a model's name, as part of a figure's name: ``SD v1.4`` becomes ``sd_v1_4``."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "model"

@@ -70,6 +70,7 @@ def panels(
         height: Inches of a panel, or how many its rows ask for.
         shared: Further arguments of ``matplotlib.pyplot.subplots``, such as ``sharex``.
     """
+    style.use()
     groups = list(table.groupby(panel, sort=False)) if panel else [("", table)]
     columns = max(1, min(columns, len(groups)))
     lines = [groups[k : k + columns] for k in range(0, len(groups), columns)]
@@ -139,6 +140,9 @@ def estimates(
     figure, parts = panels(
         table, panel, names=panel_names, columns=columns, height=height, sharex=xlim is None and columns == 1
     )
+    alike = (
+        columns > 1 and panel and len({tuple(rows[row].unique()) for _, rows in table.groupby(panel)}) == 1
+    )
     for ax, rows in parts:
         names = list(dict.fromkeys(rows[row]))
         if reference is not None:
@@ -156,6 +160,7 @@ def estimates(
             for mask, face in ((sure, color), (~sure, "white")):
                 ax.plot(some[value][mask], y[mask], marker, mfc=face, mec=color, ms=6.5, zorder=3)
         ax.set_yticks(range(len(names)), [row_names.get(name, str(name)) for name in names])
+        ax.tick_params(labelleft=not alike or ax.get_subplotspec().is_first_col())
         ax.set_ylim(len(names) - 0.45, -0.55)
         ax.set_xlabel(label)
         if xlim:
@@ -165,7 +170,9 @@ def estimates(
     if floor:
         handles.append(Line2D([], [], color=style.GREY, lw=4, alpha=0.5, label=floor_name))
     if filled and any(filled_names):
-        handles += [key(style.GREY, "o", filled_names[0]), key(style.GREY, "o", filled_names[1], hollow=True)]
+        there = set(table[filled].astype(bool))
+        named = zip((True, False), filled_names, strict=True)
+        handles += [key(style.GREY, "o", told, hollow=not sure) for sure, told in named if sure in there]
     legend(figure, handles)
     return figure
 

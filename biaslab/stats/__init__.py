@@ -12,6 +12,7 @@ from biaslab.stats.attainable import (
     needed,
 )
 from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap, resample_shares
+from biaslab.stats.contingency import cramers_v, pool_rare
 from biaslab.stats.crossed import Error, clustered_error, clustered_share_interval, crossed_error
 from biaslab.stats.drawing import ByCaption, Drawing, OneByOne
 from biaslab.stats.floors import (
@@ -57,6 +58,7 @@ __all__ = [
     "corrected_absolute_deviation",
     "corrected_mad",
     "corrected_shares",
+    "cramers_v",
     "crossed_error",
     "difference_interval",
     "exact_interval",
@@ -72,6 +74,7 @@ __all__ = [
     "one_sample_t",
     "pearson_r",
     "percentile_interval",
+    "pool_rare",
     "resample_shares",
     "rogan_gladen",
     "sign_flip",

@@ -1,0 +1,47 @@
+"""Gender triplets, "Revealing Gender Bias from Prompt to Image in Stable Diffusion": from the prompt to the image.
+
+Functions of this package analyse: frames in, a table out. ``printed`` has the paper's own numbers, ``figures`` draws
+tables, and ``findings`` says what they show.
+"""
+
+from biaslab.papers.triplets import figures, findings, printed
+from biaslab.papers.triplets.analysis import (
+    as_printed,
+    bias_score,
+    chi_square,
+    co_occurrence,
+    co_occurrence_summary,
+    datasets,
+    detector,
+    disparity,
+    disparity_gap,
+    gap_summary,
+    group_bias_score,
+    group_chi_square,
+    group_objects,
+    group_share,
+    intersection,
+    together,
+)
+
+__all__ = [
+    "as_printed",
+    "bias_score",
+    "chi_square",
+    "co_occurrence",
+    "co_occurrence_summary",
+    "datasets",
+    "detector",
+    "disparity",
+    "disparity_gap",
+    "figures",
+    "findings",
+    "gap_summary",
+    "group_bias_score",
+    "group_chi_square",
+    "group_objects",
+    "group_share",
+    "intersection",
+    "printed",
+    "together",
+]

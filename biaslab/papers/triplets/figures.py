@@ -1,0 +1,216 @@
+"""Figures of gender triplets: tables in, figures out."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from biaslab.plots import forms, style
+
+METRIC_NAMES = {
+    "t": "Text embedding",
+    "z0": "Final latent",
+    "ssim": "SSIM",
+    "diff_pix": "Differing pixels",
+    "resnet": "ResNet-50",
+    "clip": "CLIP",
+    "dino": "DINO",
+    "split_product": "Split-product",
+}
+GROUP_NAMES = {
+    "explicitly_guided": "explicitly guided",
+    "implicitly_guided": "implicitly guided",
+    "explicitly_independent": "explicitly independent",
+    "implicitly_independent": "implicitly independent",
+    "hidden": "hidden",
+    "nouns": "nouns of prompts",
+    "all": "all objects",
+}
+PAIR_NAMES = {
+    "neutral-feminine": "neutral, feminine",
+    "neutral-masculine": "neutral, masculine",
+    "feminine-masculine": "feminine, masculine",
+    "triplet": "all three",
+}
+
+
+@style.or_nothing
+def disparity_gap(gap: pd.DataFrame) -> Figure:
+    """Draw the gap of each model and dataset, one panel a metric, in the metric's own unit.
+
+    Args:
+        gap: Rows of ``triplets_disparity_gap``. Those without an interval are hollow, and their lines are what
+            rounding leaves open: one unit of the last printed digit either way.
+    """
+    return _gaps(gap, "metric", "nearer to masculine →")
+
+
+@style.or_nothing
+def co_occurrence(gap: pd.DataFrame) -> Figure:
+    """Draw the gap in co-occurrence similarity of each model and dataset.
+
+    Args:
+        gap: Rows of ``triplets_co_occurrence``; lines and marks as of :func:`disparity_gap`.
+    """
+    return _gaps(gap, "", "gap in co-occurrence similarity (cosine): neutral nearer to masculine →")
+
+
+def _gaps(gap: pd.DataFrame, panel: str, label: str) -> Figure:
+    known = gap["ci_low"].notna()
+    return forms.estimates(
+        gap.assign(
+            known=known,
+            low=gap["ci_low"].where(known, gap["gap"] - gap["rounding"]),
+            high=gap["ci_high"].where(known, gap["gap"] + gap["rounding"]),
+        ),
+        "gap",
+        row="dataset",
+        hue="model",
+        panel=panel,
+        panel_names=METRIC_NAMES,
+        label=label,
+        limits=("low", "high"),
+        filled="known",
+        filled_names=("with interval", "printed mean with its rounding"),
+        columns=4 if panel else 1,
+        inch=0.26,
+    )
+
+
+@style.or_nothing
+def gap_summary(summary: pd.DataFrame, gap: pd.DataFrame) -> Figure:
+    """Draw the relative gap of each metric over datasets with its interval, and the datasets behind it.
+
+    Args:
+        summary: Rows of ``triplets_gap_summary`` of one model, or of all models together.
+        gap: Rows of ``triplets_disparity_gap`` that it summarises.
+    """
+    figure = forms.estimates(
+        summary,
+        "percent_nearer",
+        row="metric",
+        row_names=METRIC_NAMES,
+        label="How much nearer neutral is to masculine (% of its distance to feminine)",
+        limits=("percent_ci_low", "percent_ci_high"),
+        inch=0.5,
+    )
+    (ax,) = figure.axes
+    many = gap[(gap["sample"] == "triplets") & gap["percent_nearer"].notna()]
+    means = many.groupby(["metric", "dataset"], sort=False)["percent_nearer"].mean()
+    looks = forms.PLAIN.of(list(dict.fromkeys(many["dataset"])))
+    for dataset, (color, marker, _) in looks.items():
+        some = means.xs(dataset, level="dataset").reindex(summary["metric"])
+        ax.plot(some, [y + 0.25 for y in range(len(some))], marker, mfc="none", mec=color, ms=5)
+    handles = [forms.key(color, marker, name, hollow=True) for color, marker, name in looks.values()]
+    forms.legend(figure, [*handles, forms.key(style.BLUE, "o", "mean over datasets", line="-")], columns=6)
+    return figure
+
+
+@style.or_nothing
+def group_chi_square(tests: pd.DataFrame, *, alpha: float = 0.05) -> Figure:
+    """Draw how far objects of feminine and of masculine prompts differ, by dependency group, one panel a dataset.
+
+    Args:
+        tests: Rows of ``triplets_group_chi_square``; those without an effect size are left out.
+        alpha: The level; marks are filled where a test is significant after Holm's correction.
+    """
+    known = tests[tests["cramers_v"].notna() & (tests["pair"] == "feminine-masculine")]
+    if known.empty:
+        return style.nothing("Without counts of objects the tests have no effect size to draw.")
+    return forms.estimates(
+        known.assign(significant=known["p_holm"] < alpha),
+        "cramers_v",
+        row="dependency_group",
+        row_names=GROUP_NAMES,
+        hue="model",
+        panel="dataset",
+        label="Cramér's V (0: distributed alike)",
+        filled="significant",
+        filled_names=("significant after Holm's correction", "not significant"),
+        xlim=(-0.02, 0.02 + known["ci_high"].max()),
+        columns=2,
+        inch=0.26,
+    )
+
+
+@style.or_nothing
+def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> Figure:
+    """Draw the objects that lean most to each gender, one panel a dataset, for one model.
+
+    Args:
+        scores: Rows of ``triplets_bias_score``, or of ``triplets_group_bias_score`` of one group, of one model.
+        alpha: The level; marks are filled where the score differs from 0.5 after Holm's correction.
+        most: Objects on each side of a panel: those whose interval is farthest from 0.5.
+    """
+    leaning = pd.concat([_leaning(rows, most) for _, rows in scores.groupby("dataset", sort=False)])
+    return forms.estimates(
+        leaning.assign(
+            name=[f"{o} (n = {n:,.0f})" for o, n in zip(leaning["object"], leaning["n"], strict=True)],
+            significant=leaning["p_holm"] < alpha,
+        ),
+        "bias_score",
+        row="name",
+        panel="dataset",
+        label="bias score: 0 feminine only, 1 masculine only",
+        reference=0.5,
+        filled="significant",
+        filled_names=("differs from 0.5 after Holm's correction", "does not"),
+        xlim=(-0.03, 1.03),
+        columns=2,
+    )
+
+
+def _leaning(rows: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Return the objects that lean most, masculine first: ranked by the limit of the interval nearer to 0.5."""
+    masculine = rows[rows["bias_score"] > 0.5].nlargest(most, ["ci_low", "bias_score"])
+    feminine = rows[rows["bias_score"] < 0.5].nsmallest(most, ["ci_high", "bias_score"])
+    return pd.concat([masculine, feminine.iloc[::-1]])
+
+
+@style.or_nothing
+def group_share(share: pd.DataFrame) -> Figure:
+    """Draw the share of images that hold each dependency group, by dataset, one panel a model.
+
+    Args:
+        share: Rows of ``triplets_group_share``.
+    """
+    return forms.estimates(
+        share,
+        "percent_images",
+        row="dependency_group",
+        row_names=GROUP_NAMES,
+        hue="dataset",
+        panel="model",
+        label="images with the group (%)",
+        reference=None,
+        xlim=(-2, 102),
+        inch=0.28,
+    )
+
+
+@style.or_nothing
+def intersection(shared: pd.DataFrame) -> Figure:
+    """Draw the share of each group's objects that another group also holds, one panel a dataset, for one model.
+
+    Args:
+        shared: Rows of ``triplets_intersection`` of one model. A frame marks cells that do not agree with the
+            mirrored cell and the sizes of the groups.
+    """
+    groups = [g for g in GROUP_NAMES if g in {*shared["over"], *shared["dependency_group"]}]
+    short = [GROUP_NAMES[g].replace("licitly", "l.").replace("independent", "indep.") for g in groups]
+    figure, parts = forms.panels(shared, "dataset", columns=2, height=0.32 * len(groups) + 1.1)
+    for ax, rows in parts:
+        wide = rows.pivot(index="over", columns="dependency_group", values="percent")
+        sns.heatmap(
+            wide.reindex(index=groups, columns=groups), ax=ax, cmap="Blues", vmin=0, vmax=100, annot=True, fmt=".1f",
+            annot_kws={"fontsize": 8}, cbar=False, linewidths=0.5, xticklabels=short, yticklabels=short,
+        )  # fmt: skip
+        for row in rows[rows["agrees"] == "no"].itertuples():
+            at = (groups.index(row.dependency_group), groups.index(row.over))
+            ax.add_patch(plt.Rectangle(at, 1, 1, fill=False, edgecolor=style.VERMILION, lw=2))
+        ax.set(xlabel="", ylabel="")
+        ax.tick_params(length=0, labelsize=8.5)
+        plt.setp(ax.get_xticklabels(), rotation=25, ha="right", rotation_mode="anchor")
+    return figure

@@ -1,0 +1,414 @@
+"""What the tables of gender triplets show, as findings; each has none where its table has nothing to say."""
+
+from __future__ import annotations
+
+from math import isfinite, nan
+
+import pandas as pd
+
+from biaslab import stats
+from biaslab.findings import Finding, count, each, interval, level, moved, none_could, spoken
+from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS
+from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, PAIR_NAMES
+from biaslab.texts import as_name
+
+_NEARER = ("Nearer to masculine.", "Nearer to feminine.", "Neither: the interval holds 0.")
+_LIKE = ("More like those of masculine ones.", "More like those of feminine ones.", "It cannot be told.")
+# Cells that details name one by one, at most.
+_NAMED = 5
+
+
+def _alpha(confidence: float) -> float:
+    return round(1 - confidence, 10)
+
+
+def _many(table: pd.DataFrame, known: str) -> pd.DataFrame:
+    """Return rows over many triplets, without those of one triplet over many seeds, where ``known`` has a value."""
+    return table[(table["sample"] == "triplets") & table[known].notna()]
+
+
+def _metric(name: str) -> str:
+    return METRIC_NAMES.get(name, name)
+
+
+def _group(name: str) -> str:
+    return GROUP_NAMES.get(name, name)
+
+
+def _of(model: str) -> str:
+    return "" if model == ALL_MODELS else model
+
+
+def _gap(row) -> dict:
+    """Return a gap with its interval as fields of a finding: in points, or in hundredths of a similarity."""
+    times, unit = (1, "points") if row.unit == "%" else (100, "hundredths of similarity")
+    limits = {end: times * getattr(row, end) for end in ("ci_low", "ci_high")}
+    return {"estimate": times * row.gap, "unit": unit} | limits
+
+
+def _ways(rows: pd.DataFrame) -> tuple[int, int, int]:
+    """Return in how many rows neutral is nearer to masculine, nearer to feminine, and tied."""
+    return tuple(int((rows["nearer"] == way).sum()) for way in ("masculine", "feminine", "tie"))
+
+
+# -- section 4 ---------------------------------------------------------------------------------------
+
+
+def nearer(summary: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Count the metrics for which neutral is nearer to masculine beyond the variation over datasets.
+
+    Args:
+        summary: Rows of ``triplets_gap_summary`` of one model, or of all models together.
+        confidence: Level of its intervals, 0–1.
+    """
+    known = summary[summary["percent_ci_low"].notna()]
+    if known.empty:
+        return []
+    low, high, alpha = known["percent_ci_low"], known["percent_ci_high"], _alpha(confidence)
+    n, metrics = int(summary["n_datasets"].max()), count(len(known), "metric", "metrics")
+    t, flips, cells = ((summary[f"p_{p}_holm"] < alpha).sum() for p in ("percent", "datasets", "cells"))
+    signs = f"sign flips of datasets {flips}"
+    if not stats.attainable(least := summary["smallest_p_datasets"], alpha):
+        takes = stats.needed(stats.least_sign_flip_p, len(summary), alpha)
+        smallest = stats.least_adjusted(least).min()
+        could = none_could(count(n, "dataset", "datasets"), smallest, alpha, takes=takes, of="datasets")
+        signs = f"sign flips none ({could})"
+    return [
+        Finding(
+            "Are neutral prompts and their images nearer to masculine or to feminine ones?",
+            f"To masculine in {(low > 0).sum()} of {metrics}, to feminine in {(high < 0).sum()}, undecided in "
+            f"{((low <= 0) & (high >= 0)).sum()}.",
+            _of(summary["model"].iloc[0]), n=n, of="datasets", figure="triplets_gap_summary",
+            details=(
+                f"{level(confidence)} intervals over {count(n, 'dataset', 'datasets')}.",
+                f"After Holm's correction t-tests tell {t} apart, {signs}.",
+                f"Were all cells independent, which models of one dataset are not, sign flips would tell {cells}.",
+            ),
+        )
+    ]  # fmt: skip
+
+
+def by_metric(summary: pd.DataFrame) -> list[Finding]:
+    """Say of each metric by how much neutral is nearer to masculine, over datasets.
+
+    Args:
+        summary: Rows of ``triplets_gap_summary`` of one model, or of all models together.
+    """
+    return [
+        Finding(
+            f"Is neutral nearer to masculine or to feminine, by {_metric(row.metric)}?",
+            moved(row.percent_ci_low, row.percent_ci_high, *_NEARER), _of(row.model),
+            row.percent_nearer, row.percent_ci_low, row.percent_ci_high, "% of the distance to feminine",
+            row.n_datasets, "datasets", "triplets_gap_summary",
+        )
+        for row in summary[summary["percent_ci_low"].notna()].itertuples()
+    ]  # fmt: skip
+
+
+def by_cell(gap: pd.DataFrame) -> list[Finding]:
+    """Count the cells of model, dataset and metric by which gendered prompt neutral is nearer to.
+
+    Models that share a text encoder have the same prompt values; such cells count once. Where all cells are of one
+    dataset, so that there is no interval over datasets, each with an interval over triplets has a finding.
+
+    Args:
+        gap: Rows of ``triplets_disparity_gap``.
+    """
+    known = _many(gap, "gap")
+    if known.empty:
+        return []
+    same = known.duplicated(["space", "dataset", "metric", "feminine", "masculine"])
+    again = (known["space"] == "prompt") & same
+    known = known[~again]
+    masculine, feminine, tied = _ways(known)
+    spaces = [
+        f"{space} {_ways(rows)[0]} of {len(rows)}" for space, rows in known.groupby("space", sort=False)
+    ]
+    missing = count(gap.loc[gap["sample"] == "triplets", "gap"].isna().sum(), "cell", "cells")
+    details = [f"To masculine by space: {', '.join(spaces)}; {missing} cannot be compared."]
+    if again.any():
+        details.append(f"{again.sum()} more in prompt space repeat a model with the same text encoder.")
+    others = [
+        f"{_metric(metric)} on {dataset} ({', '.join(rows['model'])})"
+        for (metric, dataset), rows in known[known["nearer"] == "feminine"].groupby(["metric", "dataset"], sort=False)
+    ]  # fmt: skip
+    if 0 < len(others) <= _NAMED:
+        details.append(f"Nearer to feminine: {', '.join(others)}.")
+    sure = known[known["ci_low"].notna()]
+    if len(sure):
+        away = ((sure["ci_low"] > 0) | (sure["ci_high"] < 0)).sum()
+        details.append(f"The interval over triplets excludes 0 in {away} of {len(sure)}.")
+    counted = Finding(
+        "How often is neutral nearer to masculine, over models, datasets and metrics?",
+        f"In {masculine} of {count(len(known), 'distinct cell', 'distinct cells')}; nearer to feminine in {feminine}, "
+        f"tied in {tied}.",
+        figure="triplets_disparity_gap", details=tuple(details),
+    )  # fmt: skip
+    alone = [
+        Finding(
+            f"Is neutral nearer to masculine or to feminine on {row.dataset}, by {_metric(row.metric)}?",
+            moved(row.ci_low, row.ci_high, *_NEARER), row.model, n=row.n, of="comparisons",
+            figure="triplets_disparity_gap", **_gap(row),
+        )
+        for row in sure.itertuples() if known["dataset"].nunique() == 1
+    ]  # fmt: skip
+    return [counted, *alone]
+
+
+def one_triplet(gap: pd.DataFrame) -> list[Finding]:
+    """Say what one triplet with many seeds shows, for each model and dataset.
+
+    Args:
+        gap: Rows of ``triplets_disparity_gap``.
+    """
+
+    def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
+        masculine, feminine, tied = _ways(rows)
+        other = rows[rows["nearer"] != "masculine"]
+        named = [f"{_metric(r.metric)}: {r.nearer}." for r in other.itertuples()]
+        bare = ["Without values per seed there is no interval."] if rows["ci_low"].isna().all() else []
+        return Finding(
+            f"Is neutral nearer to masculine or to feminine where one triplet is repeated, {dataset}?",
+            f"To masculine in {masculine} of {count(len(rows), 'metric', 'metrics')}, to feminine in {feminine}, "
+            f"tied in {tied}.",
+            model, n=rows["n"].max(), of="seeds", figure="triplets_disparity_gap", details=(*named, *bare),
+        )  # fmt: skip
+
+    return each(gap[(gap["sample"] == "seeds") & gap["gap"].notna()], ["model", "dataset"], say)
+
+
+# -- section 5 ---------------------------------------------------------------------------------------
+
+
+def co_occurrence(summary: pd.DataFrame, gap: pd.DataFrame) -> list[Finding]:
+    """Say how much nearer the objects of neutral images are to those of masculine ones.
+
+    Args:
+        summary: Rows of ``triplets_co_occurrence_summary`` of one model, or of all models together.
+        gap: Rows of ``triplets_co_occurrence``; each has a finding where one dataset allows no interval over datasets.
+    """
+    known = _many(gap, "gap")
+    over = summary[summary["ci_low"].notna()].assign(
+        dataset="all datasets", n=lambda rows: rows["n_datasets"]
+    )
+    masculine, feminine, tied = _ways(known)
+    counted = (
+        f"Of {count(len(known), 'cell', 'cells')} of model and dataset {masculine} are nearer to masculine, "
+    )
+    return [
+        Finding(
+            f"Are the objects of neutral images more like those of masculine or of feminine ones, {row.dataset}?",
+            moved(row.ci_low, row.ci_high, *_LIKE), _of(row.model), n=row.n,
+            of="datasets" if len(over) else "pairs of images", figure="triplets_co_occurrence",
+            details=(f"{counted}{feminine} to feminine, {tied} tied.",) if len(over) else (), **_gap(row),
+        )
+        for row in (over if len(over) else known).itertuples()
+    ]  # fmt: skip
+
+
+def chi_square(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Say how many tests of all objects are significant, and what effect sizes are known.
+
+    Args:
+        tests: Rows of ``triplets_chi_square``.
+        confidence: One less the level of significance, 0–1.
+    """
+    known = _many(tests, "p")
+    question = "Do the objects in images differ with the gender in the prompt?"
+    answer = f"In {_significant(known, confidence)} tests, after Holm's correction."
+    return [Finding(question, answer, details=_around(known, confidence))] if len(known) else []
+
+
+def _significant(rows: pd.DataFrame, confidence: float) -> str:
+    return f"{(rows['p_holm'] < _alpha(confidence)).sum()} of {len(rows)}"
+
+
+def _around(known: pd.DataFrame, confidence: float) -> tuple[str, str]:
+    """Say how many tests are significant with other corrections, and how far distributions differ."""
+    alpha, sizes = _alpha(confidence), known["cramers_v"].dropna()
+    raw, bh = ((known[c] < alpha).sum() for c in ("p", "p_bh"))
+    effects = (
+        "Without counts there is no effect size: with many objects a very small difference gives a small p."
+    )
+    if len(sizes):
+        ends = f"{sizes.min():.3f} and {sizes.max():.3f} (median {sizes.median():.3f})"
+        effects = f"Cramér's V lies between {ends}."
+    return f"{raw} have p < {alpha:g} by themselves, {bh} after Benjamini and Hochberg's correction.", effects
+
+
+def bias_score(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Say how many objects of each model (and dependency group) lean to each gender after correction.
+
+    Args:
+        scores: Rows of ``triplets_bias_score`` or ``triplets_group_bias_score``.
+        confidence: One less the level of significance, 0–1.
+    """
+    alpha = _alpha(confidence)
+
+    def attainable(rows: pd.DataFrame) -> bool:
+        feminine, masculine = rows[["n_feminine", "n_masculine"]].iloc[0]
+        return stats.attainable(stats.least_binomial_p(rows["n"], masculine / (feminine + masculine)), alpha)
+
+    def say(model: str, group: str, rows: pd.DataFrame) -> Finding:
+        sure = rows.loc[rows["p_holm"] < alpha, "bias_score"]
+        answer = f"{(sure > 0.5).sum()} of {len(rows):,} to masculine and {(sure < 0.5).sum()} to feminine."
+        if not any(attainable(some) for _, some in rows.groupby("dataset")):
+            answer = f"None of {len(rows):,} is frequent enough to tell after Holm's correction."
+        several = count(rows["dataset"].nunique(), "dataset", "datasets")
+        name = model if group == ALL_GROUPS else f"{model} {group}"
+        return Finding(
+            f"How many objects lean to a gender after Holm's correction, {_group(group)}?", answer, model,
+            n=rows["n"].sum(), of="occurrences", figure=f"triplets_bias_score_{as_name(name)}",
+            details=(f"{rows['n'].sum():,.0f} occurrences of objects that are common enough, over {several}.",),
+        )  # fmt: skip
+
+    grouped = scores if "dependency_group" in scores else scores.assign(dependency_group=ALL_GROUPS)
+    return each(grouped, ["model", "dependency_group"], say)
+
+
+# -- sections 6 and 7 --------------------------------------------------------------------------------
+
+
+def group_chi_square(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Say in how many tests of each kind of dependency group objects differ, and which the correction takes away.
+
+    Args:
+        tests: Rows of ``triplets_group_chi_square``.
+        confidence: One less the level of significance, 0–1.
+    """
+    known, alpha = _many(tests, "p"), _alpha(confidence)
+    if known.empty:
+        return []
+    groups = known["dependency_group"]
+    kinds, each_group = (
+        ", ".join(f"{name} {_significant(rows, confidence)}" for name, rows in known.groupby(by, sort=False))
+        for by in (groups.str.replace("ly_.*", "", regex=True), groups.map(_group))
+    )
+    lost = [
+        f"{r.dataset}, {_group(r.dependency_group)}, {PAIR_NAMES.get(r.pair, r.pair)}, {r.model} "
+        f"(p = {r.p:.3g}, Holm {r.p_holm:.2g})"
+        for r in known[(known["p"] < alpha) & (known["p_holm"] >= alpha)].itertuples()
+    ]
+    named = [f"The correction takes away {'; '.join(lost)}."] if 0 < len(lost) <= _NAMED else []
+    return [
+        Finding(
+            "In which dependency groups do objects differ with gender?",
+            f"{kinds.capitalize()} tests, after Holm's correction.", figure=_drawn(known),
+            details=(f"By group: {each_group}.", *_around(known, confidence), *named),
+        )
+    ]  # fmt: skip
+
+
+def _drawn(tests: pd.DataFrame) -> str:
+    """Return the figure of tests by dependency group; there is none without effect sizes."""
+    drawn = tests["cramers_v"].notna() & (tests["pair"] == "feminine-masculine")
+    return "triplets_group_chi_square" if drawn.any() else ""
+
+
+def explicit(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Say in which datasets objects named in the prompt differ between genders, and how large other p-values are.
+
+    Args:
+        tests: Rows of ``triplets_group_chi_square``.
+        confidence: One less the level of significance, 0–1.
+    """
+    rows = _many(tests, "p")
+    rows = rows[rows["dependency_group"].str.startswith("explicitly")]
+    if rows.empty:
+        return []
+    hit = rows.loc[rows["p_holm"] < _alpha(confidence), "dataset"]
+    differing = [
+        f"{dataset} ({_significant(some, confidence)} tests)"
+        for dataset, some in rows[rows["dataset"].isin(hit)].groupby("dataset", sort=False)
+    ]
+    details = [f"{', '.join(differing)}."] if differing else []
+    rest = rows[~rows["dataset"].isin(hit) & (rows["p_relation"] == "=")]
+    small = (rest["p"] < 0.1).sum()
+    if small < 0.1 * len(rest):
+        least = rest.groupby(["dataset", "dependency_group"])["p"].min()
+        dataset, group = least.idxmax()
+        details += [
+            f"In the other datasets {small} of {len(rest)} p-values lie below 0.1, where a tenth is expected of "
+            f"independent samples without any difference; all of {dataset}, {_group(group)}, are {least.max():.3g} or "
+            "more.",
+            "Images of a triplet share their nouns, so the test is conservative: a large p is no evidence of equality.",
+        ]
+    several = count(rows["dataset"].nunique(), "dataset", "datasets")
+    answer = f"In {len(differing)} of {several}, after Holm's correction."
+    question = "Do objects that the prompt names differ with its gender?"
+    return [Finding(question, answer, figure=_drawn(rows), details=tuple(details))]
+
+
+def group_share(share: pd.DataFrame) -> list[Finding]:
+    """Say how often images hold each dependency group, in the datasets where that is least and most.
+
+    Args:
+        share: Rows of ``triplets_group_share``.
+    """
+
+    def named(row: pd.Series) -> str:
+        # The n beside an interval is the one that it rests on.
+        sure = isfinite(row["ci_low"])
+        n = f"{row['n_triplets']:,.0f} triplets" if sure else f"{row['n']:,.0f} images"
+        return f"{row['dataset']}: {spoken(row['percent_images'])} % ({interval(row)}; n = {n})."
+
+    def say(model: str, group: str, rows: pd.DataFrame) -> Finding:
+        rows = rows.sort_values("percent_images", kind="stable")
+        low, high = (spoken(rows["percent_images"].iloc[at]) for at in (0, -1))
+        return Finding(
+            f"How many images hold {_group(group)} {'nouns' if group == 'hidden' else 'objects'}?",
+            f"{low} to {high} %, over {count(rows['dataset'].nunique(), 'dataset', 'datasets')}.",
+            model, figure="triplets_group_share",
+            details=tuple(dict.fromkeys(named(rows.iloc[at]) for at in (0, -1))),
+        )  # fmt: skip
+
+    return each(share[share["percent_images"].notna()], ["model", "dependency_group"], say)
+
+
+def intersection(shared: pd.DataFrame) -> list[Finding]:
+    """Say whether printed shares of common objects agree with one another.
+
+    Args:
+        shared: Rows of ``triplets_intersection``.
+    """
+
+    def say(model: str, rows: pd.DataFrame) -> Finding:
+        odd = rows[rows["agrees"] == "no"]
+        cells = [
+            f"{r.dataset}, {_group(r.over)} in {_group(r.dependency_group)}: {r.percent:g} instead of "
+            f"{r.percent_implied:.2f} %"
+            for r in odd.head(_NAMED).itertuples()
+        ]
+        return Finding(
+            "Do the printed shares of common objects agree with one another?",
+            f"{len(odd)} of {len(rows)} do not follow from the mirrored one and the groups' sizes.",
+            model, figure=f"triplets_intersection_{as_name(model)}",
+            details=(f"{'; '.join(cells)}.",) if cells else (),
+        )  # fmt: skip
+
+    return each(shared[shared["evidence"] == "printed"], ["model"], say)
+
+
+def detector(agreement: pd.DataFrame) -> list[Finding]:
+    """Say how far the detector can be trusted on nouns.
+
+    Args:
+        agreement: Rows of ``triplets_detector``.
+    """
+    asked = {
+        "detector_precision": "Do people see the nouns that the detector finds?",
+        "detector_recall": "Does the detector find the nouns that people see?",
+    }
+
+    def say(row) -> Finding:
+        share, bounded = f"{row.bound} {spoken(row.percent)} %".strip(), not isfinite(row.ci_high)
+        least = [f"The lower limit is {spoken(row.ci_low)} %."] if bounded else []
+        hidden = (
+            ["A noun counted as hidden may be in the image."] if row.quantity == "detector_recall" else []
+        )
+        return Finding(
+            asked[row.quantity], f"{share} of them.".capitalize(), row.model, row.percent,
+            nan if bounded else row.ci_low, row.ci_high, "%", row.n, "nouns", details=(*least, *hidden),
+        )  # fmt: skip
+
+    return [say(row) for row in agreement[agreement["quantity"].isin(asked)].itertuples()]

@@ -1,0 +1,129 @@
+"""What the triplets paper prints, as measured tables: a function a table, named without the paper's prefix."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from biaslab import published, tables
+from biaslab.measures.similarity import DEPENDENCY_GROUPS
+from biaslab.papers.triplets.analysis import ALL_GROUPS, MEAN, PAIRS, TESTED
+
+ONE_TRIPLET = "GCC (one triplet)"
+"""The dataset's name where a single triplet was repeated over many seeds (section 7.1)."""
+STATED_BOUND = 1e-5
+"""Sections 5.3 and 7.1 say that all p-values among pairs and triplets lie below it."""
+NOT_LEGIBLE = "not legible in the text of table 5"
+
+_CELL = ["model", "dataset"]
+
+
+def prompt_sets() -> pd.DataFrame:
+    """Return triplets and seeds of each dataset (table 4)."""
+    sizes = published.load("triplets_table_4")[["dataset", "triplets", "seeds"]]
+    return sizes.astype({"triplets": int, "seeds": int})
+
+
+def similarity() -> pd.DataFrame:
+    """Return the mean similarities of tables 5 and 10.
+
+    n is nominal: triplets in prompt space, where a seed changes nothing, and triplets times seeds elsewhere.
+    """
+    many, one = published.load("triplets_table_5"), published.load("triplets_table_10")
+    size = prompt_sets().set_index("dataset")
+    seeds = many["dataset"].map(size["seeds"]).where(many["space"] != "prompt", 1)
+    many = many.assign(sample="triplets", n=many["dataset"].map(size["triplets"]) * seeds)
+    n = np.where(one["space"] == "prompt", 1, _stated("seeds"))
+    one = one.assign(dataset=ONE_TRIPLET, sample="seeds", n=n)
+    whole = pd.concat([many, one], ignore_index=True)
+    whole["rounding"] = _rounding(whole, [*_CELL, "space", "metric"], np.where(whole["unit"] == "%", 2, 3))
+    return whole.assign(case=MEAN, reason=np.where(whole["value"].isna(), NOT_LEGIBLE, ""))
+
+
+def object_similarity() -> pd.DataFrame:
+    """Return the mean co-occurrence similarities of table 6, and what section 7.1 states for one triplet."""
+    size = prompt_sets().set_index("dataset")
+    many = published.load("triplets_table_6")
+    many = many.assign(sample="triplets", n=many["dataset"].map(size["triplets"] * size["seeds"]))
+    one = pd.DataFrame(
+        [["SD v2.0", ONE_TRIPLET, pair, _stated("co_occurrence_similarity", pair)] for pair in PAIRS],
+        columns=[*_CELL, "pair", "value"],
+    ).assign(sample="seeds", n=_stated("seeds"))
+    whole = pd.concat([many, one], ignore_index=True)
+    return whole.assign(case=MEAN, rounding=_rounding(whole, _CELL, 3), reading="clear", reason="")
+
+
+def object_counts() -> pd.DataFrame:
+    """Return no rows: the paper prints no counts of objects; a source that detects objects has them."""
+    return tables.of([], "triplets_object_counts")
+
+
+def group_object_counts() -> pd.DataFrame:
+    """Return no rows: the paper prints no counts by dependency group; a source that detects objects has them."""
+    return tables.of([], "triplets_group_object_counts")
+
+
+def printed_chi_square() -> pd.DataFrame:
+    """Return the p-values of tables 7 to 9, and the bounds that sections 5.3 and 7.1 state."""
+    printed = pd.concat([published.load(f"triplets_table_{k}") for k in (7, 8, 9)], ignore_index=True)
+    printed["sample"] = "triplets"
+    cells = product(printed["model"].unique(), printed["dataset"].unique(), TESTED)
+    rows = [[*cell, ALL_GROUPS, "<", STATED_BOUND, "triplets", ""] for cell in cells]
+    for pair, group in product(TESTED, (ALL_GROUPS, *DEPENDENCY_GROUPS)):
+        known = group == ALL_GROUPS or group.startswith("implicitly")
+        found = ["<", STATED_BOUND] if known else ["", np.nan]
+        reason = "" if known else "not tested: fewer than 5 objects"
+        rows.append(["SD v2.0", ONE_TRIPLET, pair, group, *found, "seeds", reason])
+    columns = [*_CELL, "pair", "dependency_group", "p_relation", "p", "sample", "reason"]
+    return pd.concat([printed.assign(reason=""), pd.DataFrame(rows, columns=columns)], ignore_index=True)
+
+
+def group_images() -> pd.DataFrame:
+    """Return the shares of images that hold a dependency group (table 11), with n from table 4."""
+    size = published.load("triplets_table_4").set_index("dataset").astype(int)
+    printed = published.load("triplets_table_11")
+    return printed.assign(
+        n=printed["dataset"].map(size["images"]), n_triplets=printed["dataset"].map(size["triplets"])
+    )
+
+
+def printed_group_objects() -> pd.DataFrame:
+    """Return how many different objects each dependency group has (table 12)."""
+    return published.load("triplets_table_12").astype({"objects": int})
+
+
+def printed_intersection() -> pd.DataFrame:
+    """Return the shares of objects that dependency groups have in common (table 13)."""
+    return published.load("triplets_table_13")
+
+
+def detector_counts() -> pd.DataFrame:
+    """Return the nouns that people and the detector find (section 7.3)."""
+    text = published.load("triplets_text")
+    counts = {
+        "n_images": _stated("rated_images"),
+        "nouns": _stated("nouns"),
+        "both": text.query("quantity == 'nouns_agreed' and unit == 'nouns'")["value"],
+        "model_only": _stated("nouns_model_only"),
+        "people_only": np.nan,
+    }
+    return pd.DataFrame(counts).assign(model="SD v2.0")
+
+
+def _stated(quantity: str, subject: str = "") -> float:
+    text = published.load("triplets_text")
+    return float(text.query("quantity == @quantity and subject == @subject")["value"].iloc[0])
+
+
+def _rounding(rows: pd.DataFrame, cell: list[str], least: int | np.ndarray) -> pd.Series:
+    """Return one unit of the last printed digit; the two values of a cell are printed alike.
+
+    Both ending in 0 would look coarser than printed: no value has fewer than ``least`` decimals.
+    """
+    decimals = pd.Series(least, index=rows.index, dtype=int)
+    for places in range(6, 0, -1):
+        needed = (rows["value"] - rows["value"].round(places - 1)).abs() > 1e-9
+        decimals = decimals.mask(needed & (decimals < places), places)
+    return 10.0 ** -decimals.groupby([rows[c] for c in cell]).transform("max")

@@ -1,0 +1,867 @@
+"""Gender triplets: gaps, tests, bias scores and groups, from the printed numbers and from frames of known truth."""
+
+import csv
+import json
+import types
+from decimal import Decimal
+from importlib.resources import files
+from itertools import product
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import proportion_confint
+
+from biaslab import published, stats, tables
+from biaslab.errors import InputError, MissingInputError, UnknownNameError
+from biaslab.papers import triplets
+from biaslab.papers.triplets import figures, findings
+from biaslab.papers.triplets import printed as prints
+from biaslab.study import Study
+
+GENDERS = ["neutral", "feminine", "masculine"]
+PAIRS = ["neutral-feminine", "neutral-masculine"]
+DRAWS = {"seed": 1, "replicates": 500}
+
+
+@pytest.fixture(autouse=True)
+def own_look():
+    """Leave matplotlib's settings as they were, whatever a figure sets, and no figure open."""
+    with mpl.rc_context():
+        mpl.use("Agg")
+        yield
+        plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def printed():
+    """Return every table as it follows from the printed numbers, by name."""
+    given = {
+        f.__name__: tables.check(f(), f"triplets_{f.__name__}")
+        for f in list(vars(prints).values())
+        if getattr(f, "__module__", "") == prints.__name__ and not f.__name__.startswith("_")
+    }
+    gap = triplets.disparity_gap(given["similarity"])
+    co_occurrence = triplets.co_occurrence(given["object_similarity"])
+    objects = triplets.group_objects(given["group_object_counts"], given["printed_group_objects"])
+    summary = triplets.gap_summary(gap, **DRAWS)
+    return types.SimpleNamespace(
+        given=given,
+        datasets=triplets.datasets(given["prompt_sets"]),
+        disparity=triplets.disparity(given["similarity"]),
+        gap=gap,
+        summary=summary,
+        together=triplets.together(summary),
+        co_occurrence=co_occurrence,
+        co_occurrence_summary=triplets.co_occurrence_summary(co_occurrence, **DRAWS),
+        tests=triplets.chi_square(given["object_counts"], given["printed_chi_square"]),
+        group_tests=triplets.group_chi_square(given["group_object_counts"], given["printed_chi_square"]),
+        share=triplets.group_share(given["group_images"]),
+        objects=objects,
+        shared=triplets.intersection(given["group_object_counts"], given["printed_intersection"], objects),
+        detector=triplets.detector(given["detector_counts"]),
+    )
+
+
+NO_TESTS = tables.of([], "triplets_printed_chi_square")
+
+
+def similarity(feminine, masculine, *, metric="clip", dataset="D", model="M", higher=1, unit="1"):
+    """Return measured similarities: one case a value."""
+    rows = [
+        {
+            "model": model,
+            "dataset": dataset,
+            "space": "image",
+            "metric": metric,
+            "pair": pair,
+            "case": f"t{i}",
+            "value": value,
+            "n": 1,
+            "unit": unit,
+            "higher_is_closer": higher,
+            "sample": "triplets",
+            "reason": "",
+        }
+        for pair, values in zip(PAIRS, (feminine, masculine), strict=True)
+        for i, value in enumerate(values)
+    ]
+    return tables.of(rows, "triplets_similarity")
+
+
+def object_counts(counts, *, dataset="D", n_images=(100, 100, 100), group=None):
+    """Return measured counts from object: (neutral, feminine, masculine)."""
+    rows = [
+        {
+            "model": "M",
+            "dataset": dataset,
+            "prompt_gender": gender,
+            "object": name,
+            "count": c,
+            "n_images": n,
+        }
+        | ({"dependency_group": group} if group else {})
+        for name, row in counts.items()
+        for gender, c, n in zip(GENDERS, row, n_images, strict=True)
+        if c is not None
+    ]
+    return tables.of(rows, "triplets_group_object_counts" if group else "triplets_object_counts")
+
+
+def cell(table, **names):
+    rows = table
+    for column, value in names.items():
+        rows = rows[rows[column] == value]
+    assert len(rows) == 1, (names, len(rows))
+    return rows.iloc[0]
+
+
+def table_5():
+    """Return the printed cells of table 5 as texts: {(model, dataset, metric): {pair: value, "higher": bool}}."""
+    text = (files(published) / "data" / "triplets_table_5.csv").read_text(encoding="utf-8")
+    cells = {}
+    for row in csv.DictReader(text.splitlines()):
+        key = (row["model"], row["dataset"], row["metric"])
+        cells.setdefault(key, {"higher": row["higher_is_closer"] == "1"})[row["pair"]] = row["value"]
+    return cells
+
+
+def nearer_by_decimals(feminine, masculine, higher):
+    """Return the nearer gender and the rounding unit of two printed texts, in exact decimal arithmetic."""
+    texts = [t for t in (feminine, masculine) if t]
+    unit = max(Decimal(1).scaleb(Decimal(t).as_tuple().exponent) for t in texts)
+    if len(texts) < 2:
+        return "", unit
+    gap = (Decimal(masculine) - Decimal(feminine)) * (1 if higher else -1)
+    return "tie" if abs(gap) <= unit else "masculine" if gap > 0 else "feminine", unit
+
+
+# -- section 4: printed --------------------------------------------------------------------------------
+
+
+def test_table_4_follows_from_triplets_and_seeds(printed):
+    expected = published.load("triplets_table_4").set_index("dataset")
+    table = printed.datasets.set_index("dataset")
+    assert (table[["prompts", "images"]] == expected[["prompts", "images"]]).all(axis=None)
+
+
+def test_disparity_holds_every_printed_value_once(printed):
+    table = printed.disparity
+    assert len(table) == 240 + 16
+    assert table["value"].isna().sum() == 6
+    assert (table.loc[table["value"].isna(), "reason"] == prints.NOT_LEGIBLE).all()
+    assert (table["reading"] == "reconstructed").sum() == 14 + 4 + 8  # COCO, TextCaps, table 10
+    assert table[["ci_low", "ci_high"]].isna().all(axis=None)
+    assert (table["reason"] != "").all()
+
+
+def test_n_is_triplets_in_prompt_space_and_pairs_of_images_elsewhere(printed):
+    table = printed.disparity
+    assert (table.loc[table["value"].isna(), "n"] == 0).all()
+    n = table[table["value"].notna()].groupby(["dataset", "space"])["n"].agg(set)
+    # Table 4: 418 triplets with 5 seeds; 811 with 5; the others with 1. One triplet: 1000 seeds (section 7.1).
+    assert n["GCC", "prompt"] == {418} and n["GCC", "image"] == {2090}
+    assert n["Profession", "denoising"] == {4055} and n["COCO", "image"] == {51219}
+    assert n[prints.ONE_TRIPLET, "prompt"] == {1} and n[prints.ONE_TRIPLET, "image"] == {1000}
+
+
+def test_which_gender_is_nearer_agrees_with_decimal_arithmetic(printed):
+    gap = printed.gap[printed.gap["sample"] == "triplets"].set_index(["model", "dataset", "metric"])
+    cells = table_5()
+    assert set(gap.index) == set(cells)
+    for key, found in cells.items():
+        nearer, unit = nearer_by_decimals(*(found[p] for p in PAIRS), found["higher"])
+        assert gap.loc[key, "nearer"] == nearer, key
+        assert gap.loc[key, "rounding"] == pytest.approx(float(unit)), key
+
+
+def test_cells_with_one_text_encoder_count_once(printed):
+    # SD v2.0 and v2.1 share a text encoder: their equal prompt values count once. The metric t is the prompt's.
+    cells, prompts = {}, set()
+    for (model, dataset, metric), c in table_5().items():
+        values = (dataset, *(c[p] for p in PAIRS))
+        if metric != "t" or values not in prompts:
+            cells[model, dataset, metric] = c
+        if metric == "t":
+            prompts.add(values)
+    assert len(table_5()) - len(cells) == 5
+    kinds = [nearer_by_decimals(*(c[p] for p in PAIRS), c["higher"])[0] for c in cells.values()]
+    (finding,) = findings.by_cell(printed.gap)
+    known = len(kinds) - kinds.count("")
+    assert f"{kinds.count('masculine')} of {known} " in finding.answer
+    assert f"feminine in {kinds.count('feminine')}, tied in {kinds.count('tie')}." in finding.answer
+    assert "prompt 7 of 10, denoising 15 of 15, image 74 of 84" in finding.details[0]
+    # The notes of the published table name CLIP on two datasets with every model, and Split-Product once; the
+    # difference of one unit in Profession is a tie here.
+    assert finding.details[-1].endswith(
+        "CLIP on COCO (SD v1.4, SD v2.0, SD v2.1), CLIP on Flickr30k (SD v1.4, SD v2.0, SD v2.1), "
+        "Split-product on Flickr30k (SD v2.1)."
+    )
+
+
+def test_gap_is_turned_where_lower_is_closer(printed):
+    pixels = cell(printed.gap, model="SD v1.4", dataset="GCC", metric="diff_pix")
+    assert pixels["gap"] == pytest.approx(42.61 - 39.34)
+    assert pixels["percent_nearer"] == pytest.approx(100 * 3.27 / 42.61)
+    text = cell(printed.gap, model="SD v1.4", dataset="GCC", metric="t")
+    assert text["gap"] == pytest.approx(0.931 - 0.909)
+    # distances 1 - 0.909 and 1 - 0.931
+    assert text["percent_nearer"] == pytest.approx(100 * (0.091 - 0.069) / 0.091)
+    clip = cell(printed.gap, model="SD v2.1", dataset="Flickr30k", metric="clip")
+    assert (clip["nearer"], clip["gap"]) == ("feminine", pytest.approx(-0.010))
+
+
+def test_summary_is_student_t_over_dataset_means(printed):
+    dino = printed.gap[(printed.gap["sample"] == "triplets") & (printed.gap["metric"] == "dino")]
+    means = dino.groupby("dataset")["gap"].mean().to_numpy()
+    assert len(means) == 5
+    row = cell(printed.summary, model="all models", metric="dino")
+    low, high = scipy_stats.t.interval(0.95, 4, means.mean(), scipy_stats.sem(means))
+    assert [row["gap"], row["ci_low"], row["ci_high"]] == pytest.approx([means.mean(), low, high])
+    # 15 cells less the two of SD v2.1 that are not legible.
+    assert (row["n_datasets"], row["n_cells"], row["n_missing"], row["n_masculine"]) == (5, 13, 2, 13)
+    assert set(printed.together["model"]) == {"all models"} and len(printed.together) == 8
+
+
+def test_sign_flips_of_datasets_cannot_reach_five_percent(printed):
+    rows = printed.together.set_index("metric")
+    # All five dataset means positive: only the observed and the mirrored pattern of 32 are as far from 0.
+    assert rows.loc["z0", "p_datasets"] == pytest.approx(2 / 32) == rows.loc["z0", "smallest_p_datasets"]
+    assert rows.loc["z0", "p_cells"] == pytest.approx(2 / 2**15)
+    for p in ("p_datasets", "p_cells"):
+        assert rows[f"{p}_holm"].to_numpy() == pytest.approx(multipletests(rows[p], method="holm")[1])
+    # CLIP: enumerate the patterns of the five dataset means by themselves.
+    clip = printed.gap[(printed.gap["sample"] == "triplets") & (printed.gap["metric"] == "clip")]
+    clip = clip.groupby("dataset")["gap"].mean()
+    sums = [abs(sum(s * g for s, g in zip(signs, clip, strict=True))) for signs in product((-1, 1), repeat=5)]
+    assert rows.loc["clip", "p_datasets"] == pytest.approx(np.mean(np.array(sums) >= abs(clip.sum()) - 1e-12))
+    # Of 8 metrics, 8 · 2 · 0.5^n falls below 0.05 from 9 datasets on.
+    (finding,) = findings.nearer(printed.together)
+    assert "it takes 9 datasets" in finding.details[1]
+
+
+def test_student_t_covers_over_five_datasets_where_a_bootstrap_does_not():
+    """The reason that the summary's description gives, measured: 4000 times five normal gaps of mean 0."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(4000, 5))
+    drawn = rng.integers(0, 5, (400, 5))
+    low, high = stats.percentile_interval(values[:, drawn].mean(axis=-1), axis=1)
+    t = [stats.mean_interval(v) for v in values]
+    # Monte Carlo error of a coverage: below 0.006 (one standard error).
+    assert np.mean([e.ci_low < 0 < e.ci_high for e in t]) == pytest.approx(0.95, abs=0.015)
+    assert np.mean((low < 0) & (high > 0)) == pytest.approx(0.84, abs=0.025)
+
+
+def test_metrics_are_counted_by_their_intervals(printed):
+    gap = printed.gap[printed.gap["sample"] == "triplets"]
+    means = gap.groupby(["metric", "dataset"], sort=False)["percent_nearer"].mean()
+    p = means.groupby("metric", sort=False).apply(lambda m: scipy_stats.ttest_1samp(m.dropna(), 0).pvalue)
+    rows = printed.together.set_index("metric")
+    assert rows["p_percent"].to_dict() == pytest.approx(p.to_dict())
+    assert rows["p_percent_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
+    around = [m for m in rows.index if rows.loc[m, "percent_ci_low"] <= 0 <= rows.loc[m, "percent_ci_high"]]
+    assert around == ["clip", "split_product"] and (rows["p_percent_holm"] < 0.05).sum() == 6
+    (finding,) = findings.nearer(printed.together)
+    assert finding.answer == "To masculine in 6 of 8 metrics, to feminine in 0, undecided in 2."
+    assert finding.n == 5 and "t-tests tell 6 apart, sign flips none" in finding.details[1]
+    each = findings.by_metric(printed.together)
+    assert [f.answer == each[0].answer for f in each] == [m not in around for m in rows.index]
+    assert [f.estimate for f in each] == rows["percent_nearer"].tolist()
+
+
+def test_one_triplet_stands_apart(printed):
+    one = printed.gap[printed.gap["sample"] == "seeds"]
+    assert len(one) == 8 and set(one["dataset"]) == {"GCC (one triplet)"}
+    assert printed.summary["n_datasets"].max() == 5
+    (finding,) = findings.one_triplet(printed.gap)
+    # 0.981 and 0.982 are one unit apart.
+    assert finding.answer == "To masculine in 7 of 8 metrics, to feminine in 0, tied in 1."
+    assert (finding.n, finding.of) == (1000, "seeds")
+
+
+# -- section 4: measured -------------------------------------------------------------------------------
+
+
+def test_measured_cases_give_paired_intervals():
+    feminine = np.array([0.50, 0.60, 0.55, 0.70, np.nan])
+    masculine = np.array([0.53, 0.62, 0.60, np.nan, 0.80])
+    measured = similarity(feminine, masculine)
+    row = triplets.disparity_gap(measured).iloc[0]
+    differences = (masculine - feminine)[:3]
+    low, high = scipy_stats.t.interval(0.95, 2, differences.mean(), scipy_stats.sem(differences))
+    assert [row["gap"], row["ci_low"], row["ci_high"]] == pytest.approx([differences.mean(), low, high])
+    assert row["masculine"] - row["feminine"] == pytest.approx(row["gap"])
+    assert (row["nearer"], row["rounding"], row["reading"]) == ("masculine", 0, "")
+    mean = cell(triplets.disparity(measured), pair="neutral-feminine")
+    known = feminine[:4]
+    low, high = scipy_stats.t.interval(0.95, 3, known.mean(), scipy_stats.sem(known))
+    assert [mean["value"], mean["ci_low"], mean["ci_high"]] == pytest.approx([known.mean(), low, high])
+
+
+def test_comparisons_that_have_no_value_do_not_count():
+    measured = similarity([0.5, np.nan, 0.7], [0.6, 0.7, 0.9])
+    assert triplets.disparity_gap(measured)["n"].tolist() == [2]
+    assert triplets.disparity(measured)["n"].tolist() == [2, 3]
+
+
+def test_a_cell_without_values_says_why():
+    measured = pd.concat(
+        [similarity([np.nan, np.nan], [0.6, 0.7]), similarity([0.1], [0.2], metric="dino")], ignore_index=True
+    )
+    gaps = triplets.disparity_gap(measured)
+    gap = gaps.set_index("metric")
+    assert np.isnan(gap.loc["clip", "gap"]) and gap.loc["clip", "nearer"] == ""
+    assert gap.loc["clip", "reason"] == "no value is given"
+    assert np.isnan(gap.loc["dino", "ci_low"]) and gap.loc["dino", "reason"] == "an interval needs two cases"
+    summary = triplets.gap_summary(gaps, **DRAWS).set_index("metric")
+    assert (summary["n_missing"].tolist(), summary["n_cells"].tolist()) == ([1, 0], [0, 1])
+    assert summary.loc["dino", "reason"] == "an interval needs two datasets"
+
+
+def test_findings_turn_with_the_numbers():
+    rng = np.random.default_rng(5)
+    rows = []
+    for dataset in ("A", "B", "C"):
+        base, pixels = rng.normal(0.5, 0.05, 40), rng.normal(40, 1, 40)
+        # CLIP is nearer to feminine, and fewer pixels differ from masculine.
+        rows += [
+            similarity(base + 0.1, base + rng.normal(0, 0.02, 40), dataset=dataset),
+            similarity(
+                pixels + 5,
+                pixels + rng.normal(0, 0.5, 40),
+                dataset=dataset,
+                metric="diff_pix",
+                higher=0,
+                unit="%",
+            ),
+        ]
+    gap = triplets.disparity_gap(pd.concat(rows, ignore_index=True))
+    summary = triplets.gap_summary(gap, **DRAWS)
+    clip, differing = findings.by_metric(summary)
+    assert (clip.model, clip.n, clip.of) == ("M", 3, "datasets")
+    assert clip.answer == "Nearer to feminine." and differing.answer == "Nearer to masculine."
+    assert clip.ci_high < 0 < differing.ci_low
+    (cells,) = findings.by_cell(gap)
+    assert cells.answer == "In 3 of 6 distinct cells; nearer to feminine in 3, tied in 0."
+    assert "excludes 0 in 6 of 6" in cells.details[-1]
+
+
+def test_sign_flips_are_counted_where_they_can_reach_the_level():
+    # Six datasets, all nearer to masculine, one metric: p = 2 / 2**6 = 0.03, and Holm has nothing to multiply.
+    rng = np.random.default_rng(4)
+    rows = [
+        similarity(rng.normal(0.5, 0.01, 9), rng.normal(0.6, 0.01, 9), dataset=dataset)
+        for dataset in "ABCDEF"
+    ]
+    gap = triplets.disparity_gap(pd.concat(rows, ignore_index=True))
+    (finding,) = findings.nearer(triplets.gap_summary(gap, **DRAWS))
+    assert finding.answer.startswith("To masculine in 1 of 1 metric,")
+    assert "t-tests tell 1 apart, sign flips of datasets 1." in finding.details[1]
+
+
+def test_one_dataset_falls_back_on_intervals_over_triplets():
+    gap = triplets.disparity_gap(similarity([0.5, 0.6, 0.7], [0.6, 0.7, 0.9]))
+    differences = np.array([0.1, 0.1, 0.2])
+    low, high = scipy_stats.t.interval(0.95, 2, differences.mean(), scipy_stats.sem(differences))
+    summary = triplets.gap_summary(gap, **DRAWS)
+    assert findings.nearer(summary) == findings.by_metric(summary) == []
+    _, finding = findings.by_cell(gap)
+    # In hundredths of similarity.
+    expected = [100 * differences.mean(), 100 * low, 100 * high]
+    assert [finding.estimate, finding.ci_low, finding.ci_high] == pytest.approx(expected)
+    assert (finding.model, finding.n) == ("M", 3)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        (
+            "pair",
+            "neutral-male",
+            "triplets_similarity: pair is 'neutral-male'. Did you mean 'neutral-masculine' or ",
+        ),
+        ("sample", "prompts", "triplets_similarity: sample is 'prompts'. Known: seeds, triplets."),
+        ("higher_is_closer", 0.5, "triplets_similarity: higher_is_closer is '0.5'. "),
+    ],
+)
+def test_unknown_names_are_refused(column, value, message):
+    rows = similarity([0.5], [0.6]).astype({column: object})
+    rows.loc[1, column] = value
+    for analysis in (triplets.disparity, triplets.disparity_gap):
+        with pytest.raises(InputError) as error:
+            analysis(rows)
+        assert str(error.value).startswith(message)
+
+
+def test_a_mean_beside_its_values_is_refused():
+    rows = similarity([0.5, 0.6], [0.6, 0.7])
+    rows.loc[rows["case"] == "t1", "case"] = "mean"
+    with pytest.raises(InputError, match=r"has the case 'mean' beside others for \{'model': 'M'"):
+        triplets.disparity_gap(rows)
+
+
+# -- section 5 -----------------------------------------------------------------------------------------
+
+
+def test_co_occurrence_gap_of_table_6(printed):
+    row = cell(printed.co_occurrence, model="SD v2.0", dataset="COCO")
+    assert row["gap"] == pytest.approx(0.531 - 0.512) and row["n"] == 51219
+    one = cell(printed.co_occurrence, model="SD v2.0", dataset="GCC (one triplet)")
+    assert (one["feminine"], one["masculine"], one["n"], one["sample"]) == (0.733, 0.773, 1000, "seeds")
+    values = published.load("triplets_table_6").pivot(
+        index=["model", "dataset"], columns="pair", values="value"
+    )
+    means = (values["neutral-masculine"] - values["neutral-feminine"]).groupby("dataset").mean()
+    row = cell(printed.co_occurrence_summary, model="all models")
+    low, high = scipy_stats.t.interval(0.95, 4, means.mean(), scipy_stats.sem(means))
+    assert [row["gap"], row["ci_low"], row["ci_high"]] == pytest.approx([means.mean(), low, high])
+    assert (row["n_masculine"], row["n_cells"]) == (15, 15)
+    (finding,) = findings.co_occurrence(
+        triplets.together(printed.co_occurrence_summary), printed.co_occurrence
+    )
+    assert finding.answer == "More like those of masculine ones."
+    assert [finding.estimate, finding.ci_low] == pytest.approx([100 * means.mean(), 100 * low])
+    assert (finding.n, finding.of) == (5, "datasets")
+
+
+def test_objects_of_one_dataset_have_intervals_over_triplets():
+    rows = [
+        {
+            "model": "M",
+            "dataset": "D",
+            "pair": pair,
+            "case": f"t{i}",
+            "value": v,
+            "n": 1,
+            "sample": "triplets",
+        }
+        for pair, values in zip(PAIRS, ([0.5, 0.6, 0.7], [0.5, 0.6, 0.5]), strict=True)
+        for i, v in enumerate(values)
+    ]
+    gap = triplets.co_occurrence(tables.of(rows, "triplets_object_similarity"))
+    (finding,) = findings.co_occurrence(triplets.co_occurrence_summary(gap, **DRAWS), gap)
+    low, high = scipy_stats.t.interval(0.95, 2, -0.2 / 3, scipy_stats.sem([0, 0, -0.2]))
+    assert [finding.estimate, finding.ci_low, finding.ci_high] == pytest.approx(
+        [-20 / 3, 100 * low, 100 * high]
+    )
+    assert finding.answer == "It cannot be told." and (finding.model, finding.n) == ("M", 3)
+
+
+def test_stated_bounds_become_one_row_a_test(printed):
+    many = printed.tests[printed.tests["sample"] == "triplets"]
+    assert len(many) == 3 * 5 * 4 and len(printed.tests) == 64
+    assert (many["p_relation"] == "<").all() and (many["p"] == 1e-5).all()
+    # 60 equal bounds: Holm multiplies the smallest by 60; Benjamini-Hochberg leaves equal values alone.
+    assert many["p_holm"].to_numpy() == pytest.approx(np.full(60, 60e-5))
+    assert many["p_bh"].to_numpy() == pytest.approx(np.full(60, 1e-5))
+    assert many["cramers_v"].isna().all() and (many["reason"] != "").all()
+    (finding,) = findings.chi_square(printed.tests)
+    assert "60 of 60" in finding.answer and "no effect size" in finding.details[-1]
+
+
+def test_chi_square_of_counts_is_scipys():
+    counts = {"suit": (50, 20, 90), "dress": (40, 80, 10), "tree": (70, 60, 65)}
+    tests = triplets.chi_square(object_counts(counts), NO_TESTS)
+    row = cell(tests, pair="feminine-masculine")
+    test = scipy_stats.chi2_contingency([[20, 90], [80, 10], [60, 65]], correction=False)
+    assert [row["statistic"], row["p"], row["dof"]] == pytest.approx([test.statistic, test.pvalue, 2])
+    assert (row["n"], row["n_objects"], row["n_pooled"], row["evidence"]) == (325, 3, 0, "computed")
+    assert row["cramers_v"] == pytest.approx(np.sqrt((test.statistic - 2) / 325))
+    assert row["ci_low"] < row["cramers_v"] < row["ci_high"]
+    triplet = cell(tests, pair="triplet")
+    assert triplet["statistic"] == pytest.approx(
+        scipy_stats.chi2_contingency(list(counts.values())).statistic
+    )
+    for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
+        assert tests[column].to_numpy() == pytest.approx(multipletests(tests["p"], method=method)[1])
+    (finding,) = findings.chi_square(tests)
+    assert f"{tests['cramers_v'].max():.3f}" in finding.details[-1]
+
+
+def test_missing_genders_and_rare_objects_have_a_reason():
+    rows = object_counts({"suit": (None, 3, 1), "hat": (None, 0, 2)})
+    table = triplets.chi_square(rows, NO_TESTS).set_index("pair")
+    assert table.loc["neutral-feminine", "reason"] == "no counts for neutral prompts"
+    assert table.loc["feminine-masculine", "reason"] == "fewer than two objects are common enough"
+    assert table["p"].isna().all()
+
+
+def test_bias_scores_of_equal_sets():
+    counts = object_counts(
+        {"suit": (5, 10, 30), "dress": (9, 24, 0), "tree": (7, 20, 20), "rare": (20, 9, 9)}
+    )
+    scores = triplets.bias_score(counts).set_index("object")
+    # Dataset D has no threshold in the paper: 10. The neutral count of "rare" does not count.
+    assert list(scores.index) == ["suit", "tree", "dress"]
+    assert scores["bias_score"].tolist() == [0.75, 0.5, 0.0]
+    low, high = proportion_confint([30, 20, 0], [40, 40, 24], method="wilson")
+    assert scores["ci_low"].to_numpy() == pytest.approx(low, abs=1e-12)
+    assert scores["ci_high"].to_numpy() == pytest.approx(high, abs=1e-12)
+    p = [scipy_stats.binomtest(k, n).pvalue for k, n in ((30, 40), (20, 40), (0, 24))]
+    assert scores["p"].to_numpy() == pytest.approx(p)
+    assert scores["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
+    assert scores["n"].tolist() == [40, 40, 24]
+    assert set(triplets.bias_score(counts, minimum_count=25)["object"]) == {"suit"}
+    # 0.05: suit 3 x 0.0022 and dress 3 x 1.2e-7 are left.
+    (finding,) = findings.bias_score(scores.reset_index())
+    assert finding.answer == "1 of 3 to masculine and 1 to feminine."
+    assert (finding.model, finding.n, finding.figure) == ("M", 104, "triplets_bias_score_m")
+
+
+def test_a_count_of_leaning_objects_that_nothing_could_have_changed_says_so():
+    # 4 occurrences all of one gender: p = 2 · 0.5^4 = 0.125.
+    scores = triplets.bias_score(object_counts({"suit": (0, 4, 0), "hat": (0, 0, 4)}), minimum_count=4)
+    (finding,) = findings.bias_score(scores)
+    assert finding.answer.startswith("None of 2 is frequent enough")
+
+
+def test_bias_scores_of_unequal_sets():
+    # Twice as many masculine as feminine images: 30 / (30 + 2 x 10) = 0.6, and 20 against 10 is balance.
+    counts = object_counts({"suit": (0, 10, 30), "tree": (0, 10, 20)}, n_images=(100, 100, 200))
+    scores = triplets.bias_score(counts).set_index("object")
+    assert scores["bias_score"].to_dict() == pytest.approx({"suit": 0.6, "tree": 0.5})
+    low, high = proportion_confint(30, 40, method="wilson")
+    expected = [s / (s + 2 * (1 - s)) for s in (low, high)]
+    assert scores.loc["suit", ["ci_low", "ci_high"]].tolist() == pytest.approx(expected)
+    binomial = scipy_stats.binom(40, 2 / 3)
+    assert scores.loc["suit", "p"] == pytest.approx(2 * min(binomial.cdf(30), binomial.sf(29)))
+    assert scores.loc["tree", "p"] == 1
+
+
+def test_bias_score_intervals_cover():
+    """400 objects with a true score of 0.7 seen 40 times, in one set as many images as in the other."""
+    masculine = np.random.default_rng(4).binomial(40, 0.7, 400)
+    counts = {f"o{i}": (0, 40 - m, m) for i, m in enumerate(masculine.tolist())}
+    scores = triplets.bias_score(object_counts(counts))
+    assert len(scores) == 400
+    # Wilson at p = 0.7, n = 40: exact coverage by summing the binomial.
+    low, high = proportion_confint(np.arange(41), 40, method="wilson")
+    exact = scipy_stats.binom(40, 0.7).pmf(np.arange(41))[(low <= 0.7) & (high >= 0.7)].sum()
+    covered = ((scores["ci_low"] <= 0.7) & (scores["ci_high"] >= 0.7)).mean()
+    assert covered == pytest.approx(exact, abs=3 * np.sqrt(exact * (1 - exact) / 400))
+
+
+def test_thresholds_of_the_paper_are_by_dataset():
+    datasets = ("GCC", "COCO", "TextCaps", "Flickr30k", "Profession", "world")
+    counts = {f"o{k}": (0, k, 1) for k in (4, 5, 9, 10, 19, 20)}
+    rows = pd.concat([object_counts(counts, dataset=d) for d in datasets], ignore_index=True)
+    kept = triplets.bias_score(rows).groupby("dataset")["object"].nunique()
+    assert kept.to_dict() == {"GCC": 3, "COCO": 1, "TextCaps": 1, "Flickr30k": 1, "Profession": 5, "world": 3}
+
+
+def test_counts_are_checked():
+    rows = object_counts({"suit": (1, 2, 3), "hat": (1, 2, 3)})
+    rows.loc[0, "n_images"] = 7
+    with pytest.raises(InputError, match=r"triplets_object_counts: n_images differs within \{'model': 'M'"):
+        triplets.chi_square(rows, NO_TESTS)
+    rows.loc[0, ["n_images", "prompt_gender"]] = [100, "female"]
+    with pytest.raises(InputError, match="triplets_object_counts: prompt_gender is 'female'"):
+        triplets.bias_score(rows)
+    rows = object_counts({"suit": (1, 2, 3)}, group="guided")
+    for analysis in (
+        lambda counts: triplets.group_chi_square(counts, NO_TESTS),
+        triplets.group_bias_score,
+    ):
+        with pytest.raises(InputError, match="dependency_group is 'guided'"):
+            analysis(rows)
+
+
+# -- sections 6 and 7 ----------------------------------------------------------------------------------
+
+
+def test_corrections_count_all_printed_tests(printed):
+    many = printed.group_tests[printed.group_tests["sample"] == "triplets"]
+    given = pd.concat([published.load(f"triplets_table_{k}") for k in (7, 8, 9)])
+    keys = ["model", "dataset", "dependency_group", "pair"]
+    both = many.merge(given, on=keys, suffixes=("", "_printed"))
+    assert len(many) == len(both) == 300
+    assert (both["p"] == both["p_printed"]).all() and (both["p_relation"] == both["p_relation_printed"]).all()
+    # Holm by its definition: the k-th smallest p times (300 - k + 1), never below a smaller one.
+    p = np.sort(given["p"].to_numpy())
+    holm = np.minimum(1, np.maximum.accumulate(p * (300 - np.arange(300))))
+    assert np.sort(both["p_holm"].to_numpy()) == pytest.approx(holm)
+    bh = np.minimum.accumulate((p * 300 / np.arange(1, 301))[::-1])[::-1]
+    assert np.sort(both["p_bh"].to_numpy()) == pytest.approx(np.minimum(1, bh))
+
+
+def test_what_corrections_change(printed):
+    many = printed.group_tests[printed.group_tests["sample"] == "triplets"]
+    lost = many[(many["p"] < 0.05) & (many["p_holm"] >= 0.05)]
+    # p = 0.002 stands behind 141 smaller ones: 0.002 x 159 = 0.318.
+    assert lost[["model", "dataset", "dependency_group", "pair"]].to_numpy().tolist() == [
+        ["SD v2.0", "GCC", "implicitly_independent", "neutral-masculine"]
+    ]
+    assert lost["p_holm"].tolist() == pytest.approx([0.318])
+    (finding,) = findings.group_chi_square(printed.group_tests)
+    # 12 + 10 of the explicit groups' 120, 60 + 59 of the implicit ones'.
+    assert finding.answer.startswith("Explicit 22 of 120, implicit 119 of 120, hidden 0 of 60 ")
+    groups, others, effects, named = finding.details
+    assert "implicitly independent 59 of 60" in groups and others.startswith("142 have p < 0.05")
+    assert "no effect size" in effects and "SD v2.0 (p = 0.002, Holm 0.32)" in named
+
+
+def test_coco_is_named_and_large_p_values_are_counted(printed):
+    given = pd.concat([published.load(f"triplets_table_{k}") for k in (7, 8, 9)])
+    explicit = given[given["dependency_group"].str.startswith("explicitly")]
+    rest = explicit[explicit["dataset"] != "COCO"]
+    assert len(rest) == 96 and (rest["p"] < 0.1).sum() == 0
+    (finding,) = findings.explicit(printed.group_tests)
+    # Two COCO tests of explicitly independent objects have p = 0.234 and 0.056.
+    assert "1 of 5 datasets" in finding.answer and finding.details[0] == "COCO (22 of 24 tests)."
+    guided = rest[(rest["dataset"] == "TextCaps") & (rest["dependency_group"] == "explicitly_guided")]
+    assert "0 of 96 p-values" in finding.details[1] and f"{guided['p'].min():g}" in finding.details[1]
+
+
+def test_tests_that_were_not_made_are_missing_with_a_reason(printed):
+    one = printed.group_tests[printed.group_tests["sample"] == "seeds"].set_index(
+        ["dependency_group", "pair"]
+    )
+    assert len(one) == 20
+    assert np.isnan(one.loc[("hidden", "triplet"), "p"])
+    assert one.loc[("hidden", "triplet"), "reason"] == "not tested: fewer than 5 objects"
+    # Eight tests were: the bound times 8.
+    assert one.loc[("implicitly_guided", "triplet"), "p_holm"] == pytest.approx(8e-5)
+
+
+def test_group_counts_replace_printed_tests():
+    counts = {"suit": (50, 20, 90), "dress": (40, 80, 10)}
+    groups = ("implicitly_guided", "hidden", "nouns")
+    rows = pd.concat([object_counts(counts, group=g) for g in groups], ignore_index=True)
+    asked = {"model": "M", "pair": "triplet", "p_relation": "=", "p": 0.5, "sample": "triplets"}
+    stated = [asked | {"dataset": d, "dependency_group": "hidden"} for d in ("D", "E")]
+    table = triplets.group_chi_square(rows, tables.of(stated, "triplets_printed_chi_square"))
+    # All nouns of the prompts are no dependency group; a printed test stands where there are no counts.
+    assert table["dependency_group"].tolist() == ["implicitly_guided"] * 4 + ["hidden"] * 5
+    assert cell(table, dataset="E")["evidence"] == "printed"
+    test = scipy_stats.chi2_contingency([[50, 90], [40, 10]], correction=False)
+    row = cell(table, dependency_group="hidden", pair="neutral-masculine")
+    assert row["p"] == pytest.approx(test.pvalue)
+    scores = triplets.group_bias_score(rows)
+    assert cell(scores, dependency_group="hidden", object="suit")["bias_score"] == pytest.approx(90 / 110)
+
+
+def test_group_shares_take_triplets_as_the_sample(printed):
+    row = cell(printed.share, dataset="GCC", dependency_group="explicitly_guided")
+    # 64.48 % of 418 triplets is 269.5; 6270 images.
+    low, high = proportion_confint(round(0.6448 * 418), 418, method="wilson")
+    assert [row["ci_low"], row["ci_high"]] == pytest.approx([100 * low, 100 * high])
+    assert (row["percent_images"], row["n"], row["n_triplets"]) == (64.48, 6270, 418)
+    # The n beside an interval is the one that it rests on; table 4 has 811 triplets (12,165 images) of professions.
+    said = findings.group_share(printed.share)
+    assert len(said) == 5 and "Profession: 98.1 % (96.8 to 98.8; n = 811 triplets)." in said[1].details
+
+
+def test_missing_group_shares_have_a_reason():
+    rows = [
+        {"model": "M", "dataset": "D", "dependency_group": g, "percent_images": v, "n": 30, "n_triplets": t}
+        for g, v, t in (
+            ("hidden", np.nan, 10),
+            ("implicitly_guided", 50.0, np.nan),
+            ("explicitly_guided", 50.0, 10),
+        )
+    ]
+    table = triplets.group_share(tables.of(rows, "triplets_group_images"))
+    assert table["reason"].tolist() == ["no value is given", "the number of triplets is missing", ""]
+    assert table["ci_low"].isna().tolist() == [True, True, False]
+    implicit, explicit = (finding.details for finding in findings.group_share(table))
+    assert implicit == ("D: 50.0 % (no interval; n = 30 images).",)
+    # Five of ten triplets.
+    low, high = (100 * end for end in proportion_confint(5, 10, method="wilson"))
+    assert explicit == (f"D: 50.0 % ({low:.1f} to {high:.1f}; n = 10 triplets).",)
+
+
+def test_groups_and_intersections_from_counts():
+    rows = pd.concat(
+        [
+            object_counts({"cat": (1, 0, 0), "dog": (0, 2, 0), "bus": (0, 0, 0)}, group="explicitly_guided"),
+            object_counts({"cat": (1, 1, 1), "sky": (1, 1, 1), "sea": (0, 1, 0)}, group="implicitly_guided"),
+            object_counts({"cat": (3, 3, 3), "dog": (3, 3, 3), "joy": (3, 3, 3)}, group="nouns"),
+        ]
+    )
+    found = triplets.group_objects(rows, tables.of([], "triplets_printed_group_objects"))
+    objects = found.set_index("dependency_group")
+    # A bus was never found.
+    assert objects["objects"].to_dict() == {"explicitly_guided": 2, "implicitly_guided": 3, "nouns": 3}
+    assert objects["percent_of_nouns"].tolist() == pytest.approx([200 / 3, 100, 100])
+    shared = triplets.intersection(rows, tables.of([], "triplets_printed_intersection"), found)
+    assert findings.intersection(shared) == []
+    shared = shared.set_index(["over", "dependency_group"])
+    assert shared.loc[("explicitly_guided", "implicitly_guided"), "percent"] == 50
+    assert shared.loc[("implicitly_guided", "explicitly_guided"), "percent"] == pytest.approx(100 / 3)
+    assert shared.loc[("explicitly_guided", "nouns"), "shared"] == 2
+    assert (shared["agrees"] == "yes").all() and (shared["evidence"] == "computed").all()
+
+
+def test_printed_intersections_that_do_not_fit_are_found(printed):
+    table = printed.shared
+    assert len(table) == 180
+    odd = table[table["agrees"] == "no"]
+    # The three that the notes of the published table name; 78.82 % of 85 is 67, and 67 / 1059 is 6.33 %.
+    assert odd[["dataset", "over", "dependency_group", "percent"]].to_numpy().tolist() == [
+        ["GCC", "implicitly_guided", "explicitly_independent", 0.63],
+        ["TextCaps", "hidden", "explicitly_guided", 9.5],
+        ["TextCaps", "hidden", "implicitly_guided", 13.9],
+    ]
+    assert odd["shared"].tolist()[0] == 67
+    assert odd["percent_implied"].tolist()[0] == pytest.approx(6700 / 1059)
+    # What their mirrored cells imply is not known then.
+    assert (table["agrees"] == "").sum() == 3
+    (finding,) = findings.intersection(table)
+    assert finding.answer.startswith("3 of 180 ") and "0.63 instead of 6.33" in finding.details[0]
+
+
+def test_detector_bounds(printed):
+    table = printed.detector.set_index("quantity")
+    # 346 nouns, 227 found by both, 8 by the detector alone: people see at most 346 - 8.
+    assert table["n"].to_dict() == {"found_by_both": 346, "detector_precision": 235, "detector_recall": 338}
+    assert table["percent"].tolist() == pytest.approx([65.6069, 96.5957, 67.1598], abs=1e-4)
+    low, high = proportion_confint(227, 235, method="wilson")
+    limits = table.loc["detector_precision", ["ci_low", "ci_high"]].tolist()
+    assert limits == pytest.approx([100 * low, 100 * high])
+    recall = table.loc["detector_recall"]
+    assert np.isnan(recall["ci_high"]) and recall["bound"] == "at least"
+    precise, found = findings.detector(printed.detector)
+    assert [precise.ci_low, precise.ci_high, precise.n] == pytest.approx([100 * low, 100 * high, 235])
+    # A lower limit alone is no interval.
+    assert found.answer.startswith("At least 67.2 %") and np.isnan(found.ci_low)
+    assert f"{recall['ci_low']:.1f} %" in found.details[0]
+    counts = {"model": "M", "n_images": 10, "nouns": 50, "both": 20, "model_only": 5, "people_only": 20}
+    known = triplets.detector(tables.of([counts], "triplets_detector_counts")).set_index("quantity")
+    assert known.loc["detector_recall", ["percent", "bound"]].tolist() == [50.0, ""]
+    assert known.loc["detector_recall", "ci_high"] > 50
+
+
+# -- figures -------------------------------------------------------------------------------------------
+
+
+def marks(ax):
+    """Return the finite x values of all marks of an axes."""
+    drawn = [line.get_xdata() for line in ax.lines if line.get_marker() not in ("None", "")]
+    values = np.concatenate([np.asarray(d, dtype=float) for d in drawn] or [[]])
+    return np.sort(values[np.isfinite(values)])
+
+
+def test_gap_figures_draw_each_cell(printed):
+    panels = {ax.get_title("left"): ax for ax in figures.disparity_gap(printed.gap).axes}
+    assert set(panels) == set(figures.METRIC_NAMES.values())
+    for metric, name in figures.METRIC_NAMES.items():
+        gaps = printed.gap.loc[printed.gap["metric"] == metric, "gap"].dropna()
+        assert marks(panels[name]) == pytest.approx(np.sort(gaps))
+    (ax,) = figures.co_occurrence(printed.co_occurrence).axes
+    assert marks(ax) == pytest.approx(np.sort(printed.co_occurrence["gap"]))
+
+
+def test_summary_figure_draws_means_with_intervals_and_the_datasets_behind_them(printed):
+    (ax,) = figures.gap_summary(printed.together, printed.gap).axes
+    ends = np.concatenate([c.get_segments() for c in ax.collections])[:, :, 0]
+    assert ends == pytest.approx(printed.together[["percent_ci_low", "percent_ci_high"]].to_numpy())
+    assert ax.get_yticklabels()[0].get_text() == "Text embedding"
+    # 8 means, and of each the 5 datasets: no metric lacks one altogether.
+    assert len(marks(ax)) == 8 + 8 * 5
+
+
+def test_tests_are_drawn_by_effect_size_and_not_without(printed):
+    counts = {"suit": (50, 20, 90), "dress": (40, 80, 10)}
+    tests = triplets.group_chi_square(object_counts(counts, group="hidden"), NO_TESTS)
+    gendered = cell(tests, pair="feminine-masculine")
+    assert marks(figures.group_chi_square(tests).axes[0]) == pytest.approx([gendered["cramers_v"]])
+    assert len(marks(figures.group_chi_square(printed.group_tests).axes[0])) == 0
+
+
+def test_bias_figure_fills_what_survives_holm():
+    counts = {"suit": (5, 10, 60), "hat": (5, 20, 30), "dress": (9, 54, 2), "tree": (7, 20, 20)}
+    ax = figures.bias_score(triplets.bias_score(object_counts(counts))).axes[0]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["suit (n = 70)", "hat (n = 50)", "dress (n = 56)"]
+    filled = {
+        round(float(x), 6)
+        for line in ax.lines
+        if line.get_marker() == "o" and line.get_markerfacecolor() != "white"
+        for x in line.get_xdata()
+    }
+    assert filled == {round(60 / 70, 6), round(2 / 56, 6)}
+
+
+def test_group_figures_draw_shares_and_frames(printed):
+    assert marks(figures.group_share(printed.share).axes[0]) == pytest.approx(
+        np.sort(printed.share["percent_images"])
+    )
+    axes = figures.intersection(printed.shared).axes
+    framed = {ax.get_title("left"): len(ax.patches) for ax in axes if ax.get_title("left")}
+    assert framed == {"GCC": 1, "COCO": 0, "TextCaps": 2, "Flickr30k": 0, "Profession": 0}
+
+
+# -- notebooks -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(root, tmp_path):
+    """Return a function that runs the cells of a notebook with other parameters, and returns what it recorded."""
+
+    def execute(name, **given):
+        cells = json.loads((root / "notebooks/triplets" / f"{name}.ipynb").read_text(encoding="utf-8"))[
+            "cells"
+        ]
+        names = {}
+        for c in cells:
+            if c["cell_type"] == "code":
+                exec("".join(c["source"]), names)
+            if c["metadata"].get("tags") == ["parameters"]:
+                names |= {"output_dir": str(tmp_path / name), "bootstrap_replicates": 500} | given
+        return json.loads((tmp_path / name / "records.json").read_text(encoding="utf-8"))
+
+    return execute
+
+
+@pytest.fixture
+def counted(tmp_path):
+    """Return a folder with counts of objects alone: no similarities, no tests."""
+    folder = tmp_path / "counted"
+    counts = {"suit": (50, 20, 90), "dress": (40, 80, 10), "tree": (70, 60, 65)}
+    for name, group in (("object_counts", None), ("group_object_counts", "implicitly_guided")):
+        tables.write(object_counts(counts, group=group), folder / f"triplets_{name}.csv")
+    return str(folder)
+
+
+def test_notebooks_draw_and_say_what_counts_of_objects_give(run, counted):
+    for name, drawn in (
+        ("5_co_occurrence", {"triplets_bias_score_m"}),
+        (
+            "6_dependency_groups",
+            {
+                "triplets_group_chi_square",
+                "triplets_bias_score_m_implicitly_guided",
+                "triplets_intersection_m",
+            },
+        ),
+    ):
+        recorded = run(name, source=counted)
+        assert {figure["name"] for figure in recorded["figures"]} == drawn
+        pointed = {finding["figure"] for finding in recorded["findings"]} - {""}
+        assert pointed and pointed <= drawn
+
+
+def test_notebooks_of_one_model_say_what_is_printed_for_it(run):
+    # Tables 11 to 13 are of SD v2.0 alone.
+    recorded = run("6_dependency_groups", model="SD v1.4")
+    assert recorded["figures"] == []
+    assert [finding["figure"] for finding in recorded["findings"]] == ["", ""]
+    recorded = run("4_disparities", model="SD v1.4")
+    assert {f["model"] for f in recorded["findings"]} <= {"SD v1.4", ""}
+
+
+def test_a_misspelt_model_and_a_source_without_measurements_are_refused(run, tmp_path):
+    for name in ("4_disparities", "5_co_occurrence", "6_dependency_groups"):
+        with pytest.raises(UnknownNameError, match=r"'SD v2'\. Did you mean"):
+            run(name, model="SD v2")
+        with pytest.raises(MissingInputError, match=r"holds no triplets_\w+\.csv"):
+            run(name, source=str(tmp_path))
+
+
+def test_a_study_reads_what_the_paper_does_not_print_as_no_rows(tmp_path):
+    counts = Study(tmp_path).measured(triplets.printed.object_counts)
+    scores = triplets.bias_score(counts)
+    assert scores.empty and "bias_score" in scores and findings.bias_score(scores) == []
