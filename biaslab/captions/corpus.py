@@ -11,31 +11,38 @@ number and length.
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import csv
 import glob
+import gzip
 import hashlib
 import io
 import json
 import logging
+import lzma
 import os
 import re
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, cached_property
-from importlib import import_module
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as kinds
 
 from biaslab import shared, tables
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, near_matches
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
-    import pyarrow as pa
 
 _log = logging.getLogger(__name__)
 
@@ -46,42 +53,12 @@ URL_COLUMNS = ("url", "URL", "image_url", "Image_URL", "IMAGE_URL")
 # What a column of a corpus can be mapped to.
 ROLES = ("text", "caption_id", "url")
 # Columns that stages add; a corpus's own columns of these names are carried as corpus_<name>.
-_TAKEN = frozenset(
-    (
-        "caption_id",
-        "text",
-        "url",
-        "term",
-        "rank",
-        "priority",
-        "n_captions",
-        "n_corpus",
-        "indicator",
-        "spans",
-        "occupation",
-        "approach",
-        "prompt",
-        "cosine",
-        "prompt_id",
-        "n_images",
-        "image_id",
-        "index",
-        "seed",
-        "outcome",
-        "gender",
-        "p_female",
-        "n_faces",
-        "x0",
-        "y0",
-        "x1",
-        "y1",
-        "reason",
-        "boxes",
-        "paraphrase",
-        "paraphrase_outcome",
-        "caption",
-    )
-)
+_TAKEN = frozenset((
+    "caption_id", "text", "url", "term", "rank", "priority", "n_captions", "n_corpus", "indicator", "spans",
+    "occupation", "approach", "prompt", "cosine", "prompt_id", "n_images", "image_id", "index", "seed",
+    "outcome", "gender", "p_female", "n_faces", "x0", "y0", "x1", "y1", "reason", "boxes", "paraphrase",
+    "paraphrase_outcome", "caption",
+))  # fmt: skip
 # Captions in a part of the embedded world: a multiple of the blocks that it draws.
 _MINI_PART = 16 * 4096
 # Bytes of a table of captions beside which no further row is put, of a line that is read, and of an id.
@@ -90,9 +67,8 @@ _BATCH_BYTES, _LONGEST_LINE, _LONGEST_ID = 32 * 2**20, 16 * 2**20, 200
 _LONGEST_ROW = 2 * _LONGEST_LINE
 # Columns of a JSONL file that are carried at most, and rows that are streamed at a time.
 _MOST_COLUMNS, _STREAMED_ROWS = 100, 1024
-_NONE: Mapping[str, str] = {}
-# Where a table notes which columns of its source it lacks, and what these hold.
-_LEFT_OUT = "left_out"
+# Some captions as they are read: texts as UTF-8, and what the columns of the source that are left out hold, by name.
+_Read = Iterator[tuple[pa.Table, Mapping[str, str]]]
 _URL = re.compile(r"(?i)https?://")
 # Rows of a Parquet file in a part, at least: few enough that a kill loses little, enough that parts stay few.
 _PART_ROWS = 2**20
@@ -138,6 +114,8 @@ _ALIASES = {
     **dict.fromkeys(("gcc", "conceptualcaptions"), "cc3m"),
     "conceptual12m": "cc12m",
 }
+# Returns which rows of a batch to yield, by their texts.
+Wanted = Callable[[Any], "np.ndarray"]
 
 
 class Corpus(Protocol):
@@ -152,12 +130,17 @@ class Corpus(Protocol):
     images: Any
     """The images behind the captions, by ``caption_id`` as ``image_id``; None where there are none."""
 
-    def batches(self, size: int = BATCH, part: int | None = None) -> Iterator[pd.DataFrame]:
+    def batches(
+        self, size: int = BATCH, part: int | None = None, wanted: Wanted | None = None
+    ) -> Iterator[pd.DataFrame]:
         """Yield tables of up to ``size`` rows in order: of one part, or of all parts one after the other.
 
         Columns: ``caption_id`` (unique text, the same however the corpus is read), ``text`` (empty where
         missing), ``url`` (likewise) where the corpus has one, and the corpus's own. How rows fall into batches has
         no meaning.
+
+        ``wanted`` is told the texts of each batch and returns the indices of the rows to yield, any number of times
+        each, so that no time goes into making the others.
         """
 
 
@@ -274,12 +257,15 @@ class MiniCorpus:
         """Number of pieces that can be read apart."""
         return -(-len(self.world) // _MINI_PART)
 
-    def batches(self, size: int = BATCH, part: int | None = None) -> Iterator[pd.DataFrame]:
+    def batches(
+        self, size: int = BATCH, part: int | None = None, wanted: Wanted | None = None
+    ) -> Iterator[pd.DataFrame]:
         """Yield captions with their truth."""
         whole = range(len(self.world))
         mine = whole if part is None else whole[part * _MINI_PART : (part + 1) * _MINI_PART]
         for start in range(0, len(mine), size):
-            yield self.world.rows_at(mine[start : start + size])
+            rows = self.world.rows_at(mine[start : start + size])
+            yield rows if wanted is None else rows.iloc[wanted(rows["text"])].reset_index(drop=True)
 
 
 class MiniImages:
@@ -298,8 +284,6 @@ class MiniImages:
     @cached_property
     def table(self) -> pd.DataFrame:
         """One row per image: ``image_id``, the id of its caption."""
-        import pandas as pd
-
         ids = [batch["caption_id"] for batch in self._world.batches()]
         return pd.concat(ids, ignore_index=True).rename("image_id").to_frame()
 
@@ -318,7 +302,7 @@ class _Columns:
 
     @classmethod
     def choose(
-        cls, wanted: Mapping[str, str], there: Sequence[str], where: str, left_out: Mapping[str, str] = _NONE
+        cls, wanted: Mapping[str, str], there: Sequence[str], where: str, left_out: Mapping[str, str]
     ) -> _Columns:
         """Return the columns to read; raises InputError where one is not there, or ``left_out`` for what it holds."""
         named = {role: column for role, column in wanted.items() if role != "schema"}
@@ -371,25 +355,54 @@ def _listed(columns: Sequence[str]) -> str:
     )
 
 
-def _shaped(frame: pd.DataFrame, columns: _Columns, prefix: str, start: int) -> pd.DataFrame:
-    """Return a batch with ``caption_id``, ``text`` and ``url`` first and the other columns after them."""
-    import pandas as pd
+class _Tables:
+    """A corpus that is read as Arrow tables."""
 
-    made = [f"{prefix}-{i:09d}" for i in range(start, start + len(frame))]
+    _wanted: Mapping[str, str]
+    _rows: int
+
+    def _sources(self, size: int, part: int | None) -> Iterator[tuple[str, str, int, _Read]]:
+        """Yield for each source its name, what its ids begin with, the number of the first row there, and its rows."""
+        raise NotImplementedError
+
+    def batches(
+        self, size: int = BATCH, part: int | None = None, wanted: Wanted | None = None
+    ) -> Iterator[pd.DataFrame]:
+        """Yield captions with the corpus's other columns."""
+        left = self._rows or None
+        for where, prefix, start, read in self._sources(min(size, left or size), None if left else part):
+            for table, left_out in read:
+                columns = _Columns.choose(self._wanted, table.column_names, where, left_out)
+                table = table[:left]
+                if len(table):
+                    rows = range(len(table)) if wanted is None else wanted(_texts(table[columns.text]))
+                    yield _shaped(table, columns, prefix, start, rows)
+                start += len(table)
+                if left is not None:
+                    left -= len(table)
+                    if left == 0:
+                        return
+
+
+def _shaped(
+    table: pa.Table, columns: _Columns, prefix: str, start: int, rows: Sequence[int] | np.ndarray
+) -> pd.DataFrame:
+    """Return rows of a batch with ``caption_id``, ``text`` and ``url`` first and the other columns after them."""
+    at = pa.array(rows, pa.int64())
+    table = table.take(at)
+    numbers = pc.utf8_lpad(pc.add(at, start).cast(pa.string()), 9, "0")
+    ids = pc.binary_join_element_wise(prefix, numbers, "-").cast(pa.large_string())
     if columns.caption_id:
-        given = (_as_id(value) for value in frame[columns.caption_id])
-        made = [one if 0 < len(one) <= _LONGEST_ID else other for one, other in zip(given, made, strict=True)]
-    first = {"caption_id": made, "text": _texts(frame[columns.text])}
+        given = _texts(table[columns.caption_id], _as_id)
+        lengths = pc.utf8_length(given)
+        good = pc.and_(pc.greater(lengths, 0), pc.less_equal(lengths, _LONGEST_ID))
+        ids = pc.if_else(good, given, ids)
+    first = {"caption_id": ids, "text": _texts(table[columns.text])}
     if columns.url:
-        first["url"] = _texts(frame[columns.url])
-    used = (columns.text, columns.caption_id, columns.url)
-    others = [c for c in frame.columns if c not in used]
-    shaped = pd.DataFrame(first, dtype=object)
-    if not others:
-        return shaped
-    extra = frame[others].reset_index(drop=True)
-    extra.columns = _carried_as(others)
-    return pd.concat([shaped, extra], axis=1)
+        first["url"] = _texts(table[columns.url])
+    others = [c for c in table.column_names if c not in (columns.text, columns.caption_id, columns.url)]
+    carried = zip(_carried_as(others), table.select(others).columns, strict=True)
+    return pa.table(first | dict(carried)).to_pandas()
 
 
 def _carried_as(columns: Sequence[str], taken: Collection[str] = _TAKEN) -> list[str]:
@@ -407,34 +420,28 @@ def _carried_as(columns: Sequence[str], taken: Collection[str] = _TAKEN) -> list
     return list(found)
 
 
-def _texts(column: pd.Series) -> np.ndarray | list[str]:
-    if column.dtype == "str":
-        return column.fillna("").to_numpy(dtype=object)
-    return [value if isinstance(value, str) else _as_text(value) for value in column]
+def _texts(
+    column: pa.ChunkedArray, plain: Callable[[object], str] | None = None
+) -> pa.ChunkedArray | pa.Array:
+    """Return a column as texts, empty where it is missing; ``plain`` is how a number or bytes are written."""
+    if plain is _as_id and kinds.is_integer(column.type):
+        column = column.cast(pa.large_string())
+    if not kinds.is_large_string(column.type):
+        column = pa.array(map(plain or _as_text, column.to_pandas()), pa.large_string())
+    return pc.fill_null(column, "")
 
 
 def _as_text(value: object) -> str:
-    if isinstance(value, str):
-        return value
     if isinstance(value, bytes):
         return value.decode("utf-8", errors="replace")
-    # What is missing comes as None, as NaN, or as pandas' NA, which cannot be compared.
-    return "" if value is None or value is _missing() or value != value else str(value)
+    return "" if pd.isna(value) else str(value)
 
 
 def _as_id(value: object) -> str:
-    # Numbers of a column that misses some came as floats.
     return str(int(value)) if isinstance(value, float) and value.is_integer() else _as_text(value)
 
 
-@cache
-def _missing() -> object:
-    import pandas as pd
-
-    return pd.NA
-
-
-class FileCorpus:
+class FileCorpus(_Tables):
     """Captions in files. Each file is a part, but for Parquet files, of which some row groups are one."""
 
     def __init__(self, name: str, paths: Sequence[Path], columns: Mapping[str, str], rows: int):
@@ -478,31 +485,15 @@ class FileCorpus:
                 pieces += [(piece[0], *cut) for cut in _cut(rows)] or [piece]
         return pieces
 
-    def batches(self, size: int = BATCH, part: int | None = None) -> Iterator[pd.DataFrame]:
-        """Yield captions with the file's other columns."""
-        left = self._rows or None
-        for i, start, groups in self._pieces if part is None or self._rows else [self._pieces[part]]:
+    def _sources(self, size: int, part: int | None) -> Iterator[tuple[str, str, int, _Read]]:
+        for i, start, groups in self._pieces if part is None else [self._pieces[part]]:
             path = self.paths[i]
-            frames = _reader(path)(path, size) if groups is None else _read_parquet(path, size, groups)
-            for frame in frames:
-                columns = _Columns.choose(
-                    self._wanted, list(frame.columns), str(path), frame.attrs.get(_LEFT_OUT, _NONE)
-                )
-                frame = frame if left is None else frame.iloc[:left]
-                if len(frame):
-                    yield _shaped(frame, columns, self._prefixes[i], start)
-                start += len(frame)
-                if left is not None:
-                    left -= len(frame)
-                    if left == 0:
-                        return
+            read = _reader(path)(path, size) if groups is None else _read_parquet(path, size, groups)
+            yield str(path), self._prefixes[i], start, read
 
 
 def _row_groups(path: Path) -> list[int]:
     """Return the rows of each row group of a Parquet file; none for other files."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if _ending(path) != ".parquet":
         return []
     try:
@@ -535,24 +526,15 @@ def _file_digest(path: Path) -> bytes:
     return digest.digest()
 
 
-def _opener(module: str) -> Callable[[Path], Any]:
-    def opened(path: Path) -> Any:
-        return import_module(module).open(path, "rb")
-
-    return opened
-
-
-def _open_zst(path: Path) -> Any:
-    import pyarrow as pa
-
+def _open_zst(path: Path, mode: str) -> Any:
     return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
 
 
 # What opens packed files, by the end of their names.
-_PACKED: dict[str, Callable[[Path], Any]] = {
-    ".gz": _opener("gzip"),
-    ".bz2": _opener("bz2"),
-    ".xz": _opener("lzma"),
+_PACKED: dict[str, Callable[[Path, str], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
     ".zst": _open_zst,
 }
 
@@ -560,13 +542,10 @@ _PACKED: dict[str, Callable[[Path], Any]] = {
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[Any]:
     """Open a file, unpacked where its name says that it is packed; one that breaks off is an InputError."""
-    import zlib
-    from lzma import LZMAError
-
     try:
-        with _PACKED.get(path.suffix.lower(), _opener("io"))(path) as file:
+        with _PACKED.get(path.suffix.lower(), Path.open)(path, "rb") as file:
             yield file
-    except (EOFError, OSError, LZMAError, zlib.error) as error:
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
         raise InputError(f"{path} cannot be read to its end: {error}") from None
 
 
@@ -602,16 +581,12 @@ def _batched(rows: Iterable[Any], size: int, weight: Callable[[Any], int]) -> It
         yield batch
 
 
-def _read_text(path: Path, size: int) -> Iterator[pd.DataFrame]:
-    import pandas as pd
-
+def _read_text(path: Path, size: int) -> _Read:
     for batch in _batched(_lines(path), size, len):
-        yield pd.DataFrame({"text": batch}, dtype=object)
+        yield pa.table({"text": pa.array(batch, pa.large_string())}), {}
 
 
-def _read_jsonl(path: Path, size: int) -> Iterator[pd.DataFrame]:
-    import pandas as pd
-
+def _read_jsonl(path: Path, size: int) -> _Read:
     # All that is carried is text, as in CSV: one line says nothing about the types that another will have.
     columns: dict[str, None] = {}
     nested: set[str] = set()
@@ -620,9 +595,10 @@ def _read_jsonl(path: Path, size: int) -> Iterator[pd.DataFrame]:
             new = [key for key in record if key not in columns]
             usual = [key for key in new if key in (*TEXT_COLUMNS, *URL_COLUMNS)]
             columns.update(dict.fromkeys([*usual, *new[: max(0, _MOST_COLUMNS - len(columns))]]))
-        frame = pd.DataFrame([record for _, record in batch], columns=list(columns), dtype=object)
-        frame.attrs[_LEFT_OUT] = dict.fromkeys(nested.difference(columns), "lists or objects")
-        yield frame
+        found = {
+            key: pa.array([record.get(key) for _, record in batch], pa.large_string()) for key in columns
+        }
+        yield pa.table(found), dict.fromkeys(nested.difference(columns), "lists or objects")
 
 
 def _records(path: Path, nested: set[str]) -> Iterator[tuple[int, dict[str, str | None]]]:
@@ -670,14 +646,12 @@ def _note_left_out(where: str, columns: Sequence[str]) -> None:
         )
 
 
-def _read_csv(path: Path, size: int) -> Iterator[pd.DataFrame]:
+def _read_csv(path: Path, size: int) -> _Read:
     """Read a CSV or TSV file, every column as text.
 
     A file whose first line holds a URL has no header, as those of CC3M and CC12M: where it has two columns they are
     ``url`` and ``caption``, and in such a TSV file quotation marks are part of the captions.
     """
-    import pandas as pd
-
     separator = "\t" if _ending(path).startswith(".tsv") else ","
     lines = _raw_lines(path)
     head = next(lines, "")
@@ -696,8 +670,10 @@ def _read_csv(path: Path, size: int) -> Iterator[pd.DataFrame]:
         if urls:
             rows, header = chain([header], rows), _headless(len(header), urls[0])
     names = _carried_as(header, taken=frozenset())
-    for batch in _batched(rows, size, lambda row: sum(map(len, row))):
-        yield pd.DataFrame(dict(zip(names, zip(*batch, strict=True), strict=True)), dtype=object)
+    # A cell takes memory where it is empty, too.
+    for batch in _batched(rows, size, lambda row: sum(map(len, row)) + 8 * len(row)):
+        columns = (pa.array(column, pa.large_string()) for column in zip(*batch, strict=True))
+        yield pa.table(dict(zip(names, columns, strict=True))), {}
 
 
 def _headless(width: int, url: int) -> list[str]:
@@ -760,50 +736,35 @@ def _ended(lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def _frames(
-    table: pa.RecordBatch | pa.Table, where: str, whole_schema: pa.Schema | None = None
-) -> Iterator[pd.DataFrame]:
-    """Yield the columns of an Arrow table that can be carried, in pieces of bounded size.
-
-    ``whole_schema`` is that of the source, where the table holds some of its columns.
-    """
-    import pyarrow as pa
-
-    names = _flat_columns(table.schema, where)
+def _plain(table: pa.RecordBatch | pa.Table, names: Sequence[str], left_out: Mapping[str, str]) -> _Read:
+    """Yield some columns of an Arrow table, sound, in pieces of bounded size."""
     arrays = [_sound(table.column(table.schema.names.index(name))) for name in names]
     whole = pa.Table.from_arrays(arrays, names=names)
     rows = max(1, _BATCH_BYTES * len(whole) // max(whole.nbytes, 1))
     # A table of which no column can be read has no rows, and says so once.
     for start in range(0, len(whole) or (0 if names else 1), rows):
-        frame = whole.slice(start, rows).to_pandas()
-        frame.attrs[_LEFT_OUT] = left_out(whole_schema or table.schema, names)
-        yield frame
+        yield whole.slice(start, rows), left_out
 
 
-def left_out(schema: pa.Schema, names: Sequence[str]) -> dict[str, str]:
-    """Return what the columns of a schema hold that are not among ``names``, by name."""
-    return {field.name: str(field.type)[:60] for field in schema if field.name not in names}
+def _flat_columns(schema: pa.Schema, where: str) -> tuple[list[str], dict[str, str]]:
+    """Return which columns fit in a table of plain values, and what the others hold, by name.
 
-
-def _flat_columns(schema: pa.Schema, where: str) -> list[str]:
-    """Return the columns that fit in a table of plain values: no lists, objects or bytes, but texts kept as bytes."""
-    import pyarrow.types as kinds
-
+    No lists, objects or bytes do, but texts kept as bytes.
+    """
     tables.check_width(len(schema), where)
-    found: list[str] = []
+    found: dict[str, None] = {}
     for field in schema:
         kind = field.type.value_type if kinds.is_dictionary(field.type) else field.type
         text = field.name in (*TEXT_COLUMNS, *URL_COLUMNS)
-        if not kinds.is_nested(kind) and (text or not _holds_bytes(kind)) and field.name not in found:
-            found.append(field.name)
-    if len(found) < len(schema.names):
-        _note_left_out(where, [name for name in schema.names if name not in found])
-    return found
+        if not kinds.is_nested(kind) and (text or not _holds_bytes(kind)):
+            found[field.name] = None
+    left_out = {field.name: str(field.type)[:60] for field in schema if field.name not in found}
+    if left_out:
+        _note_left_out(where, list(left_out))
+    return list(found), left_out
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
-    import pyarrow.types as kinds
-
     asked = (kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view, kinds.is_fixed_size_binary)
     return any(ask(kind) for ask in asked)
 
@@ -813,35 +774,29 @@ def _sound(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
     Arrow's dates reach further than those of Python, to which they would become; times of zones are those of UTC.
     """
-    import pyarrow as pa
-    import pyarrow.types as kinds
-
     if kinds.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if kinds.is_temporal(column.type):
         if kinds.is_timestamp(column.type) and column.type.tz:
             column = column.cast(pa.int64()).cast(pa.timestamp(column.type.unit, "UTC"))
-        return column.cast(pa.string())
+        return column.cast(pa.large_string())
     if any(ask(column.type) for ask in (kinds.is_string, kinds.is_large_string, kinds.is_string_view)):
         try:
             column.validate(full=True)
         except pa.ArrowInvalid:
             raw = column.cast(pa.large_binary()).to_pylist()
-            texts = [None if v is None else v.decode("utf-8", errors="replace") for v in raw]
-            return pa.array(texts, pa.large_string())
+            column = pa.array([None if v is None else v.decode("utf-8", errors="replace") for v in raw])
+        return column.cast(pa.large_string())
     return column
 
 
-def _read_parquet(path: Path, size: int, groups: Sequence[int] | None = None) -> Iterator[pd.DataFrame]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def _read_parquet(path: Path, size: int, groups: Sequence[int] | None = None) -> _Read:
     try:
         with pq.ParquetFile(path) as file:
-            columns = _flat_columns(file.schema_arrow, str(path))
+            names, left_out = _flat_columns(file.schema_arrow, str(path))
             some = {"batch_size": _rows_at_once(file, size), "row_groups": groups and list(groups)}
-            for batch in file.iter_batches(columns=columns, **some):
-                yield from _frames(batch, str(path), file.schema_arrow)
+            for batch in file.iter_batches(columns=names, **some):
+                yield from _plain(batch, names, left_out)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet: {error}") from None
 
@@ -854,7 +809,7 @@ def _rows_at_once(file: Any, size: int) -> int:
 
 
 # Readers by the end of a file's name: each yields tables of up to so many rows.
-_READERS: dict[str, Callable[[Path, int], Iterable[pd.DataFrame]]] = {
+_READERS: dict[str, Callable[[Path, int], _Read]] = {
     ".parquet": _read_parquet,
     **{
         ending + packed: reader
@@ -876,7 +831,7 @@ def _ending(path: Path) -> str:
     return next(found, "")
 
 
-def _reader(path: Path) -> Callable[[Path, int], Iterable[pd.DataFrame]]:
+def _reader(path: Path) -> Callable[[Path, int], _Read]:
     ending = _ending(path)
     if not ending:
         raise InputError(
@@ -910,7 +865,7 @@ def _saved_by_datasets(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
 
 
-class HubCorpus:
+class HubCorpus(_Tables):
     """A dataset of the Hugging Face Hub, streamed, or one in a folder; its shards are parts."""
 
     def __init__(self, dataset: str, columns: Mapping[str, str], rows: int):
@@ -993,29 +948,15 @@ class HubCorpus:
         # Tables as they come, so that no image among the columns is decoded.
         return stream.with_format("arrow")
 
-    def batches(self, size: int = BATCH, part: int | None = None) -> Iterator[pd.DataFrame]:
-        """Yield captions with the dataset's other columns."""
-        left = self._rows or None
-        for i in range(self._shards) if part is None or self._rows else [part]:
-            start = 0
-            for frame in self._tables(i, size):
-                columns = _Columns.choose(
-                    self._wanted, list(frame.columns), self.name, frame.attrs.get(_LEFT_OUT, _NONE)
-                )
-                frame = frame if left is None else frame.iloc[:left]
-                if len(frame):
-                    yield _shaped(frame, columns, f"{self._prefix}-{i:05d}", start)
-                start += len(frame)
-                if left is not None:
-                    left -= len(frame)
-                    if left == 0:
-                        return
+    def _sources(self, size: int, part: int | None) -> Iterator[tuple[str, str, int, _Read]]:
+        for i in range(self._shards) if part is None else [part]:
+            yield self.name, f"{self._prefix}-{i:05d}", 0, self._tables(i, size)
 
-    def _tables(self, i: int, size: int) -> Iterator[pd.DataFrame]:
+    def _tables(self, i: int, size: int) -> _Read:
         stream = self._stream.shard(num_shards=self._shards, index=i)
         try:
             for table in stream.iter(batch_size=min(size, _STREAMED_ROWS)):
-                yield from _frames(table, self.name)
+                yield from _plain(table, *_flat_columns(table.schema, self.name))
         except InputError:
             raise
         except Exception as error:

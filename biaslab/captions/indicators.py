@@ -27,56 +27,32 @@ Gender is binary here because the paper's word lists and gender-guesser are; tha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import repeat
 from typing import TYPE_CHECKING, Literal
 
 from biaslab import lexicons
 from biaslab.errors import InputError, ParameterError, name_help
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
-
-    from biaslab.captions.scan import Scan, Scanned
 
 NAMES = ("gazetteer", "spacy", "off")
 INDICATORS = ("none", "female", "male", "both")
-_GENDERS = ("female", "male")
 _WORD = re.compile(r"[^\W_]+")
+_LETTERS = re.compile(r"[^\W\d_]+")
 # A word of a name: letters with inner hyphens and apostrophes, and the dot of an abbreviation.
 _NAME_WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*\.?")
 _LAST_NAME_WORD = re.compile(rf"{_NAME_WORD.pattern}\Z")
 _SPACES = re.compile(r"\s+")
 _WORD_AFTER, _AND_AFTER = re.compile(r"\.?\s+([^\W\d_])"), re.compile(r"\.?\s*[&+]")
-# The usual name: two words of plain letters. Up to two more are read with them, and nothing of a name comes after.
-_PLAIN, _MORE = r"([A-Za-z]{2,30})(?![A-Za-z'.\-\u0080-\U0010ffff])", r"\s+[A-Za-z\u0080-\U0010ffff]"
-_USUAL = re.compile(
-    rf"{_PLAIN} (?:([A-Za-z]{{5,30}})(?=\.)|{_PLAIN}(?: {_PLAIN}(?: {_PLAIN}|(?!{_MORE}))|(?!{_MORE})))"
-)
 # What may stand between a first name and a surname.
-_PARTICLES = frozenset(
-    (
-        "de",
-        "da",
-        "do",
-        "dos",
-        "di",
-        "du",
-        "del",
-        "della",
-        "der",
-        "den",
-        "von",
-        "van",
-        "la",
-        "le",
-        "el",
-        "al",
-        "bin",
-    )
-)
+_PARTICLES = frozenset((
+    "de", "da", "do", "dos", "di", "du", "del", "della", "der", "den", "von", "van", "la",
+    "le", "el", "al", "bin",
+))  # fmt: skip
 _SPACY_MODEL = "en_core_web_lg"
 # A caption counts as a headline when it has this many words of four letters and more, nearly all capitalised.
 _HEADLINE_WORDS, _HEADLINE_SHARE = 4, 0.8
@@ -89,10 +65,6 @@ _NEVER, _DOUBTFUL, _SURNAME_TOO, _SURNAME_WORD, _CAPTION, _INSTITUTION, _PLACE, 
 _TITLE, _OPENER, _PARTICLE, _CAPITAL, _PROPER, _INITIAL, _SHORT = (1 << i for i in range(8, 15))
 # Words up to this long are remembered: those of names come again and again.
 _REMEMBERED = 64
-# A person's name: its caption, start, end and gender.
-_Name = tuple[int, int, int, str]
-# Captions labelled at a time: few enough for a processor's cache.
-_BLOCK = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -145,36 +117,20 @@ def indicators(texts: Iterable[str | None], *, names: str = "gazetteer") -> pd.D
     Raises:
         ParameterError: ``names`` is unknown, or spaCy or its model is not installed.
     """
-    import numpy as np
     import pandas as pd
 
     if names not in NAMES:
         raise ParameterError(f"names is {names!r}. {name_help(names, NAMES)}")
     index = texts.index if isinstance(texts, pd.Series) else None
-    texts = texts if isinstance(texts, list) else list(texts)
-    if names == "spacy":
-        texts = _cleaned(texts)
-        persons = iter(_spacy(texts))
-    scan = _scan(names == "gazetteer")
-    labels, spans = np.empty(len(texts), dtype=object), np.full(len(texts), "", dtype=object)
-    for first in range(0, len(texts), _BLOCK):
-        part = slice(first, first + _BLOCK)
-        some = texts[part]
-        try:
-            scanned = scan.block(some)
-        except TypeError:
-            some = _cleaned(some)
-            scanned = scan.block(some)
-        if names == "spacy":
-            named = [(row, *name) for row in range(len(some)) for name in next(persons)]
-        else:
-            named = _named(some, scanned) if names == "gazetteer" else []
-        labels[part] = _write(some, scanned, named, spans[part])
+    texts = [text if isinstance(text, str) else "" for text in texts]
+    persons = {"gazetteer": map(_names, texts), "spacy": _spacy(texts), "off": repeat(())}[names]
+    labels, spans = [], []
+    for text, named in zip(texts, persons, strict=False):
+        said = sorted([*_words(text), *named], key=lambda span: (span.start, span.end))
+        genders = {span.gender for span in said}
+        labels.append("both" if len(genders) == 2 else genders.pop() if genders else "none")
+        spans.append(";".join(map(str, said)))
     return pd.DataFrame({"indicator": labels, "spans": spans}, index=index, dtype=object)
-
-
-def _cleaned(texts: Iterable) -> list[str]:
-    return [text if isinstance(text, str) else "" for text in texts]
 
 
 @cache
@@ -188,137 +144,6 @@ def first_names() -> Mapping[str, str]:
     detector = Detector()
     guessed = ((name, detector.get_gender(name).removeprefix("mostly_")) for name in detector.names)
     return {name: gender for name, gender in guessed if gender in ("female", "male")}
-
-
-@cache
-def _pieces() -> np.ndarray:
-    """Return the spans of words as text, by first character and index of the word in ``_listed``."""
-    import numpy as np
-
-    from biaslab.captions.scan import LONGEST
-
-    words = [(len(word), "-".join(said)) for word, said in _lexicon().items()]
-    return np.array(
-        [[f"{start}:{start + length}:{said}" for length, said in words] for start in range(LONGEST)],
-        dtype=object,
-    )
-
-
-@cache
-def _listed() -> tuple[str, ...]:
-    return tuple(_lexicon())
-
-
-@cache
-def _lengths() -> np.ndarray:
-    """Return how long each listed word is."""
-    import numpy as np
-
-    return np.array([len(word) for word in _listed()])
-
-
-@cache
-def _genders() -> np.ndarray:
-    """Return the gender of each listed word, as its index."""
-    import numpy as np
-
-    return np.array([_GENDERS.index(gender) for gender, _ in _lexicon().values()])
-
-
-@cache
-def _scan(names: bool) -> Scan:
-    """Return what finds words, and where ``names`` is set, places where a name may stand."""
-    from biaslab.captions.scan import Scan
-
-    if not names:
-        return Scan(_listed(), tuple(_titles()))
-    known = first_names()
-    first = [name for name in known if name.isalpha() and not _kinds(name.lower()) & _NEVER]
-    parts = {_NAME_WORD.match(re.split("[-'’]", name)[0])[0] for name in known if name[0].isalpha()}
-    before = _set("titles") | _titles().keys()
-    no_surnames = [
-        word
-        for word, is_ in _lists().items()
-        if not is_ & _SURNAME_WORD
-        and (is_ & (_CAPTION | _INSTITUTION) or is_ & (_PLACE | _SURNAME_TOO) == _PLACE)
-    ]
-    return Scan(
-        _listed(),
-        tuple(_titles()),
-        first=first,
-        parts=parts,
-        before=before,
-        openers=_set("place_openers"),
-        between=_PARTICLES,
-        things=_set("institution_words"),
-        no_surnames=no_surnames,
-    )
-
-
-def _write(texts: Sequence[str], scanned: Scanned, named: Sequence[_Name], spans: np.ndarray) -> np.ndarray:
-    """Write the spans of some captions into ``spans``, and return their labels."""
-    import numpy as np
-
-    from biaslab.captions.scan import LONGEST
-
-    rows, genders = scanned.rows, _genders()[scanned.words]
-    pieces = _pieces()[scanned.starts, scanned.words]
-    if named:
-        their_rows, their_starts, their_ends, their_genders = zip(*named, strict=True)
-        written = [f"{start}:{end}:{gender}-name" for _, start, end, gender in named]
-        rows = np.concatenate([rows, their_rows])
-        genders = np.concatenate([genders, np.equal(np.array(their_genders, dtype=object), _GENDERS[1])])
-        starts = np.concatenate([scanned.starts, their_starts])
-        ends = np.concatenate([scanned.starts + _lengths()[scanned.words], their_ends])
-        # One number to sort by; where it would not hold a caption's places, that caption is written anew below.
-        most = LONGEST + 1
-        order = np.argsort(
-            (rows * (most + 1) + np.minimum(starts, most)) * (most + 1) + np.minimum(ends, most)
-        )
-        rows, genders = rows[order], genders[order]
-        pieces = np.concatenate([pieces, np.array(written, dtype=object)])[order]
-    said = np.zeros((2, len(texts)), dtype=bool)
-    said[genders, rows] = True
-    first = np.flatnonzero(np.diff(rows, prepend=-1))
-    last = np.append(first[1:], len(pieces))
-    rows = rows[first]
-    spans[rows] = pieces[first]
-    several, listed = np.flatnonzero(last - first > 1), pieces.tolist()
-    for row, a, b in zip(*(x[several].tolist() for x in (rows, first, last)), strict=True):
-        spans[row] = ";".join(listed[a:b])
-    exact = {row: list(_words(texts[row])) for row in {*scanned.others, *scanned.titled}}
-    for row, start, end, gender in named if exact else ():
-        if row in exact:
-            exact[row].append(Span(start, end, gender, "name"))
-    for row, found in exact.items():
-        found.sort(key=lambda s: (s.start, s.end))
-        spans[row] = ";".join(map(str, found))
-        for k, gender in enumerate(_GENDERS):
-            said[k, row] = any(span.gender == gender for span in found)
-    return np.array(INDICATORS, dtype=object)[said[0] + 2 * said[1]]
-
-
-def _named(texts: Sequence[str], scanned: Scanned) -> list[_Name]:
-    """Return the names of persons: where the scan sees one may stand, and in captions it cannot read."""
-    found: list[_Name] = []
-    last_row = last = -1
-    for row, start, end, matters in scanned.names:
-        if row == last_row and start < last:
-            continue
-        gender = _usual(texts[row][start:end]) if end else None
-        last, gender = _name_at(texts[row], start, matters) if gender is None else (end, gender)
-        last_row = row
-        if gender:
-            found.append((row, start, last, gender))
-    for row in scanned.others:
-        last = 0
-        for match in _NAME_WORD.finditer(texts[row]):
-            start = match.start()
-            if start >= last:
-                last, gender = _name_at(texts[row], start)
-                if gender:
-                    found.append((row, start, last, gender))
-    return found
 
 
 @cache
@@ -344,8 +169,8 @@ def _set(name: str) -> frozenset[str]:
 
 def _words(text: str) -> Iterator[Span]:
     lexicon, titles = _lexicon(), _titles()
-    known = lexicon.keys() | titles.keys()
-    if known.isdisjoint(_WORD.findall(text.lower())):
+    # Most captions hold none, which is seen faster so.
+    if _listed().isdisjoint(_WORD.findall(text.lower())):
         return
     for match in _WORD.finditer(text):
         word = match[0].lower()
@@ -353,6 +178,31 @@ def _words(text: str) -> Iterator[Span]:
             yield Span(match.start(), match.end(), *lexicon[word])
         elif word in titles and _is_title(text, match, word):
             yield Span(match.start(), match.end(), titles[word], "title")
+
+
+@cache
+def _listed() -> frozenset[str]:
+    return frozenset(_lexicon().keys() | _titles().keys())
+
+
+def _names(text: str) -> Iterator[Span]:
+    """Yield the names of persons."""
+    beginnings = _beginnings()
+    if text.islower() or beginnings.isdisjoint(_LETTERS.findall(text)):
+        return
+    last = 0
+    for match in _NAME_WORD.finditer(text):
+        start = match.start()
+        if start >= last and _LETTERS.match(text, start)[0] in beginnings:
+            last, gender = _name_at(text, start)
+            if gender:
+                yield Span(start, last, gender, "name")
+
+
+@cache
+def _beginnings() -> frozenset[str]:
+    """Return first names, of those with hyphens and the like what is before these."""
+    return frozenset(match[0] for match in map(_LETTERS.match, first_names()) if match)
 
 
 def _is_title(text: str, match: re.Match, word: str) -> bool:
@@ -474,24 +324,12 @@ def _first_name_of(word: str) -> str | None:
     return _gender(word) if len(word) > 2 or is_ & _DOUBTFUL else None
 
 
-def _name_at(text: str, start: int, matters: bool = True) -> tuple[int, str | None]:
-    """Return the end of the name that starts at ``start``, or 0, and its gender, None where it is no person's.
-
-    ``matters`` is False where no title and no opener of a place's name stands before it, which saves a look.
-    """
-    if match := _USUAL.match(text, start):
-        first, ended, surname, third, fourth = match.groups()
-        verdict = _usual(f"{first} {ended or surname}")
-        if verdict is not None:
-            if matters and _kinds(_before(text, start)) & _OPENER:
-                return 0, None
-            if third and third[0].isupper() and _names_a_place(third, iter([(fourth, 0)] if fourth else ())):
-                verdict = ""
-            return start + len(first) + 1 + len(ended or surname), verdict or None
+def _name_at(text: str, start: int) -> tuple[int, str | None]:
+    """Return the end of the name that starts at ``start``, or 0, and its gender, None where it is no person's."""
     words = _joined(text, start)
     first, end = next(words)
     gender = _first_name(first)
-    before = _kinds(_before(text, start)) if gender and matters else 0
+    before = _kinds(_before(text, start)) if gender else 0
     if not gender or before & _OPENER:
         return 0, None
     first_is = _kinds(_low(first))
@@ -505,7 +343,7 @@ def _name_at(text: str, start: int, matters: bool = True) -> tuple[int, str | No
         word = next(words, None)
         if is_ & _INITIAL or (word and is_ & _PARTICLE):
             continue
-        if not _is_surname(head_is, bool(first_is & _DOUBTFUL), lambda: _is_headline(text)):
+        if not _is_surname(head_is, bool(first_is & _DOUBTFUL), text):
             break
         place = word and _names_a_place(word[0], words)
         brand = f"{_low(first)} {_low(surname)}" in _set("brand_names")
@@ -516,40 +354,21 @@ def _name_at(text: str, start: int, matters: bool = True) -> tuple[int, str | No
     return end, None if after and _look_up(after[0])[0] & _CAPITAL and not _is_headline(text) else gender
 
 
-@lru_cache(maxsize=1 << 16)
-def _usual(name: str) -> str | None:
-    """Return the gender of a first name and a surname, ``""`` for a brand, None where more has to be known."""
-    first, surname = name.split()
-    gender = _first_name(first)
-    _, is_ = _look_up(surname)
-    doubtful = bool(_kinds(first.lower()) & _DOUBTFUL)
-    # Whether the caption is a headline, which is not known here, makes no difference where both answers are one.
-    if (
-        not gender
-        or is_ & _PARTICLE
-        or not all(
-            _is_surname(is_, doubtful, lambda headline=headline: headline) for headline in (False, True)
-        )
-    ):
-        return None
-    return "" if f"{first.lower()} {surname.lower()}" in _set("brand_names") else gender
-
-
-def _is_surname(is_: int, doubtful: bool, headline: Callable[[], bool]) -> bool:
+def _is_surname(is_: int, doubtful: bool, text: str) -> bool:
     """Whether a word after a first name is its surname.
 
     Args:
         is_: What the word is, or its part before a hyphen, as bits.
         doubtful: Whether the first name is a word, a brand or a place as well.
-        headline: Says whether the caption is a headline, where capitals say little.
+        text: The caption: in a headline, capitals say little.
     """
     if not is_ & _PROPER or is_ & _SHORT:
         return False
-    if is_ & _SURNAME_WORD and not doubtful and not (is_ & _CAPTION and headline()):
+    if is_ & _SURNAME_WORD and not doubtful and not (is_ & _CAPTION and _is_headline(text)):
         return True
     if is_ & (_CAPTION | _INSTITUTION) or (is_ & _PLACE and not is_ & _SURNAME_TOO):
         return False
-    return not (is_ & _ALSO_NAME and (doubtful or headline()))
+    return not (is_ & _ALSO_NAME and (doubtful or _is_headline(text)))
 
 
 def _names_a_place(word: str, words: Iterator[tuple[str, int]]) -> bool:
@@ -579,7 +398,7 @@ def _spacy_model():
         ) from None
 
 
-def _spacy(texts: Sequence[str]) -> Iterator[list[tuple[int, int, str]]]:
+def _spacy(texts: Sequence[str]) -> Iterator[list[Span]]:
     known, titles = first_names(), _set("titles") | _titles().keys()
     for document in _spacy_model().pipe(texts):
         found = []
@@ -587,5 +406,5 @@ def _spacy(texts: Sequence[str]) -> Iterator[list[tuple[int, int, str]]]:
             words = [word for word in _name_words(person.text) if _low(word) not in titles]
             gender = known.get(words[0].capitalize()) if words else None
             if gender:
-                found.append((person.start_char, person.end_char, gender))
+                found.append(Span(person.start_char, person.end_char, gender, "name"))
         yield found

@@ -134,7 +134,7 @@ def check_captions(model: str, settings: Settings, *, seed: int = 0, images: boo
     from biaslab.captions.search import Matcher, search
 
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
-    Matcher(pipeline.occupations).check()
+    Matcher(pipeline.occupations)
     whole = False
     if settings.captions.corpus != "mini":
         most = LOOKED_AT if isinstance(pipeline.corpus, FileCorpus) else STREAMED

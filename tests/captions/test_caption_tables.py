@@ -1,4 +1,4 @@
-"""Parquet files read as Arrow tables give what the corpus's own tables give."""
+"""The rows of a corpus that are wanted, by their texts, are those of its whole tables."""
 
 import numpy as np
 import pandas as pd
@@ -6,8 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from biaslab.captions import _tables, corpus
-from biaslab.captions._tables import texts_of
+from biaslab.captions import corpus
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
 from biaslab.errors import InputError
@@ -42,42 +41,34 @@ def captions(tmp_path):
 
 @pytest.mark.parametrize("mapped", [{}, {"caption_id": "key"}])
 @pytest.mark.parametrize("rows", [5, 100])
-def test_as_the_corpus_reads_them(captions, monkeypatch, mapped, rows):
+def test_rows_that_are_wanted_are_those_of_the_whole(captions, monkeypatch, mapped, rows):
     monkeypatch.setattr(corpus, "_PART_ROWS", 10)
-    monkeypatch.setattr(_tables, "_ROWS", rows)
     opened = open_corpus(str(captions), columns=mapped)
     assert opened.parts == 2
     for part in range(2):
         whole = pd.concat(opened.batches(size=rows, part=part), ignore_index=True)
-        start = 0
-        for some in texts_of(opened, part):
-            n = len(some.texts)
-            same = whole.iloc[start : start + n].reset_index(drop=True)
-            assert some.texts.to_pylist() == same["text"].tolist()
+        texts, expected = [], []
+
+        def wanted(some, texts=texts, expected=expected):
             # In any order, and some twice.
-            wanted = np.array([n - 1, 0, 0, n // 2])
-            assert list(some.ids(wanted)) == same["caption_id"].iloc[wanted].tolist()
-            expected = same.iloc[wanted].reset_index(drop=True)
-            found = some.rows(wanted)
-            assert found.columns.tolist() == expected.columns.tolist()
-            for column in expected:
-                assert found[column].astype(object).where(found[column].notna(), None).tolist() == (
-                    expected[column].astype(object).where(expected[column].notna(), None).tolist()
-                ), column
-            start += n
-        assert start == len(whole)
+            n, start = len(some), len(texts)
+            texts += some.to_pylist()
+            these = np.array([n - 1, 0, 0, n // 2])
+            expected += (these + start).tolist()
+            return these
+
+        found = pd.concat(opened.batches(size=rows, part=part, wanted=wanted), ignore_index=True)
+        assert texts == whole["text"].tolist()
+        expected = whole.iloc[expected].reset_index(drop=True)
+        pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 
-def test_other_corpora_and_texts_that_are_bytes(tmp_path):
-    (tmp_path / "a.txt").write_text("a nurse\na baker\n")
-    (some,) = texts_of(open_corpus(str(tmp_path / "a.txt")), 0)
-    assert list(some.texts) == ["a nurse", "a baker"]
-    assert some.rows(np.array([1]))["text"].tolist() == ["a baker"]
+def test_texts_that_are_bytes(tmp_path):
     pq.write_table(pa.table({"text": pa.array([b"a nurse", None, b"\xff"])}), tmp_path / "b.parquet")
-    opened = open_corpus(str(tmp_path / "b.parquet"))
-    (some,) = texts_of(opened, 0)
-    assert list(some.texts) == ["a nurse", "", "\ufffd"]
-    assert list(some.ids(np.array([2]))) == next(opened.batches())["caption_id"].tolist()[2:]
+    told = []
+    (some,) = open_corpus(str(tmp_path / "b.parquet")).batches(wanted=lambda texts: told.extend(texts) or [2])
+    assert [text.as_py() for text in told] == ["a nurse", "", "\ufffd"]
+    assert some.to_dict("list") == {"caption_id": ["b.parquet-000000002"], "text": ["\ufffd"]}
 
 
 def test_search_of_parquet_equals_search_of_its_table(captions, tmp_path):
@@ -100,4 +91,4 @@ def test_a_damaged_file_is_named(captions):
     assert opened.parts
     captions.write_bytes(b"PAR1" + bytes(100))
     with pytest.raises(InputError, match=r"captions\.parquet cannot be read as Parquet"):
-        list(texts_of(opened, 0))
+        list(opened.batches(part=0))
