@@ -115,7 +115,7 @@ class Closure:
             try:
                 ast.parse(text := "\n".join(lines))
             except SyntaxError:
-                seeds |= _imported_whole(lines)
+                seeds |= {(name, _WHOLE) for name in imported(lines)}
             else:
                 whole.append(text)
         summary = _summary("\n".join(whole), "", False)
@@ -126,8 +126,8 @@ class Closure:
         return _digest([self.of(), sorted(more.items())])
 
 
-def _imported_whole(lines: Sequence[str]) -> set[tuple[str, str]]:
-    """Return the modules of this package that lines import, as far as these stand for themselves."""
+def imported(lines: Iterable[str]) -> set[str]:
+    """Return the modules of this package that lines of code import, as far as these stand for themselves."""
     imports: dict[str, list[tuple[str, str]]] = {}
     for line in lines:
         with contextlib.suppress(SyntaxError):
@@ -135,7 +135,7 @@ def _imported_whole(lines: Sequence[str]) -> set[tuple[str, str]]:
                 if isinstance(statement, ast.Import | ast.ImportFrom):
                     _take_import(statement, "", False, imports, {})
     targets = {target for found in imports.values() for target in found}
-    return {(inner if _file(inner := f"{module}.{name}") else module, _WHOLE) for module, name in targets}
+    return {inner if _file(inner := f"{module}.{name}") else module for module, name in targets}
 
 
 def _digest(told: Any) -> str:

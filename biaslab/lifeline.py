@@ -64,22 +64,24 @@ def sheltered() -> Iterator[None]:
     Raises:
         KeyboardInterrupt: At the end, where Ctrl-C came meanwhile.
     """
-    # Signals are the main thread's.
-    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
+    if os.name != "posix":
         yield
         return
     # Where this starts, it lifts the block, and what starts after it would hear Ctrl-C.
     resource_tracker.ensure_running()
     heard = []
-    # A new process keeps what its parent blocks. Another thread of this one does not block it: the handler notes it.
+    # A new process keeps what the thread that starts it blocks. Another thread does not block it: the handler, which
+    # is the main thread's, notes it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    handler = signal.signal(signal.SIGINT, lambda *_: heard.append(signal.SIGINT))
+    main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda *_: heard.append(signal.SIGINT)) if main else None
     try:
         yield
     finally:
         # What waits is noted as soon as the block is lifted.
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        signal.signal(signal.SIGINT, handler)
+        if main:
+            signal.signal(signal.SIGINT, handler)
     if heard:
         signal.raise_signal(signal.SIGINT)
 

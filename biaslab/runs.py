@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import platform
@@ -20,16 +21,14 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab import __version__, closure, coverage, lifeline, limits, places, shared, sources, store, tables
+from biaslab import __version__, closure, coverage, kernels, limits, places, shared, sources, store, tables
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
 from biaslab.params import Notebook, RunParams
 from biaslab.study import ATTEMPT, PARTS, PROGRESS, Study, table_modules
@@ -49,6 +48,12 @@ _NEVER_STARTED = "Kernel died before replying to kernel_info"
 _ATTEMPTS = ".attempts"
 # The file of a part with the id of the process that executes its notebook.
 _KERNEL = "kernel.pid"
+# Read once for all notebooks of a run and their pages.
+_MODULES = """biaslab.report papermill nbconvert.exporters.html psutil ipykernel.kernelapp ipykernel.zmqshell
+    tornado.platform.asyncio IPython.core.debugger IPython.extensions.storemagic filelock pyarrow.dataset
+    pyarrow.parquet pandas.io.formats.csvs pandas.io.formats.html scipy.stats seaborn
+    matplotlib.backends.backend_agg matplotlib.backends.backend_svg PIL.JpegImagePlugin"""
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Seconds that notebooks have for ending by themselves when the user stops the run.
 _GRACE = 1.5
 _KEPT = (
@@ -99,8 +104,6 @@ class Job:
     """Why the notebook does not apply here and is skipped; empty if it is executed."""
     fingerprint: str = ""
     """Digest of all that the results depend on: notebook, parameters, inputs, code and packages."""
-    threads: int = 1
-    """Threads that its libraries may use; notebooks run side by side."""
     attempt: str = ""
     """The folder of this start of the run, which the notebook writes to."""
     folders: tuple[str, ...] = ()
@@ -616,7 +619,7 @@ def _execute(
         return [], False
     cores = os.cpu_count() or 1
     workers = min(side_by_side or cores, len(jobs))
-    jobs = [replace(job, threads=max(1, cores // workers)) for job in jobs]
+    threads = max(1, cores // workers)
     records: dict[str, dict] = {}
 
     folder, began = Path(jobs[0].folder), time.monotonic()
@@ -637,9 +640,9 @@ def _execute(
     stopped = False
     with tqdm(total=len(jobs), unit="notebook", disable=not progress, file=sys.stderr) as bar:
         try:
-            # A process that is killed takes its pool along: what was lost with it is tried once more, alone.
-            for job in _in_pool(jobs, workers, ended, waiting):
-                for again in _in_pool([job], 1, ended, waiting):
+            # A process may be killed for want of memory: what was lost with it is tried once more, alone.
+            for job in _side_by_side(jobs, workers, threads, ended, waiting):
+                for again in _side_by_side([job], 1, threads, ended, waiting):
                     ended(again, _record(again, "failed", "The process that executed it was killed."))
         except KeyboardInterrupt:
             stopped = True
@@ -650,32 +653,45 @@ def _execute(
     return [records[job.slug] for job in jobs], stopped
 
 
-def _in_pool(
-    jobs: list[Job], workers: int, ended: Callable[[Job, dict], None], waiting: Callable[[], None]
+def _side_by_side(
+    jobs: list[Job],
+    workers: int,
+    threads: int,
+    ended: Callable[[Job, dict], None],
+    waiting: Callable[[], None],
 ) -> list[Job]:
     """Execute jobs side by side and return those that were lost because a process was killed.
 
     ``waiting`` is called every other second while there is nothing else to do.
     """
     lost = []
-    # Notebooks run in their own folders; the store is where it is for this process.
-    where = str(places.default_root().absolute())
-    start = {"initializer": _begin, "initargs": (os.getpid(), where)}
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **start) as pool:
-        left: dict[Future, Job] = {}
+    environment = {
+        # The cores are shared out, unless the user says otherwise.
+        **{name: os.environ.get(name, str(threads)) for name in _THREADS},
+        # Notebooks run in their own folders; the store is where it is for this process.
+        places.ROOT_VARIABLE: str(places.default_root().absolute()),
+        ATTEMPT: jobs[0].attempt,
+        # The kernel of this environment, even where the user has one of the same name at home.
+        "JUPYTER_PREFER_ENV_PATH": "1",
+    }
+    cells = [cell for job in jobs for cell in _cells(Path(job.source).read_bytes())]
+    modules = {*table_modules(), *closure.imported(line for cell in cells for line in cell.splitlines())}
+    with (
+        kernels.Processes(environment, _read_libraries, sorted(modules)) as processes,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        logs = {job.slug: Path(job.attempt) / job.slug / "kernel.log" for job in jobs}
+        left = {pool.submit(processes.call, logs[job.slug], execute, job): job for job in jobs}
         try:
-            with lifeline.sheltered():
-                left.update((pool.submit(execute, job), job) for job in jobs)
             while left:
                 done, _ = wait(left, timeout=2, return_when=FIRST_COMPLETED)
                 for future in done:
                     job = left.pop(future)
                     try:
-                        record = future.result()
-                    except BrokenProcessPool:
+                        ended(job, future.result())
+                    except EOFError:
                         lost.append(job)
-                    else:
-                        ended(job, record)
+                        shutil.rmtree(logs[job.slug].parent, ignore_errors=True)
                 if not done:
                     waiting()
         except BaseException as error:
@@ -685,11 +701,23 @@ def _in_pool(
                     _interrupt(Path(jobs[0].attempt))
                     wait([future for future in left if future.running()], timeout=_GRACE)
             finally:
-                # Their kernels end with them.
-                for process in active_children():
-                    process.kill()
+                processes.kill()
             raise
     return lost
+
+
+def _read_libraries(modules: Iterable[str]) -> None:
+    """Import what notebooks and their pages need, and make ready what each would make ready again."""
+    from biaslab import report
+
+    for name in _MODULES.split():
+        importlib.import_module(name)
+    for name in modules:
+        # The notebook that imports it says what is wrong with it.
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    _study_code()
+    report.warm_up()
 
 
 def _interrupt(attempt: Path) -> None:
@@ -697,13 +725,6 @@ def _interrupt(attempt: Path) -> None:
     for note in attempt.rglob(_KERNEL):
         with contextlib.suppress(OSError, ValueError):
             os.kill(int(note.read_text(encoding="ascii")), signal.SIGINT)
-
-
-def _begin(parent: int, root: str) -> None:
-    lifeline.begin(parent)
-    os.environ[places.ROOT_VARIABLE] = root
-    # jsonschema, which nbformat needs, imports this where it is installed: 1.5 s for a format that notebooks lack.
-    sys.modules.setdefault("rfc3987_syntax", None)
 
 
 def _progress_line(attempt: Path) -> str:
@@ -735,9 +756,7 @@ def execute(job: Job) -> dict:
     page = target.with_suffix(".html")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # A process that was killed may have left something.
-        shutil.rmtree(folder / job.slug, ignore_errors=True)
-        (folder / job.slug).mkdir(parents=True)
+        (folder / job.slug).mkdir(parents=True, exist_ok=True)
         failure = _papermill(job, target)
     except OSError as error:
         failure = _said(error, job)
@@ -773,31 +792,25 @@ def _take_out(notebook: Path, folders: tuple[str, ...]) -> None:
 
 def _papermill(job: Job, target: Path) -> str:
     """Execute the notebook and return what went wrong, or an empty text."""
-    # The kernel of this environment, even where the user has one of the same name at home.
-    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
-    # Notebooks run side by side: the cores are shared out, unless the user says otherwise.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, str(job.threads))
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
-    part = Path(job.attempt) / job.slug
-    os.environ[ATTEMPT] = job.attempt
     # Said by the kernel before the first cell, in no name of the notebook's.
-    follow = f"__import__('biaslab.lifeline').lifeline.follow({os.getpid()}, {str(part / _KERNEL)!r})"
+    note = str(Path(job.attempt) / job.slug / _KERNEL)
+    follow = f"__import__('biaslab.lifeline').lifeline.follow({os.getpid()}, {note!r})"
     for attempt in range(STARTS):
         try:
-            with _errors_to(part / "kernel.log"):
-                papermill.execute_notebook(
-                    job.source,
-                    str(target),
-                    parameters=dict(job.parameters),
-                    kernel_name="python3",
-                    progress_bar=False,
-                    cwd=str(Path(job.source).parent),
-                    start_timeout=120,
-                    extra_arguments=[f"--IPKernelApp.exec_lines={follow}"],
-                )
+            papermill.execute_notebook(
+                job.source,
+                str(target),
+                parameters=dict(job.parameters),
+                kernel_name="python3",
+                progress_bar=False,
+                cwd=str(Path(job.source).parent),
+                start_timeout=120,
+                kernel_manager_class=kernels.manager(),
+                extra_arguments=[f"--IPKernelApp.exec_lines={follow}"],
+            )
         except PapermillExecutionError as error:
             return f"{error.ename}: {error.evalue} (cell {error.exec_count})"
         except Exception as error:  # a kernel that died or would not start: the other notebooks go on
@@ -815,21 +828,6 @@ def _said(error: Exception, job: Job) -> str:
             raise error
     except Exception as told:
         return f"{type(told).__name__}: {told}"
-
-
-@contextlib.contextmanager
-def _errors_to(path: Path) -> Iterator[None]:
-    """Send what this process and its kernel write to standard error to a file, not through the progress bar."""
-    sys.stderr.flush()
-    saved = os.dup(2)
-    with path.open("ab") as log:
-        os.dup2(log.fileno(), 2)
-        try:
-            yield
-        finally:
-            sys.stderr.flush()
-            os.dup2(saved, 2)
-            os.close(saved)
 
 
 def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> dict:

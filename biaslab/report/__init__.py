@@ -9,6 +9,6 @@ script stands behind both.
 from __future__ import annotations
 
 from biaslab.report.index import build
-from biaslab.report.notebook import render_notebook
+from biaslab.report.notebook import render_notebook, warm_up
 
-__all__ = ["build", "render_notebook"]
+__all__ = ["build", "render_notebook", "warm_up"]

@@ -103,6 +103,17 @@ def render_notebook(
     return write_page(html_path, html)
 
 
+def warm_up() -> None:
+    """Make what every page needs, so that the processes that are forked from this one need not."""
+    from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+    table = new_output("display_data", {"text/html": "<table><tr><td>1</td></tr></table>", "text/plain": "1"})
+    cells = [new_markdown_cell("# Title\n\nÉ: $x_1$"), new_code_cell("1", outputs=[table])]
+    page = {"title": "", "has_heading": True, "index_href": None, "ran": "", "style": "", "policy": ""}
+    resources = {"metadata": {"path": "", "name": ""}, "page": page}
+    _exporter().from_notebook_node(new_notebook(cells=cells), resources=resources)
+
+
 @cache
 def _exporter():
     """Return the exporter: nbconvert with the packaged template and filters that sanitise.
