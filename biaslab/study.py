@@ -48,7 +48,6 @@ _STUDIES = (
     "paradox_downloads",
     "paired",
     "paired_people",
-    "dalleval",
     "ratings",
     "calibration",
     "synthesis",
@@ -135,6 +134,8 @@ class Study:
     def measured(self, what: Callable | str, *, optional: bool = False) -> pd.DataFrame:
         """Return measurements from this study's source, for this study's model.
 
+        Of a model that the source knows from other tables of the paper only there are no rows.
+
         Args:
             what: What measures them, such as ``paradox.percent_female``: called here where the source is a pipeline,
                 and looked up under its paper and name in any other source. A pipeline has one model of its own; rows
@@ -157,7 +158,13 @@ class Study:
         if self._takes_all(frame):
             return frame
         if self.model not in set(frame["model"]):
-            raise unknown_name(f"model in {name} ({self.source})", self.model, sorted(set(frame["model"])))
+            # A paper may have measured some of its models in some sections only.
+            paper = name.partition("_")[0]
+            if self.model not in (sources.models(paper, source=self.source, ratings=self.ratings) or ()):
+                raise unknown_name(
+                    f"model in {name} ({self.source})", self.model, sorted(set(frame["model"]))
+                )
+            print(f"The source {self.source!r} has no {name} of {self.model}.")
         return frame[frame["model"] == self.model].reset_index(drop=True)
 
     def has(self, what: Callable | str) -> bool:

@@ -1,7 +1,8 @@
-"""The forms that figures of several papers take: tables in, figures out, with one legend below all panels.
+"""The forms that figures of several papers take: tables in, figures out, with one legend above all panels.
 
 Every form takes a long table and the names of its columns, a :class:`Look` for what has a colour, and ``panel``: the
-column whose values have a panel each. Rows, panels and colours come in the order of the table.
+column whose values have a panel each. Rows, panels and colours come in the order of the table. A table without rows
+gives a figure that says so.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -88,6 +90,7 @@ def panels(
     return figure, ((ax, rows) for ax, (_, rows) in zip(axes.flat, groups, strict=False))
 
 
+@style.or_nothing
 def estimates(
     table: pd.DataFrame,
     value: str,
@@ -99,10 +102,14 @@ def estimates(
     panel_names: Mapping[str, str] = {},
     row_names: Mapping[str, str] = {},
     label: str,
-    limits: tuple[str, str] = ("ci_low", "ci_high"),
+    limits: tuple[str, str] | None = ("ci_low", "ci_high"),
     reference: float | None = 0.0,
     floor: str = "",
     floor_name: str = "by chance at this n",
+    band: tuple[str, str] | None = None,
+    band_name: str = "what a fair model shows",
+    mark: str = "",
+    mark_name: str = "as printed",
     filled: str = "",
     filled_names: tuple[str, str] = ("", ""),
     xlim: tuple[float, float] | None = None,
@@ -121,10 +128,14 @@ def estimates(
         panel_names: Titles of the panels.
         row_names: What rows are called; the value itself where it is not among them.
         label: The x axis: what is drawn, with its unit.
-        limits: The columns with the limits; a dot without a line has none.
+        limits: The columns with the limits, None for no intervals; a dot without a line has none.
         reference: Where a line marks no bias or no change; None for none.
         floor: A column with what chance alone gives, drawn as a grey mark; empty for none.
         floor_name: What the legend calls it.
+        band: Columns with the ends of what lies grey behind each estimate, such as what a fair model shows.
+        band_name: What the legend calls it.
+        mark: A column with a value to compare with, drawn as a thin black mark; empty for none.
+        mark_name: What the legend calls it.
         filled: A column of truth values: dots that it denies are hollow.
         filled_names: What the legend calls filled and hollow ones.
         xlim: Ends of the x axis.
@@ -134,12 +145,17 @@ def estimates(
     hues = list(dict.fromkeys(table[hue])) if hue else [""]
     looks = look.of(hues) if hue else {"": (style.BLUE, "o", "")}
 
+    def beside(rows: pd.DataFrame) -> int:
+        # Rows with one value of the hue each need no room beside it.
+        return len(hues) if hue and rows.groupby(row)[hue].nunique().max() > 1 else 1
+
     def height(rows: pd.DataFrame) -> float:
-        return rows[row].nunique() * max(0.3, inch * (1 + 0.45 * (len(hues) - 1))) + 0.9
+        return rows[row].nunique() * max(min(inch, 0.3), inch * (1 + 0.45 * (beside(rows) - 1))) + 0.9
 
     figure, parts = panels(
         table, panel, names=panel_names, columns=columns, height=height, sharex=xlim is None and columns == 1
     )
+    name_axes(figure, label)
     alike = (
         columns > 1 and panel and len({tuple(rows[row].unique()) for _, rows in table.groupby(panel)}) == 1
     )
@@ -147,36 +163,44 @@ def estimates(
         names = list(dict.fromkeys(rows[row]))
         if reference is not None:
             style.zero_line(ax, reference)
-        for offset, of in zip(_beside(len(hues)), hues, strict=True):
+        places = _beside(len(hues)) if beside(rows) > 1 else np.zeros(len(hues))
+        tall = 0.3 / beside(rows)
+        for offset, of in zip(places, hues, strict=True):
             color, marker, _ = looks[of]
             some = rows[rows[hue] == of] if hue else rows
             y = some[row].map({name: i for i, name in enumerate(names)}).to_numpy(float) + offset
+            if band:
+                low, high = some[band[0]], some[band[1]]
+                ax.barh(y, high - low, 2 * tall, left=low, color=style.GREY, alpha=0.22, lw=0, zorder=0.5)
             if floor:
-                ax.vlines(
-                    some[floor], y - 0.3 / len(hues), y + 0.3 / len(hues), color=style.GREY, lw=4, alpha=0.5
-                )
+                ax.vlines(some[floor], y - tall, y + tall, color=style.GREY, lw=4, alpha=0.5)
+            if mark:
+                ax.vlines(some[mark], y - tall, y + tall, color=style.BLACK, lw=1.4)
             sure = some[filled].to_numpy(bool) if filled else np.ones(len(some), dtype=bool)
-            ax.hlines(y, some[limits[0]], some[limits[1]], color=color, lw=1.8, alpha=0.75)
+            if limits:
+                ax.hlines(y, some[limits[0]], some[limits[1]], color=color, lw=1.8, alpha=0.75)
             for mask, face in ((sure, color), (~sure, "white")):
                 ax.plot(some[value][mask], y[mask], marker, mfc=face, mec=color, ms=6.5, zorder=3)
-        ax.set_yticks(range(len(names)), [row_names.get(name, str(name)) for name in names])
+        _name_rows(ax, [row_names.get(name, str(name)) for name in names])
         ax.tick_params(labelleft=not alike or ax.get_subplotspec().is_first_col())
         ax.set_ylim(len(names) - 0.45, -0.55)
-        ax.set_xlabel(label)
         if xlim:
             ax.set_xlim(*xlim)
         _stripes(ax, len(names))
     handles = [key(*looks[of]) for of in hues] if hue else []
     if floor:
         handles.append(Line2D([], [], color=style.GREY, lw=4, alpha=0.5, label=floor_name))
-    if filled and any(filled_names):
-        there = set(table[filled].astype(bool))
-        named = zip((True, False), filled_names, strict=True)
-        handles += [key(style.GREY, "o", told, hollow=not sure) for sure, told in named if sure in there]
+    if band:
+        handles.append(Patch(color=style.GREY, alpha=0.22, lw=0, label=band_name))
+    if mark:
+        handles.append(Line2D([], [], color=style.BLACK, marker="|", ms=12, mew=1.4, ls="", label=mark_name))
+    if filled:
+        handles += _filled_keys(table[filled], filled_names)
     legend(figure, handles)
     return figure
 
 
+@style.or_nothing
 def diagonal(
     table: pd.DataFrame,
     x: str,
@@ -190,10 +214,14 @@ def diagonal(
     panel_names: Mapping[str, str] = {},
     limits: tuple[tuple[str, str], tuple[str, str]] | None = None,
     band: tuple[str, str] | None = None,
+    size: str = "",
+    filled: str = "",
+    filled_names: tuple[str, str] = ("", ""),
     names: str = "",
     named: int = 0,
     columns: int = 2,
     under: Callable[[Axes, pd.DataFrame], None] | None = None,
+    keys: Sequence = (),
 ) -> Figure:
     """Draw points against a diagonal on which both coordinates are equal.
 
@@ -209,41 +237,66 @@ def diagonal(
         panel_names: Titles of the panels.
         limits: Columns with the limits of x and of y, drawn as thin lines.
         band: Columns with the ends of what a fair model shows of y, at their medians.
+        size: A column of counts, drawn as the points' areas, with the number in large ones; empty for equal points.
+        filled: A column of truth values: points that it denies are hollow.
+        filled_names: What the legend calls filled and hollow ones.
         names: The column with the names of points.
         named: How many points are named, the farthest from the diagonal first.
         columns: Panels beside one another.
         under: Draws what lies below the points of a panel, such as regions.
+        keys: Entries of the legend for what ``under`` draws.
     """
     hues = list(dict.fromkeys(table[hue])) if hue else [""]
     looks = look.of(hues) if hue else {"": (style.BLUE, "o", "")}
     side = min(5.2, WIDTH / columns if table[panel].nunique() > 1 else 5.2) if panel else 5.2
     figure, parts = panels(table, panel, names=panel_names, columns=columns, height=side)
+    drawn = []
     for ax, rows in parts:
         if under:
             under(ax, rows)
         if band and rows[list(band)].notna().all(axis=1).any():
             ax.axhspan(*rows[list(band)].median(), color=style.LIGHT, zorder=0)
         ax.plot(ends, ends, color=style.GREY, ls="--", lw=1, zorder=1)
+        few = len(rows) <= 12
         for of in hues:
             color, marker, _ = looks[of]
             some = rows[rows[hue] == of] if hue else rows
             if limits:
                 (x0, x1), (y0, y1) = limits
-                ax.hlines(some[y], some[x0], some[x1], color=color, lw=0.8, alpha=0.35)
-                ax.vlines(some[x], some[y0], some[y1], color=color, lw=0.8, alpha=0.35)
-            ax.plot(some[x], some[y], marker, color=color, ms=5.5, alpha=0.8, mec="white", mew=0.4, zorder=3)
+                line = {"color": color, "lw": 1.8 if few else 0.8, "alpha": 0.75 if few else 0.35}
+                ax.hlines(some[y], some[x0], some[x1], **line)
+                ax.vlines(some[x], some[y0], some[y1], **line)
+            areas = 30 + 40 * (some[size] - 1) if size else np.full(len(some), 60 if few else 30)
+            sure = some[filled].to_numpy(bool) if filled else np.ones(len(some), dtype=bool)
+            faces, edges = np.where(sure, color, "white"), np.where(sure, "white", color)
+            ax.scatter(some[x], some[y], areas, faces, marker=marker, alpha=0.85, ec=edges, lw=1, zorder=3)
+            counts = zip(some[x], some[y], some[size], sure, strict=True) if size else ()
+            for at, up, count, dark in counts:
+                if count > 1:
+                    shade = "white" if dark else style.BLACK
+                    ax.text(
+                        at, up, f"{count:.0f}", ha="center", va="center", fontsize=8, color=shade, zorder=4
+                    )
         ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel=labels[0], ylabel=labels[1])
-        if named:
-            far = rows.loc[(rows[y] - rows[x]).abs().sort_values(ascending=False).index]
-            far = far.dropna(subset=[x, y]).head(named)
-            style.label_points(ax, far[x], far[y], far[names], avoid=(rows[x], rows[y]))
+        drawn.append((ax, rows))
     handles = [key(*looks[of]) for of in hues] if hue else []
     if band:
         handles.append(Patch(color=style.LIGHT, label="scores of a fair model"))
-    legend(figure, handles)
+    if filled:
+        handles += _filled_keys(table[filled], filled_names)
+    legend(figure, [*handles, *keys])
+    # Last, because names find their places in the finished layout, which is then kept.
+    if named:
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+    for ax, rows in drawn if named else ():
+        far = rows.loc[(rows[y] - rows[x]).abs().sort_values(ascending=False).index]
+        far = far.dropna(subset=[x, y]).head(named)
+        style.label_points(ax, far[x], far[y], far[names], avoid=(rows[x], rows[y]), laid_out=True)
     return figure
 
 
+@style.or_nothing
 def trends(
     table: pd.DataFrame,
     x: str,
@@ -254,9 +307,10 @@ def trends(
     look: Look = PLAIN,
     panel: str = "",
     panel_names: Mapping[str, str] = {},
-    limits: tuple[str, str] = ("ci_low", "ci_high"),
+    limits: tuple[str, str] | None = ("ci_low", "ci_high"),
     reference: float | None = None,
     ylim: tuple[float, float] | None = None,
+    sharey: bool = True,
     columns: int = 2,
 ) -> Figure:
     """Draw estimates along an ordered column, joined by lines, with their intervals.
@@ -270,14 +324,16 @@ def trends(
         look: Its colours, markers and names.
         panel: The column with a panel for each value; empty for one panel.
         panel_names: Titles of the panels.
-        limits: The columns with the limits.
+        limits: The columns with the limits; None for no intervals.
         reference: Where a line marks no bias or no change; None for none.
         ylim: Ends of the y axis.
+        sharey: Whether all panels have one y axis.
         columns: Panels beside one another.
     """
     hues = list(dict.fromkeys(table[hue])) if hue else [""]
     looks = look.of(hues) if hue else {"": (style.BLUE, "o", "")}
-    figure, parts = panels(table, panel, names=panel_names, columns=columns, height=3.4, sharey=True)
+    figure, parts = panels(table, panel, names=panel_names, columns=columns, height=3.4, sharey=sharey)
+    name_axes(figure, *labels)
     for ax, rows in parts:
         steps = list(dict.fromkeys(rows[x]))
         numbers = pd.api.types.is_numeric_dtype(rows[x])
@@ -289,16 +345,17 @@ def trends(
             color, marker, _ = looks[of]
             some = rows[rows[hue] == of] if hue else rows
             places = some[x].map(at).to_numpy(float) + 0.25 * offset * wide
-            ax.vlines(places, some[limits[0]], some[limits[1]], color=color, lw=1.8, alpha=0.75)
+            if limits:
+                ax.vlines(places, some[limits[0]], some[limits[1]], color=color, lw=1.8, alpha=0.75)
             ax.plot(places, some[value], marker=marker, color=color, lw=1, ms=6)
         ax.set_xticks(list(at.values()), [f"{s:g}" if numbers else str(s) for s in steps])
-        ax.set(xlabel=labels[0], ylabel=labels[1])
         if ylim:
             ax.set_ylim(*ylim)
     legend(figure, [key(*looks[of], line="-") for of in hues] if hue else [])
     return figure
 
 
+@style.or_nothing
 def heat_map(
     table: pd.DataFrame,
     value: str,
@@ -311,7 +368,9 @@ def heat_map(
     panel: str = "",
     panel_names: Mapping[str, str] = {},
     form: str = ".0f",
+    text: str = "",
     columns: int = 1,
+    inch: float = 0.32,
 ) -> Figure:
     """Draw a value for each pair of a row and a column as a colour, with the number in it.
 
@@ -326,24 +385,38 @@ def heat_map(
         panel: The column with a panel for each value; empty for one panel.
         panel_names: Titles of the panels.
         form: How numbers are written; empty for none.
+        text: A column with what is written into the cells in place of the numbers; empty for none.
         columns: Panels beside one another.
+        inch: Height of a row.
     """
     figure, parts = panels(
-        table, panel, names=panel_names, columns=columns, height=lambda rows: 0.32 * rows[row].nunique() + 1.3
+        table, panel, names=panel_names, columns=columns, height=lambda rows: inch * rows[row].nunique() + 1.3
     )
-    colours = "vlag" if centre is not None else "crest"
+    # Not seaborn's own `center`: it warns of what matplotlib is about to drop.
+    norm = Normalize(*ends) if centre is None else TwoSlopeNorm(centre, *ends)
+    drawn = []
     for ax, rows in parts:
-        wide = rows.pivot(index=row, columns=column, values=value)
-        wide = wide.loc[list(dict.fromkeys(rows[row])), list(dict.fromkeys(rows[column]))]
+        order = {"index": rows[row].unique(), "columns": rows[column].unique()}
+        wide, written = (
+            rows.pivot(index=row, columns=column, values=of).reindex(**order) for of in (value, text or value)
+        )
         sns.heatmap(
-            wide, ax=ax, cmap=colours, vmin=ends[0], vmax=ends[1], center=centre, annot=bool(form), fmt=form or "g",
-            annot_kws={"fontsize": 8}, linewidths=0.5, cbar_kws={"label": label},
+            wide, ax=ax, cmap="crest" if centre is None else "vlag", norm=norm, cbar=False, linewidths=0.5,
+            annot=written if form or text else None, fmt="" if text else form, annot_kws={"fontsize": 8},
+            xticklabels=True,
         )  # fmt: skip
+        _name_rows(ax, [str(name) for name in wide.index], at=0.5)
         ax.set(xlabel="", ylabel="")
         ax.tick_params(axis="both", length=0)
+        room = 0.6 * WIDTH / ax.get_gridspec().ncols / wide.shape[1]
+        if 0.085 * max(len(str(name)) for name in wide.columns) > room:
+            ax.set_xticks(ax.get_xticks(), wide.columns, rotation=40, ha="right", rotation_mode="anchor")
+        drawn.append(ax)
+    figure.colorbar(drawn[0].collections[0], ax=drawn, label=label, aspect=30, shrink=0.7)
     return figure
 
 
+@style.or_nothing
 def stacked(
     table: pd.DataFrame,
     value: str,
@@ -415,19 +488,50 @@ def key(color: str, marker: str, label: str, *, hollow: bool = False, line: str 
     return Line2D([], [], color=color, marker=marker, ls=line, label=label, mfc="white" if hollow else color)
 
 
-def legend(figure: Figure, handles: Sequence, columns: int = 3) -> None:
-    """Put one legend below all panels of a figure."""
+def _filled_keys(sure: pd.Series, names: tuple[str, str]) -> list[Line2D]:
+    """Return a legend's entries for filled and hollow markers, as far as there are any and they have names."""
+    there = set(sure.astype(bool))
+    return [
+        key(style.GREY, "o", name, hollow=not filled)
+        for filled, name in zip((True, False), names, strict=True)
+        if name and filled in there
+    ]
+
+
+def legend(figure: Figure, handles: Sequence, columns: int = 4) -> None:
+    """Put one legend above all panels of a figure, in as many columns as its longest entry leaves room for."""
     if handles:
-        figure.legend(handles=list(handles), loc="outside lower center", ncols=min(columns, len(handles)))
+        longest = 0.6 + 0.075 * max(len(str(handle.get_label())) for handle in handles)
+        columns = max(1, min(columns, len(handles), int(WIDTH / longest)))
+        figure.legend(handles=list(handles), loc="outside upper center", ncols=columns)
+
+
+def name_axes(figure: Figure, x: str = "", y: str = "") -> None:
+    """Say once, for all panels of a figure, what its axes show."""
+    shown = [ax for ax in figure.axes if ax.axison]
+    if len(shown) == 1:
+        shown[0].set(xlabel=x, ylabel=y)
+    else:
+        figure.supxlabel(x, fontsize=11)
+        figure.supylabel(y, fontsize=11)
+
+
+def _name_rows(ax: Axes, names: list[str], at: float = 0.0) -> None:
+    """Name the rows of a panel from ``at`` on, unless the first panel of its line has the same ones."""
+    axes, column = ax.figure.axes, ax.get_subplotspec().colspan.start
+    first = axes[axes.index(ax) - column]
+    again = column > 0 and [text.get_text() for text in first.get_yticklabels()] == names
+    ax.set_yticks(np.arange(len(names)) + at, names, rotation=0)
+    ax.tick_params(labelleft=not again)
 
 
 def _beside(count: int) -> np.ndarray:
     """Return where the values of a hue stand around the middle of their row, in rows."""
-    return np.linspace(-0.3, 0.3, count) if count > 1 else np.zeros(1)
+    return (np.arange(count) - (count - 1) / 2) * 0.8 / count
 
 
 def _stripes(ax: Axes, rows: int) -> None:
     """Shade every other row, so that the eye keeps to one."""
-    if rows > 3:
+    if rows > 1:
         for k in range(0, rows, 2):
             ax.axhspan(k - 0.5, k + 0.5, color=style.LIGHT, alpha=0.35, lw=0, zorder=0)

@@ -120,6 +120,7 @@ def label_points(
     *,
     avoid: tuple[Sequence[float], Sequence[float]] | None = None,
     fontsize: float = 8,
+    laid_out: bool = False,
 ) -> list[Text]:
     """Write ``texts`` beside points, so that none covers another text, a point or a line to a point.
 
@@ -133,11 +134,13 @@ def label_points(
         texts: What to write, most important first.
         avoid: All points (x, y) that no text may cover; by default the labelled ones.
         fontsize: Size of the texts, in points.
+        laid_out: Whether the figure's layout is finished, so that it need not be found again.
 
     Returns:
         The texts that found a place.
     """
-    ax.figure.draw_without_rendering()
+    if not laid_out:
+        ax.figure.draw_without_rendering()
     scale = ax.figure.dpi / 72
     points = ax.transData.transform(np.column_stack([x, y])) if len(x) else np.empty((0, 2))
     obstacles = points if avoid is None else ax.transData.transform(np.column_stack(avoid))
@@ -177,7 +180,8 @@ def _free_place(point, width, height, scale, inside, obstacles, boxes, lines):
         ):
             way = np.array([np.cos(angle), np.sin(angle)])
             end = point + way * distance * scale
-            centre = end + way * np.array([width, height]) / 2
+            # The nearest corner of the text is at the end of the way, or the middle of a side where it is straight.
+            centre = end + np.clip(2 * way, -1, 1) * np.array([width, height]) / 2
             box = Bbox.from_bounds(centre[0] - width / 2, centre[1] - height / 2, width, height)
             near = (np.abs(obstacles - centre) < np.array([width, height]) / 2 + 3.5 * scale).all(axis=1)
             padded = box.padded(1.5 * scale)

@@ -1,9 +1,8 @@
-"""DALL-Eval's tables, findings and figures: from the printed numbers, and from folders of known truth."""
+"""DALL-Eval's tables: from the printed numbers, and from measurements of known truth."""
 
 from itertools import product
 from math import comb
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,27 +12,15 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 
 from biaslab import published, sources, stats
 from biaslab.errors import InputError, UnknownNameError
-from biaslab.figures import dalleval as figures
-from biaslab.findings import NoFinding
-from biaslab.studies import dalleval
-from biaslab.studies import dalleval_words as words
+from biaslab.papers import dalleval
+from biaslab.papers.dalleval.analysis.attributes import pooled_difference_floor
+from biaslab.papers.dalleval.analysis.bias import consistent_n
+from biaslab.papers.dalleval.analysis.skills import SKILLS
 from biaslab.study import Study
-
-mpl.use("Agg")
 
 MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
 # E|k/9 - 1/2| with k of 9 fair images: 9 C(8, 4) / 2**9 / 9.
 FLOOR_9 = comb(8, 4) / 2**9
-
-
-@pytest.fixture(scope="module")
-def printed(tmp_path_factory):
-    return Study(tmp_path_factory.mktemp("printed"), seed=1, bootstrap_replicates=2000)
-
-
-@pytest.fixture
-def folder(folder_of):
-    return folder_of("dalleval", 2000)
 
 
 def gender_rows(model, values, n=9):
@@ -46,14 +33,14 @@ def gender_rows(model, values, n=9):
 # -- gender ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(dalleval.PUBLISHED))
-def test_published_measurements_fit_their_tables(name):
+def test_published_measurements_fit_their_tables(printed):
     # The paper prints no counts of tones; a source with the tone of each image may have them.
-    assert (len(sources.measured(name, source="published")) > 0) == (name != "dalleval_skin_tone_counts")
+    empty = {name for name in printed.given if sources.measured(f"dalleval_{name}", source="published").empty}
+    assert len(printed.given) == 11 and empty == {"skin_tone_counts"}
 
 
 def test_averages_follow_from_the_professions(printed):
-    table = printed.table("dalleval_overall_average").query("category == 'gender'").set_index("model")
+    table = printed["overall_average"].query("category == 'gender'").set_index("model")
     rows = pd.concat([published.load(f"dalleval_table_{n}") for n in (16, 17)]).query("kind == 'profession'")
     for model, rounded in zip(MODELS, (-0.25, -0.22, -0.42), strict=True):
         ninths = np.rint(9 * rows[rows["model"] == model]["value"]) / 9
@@ -65,7 +52,7 @@ def test_averages_follow_from_the_professions(printed):
 
 
 def test_deviation_of_the_professions_and_its_floor(printed):
-    table = printed.table("dalleval_mad").query("category == 'gender'").set_index("model")
+    table = printed["mad"].query("category == 'gender'").set_index("model")
     # 83 professions give 0.196, 0.358, 0.363 from exact ninths; the paper's 0.1984, 0.3545, 0.3618 count
     # the prompt without profession too, so they lie within one prompt's largest share of the mean (0.5/84).
     assert table["mad"].round(3).to_dict() == dict(zip(MODELS, (0.196, 0.358, 0.363), strict=True))
@@ -87,22 +74,20 @@ def test_deviation_of_the_professions_and_its_floor(printed):
 
 def test_deviation_expected_at_the_overall_share(printed):
     # minDALL-E: every profession at its overall share of female images, by summing over k of 9.
-    share = printed.table("dalleval_average_gender").query("model == 'minDALL-E'")["n_female"].sum() / (
-        9 * 83
-    )
+    share = printed["average_gender"].query("model == 'minDALL-E'")["n_female"].sum() / (9 * 83)
     expected = sum(comb(9, k) * share**k * (1 - share) ** (9 - k) * abs(k / 9 - 0.5) for k in range(10))
-    table = printed.table("dalleval_mad").query("category == 'gender'").set_index("model")
+    table = printed["mad"].query("category == 'gender'").set_index("model")
     assert table.loc["minDALL-E", "expected_at_overall_share"] == pytest.approx(expected)
 
 
 def test_professions_against_balance(printed):
-    table = printed.table("dalleval_average_gender")
+    table = printed["average_gender"]
     exact = [
         scipy_stats.binomtest(int(k), int(n)).pvalue
         for k, n in zip(table["n_female"], table["n"], strict=True)
     ]
     np.testing.assert_allclose(table["p"], exact, atol=1e-12)
-    balance = printed.table("dalleval_gender_balance").set_index("model")
+    balance = printed["gender_balance"].set_index("model")
     for model, of in table.groupby("model"):
         np.testing.assert_allclose(of["p_bh"], multipletests(of["p"], method="fdr_bh")[1])
         assert balance.loc[model, "n_bh"] == multipletests(of["p"], method="fdr_bh")[0].sum()
@@ -113,15 +98,15 @@ def test_professions_against_balance(printed):
 
 
 def test_interval_of_a_profession_is_wilson(printed):
-    table = printed.table("dalleval_average_gender")
+    table = printed["average_gender"]
     low, high = proportion_confint(table["n_female"], table["n"], method="wilson")
     np.testing.assert_allclose(table["ci_low"], 2 * low - 1, atol=1e-12)
     np.testing.assert_allclose(table["ci_high"], 2 * high - 1, atol=1e-12)
 
 
 def test_differences_between_models_are_paired(printed):
-    wide = printed.table("dalleval_average_gender").pivot(index="profession", columns="model", values="value")
-    table = printed.table("dalleval_model_difference").set_index(["first", "second", "quantity"])
+    wide = printed["average_gender"].pivot(index="profession", columns="model", values="value")
+    table = printed["model_difference"].set_index(["first", "second", "quantity"])
     row = table.loc[("minDALL-E", "Stable Diffusion", "average")]
     test = scipy_stats.ttest_rel(wide["minDALL-E"], wide["Stable Diffusion"])
     interval = test.confidence_interval(0.95)
@@ -129,52 +114,47 @@ def test_differences_between_models_are_paired(printed):
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(interval))
     # A sign-flip test and a t-test of 83 differences agree closely.
     assert row["p"] == pytest.approx(test.pvalue, abs=0.01)
-    correlation = printed.table("dalleval_model_correlation").set_index(["first", "second"])
+    correlation = printed["model_correlation"].set_index(["first", "second"])
     expected = np.corrcoef(wide["Karlo"], wide["Stable Diffusion"])[0, 1]
     assert correlation.loc[("Karlo", "Stable Diffusion"), "r"] == pytest.approx(expected)
 
 
-def test_gender_of_a_folder_with_missing_and_uneven_n(folder):
+def test_gender_of_a_folder_with_missing_and_uneven_n(results):
     # p0: 3 of 4 female, so 0.5; p1: no image; p2 and p3: 0 of 2. Mean over the three known: -1.5 / 3.
-    study = folder(average_gender=gender_rows("a", [0.5, np.nan, -1, -1], [4, 0, 2, 2]))
-    table = study.table("dalleval_average_gender")
+    found = results(average_gender=gender_rows("a", [0.5, np.nan, -1, -1], [4, 0, 2, 2]))
+    table = found["average_gender"]
     assert table["n_female"].tolist()[::2] == [3, 0]
     assert table["reason"].tolist() == ["", "no image perceived as female or male", "", ""]
     assert np.isnan(table.loc[1, ["value", "ci_low", "p"]].to_numpy(dtype=float)).all()
-    overall = study.table("dalleval_overall_average").iloc[0]
+    overall = found["overall_average"].iloc[0]
     assert (overall["average"], overall["n"]) == (-0.5, 3)
     assert np.isnan(overall["printed"])
     # |p - 0.5| is 0.25, 0.5 and 0.5; floors are E|k/4 - 0.5| = 3/16 and twice E|k/2 - 0.5| = 1/4.
-    mad = study.table("dalleval_mad").iloc[0]
+    mad = found["mad"].iloc[0]
     assert (mad["mad"], mad["n"]) == (pytest.approx(1.25 / 3), 3)
     assert mad["floor"] == pytest.approx((3 / 16 + 1 / 4 + 1 / 4) / 3)
-    assert study.table("dalleval_model_difference").empty
+    assert found["model_difference"].empty
 
 
-def test_gender_of_one_model_only(folder):
-    rows = gender_rows("a", [1, -1, 1], 1) + gender_rows("b", [1, 1, 1], 1)
-    study = folder(model="b", average_gender=rows)
-    assert study.table("dalleval_overall_average")["model"].tolist() == ["b"]
-    assert study.table("dalleval_model_difference").empty
-    figure = figures.differences(study.table("dalleval_model_difference"))
-    assert "one model only" in figure.axes[0].texts[0].get_text()
-    with pytest.raises(UnknownNameError, match="Did you mean"):
-        folder(model="bb", average_gender=rows).table("dalleval_average_gender")
+def test_gender_of_one_model_only(results):
+    found = results(average_gender=gender_rows("b", [1, 1, 1], 1))
+    assert found["overall_average"]["model"].tolist() == ["b"]
+    assert found["model_difference"].empty and found["model_correlation"].empty
 
 
-def test_one_profession_has_no_interval(folder):
-    study = folder(average_gender=gender_rows("a", [0.5], 4))
-    row = study.table("dalleval_overall_average").iloc[0]
+def test_one_profession_has_no_interval(results):
+    found = results(average_gender=gender_rows("a", [0.5], 4))
+    row = found["overall_average"].iloc[0]
     assert (row["average"], row["n"]) == (0.5, 1)
     assert np.isnan(row["ci_low"])
     assert row["reason"] == "an interval needs two or more professions"
 
 
-def test_an_average_that_n_cannot_give_is_refused(folder):
+def test_an_average_that_n_cannot_give_is_refused(results):
     # 0.33 needs a multiple of 3 images (or many): of 4 images, 0 and 0.5 are nearest.
-    study = folder(average_gender=gender_rows("a", [0.5, 0.33], 4))
+    found = results(average_gender=gender_rows("a", [0.5, 0.33], 4))
     with pytest.raises(InputError) as error:
-        study.table("dalleval_average_gender")
+        found["average_gender"]
     assert str(error.value) == (
         "dalleval_average_gender: value in row 2 cannot come from n = 4 images; n must count the images that the "
         "value is taken over."
@@ -185,7 +165,7 @@ def test_an_average_that_n_cannot_give_is_refused(folder):
 
 
 def test_skin_tone_from_the_paper_has_no_interval_but_a_reason(printed):
-    mad = printed.table("dalleval_mad").query("category == 'skin_tone'").set_index("model")
+    mad = printed["mad"].query("category == 'skin_tone'").set_index("model")
     assert mad["mad"].to_dict() == dict(zip(MODELS, (0.1687, 0.1707, 0.1698), strict=True))
     assert (mad["evidence"] == "printed").all()
     assert mad[["ci_low", "ci_high", "n", "corrected_mad"]].isna().all(axis=None)
@@ -193,15 +173,15 @@ def test_skin_tone_from_the_paper_has_no_interval_but_a_reason(printed):
     # E|k/9 - 0.1| of one of ten even tones, by summing over k.
     floor = sum(comb(9, k) * 0.1**k * 0.9 ** (9 - k) * abs(k / 9 - 0.1) for k in range(10))
     assert mad["floor"].to_numpy() == pytest.approx(floor)
-    table = printed.table("dalleval_average_skin_tone")
+    table = printed["average_skin_tone"]
     assert (table["n"] == 27).all()
     assert table["reason"].str.contains("n is nominal").all()
 
 
 def test_skin_tone_averages_and_band(printed):
-    overall = printed.table("dalleval_overall_average").query("category == 'skin_tone'")
+    overall = printed["overall_average"].query("category == 'skin_tone'")
     assert overall["average"].round(2).tolist() == overall["printed"].tolist() == [5.19, 5.13, 5.14]
-    band = printed.table("dalleval_two_tone_reading")
+    band = printed["two_tone_reading"]
     assert (band["lowest"] == 5).all()
     assert (band["highest"] < 6).all()
     rows = pd.concat([published.load(f"dalleval_table_{n}") for n in (20, 21)]).query("kind == 'profession'")
@@ -217,25 +197,22 @@ def test_skin_tone_averages_and_band(printed):
     # The paper's tones are more concentrated than that in all three models: two neighbouring tones do not
     # reproduce its deviation, they only come near.
     assert (band["printed"] > band["implied_mad"]).all()
-    said = words.skin_tone_averages(band, overall)
-    largest = (band["printed"] - band["implied_mad"]).max()
-    assert f"the larger one in 3 of 3, and at most {largest:.3f} away" in said
 
 
-def test_deviation_does_not_tell_two_tones_from_a_few_distant_ones(folder):
+def test_deviation_does_not_tell_two_tones_from_a_few_distant_ones(results):
     # 26 faces at tone 5 and one at tone 10 average 140 / 27 = 5.185; so do 22 at tone 5 and 5 at tone 6.
     far = [{"model": "far", "profession": "p", "tone": t, "n": n} for t, n in ((5, 26), (10, 1))]
     near = [{"model": "near", "profession": "p", "tone": t, "n": n} for t, n in ((5, 22), (6, 5))]
     averages = [{"model": m, "profession": "p", "value": 140 / 27, "n": 27} for m in ("far", "near")]
-    study = folder(average_skin_tone=averages, skin_tone_counts=far + near)
-    mad = study.table("dalleval_mad").set_index("model")["mad"]
+    found = results(average_skin_tone=averages, skin_tone_counts=far + near)
+    mad = found["mad"].set_index("model")["mad"]
     # (26/27 - 0.1 + 0.1 - 1/27 + 0.8) / 10 and (22/27 - 0.1 + 5/27 - 0.1 + 0.8) / 10
     assert mad.to_dict() == pytest.approx({"far": (25 / 27 + 0.8) / 10, "near": 0.16})
-    implied = study.table("dalleval_two_tone_reading").set_index("model")["implied_mad"]
+    implied = found["two_tone_reading"].set_index("model")["implied_mad"]
     assert implied.to_dict() == pytest.approx({"far": 0.16, "near": 0.16})
 
 
-def test_skin_tone_counts_give_deviation_and_intervals(folder):
+def test_skin_tone_counts_give_deviation_and_intervals(results):
     # p0 and p2: four images of tone 3, so 0.18; p1: one image of each tone, so 0. Mean 0.12.
     counts = [{"model": "a", "profession": p, "tone": 3, "n": 4} for p in ("p0", "p2")]
     counts += [{"model": "a", "profession": "p1", "tone": t, "n": 1} for t in range(1, 11)]
@@ -243,8 +220,8 @@ def test_skin_tone_counts_give_deviation_and_intervals(folder):
         {"model": "a", "profession": "p0", "value": 3, "n": 4},
         {"model": "a", "profession": "p1", "value": 5.5, "n": 10},
     ]
-    study = folder(average_skin_tone=averages, skin_tone_counts=counts)
-    mad = study.table("dalleval_mad").iloc[0]
+    found = results(average_skin_tone=averages, skin_tone_counts=counts)
+    mad = found["mad"].iloc[0]
     assert (mad["category"], mad["mad"], mad["n"], mad["evidence"]) == (
         "skin_tone",
         pytest.approx(0.12),
@@ -252,29 +229,29 @@ def test_skin_tone_counts_give_deviation_and_intervals(folder):
         "computed",
     )
     assert mad["ci_low"] <= 0.12 <= mad["ci_high"]
-    table = study.table("dalleval_average_skin_tone").set_index("profession")
+    table = found["average_skin_tone"].set_index("profession")
     low, high = scipy_stats.t.interval(0.95, 9, 5.5, scipy_stats.sem(np.arange(1, 11)))
     assert tuple(table.loc["p1", ["value", "ci_low", "ci_high"]]) == pytest.approx((5.5, low, high))
     bad = [{"model": "a", "profession": "p0", "tone": 11, "n": 4}]
     with pytest.raises(InputError, match="holds the tone '11'; allowed are 1 to 10"):
-        folder(average_skin_tone=averages, skin_tone_counts=bad).table("dalleval_mad")
+        results(average_skin_tone=averages, skin_tone_counts=bad)["mad"]
 
 
-def test_two_tone_reading_by_hand(folder):
+def test_two_tone_reading_by_hand(results):
     # 5.5 is half and half: MAD 0.16. 10 is one tone: 0.18. 3 is one tone: 0.18.
     rows = [
         {"model": "a", "profession": f"p{i}", "value": v, "n": 9} for i, v in enumerate([5.5, 10, 3, np.nan])
     ]
-    row = folder(average_skin_tone=rows).table("dalleval_two_tone_reading").iloc[0]
+    row = results(average_skin_tone=rows)["two_tone_reading"].iloc[0]
     assert row["implied_mad"] == pytest.approx((0.16 + 0.18 + 0.18) / 3)
     assert (row["lowest"], row["highest"], row["n"], row["n_at_lowest"]) == (3, 10, 3, 1)
 
 
 def test_check_of_the_swatches(printed):
-    tones = printed.table("dalleval_skin_tone_check").groupby("computation")["tone"].apply(list)
+    tones = printed["skin_tone_check"].groupby("computation")["tone"].apply(list)
     assert tones["cielab"] == list(range(1, 11))
     assert tones["released"] == [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]
-    reach = printed.table("dalleval_skin_tone_reach")
+    reach = printed["skin_tone_reach"]
     np.testing.assert_allclose(reach.groupby("computation")["percent_of_colours"].sum(), 100)
     can = reach.query("percent_of_colours > 0").groupby("computation")["tone"].apply(list)
     assert can["cielab"] == [str(t) for t in range(1, 11)]
@@ -282,7 +259,7 @@ def test_check_of_the_swatches(printed):
 
 
 def test_floors_of_the_deviation(printed):
-    floors = printed.table("dalleval_mad_floor").set_index(["category", "images"])["floor"]
+    floors = printed["mad_floor"].set_index(["category", "images"])["floor"]
     # The project's reference points: 25 points at 3 images, 13.7 at 8 or 9, 4.0 at 100, 1.8 at 500.
     for images, points in (("3", 25.0), ("8", 13.7), ("9", 13.7), ("100", 4.0), ("500", 1.8)):
         assert round(100 * floors["gender", images], 1) == points
@@ -291,11 +268,11 @@ def test_floors_of_the_deviation(printed):
 
 def test_number_of_rated_images_follows_from_percentages(printed):
     # 2, 15, 30 and 56 of 59; 6, 24 and 37 of 65 are 9.2, 36.9 and 56.9.
-    assert dalleval.consistent_n([100 * k / 59 for k in (2, 15, 30, 56)], 78) == [59]
-    assert dalleval.consistent_n([0, 9.2, 36.9, 56.9], 78) == [65]
-    assert dalleval.consistent_n([50.0], 6) == [2, 4, 6]
-    assert dalleval.consistent_n([33.3], 2) == []
-    table = printed.table("dalleval_skin_tone_methods")
+    assert consistent_n([100 * k / 59 for k in (2, 15, 30, 56)], 78) == [59]
+    assert consistent_n([0, 9.2, 36.9, 56.9], 78) == [65]
+    assert consistent_n([50.0], 6) == [2, 4, 6]
+    assert consistent_n([33.3], 2) == []
+    table = printed["skin_tone_methods"]
     assert set(table.query("scoring == 'average albedo ITA'")["n"]) == {59}
     row = table.query("scoring == 'average albedo ITA' and measure == 'within_0'").iloc[0]
     low, high = proportion_confint(2, 59, method="wilson")
@@ -322,7 +299,7 @@ def presence_rows(shares, n=4):
 
 
 def test_printed_averages_of_attributes(printed):
-    table = printed.table("dalleval_attribute_presence")
+    table = printed["attribute_presence"]
     counts = table.groupby(["model", "prompt", "attribute"])[["n_present", "n"]].sum().astype(int)
     given = sources.measured("dalleval_printed_attributes", source="published")
     given = given[
@@ -341,7 +318,7 @@ def test_printed_averages_of_attributes(printed):
 
 
 def test_printed_differences_of_attributes(printed):
-    table = printed.table("dalleval_attribute_difference")
+    table = printed["attribute_difference"]
     known = table[table["printed"].notna()]
     assert len(known) == 3 * 3 * 11
     # Printed differences are those of the printed averages, each at most 0.0005 below and less than 0.0095 above
@@ -353,7 +330,7 @@ def test_printed_differences_of_attributes(printed):
         first, second = (value[row.model, prompt, row.attribute] for prompt in row.comparison.split(" - "))
         assert row.printed == pytest.approx(first - second, abs=1e-9)
     assert (table["n"] == 84).all()
-    mean = printed.table("dalleval_attribute_mean_difference")
+    mean = printed["attribute_mean_difference"]
     assert abs(mean["mean_absolute_difference"] - mean["printed"]).max() < 0.01
     assert (mean["n_attributes"] == 15).all()
     suit = table.set_index(["model", "comparison", "attribute"]).loc[("minDALL-E", "woman - man", "suit")]
@@ -362,9 +339,7 @@ def test_printed_differences_of_attributes(printed):
 
 def test_printed_mean_differences_of_prompts(printed):
     # Tables 24 and 25 print them from shares cut to two decimals, rounded to two decimals.
-    table = printed.table("dalleval_attribute_prompt_difference").set_index(
-        ["model", "comparison", "profession"]
-    )
+    table = printed["attribute_prompt_difference"].set_index(["model", "comparison", "profession"])
     for number, comparison in ((24, "woman - person"), (25, "man - person")):
         rows = published.load(f"dalleval_table_{number}").query("kind == 'mean_abs_difference'")
         assert len(rows) == 84
@@ -375,8 +350,8 @@ def test_printed_mean_differences_of_prompts(printed):
             assert found == pytest.approx(row["mean_abs_difference"], abs=0.011)
 
 
-def test_attribute_differences_by_hand(folder):
-    study = folder(
+def test_attribute_differences_by_hand(results):
+    found = results(
         attribute_presence=presence_rows(
             {
                 ("woman", "hat"): [0.5, 0.75, 0.25, np.nan],
@@ -386,7 +361,7 @@ def test_attribute_differences_by_hand(folder):
             }
         )
     )
-    table = study.table("dalleval_attribute_difference").set_index("attribute")
+    table = found["attribute_difference"].set_index("attribute")
     assert set(table["comparison"]) == {"woman - man"}
     hat = table.loc["hat"]
     # Differences 0.25, 0.5, 0; the fourth profession has no share for the woman prompt.
@@ -400,14 +375,14 @@ def test_attribute_differences_by_hand(folder):
     assert tie[["ci_low", "ci_high", "p", "p_holm"]].isna().all()
 
 
-def test_a_difference_without_spread_has_a_test_but_no_interval(folder):
+def test_a_difference_without_spread_has_a_test_but_no_interval(results):
     shares = {
         ("woman", "hat"): [1] * 6,
         ("man", "hat"): [0] * 6,
         ("woman", "tie"): [1] * 6,
         ("man", "tie"): [1] * 6,
     }
-    table = folder(attribute_presence=presence_rows(shares)).table("dalleval_attribute_difference")
+    table = results(attribute_presence=presence_rows(shares))["attribute_difference"]
     table = table.set_index("attribute")
     # Two of the 2**6 sign patterns are as far from 0 as the data; with no difference, all are.
     assert table["p"].to_dict() == {"hat": 2 / 64, "tie": 1}
@@ -415,14 +390,14 @@ def test_a_difference_without_spread_has_a_test_but_no_interval(folder):
     assert set(table["reason"]) == {"every profession differs by the same amount"}
 
 
-def test_mean_absolute_difference_and_swapped_labels(folder):
+def test_mean_absolute_difference_and_swapped_labels(results):
     shares = {
         ("woman", "hat"): [0.5, 0.75, 0.25],
         ("man", "hat"): [0.25, 0.25, 0.25],
         ("woman", "tie"): [0, 0, 0.5],
         ("man", "tie"): [0.5, 0.25, 0.5],
     }
-    row = folder(attribute_presence=presence_rows(shares)).table("dalleval_attribute_mean_difference").iloc[0]
+    row = results(attribute_presence=presence_rows(shares))["attribute_mean_difference"].iloc[0]
     d = np.array([[0.25, -0.5], [0.5, -0.25], [0, 0]])
     # Means 0.25 and -0.25. The floor is the mean over all 8 ways to swap labels.
     swapped = [np.abs(np.array(s) @ d / 3).mean() for s in product([-1, 1], repeat=3)]
@@ -432,9 +407,9 @@ def test_mean_absolute_difference_and_swapped_labels(folder):
 
 
 def test_differences_within_professions_are_averaged(printed):
-    single = printed.table("dalleval_attribute_prompt_difference")
+    single = printed["attribute_prompt_difference"]
     single = single.query("model == 'Karlo' and comparison == 'woman - man'")
-    row = printed.table("dalleval_attribute_mean_difference").query("model == 'Karlo'").iloc[0]
+    row = printed["attribute_mean_difference"].query("model == 'Karlo'").iloc[0]
     found = single["mean_absolute_difference"]
     low, high = scipy_stats.t.interval(0.95, 83, found.mean(), scipy_stats.sem(found))
     assert row["by_profession"] == pytest.approx(found.mean())
@@ -444,10 +419,10 @@ def test_differences_within_professions_are_averaged(printed):
 
 def test_difference_of_two_prompts_of_one_pool():
     # 2 of 4 images show it, 2 a prompt: of the 6 splits, 1 + 1 put both in one prompt (difference 1), 4 none.
-    assert dalleval.pooled_difference_floor(1, 2, 1, 2) == pytest.approx(2 / 6)
+    assert pooled_difference_floor(1, 2, 1, 2) == pytest.approx(2 / 6)
     # Nobody or everybody: no difference; no images or a missing count: nothing to say.
     np.testing.assert_allclose(
-        dalleval.pooled_difference_floor([0, 9, 1, np.nan], [9, 9, 0, 9], [0, 9, 1, 1], [9, 9, 9, 9]),
+        pooled_difference_floor([0, 9, 1, np.nan], [9, 9, 0, 9], [0, 9, 1, 1], [9, 9, 9, 9]),
         [0, 0, np.nan, np.nan],
     )
     # By simulation: 5 of 12 images, 9 and 3 a prompt.
@@ -455,14 +430,14 @@ def test_difference_of_two_prompts_of_one_pool():
     pool = np.array([1] * 5 + [0] * 7)
     drawn = rng.permuted(np.tile(pool, (20_000, 1)), axis=1)
     simulated = abs(drawn[:, :9].mean(axis=1) - drawn[:, 9:].mean(axis=1)).mean()
-    assert dalleval.pooled_difference_floor(4, 9, 1, 3) == pytest.approx(simulated, abs=0.005)
+    assert pooled_difference_floor(4, 9, 1, 3) == pytest.approx(simulated, abs=0.005)
 
 
-def test_prompts_of_equal_shares_stay_at_the_floor(folder):
+def test_prompts_of_equal_shares_stay_at_the_floor(results):
     # 400 professions, both prompts draw 9 images at 0.3: the mean difference is the floor, within chance.
     rng = np.random.default_rng(5)
     shares = {(prompt, "hat"): rng.binomial(9, 0.3, 400) / 9 for prompt in ("woman", "man")}
-    table = folder(attribute_presence=presence_rows(shares, 9)).table("dalleval_attribute_prompt_difference")
+    table = results(attribute_presence=presence_rows(shares, 9))["attribute_prompt_difference"]
     error = table["mean_absolute_difference"].std() / 20
     assert table["mean_absolute_difference"].mean() == pytest.approx(table["floor"].mean(), abs=4 * error)
 
@@ -471,7 +446,7 @@ def test_prompts_of_equal_shares_stay_at_the_floor(folder):
 
 
 def test_skill_accuracy_and_average(printed):
-    table = printed.table("dalleval_skill_accuracy")
+    table = printed["skill_accuracy"]
     found = table.query("skill == 'average'").set_index(["model", "evaluator", "images", "training_percent"])
     # Tables 2 and 5 print means of their rows; (57.5 + 18.2 + 2.4) / 3 is 26.03.
     test = found.xs("test", level="images")
@@ -480,41 +455,35 @@ def test_skill_accuracy_and_average(printed):
     # Table 3 does not: (64 + 34 + 0) / 3 is 32.7 where 28.0 is printed.
     row = found.loc[("DALL-E Small", "DETR", "sample", "100")]
     assert (row["percent_correct"], row["printed"]) == (pytest.approx(98 / 3), 28.0)
-    said = words.printed_averages(table)
-    assert said.startswith(
-        "7 of 13 printed averages are the mean of their three skills; the others are not ("
-    )
-    assert "DALL-E Small, DETR: 28.0 printed, 32.7 from the skills" in said
     row = table.query("model == 'Stable Diffusion' and skill == 'spatial' and images == 'test'").iloc[0]
     # 7.9 % of 2,700 scenes are 213 images.
     low, high = proportion_confint(213, 2700, method="wilson")
     assert (row["ci_low"], row["ci_high"]) == pytest.approx((100 * low, 100 * high))
 
 
-def test_tables_of_a_run_can_be_measured_tables_of_the_next(printed, folder):
+def test_tables_of_a_run_can_be_measured_tables_of_the_next(printed, results):
     names = ("skill_accuracy", "average_gender", "attribute_presence")
-    study = folder(**{name: printed.table(f"dalleval_{name}") for name in names})
+    again = results(**{name: printed[name] for name in names})
     for name in names:
-        again = study.table(f"dalleval_{name}")
-        pd.testing.assert_frame_equal(again, printed.table(f"dalleval_{name}"), check_dtype=False)
+        pd.testing.assert_frame_equal(again[name], printed[name], check_dtype=False)
 
 
-def test_average_skill_has_the_interval_of_a_mean_of_three_shares(folder):
+def test_average_skill_has_the_interval_of_a_mean_of_three_shares(results):
     rng = np.random.default_rng(2)
     truth, n = np.array([0.9, 0.5, 0.1]), 200
     rows = [
         {"model": "a", "evaluator": "DETR", "images": "test", "training_percent": "100", "skill": s}
         | {"percent_correct": 100 * t, "n": n}
-        for s, t in zip(dalleval.SKILLS, truth, strict=True)
+        for s, t in zip(SKILLS, truth, strict=True)
     ]
-    row = folder(skill_accuracy=rows).table("dalleval_skill_accuracy").query("skill == 'average'").iloc[0]
+    row = results(skill_accuracy=rows)["skill_accuracy"].query("skill == 'average'").iloc[0]
     means = rng.binomial(n, truth, (20_000, 3)).mean(axis=1) / n * 100
     assert row["percent_correct"] == pytest.approx(50)
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.5)
 
 
 def test_people_against_detector(printed):
-    table = printed.table("dalleval_skill_agreement").set_index(["model", "skill"])
+    table = printed["skill_agreement"].set_index(["model", "skill"])
     assert len(table) == 9
     for (_, _), row in table.iterrows():
         counts = round(row["percent_human"] / 2), 50, round(row["percent_detr"] / 2), 50
@@ -526,7 +495,7 @@ def test_people_against_detector(printed):
 
 
 def test_less_training_data(printed):
-    table = printed.table("dalleval_skill_training").set_index(["model", "skill", "training_percent"])
+    table = printed["skill_training"].set_index(["model", "skill", "training_percent"])
     row = table.loc[("minDALL-E", "spatial", "10")]
     assert row["change"] == pytest.approx(38.2 - 50.7)
     low, high = confint_proportions_2indep(
@@ -543,24 +512,17 @@ def test_less_training_data(printed):
     assert len(p) == 12
     assert table["p"].to_numpy() == pytest.approx(p)
     assert table["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
-    # Four intervals exclude 0; the widest of their p-values does not survive twelve tests.
-    said = words.skill_training(table.reset_index(), 0.95)
-    assert "excludes 0 in 4 of 12 cells" in said
-    assert said.endswith(
-        "By z-tests with Holm's adjustment over 12 cells 3 differ at p < 0.05; not: minDALL-E, count, 10 %: p 0.025, "
-        "Holm 0.229."
-    )
 
 
-def test_change_between_shares_without_spread(folder):
+def test_change_between_shares_without_spread(results):
     # All right with all the data; with half, all right, none right, or not measured.
     rows = [
         {"model": "a", "evaluator": "DETR", "images": "test", "training_percent": t, "skill": s, "n": 50}
         | {"percent_correct": value}
-        for s, half in zip(dalleval.SKILLS, (100, 0, np.nan), strict=True)
+        for s, half in zip(SKILLS, (100, 0, np.nan), strict=True)
         for t, value in (("100", 100), ("50", half))
     ]
-    table = folder(skill_accuracy=rows).table("dalleval_skill_training").set_index("skill")
+    table = results(skill_accuracy=rows)["skill_training"].set_index("skill")
     assert table.loc["object", "p"] == 1
     # Pooled share 0.5: z = 1 / sqrt(0.25 * 2 / 50) = 10.
     assert table.loc["count", "p"] == pytest.approx(2 * scipy_stats.norm.sf(10))
@@ -569,7 +531,7 @@ def test_change_between_shares_without_spread(folder):
 
 
 def test_ranks_put_the_better_first(printed):
-    table = printed.table("dalleval_alignment_quality").set_index(["metric", "model"])
+    table = printed["alignment_quality"].set_index(["metric", "model"])
     assert table.loc[("FID", "Stable Diffusion"), "rank"] == 1
     assert table.loc[("FID", "DALL-E Small"), "rank"] == 4
     assert table.loc[("CIDEr", "X-LXMERT"), "rank"] == 2
@@ -583,223 +545,31 @@ def test_ranks_put_the_better_first(printed):
         (100 * low, 100 * high)
     )
     assert table.loc["FID"][["ci_low", "ci_high"]].isna().all(axis=None)
-    tau = printed.table("dalleval_metric_agreement").set_index(["metric", "other_metric"])
+    tau = printed["metric_agreement"].set_index(["metric", "other_metric"])
     # BLEU-4 orders SD, X-LXMERT, minDALL-E, DALL-E Small; FID swaps the middle two: 5 of 6 pairs agree.
     assert tau.loc[("BLEU-4", "FID"), "tau"] == pytest.approx((5 - 1) / 6)
     assert tau["smallest_possible_p"].to_numpy() == pytest.approx(2 / 24)
 
 
-@pytest.mark.parametrize("model", ["Karlo", "DALL-E Small"])
-def test_a_model_of_other_sections_leaves_tables_empty(tmp_path, model):
-    # Karlo has no skills or alignment; DALL-E Small no bias measurements.
-    study = Study(tmp_path, model=model, seed=1, bootstrap_replicates=200)
-    missing = {"Karlo": ("skill_accuracy", "alignment_quality"), "DALL-E Small": ("average_gender", "mad")}[
-        model
-    ]
-    for name in missing:
-        assert study.table(f"dalleval_{name}").empty
-    tables = {name: study.table(name) for name in dalleval.TABLES}
-    said = [
-        words.mad(tables["dalleval_mad"], 0.95),
-        words.skills(tables["dalleval_skill_accuracy"], 0.95),
-        words.attribute_difference(tables["dalleval_attribute_difference"], 0.95),
-    ]
-    lacking = [False, True, False] if model == "Karlo" else [True, False, True]
-    assert [isinstance(s, NoFinding) for s in said] == lacking
-    nothing = "The source has no measurements for this figure."
-    for figure in (
-        figures.mad(tables["dalleval_mad"]),
-        figures.average_gender(tables["dalleval_average_gender"]),
-        figures.attribute_difference(tables["dalleval_attribute_difference"]),
-    ):
-        texts = [t.get_text() for ax in figure.axes for t in ax.texts]
-        assert (nothing in texts) == (model == "DALL-E Small")
-    with pytest.raises(UnknownNameError, match="no model in dalleval_average_gender"):
-        Study(tmp_path, model="Parti").table("dalleval_average_gender")
-
-
 def test_references_are_not_models(printed):
-    for name in ("dalleval_skill_accuracy", "dalleval_alignment_quality"):
-        assert not printed.table(name)["model"].str.contains("ground truth").any()
-    references = printed.table("dalleval_references").set_index(["reference", "measure"])["value"]
+    for name in ("skill_accuracy", "alignment_quality"):
+        assert not printed[name]["model"].str.contains("ground truth").any()
+    references = printed["references"].set_index(["reference", "measure"])["value"]
     assert references["oracle", "spatial"] == 96.2
     assert references["shuffled", "count"] == 1.7
     assert references["oracle", "R-precision"] == 62.5
 
 
-# -- findings ----------------------------------------------------------------------------------------
+# -- sources -----------------------------------------------------------------------------------------
 
 
-def test_lean_is_named_only_where_the_interval_excludes_zero():
-    table = pd.DataFrame(
-        {
-            "model": ["a", "b", "c"],
-            "category": "gender",
-            "average": [-0.2, 0.3, -0.001],
-            "ci_low": [-0.3, 0.1, -0.1],
-            "ci_high": [-0.1, 0.5, 0.1],
-            "n": [83, 83, 80],
-        }
-    )
-    assert words.overall_average(table, 0.95) == (
-        "Average perceived gender over 80 to 83 professions (−1 male to +1 female; 95% intervals over professions): "
-        "a −0.20 (−0.30 to −0.10), towards male; b 0.30 (0.10 to 0.50), towards female; "
-        "c 0.00 (−0.10 to 0.10), no clear lean."
-    )
-
-
-def test_holm_is_called_blind_only_where_it_is(folder):
-    few = folder(average_gender=gender_rows("a", [-1] * 20, 9)).table("dalleval_gender_balance")
-    # 20 · 2/512 = 0.078 is above 0.05; with 20 images 2/2**20 is far below.
-    assert "cannot single out any" in words.gender_balance(few)
-    many = folder(average_gender=gender_rows("a", [-1] * 20, 20)).table("dalleval_gender_balance")
-    assert "cannot single out any" not in words.gender_balance(many)
-    assert "a 20 of 20 (20 after Holm, 20 after Benjamini-Hochberg)" in words.gender_balance(many)
-
-
-def test_findings_name_the_printed_models(printed):
-    said = words.mad(printed.table("dalleval_mad"), 0.95)
-    assert "minDALL-E: gender MAD 0.196 (" in said
-    assert "on as many images shows 0.137 by chance" in said
-    check = words.skin_tone_check(
-        printed.table("dalleval_skin_tone_check"), printed.table("dalleval_skin_tone_reach")
-    )
-    assert (
-        "NumPy 1 answers 5, 5, 5, 5, 5, 5, 6, 6, 6, 7 (1 of 10 right; on a grid of 140,608 sRGB colours it gives "
-        in check
-    )
-    assert "colours it gives 4, 5, 6, 7 only)" in check
-    assert "10 of 10 right)" in check
-    best = words.skin_tone_methods(printed.table("dalleval_skin_tone_methods"), 0.95)
-    assert "is 2.25 tones off" in best
-    assert "people's own tone for 3.4 (0.9 to 11.5) % of n = 59 images" in best
-    attributes = words.attribute_difference(printed.table("dalleval_attribute_difference"), 0.95)
-    assert "suit −0.27 (−0.31 to −0.22)" in attributes
-    judges = words.gender_judges(printed.table("dalleval_gender_judges"))
-    assert judges.startswith(
-        "BLIP-2 has the lower bias in 6 of 6 comparisons; BLIP-2 has the higher recall in 6 of 6"
-    )
-
-
-# -- figures -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def closed_figures():
-    yield
-    mpl.pyplot.close("all")
-
-
-def test_figure_of_averages_draws_every_profession(printed):
-    figure = figures.average_gender(printed.table("dalleval_average_gender"))
-    assert [ax.get_title(loc="left") or ax.get_title() for ax in figure.axes] == MODELS
-    for ax in figure.axes:
-        drawn = [line for line in ax.lines if len(line.get_xdata()) == 83]
-        assert len(drawn) == 1
-        assert len(ax.collections[0].get_segments()) == 83
-    # The profession at the top has the highest mean over models.
-    wide = printed.table("dalleval_average_gender").pivot(index="profession", columns="model", values="value")
-    top = figure.axes[0].get_yticklabels()[0].get_text()
-    assert wide.loc[top].mean() == pytest.approx(wide.mean(axis=1).max())
-
-
-def test_figure_of_counts_draws_the_balanced_model(printed):
-    figure = figures.gender_counts(printed.table("dalleval_average_gender"))
-    bars = [p.get_height() for p in figure.axes[0].patches]
-    assert sum(bars) == 83
-    assert bars[0] == 3  # minDALL-E: three professions with no image perceived as female
-    expected = figure.axes[0].lines[0].get_ydata()
-    assert expected[4] == pytest.approx(83 * comb(9, 4) / 2**9)
-
-
-def test_figure_of_deviation_draws_floor_printed_and_corrected(printed):
-    table = printed.table("dalleval_mad")
-    ax = figures.mad(table).axes[0]
-    drawn = {round(float(line.get_xdata()[0]), 4) for line in ax.lines if len(line.get_xdata())}
-    of = table[table["category"] == "gender"]
-    for column in ("mad", "corrected_mad", "printed", "floor"):
-        assert {round(v, 4) for v in of[column]} <= drawn
-
-
-def test_figure_of_the_check_draws_all_three_computations(printed):
-    ax = figures.skin_tone_check(printed.table("dalleval_skin_tone_check")).axes[0]
-    by_label = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
-    assert by_label["CIELAB units"] == list(range(1, 11))
-    assert by_label["released script, NumPy 2"] == [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]
-    assert len(ax.patches) == 10
-
-
-def test_figure_of_attributes_fills_what_holm_keeps(printed):
-    table = printed.table("dalleval_attribute_difference")
-    figure = figures.attribute_difference(table)
-    for ax, model in zip(figure.axes, MODELS, strict=True):
-        of = table[(table["model"] == model) & (table["comparison"] == "woman - man")]
-        filled = next(
-            line for line in ax.lines if line.get_markerfacecolor() != "white" and len(line.get_xdata()) > 2
-        )
-        assert len(filled.get_xdata()) == (of["p_holm"] < 0.05).sum()
-        assert sorted(filled.get_xdata()) == sorted(of[of["p_holm"] < 0.05]["difference"])
-
-
-def test_heat_map_writes_percentages(printed):
-    table = printed.table("dalleval_attribute_presence")
-    ax = figures.attribute_presence(table).axes[0]
-    values = ax.images[0].get_array()
-    assert values.shape == (15, 9)
-    attributes = [t.get_text() for t in ax.get_yticklabels()]
-    of = table.query("model == 'Karlo' and prompt == 'man' and attribute == 'tie'")["share"].mean()
-    assert values[attributes.index("tie"), 5] == pytest.approx(100 * of)
-
-
-def test_ranks_of_tied_models_are_drawn_apart(printed):
-    table = printed.table("dalleval_alignment_quality")
-    ax = figures.metric_ranks(table, printed.table("dalleval_references")).axes[0]
-    at = list(dict.fromkeys(table["metric"])).index("human rating")
-    drawn = sorted(line.get_ydata()[at] for line in ax.lines)
-    assert min(np.diff(drawn)) > 0.2
-
-
-def test_other_figures_draw_their_numbers(printed):
-    agreement = printed.table("dalleval_skill_agreement")
-    ax = figures.skill_agreement(agreement, printed.table("dalleval_skill_accuracy")).axes[0]
-    points = {
-        (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
-        for line in ax.lines
-        if len(line.get_xdata()) == 1
-    }
-    assert points == set(zip(agreement["percent_detr"], agreement["percent_human"], strict=True))
-
-    methods = printed.table("dalleval_skin_tone_methods")
-    ax = figures.skin_tone_methods(methods).axes[0]
-    assert [list(line.get_ydata()) for line in ax.lines][3] == [3.39, 25.42, 50.85, 94.92]
-
-    training = figures.skill_training(printed.table("dalleval_skill_accuracy"))
-    assert list(training.axes[2].lines[0].get_ydata()) == [38.2, 53.3, 50.7]
-
-    accuracy = figures.skill_accuracy(
-        printed.table("dalleval_skill_accuracy"), printed.table("dalleval_references")
-    )
-    assert [t.get_text() for t in accuracy.axes[0].get_yticklabels()] == [
-        "object",
-        "count",
-        "spatial",
-        "average",
-    ]
-
-    tones = figures.skin_tone_mad(
-        printed.table("dalleval_mad"),
-        printed.table("dalleval_mad_floor"),
-        printed.table("dalleval_two_tone_reading"),
-    )
-    assert {0.1687, 0.1707, 0.1698} <= {float(line.get_ydata()[0]) for line in tones.axes[1].lines}
-
-    judges = figures.gender_judges(printed.table("dalleval_gender_judges"))
-    assert list(judges.axes[1].lines[0].get_ydata()) == [28.58, 54.04, 65.28]
-
-    spread = figures.average_skin_tone(
-        printed.table("dalleval_average_skin_tone"), printed.table("dalleval_overall_average")
-    )
-    assert "farmer" in {t.get_text() for t in spread.axes[1].texts}
-
-    means = figures.attribute_mean_difference(printed.table("dalleval_attribute_mean_difference"))
-    assert len(means.axes[0].get_yticklabels()) == 9
+def test_a_model_of_other_sections_has_no_rows(tmp_path, capsys):
+    # Karlo has no skills; DALL-E Small no bias measurements.
+    for model, measure in (
+        ("Karlo", dalleval.printed.skill_accuracy),
+        ("DALL-E Small", dalleval.printed.average_gender),
+    ):
+        assert Study(tmp_path, model=model).measured(measure).empty
+        assert model in capsys.readouterr().out
+    with pytest.raises(UnknownNameError, match="Did you mean"):
+        Study(tmp_path, model="Karla").measured(dalleval.printed.average_gender)

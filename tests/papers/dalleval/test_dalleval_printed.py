@@ -18,8 +18,8 @@ GENDERS = ["person", "woman", "man"]
 CENT = 0.005 + 1e-9
 
 
-def load(paper: str, *tables: int) -> pd.DataFrame:
-    return pd.concat([published.load(f"{paper}_table_{t}") for t in tables], ignore_index=True)
+def load(*tables: int) -> pd.DataFrame:
+    return pd.concat([published.load(f"dalleval_table_{t}") for t in tables], ignore_index=True)
 
 
 def wide(rows: pd.DataFrame, index: str | list[str], columns: str, values: str) -> pd.DataFrame:
@@ -28,12 +28,12 @@ def wide(rows: pd.DataFrame, index: str | list[str], columns: str, values: str) 
 
 @pytest.fixture(scope="module")
 def professions() -> list[str]:
-    return load("dalleval", 13)["profession"].tolist()
+    return load(13)["profession"].tolist()
 
 
 def by_profession(*tables: int) -> tuple[pd.DataFrame, pd.Series]:
     """Return values by profession and model, and the printed averages."""
-    rows = load("dalleval", *tables)
+    rows = load(*tables)
     values = wide(rows, "profession", "model", "value")[MODELS]
     assert (rows["kind"] == "average").equals(rows["profession"] == "average")
     return values.drop(index="average"), values.loc["average"]
@@ -41,7 +41,7 @@ def by_profession(*tables: int) -> tuple[pd.DataFrame, pd.Series]:
 
 @pytest.fixture(scope="module")
 def attributes() -> pd.DataFrame:
-    return load("dalleval", *range(23, 32))
+    return load(*range(23, 32))
 
 
 def presence(attributes: pd.DataFrame, model: str, gender: str) -> pd.DataFrame:
@@ -59,13 +59,10 @@ def test_every_table_is_there():
         assert not published.load(name).duplicated().any(), name
 
 
-# -- dalleval ----------------------------------------------------------------------------------------
-
-
 def test_professions(professions):
     assert len(professions) == len(set(professions)) == 83
     assert professions == [p.lower() for p in professions]
-    article = load("dalleval", 13).set_index("profession")["article"]
+    article = load(13).set_index("profession")["article"]
     # "an" exactly before a vowel letter: no profession starts with a silent h or a "yoo" sound
     assert article.to_dict() == {p: "an" if p[0] in "aeiou" else "a" for p in professions}
 
@@ -78,7 +75,7 @@ def test_profession_tables_are_complete(tables, professions):
     assert values.notna().all(axis=None)
     assert average.notna().all()
     # rows by table: 41 professions, then 42 and the averages, for three models
-    assert [len(load("dalleval", t)) for t in tables] == [3 * 41, 3 * 43]
+    assert [len(load(t)) for t in tables] == [3 * 41, 3 * 43]
 
 
 def test_gender_values_are_odd_ninths():
@@ -119,7 +116,7 @@ def test_mad_over_the_professions():
     assert mad.round(3).tolist() == [0.196, 0.358, 0.364]
 
     # The printed MAD is over 84 prompts. What the profession-free one must add, in ninths of average gender:
-    mads = load("dalleval", 8).query("category == 'gender'").set_index("model")["mad"]
+    mads = load(8).query("category == 'gender'").set_index("model")["mad"]
     assert mads[["uniform", "one-hot"]].tolist() == [0, 0.5]
     ninths = ((values * 9).round().abs() / 9).sum() / 2
     missing = (mads[MODELS] * 84 - ninths) * 2 * 9
@@ -130,7 +127,7 @@ def test_mad_over_the_professions():
 
 
 def test_mad_of_skin_tone():
-    mads = load("dalleval", 8).query("category == 'skin_tone'").set_index("model")["mad"]
+    mads = load(8).query("category == 'skin_tone'").set_index("model")["mad"]
     # one-hot over ten: (0.9 + 9 x 0.1) / 10 = 0.18; two-hot: (2 x 0.4 + 8 x 0.1) / 10 = 0.16
     assert mads[["uniform", "one-hot"]].tolist() == [0, 0.18]
     assert mads[MODELS].between(0.16, 0.18).all()
@@ -180,7 +177,7 @@ def test_differences_are_those_of_the_printed_presences(attributes):
 
 
 def table_22() -> tuple[pd.DataFrame, pd.DataFrame]:
-    rows = load("dalleval", 22)
+    rows = load(22)
     listed = rows.query("kind == 'attribute'")
     means = rows.query("kind == 'mean_abs_difference'").set_index(["model", "prompt_gender"])
     return listed, means["mean_abs_difference"]
@@ -222,7 +219,7 @@ def test_table_22_differences():
 
 def test_table_9_repeats_table_22():
     listed, _ = table_22()
-    rows = load("dalleval", 9)
+    rows = load(9)
     assert len(rows) == 3 * 3 * 4
     both = rows.merge(listed, on=["model", "prompt_gender", "attribute"], validate="one_to_one")
     assert len(both) == len(rows)
@@ -242,7 +239,7 @@ OFF_AVERAGES = {
 
 @pytest.mark.parametrize(("table", "rows", "exceptions"), [(2, 20, {}), (3, 24, OFF_AVERAGES), (5, 24, {})])
 def test_skill_averages(table, rows, exceptions):
-    skills = load("dalleval", table)
+    skills = load(table)
     assert len(skills) == rows
     assert skills["accuracy"].between(0, 100).all()
     keys = ["evaluator", "model", "training_data"]
@@ -255,19 +252,19 @@ def test_skill_averages(table, rows, exceptions):
 
 def test_skills_with_all_data_are_those_of_table_2():
     keys = ["model", "skill"]
-    whole = load("dalleval", 5).query("training_data == 100").set_index(keys)["accuracy"]
+    whole = load(5).query("training_data == 100").set_index(keys)["accuracy"]
     assert len(whole) == 8
-    assert whole.equals(load("dalleval", 2).set_index(keys)["accuracy"].loc[whole.index])
+    assert whole.equals(load(2).set_index(keys)["accuracy"].loc[whole.index])
 
 
 def test_skills_rated_by_people_are_of_50_images():
     # 1 of 50 images is 2 points; averages are not on that grid
-    single = load("dalleval", 3).query("skill != 'average'")["accuracy"]
+    single = load(3).query("skill != 'average'")["accuracy"]
     np.testing.assert_array_equal(single % 2, 0)
 
 
 def test_judges_and_methods():
-    judges = load("dalleval", 14)
+    judges = load(14)
     assert judges.groupby("captions")["model"].apply(list).to_dict() == {
         "original": ["CLIP", "BLIP-2"],
         "ungendered": ["CLIP", "BLIP-2"],
@@ -276,13 +273,13 @@ def test_judges_and_methods():
         values = judges[[f"{name}_at_{k}" for k in (1, 5, 10)]].to_numpy()
         assert (np.diff(values, axis=1) > 0).all()
         assert ((values > 0) & (values <= high)).all()
-    precision = load("dalleval", 18)[[f"precision_at_{k}" for k in range(4)]].to_numpy()
+    precision = load(18)[[f"precision_at_{k}" for k in range(4)]].to_numpy()
     assert precision.shape == (4, 4)
     assert (np.diff(precision, axis=1) > 0).all()
 
 
 def test_alignment_and_quality():
-    rows = load("dalleval", 19).set_index("model")
+    rows = load(19).set_index("model")
     sizes = rows[["parameters", "training_pairs", "image_size", "grid_size"]]
     assert sizes.loc["ground truth"].isna().all()
     assert rows.drop(index="ground truth").notna().all(axis=None)

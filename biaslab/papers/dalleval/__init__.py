@@ -1,0 +1,61 @@
+"""DALL-Eval: visual reasoning skills and social biases (Cho, Zala & Bansal 2023, https://arxiv.org/abs/2202.04053).
+
+Functions here take tables and return tables. :mod:`printed` has the measurements that the paper prints,
+:mod:`figures` draws results, and :mod:`findings` says what they show.
+"""
+
+from biaslab.papers.dalleval import figures, findings, printed
+from biaslab.papers.dalleval.analysis.attributes import (
+    attribute_difference,
+    attribute_mean_difference,
+    attribute_presence,
+    attribute_prompt_difference,
+)
+from biaslab.papers.dalleval.analysis.bias import (
+    average_gender,
+    average_skin_tone,
+    gender_balance,
+    mad,
+    mad_floor,
+    model_correlation,
+    model_difference,
+    overall_average,
+    skin_tone_check,
+    skin_tone_methods,
+    skin_tone_reach,
+    two_tone_reading,
+)
+from biaslab.papers.dalleval.analysis.skills import (
+    alignment_quality,
+    metric_agreement,
+    skill_accuracy,
+    skill_agreement,
+    skill_training,
+)
+
+__all__ = [
+    "alignment_quality",
+    "attribute_difference",
+    "attribute_mean_difference",
+    "attribute_presence",
+    "attribute_prompt_difference",
+    "average_gender",
+    "average_skin_tone",
+    "figures",
+    "findings",
+    "gender_balance",
+    "mad",
+    "mad_floor",
+    "metric_agreement",
+    "model_correlation",
+    "model_difference",
+    "overall_average",
+    "printed",
+    "skill_accuracy",
+    "skill_agreement",
+    "skill_training",
+    "skin_tone_check",
+    "skin_tone_methods",
+    "skin_tone_reach",
+    "two_tone_reading",
+]

@@ -1,0 +1,424 @@
+"""Perceived gender and skin tone by profession (section 5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binom
+
+from biaslab import stats, tables
+from biaslab.errors import InputError
+from biaslab.measures import average_gender as signed_average
+from biaslab.measures import mean_absolute_deviation, skin_tone
+from biaslab.papers.dalleval.analysis.rows import adjusted, keyed, too_few, whole
+from biaslab.papers.dalleval.printed import IMAGES_PER_PROMPT, NOT_PRINTED
+
+TONES = tuple(range(1, 11))
+BINS = {"gender": 2, "skin_tone": len(TONES)}
+ANNOTATED_IMAGES = 78
+"""Images whose tone people estimated (appendix C.2); some have no tone by some methods."""
+
+
+def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return each profession's average gender with its interval and exact test against balance (section 5.3).
+
+    Args:
+        averages: Rows of ``dalleval_average_gender`` as a source has them.
+        confidence: Level of the Wilson intervals (0–1).
+
+    Returns:
+        ``dalleval_average_gender``: averages of whole images (-1 male to +1 female), with binomial p-values as they
+        are and adjusted over a model's professions.
+
+    Raises:
+        InputError: An average cannot come from its number of images.
+    """
+    n = averages["n"].to_numpy()
+    female = whole((1 + averages["value"].to_numpy()) / 2, n, "dalleval_average_gender", "value")
+    low, high = stats.wilson_interval(female, n, confidence)
+    # At 0.5 the distribution is symmetric, so both tails are twice the nearer one.
+    p = np.minimum(1, 2 * binom.cdf(np.minimum(female, n - female), n, 0.5))
+    out = averages[["model", "profession", "n"]].assign(
+        value=signed_average(female, n - female),
+        ci_low=2 * low - 1,
+        ci_high=2 * high - 1,
+        n_female=female,
+        p=np.where(n > 0, p, np.nan),
+        reason=np.where(np.isnan(female) | (n == 0), "no image perceived as female or male", ""),
+    )
+    return tables.of(adjusted(out, ["model"]), "dalleval_average_gender")
+
+
+def gender_balance(averages: pd.DataFrame) -> pd.DataFrame:
+    """Return how many professions differ from an even split, by the tests of :func:`average_gender`.
+
+    Args:
+        averages: What :func:`average_gender` returns.
+
+    Returns:
+        ``dalleval_gender_balance``: numbers of professions, one row a model.
+    """
+    rows = []
+    for model, of in averages.dropna(subset="p").groupby("model", sort=False):
+        usual = of["n"].quantile(0.5, interpolation="lower")
+        below = {
+            f"n_{name}": (of[p] < 0.05).sum()
+            for name, p in (("p05", "p"), ("holm", "p_holm"), ("bh", "p_bh"))
+        }
+        ends = {"n_all_male": (of["n_female"] == 0).sum(), "n_all_female": (of["n_female"] == of["n"]).sum()}
+        least = float(stats.least_binomial_p(usual))
+        rows.append({"model": model, "n": len(of), "smallest_possible_p": least} | ends | below)
+    return tables.of(rows, "dalleval_gender_balance")
+
+
+def overall_average(
+    genders: pd.DataFrame, tones: pd.DataFrame, printed: pd.DataFrame, *, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return the mean over professions of average gender and of average skin tone (Tables 6 and 7, last rows).
+
+    Args:
+        genders: What :func:`average_gender` returns.
+        tones: What :func:`average_skin_tone` returns.
+        printed: Rows of ``dalleval_printed_bias``.
+        confidence: Level of the Student t intervals over professions (0–1).
+
+    Returns:
+        ``dalleval_overall_average``: -1 male to +1 female, and Monk tones 1 to 10.
+    """
+    known = keyed(printed, ["model", "category"], "average")
+    rows = []
+    for category, averages in (("gender", genders), ("skin_tone", tones)):
+        for model, of in averages.groupby("model", sort=False):
+            mean = stats.mean_interval(of["value"], confidence, skip_nan=True)
+            shared = of["reason"].iloc[0] if of["reason"].nunique() == 1 else ""
+            row = {"model": model, "category": category, "average": mean.value} | mean._asdict()
+            row |= {"printed": known.get((model, category)), "images_per_profession": of["n"].median()}
+            rows.append(row | {"reason": too_few(mean.n) or shared})
+    return tables.of(rows, "dalleval_overall_average")
+
+
+def mad(
+    genders: pd.DataFrame,
+    tone_counts: pd.DataFrame,
+    printed: pd.DataFrame,
+    *,
+    seed: int,
+    replicates: int = 10_000,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Return the mean absolute deviation from an even distribution, and what chance makes of it (section 4.2.4).
+
+    Where images are counted it is computed, with the value of an even model at as many images and an estimate
+    without that chance part; else it is the printed one.
+
+    Args:
+        genders: What :func:`average_gender` returns.
+        tone_counts: Rows of ``dalleval_skin_tone_counts``; none where the source counts no tones.
+        printed: Rows of ``dalleval_printed_bias``.
+        seed: Seed of the bootstrap over professions.
+        replicates: Its replicates.
+        confidence: Level of its intervals (0–1).
+
+    Returns:
+        ``dalleval_mad``: 0 even; at most 0.5 for gender, 0.18 for skin tone.
+
+    Raises:
+        InputError: A tone is not one of 1 to 10.
+    """
+    known = keyed(printed, ["model", "category"], "mad")
+    counts = {(model, "gender"): of for model, of in _gender_counts(genders).items()}
+    counts |= {(model, "skin_tone"): of for model, of in _tone_counts(tone_counts).items()}
+    how = {"replicates": replicates, "seed": seed, "confidence": confidence}
+    rows = [
+        {
+            "model": model,
+            "category": category,
+            "evidence": "computed",
+            "printed": known.get((model, category)),
+        }
+        | _deviation(of.to_numpy(), how)
+        for (model, category), of in counts.items()
+    ]
+    for (model, category), value in known.items():
+        if (model, category) not in counts:
+            row = {
+                "model": model,
+                "category": category,
+                "mad": value,
+                "evidence": "printed",
+                "printed": value,
+            }
+            row |= {"floor": stats.mad_floor(IMAGES_PER_PROMPT, BINS[category])}
+            reason = f"{NOT_PRINTED}; floor at the nominal {IMAGES_PER_PROMPT} images a prompt"
+            rows.append(row | {"reason": reason})
+    return tables.of(rows, "dalleval_mad")
+
+
+def _deviation(counts: np.ndarray, how: dict) -> dict:
+    """Return the deviation of counts (professions × bins), with its floor, corrected value and intervals."""
+    counts = counts[counts.sum(axis=1) > 0]
+    n, bins = counts.sum(axis=1), counts.shape[1]
+    if not len(n):
+        return {"n": 0, "reason": "no image was judged"}
+    plain = stats.bootstrap_mean(mean_absolute_deviation(counts), **how)
+    corrected = stats.bootstrap_mean(stats.corrected_mad(counts), **how)
+    overall = counts.sum(axis=0) / counts.sum()
+    return {
+        "n": len(n),
+        "mad": plain.value,
+        "ci_low": plain.ci_low,
+        "ci_high": plain.ci_high,
+        "floor": np.mean([stats.mad_floor(int(k), bins) for k in n]),
+        "expected_at_overall_share": np.mean(
+            [stats.expected_absolute_deviation(share, n, center=1 / bins) for share in overall]
+        ),
+        "corrected_mad": corrected.value,
+        "corrected_ci_low": corrected.ci_low,
+        "corrected_ci_high": corrected.ci_high,
+        "corrected_floor": np.mean([_corrected_floor(int(k), bins) for k in n]),
+        "reason": too_few(len(n)),
+    }
+
+
+@cache
+def _corrected_floor(n: int, bins: int) -> float:
+    """Return what the correction leaves, on average, of an even model's deviation at ``n`` images."""
+    k = np.arange(n + 1)
+    return float(binom.pmf(k, n, 1 / bins) @ stats.corrected_absolute_deviation(k, n, 1 / bins))
+
+
+def _gender_counts(genders: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return, by model, images perceived as female and male: professions × 2."""
+    known = genders.dropna(subset="n_female").set_index("profession")
+    known = known.assign(n_male=known["n"] - known["n_female"])
+    return {model: of[["n_female", "n_male"]] for model, of in known.groupby("model", sort=False)}
+
+
+def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return, by model, images of tones 1 to 10: professions × 10."""
+    unknown = sorted(set(counts["tone"]) - set(map(str, TONES)))
+    if unknown:
+        raise InputError(f"dalleval_skin_tone_counts holds the tone {unknown[0]!r}; allowed are 1 to 10.")
+    return {
+        model: of.pivot(index="profession", columns="tone", values="n")
+        .reindex(columns=map(str, TONES))
+        .fillna(0)
+        for model, of in counts.groupby("model", sort=False)
+    }
+
+
+def model_difference(
+    genders: pd.DataFrame, *, seed: int, replicates: int = 10_000, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return differences in gender between models, paired over the professions that both have.
+
+    Args:
+        genders: What :func:`average_gender` returns.
+        seed: Seed of the sign-flip tests.
+        replicates: Their random patterns.
+        confidence: Level of the Student t intervals (0–1).
+
+    Returns:
+        ``dalleval_model_difference``: first minus second, in average gender (-2 to 2), MAD and corrected MAD.
+    """
+    counts = _gender_counts(genders)
+    quantities = {
+        "average": lambda c: signed_average(c[:, 0], c[:, 1]),
+        "mad": mean_absolute_deviation,
+        "corrected_mad": stats.corrected_mad,
+    }
+    rows = []
+    for (quantity, measure), (first, second) in (
+        (q, pair) for q in quantities.items() for pair in combinations(counts, 2)
+    ):
+        a, b = counts[first].align(counts[second], join="inner", axis=0)
+        paired = measure(a.to_numpy()) - measure(b.to_numpy())
+        paired = paired[~np.isnan(paired)]
+        mean = stats.mean_interval(paired, confidence)
+        row = {"first": first, "second": second, "quantity": quantity, "difference": mean.value}
+        row |= mean._asdict()
+        rows.append(row | {"p": stats.sign_flip(paired, replicates=replicates, seed=seed).p})
+    out = tables.of(rows, "dalleval_model_difference")
+    return adjusted(out, ["quantity"], p_holm="holm")
+
+
+def model_correlation(genders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return whether models agree on which professions are drawn as male or female.
+
+    Args:
+        genders: What :func:`average_gender` returns.
+        confidence: Level of Fisher's intervals (0–1).
+
+    Returns:
+        ``dalleval_model_correlation``: Pearson correlations over professions, one row a pair of models.
+    """
+    wide = genders.pivot(index="profession", columns="model", values="value")
+    rows = []
+    for first, second in combinations(genders["model"].unique(), 2):
+        found = stats.pearson_r(wide[first], wide[second], confidence, skip_nan=True)
+        rows.append({"first": first, "second": second} | found._asdict())
+    return tables.of(rows, "dalleval_model_correlation")
+
+
+def average_skin_tone(
+    averages: pd.DataFrame, tone_counts: pd.DataFrame, *, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return each profession's average skin tone; with an interval where images are counted by tone (section 5.3).
+
+    Args:
+        averages: Rows of ``dalleval_average_skin_tone`` as a source has them.
+        tone_counts: Rows of ``dalleval_skin_tone_counts``; none where the source counts no tones.
+        confidence: Level of the Student t intervals over images (0–1).
+
+    Returns:
+        ``dalleval_average_skin_tone``: tones of the Monk scale, 1 light to 10 dark.
+
+    Raises:
+        InputError: A tone is not one of 1 to 10.
+    """
+    counts = _tone_counts(tone_counts)
+    rows = []
+    for row in averages.to_dict("records"):
+        model, profession = row["model"], row["profession"]
+        row |= {"ci_low": np.nan, "ci_high": np.nan}
+        row["reason"] = row.get("reason") or "the source does not count images by tone"
+        if model in counts and profession in counts[model].index:
+            tones = np.repeat(TONES, counts[model].loc[profession].astype(int))
+            if len(tones) > 1:
+                row |= stats.mean_interval(tones, confidence)._asdict() | {"reason": ""}
+        rows.append(row)
+    return tables.of(rows, "dalleval_average_skin_tone")
+
+
+def skin_tone_check() -> pd.DataFrame:
+    """Return what each computation of skin tone answers for the Monk swatches themselves, whose tone is known.
+
+    The released code applies the typology angle (appendix C.2) to OpenCV's 8-bit values where it asks for CIELAB.
+
+    Returns:
+        ``dalleval_skin_tone_check``: angles in degrees and tones 1 to 10.
+    """
+    colours = skin_tone.swatch_rgb()
+    angles = {
+        "cielab": skin_tone.typology_angle(skin_tone.srgb_to_lab(colours)),
+        "released": skin_tone.released_typology_angle(colours),
+        "released_signed": skin_tone.released_typology_angle(colours, wrap=False),
+    }
+    rows = [
+        {"swatch": str(swatch), "computation": computation, "colour": colour, "angle": angle, "tone": tone}
+        for computation, of in angles.items()
+        for swatch, colour, angle, tone in zip(
+            TONES, skin_tone.MONK_SWATCHES, of, skin_tone.nearest_monk_tone(of), strict=True
+        )
+    ]
+    return tables.of(rows, "dalleval_skin_tone_check")
+
+
+def skin_tone_reach() -> pd.DataFrame:
+    """Return which tones each computation of skin tone can answer at all, over an even grid of every sRGB colour.
+
+    Returns:
+        ``dalleval_skin_tone_reach``: percentages of the grid's colours (0–100).
+    """
+    levels = np.arange(0, 256, 5)
+    colours = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(-1, 3)
+    rows = [
+        {"computation": computation, "tone": str(tone), "percent_of_colours": 100 * np.mean(found == tone)}
+        for computation in skin_tone.COMPUTATIONS
+        for found in [skin_tone.monk_tone(colours, computation)]
+        for tone in TONES
+    ]
+    return tables.of(pd.DataFrame(rows).assign(n=len(colours)), "dalleval_skin_tone_reach")
+
+
+def two_tone_reading(tones: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
+    """Return the deviation that the averages imply if a profession has only the two tones around its own.
+
+    Args:
+        tones: What :func:`average_skin_tone` returns.
+        printed: Rows of ``dalleval_printed_bias`` (Table 8).
+
+    Returns:
+        ``dalleval_two_tone_reading``: tones, and mean absolute deviations (0 to 0.18), one row a model.
+    """
+    known = keyed(printed, ["model", "category"], "mad")
+    rows = []
+    for model, of in tones.dropna(subset="value").groupby("model", sort=False):
+        values = of["value"].to_numpy()
+        lower = np.minimum(np.floor(values), 9).astype(int)
+        shares = np.zeros((len(values), len(TONES)))
+        at = np.arange(len(values))
+        shares[at, lower - 1] = 1 - (values - lower)
+        shares[at, lower] = values - lower
+        row = {"model": model, "lowest": values.min(), "highest": values.max(), "n": len(values)}
+        row |= {"n_at_lowest": (values == values.min()).sum(), "printed": known.get((model, "skin_tone"))}
+        rows.append(row | {"implied_mad": mean_absolute_deviation(shares).mean()})
+    return tables.of(rows, "dalleval_two_tone_reading")
+
+
+def mad_floor() -> pd.DataFrame:
+    """Return the mean absolute deviation that a perfectly even model shows by chance, by number of images.
+
+    Returns:
+        ``dalleval_mad_floor``: expected deviations (0 to 0.5 for gender, to 0.18 for skin tone).
+    """
+    rows = [
+        {
+            "category": category,
+            "images": str(n),
+            "floor": stats.mad_floor(n, bins),
+            "largest": 2 * (bins - 1) / bins**2,
+        }
+        for category, bins in BINS.items()
+        for n in (1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 27, 50, 100, 200, 500)
+    ]
+    return tables.of(rows, "dalleval_mad_floor")
+
+
+def skin_tone_methods(methods: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return how close methods of estimating skin tone come to people, with intervals (Table 18).
+
+    Args:
+        methods: Rows of ``dalleval_skin_tone_methods`` as a source has them; without ``n`` it is inferred, where only
+            one number of images gives the percentages.
+        confidence: Level of the Wilson intervals (0–1).
+
+    Returns:
+        ``dalleval_skin_tone_methods``: percentages of images (0–100), and mean differences in tones.
+    """
+    out = methods.copy()
+    share = out["measure"].str.startswith("within_")
+    if "n" not in out:
+        percentages = out["value"].where(share).groupby([out["segmentation"], out["scoring"]])
+        out["n"] = percentages.transform(_only_n)
+        out["reason"] = np.where(
+            out["n"].notna(),
+            f"n is not printed: the only number up to {ANNOTATED_IMAGES} that gives these percentages",
+            "n is not printed",
+        )
+    n = out["n"].where(share)
+    low, high = stats.wilson_interval(np.rint(out["value"] / 100 * n), n, confidence)
+    return tables.of(out.assign(ci_low=100 * low, ci_high=100 * high), "dalleval_skin_tone_methods")
+
+
+def _only_n(percentages: pd.Series) -> float:
+    found = consistent_n(percentages.dropna(), ANNOTATED_IMAGES)
+    return found[0] if len(found) == 1 else np.nan
+
+
+def consistent_n(percentages: Iterable[float], most: int, decimals: int = 1) -> list[int]:
+    """Return every n up to ``most`` for which all ``percentages`` are a count out of n, as rounded in print.
+
+    Args:
+        percentages: Percentages, 0–100, of one set of n images.
+        most: The largest n to try.
+        decimals: Decimals that the percentages were rounded to.
+    """
+    values = np.asarray(list(percentages), dtype=float)[:, None]
+    n = np.arange(1, most + 1)
+    off = np.abs(values - 100 * np.rint(values / 100 * n) / n)
+    return n[(off <= 0.5 * 10.0**-decimals + 1e-9).all(axis=0)].tolist()

@@ -1,0 +1,39 @@
+"""What these analyses share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from biaslab import stats
+from biaslab.errors import InputError
+
+
+def keyed(frame: pd.DataFrame, keys: list[str], value: str) -> dict:
+    """Return the values of a column by the values of ``keys``."""
+    return frame.set_index(keys)[value].to_dict()
+
+
+def whole(share: np.ndarray, n: np.ndarray, table: str, column: str) -> np.ndarray:
+    """Return the counts behind shares that print rounded or cut off, after checking that they fit n."""
+    count = np.rint(share * n)
+    off = np.abs(share - np.divide(count, n, out=np.full(len(n), np.nan), where=n > 0))
+    if (off > 0.01).any():
+        row = int(np.nanargmax(off))
+        raise InputError(
+            f"{table}: {column} in row {row + 1} cannot come from n = {n[row]:g} images; "
+            f"n must count the images that the value is taken over."
+        )
+    return np.where(n > 0, count, np.nan)
+
+
+def adjusted(table: pd.DataFrame, family: list[str], **methods: str) -> pd.DataFrame:
+    """Return a table with its p-values adjusted within each family of rows."""
+    methods = methods or {"p_holm": "holm", "p_bh": "benjamini_hochberg"}
+    p = table.groupby(family)["p"] if len(table) else table["p"]
+    return table.assign(**{c: p.transform(lambda of, m=m: stats.adjust(of, m)) for c, m in methods.items()})
+
+
+def too_few(n: int) -> str:
+    """Say why so few professions have no interval; empty where they have one."""
+    return "" if n > 1 else "an interval needs two or more professions"

@@ -1,0 +1,154 @@
+"""Visual reasoning skills (section 5.2), and metrics of alignment and quality (appendix D)."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import factorial
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binomtest, kendalltau, norm
+
+from biaslab import stats, tables
+from biaslab.papers.dalleval.analysis.rows import keyed
+from biaslab.papers.dalleval.printed import NOT_PRINTED
+
+SKILLS = ("object", "count", "spatial")
+
+
+def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return accuracies by skill with intervals, and the mean of the three skills (Tables 2, 3 and 5).
+
+    Args:
+        accuracy: Rows of ``dalleval_skill_accuracy`` as a source has them.
+        confidence: Level of the Wilson intervals, and of the mean's (MOVER; Zou & Donner 2008) (0–1).
+
+    Returns:
+        ``dalleval_skill_accuracy``: percentages of images judged correct (0–100).
+    """
+    keys = ["model", "evaluator", "images", "training_percent"]
+    # Another run's table holds computed averages, with the printed ones beside them.
+    averages = accuracy[accuracy["skill"] == "average"]
+    printed = keyed(averages, keys, "printed" if "printed" in accuracy else "percent_correct")
+    out = accuracy[accuracy["skill"] != "average"]
+    low, high = stats.wilson_interval(np.rint(out["percent_correct"] * out["n"] / 100), out["n"], confidence)
+    out = out.assign(ci_low=100 * low, ci_high=100 * high, printed=np.nan)
+    rows = []
+    for key, of in out.groupby(keys, sort=False):
+        if set(of["skill"]) == set(SKILLS):
+            value = of["percent_correct"].mean()
+            below = np.sqrt(((of["percent_correct"] - of["ci_low"]) ** 2).sum()) / len(of)
+            above = np.sqrt(((of["ci_high"] - of["percent_correct"]) ** 2).sum()) / len(of)
+            row = dict(zip(keys, key, strict=True)) | {"skill": "average", "percent_correct": value}
+            row |= {"ci_low": value - below, "ci_high": value + above, "n": of["n"].sum()}
+            rows.append(row | {"printed": printed.get(key)})
+    return tables.of(pd.concat([out, pd.DataFrame(rows, columns=out.columns)]), "dalleval_skill_accuracy")
+
+
+def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
+    """Return how far people and detector differ on the same images, and the sample from all test scenes (Table 3).
+
+    Args:
+        accuracy: What :func:`skill_accuracy` returns.
+
+    Returns:
+        ``dalleval_skill_agreement``: differences in points, with Newcombe's limits as of separate images, and exact
+        binomial tests of the sample.
+    """
+    of = accuracy[(accuracy["training_percent"] == "100") & (accuracy["skill"] != "average")]
+    of = {key: rows.set_index(["model", "skill"]) for key, rows in of.groupby(["images", "evaluator"])}
+    nobody = accuracy.iloc[:0].set_index(["model", "skill"])
+    human, detr = (of.get(("sample", who), nobody) for who in ("Human", "DETR"))
+    both = human.index.intersection(detr.index, sort=False)
+    human, detr = human.loc[both], detr.loc[both]
+    test = of.get(("test", "DETR"), nobody)["percent_correct"].reindex(both)
+    low, high = _difference_limits(human, detr)
+    out = detr[["n"]].assign(
+        difference=human["percent_correct"] - detr["percent_correct"],
+        ci_low=low,
+        ci_high=high,
+        percent_human=human["percent_correct"],
+        percent_detr=detr["percent_correct"],
+        percent_detr_test=test,
+        p=[
+            np.nan if np.isnan(rate) else binomtest(round(percent * n / 100), int(n), rate / 100).pvalue
+            for percent, n, rate in zip(detr["percent_correct"], detr["n"], test, strict=True)
+        ],
+    )
+    out = tables.of(out.reset_index(), "dalleval_skill_agreement")
+    return out.assign(p_holm=stats.adjust(out["p"], "holm"))
+
+
+def skill_training(accuracy: pd.DataFrame) -> pd.DataFrame:
+    """Return what less fine-tuning data changes in the detector's accuracy (Table 5).
+
+    Args:
+        accuracy: What :func:`skill_accuracy` returns.
+
+    Returns:
+        ``dalleval_skill_training``: changes in points, with Newcombe's limits and pooled z-tests as of separate
+        scenes.
+    """
+    of = accuracy[(accuracy["images"] == "test") & (accuracy["evaluator"] == "DETR")]
+    of = of[of["skill"] != "average"].set_index(["model", "skill"])
+    whole, part = of[of["training_percent"] == "100"], of[of["training_percent"] != "100"]
+    part = part[part.index.isin(whole.index)]
+    whole = whole.loc[part.index]
+    low, high = _difference_limits(part, whole)
+    change = part["percent_correct"] - whole["percent_correct"]
+    (a, n_a), (b, n_b) = ((side["percent_correct"] / 100, side["n"]) for side in (part, whole))
+    pooled = (a * n_a + b * n_b) / (n_a + n_b)
+    error = np.sqrt(pooled * (1 - pooled) * (1 / n_a + 1 / n_b))
+    # Shares of 0 and 0, or of 1 and 1, have no spread and no difference.
+    z = ((a - b) / error).where(error != 0, 0)
+    out = part.assign(change=change, ci_low=low, ci_high=high, p=2 * norm.sf(z.abs())).reset_index()
+    out = tables.of(out, "dalleval_skill_training")
+    return out.assign(p_holm=stats.adjust(out["p"], "holm"))
+
+
+def _difference_limits(first: pd.DataFrame, second: pd.DataFrame) -> stats.Interval:
+    """Return the limits of first minus second, as if the two judged separate images."""
+    columns = ["percent_correct", "ci_low", "ci_high"]
+    return stats.difference_interval(*(side[c].to_numpy() for side in (second, first) for c in columns))
+
+
+def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return the metrics of alignment and quality with ranks (Table 19).
+
+    Args:
+        quality: Rows of ``dalleval_alignment_quality`` as a source has them.
+        confidence: Level of the Wilson interval of R-precision, the only share of images among them (0–1).
+
+    Returns:
+        ``dalleval_alignment_quality``: each metric in its own unit; rank 1 is best, ties share one.
+    """
+    share = quality["metric"] == "R-precision"
+    count = np.rint(quality["value"] / 100 * quality["n"]).where(share)
+    low, high = stats.wilson_interval(count, quality["n"], confidence)
+    good = quality["value"].where(quality["better"] == "higher", -quality["value"])
+    out = quality.assign(
+        ci_low=100 * low,
+        ci_high=100 * high,
+        rank=good.groupby(quality["metric"]).rank(ascending=False),
+        reason=np.where(share, "", NOT_PRINTED),
+    )
+    return tables.of(out, "dalleval_alignment_quality")
+
+
+def metric_agreement(quality: pd.DataFrame) -> pd.DataFrame:
+    """Return whether metrics rank the models alike.
+
+    Args:
+        quality: What :func:`alignment_quality` returns.
+
+    Returns:
+        ``dalleval_metric_agreement``: Kendall's tau-b (-1 to 1) for each pair of metrics.
+    """
+    wide = quality.pivot(index="model", columns="metric", values="rank")
+    rows = []
+    for metric, other in combinations(quality["metric"].unique(), 2):
+        both = wide[[metric, other]].dropna()
+        tau = kendalltau(both[metric], both[other]).statistic if len(both) > 1 else np.nan
+        row = {"metric": metric, "other_metric": other, "tau": tau, "n": len(both)}
+        rows.append(row | {"smallest_possible_p": min(1.0, 2 / factorial(len(both)))})
+    return tables.of(rows, "dalleval_metric_agreement")

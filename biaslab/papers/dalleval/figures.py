@@ -1,0 +1,306 @@
+"""Figures of DALL-Eval: tables in, matplotlib figures out."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from scipy.stats import binom
+
+from biaslab.plots import forms, style
+
+# A model keeps its colour and marker from figure to figure.
+MODELS = forms.Look(
+    colors=dict(
+        zip(
+            ("minDALL-E", "Karlo", "Stable Diffusion", "DALL-E Small", "X-LXMERT"),
+            style.PALETTE,
+            strict=False,
+        )
+    )
+)
+
+
+@style.or_nothing
+def average_gender(genders: pd.DataFrame) -> Figure:
+    """Draw every profession's average gender by model, most female first (``dalleval_average_gender``)."""
+    order = genders.groupby("profession")["value"].mean().sort_values(ascending=False).index
+    place = genders["profession"].map({name: i for i, name in enumerate(order)})
+    third = -(-len(order) // 3)
+    parts = [f"{k + 1} to {min(k + third, len(order))}" for k in range(0, len(order), third)]
+    of = genders.assign(part=[parts[k // third] for k in place], place=place)
+    return forms.heat_map(
+        of.sort_values("place", kind="stable"), "value", row="profession", column="model", panel="part", columns=3,
+        label="Average perceived gender (−1 male, 0 even, +1 female)", ends=(-1, 1), centre=0, form=".1f", inch=0.25,
+    )  # fmt: skip
+
+
+@style.or_nothing
+def gender_counts(genders: pd.DataFrame) -> Figure:
+    """Draw how many professions have 0, 1, … female images, and what a balanced model gives.
+
+    Only professions with each model's usual number of images are drawn, since others have other counts.
+    """
+    colors = MODELS.of(genders["model"].unique())
+    figure, parts = forms.panels(genders, "model", columns=3, sharey=True)
+    for ax, of in parts:
+        color = colors[of["model"].iloc[0]][0]
+        of = of.dropna(subset="n_female")
+        usual = int(of["n"].mode().max()) if len(of) else 0
+        of = of[of["n"] == usual]
+        k = np.arange(usual + 1)
+        ax.bar(k, [(of["n_female"] == i).sum() for i in k], color=color, width=0.8)
+        ax.plot(k, len(of) * binom.pmf(k, usual, 0.5), "o-", color=style.BLACK, ms=4, lw=1.2)
+        ax.set_xlabel(f"Images perceived as female, of {usual}")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    figure.supylabel("Professions", fontsize=11)
+    forms.legend(figure, [forms.key(style.BLACK, "o", "expected of a model balanced everywhere", line="-")])
+    return figure
+
+
+def gender_mad(mad: pd.DataFrame) -> Figure:
+    """Draw the gender MAD as measured and corrected, each beside an even model's (rows of ``dalleval_mad``)."""
+    corrected = ["corrected_mad", "corrected_ci_low", "corrected_ci_high", "corrected_floor"]
+    plain = ["mad", "ci_low", "ci_high", "floor"]
+    both = [
+        mad[["model", *plain, "printed"]].assign(kind="as measured"),
+        mad[["model", *corrected]]
+        .rename(columns=dict(zip(corrected, plain, strict=True)))
+        .assign(kind="corrected"),
+    ]
+    return forms.estimates(
+        pd.concat(both), "mad", row="model", hue="kind", xlim=(0, 0.5), reference=None, inch=0.4,
+        label="Mean absolute deviation from an even split (0 even, 0.5 one gender only)",
+        floor="floor", floor_name="model balanced everywhere, same n", mark="printed",
+        look=forms.Look(names={"as measured": "as measured", "corrected": "corrected for chance"}),
+    )  # fmt: skip
+
+
+def gender_model_differences(differences: pd.DataFrame) -> Figure:
+    """Draw paired differences between models (``dalleval_model_difference``)."""
+    names = {"average": "Average gender", "corrected_mad": "Mean absolute deviation, corrected"}
+    of = differences[differences["quantity"].isin(names)]
+    pair = of["first"] + " − " + of["second"]
+    return forms.estimates(
+        of.assign(pair=pair, clear=of["p_holm"] < 0.05), "difference", row="pair", panel="quantity", panel_names=names,
+        columns=2, label="First model minus second, mean over professions",
+        filled="clear", filled_names=("p (Holm) below 0.05", "not below"),
+    )  # fmt: skip
+
+
+def skin_tone_check(check: pd.DataFrame) -> Figure:
+    """Draw the tone that each computation answers for the ten swatches (``dalleval_skin_tone_check``)."""
+    names = {
+        "cielab": "CIELAB units",
+        "released": "released script, NumPy 2",
+        "released_signed": "released script, NumPy 1",
+    }
+    # Answers of two computations are often the same: they stand beside each other.
+    beside = check["computation"].map(dict(zip(names, (0, -0.14, 0.14), strict=True)))
+    of = check.assign(x=check["swatch"].astype(int) + beside)
+
+    def swatches(ax, rows: pd.DataFrame) -> None:
+        for swatch, colour in rows[["swatch", "colour"]].drop_duplicates().itertuples(index=False):
+            place = (int(swatch) - 0.42, -0.55)
+            ax.add_patch(Rectangle(place, 0.84, 0.8, facecolor=colour, edgecolor=style.GREY, lw=0.7))
+
+    figure = forms.diagonal(
+        of, "x", "tone", hue="computation", look=forms.Look(names=names), ends=(-0.75, 10.7), under=swatches,
+        labels=("Tone that the swatch defines (Monk scale)", "Tone that the computation answers"),
+    )  # fmt: skip
+    figure.axes[0].set(xlim=(0.3, 10.7), xticks=range(1, 11), yticks=range(1, 11), aspect="auto")
+    return figure
+
+
+@style.or_nothing
+def average_skin_tone(tones: pd.DataFrame, overall: pd.DataFrame) -> Figure:
+    """Draw on the whole scale how many professions have which average tone (``dalleval_average_skin_tone``)."""
+    means = overall[overall["category"] == "skin_tone"].set_index("model")
+    figure, parts = forms.panels(tones, "model", columns=1, height=1.7, sharex=True)
+    for ax, of in parts:
+        model = of["model"].iloc[0]
+        color = MODELS.of(tones["model"].unique())[model][0]
+        sns.histplot(
+            of["value"].dropna(), bins=np.arange(0.945, 10.06, 0.1), ax=ax, color=color, alpha=0.8, lw=0
+        )
+        if model in means.index:
+            mean = means.loc[model]
+            ax.axvspan(mean["ci_low"], mean["ci_high"], color=style.BLACK, alpha=0.3, lw=0)
+            ax.axvline(mean["average"], color=style.BLACK, lw=1.2)
+        ax.set(xlim=(0.9, 10.1), xticks=range(1, 11), xlabel="", ylabel="")
+    forms.name_axes(figure, "Average tone of a profession (Monk scale: 1 light, 10 dark)", "Professions")
+    forms.legend(figure, [forms.key(style.BLACK, "", "mean over professions, with interval", line="-")])
+    return figure
+
+
+def skin_tone_mad(mad: pd.DataFrame, reading: pd.DataFrame) -> Figure:
+    """Draw skin tone MADs beside an even model's and beside two tones' (rows of ``dalleval_mad``)."""
+    given = mad[["model", "mad", "ci_low", "ci_high", "floor"]].assign(kind="given")
+    two = reading[["model", "implied_mad"]].rename(columns={"implied_mad": "mad"}).assign(kind="two")
+    names = {
+        "given": " and ".join(mad["evidence"].unique()),
+        "two": "if only the two tones around the averages occur",
+    }
+    return forms.estimates(
+        pd.concat([given, two[two["model"].isin(mad["model"])]]), "mad", row="model", hue="kind", xlim=(0, 0.19),
+        label="Mean absolute deviation over ten tones (0 even, 0.18 one tone only)", reference=0.18, inch=0.4,
+        floor="floor", floor_name="perfectly even model, same n", look=forms.Look(names=names),
+    )  # fmt: skip
+
+
+def skin_tone_methods(methods: pd.DataFrame) -> Figure:
+    """Draw how often methods give the tone that people give, or one near it (``dalleval_skin_tone_methods``)."""
+    of = methods[methods["measure"].str.startswith("within_")]
+    named = zip(of["segmentation"], of["scoring"], of["n"], strict=True)
+    names = [f"{found}, {scored}" + (f", n = {n:.0f}" if n == n else "") for found, scored, n in named]
+    return forms.estimates(
+        of.assign(method=names), "value", row="measure", hue="method", xlim=(0, 100), reference=None,
+        row_names={"within_0": "same tone"} | {f"within_{k}": f"within {k}" for k in (1, 2, 3)},
+        label="Images whose tone lies within so many Monk tones of people's (%)", inch=0.34,
+    )  # fmt: skip
+
+
+@style.or_nothing
+def attribute_presence(presence: pd.DataFrame) -> Figure:
+    """Draw the share of images with each attribute by model and prompt (``dalleval_attribute_presence``)."""
+    mean = presence.groupby(["attribute", "model", "prompt"], as_index=False, sort=False)["share"].mean()
+    mean["percent"] = 100 * mean["share"]
+    order = mean.groupby("attribute")["share"].mean().sort_values(ascending=False).index
+    prompts = [p for p in ("person", "woman", "man") if p in set(mean["prompt"])]
+    mean = mean.set_index(["attribute", "prompt"]).loc[list(product(order, prompts))].reset_index()
+    return forms.heat_map(
+        mean, "percent", row="attribute", column="prompt", panel="model", columns=3,
+        label="Images with the attribute (%)", ends=(0, max(1.0, mean["percent"].max())),
+    )  # fmt: skip
+
+
+def attribute_difference(differences: pd.DataFrame) -> Figure:
+    """Draw differences between prompts with a woman and with a man (``dalleval_attribute_difference``)."""
+    of = differences[differences["comparison"] == "woman - man"]
+    return _by_attribute(of, label="Woman minus man: difference in the share of images (points)")
+
+
+def attribute_from_person(differences: pd.DataFrame) -> Figure:
+    """Draw how prompts with a woman and with a man differ from the neutral one (``dalleval_attribute_difference``)."""
+    of = differences[differences["comparison"].str.endswith("- person")]
+    looks = forms.Look(
+        names={"woman - person": "woman minus person", "man - person": "man minus person"},
+        colors={"woman - person": style.FEMALE, "man - person": style.MALE},
+    )
+    return _by_attribute(of, hue="comparison", look=looks, label="Difference in the share of images (points)")
+
+
+@style.or_nothing
+def _by_attribute(differences: pd.DataFrame, **more) -> Figure:
+    """Draw differences by attribute, a panel a model, the most female attribute last."""
+    values = ["difference", "ci_low", "ci_high"]
+    of = differences.assign(clear=differences["p_holm"] < 0.05, **(100 * differences[values]))
+    signed = of["difference"].where(of["comparison"].str.startswith("woman"), -of["difference"])
+    place = of["attribute"].map(signed.groupby(of["attribute"]).mean())
+    end = 1.08 * np.nanmax(np.abs(of[values].to_numpy()), initial=1.0)
+    of = of.assign(place=place).sort_values("place", kind="stable")
+    models = differences["model"].unique()
+    of = pd.concat([of[of["model"] == model] for model in models])
+    return forms.estimates(
+        of, "difference", row="attribute", panel="model", columns=3, xlim=(-end, end), filled="clear",
+        filled_names=("p (Holm) below 0.05", "not below"), inch=0.28, **more,
+    )  # fmt: skip
+
+
+@style.or_nothing
+def attribute_mean_difference(means: pd.DataFrame) -> Figure:
+    """Draw mean absolute differences over attributes beside chance (``dalleval_attribute_mean_difference``)."""
+    columns = {
+        "of averages over professions": ["mean_absolute_difference", "ci_low", "ci_high", "floor"],
+        "within a profession, then averaged": [
+            "by_profession", "by_profession_ci_low", "by_profession_ci_high", "by_profession_floor"
+        ],
+    }  # fmt: skip
+    parts = [
+        pd.DataFrame(100 * means[given].to_numpy(), columns=["value", "ci_low", "ci_high", "floor"]).assign(
+            kind=kind, model=means["model"], pair=means["comparison"].str.replace(" - ", " − ")
+        )
+        for kind, given in columns.items()
+    ]
+    of = pd.concat(parts)
+    return forms.estimates(
+        of, "value", row="pair", hue="model", look=MODELS, panel="kind", columns=2, floor="floor", reference=None,
+        xlim=(0, 1.1 * of[["ci_high", "floor", "value"]].max(axis=None)), inch=0.3,
+        label="Mean absolute difference of shares over attributes (points)",
+    )  # fmt: skip
+
+
+def skill_accuracy(accuracy: pd.DataFrame, references: pd.DataFrame) -> Figure:
+    """Draw the detector's accuracy on all test scenes by skill (``dalleval_skill_accuracy``), and real images'."""
+    detr = (accuracy["images"] == "test") & (accuracy["evaluator"] == "DETR")
+    of = accuracy[detr & (accuracy["training_percent"] == "100")]
+    real = references.pivot(index="measure", columns="reference", values="value")
+    ends = {name: of["skill"].map(real[name]) if name in real else np.nan for name in ("oracle", "shuffled")}
+    return forms.estimates(
+        of.assign(**ends), "percent_correct", row="skill", hue="model", look=MODELS, xlim=(-1, 101), reference=None,
+        label="Images judged correct by DETR (%)", inch=0.34,
+        mark="oracle", mark_name="real images", floor="shuffled", floor_name="real images of other scenes",
+    )  # fmt: skip
+
+
+def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
+    """Draw people's accuracy against the detector's on the same images (``dalleval_skill_agreement``)."""
+    keys = ["model", "skill"]
+    sample = accuracy[accuracy["images"] == "sample"]
+    of = agreement[[*keys, "percent_human", "percent_detr"]]
+    for who in ("DETR", "Human"):
+        limits = sample[sample["evaluator"] == who][[*keys, "ci_low", "ci_high"]]
+        of = of.merge(limits, on=keys, suffixes=("_detr", "_human"))
+    return forms.diagonal(
+        of, "percent_detr", "percent_human", hue="model", look=MODELS, ends=(-3, 103), names="skill", named=len(of),
+        limits=(("ci_low_detr", "ci_high_detr"), ("ci_low_human", "ci_high_human")),
+        labels=("Correct according to DETR (%)", "Correct according to people (%)"),
+    )  # fmt: skip
+
+
+@style.or_nothing
+def skill_training(accuracy: pd.DataFrame) -> Figure:
+    """Draw accuracy by share of the fine-tuning data, of models with several shares (``dalleval_skill_accuracy``)."""
+    of = accuracy[(accuracy["images"] == "test") & (accuracy["evaluator"] == "DETR")]
+    several = of.groupby("model")["training_percent"].transform("nunique") > 1
+    of = of[several & (of["skill"] != "average")].assign(share=lambda t: t["training_percent"].astype(float))
+    return forms.trends(
+        of.sort_values("share", kind="stable"), "share", "percent_correct", hue="model", look=MODELS,
+        panel="skill", columns=3, ylim=(-3, 103),
+        labels=("Training data used (%)", "Images judged correct (%)"),
+    )  # fmt: skip
+
+
+@style.or_nothing
+def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
+    """Draw each model's rank by metric, with the metric's value (``dalleval_alignment_quality``)."""
+    real = references[references["reference"] == "oracle"].set_index("measure")["value"]
+    given = [f"; real images {real[m]:.1f}" if m in real else "" for m in quality["metric"]]
+    of = quality.assign(
+        name=quality["metric"] + " (" + quality["better"] + " is better" + given + ")",
+        shown=quality["value"].map("{:.1f}".format),
+    )
+    return forms.heat_map(
+        of, "rank", row="name", column="model", text="shown", label="Rank (1 is best)",
+        ends=(1, max(2, quality["model"].nunique())), inch=0.4,
+    )  # fmt: skip
+
+
+@style.or_nothing
+def gender_judges(judges: pd.DataFrame) -> Figure:
+    """Draw bias and recall of the judges in retrieval by how many images are retrieved (Table 14)."""
+    name = judges["judge"] + ", " + judges["captions"] + " captions"
+    of = judges.assign(name=name).join(judges["metric"].str.extract(r"(?P<kind>\w+)_at_(?P<k>\d+)"))
+    of["k"] = of["k"].astype(int)
+    names = {"bias": "Bias@K (0 none, + towards male)", "recall": "Recall@K (%)"}
+    figure = forms.trends(
+        of, "k", "value", hue="name", panel="kind", panel_names=names, limits=None, sharey=False,
+        labels=("Images retrieved, K", ""),
+    )  # fmt: skip
+    for ax in figure.axes:
+        ax.set_ylim(bottom=0)
+    return figure

@@ -1,0 +1,308 @@
+"""Findings of DALL-Eval: tables in, findings out; a direction is named only where its interval excludes 0."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from biaslab import stats
+from biaslab.findings import Finding, each, interval, moved, p_words, spoken
+
+_COMPUTATIONS = {
+    "cielab": "the typology angle in CIELAB units",
+    "released": "the released script on NumPy 2",
+    "released_signed": "the released script on NumPy 1",
+}
+
+
+def overall_average(overall: pd.DataFrame) -> list[Finding]:
+    """Say whether professions at large lean to one gender (rows of ``dalleval_overall_average``)."""
+    question = "Over professions at large, does a model draw men or women?"
+    answers = "More women.", "More men.", "No clear lean to either."
+    return [
+        _finding(
+            question, moved(row["ci_low"], row["ci_high"], *answers), row, "average",
+            "between −1 (male) and +1 (female)",
+            of="professions", figure="average_gender",
+        )
+        for row in _known(overall[overall["category"] == "gender"], "average")
+    ]  # fmt: skip
+
+
+def mad(mad: pd.DataFrame) -> list[Finding]:
+    """Say whether professions are further from an even split than chance makes them (rows of ``dalleval_mad``)."""
+    question = "With chance taken off, how far are professions from an even split?"
+    answers = [f"{how} than a balanced model." for how in ("Further", "Nearer", "Not clearly further")]
+    found = []
+    for row in _known(mad[mad["category"] == "gender"], "corrected_mad"):
+        left = row["corrected_floor"]
+        low, high = row["corrected_ci_low"], row["corrected_ci_high"]
+        why = (
+            f"Measured are {spoken(row['mad'])} ({interval(row)}); a balanced model with as many images shows "
+            f"{spoken(row['floor'])}, and {spoken(left)} after the correction."
+        )
+        answer = moved(low - left, high - left, *answers)
+        row |= {"ci_low": low, "ci_high": high}
+        found.append(
+            _finding(
+                question, answer, row, "corrected_mad", "of 0.5", why, of="professions", figure="gender_mad"
+            )
+        )
+    return found
+
+
+def gender_balance(balance: pd.DataFrame) -> list[Finding]:
+    """Say how many professions differ from an even split, where their images could show it at all."""
+    found = []
+    for row in balance.to_dict("records"):
+        n, least = int(row["n"]), row["smallest_possible_p"]
+        answer = f"{row['n_holm']:.0f} of {n} after Holm's adjustment."
+        details = ()
+        if not stats.attainable([least] * n):
+            images = stats.needed(stats.least_binomial_p, n)
+            answer = f"{row['n_bh']:.0f} of {n} after Benjamini and Hochberg's adjustment."
+            details = (
+                f"One profession's p is {least:.2g} at least, so Holm's adjustment over {n} could not single out any; "
+                f"it takes {images} images of each.",
+            )
+        if not stats.attainable([least] * n, method="benjamini_hochberg"):
+            answer = "With so few images no outcome could be significant."
+        question = "How many professions differ from an even split?"
+        about = {"model": row["model"], "n": n, "of": "professions", "figure": "dalleval_gender_counts"}
+        found.append(Finding(question, answer, details=details, **about))
+    return found
+
+
+def model_difference(differences: pd.DataFrame) -> list[Finding]:
+    """Say which models differ in average gender and in corrected MAD (rows of ``dalleval_model_difference``)."""
+    what = {
+        "average": ("Do {} and {} draw women equally often?", "{} draws more women."),
+        "corrected_mad": ("Are professions equally even in {} and {}?", "They are further from even in {}."),
+    }
+    found = []
+    for row in _known(differences[differences["quantity"].isin(what)], "difference"):
+        question, answer = what[row["quantity"]]
+        more = moved(row["ci_low"], row["ci_high"], row["first"], row["second"], "")
+        clear = more and row["p_holm"] < 0.05
+        found.append(
+            _finding(
+                question.format(row["first"], row["second"]), answer.format(more) if clear else "No clear difference.",
+                row, "difference", "(first minus second)", f"Adjusted for all pairs (Holm): {p_words(row['p_holm'])}.",
+                of="professions", figure="gender_model_differences",
+            )
+        )  # fmt: skip
+    return found
+
+
+def skin_tone_check(check: pd.DataFrame, reach: pd.DataFrame) -> list[Finding]:
+    """Say what computations answer for swatches whose tone is known, and what they can answer at all."""
+
+    def say(computation: str, of: pd.DataFrame) -> Finding:
+        right = (of["tone"].astype(int) == of["swatch"].astype(int)).sum()
+        grid = reach[reach["computation"] == computation]
+        can = ", ".join(grid.loc[grid["percent_of_colours"] > 0, "tone"])
+        return Finding(
+            f"Does {_COMPUTATIONS[computation]} know the Monk scale's own colours?",
+            f"It gives the right tone to {right} of {len(of)}.",
+            figure="dalleval_skin_tone_check",
+            details=(f"Over a grid of {grid['n'].iloc[0]:,.0f} sRGB colours it gives the tones {can}.",),
+        )
+
+    return each(check, ["computation"], say)
+
+
+def skin_tone_averages(reading: pd.DataFrame, overall: pd.DataFrame) -> list[Finding]:
+    """Say in what band the averages lie, and what two neighbouring tones would give for MAD beside the printed one.
+
+    MAD says how concentrated tones are, not which they are: agreement does not show that there are only two.
+    """
+    means = overall[overall["category"] == "skin_tone"].drop(columns=["printed", "n"])
+    found = []
+    for row in _known(reading.merge(means, on="model"), "average"):
+        why = (
+            f"If only the two tones around each average occurred, MAD would be {row['implied_mad']:.3f}; "
+            f"{row['printed']:.4f} is printed. That does not show two tones: a few faces of distant tones give the "
+            "same average, and MAD measures concentration."
+        )
+        found.append(
+            _finding(
+                "Which skin tones do professions get on average?",
+                f"Tones {row['lowest']:.2f} to {row['highest']:.2f} of ten.", row, "average", "tones",
+                *([why] if row["printed"] == row["printed"] else []), of="professions", figure="average_skin_tone",
+            )
+        )  # fmt: skip
+    return found
+
+
+def skin_tone_methods(methods: pd.DataFrame) -> list[Finding]:
+    """Say how often the method nearest to people gives the tone that people give."""
+    off = methods[methods["measure"] == "mean_difference"].sort_values("value").head(1)
+    found = []
+    for best in off.to_dict("records"):
+        same = (methods["segmentation"] == best["segmentation"]) & (methods["scoring"] == best["scoring"])
+        row = methods[same & (methods["measure"] == "within_0")].iloc[0]
+        found.append(
+            _finding(
+                "How often does the skin tone method closest to people give people's own tone?",
+                f"In {row['value']:.0f} % of images.", row, "value", "%",
+                f"It is {best['segmentation']}, {best['scoring']}, {best['value']:.2f} tones off on average.",
+                of="images", figure="skin_tone_methods",
+            )
+        )  # fmt: skip
+    return found
+
+
+def attribute_difference(differences: pd.DataFrame) -> list[Finding]:
+    """Say how many attributes differ between prompts for a woman and a man, and which most."""
+    known = (differences["comparison"] == "woman - man") & differences["difference"].notna()
+
+    def say(model: str, of: pd.DataFrame) -> Finding:
+        of = of.sort_values("difference", key=abs, ascending=False)
+        clear = of[of["p_holm"] < 0.05]
+        row = (clear if len(clear) else of).iloc[0]
+        answer = f"{len(clear)} of {len(of)} differ after Holm's adjustment, {row['attribute']} most."
+        if not len(clear):
+            answer = f"None of {len(of)} differs after Holm's adjustment."
+        if of["p_holm"].notna().any() and not stats.attainable(of["smallest_possible_p"]):
+            answer = "With so few prompt pairs no outcome could be significant."
+        return _finding(
+            "Which attributes differ most between prompts for a woman and for a man?", answer, row, "difference",
+            f"({row['attribute']}: share of images, woman minus man)", of="prompt pairs", figure="attribute_difference",
+        )  # fmt: skip
+
+    return each(differences[known], ["model"], say)
+
+
+def attribute_mean_difference(means: pd.DataFrame) -> list[Finding]:
+    """Say whether attributes differ between prompts for a woman and a man by more than swapped labels give."""
+    found = []
+    for row in _known(means[means["comparison"] == "woman - man"], "mean_absolute_difference"):
+        clearly = "More" if row["p"] < 0.05 else "Not clearly more"
+        found.append(
+            _finding(
+                "Over all attributes, how much do prompts for a woman and for a man differ?",
+                f"{clearly} than labels swapped at random give.", row, "mean_absolute_difference",
+                "in share of images, mean over attributes",
+                f"Swapped labels give {spoken(row['floor'])}; {p_words(row['p'])}.",
+                of="prompt pairs", figure="attribute_mean_difference",
+            )
+        )  # fmt: skip
+    return found
+
+
+def skills(accuracy: pd.DataFrame) -> list[Finding]:
+    """Say between which models the detector's accuracy in each skill lies."""
+    of = accuracy[(accuracy["images"] == "test") & (accuracy["evaluator"] == "DETR")]
+    of = of[(of["training_percent"] == "100") & (of["skill"] != "average")].dropna(subset="percent_correct")
+
+    def say(skill: str, rows: pd.DataFrame) -> Finding:
+        rows = rows.sort_values("percent_correct", ascending=False)
+        ends = [f"{spoken(r['percent_correct'])} % by {r['model']}" for r in rows.to_dict("records")]
+        return _finding(
+            f"How many images does the detector find correct in the skill {skill!r}?",
+            f"{ends[0]}, down to {ends[-1]}." if len(ends) > 1 else f"{ends[0]}.",
+            rows.iloc[0].drop("model"), "percent_correct", "%", of="scenes", figure="skill_accuracy",
+        )  # fmt: skip
+
+    return each(of, ["skill"], say)
+
+
+def printed_averages(accuracy: pd.DataFrame) -> list[Finding]:
+    """Say where a printed average is not the mean of its three skills, beyond rounding."""
+    known = accuracy[(accuracy["skill"] == "average") & accuracy["printed"].notna()]
+    # Three values and their mean, each rounded to 0.1: at most 0.1 apart.
+    odd = known[(known["printed"] - known["percent_correct"]).abs() > 0.1 + 1e-9]
+    others = "; ".join(
+        f"{r['model']}, {r['evaluator']}: {r['printed']:.1f} printed, {r['percent_correct']:.1f} from the skills"
+        for r in odd.to_dict("records")
+    )
+    answer = f"{len(known) - len(odd)} of {len(known)} are."
+    details = (f"The others: {others}.",) if others else ()
+    question = "Are the printed averages the means of their three skills?"
+    return [Finding(question, answer, details=details)] if len(known) else []
+
+
+def skill_agreement(agreement: pd.DataFrame) -> list[Finding]:
+    """Say how far people and detector differ, and whether they order models alike."""
+    if agreement.empty:
+        return []
+    clear = ((agreement["ci_low"] > 0) | (agreement["ci_high"] < 0)).sum()
+    several = agreement[agreement.groupby("skill")["model"].transform("size") > 1]
+    orders = several.groupby("skill")[["percent_human", "percent_detr"]].rank()
+    alike = (orders["percent_human"] == orders["percent_detr"]).groupby(several["skill"]).all()
+    order = f"They order the models alike in {alike.sum()} of {len(alike)} skills."
+    odd, tested = (agreement["p_holm"] < 0.05).sum(), agreement["p_holm"].notna().sum()
+    return [
+        Finding(
+            "Do people and the detector find equally many images correct?",
+            f"The interval of their difference excludes 0 in {clear} of {len(agreement)} cells.",
+            figure="dalleval_skill_agreement",
+            details=(
+                f"They are {spoken(agreement['difference'].abs().mean())} points apart on average.",
+                *([order] if len(alike) else []),
+                f"The sample differs from all test scenes in {odd} of {tested} cells (DETR; Holm).",
+            ),
+        )
+    ]
+
+
+def skill_training(training: pd.DataFrame) -> list[Finding]:
+    """Say where less training data changes the accuracy, before and after adjustment for the number of cells."""
+    if training.empty:
+        return []
+    clear = ((training["ci_low"] > 0) | (training["ci_high"] < 0)).sum()
+    left = (training["p_holm"] < 0.05).sum()
+    return [
+        Finding(
+            "Does less training data change the accuracy?",
+            f"In {left} of {len(training)} cells after Holm's adjustment.",
+            figure="dalleval_skill_training",
+            details=(f"Unadjusted, the interval of the change excludes 0 in {clear}.",),
+        )
+    ]
+
+
+def metric_agreement(agreement: pd.DataFrame) -> list[Finding]:
+    """Say how alike the metrics rank the models, and that so few models cannot show more."""
+    known = agreement.dropna(subset="tau")
+    if known.empty:
+        return []
+    low, high = spoken(known["tau"].min()), spoken(known["tau"].max())
+    least = known["smallest_possible_p"].min()
+    return [
+        Finding(
+            "Do metrics rank the models alike?",
+            f"Kendall's tau between two metrics lies between {low} and {high}.",
+            figure="dalleval_metric_ranks",
+            details=(f"With {known['n'].max():.0f} models at most, p cannot fall below {least:.2g}.",),
+        )
+    ]
+
+
+def gender_judges(judges: pd.DataFrame) -> list[Finding]:
+    """Say which judge shows less bias and more recall in retrieval, in how many comparisons."""
+    found = []
+    for kind, question, best in (
+        ("bias", "Which judge of gender shows less bias in retrieval?", "idxmin"),
+        ("recall", "Which judge of gender finds more of the right images?", "idxmax"),
+    ):
+        cells = judges[judges["metric"].str.startswith(kind)].groupby(["captions", "metric"])["value"]
+        winners = judges.loc[cells.agg(best), "judge"].value_counts()
+        for winner, times in winners.head(1).items():
+            answer = f"{winner}, in {times} of {winners.sum()} comparisons."
+            why = "The number of queries is not printed, so there is no interval."
+            found.append(Finding(question, answer, figure="dalleval_gender_judges", details=(why,)))
+    return found
+
+
+def _known(table: pd.DataFrame, column: str) -> list[dict]:
+    """Return the rows that have a value in a column."""
+    return table.dropna(subset=column).to_dict("records")
+
+
+def _finding(
+    question: str, answer: str, row, value: str, unit: str, *details: str, of: str, figure: str
+) -> Finding:
+    """Return a finding with a row's model, estimate, limits and n."""
+    estimate, low, high, n = (float(row[column]) for column in (value, "ci_low", "ci_high", "n"))
+    about = row.get("model", ""), estimate, low, high, unit, n, of
+    return Finding(question, answer, *about, f"dalleval_{figure}", details)

@@ -1,0 +1,144 @@
+"""What DALL-Eval's figures draw."""
+
+from math import comb
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from biaslab import published
+from biaslab.papers.dalleval import figures
+
+mpl.use("Agg")
+
+MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    with mpl.rc_context():
+        yield
+    plt.close("all")
+
+
+def draws(figure):
+    return any(ax.axison for ax in figure.axes)
+
+
+def gender(table):
+    return table[table["category"] == "gender"]
+
+
+def every(tables):
+    tones = tables["mad"][tables["mad"]["category"] == "skin_tone"]
+    return {
+        "average_gender": figures.average_gender(tables["average_gender"]),
+        "gender_counts": figures.gender_counts(tables["average_gender"]),
+        "gender_mad": figures.gender_mad(gender(tables["mad"])),
+        "gender_model_differences": figures.gender_model_differences(tables["model_difference"]),
+        "average_skin_tone": figures.average_skin_tone(
+            tables["average_skin_tone"], tables["overall_average"]
+        ),
+        "skin_tone_mad": figures.skin_tone_mad(tones, tables["two_tone_reading"]),
+        "skin_tone_methods": figures.skin_tone_methods(tables["skin_tone_methods"]),
+        "attribute_presence": figures.attribute_presence(tables["attribute_presence"]),
+        "attribute_difference": figures.attribute_difference(tables["attribute_difference"]),
+        "attribute_from_person": figures.attribute_from_person(tables["attribute_difference"]),
+        "attribute_mean_difference": figures.attribute_mean_difference(tables["attribute_mean_difference"]),
+        "skill_accuracy": figures.skill_accuracy(tables["skill_accuracy"], tables["references"]),
+        "skill_agreement": figures.skill_agreement(tables["skill_agreement"], tables["skill_accuracy"]),
+        "skill_training": figures.skill_training(tables["skill_accuracy"]),
+        "metric_ranks": figures.metric_ranks(tables["alignment_quality"], tables["references"]),
+        "gender_judges": figures.gender_judges(tables["gender_judges"]),
+    }
+
+
+def test_without_measurements_no_figure_draws_anything(results):
+    assert [name for name, figure in every(results()).items() if draws(figure)] == []
+
+
+def test_all_figures_fit_a_page(printed):
+    for name, figure in every(printed).items():
+        width, height = figure.get_size_inches()
+        assert draws(figure) and width == 9.2 and height < 12, name
+
+
+def test_every_profession_is_drawn_most_female_first(printed):
+    wide = printed["average_gender"].pivot(index="profession", columns="model", values="value")
+    panels = [ax for ax in figures.average_gender(printed["average_gender"]).axes if ax.get_title(loc="left")]
+    names = [text.get_text() for ax in panels for text in ax.get_yticklabels()]
+    assert len(names) == 83 and set(names) == set(wide.index)
+    means = wide.mean(axis=1)[names].to_numpy()
+    assert (np.diff(means) <= 1e-12).all()
+    # The first cell is the top profession's value by the first model.
+    first = panels[0].collections[0].get_array().ravel()[0]
+    assert first == pytest.approx(wide.loc[names[0], "minDALL-E"])
+
+
+def test_counts_stand_beside_a_balanced_model(printed):
+    ax = figures.gender_counts(printed["average_gender"]).axes[0]
+    bars = [p.get_height() for p in ax.patches]
+    assert sum(bars) == 83
+    assert bars[0] == 3  # minDALL-E: three professions with no image perceived as female
+    assert ax.lines[0].get_ydata()[4] == pytest.approx(83 * comb(9, 4) / 2**9)
+
+
+def drawn(ax):
+    """Return the places across of all markers and upright marks of a panel."""
+    lines = [segment for c in ax.collections for segment in getattr(c, "get_segments", list)()]
+    upright = [segment[0][0] for segment in lines if len(segment) and segment[0][0] == segment[1][0]]
+    return {round(float(x), 4) for x in [*upright, *(x for line in ax.lines for x in line.get_xdata())]}
+
+
+def test_deviation_floor_printed_and_corrected_are_drawn(printed):
+    of = gender(printed["mad"])
+    ax = figures.gender_mad(of).axes[0]
+    for column in ("mad", "corrected_mad", "printed", "floor", "corrected_floor"):
+        assert {round(v, 4) for v in of[column]} <= drawn(ax)
+
+
+def test_all_three_computations_are_drawn_beside_the_swatches(printed):
+    ax = figures.skin_tone_check(printed["skin_tone_check"]).axes[0]
+    tones = [sorted(c.get_offsets()[:, 1]) for c in ax.collections if len(c.get_offsets()) == 10]
+    assert tones == [list(range(1, 11)), [4, 5, 5, 5, 5, 5, 5, 6, 6, 6], [5, 5, 5, 5, 5, 5, 6, 6, 6, 7]]
+    assert len(ax.patches) == 10
+
+
+def test_every_average_tone_is_counted(printed):
+    axes = figures.average_skin_tone(printed["average_skin_tone"], printed["overall_average"]).axes
+    rows = published.load("dalleval_table_20"), published.load("dalleval_table_21")
+    at_five = sum(
+        (of.query("kind == 'profession' and model == 'Karlo'")["value"] < 5.045).sum() for of in rows
+    )
+    heights = {round(p.get_x(), 3): p.get_height() for p in axes[1].patches}
+    assert heights[4.945] == at_five
+
+
+def test_attributes_are_filled_where_holm_keeps_them(printed):
+    table = printed["attribute_difference"]
+    for ax, model in zip(figures.attribute_difference(table).axes, MODELS, strict=True):
+        of = table[
+            (table["model"] == model) & (table["comparison"] == "woman - man") & (table["p_holm"] < 0.05)
+        ]
+        filled = [
+            x for line in ax.lines[1:] if line.get_markerfacecolor() != "white" for x in line.get_xdata()
+        ]
+        assert sorted(filled) == pytest.approx(sorted(100 * of["difference"]))
+
+
+def test_heat_map_has_percentages(printed):
+    table = printed["attribute_presence"]
+    panels = figures.attribute_presence(table).axes[:3]
+    names = [text.get_text() for text in panels[0].get_yticklabels()]
+    values = panels[1].collections[0].get_array()
+    assert values.shape == (15, 3)
+    of = table.query("model == 'Karlo' and prompt == 'man' and attribute == 'tie'")["share"].mean()
+    assert values[names.index("tie"), 2] == pytest.approx(100 * of)
+
+
+def test_ranks_are_coloured_and_values_written(printed):
+    ax = figures.metric_ranks(printed["alignment_quality"], printed["references"]).axes[0]
+    # The last row is FID, the last column Stable Diffusion's: rank 1 with the lowest value.
+    assert ax.collections[0].get_array()[-1, -1] == 1
+    assert ax.texts[-1].get_text() == "16.5"

@@ -1,0 +1,164 @@
+"""What DALL-Eval's findings say: numbers of the tables, directions only where intervals show them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.papers.dalleval import findings
+
+MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
+
+
+def gender_rows(values, n):
+    return [{"model": "a", "profession": f"p{i}", "value": v, "n": n} for i, v in enumerate(values)]
+
+
+def test_lean_is_named_only_where_the_interval_excludes_zero():
+    table = pd.DataFrame({"model": ["a", "b", "c"], "category": "gender", "average": [-0.2, 0.3, -0.001]})
+    table = table.assign(ci_low=[-0.3, 0.1, -0.1], ci_high=[-0.1, 0.5, 0.1], n=[83, 83, 80])
+    men, women, neither = findings.overall_average(table)
+    assert len({men.answer, women.answer, neither.answer}) == 3
+    assert "men" in men.answer and "women" in women.answer
+    assert (men.model, men.estimate, men.ci_low, men.ci_high, men.n) == ("a", -0.2, -0.3, -0.1, 83)
+
+
+def test_deviation_is_the_corrected_one_beside_what_a_balanced_model_keeps():
+    row = {"category": "gender", "mad": 0.2, "ci_low": 0.15, "ci_high": 0.25, "floor": 0.137, "n": 83}
+    row |= {"corrected_mad": 0.1, "corrected_ci_high": 0.15, "corrected_floor": 0.03}
+    table = pd.DataFrame(
+        [row | {"model": m, "corrected_ci_low": low} for m, low in (("a", 0.05), ("b", 0.02))]
+    )
+    clear, unclear = findings.mad(table)
+    assert clear.estimate == 0.1 and (clear.ci_low, clear.ci_high) == (0.05, 0.15)
+    # Of b the interval holds the 0.03 that the correction leaves of a balanced model.
+    assert clear.answer.startswith("Further") and unclear.answer.startswith("Not clearly")
+    assert findings.mad(table.assign(category="skin_tone")) == []
+
+
+@pytest.mark.parametrize(("n", "said", "blind"), [(9, 2, True), (40, 0, False)])
+def test_professions_are_counted_only_by_adjustments_that_could_find_any(n, said, blind):
+    # 83 · 2 · 0.5^9 = 0.32 is above 0.05, and below it from 12 images on; Benjamini and Hochberg's could find some.
+    row = {"model": "a", "n": 83, "n_p05": 7, "n_holm": 0, "n_bh": 2, "smallest_possible_p": 2 * 0.5**n}
+    (found,) = findings.gender_balance(pd.DataFrame([row]))
+    assert found.answer.startswith(f"{said} of 83")
+    assert any("12 images" in detail for detail in found.details) == blind
+
+
+def test_no_profession_is_counted_where_no_outcome_could_be_significant():
+    row = {"model": "a", "n": 2, "n_p05": 0, "n_holm": 0, "n_bh": 0, "smallest_possible_p": 0.125}
+    (found,) = findings.gender_balance(pd.DataFrame([row]))
+    assert "0 of" not in found.answer
+
+
+def test_all_professions_alike_are_found_with_enough_images(results):
+    few, many = (findings.gender_balance(results(average_gender=gender_rows([-1] * 20, n))["gender_balance"])[0]
+                 for n in (9, 20))  # fmt: skip
+    # 20 · 2/512 = 0.078 is above 0.05; with 20 images 2/2**20 is far below.
+    assert few.details and not many.details
+    assert many.answer.startswith("20 of 20")
+
+
+def test_a_model_draws_more_women_only_where_both_test_and_interval_say_so():
+    row = {"first": "a", "second": "b", "quantity": "average", "difference": 0.2, "ci_high": 0.3, "n": 83}
+    table = pd.DataFrame(
+        [
+            row | {"ci_low": 0.1, "p_holm": 0.01},
+            row | {"ci_low": 0.1, "p_holm": 0.2},
+            row | {"ci_low": -0.1, "p_holm": 0.3},
+            row | {"ci_low": -0.4, "ci_high": -0.1, "difference": -0.2, "p_holm": 0.01},
+            row | {"quantity": "mad", "ci_low": 0.1, "p_holm": 0.01},
+        ]
+    )
+    first, adjusted, unclear, second = findings.model_difference(table)
+    assert first.answer.startswith("a ") and second.answer.startswith("b ")
+    assert adjusted.answer == unclear.answer
+
+
+def test_swatches_that_computations_know(printed):
+    right, released, signed = findings.skin_tone_check(printed["skin_tone_check"], printed["skin_tone_reach"])
+    assert "10 of 10" in right.answer and "1 of 10" in released.answer and "1 of 10" in signed.answer
+    assert "4, 5, 6, 7." in signed.details[0]
+
+
+def test_averages_are_no_proof_of_two_tones(printed):
+    found = findings.skin_tone_averages(printed["two_tone_reading"], printed["overall_average"])
+    assert [f.model for f in found] == MODELS
+    assert [round(f.estimate, 2) for f in found] == [5.19, 5.13, 5.14]
+    assert all(f.n == 83 and f.ci_low < f.estimate < f.ci_high for f in found)
+    # 0.1687 is printed of minDALL-E; a source without printed numbers has nothing to compare with.
+    assert "0.1687" in found[0].details[0]
+    bare = printed["two_tone_reading"].assign(printed=np.nan)
+    assert findings.skin_tone_averages(bare, printed["overall_average"])[0].details == ()
+
+
+def test_the_method_closest_to_people(printed):
+    (found,) = findings.skin_tone_methods(printed["skin_tone_methods"])
+    # 2 of 59 images.
+    assert round(59 * found.estimate / 100, 1) == 2 and found.n == 59
+    assert 0 < found.ci_low < found.estimate < found.ci_high
+    assert "2.25 tones" in found.details[0]
+
+
+def test_attributes_that_differ_most(printed):
+    suit, *_ = findings.attribute_difference(printed["attribute_difference"])
+    assert suit.model == "minDALL-E" and "suit" in suit.answer
+    assert round(suit.estimate, 2) == -0.27 and suit.n == 84
+    means = findings.attribute_mean_difference(printed["attribute_mean_difference"])
+    assert [f.model for f in means] == MODELS and all(f.answer.startswith("More") for f in means)
+
+
+def test_attributes_of_few_prompt_pairs_are_not_counted():
+    rows = pd.DataFrame({"model": "a", "comparison": "woman - man", "attribute": ["tie", "suit"], "n": 4})
+    rows = rows.assign(difference=[0.5, 0.1], ci_low=0.0, ci_high=1.0, p_holm=[0.25, 0.5])
+    (blind,) = findings.attribute_difference(rows.assign(smallest_possible_p=0.125))
+    (none,) = findings.attribute_difference(rows.assign(smallest_possible_p=0.001))
+    assert blind.answer != none.answer and "2" in none.answer and "2" not in blind.answer
+
+
+def test_skills_name_the_ends(printed):
+    objects, *_ = findings.skills(printed["skill_accuracy"])
+    assert objects.estimate == 96.2 and objects.n == 2325
+    assert "Stable Diffusion" in objects.answer and "DALL-E Small" in objects.answer
+
+
+def test_cells_that_differ(printed, results):
+    (averages,) = findings.printed_averages(printed["skill_accuracy"])
+    # All of Tables 2 and 5, none of the six of Table 3.
+    assert averages.answer.startswith("7 of 13")
+    (training,) = findings.skill_training(printed["skill_training"])
+    # Four intervals exclude 0; the widest of their p-values does not survive twelve tests.
+    assert "3 of 12" in training.answer and "excludes 0 in 4" in training.details[0]
+    (people,) = findings.skill_agreement(printed["skill_agreement"])
+    assert "0 of 9" in people.answer and "3 of 3 skills" in people.details[1]
+    # Of one model there is no order to agree on.
+    one = printed["skill_agreement"].query("model == 'minDALL-E'")
+    assert len(findings.skill_agreement(one)[0].details) == 2
+
+
+def test_rankings_and_judges(printed):
+    (ranks,) = findings.metric_agreement(printed["metric_agreement"])
+    # Of four models the least p is 2/24.
+    assert "0.083" in ranks.details[0]
+    bias, recall = findings.gender_judges(printed["gender_judges"])
+    assert bias.answer == recall.answer and bias.answer.startswith("BLIP-2") and "6 of 6" in bias.answer
+
+
+def test_nothing_is_found_in_nothing(results):
+    none = results()
+    for say, names in {
+        findings.overall_average: ["overall_average"],
+        findings.mad: ["mad"],
+        findings.gender_balance: ["gender_balance"],
+        findings.model_difference: ["model_difference"],
+        findings.skin_tone_averages: ["two_tone_reading", "overall_average"],
+        findings.skin_tone_methods: ["skin_tone_methods"],
+        findings.attribute_difference: ["attribute_difference"],
+        findings.attribute_mean_difference: ["attribute_mean_difference"],
+        findings.skills: ["skill_accuracy"],
+        findings.printed_averages: ["skill_accuracy"],
+        findings.skill_agreement: ["skill_agreement"],
+        findings.skill_training: ["skill_training"],
+        findings.metric_agreement: ["metric_agreement"],
+        findings.gender_judges: ["gender_judges"],
+    }.items():
+        assert say(*(none[name] for name in names)) == []
