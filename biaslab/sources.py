@@ -30,6 +30,8 @@ NAMED = ("published", "ratings", *PIPELINES)
 PIPELINE_PAPERS = ("paradox", "paired")
 # Where a run keeps the measured tables that it read.
 MEASURED = "measured"
+# Tables that are not named after the paper whose function measures them.
+_OTHER_NAMES = {"paradox_settings": "pipeline_settings"}
 
 
 def check(source: str, ratings: str = "", *, model: str = "all", settings: Mapping | None = None) -> str:
@@ -298,7 +300,7 @@ def table_of(measure: Callable) -> str:
         raise ParameterError(
             f"{measure!r} measures nothing; give what a paper measures, such as biaslab.papers.paradox.percent_female."
         )
-    return f"{parts[2]}_{name}"
+    return _OTHER_NAMES.get(f"{parts[2]}_{name}", f"{parts[2]}_{name}")
 
 
 def modules() -> list[str]:

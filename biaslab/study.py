@@ -42,15 +42,8 @@ ATTEMPT = "BIASLAB_ATTEMPT"
 # The file there that says how far a notebook's stages are.
 PROGRESS = "progress.log"
 _STUDIES = (
-    "paradox",
-    "paradox_sections",
-    "paradox_printed",
-    "paradox_downloads",
     "paired",
     "paired_people",
-    "ratings",
-    "calibration",
-    "synthesis",
 )
 # The model that draws the truth of the embedded world.
 WORLD = "world"
@@ -240,14 +233,27 @@ class Study:
         """
         return self.pipeline.images(kind)
 
-    def judgements(self, kind: str) -> pd.DataFrame:
+    def judgements(self, kind: str, *, optional: bool = False) -> pd.DataFrame:
         """Return what gate and judge made of images of a kind, as :meth:`biaslab.pipeline.Pipeline.judgements`.
+
+        Args:
+            kind: One of :data:`biaslab.pipeline.KINDS`.
+            optional: Whether a source without these images gives a table without rows, and says why.
 
         Raises:
             MissingInputError: The source, or its corpus, has no images.
             UnknownNameError: There is no such kind.
         """
-        return self.pipeline.judgements(kind)
+        try:
+            return self.pipeline.judgements(kind)
+        except MissingInputError as missing:
+            if not optional:
+                raise
+            import pandas as pd
+
+            print(f"No images: {missing}")
+            of = ("prompt", "occupation", "text", "caption_id", "indicator", "rank")
+            return pd.DataFrame(columns=["image_id", *of, "outcome", "gender", "p_female"])
 
     # -- tables --------------------------------------------------------------------------------------
 
@@ -455,8 +461,9 @@ class Study:
         """
         if "confidence" in facts:
             facts["level"] = f"{100 * facts['confidence']:g} %"
-        title, caption = texts.of_figure(name.partition("_")[0], text or name, facts)
-        self.save_figure(name, figure, title=title, caption=f"{caption} {self.made}".strip(), main=main)
+        title, caption = texts.of_figure(text or name, facts)
+        made = self.made if self._inputs or "_pipeline" in vars(self) else ""
+        self.save_figure(name, figure, title=title, caption=f"{caption} {made}".strip(), main=main)
 
     def find(self, *findings: Finding | Iterable[Finding], main: bool = False) -> None:
         """Print findings, and record them for the report.
@@ -466,7 +473,7 @@ class Study:
             main: Whether they are among the first things that the report says.
         """
         each = [f for given in findings for f in ([given] if isinstance(given, Finding) else given)]
-        printed = self._printed_models if each else set()
+        printed = self.printed_models if each else set()
         for finding in each:
             told = {"main": bool(main), "printed": finding.model in printed}
             self._record("findings", finding.as_record() | told)
@@ -475,7 +482,7 @@ class Study:
             print("The source has no measurements for this finding.")
 
     @property
-    def _printed_models(self) -> set[str]:
+    def printed_models(self) -> set[str]:
         """Models of which every measurement read so far is what a paper prints."""
         found: dict[str, bool] = {}
         for name, frame in self._inputs.items():

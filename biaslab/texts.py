@@ -11,28 +11,29 @@ from biaslab.errors import ParameterError, unknown_name
 
 
 @cache
-def _figures(room: str) -> dict[str, dict[str, str]]:
+def _figures() -> dict[str, dict[str, str]]:
     import yaml
 
-    path = Path(__file__).parent / "papers" / room / "texts.yaml"
-    return yaml.safe_load(path.read_text(encoding="utf-8"))["figures"] if path.is_file() else {}
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted((Path(__file__).parent / "papers").glob("*/texts.yaml")):
+        found |= yaml.safe_load(path.read_text(encoding="utf-8"))["figures"]
+    return found
 
 
-def of_figure(room: str, name: str, facts: dict[str, object]) -> tuple[str, str]:
+def of_figure(name: str, facts: dict[str, object]) -> tuple[str, str]:
     """Return title and caption of a figure, with ``facts`` in the places that they name in braces.
 
     Args:
-        room: The paper that the figure belongs to, or another folder of ``biaslab/papers``.
-        name: The text's name in the folder's ``texts.yaml``.
+        name: The text's name in the ``texts.yaml`` of a folder of ``biaslab/papers``.
         facts: Values by name.
 
     Raises:
         ParameterError: The text names a fact that is not given.
         UnknownNameError: There is no such text.
     """
-    if name not in _figures(room):
-        raise unknown_name(f"text of a figure in papers/{room}/texts.yaml", name, _figures(room))
-    told = _figures(room)[name]
+    if name not in _figures():
+        raise unknown_name("text of a figure in biaslab/papers/*/texts.yaml", name, _figures())
+    told = _figures()[name]
     asked = {field for text in told.values() for _, field, _, _ in string.Formatter().parse(text) if field}
     missing = sorted(asked - set(facts))
     if missing:

@@ -592,7 +592,7 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
 
 
 def test_tables_say_what_could_be_fetched(fetching):
-    from biaslab.studies import paradox_pipeline as made
+    from biaslab.papers.paradox import measure as made
 
     p = fetching(captions={"approaches": ["naive", "no_indicators", "caption_prompts"]})
     urls = made.downloads(p)
@@ -708,7 +708,7 @@ def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, setti
 
 @pytest.mark.parametrize(("name", "text"), [("a.txt", "a tree\n"), ("a.csv", "text,url\n"), ("a.txt", "")])
 def test_captions_of_which_none_can_be_used_say_so_wherever_they_are_asked_for(tmp_path, name, text):
-    from biaslab.studies import paradox_pipeline
+    from biaslab.papers import paradox
 
     (tmp_path / name).write_text(text)
     given = {
@@ -717,18 +717,16 @@ def test_captions_of_which_none_can_be_used_say_so_wherever_they_are_asked_for(t
     }
     made = Pipeline("mini", Settings.of(given), progress=False)
     for measure in (
-        paradox_pipeline.indicators,
-        paradox_pipeline.percent_female,
-        paradox_pipeline.similarity,
+        paradox.indicators,
+        paradox.percent_female,
+        paradox.similarity,
     ):
         with pytest.raises(
             InputError, match=r"holds no captions; set captions.corpus|None of the 1 captions of the corpus"
         ):
             measure(made)
     # What was asked is said all the same, files by their names.
-    assert (
-        paradox_pipeline.PIPELINE["pipeline_settings"](made)["value"].str.contains(str(tmp_path)).sum() == 0
-    )
+    assert paradox.settings(made)["value"].str.contains(str(tmp_path)).sum() == 0
 
 
 def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monkeypatch):
@@ -755,7 +753,7 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
 
 def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch):
     """Captions alone: a table can be had if and only if it is not declared to take images."""
-    from biaslab import study, tables
+    from biaslab import tables
 
     def never(*_, **__):
         raise AssertionError("an image is generated")
@@ -771,22 +769,21 @@ def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch
     }
     made = Study(tmp_path / "out", source="mini", settings=settings, bootstrap_replicates=100)
     made.pipeline.progress = False
+    measured = {name for name in sources._pipeline() if name.startswith("paradox_")}
     taking = set()
-    for name, schema in tables.schemas().items():
-        measured = name in sources._pipeline()
-        if not name.startswith("paradox_") or not (measured or name in study._builders()):
-            assert not schema.images, name
-            continue
+    for name in measured:
         try:
-            (made.measured if measured else made.table)(name)
+            made.measured(name)
         except MissingInputError as error:
             assert "captions and no images" in str(error), name
             taking.add(name)
-    assert taking == {name for name, schema in tables.schemas().items() if schema.images}
+    assert taking == {name for name in measured if tables.schema(name).images}
+    # What is computed from a measured table that takes images takes them, too.
+    assert all(name.startswith("paradox_") for name, schema in tables.schemas().items() if schema.images)
 
 
 def test_captions_without_images_still_give_indicators_and_similarities(tmp_path):
-    from biaslab.studies import paradox_pipeline
+    from biaslab.papers import paradox
 
     texts = ["a female nurse", "a nurse at work", "the nurse and his bag", "an engineer", "he is an engineer"]
     (tmp_path / "captions.txt").write_text("\n".join(texts))
@@ -800,14 +797,14 @@ def test_captions_without_images_still_give_indicators_and_similarities(tmp_path
     }
     checks.check("mini", Settings.of(settings))
     made = Pipeline("mini", Settings.of(settings), progress=False)
-    found = paradox_pipeline.indicators(made).set_index("occupation")
+    found = paradox.indicators(made).set_index("occupation")
     assert found["n"].to_dict() == {"nurse": 3, "engineer": 2}
     assert found["percent_any"].to_dict() == pytest.approx({"nurse": 200 / 3, "engineer": 50})
     assert found["percent_female"].isna().all() and (found["n_judged"] == 0).all()
-    assert len(paradox_pipeline.examples(made)) == 5
-    similar = paradox_pipeline.similarity(made)
+    assert len(paradox.examples(made)) == 5
+    similar = paradox.similarity(made)
     assert similar["text_similarity"].between(0.2, 1).all() and similar["image_similarity"].isna().all()
     with pytest.raises(MissingInputError, match="captions and no images"):
-        paradox_pipeline.percent_female(made)
+        paradox.percent_female(made)
     # Nothing was generated on the way to that.
     assert not list((tmp_path / "store").glob("generated*"))

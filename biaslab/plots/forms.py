@@ -156,9 +156,7 @@ def estimates(
         table, panel, names=panel_names, columns=columns, height=height, sharex=xlim is None and columns == 1
     )
     name_axes(figure, label)
-    alike = (
-        columns > 1 and panel and len({tuple(rows[row].unique()) for _, rows in table.groupby(panel)}) == 1
-    )
+    beside: list = []
     for ax, rows in parts:
         names = list(dict.fromkeys(rows[row]))
         if reference is not None:
@@ -181,8 +179,10 @@ def estimates(
                 ax.hlines(y, some[limits[0]], some[limits[1]], color=color, lw=1.8, alpha=0.75)
             for mask, face in ((sure, color), (~sure, "white")):
                 ax.plot(some[value][mask], y[mask], marker, mfc=face, mec=color, ms=6.5, zorder=3)
-        _name_rows(ax, [row_names.get(name, str(name)) for name in names])
-        ax.tick_params(labelleft=not alike or ax.get_subplotspec().is_first_col())
+        # Beside a panel of the same rows their names need not stand again.
+        again = names == beside and not ax.get_subplotspec().is_first_col()
+        _name_rows(ax, ["" if again else row_names.get(name, str(name)) for name in names])
+        beside = names
         ax.set_ylim(len(names) - 0.45, -0.55)
         if xlim:
             ax.set_xlim(*xlim)

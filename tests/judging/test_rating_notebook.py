@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from biaslab import sources, tables
 from biaslab import study as module
-from biaslab import tables
 from biaslab.judging.images import ArrayImages
 
 OCCUPATIONS = ("nurse", "pilot", "baker", "clerk")
@@ -49,7 +49,8 @@ class MadeUp(module.Study):
     def judgements(self, kind):
         return judgements_of(kind, 240)
 
-    def measured(self, name):
+    def measured(self, measure):
+        name = sources.table_of(measure)
         assert name == "paradox_percent_female"
         at = {"approach": "naive", "prompt": "1", "percent_female": 40.0, "n": 50.0}
         rows = [
@@ -87,8 +88,8 @@ def read(tmp_path, name):
     return tables.read(tmp_path / "out" / "tables" / f"{name}.csv", name)
 
 
-def headlines(tmp_path):
-    return [h["text"] for h in json.loads((tmp_path / "out" / "records.json").read_text())["headlines"]]
+def findings(tmp_path):
+    return json.loads((tmp_path / "out" / "records.json").read_text())["findings"]
 
 
 def test_without_ratings_the_truth_is_seen_through_simulated_raters(execute, tmp_path):
@@ -104,7 +105,8 @@ def test_without_ratings_the_truth_is_seen_through_simulated_raters(execute, tmp
     drawn = [i for i in sampled["image_id"] if i.startswith("training")]
     wrong = sum(int(i.split("-")[1]) % 20 == 4 for i in drawn)
     assert judge["value"] == pytest.approx(100 * (30 - wrong) / 30) and judge["n_items"] == 30
-    assert headlines(tmp_path)[0].startswith("SIMULATED ratings, no person's: 7 made-up raters")
+    # Who rated is said with what they said.
+    assert findings(tmp_path)[0]["details"][0].startswith("SIMULATED ratings, no person's: 7 made-up raters")
     if wrong:
         assert (tmp_path / "out" / "figures" / "judging_disagreements.png").is_file()
 
@@ -126,7 +128,7 @@ def test_the_judge_is_measured_against_the_truth_and_corrects_its_own_source(exe
     assert (everyone["percent_corrected"] - 100 * 0.4 / 0.9).abs().max() < 1e-6
     generated = corrected[corrected["source"] == "generated"]
     assert (generated["reason"] == "no reference for generated images").all()
-    assert "Shares of generated images are not corrected" in headlines(tmp_path)[-1]
+    assert findings(tmp_path)[-1]["answer"] == "They are not corrected."
 
 
 def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
@@ -138,10 +140,8 @@ def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
     path = tmp_path / "ratings.csv"
     path.write_text("\n".join(rows) + "\n")
     space = execute(ratings_file=str(path))
-    assert (
-        space["collected"].kind == "ratings"
-        and headlines(tmp_path)[0] == "Ratings come from ratings.csv: 2 raters."
-    )
+    assert space["collected"].kind == "ratings"
+    assert findings(tmp_path)[0]["details"] == ["Ratings come from ratings.csv: 2 raters."]
     found = read(tmp_path, "judging_agreement").set_index(["statistic", "labels", "subset"])
     # Of each 120, 12 are turned away and 6 are judged wrong: 102 of 108 as the raters say.
     both = found.loc[("judge_agreement", "female/male", "all")]
@@ -152,10 +152,9 @@ def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
     assert (corrected["reason"] == "").all() and corrected["percent_corrected"].notna().all()
 
 
-def test_people_who_have_not_rated_yet(execute, tmp_path):
+def test_people_who_have_not_rated_yet(execute, tmp_path, capsys):
     space = execute(raters="ana, ben", rating_folder=str(tmp_path / "kept"))
-    assert space["collected"].rated is None and headlines(tmp_path)[0].startswith(
-        "No ratings yet: the sample has 60"
-    )
+    assert space["collected"].rated is None
+    assert capsys.readouterr().out.startswith("No ratings yet: the sample has 60")
     assert set(read(tmp_path, "judging_agreement")["reason"]) == {"no image has been rated yet"}
     assert (tmp_path / "kept" / "sample.json").is_file()

@@ -1,4 +1,8 @@
-"""Measured tables of the bias amplification paradox from a pipeline: one function a table, each takes a pipeline."""
+"""What a pipeline measures for the bias amplification paradox: one function a table, each takes the pipeline.
+
+Every function returns the table that it is named after, and raises MissingInputError where it needs images that the
+corpus does not have.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,8 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
         _shares(rows, pipeline.occupations).assign(approach=approach, source=source)
         for approach, source, rows in _judged(pipeline)
     ]
-    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[_names("paradox_percent_female")]
+    whole = pd.concat(frames, ignore_index=True).assign(model=pipeline.label)
+    return tables.of(whole, "paradox_percent_female")
 
 
 def _judged(pipeline: Pipeline):
@@ -89,18 +94,19 @@ def captions_found(pipeline: Pipeline) -> pd.DataFrame:
     found = pipeline.captions()
     sampled = found["rank"] <= pipeline.settings.captions.per_occupation
     totals = pipeline.totals()
-    return totals.assign(
+    whole = totals.assign(
         corpus=pipeline.corpus.name,
         n_sampled=totals["occupation"].map(found[sampled]["occupation"].value_counts()).fillna(0),
         n_candidates=totals["occupation"].map(found["occupation"].value_counts()).fillna(0),
-    )[_names("paradox_captions_found")]
+    )
+    return tables.of(whole, "paradox_captions_found")
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return every text that images are generated from."""
     kinds = [kind for kind in ("generated", "caption_prompts", "paraphrased") if _asked(pipeline, kind)]
     whole = pd.concat([pipeline.prompts(kind) for kind in kinds], ignore_index=True)
-    return whole[_names("paradox_prompts")]
+    return tables.of(whole, "paradox_prompts")
 
 
 def _asked(pipeline: Pipeline, kind: str) -> bool:
@@ -135,7 +141,7 @@ def indicators(pipeline: Pipeline) -> pd.DataFrame:
                 "n_male": len(of["male"]),
             }
         )
-    return pd.DataFrame(rows)
+    return tables.of(rows, "paradox_indicators")
 
 
 def _percent(true: pd.Series) -> float:
@@ -148,9 +154,8 @@ def examples(pipeline: Pipeline) -> pd.DataFrame:
     some = sample.sort_values(["occupation", "rank"], kind="stable")
     some = some[some.groupby(["occupation", "indicator"]).cumcount() < EXAMPLES]
     words = [", ".join(_words(text, spans)) for text, spans in zip(some["text"], some["spans"], strict=True)]
-    return some.assign(corpus=pipeline.corpus.name, caption=some["text"], words=words)[
-        _names("paradox_examples")
-    ].reset_index(drop=True)
+    whole = some.assign(corpus=pipeline.corpus.name, caption=some["text"], words=words)
+    return tables.of(whole, "paradox_examples")
 
 
 def _words(text: str, spans: str) -> list[str]:
@@ -165,7 +170,7 @@ def selection_examples(pipeline: Pipeline) -> pd.DataFrame:
     some = chosen[chosen["rank"] <= EXAMPLES]
     texts = pipeline.captions()[["caption_id", "occupation", "text"]]
     some = some.merge(texts, on=["caption_id", "occupation"]).rename(columns={"text": "caption"})
-    return some.assign(corpus=pipeline.corpus.name)[_names("paradox_selection_examples")]
+    return tables.of(some.assign(corpus=pipeline.corpus.name), "paradox_selection_examples")
 
 
 def similarity(pipeline: Pipeline) -> pd.DataFrame:
@@ -176,7 +181,7 @@ def similarity(pipeline: Pipeline) -> pd.DataFrame:
     texts = _text_similarity(pipeline)
     images = _image_similarity(pipeline)
     whole = texts.merge(images, on=["approach", "prompt", "occupation"], how="left")
-    return whole.assign(model=pipeline.label)[_names("paradox_similarity")]
+    return tables.of(whole.assign(model=pipeline.label), "paradox_similarity")
 
 
 def _by_prompt(pipeline: Pipeline) -> pd.DataFrame:
@@ -236,11 +241,8 @@ def judgement_outcomes(pipeline: Pipeline) -> pd.DataFrame:
             continue
         if len(rows):
             counted = outcomes(rows, ["occupation", "prompt"])
-            frames.append(counted.assign(approach=approach, source=source))
-    names = _names("paradox_judgement_outcomes")
-    if not frames:
-        return pd.DataFrame(columns=names)
-    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[names]
+            frames.append(counted.assign(model=pipeline.label, approach=approach, source=source))
+    return _joined(frames, "paradox_judgement_outcomes")
 
 
 def caption_pairs(pipeline: Pipeline) -> pd.DataFrame:
@@ -266,11 +268,9 @@ def caption_pairs(pipeline: Pipeline) -> pd.DataFrame:
             pattern = ["occupation", "training", "n_female", "n_judged"]
             counted = some.groupby(pattern).size().rename("n_captions").reset_index()
             pairs = zip(counted["n_female"], counted["n_judged"], strict=True)
-            frames.append(counted.assign(approach=approach, generated=[f"{a} of {b}" for a, b in pairs]))
-    names = _names("paradox_caption_pairs")
-    if not frames:
-        return pd.DataFrame(columns=names)
-    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[names]
+            counted = counted.assign(generated=[f"{a} of {b}" for a, b in pairs])
+            frames.append(counted.assign(model=pipeline.label, approach=approach))
+    return _joined(frames, "paradox_caption_pairs")
 
 
 def gender_words(pipeline: Pipeline) -> pd.DataFrame:
@@ -304,7 +304,7 @@ def gender_words(pipeline: Pipeline) -> pd.DataFrame:
                     "n_images": len(some),
                 }
             )
-    return pd.DataFrame(rows, columns=_names("paradox_gender_words"))
+    return tables.of(rows, "paradox_gender_words")
 
 
 def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
@@ -315,15 +315,14 @@ def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
         columns={"text": "paraphrase", "paraphrase_outcome": "outcome"}
     )
     both = captions[[*keys, "indicator", "caption"]].merge(changed[[*keys, "paraphrase", "outcome"]], on=keys)
-    return both.assign(corpus=pipeline.corpus.name)[[*_names("paradox_paraphrases"), "outcome"]]
+    return tables.of(both.assign(corpus=pipeline.corpus.name), "paradox_paraphrases")
 
 
 def downloads(pipeline: Pipeline) -> pd.DataFrame:
     """Return what became of the URL of each training image; no rows where they are not fetched by URL."""
-    names = _names("paradox_downloads")
-    if pipeline.settings.captions.training_images != DOWNLOAD:
-        return pd.DataFrame(columns=names)
-    return pipeline.downloads().assign(corpus=pipeline.corpus.name)[names]
+    fetched = pipeline.settings.captions.training_images == DOWNLOAD
+    whole = pipeline.downloads().assign(corpus=pipeline.corpus.name) if fetched else []
+    return tables.of(whole, "paradox_downloads")
 
 
 def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
@@ -331,9 +330,8 @@ def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
 
     No rows where they are not fetched by URL.
     """
-    names = _names("paradox_download_outcomes")
     if pipeline.settings.captions.training_images != DOWNLOAD:
-        return pd.DataFrame(columns=names)
+        return tables.of([], "paradox_download_outcomes")
     outcome = pipeline.downloads().set_index("caption_id")["outcome"]
     frames = []
     for approach, source, rows in _judged(pipeline):
@@ -341,35 +339,16 @@ def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
             perceived = {f"n_{g}": rows["gender"] == g for g in ("female", "male")}
             rows = rows.assign(outcome=rows["caption_id"].map(outcome), n=1, **perceived)
             counts = rows.groupby(["prompt", "occupation", "outcome"])[["n", *perceived]].sum().reset_index()
-            frames.append(counts.assign(approach=approach, corpus=pipeline.corpus.name)[names])
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names)
+            frames.append(counts.assign(approach=approach, corpus=pipeline.corpus.name))
+    return _joined(frames, "paradox_download_outcomes")
 
 
 def settings(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what the pipeline was told to do."""
+    """Return what the pipeline was told to do: table ``pipeline_settings``."""
     rows = [("model", pipeline.label, "The text-to-image model."), *pipeline.settings.describe()]
     frame = pd.DataFrame(rows, columns=["setting", "value", "description"])
-    return frame.assign(model=pipeline.label)[_names("pipeline_settings")]
+    return tables.of(frame.assign(model=pipeline.label), "pipeline_settings")
 
 
-def _names(table: str) -> list[str]:
-    return tables.schema(table).names
-
-
-# Measured tables by name; each function takes a pipeline and returns rows that fit the table's declaration.
-PIPELINE = {
-    "paradox_percent_female": percent_female,
-    "paradox_captions_found": captions_found,
-    "paradox_prompts": prompts,
-    "paradox_indicators": indicators,
-    "paradox_examples": examples,
-    "paradox_selection_examples": selection_examples,
-    "paradox_similarity": similarity,
-    "paradox_judgement_outcomes": judgement_outcomes,
-    "paradox_caption_pairs": caption_pairs,
-    "paradox_gender_words": gender_words,
-    "paradox_paraphrases": paraphrases,
-    "paradox_downloads": downloads,
-    "paradox_download_outcomes": download_outcomes,
-    "pipeline_settings": settings,
-}
+def _joined(frames: list[pd.DataFrame], table: str) -> pd.DataFrame:
+    return tables.of(pd.concat(frames, ignore_index=True) if frames else [], table)

@@ -2,15 +2,15 @@
 
 import json
 
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 from biaslab import coverage
+from biaslab.captions.selections import APPROACHES, SELECTED
 from biaslab.errors import MissingInputError
-from biaslab.studies import paradox
+from biaslab.papers.paradox import printed
 
 NEED_IMAGES = ("2_setup", "5_1_indicators", "5_2_nearest", "6_caption_prompts", "a_6_paraphrases")
 WORK_WITHOUT = ("4_baseline", "5_approaches", "8_prompts")
@@ -46,8 +46,8 @@ def folder(tmp_path_factory):
         pd.DataFrame(rows, columns=columns or None).to_csv(of / f"{name}.csv", index=False)
 
     shares, each = [], list(OCCUPATIONS.items())
-    for approach in paradox.APPROACHES:
-        selects = approach in paradox.APPROACHES[:4]
+    for approach in APPROACHES:
+        selects = approach in SELECTED
         for occupation, female in each:
             sides = [("training", p, 40) for p in ("1234" if "nearest" in approach else ["captions"])]
             sides += [("generated", p, 12) for p in ("1234" if selects else ["captions"])]
@@ -55,9 +55,9 @@ def folder(tmp_path_factory):
                 percent = 100 * rng.binomial(n, female / 100) / n
                 shares.append(("mini", approach, occupation, source, prompt, percent, n))
     columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
-    printed = paradox.PUBLISHED["paradox_percent_female"]()[columns]
-    write("paradox_percent_female", pd.concat([pd.DataFrame(shares, columns=columns), printed]))
-    write("paradox_printed_amplification", paradox.PUBLISHED["paradox_printed_amplification"]())
+    both = [pd.DataFrame(shares, columns=columns), printed.percent_female()[columns]]
+    write("paradox_percent_female", pd.concat(both))
+    write("paradox_printed_amplification", printed.printed_amplification())
     told = {
         "captions.corpus": "mini",
         "captions.names": "gazetteer",
@@ -149,13 +149,6 @@ def folder(tmp_path_factory):
     return of.parent
 
 
-@pytest.fixture(autouse=True)
-def undisturbed():
-    with mpl.rc_context():
-        mpl.use("Agg")
-        yield
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*NEED_IMAGES, *WORK_WITHOUT])
 def test_a_runs_tables_are_enough_for_all_but_pictures(pytestconfig, tmp_path, capsys, folder, name):
@@ -164,16 +157,16 @@ def test_a_runs_tables_are_enough_for_all_but_pictures(pytestconfig, tmp_path, c
     due = {r["output"] for r in coverage.ledger() if r["notebook"] == f"paradox/{name}"}
     pictures = {o for o in due if "gallery" in o}
     assert due - pictures <= made and not pictures & made
-    assert capsys.readouterr().out.count("No gallery: ") >= len(pictures)
-    assert records["headlines"]
-    for text in [*(h["text"] for h in records["headlines"]), *(f["caption"] for f in records["figures"])]:
-        assert "nan" not in text.replace("finance", ""), text
-    # No result of a generating model without its guidance and steps, or its corpus and where that is from.
-    for finding in records["headlines"]:
-        if finding["text"].startswith(("mini", "SD")) and "instrument" not in finding["text"]:
-            assert "guidance" in finding["text"] and "steps)" in finding["text"], finding
-        if finding["text"].startswith("Captions of mini"):
-            assert "(embedded world)" in finding["text"], finding
+    assert capsys.readouterr().out.count("No images: ") >= bool(pictures)
+    assert records["findings"] and not records["headlines"]
+    for figure in records["figures"]:
+        assert "nan" not in figure["caption"].replace("finance", ""), figure
+    for finding in records["findings"]:
+        # Printed models are told from measured ones, and no result of a model goes without how it was made.
+        assert finding["printed"] == finding["model"].startswith("SD"), finding
+        assert "nan" not in " ".join([finding["answer"], finding["numbers"], *finding["details"]]), finding
+    made_by = [f["caption"] for f in records["figures"]]
+    assert all("guidance 3, 12 steps" in caption for caption in made_by)
 
 
 @pytest.mark.slow
@@ -185,7 +178,8 @@ def test_printed_numbers_are_enough_for_what_is_printed(pytestconfig, tmp_path, 
         shown = [*row["runs"].split(), *row["reprinted_by"].split()]
         if row["notebook"] == f"paradox/{name}" and "published" in shown:
             assert row["output"] in made, row
-    assert {h["text"].split(" (")[0] for h in records["headlines"] if h["main"]} <= {"SD 1.4", "SD 1.5"}
+    assert {f["model"] for f in records["findings"]} == {"SD 1.4", "SD 1.5"}
+    assert all(f["printed"] for f in records["findings"])
 
 
 @pytest.mark.parametrize("name", NEED_IMAGES)

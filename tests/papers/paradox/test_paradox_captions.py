@@ -1,4 +1,4 @@
-"""Tables of the paradox paper's sections that need captions and images: by hand, from made-up measurements."""
+"""Tables of captions and the images behind them: by hand, from made-up measurements."""
 
 import numpy as np
 import pandas as pd
@@ -8,22 +8,11 @@ from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import DescrStatsW
 
 from biaslab import tables
-from biaslab.studies import paradox_sections as sections
-from biaslab.study import Study
+from biaslab.papers import paradox
+from biaslab.papers.paradox.pictures import marked
+from biaslab.stats import wilson_interval
 
-
-@pytest.fixture
-def measured(tmp_path):
-    """Return a function that opens a study on measured tables, given by name as rows or frames."""
-
-    def of(**frames) -> Study:
-        source = tmp_path / "measured"
-        source.mkdir(exist_ok=True)
-        for name, rows in frames.items():
-            pd.DataFrame(rows).to_csv(source / f"{name}.csv", index=False)
-        return Study(tmp_path / "out", source=str(source), seed=1, bootstrap_replicates=2000)
-
-    return of
+AT = {"confidence": 0.95}
 
 
 def wilson(count, n):
@@ -46,28 +35,24 @@ def outcome_rows(occupation, **counts):
     ]
 
 
-def test_outcomes_are_summed_over_occupations(measured):
+def test_outcomes_are_summed_over_occupations():
     rows = outcome_rows("nurse", judged=8, uncertain=2, no_face=0, blocked=0)
     rows += outcome_rows("pilot", judged=6, uncertain=0, no_face=4, blocked=0)
-    study = measured(paradox_judgement_outcomes=rows)
-    table = study.save_table("paradox_outcomes").set_index("outcome")
+    table = paradox.outcomes(pd.DataFrame(rows), **AT).set_index("outcome")
     assert table["n"].to_dict() == {"judged": 14, "uncertain": 2, "no_face": 4, "blocked": 0}
     assert set(table["n_images"]) == {20} and table.loc["judged", "percent"] == 70
     assert limits(table.loc["judged"]) == wilson(14, 20)
     # One clear face: judged and uncertain, 16 of 20.
-    rates = sections.gate_rates(table.reset_index(), 0.95)
+    rates = paradox.gate_rates(table.reset_index(), **AT)
     assert (rates["percent"].item(), rates["n"].item()) == (80, 16)
     assert limits(rates.iloc[0]) == wilson(16, 20)
 
 
-def test_a_source_without_images_has_a_reason(measured):
-    study = measured(
-        paradox_judgement_outcomes=[r | {"percent": np.nan} for r in outcome_rows("nurse", judged=1)]
-    )
-    rows = study.measured("paradox_judgement_outcomes").assign(n=0, n_images=0)
-    study._inputs["paradox_judgement_outcomes"] = rows
-    row = sections.outcomes(study).iloc[0]
+def test_a_source_without_images_has_a_reason():
+    rows = pd.DataFrame(outcome_rows("nurse", judged=1)).assign(n=0, n_images=0)
+    row = paradox.outcomes(rows, **AT).iloc[0]
     assert np.isnan(row["percent"]) and np.isnan(row["ci_low"]) and row["reason"] == "Nothing was measured."
+    assert paradox.outcomes(tables.of([], "paradox_judgement_outcomes"), **AT).empty
 
 
 # -- indicators ----------------------------------------------------------------------------------------------
@@ -93,14 +78,14 @@ def indicator_row(occupation, female, any_female, any_male, **more):
     return row | more
 
 
-def test_the_rarer_gender_is_each_occupations_own(measured):
+def test_the_rarer_gender_is_each_occupations_own():
     rows = [
         indicator_row("mechanic", 20, 68, 30, percent_any=40),  # women are rarer: 68 against 30
         indicator_row("nurse", 80, 20, 50, percent_any=30),  # men are rarer: 50 against 20
         indicator_row("author", 50, 40, 10, percent_any=20),  # neither is rarer
         indicator_row("dietitian", 100, 25, np.nan, n_male=0, percent_any=10),  # no men to compare with
     ]
-    table = measured(paradox_indicators=rows).save_table("paradox_indicator_use").set_index("images")
+    table = paradox.indicator_use(pd.DataFrame(rows), **AT).set_index("images")
     assert table["percent"].to_dict() == {"all": 25, "rarer": 59, "commoner": 25, "difference": 34}
     assert table["n"].to_dict() == {"all": 4, "rarer": 2, "commoner": 2, "difference": 2}
     assert limits(table.loc["all"]) == pytest.approx(DescrStatsW([40, 30, 20, 10]).tconfint_mean())
@@ -108,14 +93,14 @@ def test_the_rarer_gender_is_each_occupations_own(measured):
     assert table.loc["all", "published"] == 59.5 and table["published"].isna().sum() == 3
 
 
-def test_one_occupation_has_no_interval_but_a_reason(measured):
-    table = measured(paradox_indicators=[indicator_row("author", 50, 40, 10)]).table("paradox_indicator_use")
+def test_one_occupation_has_no_interval_but_a_reason():
+    table = paradox.indicator_use(pd.DataFrame([indicator_row("author", 50, 40, 10)]), **AT)
     table = table.set_index("images")
     assert table.loc["all", "reason"] == "Too few occupations for an interval."
     assert table.loc["rarer", "reason"] == "Nothing was measured." and np.isnan(table.loc["rarer", "percent"])
 
 
-def test_correlations_count_captions_with_both_genders_for_both(measured):
+def test_correlations_count_captions_with_both_genders_for_both():
     shares = [10, 35, 40, 70, 90, 95]
     female, male, both = [30, 24, 25, 18, 9, 12], [11, 12, 20, 22, 31, 28], [5, 1, 4, 0, 2, 3]
     rows = [
@@ -124,7 +109,7 @@ def test_correlations_count_captions_with_both_genders_for_both(measured):
     ]
     # Without a judged image there is no share, and no pair.
     rows.append(indicator_row("unjudged", np.nan, np.nan, np.nan, n_judged=0))
-    table = measured(paradox_indicators=rows).save_table("paradox_indicator_correlation")
+    table = paradox.indicator_correlation(pd.DataFrame(rows), **AT)
     table = table.set_index(["gender", "counted"])
     expected = {
         ("female", "any"): np.corrcoef(shares, np.add(female, both))[0, 1],
@@ -144,7 +129,7 @@ def test_correlations_count_captions_with_both_genders_for_both(measured):
 # -- similarity ----------------------------------------------------------------------------------------------
 
 
-def test_similarities_by_prompt_and_their_change(measured):
+def test_similarities_by_prompt_and_their_change():
     text = {
         ("naive", "1"): (0.3, 0.4),
         ("naive", "2"): (0.5, 0.4),
@@ -166,7 +151,7 @@ def test_similarities_by_prompt_and_their_change(measured):
         for (approach, prompt), values in text.items()
         for occupation, value in zip("ab", values, strict=True)
     ]
-    table = measured(paradox_similarity=rows).save_table("paradox_similarity_mean")
+    table = paradox.similarity_mean(pd.DataFrame(rows), **AT)
     table = table.set_index(["compared", "approach", "prompt"])
     assert table.loc[("text", "naive", "1"), "similarity"] == pytest.approx(0.35)
     assert table.loc[("text", "nearest", "2"), "similarity"] == pytest.approx(0.8)
@@ -180,116 +165,6 @@ def test_similarities_by_prompt_and_their_change(measured):
     row = table.loc[("image", "nearest", "mean")]
     assert np.isnan(row["similarity"]) and row["reason"] == "Nothing was measured."
     assert row["published_percent"] == 13
-
-
-# -- changes between approaches ------------------------------------------------------------------------------
-
-
-def share_rows(approach, training, generated, n_training=1000, n_generated=1000):
-    """Give shares per prompt as {prompt: {occupation: percent}}."""
-    return [
-        {
-            "model": "M",
-            "approach": approach,
-            "occupation": occupation,
-            "source": source,
-            "prompt": prompt,
-            "percent_female": percent,
-            "n": n,
-        }
-        for source, shares, n in (("training", training, n_training), ("generated", generated, n_generated))
-        for prompt, of in shares.items()
-        for occupation, percent in of.items()
-    ]
-
-
-def test_changes_by_hand(measured):
-    generated = {"1": {"a": 10, "b": 95}, "2": {"a": 20, "b": 85}}
-    rows = share_rows("naive", {"captions": {"a": 30, "b": 80}}, generated)
-    rows += share_rows("no_indicators", {"captions": {"a": 20, "b": 90}}, generated)
-    rows += share_rows(
-        "caption_prompts", {"captions": {"a": 30, "b": 80, "c": 10}}, {"captions": {"a": 25, "b": 80, "c": 0}}
-    )
-    table = measured(paradox_percent_female=rows).save_table("paradox_approach_change")
-    table = table.set_index(["approach", "definition", "prompt"])
-    # Naive: 20 and 15 for prompt 1, 10 and 5 for prompt 2; without indicators 10 and 5, then 0 and -5.
-    row = table.loc[("no_indicators", "published", "mean")]
-    # With 1,000 images a share noise adds little.
-    assert (row["reference_amplification"], row["amplification"], row["change"]) == pytest.approx(
-        (12.5, 2.5, -10), abs=0.1
-    )
-    assert row["change"] == pytest.approx(row["amplification"] - row["reference_amplification"])
-    assert row["change_percent"] == pytest.approx(-80, abs=1) and row["n_occupations"] == 2
-    assert table.loc[("no_indicators", "published", "1"), "change"] == pytest.approx(-10, abs=0.1)
-    # Captions as prompts: 5 and 0, against the mean over naive prompts; c has no naive share. Without pairs both are
-    # taken as they are.
-    row = table.loc[("caption_prompts", "published", "captions")]
-    assert (row["reference_amplification"], row["amplification"], row["change"]) == pytest.approx(
-        (12.5, 2.5, -10)
-    )
-    assert row["n_occupations"] == 2
-
-
-@pytest.mark.parametrize("n_generated", [12, 1_000_000])
-def test_shared_images_do_not_widen_the_change(measured, n_generated):
-    # Along the lean the change is that of the training shares alone, whatever was generated: with very many training
-    # images its interval is Student's over occupations.
-    rng = np.random.default_rng(4)
-    names = [f"o{i}" for i in range(30)]
-    naive = dict(zip(names, rng.uniform(10, 35, 30).round(4), strict=True))
-    other = {
-        name: share - step for (name, share), step in zip(naive.items(), rng.uniform(1, 8, 30), strict=True)
-    }
-    generated = {"1": dict(zip(names, rng.integers(0, 5, 30) * 100 / 12, strict=True))}
-    big = {"n_training": 1_000_000, "n_generated": n_generated}
-    rows = share_rows("naive", {"captions": naive}, generated, **big)
-    rows += share_rows("no_indicators", {"captions": other}, generated, **big)
-    table = measured(paradox_percent_female=rows).table("paradox_approach_change").set_index("definition")
-    row = table.loc["directional"]
-    steps = [naive[o] - other[o] for o in names]
-    low, high = DescrStatsW([-s for s in steps]).tconfint_mean()
-    # Each estimate has its own images drawn anew, a few hundred times.
-    assert row["change"] == pytest.approx(-np.mean(steps), abs=0.2 if n_generated == 12 else 0.001)
-    assert limits(row) == pytest.approx((low, high), abs=0.1 * (high - low))
-
-
-def test_paraphrases_are_compared_with_captions_too(measured):
-    one = {"captions": {"a": 30, "b": 80, "c": 20}}
-    rows = [r for a in ("naive", "caption_prompts", "paraphrased") for r in share_rows(a, one, one)]
-    table = measured(paradox_percent_female=rows).table("paradox_approach_change")
-    pairs = set(zip(table["approach"], table["reference"], strict=True))
-    assert pairs == {
-        ("caption_prompts", "naive"),
-        ("paraphrased", "naive"),
-        ("paraphrased", "caption_prompts"),
-    }
-    assert (table["change"] == 0).all()
-
-
-def test_a_single_approach_has_no_change(measured):
-    rows = share_rows("naive", {"captions": {"a": 30}}, {"1": {"a": 20}})
-    table = measured(paradox_percent_female=rows).save_table("paradox_approach_change")
-    assert table.empty and list(table) == tables.schema("paradox_approach_change").names
-
-
-def test_means_over_prompts_need_every_prompt():
-    rows = pd.DataFrame(
-        [
-            ("M", "nearest", "a", "1", 20, 10),
-            ("M", "nearest", "a", "2", 40, 30),
-            ("M", "nearest", "b", "1", 70, 30),
-            ("M", "nearest", "b", "2", 50, np.nan),
-            ("M", "nearest", "c", "1", 70, 40),
-            ("M", "nearest", "c", "2", 60, 20),
-        ],
-        columns=["model", "approach", "occupation", "prompt", "percent_training", "percent_generated"],
-    )
-    mean = sections.mean_over_prompts(rows).set_index("occupation")
-    assert mean.loc["a", ["percent_training", "percent_generated", "excluded"]].tolist() == [30, 20, ""]
-    assert np.isnan(mean.loc["b", "percent_generated"]) and mean.loc["b", "excluded"] == "missing"
-    # 65 against 30: the lean turned.
-    assert mean.loc["c", "excluded"] == "opposite_lean"
-    assert mean["training_low"].isna().all() and set(mean["prompt"]) == {"mean"}
 
 
 # -- captions as prompts -------------------------------------------------------------------------------------
@@ -312,13 +187,13 @@ def word_row(occupation, indicator, same, pairs, followed, judged):
     }
 
 
-def test_accuracy_is_summed_over_occupations_and_genders(measured):
+def test_accuracy_is_summed_over_occupations_and_genders():
     rows = [
         word_row("a", "female", 9, 10, 10, 11),
         word_row("b", "female", 4, 5, 5, 5),
         word_row("a", "male", 15, 15, 15, 15),
     ]
-    table = measured(paradox_gender_words=rows).save_table("paradox_gender_word_accuracy")
+    table = paradox.gender_word_accuracy(pd.DataFrame(rows), **AT)
     table = table.set_index(["against", "indicator"])
     # 28 of 30, 13 of 15 and 15 of 15; against the words 30 of 31.
     row = table.loc[("training image", "all")]
@@ -330,14 +205,14 @@ def test_accuracy_is_summed_over_occupations_and_genders(measured):
     assert table["published"].notna().sum() == 1
 
 
-def test_captions_without_a_pair_have_a_reason(measured):
-    table = measured(paradox_gender_words=[word_row("a", "female", 0, 0, 1, 1)])
-    table = table.table("paradox_gender_word_accuracy").set_index(["against", "indicator"])
+def test_captions_without_a_pair_have_a_reason():
+    rows = pd.DataFrame([word_row("a", "female", 0, 0, 1, 1)])
+    table = paradox.gender_word_accuracy(rows, **AT).set_index(["against", "indicator"])
     assert table.loc[("training image", "all"), "reason"] == "Nothing was measured."
     assert table.loc[("indicator", "all"), "reason"] == ""
 
 
-def test_paraphrases_are_checked(measured):
+def test_paraphrases_are_checked():
     def row(k, occupation, indicator, caption, paraphrase):
         keys = {"corpus": "mini", "occupation": occupation, "caption_id": f"c{k}", "indicator": indicator}
         return keys | {"caption": caption, "paraphrase": paraphrase}
@@ -348,17 +223,140 @@ def test_paraphrases_are_checked(measured):
         row(2, "nurse", "none", "a nurse at work", "a person at work"),  # lost the occupation
         row(3, "cook", "male", "a male cook", "a cook, cookery"),  # lost the indicator
     ]
-    table = measured(paradox_paraphrases=rows).save_table("paradox_paraphrase_check").set_index("check")
+    table = paradox.paraphrase_check(pd.DataFrame(rows), **AT).set_index("check")
     assert table["percent"].to_dict() == {"changed": 75, "occupation_kept": 75, "indicator_kept": 75}
     assert limits(table.loc["changed"]) == wilson(3, 4) and set(table["n"]) == {4}
 
 
-def test_p_is_the_level_at_which_scipys_interval_ends_at_0(measured):
+def test_p_is_the_level_at_which_scipys_interval_ends_at_0():
     rows = [
         indicator_row(str(i), t, 50, 50, percent_female_indicator=f, percent_both=0)
         for i, (t, f) in enumerate([(10, 30), (35, 24), (40, 25), (70, 18), (90, 9)])
     ]
-    row = measured(paradox_indicators=rows).table("paradox_indicator_correlation").iloc[0]
+    row = paradox.indicator_correlation(pd.DataFrame(rows), **AT).iloc[0]
     found = scipy.stats.pearsonr([10, 35, 40, 70, 90], [30, 24, 25, 18, 9])
     assert row["r"] == pytest.approx(found.statistic)
     assert found.confidence_interval(1 - row["p"]).high == pytest.approx(0, abs=1e-9)
+
+
+# -- training images that could not be fetched -----------------------------------------------------------------
+
+COUNTS = [
+    # approach, prompt, occupation, outcome, n, female, male
+    ("naive", "captions", "nurse", "ok", 8, 6, 1),
+    ("naive", "captions", "nurse", "not_found", 1, 0, 0),
+    ("naive", "captions", "nurse", "timed_out", 2, 0, 0),
+    ("naive", "captions", "engineer", "ok", 10, 2, 8),
+    ("naive", "captions", "pilot", "gone", 4, 0, 0),
+    ("nearest", "1", "nurse", "ok", 1, 1, 0),
+]
+# Generated shares, by occupation, for prompts 1 and 2.
+GENERATED = {"nurse": (90.0, 100.0), "engineer": (10.0, 0.0), "pilot": (30.0, 60.0)}
+
+
+@pytest.fixture
+def counts():
+    keys = ["corpus", "approach", "prompt", "occupation", "outcome", "n", "n_female", "n_male"]
+    return pd.DataFrame([("urls", *row) for row in COUNTS], columns=keys)
+
+
+@pytest.fixture
+def survival(counts):
+    return paradox.image_survival(counts, **AT)
+
+
+@pytest.fixture
+def generated():
+    rows = [
+        ("mini", a, o, "generated", p, g, 20)
+        for a in ("naive", "nearest")
+        for o, both in GENERATED.items()
+        for p, g in zip("12", both, strict=True)
+    ]
+    rows += [("mini", "naive", "nurse", "training", "captions", 85.7, 7)]
+    columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_survival_and_bounds_by_hand(survival):
+    found = survival.set_index(["approach", "occupation"])
+    nurse = found.loc[("naive", "nurse")]
+    assert (nurse["n"], nurse["n_missing"], nurse["most_missing"]) == (11, 3, "timed_out")
+    low, high = wilson_interval(8, 11)
+    assert nurse["percent"] == pytest.approx(100 * 8 / 11)
+    assert (nurse["ci_low"], nurse["ci_high"]) == pytest.approx((100 * low, 100 * high))
+    # 6 of 7, and with 3 missing 6 to 9 of 10.
+    assert nurse["percent_female"] == pytest.approx(600 / 7)
+    assert (nurse["training_low"], nurse["training_high"]) == pytest.approx((60, 90))
+    engineer = found.loc[("naive", "engineer")]
+    assert (engineer["percent"], engineer["n_missing"], engineer["most_missing"]) == (100, 0, "")
+    assert engineer["training_low"] == engineer["percent_female"] == engineer["training_high"] == 20
+    pilot = found.loc[("naive", "pilot")]
+    assert (pilot["percent"], pilot["training_low"], pilot["training_high"]) == (0, 0, 100)
+    assert np.isnan(pilot["percent_female"]) and pilot["reason"]
+    assert found.loc[("nearest", "nurse"), "prompt"] == "1"
+
+
+def test_amplification_is_bounded_for_each_prompt(survival, generated):
+    table = paradox.amplification_bounds(survival, generated)
+    found = table.set_index(["approach", "definition", "prompt"])
+    # Prompt 1, no exclusion: nurse 40 - 35.7 with bounds 40 - (10 to 40); engineer 40 - 30; pilot 20 - (0 to 50).
+    row = found.loc[("naive", "no_exclusion", "1")]
+    assert row["amplification"] == pytest.approx((40 - (600 / 7 - 50) + 10) / 2)
+    assert (row["lowest"], row["highest"]) == pytest.approx(((0 + 10 - 30) / 3, (30 + 10 + 20) / 3))
+    assert row["n_occupations"] == 3
+    # Published: the pilot may lean the other way and not count: it does where that is more extreme.
+    row = found.loc[("naive", "published", "1")]
+    assert (row["lowest"], row["highest"]) == pytest.approx(((0 + 10 - 30) / 3, (30 + 10) / 2))
+    # The nearest captions were selected for prompt 1 alone, and lost nothing.
+    assert set(table.loc[table["approach"] == "nearest", "prompt"]) == {"1"}
+    row = found.loc[("nearest", "published", "1")]
+    assert row["lowest"] == row["amplification"] == row["highest"] == 40 - 50
+
+
+def test_what_is_said_of_missing_images(survival, counts, generated):
+    fetched, share = paradox.findings.survival(survival, counts, **AT)
+    # 18 of the 25 that the naive approach asks for.
+    assert (fetched.estimate, fetched.n) == (72, 25)
+    assert (fetched.ci_low, fetched.ci_high) == wilson(18, 25)
+    assert "0.0 % (pilot) and 100.0 % (engineer)" in fetched.details[0]
+    assert "gone (4), timed_out (2), not_found (1)" in fetched.details[1]
+    # Of nurse and engineer: 85.7 and 20; 60 and 20; 90 and 20.
+    assert share.estimate == pytest.approx((600 / 7 + 20) / 2) and np.isnan(share.ci_low)
+    assert "40.0 % (all men) to 55.0 % (all women)" in share.answer
+    bounds = paradox.amplification_bounds(survival, generated)
+    found = paradox.findings.bounds(bounds)
+    rows = bounds.query("definition == 'published' and approach == 'naive'").dropna(subset=["amplification"])
+    assert [f.estimate for f in found] == rows["amplification"].tolist() and len(found) == 2
+
+
+def test_where_nothing_was_fetched_nothing_is_missing():
+    none = paradox.image_survival(tables.of([], "paradox_download_outcomes"), **AT)
+    bounds = paradox.amplification_bounds(none, tables.of([], "paradox_percent_female"))
+    assert none.empty and bounds.empty
+    assert paradox.findings.survival(none, none, **AT) == paradox.findings.bounds(bounds) == []
+
+
+# -- examples ----------------------------------------------------------------------------------------------------
+
+
+def test_indicators_are_marked_in_the_caption():
+    text = "Mrs. Mary Lopez says she cooks"
+    assert marked(text, "0:3:female-title;5:9:female-name;21:24:female-pronoun") == (
+        "[Mrs]. [Mary] Lopez says [she] cooks"
+    )
+    assert marked("a cook", "") == "a cook"
+
+
+def test_examples_stand_in_the_order_asked_for():
+    table = pd.DataFrame(
+        [
+            ("cook", "female", "a woman cook", "2:7:female-word", "female"),
+            ("cook", "none", "a cook", "", "male"),
+            ("nurse", "male", "his nurse", "0:3:male-pronoun", ""),
+            ("nurse", "male", "a male nurse", "2:6:male-word", "male"),
+        ],
+        columns=["occupation", "indicator", "caption", "spans", "gender"],
+    )
+    shown = paradox.marked_examples(table, ["nurse", "cook"])
+    assert shown["caption"].tolist() == ["[his] nurse", "a [woman] cook"]

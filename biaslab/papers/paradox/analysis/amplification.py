@@ -1,0 +1,603 @@
+"""Amplification of an occupation's share perceived as female, from training to generated images (sections 3 to 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from biaslab import measures, published, stats, tables
+from biaslab.captions.selections import SELECTED
+from biaslab.errors import MissingInputError
+from biaslab.papers.paradox.analysis.groups import (
+    Estimates,
+    Group,
+    estimates,
+    expected,
+    groups,
+    kept_values,
+    wilson_percent,
+)
+
+OTHER_OCCUPATIONS = "No plain t-test: each prompt counts other occupations; the interval takes account of it."
+NO_SHARES = "No per-occupation shares are given, so there is no interval."
+NO_PAIRS = (
+    "Training and generated images come from the same captions, and which belong together is not given, so there is "
+    "no interval and image noise is left in; a table paradox_caption_pairs beside the shares gives it."
+)
+TOO_FEW = "Too few occupations or images for an interval; image noise is left in."
+LEVEL = 0.05
+"""Level of the tests that sections 5.3 and 6 make."""
+# Shuffles and resamplings of pairs of approaches: means and standard errors are then good to a few percent.
+_MOST_REPLICATES = 2000
+# With what each approach is compared, besides the naive one.
+_REFERENCES = {
+    "caption_prompts_no_indicators": ("caption_prompts",),
+    "paraphrased": ("caption_prompts",),
+    "paraphrased_no_indicators": ("caption_prompts_no_indicators",),
+}
+# The model of each of the arXiv version's tables, and the one whose captions sections 5.3 and 6 test.
+_SPREADS = {"paradox_arxiv_table_5": "SD 1.4", "paradox_arxiv_table_6": "SD 1.5"}
+_TESTED_MODEL = "SD 1.4"
+
+
+def share_intervals(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return shares with their Wilson intervals (section 3; layout of Tables 6 and 7).
+
+    Args:
+        shares: Rows of ``paradox_percent_female``.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        The table ``paradox_percent_female``, in %.
+    """
+    n = shares["n"].to_numpy(float)
+    low, high = wilson_percent(shares["percent_female"].to_numpy(float) * n / 100, n, confidence)
+    return tables.check(shares.assign(ci_low=low, ci_high=high), "paradox_percent_female")
+
+
+def amplification(
+    shares: pd.DataFrame,
+    pairs: pd.DataFrame | None = None,
+    printed: pd.DataFrame | None = None,
+    *,
+    seed: int,
+    replicates: int,
+    confidence: float,
+) -> pd.DataFrame:
+    """Return expected amplification by all three definitions, with intervals, tests and counts (section 3.3; Table 3).
+
+    ``amplification`` is free of what image noise adds to a measure that folds at 50 or chooses its occupations by their
+    images; interval, ``t`` and ``p`` are its own (bootstrap of occupations, then images). ``amplification_plain`` is
+    the measure of the shares as they are, as the paper defines it.
+
+    Args:
+        shares: Rows of ``paradox_percent_female``.
+        pairs: Rows of ``paradox_caption_pairs``, for approaches whose captions are the prompts; they have no interval
+            without.
+        printed: Rows of ``paradox_printed_amplification``: those of approaches without shares follow, with a reason.
+        seed: Seed of the bootstrap.
+        replicates: Its replicates.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        The table ``paradox_amplification``, in points.
+
+    Raises:
+        InputError: The pairs are of other images than the shares.
+    """
+    bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    rows = [row for group in groups(shares, pairs) for row in _amplification_rows(group, **bootstrap)]
+    computed = pd.DataFrame(rows, columns=tables.schema("paradox_amplification").names)
+    if printed is not None:
+        computed = pd.concat([computed, _only_printed(printed, computed)], ignore_index=True)
+    return tables.of(computed, "paradox_amplification")
+
+
+def _amplification_rows(group: Group, **bootstrap) -> Iterator[list]:
+    found = estimates(group, **bootstrap)
+    for i, definition in enumerate(measures.DEFINITIONS):
+        for j, prompt in enumerate(group.names):
+            kept = kept_values(group, definition, prompt)
+            test = stats.one_sample_t(kept)
+            t, p, reason = test.statistic, test.p, ""
+            if prompt == "mean" and len(kept) and not np.isclose(kept.mean(), found.plain[i, j]):
+                # The mean of prompts is then not the mean of any one set of occupations.
+                t, p, reason = np.nan, np.nan, OTHER_OCCUPATIONS
+            if not len(kept):
+                reason = "No occupation is left."
+            elif group.drawing is None:
+                reason = NO_PAIRS
+            elif not np.isfinite(found.low[i, j]):
+                reason = TOO_FEW
+            elif few := group.too_few(prompt):
+                reason = few
+            head = [group.model, group.approach, definition, prompt]
+            values = [part[i, j] for part in (found.amplification, found.low, found.high)]
+            counted = [len(kept), len(group.occupations) - len(kept)]
+            own = [found.t[i, j], found.p[i, j], found.plain[i, j], found.noise[i, j]]
+            yield [*head, *values, *counted, *own, t, p, group.images(prompt), reason]
+
+
+def _only_printed(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame:
+    """Return the printed averages of approaches without shares, and why there is no more of them."""
+    have = set(zip(computed["model"], computed["approach"], strict=True))
+    absent = [(m, a) not in have for m, a in zip(printed["model"], printed["approach"], strict=True)]
+    rows = printed[np.array(absent, dtype=bool)]
+    single = rows[rows["prompt"] != "mean"].groupby(["model", "approach"])["amplification"].mean()
+    reasons = []
+    for row in rows.itertuples():
+        mean = single.get((row.model, row.approach), np.nan)
+        # Four values printed to 0.01 average to within 0.01 of a mean that is rounded itself.
+        apart = row.prompt == "mean" and abs(row.amplification - mean) > 0.01
+        reasons.append(NO_SHARES + (f" The printed prompts average {mean:.3f}." if apart else ""))
+    return rows.assign(definition="published", amplification_plain=rows["amplification"], reason=reasons)
+
+
+def printed_comparison(amplification: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
+    """Return averages computed as the paper defines them, beside those that Table 3 prints.
+
+    Args:
+        amplification: Rows of ``paradox_amplification``.
+        printed: Rows of ``paradox_printed_amplification``.
+
+    Returns:
+        The table ``paradox_printed_comparison``, in points.
+    """
+    computed = amplification[
+        (amplification["definition"] == "published") & amplification["n_occupations"].notna()
+    ].drop(columns="amplification")
+    both = computed.merge(
+        printed.rename(columns={"amplification": "printed"}), on=["model", "approach", "prompt"]
+    )
+    both["difference"] = both["amplification_plain"] - both["printed"]
+    return tables.of(both, "paradox_printed_comparison")
+
+
+def shuffled(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: float) -> pd.DataFrame:
+    """Return what each definition gives when the generated shares are shuffled among the occupations.
+
+    Both are of the shares as they are: shuffling leaves the noise of their images in. A definition that gives the same
+    for shuffled shares does not ask whose share is where: it tells that generated shares are more extreme than training
+    shares, not that an occupation's own lean grew. Ours; the paper has no such test.
+
+    Args:
+        shares: Rows of ``paradox_percent_female``.
+        seed: Seed of the shuffles.
+        replicates: Shuffles, at most 2,000.
+        confidence: Part of the shuffles between the limits, 0–1.
+
+    Returns:
+        The table ``paradox_shuffled``, in points.
+    """
+    rng = np.random.default_rng(seed)
+    replicates = min(replicates, _MOST_REPLICATES)
+    rows = []
+    for group in groups(shares):
+        order = rng.permuted(np.tile(np.arange(len(group.occupations)), (replicates, 1)), axis=1)
+        training = np.broadcast_to(group.training, (replicates, *group.training.shape))
+        for definition in measures.DEFINITIONS:
+            observed = expected(group, group.training, group.generated, definition)
+            drawn = expected(group, training, group.generated[order], definition)
+            low, high = stats.percentile_interval(drawn, confidence)
+            for j, prompt in enumerate(group.names):
+                head = [group.model, group.approach, definition, prompt]
+                rows.append([*head, observed[j], np.nanmean(drawn[:, j]), low[j], high[j], replicates])
+    return _table(rows, "paradox_shuffled")
+
+
+def exclusions(shares: pd.DataFrame) -> pd.DataFrame:
+    """Return how many occupations the published rule leaves out, by reason, and which (section 3.3).
+
+    Args:
+        shares: Rows of ``paradox_percent_female``.
+
+    Returns:
+        The table ``paradox_exclusions``; n counts occupations.
+    """
+    frames = [tables.of([], "paradox_exclusions")]
+    for group in groups(shares):
+        head = {"model": group.model, "approach": group.approach, "n_occupations": len(group.occupations)}
+        for j, prompt in enumerate(group.prompts):
+            counts = measures.exclusion_counts(group.occupations, group.generated[:, j], group.training[:, j])
+            frames.append(counts.assign(prompt=prompt, **head))
+    return tables.of(pd.concat(frames[1:] or frames, ignore_index=True), "paradox_exclusions")
+
+
+def occupation_amplification(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return each occupation's shares, amplification and signed change, with the change's interval (section 3.3).
+
+    The interval is of the signed change along the training lean, whose sampling error does not fold at 50: limits of a
+    difference (Newcombe 1998, method 10) from the two Wilson intervals, which takes the two for independent: where
+    captions are the prompts they are not, and there is none.
+
+    Args:
+        shares: Rows of ``paradox_percent_female``.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        The table ``paradox_occupation_amplification``, in % and points.
+    """
+    frames = [
+        _occupation_rows(group, j, confidence) for group in groups(shares) for j in range(len(group.prompts))
+    ]
+    whole = pd.concat(frames, ignore_index=True) if frames else []
+    return tables.of(whole, "paradox_occupation_amplification")
+
+
+def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
+    t, g, t_n, g_n = (m[:, j] for m in (group.training, group.generated, group.training_n, group.generated_n))
+    t_low, t_high = wilson_percent(t * t_n / 100, t_n, confidence)
+    g_low, g_high = wilson_percent(g * g_n / 100, g_n, confidence)
+    low, high = stats.difference_interval(t, t_low, t_high, g, g_low, g_high)
+    toward = measures.lean(t)
+    none = (toward == 0) | group.paired
+    return pd.DataFrame(
+        {
+            "model": group.model,
+            "approach": group.approach,
+            "occupation": group.occupations,
+            "prompt": group.prompts[j],
+            "percent_training": t,
+            "percent_generated": g,
+            "amplification": measures.amplification(g, t),
+            "directional": measures.directional_amplification(g, t),
+            "ci_low": np.where(none, np.nan, np.where(toward > 0, low, -high)),
+            "ci_high": np.where(none, np.nan, np.where(toward > 0, high, -low)),
+            "training_low": t_low,
+            "training_high": t_high,
+            "generated_low": g_low,
+            "generated_high": g_high,
+            "n_training": t_n,
+            "n_generated": g_n,
+            "excluded": measures.exclusion_reason(g, t),
+        }
+    )
+
+
+def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
+    """Return both shares of each occupation averaged over prompts (Figure 9).
+
+    Args:
+        occupations: Rows of ``paradox_occupation_amplification``.
+
+    Returns:
+        Its columns of shares with ``prompt`` = ``mean`` and the limits missing; an occupation without a share for one
+        of its approach's prompts has none.
+    """
+    grouped = occupations.groupby(["model", "approach", "occupation"], sort=False)[
+        ["percent_training", "percent_generated"]
+    ]
+    # A mean over fewer prompts would be of other prompts than the next occupation's.
+    mean = grouped.mean().where(grouped.count().eq(grouped.size(), axis=0)).reset_index()
+    limits = dict.fromkeys(("training_low", "training_high", "generated_low", "generated_high"), np.nan)
+    excluded = measures.exclusion_reason(mean["percent_generated"], mean["percent_training"])
+    return mean.assign(prompt="mean", excluded=excluded, **limits)
+
+
+def bias_amp(
+    shares: pd.DataFrame, pairs: pd.DataFrame | None = None, *, seed: int, replicates: int, confidence: float
+) -> pd.DataFrame:
+    """Return BiasAmp of Wang and Russakovsky (2021, section 4) in both directions, by prompt, with intervals.
+
+    Counts are rebuilt from shares and n; like amplification, the value is free of what image noise adds, and
+    ``bias_amp_plain`` is that of the shares as they are. Captions as prompts have rows where it is known which images
+    belong together. In direction ``A->T`` the value also depends on how many images an auditor made per occupation,
+    which is a choice and not a property of the model.
+
+    Args:
+        shares: Rows of ``paradox_percent_female``.
+        pairs: Rows of ``paradox_caption_pairs``.
+        seed: Seed of the bootstrap of occupations, then images.
+        replicates: Its replicates.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        The table ``paradox_bias_amp``, in points.
+
+    Raises:
+        InputError: The pairs are of other images than the shares.
+    """
+    rows = []
+    for group in (g.complete() for g in groups(shares, pairs)):
+        if not group.occupations or group.drawing is None:
+            continue
+
+        def statistic(shares: np.ndarray, n: np.ndarray, group=group) -> np.ndarray:
+            training, generated = group.split(shares)
+            training_n, generated_n = group.split(n / 100)
+            by_prompt = [
+                _both_directions(generated[..., j], generated_n[..., j], training[..., j], training_n[..., j])
+                for j in range(len(group.prompts))
+            ]
+            return np.stack(by_prompt, axis=-2).reshape(*shares.shape[:-2], -1)
+
+        boot = stats.hierarchical_bootstrap(
+            *group.counts(),
+            statistic,
+            replicates=replicates,
+            seed=seed,
+            confidence=confidence,
+            with_n=True,
+            drawing=group.drawing,
+        )
+        estimate = np.where(np.isfinite(boot.ci_low), boot.estimate, boot.value)
+        cells = [(prompt, direction) for prompt in group.prompts for direction in measures.DIRECTIONS]
+        values = zip(*(map(np.ravel, (estimate, boot.ci_low, boot.ci_high, boot.value))), strict=True)
+        for (prompt, direction), (value, low, high, plain) in zip(cells, values, strict=True):
+            head = [group.model, group.approach, direction, prompt]
+            rows.append([*head, value, low, high, len(group.occupations), plain])
+    return _table(rows, "paradox_bias_amp")
+
+
+def _both_directions(generated, generated_n, training, training_n) -> np.ndarray:
+    def table(percent, n):
+        female = percent * n / 100
+        return np.stack([female, n - female], axis=-1)
+
+    g, t = table(generated, generated_n), table(training, training_n)
+    return np.stack([100 * measures.bias_amp(t, g, d).value for d in measures.DIRECTIONS], axis=-1)
+
+
+# -- between approaches (sections 5 and 6) -----------------------------------------------------------------------
+
+
+def reduction(amplification: pd.DataFrame) -> pd.DataFrame:
+    """Return each approach's change from the naive approach, in points and percent, published definition (Table 3).
+
+    Both values are on one scale: without image noise where both approaches have intervals, else the plain measure.
+
+    Args:
+        amplification: Rows of ``paradox_amplification``.
+
+    Returns:
+        The table ``paradox_reduction``, in points.
+    """
+    some = amplification[
+        (amplification["definition"] == "published") & amplification["prompt"].isin(["mean", "captions"])
+    ]
+    rows = []
+    for model, of_model in some.groupby("model", sort=False):
+        naive = of_model[(of_model["approach"] == "naive") & (of_model["prompt"] == "mean")]
+        for _, row in of_model[of_model["approach"] != "naive"].iterrows() if len(naive) else ():
+            corrected = np.isfinite(naive["ci_low"].iloc[0]) and np.isfinite(row["ci_low"])
+            column = "amplification" if corrected else "amplification_plain"
+            base, value = float(naive[column].iloc[0]), float(row[column])
+            change = [value - base, 100 * (value - base) / base, "corrected" if corrected else "plain"]
+            rows.append([model, row["approach"], base, value, *change])
+    return _table(rows, "paradox_reduction")
+
+
+def approach_change(
+    shares: pd.DataFrame, pairs: pd.DataFrame | None = None, *, seed: int, replicates: int, confidence: float
+) -> pd.DataFrame:
+    """Return the change of amplification from one approach to another, with an interval (sections 5 and 6).
+
+    Both are taken over the occupations that have every share with either approach; the change is the difference of the
+    two estimates that :func:`amplification` gives for these occupations, each without its own images' noise. For the
+    standard error occupations are resampled with both approaches' shares as they were measured, so what selections
+    share (captions, training images, generated images) counts as shared; new images are drawn only to take out their
+    noise. Many pairs are resampled, so at most 2,000 times each: a standard error is then good to a few percent. Where
+    an approach has no interval of its own, both values are plain and the change has none.
+
+    Args:
+        shares: Rows of ``paradox_percent_female``.
+        pairs: Rows of ``paradox_caption_pairs``.
+        seed: Seed of the bootstrap.
+        replicates: Its replicates, for the estimates.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        The table ``paradox_approach_change``, in points.
+
+    Raises:
+        InputError: The pairs are of other images than the shares.
+    """
+    bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    of_model: dict[str, dict[str, Group]] = {}
+    for group in groups(shares, pairs):
+        of_model.setdefault(group.model, {})[group.approach] = group
+    # An approach is compared several times, mostly over the same occupations.
+    known: dict[tuple, Estimates] = {}
+
+    def estimated(group: Group) -> Estimates:
+        key = group.model, group.approach, group.occupations
+        if key not in known:
+            known[key] = estimates(group, **bootstrap)
+        return known[key]
+
+    rows = [
+        row
+        for found in of_model.values()
+        for approach, group in found.items()
+        for reference in ("naive", *_REFERENCES.get(approach, ()))
+        if reference in found and reference != approach
+        for row in _change_rows(group, found[reference], estimated, bootstrap)
+    ]
+    return _table(rows, "paradox_approach_change")
+
+
+def _change_rows(group: Group, reference: Group, estimated, bootstrap: dict) -> Iterator[list]:
+    group, reference = group.complete(), reference.complete()
+    shared = set(group.occupations) & set(reference.occupations)
+    group, reference = (
+        g.only(np.array([o in shared for o in g.occupations], dtype=bool)) for g in (group, reference)
+    )
+    pairs = _prompt_pairs(group, reference)
+    if not group.occupations or not pairs:
+        return
+    first, second = estimated(group), estimated(reference)
+    half = _half_widths(group, reference, pairs, bootstrap)
+    for d, definition in enumerate(measures.DEFINITIONS):
+        for prompt, (i, j) in pairs.items():
+            width = half[definition, prompt]
+            certain = np.isfinite([first.low[d, i], second.low[d, j]]).all()
+            which = "amplification" if certain else "plain"
+            value, base = getattr(first, which)[d, i], getattr(second, which)[d, j]
+            change = value - base
+            limits = (change - width, change + width) if certain else (np.nan, np.nan)
+            percent = 100 * change / base if base > 0 else np.nan
+            reason = "" if np.isfinite(limits[0]) else "Too few occupations for an interval."
+            if group.drawing is None or reference.drawing is None:
+                reason = NO_PAIRS
+            elif few := [said for g in (group, reference) if (said := g.too_few(g.names[-1]))]:
+                reason = few[0]
+            head = [group.model, group.approach, reference.approach, definition, prompt]
+            yield [*head, base, value, change, *limits, percent, len(group.occupations), reason]
+
+
+def _prompt_pairs(group: Group, reference: Group) -> dict[str, tuple[int, int]]:
+    """Return which values are compared, by the approach's prompt: its own and the reference's place.
+
+    Captions as prompts have one value; a reference with several prompts then stands with their mean.
+    """
+    if group.prompts == reference.prompts:
+        return {name: (i, i) for i, name in enumerate(group.names)}
+    if len(group.prompts) == 1:
+        return {group.prompts[0]: (0, len(reference.names) - 1)}
+    return {}
+
+
+def _half_widths(group: Group, reference: Group, pairs: dict[str, tuple[int, int]], bootstrap: dict) -> dict:
+    """Return half the width of the interval of each change, by definition and prompt."""
+    keys = [(definition, prompt) for definition in measures.DEFINITIONS for prompt in pairs]
+    if group.drawing is None or reference.drawing is None:
+        return dict.fromkeys(keys, np.nan)
+    (ours, ours_n), (theirs, theirs_n) = group.counts(), reference.counts()
+    k = len(group.prompts)
+    drawn_once = group.prompts == reference.prompts and np.array_equal(ours[:, -k:], theirs[:, -k:])
+    # Cells of both side by side; where both have the same generated images, those stand once.
+    training = ours.shape[1] - k
+    mine = ours[:, :training] if drawn_once else ours
+    counts = np.hstack([mine, theirs])
+    n = np.hstack([ours_n[:, : mine.shape[1]], theirs_n])
+    drawing = stats.OneByOne(counts.shape[1]) if drawn_once else [group.drawing, reference.drawing]
+
+    def statistic(shares: np.ndarray) -> np.ndarray:
+        generated = shares[..., -k:] if drawn_once else shares[..., training : ours.shape[1]]
+        sides = np.concatenate([shares[..., :training], generated], axis=-1)
+        others = shares[..., -theirs.shape[1] :]
+        changes = []
+        for definition in measures.DEFINITIONS:
+            first = expected(group, *group.split(sides), definition)
+            second = expected(reference, *reference.split(others), definition)
+            changes += [first[..., i] - second[..., j] for i, j in pairs.values()]
+        return np.stack(changes, axis=-1)
+
+    few = bootstrap | {"replicates": min(bootstrap["replicates"], _MOST_REPLICATES)}
+    boot = stats.hierarchical_bootstrap(counts, n, statistic, drawing=drawing, **few)
+    return dict(zip(keys, (np.ravel(boot.ci_high) - np.ravel(boot.ci_low)) / 2, strict=True))
+
+
+def t_tests(amplification: pd.DataFrame) -> pd.DataFrame:
+    """Return the t-tests that the paper makes (section 5.3, footnote 11), beside what it says of SD 1.4.
+
+    Args:
+        amplification: Rows of ``paradox_amplification``.
+
+    Returns:
+        The table ``paradox_t_tests``; ``rejected`` is empty where there are no shares to test.
+    """
+    stated = published.load("paradox_text")
+    stated = stated[stated["quantity"].str.startswith("t_test_rejected")]
+    stated = stated.assign(
+        prompt=stated["quantity"].str.extract(r"prompt_(\d)", expand=False).fillna("captions"),
+        printed=stated["value"].map({1: "yes", 0: "no"}),
+    )[["approach", "prompt", "printed"]]
+    rows = amplification[amplification["definition"] == "published"].merge(stated, on=["approach", "prompt"])
+    rows["printed"] = rows["printed"].where(rows["model"] == _TESTED_MODEL, "")
+    rows["rejected"] = (rows["p"] < LEVEL).map({True: "yes", False: "no"}).where(rows["p"].notna(), "")
+    return tables.of(rows, "paradox_t_tests")
+
+
+# -- between prompts (section 8) ---------------------------------------------------------------------------------
+
+
+def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return how much each occupation's share moves between prompts, and whether sampling noise explains it (8).
+
+    ``sd_prompts`` is the population standard deviation over prompts; ``sd_noise`` is what binomial noise alone would
+    give (root mean square) around the pooled share; the chi-square test of equal shares is adjusted over the
+    occupations of a model (Holm). Approaches that share their generated images with the naive one have no rows of
+    their own.
+
+    Args:
+        shares: Rows of ``paradox_percent_female``.
+        confidence: Level of the intervals that tell whether a lean flips, 0–1.
+
+    Returns:
+        The table ``paradox_prompt_variation``, in points and %.
+
+    Raises:
+        MissingInputError: No model has shares for two prompts.
+    """
+    several = [g for g in groups(shares) if len(g.prompts) > 1]
+    naive = {g.model for g in several if g.approach == "naive"}
+    own = [g for g in several if g.approach not in SELECTED[1:] or g.model not in naive]
+    if not own:
+        raise MissingInputError("The source has no model with shares for two prompts or more to compare.")
+    return tables.of(
+        pd.concat([_variation(g, confidence) for g in own], ignore_index=True), "paradox_prompt_variation"
+    )
+
+
+def _variation(group: Group, confidence: float) -> pd.DataFrame:
+    g, n = group.generated, group.generated_n
+    pooled = np.nansum(g * n, axis=1) / np.nansum(n, axis=1) / 100
+    # Mean population variance of k binomial shares around their own mean: (k-1)/k of the mean variance.
+    k = len(group.prompts)
+    noise = 100 * np.sqrt((k - 1) / k * np.nanmean(pooled[:, None] * (1 - pooled[:, None]) / n, axis=1))
+    tests = [_equal_shares(g[i], n[i]) for i in range(len(group.occupations))]
+    p = np.array([t.p if t.valid else np.nan for t in tests])
+    flips = (np.nanmin(g, axis=1) < 50) & (np.nanmax(g, axis=1) > 50)
+    low, high = wilson_percent(g * n / 100, n, confidence)
+    certain = (high < 50).any(axis=1) & (low > 50).any(axis=1)
+    # Two prompts whose intervals could lie on either side of 50, if all of their images showed one gender.
+    possible = (wilson_percent(n, n, confidence)[0] > 50).sum(axis=1) > 1
+    return pd.DataFrame(
+        {
+            "model": group.model,
+            "approach": group.approach,
+            "occupation": group.occupations,
+            "sd_prompts": np.nanstd(g, axis=1),
+            "sd_noise": noise,
+            "lowest": np.nanmin(g, axis=1),
+            "highest": np.nanmax(g, axis=1),
+            "lean_flips": np.where(certain, "beyond intervals", np.where(flips, "yes", "no")),
+            "flip_possible": np.where(possible, "yes", "no"),
+            "statistic": [t.statistic for t in tests],
+            "p": p,
+            "p_holm": stats.adjust(p, "holm"),
+            "n": np.nansum(n, axis=1),
+            "reason": ["" if t.valid else "An expected count is below 5." for t in tests],
+        }
+    )
+
+
+def _equal_shares(percent: np.ndarray, n: np.ndarray) -> stats.ChiSquare:
+    known = ~np.isnan(percent) & (n > 0)
+    female = np.round(percent[known] * n[known] / 100)
+    return stats.chi_square(np.stack([female, n[known] - female]))
+
+
+def printed_spread(variation: pd.DataFrame) -> pd.DataFrame:
+    """Return each occupation's standard deviation over prompts, computed and as the arXiv version prints it.
+
+    Args:
+        variation: Rows of ``paradox_prompt_variation``.
+
+    Returns:
+        The table ``paradox_printed_spread``, in points.
+    """
+    printed = [published.load(name).assign(model=model) for name, model in _SPREADS.items()]
+    printed = pd.concat(printed).rename(columns={"sd_prompts": "printed"})
+    both = variation[variation["approach"] == "naive"]
+    both = both.merge(printed, on=["model", "occupation"], validate="one_to_one")
+    both["difference"] = both["sd_prompts"] - both["printed"]
+    return tables.of(both, "paradox_printed_spread")
+
+
+def _table(rows: list[list], name: str) -> pd.DataFrame:
+    """Return rows, which have a value for each column, as a table."""
+    return tables.of(pd.DataFrame(rows, columns=tables.schema(name).names), name)

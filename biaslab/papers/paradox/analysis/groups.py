@@ -1,0 +1,295 @@
+"""The shares of one model and approach as arrays, and expected amplification of them with what images leave certain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import scipy.stats
+
+from biaslab import measures, stats
+from biaslab.captions.selections import APPROACHES, CAPTIONS_AS_PROMPTS
+from biaslab.errors import InputError
+
+# A selection of training captions that serves every prompt; any other training row belongs to one prompt.
+SHARED_TRAINING = ("captions", "ratings", "")
+LEAST_IMAGES = 6
+"""Images a share (the median occupation's) below which intervals of captions as prompts are too narrow.
+
+In simulations of 62 occupations with one image a caption, of which 97.8 % show the gender of the caption's own image,
+nominal 95 % intervals of the three definitions hold the truth in 81 to 84 % of studies at 2 images, 88 to 92 % at 3, 90
+to 93 % at 4, and 94 to 96 % at 6 and 8 (2,000 studies at 4 and 8, else 500; ``benchmarks/coverage.py``, ``captions``):
+resamples of so few images cannot show how little the two shares differ.
+"""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The shares of one model and approach: rows are occupations, columns the training side and each prompt."""
+
+    model: str
+    approach: str
+    occupations: tuple[str, ...]
+    prompts: tuple[str, ...]
+    training: np.ndarray
+    """% female in training images, (occupations, prompts)."""
+    generated: np.ndarray
+    """% female in generated images, (occupations, prompts)."""
+    training_n: np.ndarray
+    generated_n: np.ndarray
+    shared: bool
+    """Whether one set of training images serves all prompts, so that they are resampled together."""
+    captions: stats.ByCaption | None = None
+    """Where captions are the prompts: which training and generated images belong together."""
+
+    @property
+    def paired(self) -> bool:
+        """Whether training and generated images come from the same captions."""
+        return self.approach in CAPTIONS_AS_PROMPTS
+
+    @property
+    def drawing(self) -> stats.Drawing | None:
+        """How the images of :meth:`counts` are drawn; None where that takes pairs that are not given."""
+        if self.paired:
+            return self.captions
+        return stats.OneByOne((1 if self.shared else len(self.prompts)) + len(self.prompts))
+
+    def images(self, prompt: str) -> float:
+        """Return how many images a share of ``prompt`` rests on: the median occupation's, of the side with fewer."""
+        columns = slice(None) if prompt == "mean" else [self.prompts.index(prompt)]
+        sides = (self.training_n[:, columns], self.generated_n[:, columns])
+        known = [n[n > 0] for n in sides]
+        return float(min(np.median(n) if n.size else 0 for n in known))
+
+    def too_few(self, prompt: str) -> str:
+        """Say where captions are the prompts and have fewer images than :data:`LEAST_IMAGES`; else empty."""
+        n = self.images(prompt)
+        if not self.paired or n >= LEAST_IMAGES:
+            return ""
+        return f"Rests on {n:g} images a share; below {LEAST_IMAGES} the interval is too narrow."
+
+    def counts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return images perceived as female, and images, as (occupations, training cells + prompts)."""
+        if self.captions is not None:
+            return self.captions.counts, self.captions.n
+        training, training_n = self.training, self.training_n
+        if self.shared:
+            training, training_n = training[:, :1], training_n[:, :1]
+        percent = np.hstack([training, self.generated])
+        n = np.nan_to_num(np.hstack([training_n, self.generated_n])).round().astype(int)
+        whole = np.nan_to_num(percent * n / 100).round().astype(int)
+        # A share that leans must not be rounded to exactly one half, which leans nowhere and would not count.
+        onto_half = (2 * whole == n) & ~np.isnan(percent) & (percent != 50) & (n > 0)
+        return np.where(onto_half, whole + np.nan_to_num(np.sign(percent - 50)).astype(int), whole), n
+
+    def split(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return training and generated percentages (..., occupations, prompts) of resampled shares."""
+        k = len(self.prompts)
+        training, generated = shares[..., :-k] * 100, shares[..., -k:] * 100
+        return np.broadcast_to(training, generated.shape) if self.shared else training, generated
+
+    def complete(self) -> Group:
+        """Return the group without occupations that lack a share on either side."""
+        there = ~np.isnan(self.training).any(axis=1) & ~np.isnan(self.generated).any(axis=1)
+        there &= (self.training_n > 0).all(axis=1) & (self.generated_n > 0).all(axis=1)
+        return self.only(there)
+
+    def only(self, there: np.ndarray) -> Group:
+        """Return the group with some of its occupations, by a mask."""
+        kept = {
+            name: getattr(self, name)[there]
+            for name in ("training", "generated", "training_n", "generated_n")
+        }
+        captions = self.captions.only(there) if self.captions is not None else None
+        names = tuple(np.array(self.occupations, dtype=object)[there])
+        return replace(self, occupations=names, captions=captions, **kept)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The prompts, and ``mean`` where there are several."""
+        return (*self.prompts, "mean") if len(self.prompts) > 1 else self.prompts
+
+
+def groups(shares: pd.DataFrame, pairs: pd.DataFrame | None = None) -> Iterator[Group]:
+    """Yield the shares of each model and approach that has training and generated images, by model, then approach.
+
+    Args:
+        shares: The table ``paradox_percent_female``.
+        pairs: The table ``paradox_caption_pairs``, for approaches whose captions are the prompts.
+
+    Raises:
+        InputError: The pairs are of other images than the shares.
+    """
+    order = {a: i for i, a in enumerate(APPROACHES)}
+    first = {model: i for i, model in enumerate(dict.fromkeys(shares["model"]))}
+    keyed = shares.groupby(["model", "approach"], sort=False)
+    for (model, approach), rows in sorted(keyed, key=lambda g: (first[g[0][0]], order.get(g[0][1], 99))):
+        group = _group(model, approach, rows)
+        if group is not None:
+            yield _with_pairs(group, pairs)
+
+
+def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
+    if pairs is None or not group.paired:
+        return group
+    rows = pairs[(pairs["model"] == group.model) & (pairs["approach"] == group.approach)]
+    if rows.empty or len(group.prompts) != 1:
+        return group
+    place = {occupation: i for i, occupation in enumerate(group.occupations)}
+    unknown = [o for o in rows["occupation"] if o not in place]
+    if unknown:
+        raise InputError(
+            f"paradox_caption_pairs has captions of {unknown[0]!r} ({group.model}, {group.approach}), of which "
+            "paradox_percent_female has no share."
+        )
+    captions = stats.ByCaption(
+        rows["occupation"].map(place),
+        rows["training"].map({"female": 1.0, "male": 0.0}),
+        rows["n_female"],
+        rows["n_judged"],
+        rows["n_captions"],
+        len(place),
+    )
+    counts, n = group.counts()
+    other = ((captions.counts != counts) | (captions.n != n)).any(axis=1)
+    if other.any():
+        i = int(other.argmax())
+        raise InputError(
+            f"paradox_caption_pairs and paradox_percent_female differ for {group.occupations[i]!r} ({group.model}, "
+            f"{group.approach}): {captions.counts[i, 0]} of {captions.n[i, 0]} training and {captions.counts[i, 1]} of "
+            f"{captions.n[i, 1]} generated images female against {counts[i, 0]} of {n[i, 0]} and {counts[i, 1]} of "
+            f"{n[i, 1]}. Both must be of the same images."
+        )
+    return replace(group, captions=captions)
+
+
+def _group(model: str, approach: str, rows: pd.DataFrame) -> Group | None:
+    def wide(source: str, column: str) -> pd.DataFrame:
+        some = rows[rows["source"] == source]
+        return some.pivot(index="occupation", columns="prompt", values=column)
+
+    generated, training = wide("generated", "percent_female"), wide("training", "percent_female")
+    if generated.empty or training.empty:
+        return None
+    occupations = sorted(set(generated.index) | set(training.index))
+    prompts = sorted(generated.columns)
+    shared = next((p for p in SHARED_TRAINING if p in training.columns), None)
+    sources = [p if p in training.columns else shared for p in prompts]
+    if None in sources:
+        return None
+
+    def matrix(source: str, column: str, prompts: list[str]) -> np.ndarray:
+        return wide(source, column).reindex(index=occupations)[prompts].to_numpy(float)
+
+    group = Group(
+        model,
+        approach,
+        tuple(occupations),
+        tuple(prompts),
+        matrix("training", "percent_female", sources),
+        matrix("generated", "percent_female", prompts),
+        matrix("training", "n", sources),
+        matrix("generated", "n", prompts),
+        shared=len(set(sources)) == 1,
+    )
+    return group if group.counts()[1].any() else None  # Without any image there is nothing to resample.
+
+
+def wilson_percent(count, n, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return Wilson limits (0–100 %) of shares of ``n``; a printed share need not be a whole number of images.
+
+    Args:
+        count: Observations counted; NaN where there is no share, which then has no limits.
+        n: Of how many.
+        confidence: Level of the intervals, 0–1.
+    """
+    whole = np.round(np.nan_to_num(np.asarray(count, float))).astype(int)
+    total = np.nan_to_num(np.asarray(n, float)).round().astype(int)
+    low, high = stats.wilson_interval(np.minimum(whole, total), total, confidence)
+    missing = np.isnan(np.asarray(count, float))
+    return np.where(missing, np.nan, 100 * np.asarray(low)), np.where(missing, np.nan, 100 * np.asarray(high))
+
+
+def expected(group: Group, training: np.ndarray, generated: np.ndarray, definition: str) -> np.ndarray:
+    """Return expected amplification (..., prompts + mean) of percentages (..., occupations, prompts), in points."""
+    by_prompt = measures.expected_amplification(generated, training, definition, axis=-2).amplification
+    if len(group.prompts) == 1:
+        return by_prompt
+    return np.concatenate([by_prompt, by_prompt.mean(axis=-1, keepdims=True)], axis=-1)
+
+
+class Estimates(NamedTuple):
+    """Expected amplification of a group, arrays (definitions, :attr:`Group.names`), in points."""
+
+    plain: np.ndarray  # of the shares as they are
+    amplification: np.ndarray  # less what image noise adds; the plain one where there is no interval
+    low: np.ndarray
+    high: np.ndarray
+    noise: np.ndarray  # what image noise adds; NaN, like the others, where there is no interval
+    t: np.ndarray
+    p: np.ndarray
+
+
+def estimates(group: Group, *, replicates: int, seed: int, confidence: float) -> Estimates:
+    """Return expected amplification of a group by each definition, with what its images' noise leaves certain.
+
+    Args:
+        group: The shares.
+        replicates: Replicates of the bootstrap of occupations, then images.
+        seed: Its seed.
+        confidence: Level of the intervals, 0–1.
+    """
+    plain = np.stack([expected(group, group.training, group.generated, d) for d in measures.DEFINITIONS])
+    missing = np.full(plain.shape, np.nan)
+    if group.drawing is None:
+        return Estimates(plain, plain, *[missing] * 5)
+    counts, n = group.counts()
+
+    def statistic(shares: np.ndarray) -> np.ndarray:
+        training, generated = group.split(shares)
+        all_definitions = [expected(group, training, generated, d) for d in measures.DEFINITIONS]
+        return np.concatenate(all_definitions, axis=-1)
+
+    boot = stats.hierarchical_bootstrap(
+        counts,
+        n,
+        statistic,
+        replicates=replicates,
+        seed=seed,
+        confidence=confidence,
+        drawing=group.drawing,
+    )
+    known = np.isfinite(boot.ci_low).reshape(plain.shape)
+
+    def shaped(values) -> np.ndarray:
+        return np.where(known, np.reshape(values, plain.shape), np.nan)
+
+    noise = shaped(boot.bias)
+    # Printed shares need not be whole numbers of images: the noise is that of the nearest, the value their own.
+    apart = np.where(known, plain - np.reshape(boot.value, plain.shape), 0)
+    low, high = shaped(boot.ci_low) + apart, shaped(boot.ci_high) + apart
+    t = (plain - noise) / shaped(boot.se)
+    p = 2 * scipy.stats.t.sf(np.abs(t), boot.df)
+    return Estimates(plain, np.where(known, plain - noise, plain), low, high, noise, t, p)
+
+
+def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
+    """Return the amplification (points) of each occupation that counts for ``prompt``.
+
+    For ``mean`` it is an occupation's average over the prompts in which it counts.
+    """
+    if definition == "directional":
+        values = measures.directional_amplification(group.generated, group.training)
+    else:
+        values = measures.amplification(group.generated, group.training)
+    excluded = measures.exclusion_reason(group.generated, group.training, definition) != ""
+    values = np.where(excluded, np.nan, values)
+    if prompt != "mean":
+        column = values[:, group.prompts.index(prompt)]
+        return column[~np.isnan(column)]
+    counted = ~np.isnan(values)
+    some = counted.any(axis=1)
+    return np.nansum(values[some], axis=1) / counted[some].sum(axis=1)

@@ -1,0 +1,688 @@
+"""What the paradox's tables show, as findings: frames in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from biaslab.captions.selections import SELECTED
+from biaslab.findings import Finding, count, each, level, moved, p_words, spoken
+from biaslab.papers.paradox.analysis import FETCHED, LEAST_IMAGES, LEVEL, wilson_percent
+from biaslab.papers.paradox.figures import APPROACH_NAMES, slug
+
+# What tables call the embedded text-to-image models.
+_EMBEDDED = ("mini", "mini-sd")
+
+
+def embedded(settings: pd.DataFrame) -> list[Finding]:
+    """Say of each model that is measured in the embedded world that it is no real one.
+
+    Args:
+        settings: Rows of ``pipeline_settings``.
+    """
+    found = []
+    for model, rows in settings.groupby("model", sort=False):
+        asked = "Do these numbers describe a real model?"
+        if model in _EMBEDDED:
+            said = "No: an embedded model, trained on drawn people whose truth is known."
+            found.append(Finding(asked, said, model))
+        elif ((rows["setting"] == "captions.corpus") & (rows["value"] == "mini")).any():
+            said = "Not its training data: captions and training images are an embedded world's."
+            found.append(Finding(asked, said, model, details=("The comparison tries the measures out.",)))
+    return found
+
+
+# -- sections 2 and 3 --------------------------------------------------------------------------------------------
+
+
+def captions_found(found: pd.DataFrame) -> list[Finding]:
+    """Say how many captions name an occupation, and which occupations have too few.
+
+    Args:
+        found: Rows of ``paradox_captions_found``.
+    """
+
+    def say(corpus: str, rows: pd.DataFrame) -> Finding:
+        most, n = rows["n_sampled"].max(), rows["n_captions"]
+        short = ", ".join(rows.loc[rows["n_sampled"] < most, "occupation"])
+        details = (
+            f"{rows['n_corpus'].max():,.0f} captions were searched; {most:,.0f} are taken of each at random."
+        )
+        return Finding(
+            f"How many captions of {corpus} name an occupation?",
+            f"Between {n.min():,.0f} and {n.max():,.0f}; {spoken(n.median())} in the middle.",
+            **_number(n.median(), "captions", len(rows), "occupations"),
+            figure="paradox_captions_found",
+            details=(details, f"Fewer than that name {short}.") if short else (details,),
+        )
+
+    return each(found, ["corpus"], say)
+
+
+def gate(rates: pd.DataFrame, outcomes: pd.DataFrame) -> list[Finding]:
+    """Say how many images of each source passed the gate, and how many have a gender in the end.
+
+    Args:
+        rates: What :func:`analysis.gate_rates` returns.
+        outcomes: Rows of ``paradox_outcomes``.
+    """
+    keys = ["model", "source", "approach", "prompt"]
+    judged = outcomes[outcomes["outcome"] == "judged"].set_index(keys)["percent"]
+    return [
+        Finding(
+            f"How many {row.source} images ({_whose(row.prompt)}) show one clear face?",
+            f"{spoken(row.percent)} %; {spoken(judged[row.model, row.source, row.approach, row.prompt])} % are "
+            "judged female or male.",
+            row.model,
+            **_numbers(row, "percent", "%", "n_images", "images"),
+            figure="paradox_outcomes",
+        )
+        for row in rates[rates["approach"] == "naive"].itertuples()
+    ]
+
+
+def _whose(prompt: str) -> str:
+    return "all captions" if prompt == "captions" else f"prompt {prompt}"
+
+
+def survival(found: pd.DataFrame, counts: pd.DataFrame, *, confidence: float) -> list[Finding]:
+    """Say how many training images could be fetched, and how far the others could move the training share.
+
+    Args:
+        found: Rows of ``paradox_image_survival``; the first approach is the one that the others are compared with.
+        counts: Rows of ``paradox_download_outcomes``, for the reasons.
+        confidence: Level of the interval, 0–1.
+    """
+    if found.empty:
+        return []
+    corpus, approach = found.loc[0, ["corpus", "approach"]]
+    rows, counts = (f[(f["corpus"] == corpus) & (f["approach"] == approach)] for f in (found, counts))
+    n, n_missing = rows["n"].sum(), rows["n_missing"].sum()
+    (low,), (high,) = wilson_percent([n - n_missing], [n], confidence)
+    worst, best = (rows.sort_values("percent", kind="stable").iloc[i] for i in (0, -1))
+    why = counts[counts["outcome"] != FETCHED].groupby("outcome")["n"].sum()
+    why = why.sort_values(ascending=False, kind="stable").head(3)
+    details = [
+        f"By occupation between {worst['percent']:.1f} % ({worst['occupation']}) and {best['percent']:.1f} % "
+        f"({best['occupation']}).",
+        f"Most frequent: {', '.join(f'{name} ({k:,.0f})' for name, k in why.items()) or 'none missing'}.",
+    ]
+    fetched = 100 * (n - n_missing) / n
+    said = [
+        Finding(
+            f"How many training images of {corpus} could be fetched?",
+            f"{spoken(fetched)} %.",
+            **_number(fetched, "%", n, f"images ({approach})", low, high),
+            details=tuple(details),
+        )
+    ]
+    some = rows.dropna(subset=["percent_female"])
+    if n_missing and len(some):
+        least, most = some["training_low"].mean(), some["training_high"].mean()
+        said.append(
+            Finding(
+                f"How far could missing images move the training share of {corpus}?",
+                f"From {spoken(least)} % (all men) to {spoken(most)} % (all women).",
+                **_number(some["percent_female"].mean(), "% female", len(some), "occupations"),
+                details=("These are bounds, not an interval.",),
+            )
+        )
+    return said
+
+
+def bounds(bounds: pd.DataFrame) -> list[Finding]:
+    """Say between which values amplification lies whatever the missing images show.
+
+    Args:
+        bounds: Rows of ``paradox_amplification_bounds``; those of its first approach are told.
+    """
+    rows = bounds[(bounds["definition"] == "published") & (bounds["reason"] == "")]
+    return [
+        Finding(
+            f"Where could amplification lie, whatever the missing images show ({_whose(row.prompt)})?",
+            f"Between {spoken(row.lowest)} and {spoken(row.highest)} points.",
+            row.model,
+            **_number(row.amplification, "points", row.n_occupations, "occupations"),
+            details=("Bounds by the published rule, image noise left in; sampling comes on top.",),
+        )
+        for row in rows[rows["approach"].isin(bounds["approach"].head(1))].itertuples()
+    ]
+
+
+# -- section 4 ---------------------------------------------------------------------------------------------------
+
+
+def impossible_shares(shares: pd.DataFrame, *, decimals: int = 1) -> list[Finding]:
+    """Say how many printed shares cannot come from exactly their stated number of images.
+
+    Args:
+        shares: Rows of ``paradox_percent_female`` as printed.
+        decimals: Digits after the point that they are printed to.
+    """
+
+    def say(model: str, source: str, rows: pd.DataFrame) -> Finding:
+        images = rows["percent_female"] * rows["n"] / 100
+        off = int(((images - images.round()).abs() > 0.5 * 10.0**-decimals * rows["n"] / 100 + 1e-9).sum())
+        return Finding(
+            f"Can the {source} shares come from exactly the stated number of images?",
+            f"{count(off, 'share', 'shares')} of {len(rows)} cannot." if off else "All can.",
+            model,
+            **_number(100 * off / len(rows), "% that cannot", len(rows), "shares"),
+        )
+
+    return each(shares, ["model", "source"], say)
+
+
+def baseline(amplification: pd.DataFrame) -> list[Finding]:
+    """Say whether the naive approach amplifies bias, by the published rule and along the training lean.
+
+    Args:
+        amplification: Rows of ``paradox_amplification``.
+    """
+    naive = amplification[(amplification["approach"] == "naive") & amplification["ci_low"].notna()]
+    found = []
+    for row in _summary(naive).itertuples():
+        of = naive[(naive["model"] == row.model) & (naive["definition"] == row.definition)]
+        if row.definition != "no_exclusion":
+            rule = row.definition == "published"
+            asked = (
+                "Is bias amplified, by the published rule?"
+                if rule
+                else "Do images move along the training lean?"
+            )
+            over = "Over all occupations: one whose lean flips counts as the fall it is."
+            found.append(_amplified(asked, row, _counted(of) if rule else over))
+    return found
+
+
+def _amplified(asked: str, row, *details: str) -> Finding:
+    by = spoken(abs(row.amplification))
+    answer = moved(
+        row.ci_low,
+        row.ci_high,
+        f"Yes, by {by} points.",
+        f"No: it falls by {by} points.",
+        "Not told apart from 0.",
+    )
+    return Finding(
+        asked,
+        answer if np.isfinite(row.ci_low) else "Cannot be told: no interval.",
+        row.model,
+        **_numbers(row, "amplification", "points", "n_occupations", "occupations"),
+        figure="paradox_amplification_by_definition" if row.approach == "naive" else "",
+        details=tuple(filter(None, details)),
+    )
+
+
+def _counted(rows: pd.DataFrame) -> str:
+    """Say how many occupations the published rule counts, for each prompt where there are several."""
+    single = rows[rows["prompt"] != "mean"]
+    n, total = single["n_occupations"], (single["n_occupations"] + single["n_excluded"]).max()
+    if len(single) == 1:
+        return f"It counts {n.iloc[0]:.0f} of {total:.0f} occupations."
+    return f"Mean of {len(single)} prompts, which count {n.min():.0f} to {n.max():.0f} of {total:.0f} occupations."
+
+
+def shuffled(shuffled: pd.DataFrame) -> list[Finding]:
+    """Say whether a definition gives more than with generated shares shuffled among occupations.
+
+    Args:
+        shuffled: Rows of ``paradox_shuffled``; ``no_exclusion`` cannot change, so nothing is said of it.
+    """
+    rule = {"published": "By the published rule", "directional": "Along the training lean"}
+    rows = _summary(shuffled[(shuffled["approach"] == "naive") & shuffled["definition"].isin(rule)])
+    found = []
+    for row in rows.itertuples():
+        observed = row.amplification_plain
+        low, high = observed - row.shuffled_high, observed - row.shuffled_low
+        found.append(
+            Finding(
+                f"{rule[row.definition]}: is there more amplification than with shuffled shares?",
+                moved(low, high, "More.", "Less.", "Not told apart."),
+                row.model,
+                **_number(
+                    observed - row.shuffled,
+                    "points more than shuffled",
+                    row.n_shuffles,
+                    "shuffles",
+                    low,
+                    high,
+                ),
+                details=(
+                    f"{spoken(observed)} points as observed, {spoken(row.shuffled)} shuffled; noise left in.",
+                ),
+            )
+        )
+    return found
+
+
+# -- section 5 ---------------------------------------------------------------------------------------------------
+
+
+def indicators(use: pd.DataFrame) -> list[Finding]:
+    """Say how often captions indicate a gender, and whether more often the rarer one (section 5.1).
+
+    Args:
+        use: Rows of ``paradox_indicator_use``.
+    """
+
+    def say(corpus: str, rows: pd.DataFrame) -> list[Finding]:
+        by = {row.images: row for row in rows.itertuples()}
+        stated = f"The paper states {by['all'].published:g} % for LAION."
+        planted = "The embedded world was set to that share: that the two are near is no replication."
+        said = [
+            Finding(
+                f"How often do captions of {corpus} indicate a gender?",
+                f"{spoken(by['all'].percent)} % do.",
+                **_numbers(by["all"], "percent", "%", "n", "occupations"),
+                figure="paradox_indicator_correlation",
+                details=(stated, planted) if corpus == "mini" else (stated,),
+            )
+        ]
+        gap, shares = by["difference"], [spoken(by[name].percent) for name in ("rarer", "commoner")]
+        if np.isfinite(gap.ci_low):
+            said.append(
+                Finding(
+                    f"Do captions of {corpus} name the rarer gender more often?",
+                    moved(gap.ci_low, gap.ci_high, "Yes.", "No: less often.", "Not told apart."),
+                    **_numbers(gap, "percent", "points", "n", "occupations"),
+                    figure="paradox_indicator_use",
+                    details=("{} % for images of the rarer gender, {} % for the other.".format(*shares),),
+                )
+            )
+        return said
+
+    return each(use, ["corpus"], say)
+
+
+def correlation(correlation: pd.DataFrame) -> list[Finding]:
+    """Say how the share perceived as female goes with female indicators, and whether its sign is the paper's (5.1).
+
+    Args:
+        correlation: Rows of ``paradox_indicator_correlation``.
+    """
+    rows = correlation[(correlation["gender"] == "female") & (correlation["counted"] == "any")]
+    found = []
+    for row in rows[rows["ci_low"].notna()].itertuples():
+        opposite = row.ci_low > 0 > row.published or row.ci_high < 0 < row.published
+        signs = "They rise together.", "One falls as the other rises.", "No sign is told."
+        found.append(
+            Finding(
+                f"Do female indicators in captions of {row.corpus} go with women in the images?",
+                moved(row.ci_low, row.ci_high, *signs),
+                **_numbers(row, "r", "(Pearson's r)", "n", "occupations"),
+                figure="paradox_indicator_correlation",
+                details=(
+                    f"The paper prints {row.published:g} for LAION{': the opposite sign' if opposite else ''}.",
+                ),
+            )
+        )
+    return found
+
+
+def similarity(means: pd.DataFrame) -> list[Finding]:
+    """Say how much nearer the nearest captions and their images are to prompts and generated images (section 5.2).
+
+    Args:
+        means: Rows of ``paradox_similarity_mean``.
+    """
+    what = {"text": "captions nearer to the prompts", "image": "training images nearer to generated ones"}
+    rows = means[(means["prompt"] == "mean") & (means["approach"] == "nearest") & means["change"].notna()]
+    return [
+        Finding(
+            f"Are the nearest {what[row.compared]} than random ones?",
+            moved(row.change_low, row.change_high, "Yes.", "No: farther.", "Not told apart."),
+            row.model,
+            **_number(row.change, "(mean cosine)", row.n, "occupations", row.change_low, row.change_high),
+            figure="paradox_similarity",
+            details=(
+                f"{row.change_percent:+.0f} %; the paper states {row.published_percent:+.0f} % for LAION.",
+            ),
+        )
+        for row in rows.itertuples()
+    ]
+
+
+def reduction(reduction: pd.DataFrame) -> list[Finding]:
+    """Say how far printed averages fall from the naive to the most restrictive selection (Table 3).
+
+    Args:
+        reduction: Rows of ``paradox_reduction``; those whose change has an interval are told by :func:`changes`.
+    """
+    plain = reduction[(reduction["scale"] == "plain") & reduction["approach"].isin(SELECTED)]
+    return [
+        Finding(
+            f"How far does the published measure fall with “{APPROACH_NAMES[row.approach]}”?",
+            f"From {spoken(row.naive)} to {spoken(row.amplification)} points{_percent(row, row.naive)}.",
+            row.model,
+            row.change,
+            unit="points",
+            figure="paradox_approaches",
+            details=(
+                "Of shares as they are: no shares are given for this approach, so there is no interval.",
+            ),
+        )
+        for row in plain.groupby("model", sort=False).tail(1).itertuples()
+    ]
+
+
+def _percent(row, base: float) -> str:
+    # A fall below 0 is no share of what was there.
+    return f" ({row.change_percent:+.0f} %)" if base > 0 and row.amplification > 0 else ""
+
+
+def changes(change: pd.DataFrame, approaches: Sequence[str]) -> list[Finding]:
+    """Say whether amplification changes from a reference to each of ``approaches``, by the published rule.
+
+    Args:
+        change: Rows of ``paradox_approach_change``.
+        approaches: Which approaches, in order.
+    """
+    rows = change[(change["definition"] == "published") & change["prompt"].isin(["mean", "captions"])]
+    found = []
+    for row in (r for a in approaches for r in rows[rows["approach"] == a].itertuples()):
+        first, second = (f"“{APPROACH_NAMES[a]}”" for a in (row.approach, row.reference))
+        base = row.reference_amplification
+        said = f"From {spoken(base)} to {spoken(row.amplification)} points{_percent(row, base)}."
+        found.append(
+            Finding(
+                f"Is there less amplification with {first} than with {second}?",
+                moved(row.ci_low, row.ci_high, "No: more.", "Yes.", "Not told apart."),
+                row.model,
+                **_numbers(row, "change", "points", "n_occupations", "occupations"),
+                figure="paradox_approach_change",
+                details=tuple(filter(None, (said, row.reason))),
+            )
+        )
+    return found
+
+
+def t_tests(amplification: pd.DataFrame, approaches: Sequence[str]) -> list[Finding]:
+    """Say for which prompts the test rejects that expected amplification is 0, image noise taken out.
+
+    Args:
+        amplification: Rows of ``paradox_amplification``.
+        approaches: Which approaches.
+    """
+    rows = amplification[(amplification["definition"] == "published") & amplification["t"].notna()]
+    rows = rows[rows["approach"].isin(approaches) & (rows["prompt"] != "mean")]
+
+    def say(model: str, approach: str, rows: pd.DataFrame) -> Finding:
+        rejected = ", ".join(_whose(p) for p in rows.loc[rows["p"] < LEVEL, "prompt"])
+        return Finding(
+            f"Does the t-test leave any amplification with “{APPROACH_NAMES[approach]}”?",
+            f"Yes, for {rejected}." if rejected else "Not told apart from 0.",
+            model,
+            details=tuple(
+                f"{_whose(r.prompt).capitalize()}: {spoken(r.amplification)} points, t = {r.t:.2f}, {p_words(r.p)}, "
+                f"{r.n_occupations:.0f} occupations."
+                for r in rows.itertuples()
+            ),
+        )
+
+    return each(rows, ["model", "approach"], say)
+
+
+def printed_tests(tests: pd.DataFrame) -> list[Finding]:
+    """Say which of the paper's tests cannot be made again, because it prints no shares for them.
+
+    Args:
+        tests: Rows of ``paradox_t_tests``.
+    """
+    lost = tests[(tests["printed"] != "") & tests["p"].isna()]
+    return [
+        Finding(
+            "Can the paper's t-tests be made again?",
+            f"None of {len(rows)}: it prints no shares for these approaches.",
+            model,
+            details=(
+                f"It rejects {(rows['printed'] == 'yes').sum()} of them at {LEVEL:g} (section 5.3, footnote 11).",
+            ),
+        )
+        for model, rows in lost.groupby("model", sort=False)
+    ]
+
+
+# -- section 6 and A.6 -------------------------------------------------------------------------------------------
+
+
+def captions_as_prompts(
+    amplification: pd.DataFrame, printed: pd.DataFrame, approaches: Sequence[str], *, enough: bool
+) -> list[Finding]:
+    """Say whether bias is amplified when captions, or paraphrases of them, are the prompts.
+
+    Args:
+        amplification: Rows of ``paradox_amplification``.
+        printed: Rows of ``paradox_printed_amplification``.
+        approaches: Which approaches.
+        enough: Whether to tell those on as many images as intervals can be trusted with, or those on fewer.
+    """
+    asked = {
+        "published": "Is bias amplified with “{}”, by the published rule?",
+        "directional": "Do images move along the training lean with “{}”?",
+    }
+    rows = amplification[amplification["approach"].isin(approaches) & amplification["n_occupations"].notna()]
+    rows = rows[((rows["n_images"] >= LEAST_IMAGES) == enough) & rows["definition"].isin(asked)]
+    papers = printed.drop_duplicates("approach").set_index("approach")["amplification"]
+    found = []
+    for row in rows.itertuples():
+        known = row.definition == "published" and row.approach in papers
+        stated = f"The paper states {papers[row.approach]:.2f} for SD 1.4." if known else ""
+        question = asked[row.definition].format(APPROACH_NAMES[row.approach])
+        found.append(_amplified(question, row, row.reason, stated))
+    return found
+
+
+def gender_words(accuracy: pd.DataFrame, approach: str) -> list[Finding]:
+    """Say how often generated images follow the gender indicators in their captions (section 6).
+
+    Args:
+        accuracy: Rows of ``paradox_gender_word_accuracy``.
+        approach: ``caption_prompts`` or ``paraphrased``.
+    """
+    rows = accuracy[
+        (accuracy["approach"] == approach) & (accuracy["indicator"] == "all") & (accuracy["n"] > 0)
+    ]
+    shown = {
+        "training image": "that the caption's own image shows",
+        "indicator": "that the caption indicates",
+    }
+    return [
+        Finding(
+            f"{APPROACH_NAMES[approach]}: how many generated images have the gender {shown[row.against]}?",
+            f"{spoken(row.percent)} %.",
+            row.model,
+            **_numbers(row, "percent", "%", "n", "images"),
+            details=(f"The paper states {row.published:g} % for SD 1.4.",)
+            if np.isfinite(row.published)
+            else (),
+        )
+        for row in rows.itertuples()
+    ]
+
+
+def paraphrases(check: pd.DataFrame) -> list[Finding]:
+    """Say how many paraphrases changed their caption and kept what they had to (A.6).
+
+    Args:
+        check: Rows of ``paradox_paraphrase_check``.
+    """
+    asked = {
+        "changed": "differ from their caption",
+        "occupation_kept": "keep the occupation",
+        "indicator_kept": "keep the gender indicator",
+    }
+    return [
+        Finding(
+            f"How many paraphrases of {row.corpus} {asked[row.check]}?",
+            f"{spoken(row.percent)} %.",
+            **_numbers(row, "percent", "%", "n", "paraphrases"),
+        )
+        for row in check[check["n"] > 0].itertuples()
+    ]
+
+
+# -- section 8 ---------------------------------------------------------------------------------------------------
+
+
+def variation(variation: pd.DataFrame, *, confidence: float) -> list[Finding]:
+    """Say how many occupations move between prompts by more than noise, and how many change their lean (section 8).
+
+    Args:
+        variation: Rows of ``paradox_prompt_variation``.
+        confidence: Level of the intervals that a lean has to be clear of, 0–1.
+    """
+
+    def say(model: str, rows: pd.DataFrame) -> list[Finding]:
+        tested, beyond = int(rows["p_holm"].notna().sum()), int((rows["p_holm"] < LEVEL).sum())
+        sd, noise = (spoken(rows[c].median()) for c in ("sd_prompts", "sd_noise"))
+        holm = f"Counted is a p below {LEVEL:g}, adjusted over occupations (Holm)."
+        numbers = _number(100 * beyond / tested, "% of occupations", tested, "tested") if tested else {}
+        flips, clear = rows["lean_flips"] != "no", int((rows["lean_flips"] == "beyond intervals").sum())
+        # Where no prompts' intervals could lie on either side of 50, that none did says nothing.
+        possible = (rows["flip_possible"] == "yes").any()
+        surely = (
+            f"{clear} with {level(confidence)} intervals clear of 50"
+            if possible
+            else "too few images to be sure"
+        )
+        return [
+            Finding(
+                "Do shares differ between prompts beyond sampling noise?",
+                f"In {beyond} of {tested} occupations tested." if tested else "Too few images to test it.",
+                model,
+                **numbers,
+                figure="paradox_prompt_noise",
+                details=(
+                    f"Median standard deviation over prompts: {sd} points, {noise} by noise alone.",
+                    holm,
+                ),
+            ),
+            Finding(
+                "Does the lean of an occupation turn with the prompt?",
+                f"For {int(flips.sum())} of {len(rows)}; {surely}.",
+                model,
+                **_number(100 * flips.mean(), "% of occupations", len(rows), "occupations"),
+                figure=f"paradox_prompt_variation_{slug(model)}",
+            ),
+        ]
+
+    return each(variation, ["model"], say)
+
+
+def printed_spread(spread: pd.DataFrame) -> list[Finding]:
+    """Say how far computed spreads over prompts are from printed ones (arXiv version, Tables 5 and 6).
+
+    Args:
+        spread: Rows of ``paradox_printed_spread``.
+    """
+    most = spread["difference"].abs().groupby(spread["model"], sort=False).agg(["max", "size"])
+    return [
+        Finding(
+            "Do spreads over prompts follow from the printed shares?",
+            f"Within {row.max:.2f} points; shares and spreads are rounded to 0.1.",
+            row.Index,
+            **_number(row.max, "points at most", row.size, "occupations"),
+        )
+        for row in most.itertuples()
+    ]
+
+
+# -- A.4 ---------------------------------------------------------------------------------------------------------
+
+_MEASURES = {
+    "sensitivity": "How many judged {} images that show a woman are judged female?",
+    "specificity": "How many judged {} images that show a man are judged male?",
+    "judged_female": "How many {} images that show a woman pass the gate and are judged?",
+    "judged_male": "How many {} images that show a man pass the gate and are judged?",
+    "judged_neither": "How many {} images that show neither are judged all the same?",
+}
+_REFERENCES = {
+    "truth": "known truth",
+    "ratings": "raters' majority",
+    "simulated": "simulated raters' majority",
+}
+
+
+def rater_agreement(agreement: pd.DataFrame, kind: str, note: str) -> list[Finding]:
+    """Say how far raters agree, and how often the judge says what most of them say.
+
+    Args:
+        agreement: Rows of ``judging_agreement``.
+        kind: ``ratings`` of people, or ``simulated``.
+        note: Where the ratings come from, in words.
+    """
+    asked = {
+        ("krippendorff_alpha", "female/male/unsure"): ("How far do {} agree?", "alpha"),
+        ("judge_agreement", "female/male"): ("How often does the judge say what most {} say?", "%"),
+    }
+    found = []
+    for row in agreement[(agreement["subset"] == "all") & agreement["value"].notna()].itertuples():
+        question, unit = asked.get((row.statistic, row.labels), ("", ""))
+        beside = "this says nothing about people" if kind == "simulated" else f"printed {row.published:g}"
+        if question:
+            found.append(
+                Finding(
+                    question.format("simulated raters" if kind == "simulated" else "raters"),
+                    f"{row.value:.3f}; {beside}." if unit == "alpha" else f"{spoken(row.value)} %; {beside}.",
+                    **_numbers(row, "value", unit, "n_items", "images"),
+                    details=(note,),
+                )
+            )
+    return found
+
+
+def judge_error(errors: pd.DataFrame) -> list[Finding]:
+    """Say how often the judge is right over all images of each source, against each reference.
+
+    Args:
+        errors: Rows of ``judging_error``.
+    """
+    return [
+        Finding(
+            _MEASURES[row.measure].format(row.source),
+            f"{spoken(row.value)} %, against the {_REFERENCES[row.reference]}.",
+            **_numbers(row, "value", "%", "n", "images"),
+        )
+        for row in errors[(errors["group"] == "all") & errors["value"].notna()].itertuples()
+    ]
+
+
+def correction(corrected: pd.DataFrame) -> list[Finding]:
+    """Say how far a correction for the judge's errors moves shares.
+
+    Args:
+        corrected: Rows of ``judging_corrected``.
+    """
+
+    def say(source: str, rows: pd.DataFrame) -> Finding:
+        asked = f"How far does correction move shares of {source} images?"
+        by = (rows["percent_corrected"] - rows["percent_female"]).abs().dropna()
+        if by.empty:
+            return Finding(
+                asked, "They are not corrected.", details=(f"{rows['reason'].iloc[0].capitalize()}.",)
+            )
+        said = f"By {spoken(by.mean())} points on average, at most {spoken(by.max())}."
+        return Finding(asked, said, **_number(by.mean(), "points", len(by), "shares"))
+
+    return each(corrected, ["source"], say) if corrected["percent_corrected"].notna().any() else []
+
+
+# -- what serves several -----------------------------------------------------------------------------------------
+
+
+def _summary(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the prompt that stands for all: their mean, or the only one."""
+    mean = rows["prompt"] == "mean"
+    return rows[mean if mean.any() else rows["prompt"].isin(rows["prompt"].head(1))]
+
+
+def _numbers(row, value: str, unit: str, n: str, of: str) -> dict:
+    """Return the numbers of a finding from a row with ``ci_low`` and ``ci_high``."""
+    return _number(getattr(row, value), unit, getattr(row, n), of, row.ci_low, row.ci_high)
+
+
+def _number(estimate: float, unit: str, n: float, of: str, low: float = np.nan, high: float = np.nan) -> dict:
+    return {"estimate": estimate, "ci_low": low, "ci_high": high, "unit": unit, "n": n, "of": of}

@@ -1,0 +1,156 @@
+"""Which images a notebook shows: judgements in, those of the images to draw out; none is chosen by hand.
+
+What comes out has, beside the columns of the judgements, ``kind`` (whose images they are, see ``study.images``) and
+``below`` (the text below each), as :func:`figures.gallery` takes them; without rows where there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from biaslab.papers.paradox.analysis import marked
+
+_KEYS = ["caption_id", "occupation"]
+
+
+def some_occupations(shares: pd.DataFrame, wanted: Sequence[str] = (), *, most: int = 4) -> list[str]:
+    """Return the occupations to show: those wanted that were measured, else some from few women to many.
+
+    Args:
+        shares: Rows of ``paradox_percent_female``; or of ``paradox_captions_found``, where captions have no images.
+        wanted: Names; those that were not measured are passed over.
+        most: How many to take where none of them was.
+    """
+    if "percent_female" not in shares:
+        ordered = shares.loc[shares["n_captions"] > 0, "occupation"].tolist()
+    else:
+        rows = shares[(shares["source"] == "training") & (shares["approach"] == "naive")]
+        # The first model is the one whose images there are.
+        rows = rows[rows["model"] == rows["model"].iloc[0]].dropna(subset=["percent_female"])
+        ordered = rows.sort_values("percent_female", kind="stable")["occupation"].tolist()
+    steps = np.linspace(0, len(ordered) - 1, min(most, len(ordered))).round().astype(int)
+    return [o for o in wanted if o in ordered] or [ordered[i] for i in steps]
+
+
+def first(judged: pd.DataFrame, names: Sequence[str], each: int, *, by: str = "occupation") -> pd.DataFrame:
+    """Return the first rows of each name, as many of each, so that they fill lines; the names in the order given."""
+    parts = [judged[judged[by] == name] for name in names]
+    each = min([each, *(len(part) for part in parts if len(part))])
+    return pd.concat([judged.head(0), *(part.head(each) for part in parts)], ignore_index=True)
+
+
+def generated(
+    judged: pd.DataFrame, occupations: Sequence[str], *, prompt: str = "1", each: int = 8
+) -> pd.DataFrame:
+    """Return the first images generated for a prompt, some of each occupation."""
+    rows = first(judged[judged["prompt"] == prompt], occupations, each)
+    return rows.assign(kind="generated", below=rows["occupation"])
+
+
+def training(judged: pd.DataFrame, occupations: Sequence[str], *, each: int = 6) -> pd.DataFrame:
+    """Return the first images of the random sample of captions, some of each occupation."""
+    rows = first(judged.sort_values("rank", kind="stable"), occupations, each)
+    return rows.assign(kind="training", below=rows["text"])
+
+
+def not_judged(training: pd.DataFrame, generated: pd.DataFrame, *, each: int = 4) -> pd.DataFrame:
+    """Return images without a gender, some of each reason and kind."""
+    parts = []
+    for kind, judged in (("training", training), ("generated", generated)):
+        rows = judged[judged["outcome"] != "judged"].drop_duplicates("image_id")
+        rows = rows.groupby("outcome").head(each).sort_values("outcome", kind="stable")
+        parts.append(rows.assign(kind=kind, below=f"{kind}: " + rows["occupation"]))
+    return pd.concat(parts, ignore_index=True)
+
+
+def by_prompt(judged: pd.DataFrame, occupation: str, *, each: int = 9) -> pd.DataFrame:
+    """Return the first images generated of an occupation, some of each prompt (layout of Figure 6)."""
+    rows = judged[judged["occupation"] == occupation]
+    rows = first(rows, sorted(set(rows["prompt"])), each, by="prompt")
+    return rows.assign(kind="generated", below="prompt " + rows["prompt"])
+
+
+def selected(
+    training: pd.DataFrame,
+    generated: pd.DataFrame,
+    examples: pd.DataFrame,
+    approach: str,
+    occupations: Sequence[str],
+    *,
+    prompt: str = "1",
+    each: int = 3,
+) -> pd.DataFrame:
+    """Return training images that an approach selects, beside generated ones, for each occupation (Figures 2 and 4).
+
+    Args:
+        training: Judgements of training images.
+        generated: Judgements of generated images.
+        examples: Rows of ``paradox_selection_examples``.
+        approach: ``naive`` or another that selects captions.
+        occupations: Which occupations.
+        prompt: The prompt that captions are near to and images are generated from.
+        each: Images of each source for an occupation.
+    """
+    chosen = examples[(examples["approach"] == approach) & examples["prompt"].isin([prompt, "captions"])]
+    chosen = chosen.sort_values("rank", kind="stable")[[*_KEYS, "caption"]]
+    left = chosen.merge(training.drop_duplicates(_KEYS), on=_KEYS)
+    sides = [
+        left.assign(kind="training", below=left["caption"]),
+        generated[generated["prompt"] == prompt].assign(
+            kind="generated", below=lambda rows: "generated: " + rows["occupation"]
+        ),
+    ]
+    there = [n for side in sides for n in side["occupation"].value_counts().reindex(occupations).fillna(0)]
+    each = int(min([each, *(n for n in there if n)]))
+    both = [side[side["occupation"] == o].head(each) for o in occupations for side in sides]
+    return pd.concat([sides[0].head(0), *both], ignore_index=True)
+
+
+def with_indicators(
+    training: pd.DataFrame, examples: pd.DataFrame, occupations: Sequence[str]
+) -> pd.DataFrame:
+    """Return training images whose captions indicate a gender, the words in brackets: one of each gender (Table 5).
+
+    Args:
+        training: Judgements of training images.
+        examples: Rows of ``paradox_examples``.
+        occupations: Which occupations.
+    """
+    some = examples[examples["indicator"].isin(["female", "male"])]
+    some = some.groupby(["occupation", "indicator"], sort=False).head(1)
+    rows = pd.concat([some.head(0), *(some[some["occupation"] == o] for o in occupations)])
+    below = [marked(c, s) for c, s in zip(rows["caption"], rows["spans"], strict=True)]
+    judged = training.drop_duplicates(_KEYS)
+    return rows[_KEYS].assign(below=below, kind="training").merge(judged, on=_KEYS)
+
+
+def pairs(
+    first: pd.DataFrame, second: pd.DataFrame, kinds: tuple[str, str], *, most: int = 12
+) -> pd.DataFrame:
+    """Return pairs of images of one caption, first those whose captions indicate a gender.
+
+    Args:
+        first: Judgements of the images on the left.
+        second: Judgements of those on the right, made from the caption or its paraphrase.
+        kinds: Whose images they are: ``training`` or ``caption_prompts``, and ``caption_prompts`` or ``paraphrased``.
+        most: How many captions; half with indicators, half without, where there are.
+    """
+    one, two = (rows.drop_duplicates(_KEYS) for rows in (first, second))
+    both = one[_KEYS].merge(two[[*_KEYS, "indicator"]], on=_KEYS)
+    told = both[both["indicator"] != "none"].drop_duplicates("occupation").head(most // 2)
+    untold = both[both["indicator"] == "none"].drop_duplicates("occupation")
+    # Occupations that are not shown yet come first.
+    untold = untold.sort_values("occupation", key=lambda o: o.isin(told["occupation"]), kind="stable")
+    chosen = pd.concat([told, untold.head(most - len(told))])[_KEYS].assign(
+        place=lambda rows: range(len(rows))
+    )
+    from_this = kinds[1] == "caption_prompts"
+    sides = [
+        one.assign(kind=kinds[0], below=one["text"]),
+        two.assign(kind=kinds[1], below="generated from this caption" if from_this else two["text"]),
+    ]
+    rows = pd.concat([chosen.merge(side, on=_KEYS) for side in sides])
+    return rows.sort_values("place", kind="stable").reset_index(drop=True)

@@ -1,0 +1,34 @@
+"""What the bias amplification paradox prints of its measurements: one function a measured table."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from biaslab import published, tables
+from biaslab.captions.selections import CAPTIONS_AS_PROMPTS
+
+NOMINAL_N = 500
+"""Images an occupation and prompt (sections 2.2, 3.1 and 4), before faces and confidence are checked."""
+MODEL = "SD 1.4"
+"""The model that sections 5.3, 6 and A.6 state results for."""
+
+
+def percent_female() -> pd.DataFrame:
+    """Return Tables 6 and 7 as measurements of the naive approach: table ``paradox_percent_female`` (%)."""
+    both = (("SD 1.4", "paradox_table_6"), ("SD 1.5", "paradox_table_7"))
+    whole = pd.concat([published.load(name).assign(model=model) for model, name in both], ignore_index=True)
+    whole.loc[whole["source"] == "training", "prompt"] = "captions"
+    return tables.of(whole.assign(approach="naive", n=NOMINAL_N), "paradox_percent_female")
+
+
+def printed_amplification() -> pd.DataFrame:
+    """Return Table 3, and the averages that sections 6 and A.6 state for SD 1.4.
+
+    Returns:
+        The table ``paradox_printed_amplification``, in points.
+    """
+    words = published.load("paradox_text")
+    stated = words[(words["quantity"] == "amplification") & words["approach"].isin(CAPTIONS_AS_PROMPTS)]
+    stated = stated.rename(columns={"value": "amplification"}).assign(model=MODEL, prompt="captions")
+    whole = pd.concat([published.load("paradox_table_3"), stated], ignore_index=True)
+    return tables.of(whole, "paradox_printed_amplification")

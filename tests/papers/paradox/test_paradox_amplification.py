@@ -1,0 +1,587 @@
+"""The paradox tables follow from the printed shares, and from shares that a user brings."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+from statsmodels.stats.proportion import confint_proportions_2indep
+from statsmodels.stats.weightstats import DescrStatsW
+
+from biaslab import published, tables
+from biaslab.errors import InputError, MissingInputError
+from biaslab.papers import paradox
+from biaslab.papers.paradox import analysis
+
+DRAWS = {"seed": 1, "replicates": 400, "confidence": 0.95}
+COLUMNS = ["occupation", "source", "prompt", "percent_female", "n"]
+
+
+@pytest.fixture(scope="module")
+def shares():
+    return paradox.printed.percent_female()
+
+
+@pytest.fixture(scope="module")
+def amplified(shares):
+    return paradox.amplification(shares, None, paradox.printed.printed_amplification(), **DRAWS)
+
+
+@pytest.fixture(scope="module")
+def variation(shares):
+    return paradox.prompt_variation(shares, confidence=0.95)
+
+
+def shares_of(rows):
+    """Return rows of (occupation, source, prompt, percent, n) as measured shares."""
+    frame = pd.DataFrame(rows, columns=COLUMNS).assign(model="M", approach="naive")
+    return tables.of(frame, "paradox_percent_female")
+
+
+# Printed in Table 3 for SD 1.4; for SD 1.5 too, with prompts 1 and 3 printed 0.01 higher than they follow.
+NAIVE = {"SD 1.4": [10.24, 17.57, 10.77, 11.68], "SD 1.5": [10.86, 16.36, 11.14, 9.91]}
+# The signed change along the training lean over all 62 occupations, SD 1.4.
+DIRECTIONAL = [1.05, 5.81, 0.58, -0.99]
+
+
+def test_the_published_row_comes_out_and_the_alternative_beside_it(amplified):
+    table = amplified.query("approach == 'naive'").set_index(["model", "definition", "prompt"])
+    for model, values in NAIVE.items():
+        for prompt, value in zip("1234", values, strict=True):
+            plain = table.loc[(model, "published", prompt), "amplification_plain"]
+            assert plain == pytest.approx(value, abs=0.006)
+    for prompt, value in zip("1234", DIRECTIONAL, strict=True):
+        row = table.loc[("SD 1.4", "directional", prompt)]
+        assert row["amplification_plain"] == pytest.approx(value, abs=0.006)
+        assert (row["n_occupations"], row["n_excluded"]) == (62, 0)
+    comparison = paradox.printed_comparison(amplified, paradox.printed.printed_amplification())
+    assert len(comparison) == 10 and comparison["difference"].abs().max() < 0.02
+
+
+def test_counts_and_tests_by_a_plain_loop(shares, amplified):
+    printed = published.load("paradox_table_6")
+    wide = printed.assign(cell=printed["source"] + printed["prompt"]).pivot(
+        index="occupation", columns="cell", values="percent_female"
+    )
+    kept = []
+    for _, row in wide.iterrows():
+        t, g = row["trainingcaptions"], row["generated4"]
+        if (t < 50 and g < 50) or (t > 50 and g > 50):
+            kept.append(abs(g - 50) - abs(t - 50))
+    table = amplified.set_index(["model", "approach", "definition", "prompt"])
+    got = table.loc[("SD 1.4", "naive", "published", "4")]
+    expected = scipy.stats.ttest_1samp(kept, 0)
+    assert got["n_occupations"] == len(kept) and got["n_excluded"] == 62 - len(kept)
+    plain = got["t_plain"], got["p_plain"]
+    assert plain == (pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
+    assert got["ci_low"] < got["amplification"] < got["ci_high"]
+    reasons = paradox.exclusions(shares).query("model == 'SD 1.4' and prompt == '4'")
+    assert reasons["n"].sum() == 62 - len(kept)
+
+
+def test_printed_averages_have_no_interval_but_a_reason(amplified):
+    table = amplified.query("approach != 'naive'")
+    assert len(table) == 2 * 3 * 5 + 4
+    assert table["ci_low"].isna().all() and table["n_occupations"].isna().all()
+    plain = "No per-occupation shares are given, so there is no interval."
+    # 1.11, 8.72, 3.06 and 4.05 average 4.235; 4.35 is printed.
+    odd = table[table["reason"] != plain]
+    assert odd["reason"].tolist() == [plain + " The printed prompts average 4.235."]
+    assert odd["amplification"].tolist() == [4.35]
+
+
+def test_the_prompt_column_of_the_arxiv_version_comes_out(variation):
+    ours = variation.query("model == 'SD 1.4'").set_index("occupation")["sd_prompts"]
+    theirs = published.load("paradox_arxiv_table_5").set_index("occupation")["sd_prompts"]
+    # Printed to 0.1 from shares before rounding.
+    assert (ours - theirs).abs().max() < 0.11
+
+
+def test_equal_shares_against_scipy(variation):
+    rows = variation.query("model == 'SD 1.4'").set_index("occupation")
+    row = rows.loc["painter"]
+    # Table 6: 36.4, 12.2, 17.6 and 3.6 % of 500.
+    female = np.array([182, 61, 88, 18])
+    expected = scipy.stats.chi2_contingency(np.stack([female, 500 - female]), correction=False)
+    assert row["statistic"] == pytest.approx(expected.statistic)
+    assert row["p"] == pytest.approx(expected.pvalue)
+    pooled = female.sum() / 2000
+    assert row["sd_noise"] == pytest.approx(100 * (3 / 4 * pooled * (1 - pooled) / 500) ** 0.5)
+    assert (row["lowest"], row["highest"], row["lean_flips"]) == (3.6, 36.4, "no")
+    # 9.4 to 65.1.
+    assert rows.loc["attorney", "lean_flips"] == "beyond intervals"
+    # Journalist: 49.9, 59.9, 68.8 and 64.0; the interval of the first reaches over 50.
+    assert rows.loc["journalist", "lean_flips"] == "yes"
+
+
+def test_a_users_shares_by_hand():
+    shares = shares_of(
+        [
+            ("a", "training", "captions", 30, 100),  # 30 -> 20: amplified by 10
+            ("a", "generated", "captions", 20, 100),
+            ("b", "training", "captions", 80, 100),  # 80 -> 40: flips, -20 by distance, -40 along the lean
+            ("b", "generated", "captions", 40, 100),
+            ("c", "training", "captions", 50, 100),  # leans nowhere: +40 by distance, none along a lean
+            ("c", "generated", "captions", 90, 100),
+            ("d", "training", "captions", 60, 100),  # not generated
+        ],
+    )
+    table = paradox.amplification(shares, **DRAWS).set_index("definition")
+    plain = {"published": 10, "no_exclusion": 10, "directional": -15}
+    assert table["amplification_plain"].to_dict() == plain
+    assert table["n_occupations"].to_dict() == {"published": 1, "no_exclusion": 3, "directional": 2}
+    assert table["n_excluded"].to_dict() == {"published": 3, "no_exclusion": 1, "directional": 2}
+    reasons = paradox.exclusions(shares).set_index("reason")
+    assert reasons["occupations"].to_dict() == {
+        "missing": "d",
+        "training_at_50": "c",
+        "generated_at_50": "",
+        "opposite_lean": "b",
+    }
+
+
+def test_the_signed_changes_interval_is_newcombes():
+    shares = shares_of(
+        [
+            ("male lean", "training", "captions", 30, 200),
+            ("male lean", "generated", "captions", 20, 100),
+            ("female lean", "training", "captions", 70, 200),
+            ("female lean", "generated", "captions", 90, 100),
+        ],
+    )
+    table = paradox.occupation_amplification(shares, confidence=0.95).set_index("occupation")
+    low, high = confint_proportions_2indep(20, 100, 60, 200, method="newcomb")
+    row = table.loc["male lean"]
+    # Toward male is along the lean, so the change of -10 counts +10 and the limits swap.
+    assert (row["directional"], row["ci_low"], row["ci_high"]) == (
+        10,
+        pytest.approx(-100 * high),
+        pytest.approx(-100 * low),
+    )
+    low, high = confint_proportions_2indep(90, 100, 140, 200, method="newcomb")
+    row = table.loc["female lean"]
+    assert (row["ci_low"], row["ci_high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
+
+
+def test_bias_amp_by_hand():
+    shares = shares_of(
+        [
+            ("a", "training", "captions", 20, 100),
+            ("a", "generated", "captions", 10, 100),
+            ("b", "training", "captions", 60, 100),
+            ("b", "generated", "captions", 75, 100),
+        ],
+    )
+    got = paradox.bias_amp(shares, **DRAWS).set_index("direction")["bias_amp_plain"]
+    # T->A: overall 40 % female; a (20) is associated with male, b (60) with female. P(female|a) -.10 and
+    # P(male|a) +.10, P(female|b) +.15, P(male|b) -.15: signed along associations (.10 + .10 + .15 + .15) / 4.
+    assert got["T->A"] == pytest.approx(12.5)
+    # A->T: P(a|female) 20/80 -> 10/85, P(a|male) 80/120 -> 90/115; each moves along the association, twice.
+    female, male = 20 / 80 - 10 / 85, 90 / 115 - 80 / 120
+    assert got["A->T"] == pytest.approx(100 * (2 * female + 2 * male) / 4)
+
+
+def test_too_little_for_an_interval_says_so():
+    shares = shares_of(
+        [("a", "training", "captions", 30, 100), ("a", "generated", "captions", 20, 100)],
+    )
+    table = paradox.amplification(shares, **DRAWS)
+    assert table["amplification"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
+    assert table[["t", "p", "noise"]].isna().all(axis=None)
+    assert set(table["reason"]) == {"Too few occupations or images for an interval; image noise is left in."}
+
+
+def test_the_interval_is_of_the_number_beside_it(shares):
+    # Rounding printed shares to whole images must not move what is resampled away from what is reported.
+    for group in analysis.groups(shares):
+        counts, n = group.counts()
+        training, generated = group.split(counts / n)
+        for definition in ("published", "no_exclusion", "directional"):
+            exact = analysis.expected(group, group.training, group.generated, definition)
+            np.testing.assert_allclose(
+                analysis.expected(group, training, generated, definition), exact, atol=0.05
+            )
+
+
+def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations(amplified):
+    table = amplified.query("approach == 'naive' and prompt == 'mean'")
+    table = table.set_index(["model", "definition"])
+    rule = table.loc[("SD 1.4", "published")]
+    assert np.isnan(rule["t_plain"]) and rule["reason"].startswith(
+        "No plain t-test: each prompt counts other occupations"
+    )
+    signed = table.loc[("SD 1.4", "directional")]
+    wide = published.load("paradox_table_6").pivot(
+        index="occupation", columns="prompt", values="percent_female"
+    )
+    change = [
+        np.mean([np.sign(row["captions"] - 50) * (row[p] - row["captions"]) for p in "1234"])
+        for _, row in wide.iterrows()
+    ]
+    assert signed["amplification_plain"] == pytest.approx(np.mean(change))
+    assert signed["t_plain"] == pytest.approx(scipy.stats.ttest_1samp(change, 0).statistic)
+
+
+def test_shuffled_shares_by_a_plain_loop(shares):
+    table = paradox.shuffled(shares, **DRAWS).set_index(["model", "definition", "prompt"])
+    # Averages of distances do not see a shuffle.
+    row = table.loc[("SD 1.4", "no_exclusion", "1")]
+    assert row["shuffled"] == pytest.approx(row["amplification_plain"])
+    wide = published.load("paradox_table_6").pivot(
+        index="occupation", columns="prompt", values="percent_female"
+    )
+    t, g = wide["captions"].to_numpy(), wide["1"].to_numpy()
+    rng = np.random.default_rng(0)
+    drawn = []
+    for _ in range(2000):
+        other = rng.permutation(g)
+        kept = (other - 50) * (t - 50) > 0
+        drawn.append((np.abs(other - 50) - np.abs(t - 50))[kept].mean())
+    row = table.loc[("SD 1.4", "published", "1")]
+    # 400 shuffles: the mean is good to about sd / 20.
+    assert row["shuffled"] == pytest.approx(np.mean(drawn), abs=4 * np.std(drawn) / 20)
+
+
+# -- one estimate, its interval and its test; captions as prompts --------------------------------------------
+
+
+def caption_shares(pairs, model="M"):
+    """Return the shares that pairs (occupation, training, n_female, n_judged, n_captions) of an approach add up to."""
+    rows = []
+    for (approach, occupation), some in pairs.groupby(["approach", "occupation"]):
+        known = some[some["training"] != "none"]
+        women = (known["n_captions"] * (known["training"] == "female")).sum()
+        made = (some["n_female"] * some["n_captions"]).sum()
+        sides = {
+            "training": (women, known["n_captions"].sum()),
+            "generated": (made, (some["n_judged"] * some["n_captions"]).sum()),
+        }
+        for source, (count, n) in sides.items():
+            percent = 100 * count / n if n else np.nan
+            rows.append((model, approach, occupation, source, "captions", percent, n))
+    columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def caption_pairs(approach, n, seed, same=0.978, occupations=62):
+    """Return pairs of an approach whose generated images mostly show the gender of their caption's own image."""
+    rng = np.random.default_rng(seed)
+    p = rng.beta(0.7, 0.9, (occupations, 1))
+    own = rng.random((occupations, n)) < p
+    made = np.where(rng.random(own.shape) < same, own, ~own)
+    frame = pd.DataFrame(
+        {
+            "model": "M",
+            "approach": approach,
+            "occupation": np.repeat([f"o{i:02}" for i in range(occupations)], n),
+            "training": np.where(own, "female", "male").ravel(),
+            "n_female": made.ravel().astype(int),
+            "n_judged": 1,
+        }
+    )
+    frame["generated"] = frame["n_female"].astype(str) + " of 1"
+    return frame.groupby(list(frame), as_index=False).size().rename(columns={"size": "n_captions"})
+
+
+def contradictions(table, value, alpha=0.05):
+    """Return rows whose value lies outside their interval, or whose p says otherwise than their interval."""
+    known = table[table["ci_low"].notna()]
+    outside = (known[value] < known["ci_low"]) | (known[value] > known["ci_high"])
+    if "p" in known:
+        excludes = (known["ci_low"] > 0) | (known["ci_high"] < 0)
+        outside |= excludes != (known["p"] < alpha)
+    return known[outside]
+
+
+def test_no_row_contradicts_itself_in_the_published_numbers(shares, amplified):
+    table = amplified
+    assert len(contradictions(table, "amplification")) == 0
+    assert len(contradictions(paradox.bias_amp(shares, **DRAWS), "bias_amp")) == 0
+    known = table[table["ci_low"].notna()]
+    assert known[["t", "p", "noise"]].notna().all(axis=None)
+    np.testing.assert_allclose(known["amplification"], known["amplification_plain"] - known["noise"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_row_contradicts_itself_with_few_images(seed):
+    rng = np.random.default_rng(seed)
+    rows = []
+    for i, p in enumerate(rng.beta(0.7, 0.9, 30)):
+        cells = [
+            ("training", "captions", 20),
+            *(("generated", prompt, rng.integers(3, 9)) for prompt in "1234"),
+        ]
+        for source, prompt, n in cells:
+            rows.append((f"o{i:02}", source, prompt, 100 * rng.binomial(n, p) / n, n))
+    table = paradox.amplification(shares_of(rows), **DRAWS)
+    assert table["ci_low"].notna().all() and len(contradictions(table, "amplification")) == 0
+    # The noise of so few images is seen: as it is, the measure of some row lies outside.
+    assert (table["noise"].abs() > 1).any()
+    assert len(contradictions(paradox.bias_amp(shares_of(rows), **DRAWS), "bias_amp")) == 0
+
+
+def test_captions_keep_their_pairs():
+    # True change along the lean: -0.022 |1 - 2p|, about -1.2 points; images drawn apart would make it positive.
+    pairs = caption_pairs("caption_prompts", 8, seed=5)
+    table = paradox.amplification(caption_shares(pairs), pairs, **DRAWS | {"replicates": 1000})
+    assert table["n_images"].tolist() == [8, 8, 8] and set(table["reason"]) == {""}
+    assert len(contradictions(table, "amplification")) == 0
+    row = table.set_index("definition").loc["directional"]
+    assert row["ci_low"] < -1.2 < row["ci_high"] and row["ci_high"] - row["ci_low"] < 5
+    assert abs(row["noise"]) < 1.5
+
+
+def test_captions_without_pairs_have_no_interval():
+    shares = caption_shares(caption_pairs("caption_prompts", 8, seed=5))
+    table = paradox.amplification(shares, **DRAWS)
+    assert table["ci_low"].isna().all() and table["p"].isna().all()
+    assert table["reason"].str.contains("a table paradox_caption_pairs beside the shares gives it").all()
+    pd.testing.assert_series_equal(table["amplification"], table["amplification_plain"], check_names=False)
+    assert paradox.bias_amp(shares, **DRAWS).empty
+    assert paradox.occupation_amplification(shares, confidence=0.95)["ci_low"].isna().all()
+
+
+def test_few_captions_say_so_and_make_no_main_finding():
+    approaches = ["caption_prompts", "caption_prompts_no_indicators"]
+    pairs = pd.concat(
+        [caption_pairs(a, n, seed=n) for a, n in zip(approaches, (paradox.LEAST_IMAGES, 3), strict=True)]
+    )
+    whole = paradox.amplification(caption_shares(pairs), pairs, **DRAWS)
+    table = whole.set_index(["approach", "definition"])
+    few = table.loc[(approaches[1], "published")]
+    assert few["reason"] == "Rests on 3 images a share; below 6 the interval is too narrow."
+    assert np.isfinite(few["ci_low"]) and table.loc[(approaches[0], "published"), "reason"] == ""
+    printed = paradox.printed.printed_amplification()
+    for enough, approach in zip((True, False), approaches, strict=True):
+        # By the published rule and along the lean.
+        found = paradox.findings.captions_as_prompts(whole, printed, approaches, enough=enough)
+        rows = table.loc[approach].loc[["published", "directional"]]
+        assert [f.estimate for f in found] == rows["amplification"].tolist()
+        assert all((few["reason"] in f.details) != enough for f in found)
+
+
+def test_pairs_of_other_images_than_the_shares_are_refused():
+    pairs = caption_pairs("caption_prompts", 8, seed=5)
+    shares = caption_shares(pairs)
+    shares.loc[1, "n"] = 7.0
+    shares.loc[1, "percent_female"] = 0.0
+    with pytest.raises(InputError) as error:
+        paradox.amplification(shares, pairs, **DRAWS)
+    assert "paradox_caption_pairs and paradox_percent_female differ for 'o00' (M, caption_prompts)" in str(
+        error.value
+    )
+
+
+def test_changes_are_differences_of_the_two_estimates():
+    pairs = pd.concat([caption_pairs("caption_prompts", 8, seed=1), caption_pairs("paraphrased", 8, seed=2)])
+    naive = caption_shares(caption_pairs("naive", 20, seed=1))
+    naive.loc[naive["source"] == "generated", "prompt"] = "1"
+    shares = pd.concat([naive, caption_shares(pairs)])
+    draws = DRAWS | {"replicates": 1000}
+    change = paradox.approach_change(shares, pairs, **draws)
+    known = paradox.amplification(shares, pairs, **draws)
+    known = known.set_index(["approach", "definition"])["amplification"]
+    for row in change.itertuples():
+        assert row.amplification == known[row.approach, row.definition]
+        assert row.reference_amplification == known[row.reference, row.definition]
+        assert row.change == row.amplification - row.reference_amplification
+        assert row.ci_low < row.change < row.ci_high
+    assert len(change) == 9
+
+
+def test_changes_from_naive_are_on_one_scale(amplified):
+    whole = paradox.reduction(amplified)
+    table = whole.set_index(["model", "approach"])
+    # Only printed for the other approaches: both values as the paper defines them.
+    row = table.loc[("SD 1.4", "nearest_no_indicators")]
+    assert row["scale"] == "plain" and row["naive"] == pytest.approx(12.57, abs=0.02)
+    assert row["change_percent"] == pytest.approx(100 * (4.35 - 12.57) / 12.57, abs=0.2)
+    first = paradox.findings.reduction(whole)[0]
+    assert (first.model, first.estimate) == ("SD 1.4", row["change"]) and np.isnan(first.ci_low)
+
+
+# -- changes between approaches ------------------------------------------------------------------------------
+
+
+def share_rows(approach, training, generated, n_training=1000, n_generated=1000):
+    """Give shares per prompt as {prompt: {occupation: percent}}."""
+    return [
+        {
+            "model": "M",
+            "approach": approach,
+            "occupation": occupation,
+            "source": source,
+            "prompt": prompt,
+            "percent_female": percent,
+            "n": n,
+        }
+        for source, shares, n in (("training", training, n_training), ("generated", generated, n_generated))
+        for prompt, of in shares.items()
+        for occupation, percent in of.items()
+    ]
+
+
+def test_changes_by_hand():
+    generated = {"1": {"a": 10, "b": 95}, "2": {"a": 20, "b": 85}}
+    rows = share_rows("naive", {"captions": {"a": 30, "b": 80}}, generated)
+    rows += share_rows("no_indicators", {"captions": {"a": 20, "b": 90}}, generated)
+    rows += share_rows(
+        "caption_prompts", {"captions": {"a": 30, "b": 80, "c": 10}}, {"captions": {"a": 25, "b": 80, "c": 0}}
+    )
+    table = change_of(rows)
+    table = table.set_index(["approach", "definition", "prompt"])
+    # Naive: 20 and 15 for prompt 1, 10 and 5 for prompt 2; without indicators 10 and 5, then 0 and -5.
+    row = table.loc[("no_indicators", "published", "mean")]
+    # With 1,000 images a share noise adds little.
+    assert (row["reference_amplification"], row["amplification"], row["change"]) == pytest.approx(
+        (12.5, 2.5, -10), abs=0.1
+    )
+    assert row["change"] == pytest.approx(row["amplification"] - row["reference_amplification"])
+    assert row["change_percent"] == pytest.approx(-80, abs=1) and row["n_occupations"] == 2
+    assert table.loc[("no_indicators", "published", "1"), "change"] == pytest.approx(-10, abs=0.1)
+    # Captions as prompts: 5 and 0, against the mean over naive prompts; c has no naive share. Without pairs both are
+    # taken as they are.
+    row = table.loc[("caption_prompts", "published", "captions")]
+    assert (row["reference_amplification"], row["amplification"], row["change"]) == pytest.approx(
+        (12.5, 2.5, -10)
+    )
+    assert row["n_occupations"] == 2
+
+
+def change_of(rows):
+    shares = tables.of(rows, "paradox_percent_female")
+    return paradox.approach_change(shares, **DRAWS | {"replicates": 2000})
+
+
+def limits(row):
+    return row["ci_low"], row["ci_high"]
+
+
+@pytest.mark.parametrize("n_generated", [12, 1_000_000])
+def test_shared_images_do_not_widen_the_change(n_generated):
+    # Along the lean the change is that of the training shares alone, whatever was generated: with very many training
+    # images its interval is Student's over occupations.
+    rng = np.random.default_rng(4)
+    names = [f"o{i}" for i in range(30)]
+    naive = dict(zip(names, rng.uniform(10, 35, 30).round(4), strict=True))
+    other = {
+        name: share - step for (name, share), step in zip(naive.items(), rng.uniform(1, 8, 30), strict=True)
+    }
+    generated = {"1": dict(zip(names, rng.integers(0, 5, 30) * 100 / 12, strict=True))}
+    big = {"n_training": 1_000_000, "n_generated": n_generated}
+    rows = share_rows("naive", {"captions": naive}, generated, **big)
+    rows += share_rows("no_indicators", {"captions": other}, generated, **big)
+    table = change_of(rows).set_index("definition")
+    row = table.loc["directional"]
+    steps = [naive[o] - other[o] for o in names]
+    low, high = DescrStatsW([-s for s in steps]).tconfint_mean()
+    # Each estimate has its own images drawn anew, a few hundred times.
+    assert row["change"] == pytest.approx(-np.mean(steps), abs=0.2 if n_generated == 12 else 0.001)
+    assert limits(row) == pytest.approx((low, high), abs=0.1 * (high - low))
+
+
+def test_paraphrases_are_compared_with_captions_too():
+    one = {"captions": {"a": 30, "b": 80, "c": 20}}
+    rows = [r for a in ("naive", "caption_prompts", "paraphrased") for r in share_rows(a, one, one)]
+    table = change_of(rows)
+    pairs = set(zip(table["approach"], table["reference"], strict=True))
+    assert pairs == {
+        ("caption_prompts", "naive"),
+        ("paraphrased", "naive"),
+        ("paraphrased", "caption_prompts"),
+    }
+    assert (table["change"] == 0).all()
+
+
+def test_a_single_approach_has_no_change():
+    rows = share_rows("naive", {"captions": {"a": 30}}, {"1": {"a": 20}})
+    table = change_of(rows)
+    assert table.empty and list(table) == tables.schema("paradox_approach_change").names
+
+
+def test_means_over_prompts_need_every_prompt():
+    rows = pd.DataFrame(
+        [
+            ("M", "nearest", "a", "1", 20, 10),
+            ("M", "nearest", "a", "2", 40, 30),
+            ("M", "nearest", "b", "1", 70, 30),
+            ("M", "nearest", "b", "2", 50, np.nan),
+            ("M", "nearest", "c", "1", 70, 40),
+            ("M", "nearest", "c", "2", 60, 20),
+        ],
+        columns=["model", "approach", "occupation", "prompt", "percent_training", "percent_generated"],
+    )
+    mean = paradox.mean_over_prompts(rows).set_index("occupation")
+    assert mean.loc["a", ["percent_training", "percent_generated", "excluded"]].tolist() == [30, 20, ""]
+    assert np.isnan(mean.loc["b", "percent_generated"]) and mean.loc["b", "excluded"] == "missing"
+    # 65 against 30: the lean turned.
+    assert mean.loc["c", "excluded"] == "opposite_lean"
+    assert mean["training_low"].isna().all() and set(mean["prompt"]) == {"mean"}
+
+
+# -- beside what is printed --------------------------------------------------------------------------------
+
+
+def test_printed_spreads_follow_from_the_printed_shares(variation):
+    table = paradox.printed_spread(variation)
+    assert table.groupby("model").size().to_dict() == {"SD 1.4": 62, "SD 1.5": 62}
+    # By hand: the shares of the accountant in Table 6, and the population standard deviation of the four.
+    shares = published.load("paradox_table_6").query("occupation == 'accountant' and source == 'generated'")
+    one = table.query("model == 'SD 1.4' and occupation == 'accountant'").iloc[0]
+    four = shares["percent_female"].tolist()
+    mean = sum(four) / 4
+    assert one["sd_prompts"] == pytest.approx((sum((v - mean) ** 2 for v in four) / 4) ** 0.5, abs=1e-9)
+    assert one["printed"] == 15.1
+    # Shares and spreads are both printed to 0.1, so each moves the spread by 0.05 at most.
+    assert table["difference"].abs().max() <= 0.1
+    # With divisor 3 it would not fit.
+    assert (table["sd_prompts"] * np.sqrt(4 / 3) - table["printed"]).abs().max() > 2
+    first, second = paradox.findings.printed_spread(table)
+    worst = table.query("model == 'SD 1.5'")["difference"].abs().max()
+    assert first.model == "SD 1.4" and (second.estimate, second.n) == (worst, 62)
+
+
+def test_the_papers_tests_cannot_be_made_from_its_numbers(amplified):
+    table = paradox.t_tests(amplified).query("model == 'SD 1.4'").set_index(["approach", "prompt"])
+    # Section 5.3 rejects for prompts 2 and 4, footnote 11 for captions as prompts.
+    assert table["printed"].to_dict() == {
+        **{("nearest_no_indicators", p): said for p, said in zip("1234", ("no", "yes") * 2, strict=True)},
+        ("caption_prompts", "captions"): "yes",
+        ("caption_prompts_no_indicators", "captions"): "yes",
+    }
+    assert table[["t", "p"]].isna().all(axis=None) and set(table["rejected"]) == {""}
+    assert table["reason"].str.contains("No per-occupation shares").all()
+    (said,) = paradox.findings.printed_tests(table.reset_index())
+    assert said.model == "SD 1.4" and said.answer.startswith("None of 6") and "rejects 4" in said.details[0]
+
+
+def nearest_shares(generated):
+    """Return shares of the first prompt: training 30 % everywhere, and what is generated."""
+    rows = [
+        {"source": source, "percent_female": share, "occupation": f"o{k}"}
+        for k, value in enumerate(generated)
+        for source, share in (("training", 30.0), ("generated", value))
+    ]
+    return pd.DataFrame(rows).assign(model="mine", approach="nearest_no_indicators", prompt="1", n=100_000)
+
+
+@pytest.mark.parametrize(
+    ("generated", "rejected"), [([25.0, 20, 24, 22, 26], "yes"), ([25.0, 35, 22, 38, 30.5], "no")]
+)
+def test_a_source_with_shares_is_tested(generated, rejected):
+    amplification = paradox.amplification(nearest_shares(generated), **DRAWS | {"replicates": 20_000})
+    table = paradox.t_tests(amplification)
+    (row,) = table.to_dict("records")
+    # All lean the same way, so all count; T is 20 points from one half.
+    amplified = np.abs(np.array(generated) - 50) - 20
+    assert scipy.stats.ttest_1samp(amplified, 0).pvalue == pytest.approx(row["p"], rel=0.1)
+    assert (row["rejected"], row["printed"]) == (rejected, "")
+    assert paradox.findings.printed_tests(table) == []
+    (said,) = paradox.findings.t_tests(amplification, ["nearest_no_indicators"])
+    assert said.answer.startswith("Yes") == (rejected == "yes")
+
+
+def test_one_prompt_has_no_variation():
+    with pytest.raises(MissingInputError, match="two prompts"):
+        paradox.prompt_variation(
+            shares_of([("a", "training", "1", 30, 100), ("a", "generated", "1", 20, 100)]), confidence=0.95
+        )

@@ -1,0 +1,173 @@
+"""Which images notebooks show, and that faces of real people are hidden in them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.judging.images import ArrayImages
+from biaslab.papers.paradox import figures, pictures
+from biaslab.plots import gallery
+
+
+def judged(image_id, occupation, prompt="1", outcome="judged", **more):
+    row = {"image_id": image_id, "occupation": occupation, "prompt": prompt, "outcome": outcome}
+    gender = "female" if outcome == "judged" else ""
+    return row | {"gender": gender, "p_female": 0.95, "text": f"text of {image_id}"} | more
+
+
+def of(rows):
+    return pd.DataFrame(rows)
+
+
+def shade(image_id):
+    return sum(map(ord, image_id)) % 251
+
+
+def shares_of(model, **values):
+    """Return the training share of each occupation."""
+    rows = [(model, "naive", o, "training", "captions", percent, 100) for o, percent in values.items()]
+    columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_occupations_to_show():
+    shares = pd.concat([shares_of("mini", nurse=80, pilot=30, author=45), shares_of("SD 1.4", cook=10)])
+    assert pictures.some_occupations(shares, ["pilot", "astronaut"]) == ["pilot"]
+    # From few women to many, of the first model: 30, 45, 80.
+    assert pictures.some_occupations(shares, ["astronaut"], most=2) == ["pilot", "nurse"]
+    assert pictures.some_occupations(shares) == ["pilot", "author", "nurse"]
+    found = pd.DataFrame({"occupation": ["a", "b", "c"], "n_captions": [5, 0, 7]})
+    assert pictures.some_occupations(found, ["c", "b"]) == ["c"]
+
+
+def test_generated_images_of_one_prompt():
+    rows = of(
+        [judged(f"{o}{p}{k}", o, p) for o in ("nurse", "cook", "pilot") for p in "12" for k in range(3)]
+    )
+    shown = pictures.generated(rows, ["pilot", "nurse"], prompt="2", each=2)
+    assert shown["image_id"].tolist() == ["pilot20", "pilot21", "nurse20", "nurse21"]
+    assert set(shown["kind"]) == {"generated"} and shown["below"].tolist() == [
+        "pilot",
+        "pilot",
+        "nurse",
+        "nurse",
+    ]
+    # As many of each, so that they fill lines; a name without images takes none away.
+    shown = pictures.generated(rows.drop(index=[15, 16]), ["pilot", "nurse", "poet"], prompt="2", each=2)
+    assert shown["image_id"].tolist() == ["pilot22", "nurse20"]
+
+
+def test_training_images_come_in_the_random_order():
+    rows = of([judged("b", "nurse", rank=2), judged("a", "nurse", rank=1)])
+    shown = pictures.training(rows, ["nurse"], each=1)
+    assert shown[["image_id", "kind", "below"]].values.tolist() == [["a", "training", "text of a"]]
+
+
+def test_images_without_a_gender_of_each_reason():
+    training = of([judged(f"t{k}", "cook", outcome="no_face") for k in range(3)] + [judged("ok", "cook")])
+    generated = of([judged("g0", "nurse", outcome="uncertain"), judged("g1", "nurse")])
+    shown = pictures.not_judged(training, generated, each=2)
+    assert shown["image_id"].tolist() == ["t0", "t1", "g0"]
+    assert shown["below"].tolist() == ["training: cook", "training: cook", "generated: nurse"]
+
+
+def test_selected_captions_stand_beside_generated_images():
+    named = (("c1", "nurse"), ("c2", "nurse"), ("c3", "cook"))
+    training = of([judged(c, o, "captions", caption_id=c) for c, o in named])
+    generated = of([judged(f"{o}{p}{k}", o, p) for o in ("nurse", "cook") for p in "12" for k in range(2)])
+    chosen = pd.DataFrame(
+        [
+            ("nearest", "1", "nurse", 2, "c1", "first caption"),
+            ("nearest", "1", "nurse", 1, "c2", "nearer caption"),
+            ("nearest", "2", "nurse", 1, "c3", "of another prompt"),
+            ("naive", "captions", "nurse", 1, "c3", "of another approach"),
+        ],
+        columns=["approach", "prompt", "occupation", "rank", "caption_id", "caption"],
+    )
+    shown = pictures.selected(training, generated, chosen, "nearest", ["nurse"], prompt="1", each=2)
+    assert shown["image_id"].tolist() == ["c2", "c1", "nurse10", "nurse11"]
+    assert shown["kind"].tolist() == ["training", "training", "generated", "generated"]
+    assert shown["below"].tolist() == [
+        "nearer caption",
+        "first caption",
+        "generated: nurse",
+        "generated: nurse",
+    ]
+
+
+def test_pairs_of_one_caption():
+    keys = [("c0", "nurse", "female"), ("c1", "cook", "none"), ("c2", "pilot", "male")]
+    training = of([judged(c, o, "captions", caption_id=c, indicator=i) for c, o, i in keys])
+    prompted = of([judged(f"c-{c}/0", o, "captions", caption_id=c, indicator=i) for c, o, i in keys])
+    shown = pictures.pairs(training, prompted, ("training", "caption_prompts"), most=2)
+    # With an indicator first, then without; each beside what was generated from it.
+    assert shown["image_id"].tolist() == ["c0", "c-c0/0", "c1", "c-c1/0"]
+    assert shown["kind"].tolist() == ["training", "caption_prompts"] * 2
+    assert shown["below"].tolist() == [
+        "text of c0", "generated from this caption", "text of c1", "generated from this caption",
+    ]  # fmt: skip
+
+
+def test_examples_of_indicators_are_shown_with_their_words():
+    training = of([judged(c, "cook", caption_id=c, indicator="x", spans="y") for c in ("c0", "c1")])
+    examples = pd.DataFrame(
+        [("cook", "c0", "female", "a woman cook", "2:7:female-word"), ("cook", "c1", "none", "cook", "")],
+        columns=["occupation", "caption_id", "indicator", "caption", "spans"],
+    )
+    shown = pictures.with_indicators(training, examples, ["cook"])
+    assert shown[["image_id", "below"]].values.tolist() == [["c0", "a [woman] cook"]]
+
+
+def test_prompts_of_one_occupation():
+    rows = of([judged(f"{p}{k}", "attorney", p) for p in "21" for k in range(3)] + [judged("n", "nurse")])
+    shown = pictures.by_prompt(rows, "attorney", each=2)
+    assert shown["image_id"].tolist() == ["10", "11", "20", "21"]
+    assert pictures.by_prompt(rows, "poet").empty
+
+
+def test_no_images_no_gallery():
+    none = of([judged("a", "nurse", rank=1, caption_id="c", indicator="none")]).head(0)
+    examples = pd.DataFrame(columns=["occupation", "caption_id", "indicator", "caption", "spans"])
+    chosen = pd.DataFrame(columns=["approach", "prompt", "occupation", "rank", "caption_id", "caption"])
+    for rows in (
+        pictures.generated(none, ["nurse"]),
+        pictures.training(none, ["nurse"]),
+        pictures.not_judged(none, none),
+        pictures.by_prompt(none, "nurse"),
+        pictures.selected(none, none, chosen, "naive", ["nurse"]),
+        pictures.with_indicators(none, examples, ["nurse"]),
+        pictures.pairs(none, none, ("training", "caption_prompts")),
+    ):
+        assert rows.empty
+        # Images are not asked for.
+        assert not figures.gallery(rows, None).axes[0].images
+
+
+@pytest.mark.parametrize(
+    ("kinds", "blur", "hidden"),
+    [
+        (["training", "training"], True, True),
+        (["generated", "generated"], True, False),
+        (["training", "generated"], True, True),
+        (["training", "generated"], False, False),
+    ],
+)
+def test_faces_of_real_people_are_hidden(monkeypatch, kinds, blur, hidden):
+    rows = of([judged("a", "nurse"), judged("b", "cook")]).assign(kind=kinds, below=["x", "y"])
+    given = []
+
+    def read(kind):
+        ids = rows.loc[rows["kind"] == kind, "image_id"].tolist()
+        return ArrayImages([np.full((8, 8, 3), shade(i), np.uint8) for i in ids], ids)
+
+    def draw(images, judgements, texts, *, columns, blur):
+        assert [image[0, 0, 0] for image in images] == [shade(i) for i in judgements["image_id"]]
+        given.append((texts, columns, blur))
+
+    monkeypatch.setattr(gallery, "gallery", draw)
+    figures.gallery(rows, read, blur=blur)
+    figures.gallery(rows, read, blur=blur, line="occupation")
+    assert given == [(["x", "y"], 8, hidden), (["x", "y"], 1, hidden)]
+    # Hidden unless something else is said.
+    figures.gallery(rows, read)
+    assert given[-1][2] == ("training" in kinds)
