@@ -156,7 +156,7 @@ def estimates(
         table, panel, names=panel_names, columns=columns, height=height, sharex=xlim is None and columns == 1
     )
     name_axes(figure, label)
-    beside: list = []
+    before: list = []
     for ax, rows in parts:
         names = list(dict.fromkeys(rows[row]))
         if reference is not None:
@@ -180,9 +180,9 @@ def estimates(
             for mask, face in ((sure, color), (~sure, "white")):
                 ax.plot(some[value][mask], y[mask], marker, mfc=face, mec=color, ms=6.5, zorder=3)
         # Beside a panel of the same rows their names need not stand again.
-        again = names == beside and not ax.get_subplotspec().is_first_col()
+        again = names == before and not ax.get_subplotspec().is_first_col()
         _name_rows(ax, ["" if again else row_names.get(name, str(name)) for name in names])
-        beside = names
+        before = names
         ax.set_ylim(len(names) - 0.45, -0.55)
         if xlim:
             ax.set_xlim(*xlim)
