@@ -503,10 +503,13 @@ class Study:
             value = rows.set_index("setting")["value"]
             if model == WORLD:
                 said.append(f"{model}: drawings true to the embedded world, made by no model.")
-            elif {"guidance_scale", "steps"} <= set(value.index):
-                guidance, steps = float(value["guidance_scale"]), float(value["steps"])
+            elif {"generation.guidance_scale", "generation.steps"} <= set(value.index):
+                guidance, steps = (float(value[f"generation.{name}"]) for name in ("guidance_scale", "steps"))
                 embedded = " (an embedded model, no real one)" if model == "mini" else ""
-                said.append(f"{model}{embedded}: guidance {guidance:g}, {steps:g} steps.")
+                # Images of people whom prompts place may have a guidance of their own.
+                own = value.get("people.guidance_scale", "null")
+                pairs = "" if own == "null" else f" ({float(own):g} of people in pairs)"
+                said.append(f"{model}{embedded}: guidance {guidance:g}{pairs}, {steps:g} steps.")
         return " ".join(said)
 
     def save_table(self, name: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
