@@ -136,12 +136,3 @@ def none_could(each: str, smallest: float, level: float, *, takes: int | None = 
     )
     text += f", not below {level:.2g}"
     return f"{text}; it takes {takes:,} {of} each" if takes else text
-
-
-class NoFinding(str):
-    """A sentence that says why there is no finding: a notebook prints it, and no report lists it."""
-
-    __slots__ = ()
-
-
-NO_MEASUREMENTS = NoFinding("The source has no measurements for this finding.")

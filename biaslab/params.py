@@ -7,6 +7,7 @@ whose ``parameters`` cells say which exist, of which type, and with which defaul
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import json
 import os
@@ -24,8 +25,8 @@ from biaslab.values import dotted
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.yaml)(?<!\.yml)")
-# Texts of one word in a notebook's code, and those that it asks a study about.
-_WORD, _ASKED = re.compile(r"""["'](\w+)["']"""), re.compile(r"""\.has\(["'](\w+)["']\)""")
+# Texts of one word in a notebook's code.
+_WORD = re.compile(r"""["'](\w+)["']""")
 # Set by the runner for each notebook, never by a parameters file.
 _RESERVED = "output_dir"
 
@@ -45,7 +46,7 @@ class Notebook:
     texts: frozenset[str] = frozenset()
     """Texts of one word in its code, among them the names of the tables that it takes."""
     asks: frozenset[str] = frozenset()
-    """Those of them that it asks :meth:`biaslab.study.Study.has` about: it does without what is not there."""
+    """Those of them that are optional to it: it does without what is not there."""
 
 
 @dataclass(frozen=True)
@@ -207,9 +208,34 @@ def read_notebook(path: Path, notebook_id: str) -> Notebook:
         raise ParameterError(
             f"{path}: the cell tagged 'parameters' must set literals only ({error})."
         ) from None
-    code = "\n".join(s for s, c in zip(sources, cells, strict=True) if c["cell_type"] == "code")
-    texts, asks = frozenset(_WORD.findall(code)), frozenset(_ASKED.findall(code))
+    code = [s for s, c in zip(sources, cells, strict=True) if c["cell_type"] == "code"]
+    taken, asks = _measured(code)
+    texts = frozenset(_WORD.findall("\n".join(code))) | taken
     return Notebook(notebook_id, path, headings[0] if headings else notebook_id, parameters, texts, asks)
+
+
+def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the tables that cells take from a study, and those of them that are optional.
+
+    ``study.measured(paradox.percent_female)`` takes ``paradox_percent_female``, and so does
+    ``study.measured(paradox.printed.percent_female)``; what is marked ``optional=True``, or asked about with
+    ``study.has``, is optional.
+    """
+    taken, optional, calls = set(), set(), []
+    for cell in cells:
+        # What is no Python is a magic, or a mistake that the notebook itself will tell of.
+        with contextlib.suppress(SyntaxError):
+            calls += [node for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.Call)]
+    for call in calls:
+        asked = getattr(call.func, "attr", "")
+        if asked not in ("measured", "has", "judgements") or not call.args:
+            continue
+        names = ast.unparse(call.args[0]).split(".")
+        name = f"{names[0]}_{names[-1]}"
+        taken.add(name)
+        if asked == "has" or any(k.arg == "optional" for k in call.keywords):
+            optional.add(name)
+    return frozenset(taken), frozenset(optional)
 
 
 def _paper_order(notebook_id: str) -> int:

@@ -28,11 +28,23 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab import __version__, closure, coverage, kernels, limits, places, shared, sources, store, tables
+from biaslab import (
+    __version__,
+    closure,
+    coverage,
+    kernels,
+    limits,
+    places,
+    shared,
+    sources,
+    store,
+    tables,
+    texts,
+)
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
 from biaslab.params import Notebook, RunParams
-from biaslab.study import ATTEMPT, PARTS, PROGRESS, Study, table_modules
-from biaslab.values import dotted
+from biaslab.study import ATTEMPT, PARTS, PROGRESS, Study
+from biaslab.values import check_draws, dotted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -318,8 +330,9 @@ def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
 
 def _check_inputs(values: dict[str, Any]) -> None:
     """Open a study with these parameters and read the user's file, so that errors come before any work."""
-    names = ("source", "model", "ratings", "seed", "bootstrap_replicates", "confidence", "settings")
+    names = ("source", "model", "ratings", "seed", "settings")
     Study("unused", **{k: v for k, v in values.items() if k in names})
+    check_draws(**{k: values[k] for k in ("bootstrap_replicates", "confidence") if k in values})
     if values["source"] == "ratings":
         from biaslab import ratings
 
@@ -417,7 +430,7 @@ def _fingerprint(job: Job, record: Mapping, code: closure.Closure) -> str:
     parameters = {k: v for k, v in job.parameters.items() if k != "output_dir"}
     inputs = record["inputs"].get(_input(job.parameters), "")
     notebook = Path(job.source).read_bytes()
-    text, uses = hashlib.sha256(notebook).hexdigest(), code.with_cells(_cells(notebook))
+    text, uses = hashlib.sha256(notebook).hexdigest(), code.with_cells(_cells(notebook)) + _declared()
     whole = [job.slug, text, parameters, inputs, uses, record["packages"]]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -426,8 +439,7 @@ def _study_code() -> closure.Closure:
     """Return what any notebook depends on: what studies do for it, and the making of its page."""
     from biaslab import report
 
-    # Which tables it asks for is not known before it does.
-    return closure.Closure(Study, report.render_notebook, *table_modules(), *sources.modules())
+    return closure.Closure(Study, report.render_notebook)
 
 
 def _cells(notebook: bytes) -> list[str]:
@@ -441,8 +453,14 @@ def _cells(notebook: bytes) -> list[str]:
 
 def _gathering_code() -> str:
     """Return a digest of the code that makes a run's tables and pages of what notebooks leave."""
-    declared = hashlib.sha256(b"".join(path.read_bytes() for path in tables.files())).hexdigest()
-    return closure.digest(gather) + declared
+    return closure.digest(gather) + _declared()
+
+
+def _declared() -> str:
+    """Return a digest of what is declared as data: tables, titles and captions."""
+    return hashlib.sha256(
+        b"".join(path.read_bytes() for path in (*tables.files(), *texts.files()))
+    ).hexdigest()
 
 
 def _keep(
@@ -675,7 +693,7 @@ def _side_by_side(
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
     cells = [cell for job in jobs for cell in _cells(Path(job.source).read_bytes())]
-    modules = {*table_modules(), *closure.imported(line for cell in cells for line in cell.splitlines())}
+    modules = closure.imported(line for cell in cells for line in cell.splitlines())
     with (
         kernels.Processes(environment, _read_libraries, sorted(modules)) as processes,
         ThreadPoolExecutor(workers) as pool,
@@ -885,7 +903,6 @@ def gather(
         "status": "failed" if "failed" in ended or problems else stopped,
         "problems": problems,
         "notebooks": notebooks,
-        "headlines": _gather_notes(folder, notebooks, "headlines"),
         "findings": _gather_notes(folder, notebooks, "findings"),
         "figures": figures,
         "tables": gathered,
@@ -923,7 +940,7 @@ def _is_published(record: Mapping) -> bool:
 def _notes(folder: Path, notebook: dict) -> dict[str, list]:
     path = folder / PARTS / notebook["slug"] / "records.json"
     if not path.exists():
-        return {"figures": [], "tables": [], "headlines": [], "findings": []}
+        return {"figures": [], "tables": [], "findings": []}
     return json.loads(path.read_text(encoding="utf-8"))
 
 

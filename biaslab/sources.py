@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -280,14 +279,6 @@ def pipeline_model(model: str) -> str:
     return "mini" if model == "all" else model
 
 
-def makers(name: str, *, source: str) -> list[Callable]:
-    """Return the functions that :func:`measured` gets a table from."""
-    given = _published().get(name)
-    if source in PIPELINES:
-        return [f for f in (measured, _pipeline().get(name), given) if f]
-    return [measured, given] if source == "published" and given else [measured]
-
-
 def table_of(measure: Callable) -> str:
     """Return the name of the table that a function of a paper's ``measure`` or ``printed`` measures.
 
@@ -303,57 +294,28 @@ def table_of(measure: Callable) -> str:
     return _OTHER_NAMES.get(f"{parts[2]}_{name}", f"{parts[2]}_{name}")
 
 
-def modules() -> list[str]:
-    """Return the names of the modules whose functions give measured tables."""
-    rooms = [f"biaslab.papers.{paper}.{room}" for paper in tables.PAPERS for room in ("printed", "measure")]
-    old = [
-        f"biaslab.studies.{n}" for n in (*tables.PAPERS, *(f"{paper}_pipeline" for paper in PIPELINE_PAPERS))
-    ]
-    return [name for name in (*rooms, *old) if _there(name)]
-
-
-def _there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 @cache
 def _published() -> dict:
     """Return the functions that give published measurements, by the table they fill."""
-    return {name: give for paper in tables.PAPERS for name, give in _printed_of(paper).items()}
+    return {name: give for paper in tables.PAPERS for name, give in _functions(paper, "printed").items()}
 
 
 @cache
 def _beside() -> dict:
     """Return those of the papers that the pipeline measures."""
-    return {name: give for paper in PIPELINE_PAPERS for name, give in _printed_of(paper).items()}
+    return {name: give for paper in PIPELINE_PAPERS for name, give in _functions(paper, "printed").items()}
 
 
 @cache
 def _pipeline() -> dict:
     """Return the functions that measure with a pipeline, by the table they fill."""
-    found: dict = {}
-    for paper in PIPELINE_PAPERS:
-        found |= _functions(f"biaslab.papers.{paper}.measure") or _old(f"{paper}_pipeline", "PIPELINE")
-    return found
+    return {name: give for paper in PIPELINE_PAPERS for name, give in _functions(paper, "measure").items()}
 
 
-def _printed_of(paper: str) -> dict:
-    return _functions(f"biaslab.papers.{paper}.printed") or _old(paper, "PUBLISHED")
-
-
-def _old(module: str, what: str) -> dict:
-    return getattr(import_module(f"biaslab.studies.{module}"), what)
-
-
-def _functions(module: str) -> dict:
-    """Return the public functions that a module defines, by the table that each fills."""
-    if not _there(module):
-        return {}
-    found = vars(import_module(module)).values()
-    public = [f for f in found if isfunction(f) and f.__module__ == module and f.__name__[0] != "_"]
+def _functions(paper: str, room: str) -> dict[str, Callable]:
+    """Return the public functions that a room of a paper defines, by the table that each fills."""
+    module = import_module(f"biaslab.papers.{paper}.{room}")
+    public = [f for f in vars(module).values() if isfunction(f) and f.__module__ == module.__name__]
     return {table_of(f): f for f in public if table_of(f) in tables.schemas()}
 
 

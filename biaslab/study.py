@@ -1,7 +1,7 @@
-"""What a notebook holds: its inputs by name, its tables computed once, and a place for its results.
+"""What a notebook holds: where its inputs come from, and where its results go.
 
-A notebook opens one :class:`Study` from its parameters, asks it for tables and gives it the figures,
-tables and findings that the report shows. It never reads or writes files itself.
+A notebook opens one :class:`Study` from its parameters, takes measurements from it, and gives it the tables, figures
+and findings that the report shows. What lies between are ordinary calls on frames.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import cache, cached_property
-from importlib import import_module
-from numbers import Integral
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from biaslab import closure, shared, sources, store, tables, texts, values
 from biaslab.errors import MissingInputError, ParameterError, RunError, unknown_name
-from biaslab.findings import Finding, NoFinding
+from biaslab.findings import Finding
 from biaslab.places import project_root
 from biaslab.progress import working
 
@@ -41,14 +38,9 @@ PARTS = ".parts"
 ATTEMPT = "BIASLAB_ATTEMPT"
 # The file there that says how far a notebook's stages are.
 PROGRESS = "progress.log"
-_STUDIES = (
-    "paired",
-    "paired_people",
-)
 # The model that draws the truth of the embedded world.
 WORLD = "world"
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
-_PIPELINE = "pipeline"
 _KEPT = "What was finished before is kept: free some space and run it again."
 # A dict, as notebooks have it; never written to.
 _NO_SETTINGS: dict = {}
@@ -66,9 +58,7 @@ class Study:
         model: The model to look at, or ``all`` that the source has; for ``mini`` and ``pipeline`` the one that
             generates: a folder or a hub name, ``all`` being ``mini``.
         ratings: A file of ratings or shares, for ``source="ratings"``.
-        seed: The seed of every random draw.
-        bootstrap_replicates: Replicates of each bootstrap and Monte Carlo test.
-        confidence: Level of the intervals, between 0 and 1.
+        seed: The seed of images' noise, of samples of captions and of every other random draw.
         settings: What the pipeline does, for ``source="mini"`` and ``"pipeline"``: values by group, as
             :class:`biaslab.settings.Settings` has them.
 
@@ -84,25 +74,10 @@ class Study:
         model: str = "all",
         ratings: str = "",
         seed: int = 0,
-        bootstrap_replicates: int = 10_000,
-        confidence: float = 0.95,
         settings: dict = _NO_SETTINGS,
     ) -> None:
         values.check("settings", settings)
-        for name, value in (("seed", seed), ("bootstrap_replicates", bootstrap_replicates)):
-            values.check(name, value)
-            if not isinstance(value, Integral) or isinstance(value, bool):
-                raise ParameterError(f"{name} is {value!r}; it must be a whole number, for example 20231.")
-        if not 0 < confidence < 1:
-            raise ParameterError(
-                f"confidence is {confidence!r}; it must lie between 0 and 1, for example 0.95."
-            )
-        if not 100 <= bootstrap_replicates <= 1_000_000:
-            raise ParameterError(
-                f"bootstrap_replicates is {bootstrap_replicates!r}; allowed are 100 to 1000000, 10000 are usual."
-            )
-        if seed < 0:
-            raise ParameterError(f"seed is {seed!r}; it must be 0 or more.")
+        values.check_draws(seed=seed)
         self.output_dir = Path(output_dir) if output_dir else project_root() / "outputs" / "explore"
         self._attempt = _attempt_for(self.output_dir)
         if self._attempt:
@@ -113,14 +88,8 @@ class Study:
         self._given_settings = dict(settings)
         self.ratings = str(ratings)
         self.seed = int(seed)
-        self.bootstrap_replicates = int(bootstrap_replicates)
-        self.confidence = float(confidence)
-        self._kept: dict[str, pd.DataFrame] = {}
-        # What each table was computed from, and what those that are being computed have asked for so far.
-        self._uses: dict[str, set[str]] = {}
-        self._building: list[set[str]] = []
         self._inputs: dict[str, pd.DataFrame] = {}
-        self._records: dict[str, list] = {"figures": [], "tables": [], "headlines": [], "findings": []}
+        self._records: dict[str, list] = {"figures": [], "tables": [], "findings": []}
 
     # -- inputs and tables ---------------------------------------------------------------------------
 
@@ -146,7 +115,6 @@ class Study:
 
             print(f"The source {self.source!r} has no {name}.")
             return tables.check(pd.DataFrame(columns=tables.schema(name).names), name)
-        self._used({f"measured {name}"})
         frame = self._read(name)
         if self._takes_all(frame):
             return frame
@@ -163,7 +131,6 @@ class Study:
     def has(self, what: Callable | str) -> bool:
         """Return whether the source holds what ``what`` measures, with rows of this study's model."""
         name = what if isinstance(what, str) else sources.table_of(what)
-        self._used({f"measured {name}"})
         if not sources.has(name, source=self.source, beside=self.settings.compare_with):
             return False
         try:
@@ -179,7 +146,7 @@ class Study:
     def _read(self, name: str) -> pd.DataFrame:
         """Return a measured table whole, and keep it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
-            pipeline = self._pipeline if self.source in sources.PIPELINES else None
+            pipeline = self.pipeline if self.source in sources.PIPELINES else None
             with working(f"measuring {name}", self._progress_file):
                 self._inputs[name] = sources.measured(
                     name, source=self.source, ratings=self.ratings, pipeline=pipeline
@@ -198,18 +165,13 @@ class Study:
 
         return Settings.of(self._given_settings)
 
-    @property
+    @cached_property
     def pipeline(self) -> Pipeline:
         """The pipeline that makes and judges images for this study.
 
         Raises:
             MissingInputError: The source has tables only.
         """
-        self._used({_PIPELINE})
-        return self._pipeline
-
-    @cached_property
-    def _pipeline(self) -> Pipeline:
         from biaslab.pipeline import Pipeline
 
         if self.source not in sources.PIPELINES:
@@ -255,33 +217,7 @@ class Study:
             of = ("prompt", "occupation", "text", "caption_id", "indicator", "rank")
             return pd.DataFrame(columns=["image_id", *of, "outcome", "gender", "p_female"])
 
-    # -- tables --------------------------------------------------------------------------------------
-
-    def measured_or_empty(self, name: str) -> pd.DataFrame:
-        """Return the measured table ``name``; without rows where the source has none for this study's model."""
-        import pandas as pd
-
-        if self.has(name):
-            return self.measured(name)
-        return tables.check(pd.DataFrame(columns=tables.schema(name).names), name)
-
-    def table(self, name: str) -> pd.DataFrame:
-        """Return the table ``name``, computed on the first call and kept from then on.
-
-        A table that is declared in :mod:`biaslab.schemas` is checked against its declaration. Results are
-        also kept on disk, where the next notebook finds them: keyed by inputs, parameters and the code of the
-        function that computes the table, and of all tables and measurements that it asked for.
-
-        Raises:
-            UnknownNameError: No study computes a table of that name.
-        """
-        if name not in self._kept:
-            builder = _builders().get(name)
-            if builder is None:
-                raise unknown_name("table that a study computes", name, _builders())
-            self._kept[name], self._uses[name] = self._stored(name, builder)
-        self._used({f"table {name}", *self._uses[name]})
-        return self._kept[name].copy()
+    # -- analyses that take long -------------------------------------------------------------------------
 
     def kept(
         self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object
@@ -314,66 +250,6 @@ class Study:
                     store.replace(path, analysis(*frames, **options).to_parquet(index=False))
         return pd.read_parquet(path)
 
-    def _stored(self, name: str, builder) -> tuple[pd.DataFrame, set[str]]:
-        """Return a table and what it was computed from."""
-        import pandas as pd
-        from filelock import FileLock
-
-        folder = self._common / ".store"
-        with self._writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{name}-{self._fingerprint}.parquet"
-        note = path.with_suffix(".json")
-        # Tables build on one another, so the lock is per table: two notebooks never compute the same one.
-        with FileLock(f"{path}.lock"):
-            if (uses := self._kept_uses(path, note)) is not None:
-                return pd.read_parquet(path), uses
-            self._building.append(set())
-            try:
-                with working(f"computing {name}", self._progress_file):
-                    frame = builder(self)
-                frame = tables.check(frame, name) if name in tables.schemas() else frame
-            finally:
-                uses = self._building.pop()
-            with self._writing(path):
-                note.unlink(missing_ok=True)
-                store.replace(path, data := frame.to_parquet(index=False))
-                told = {use: self._code(use) for use in sorted({f"table {name}", *uses})}
-                whole = {"sha256": hashlib.sha256(data).hexdigest(), "code": told}
-                store.replace(note, json.dumps(whole, indent=1).encode())
-        return frame, uses
-
-    def _kept_uses(self, path: Path, note: Path) -> set[str] | None:
-        """Return what a table on disk was computed from; None where it is not there, damaged or of other code."""
-        try:
-            told = json.loads(note.read_bytes())
-            if hashlib.sha256(path.read_bytes()).hexdigest() != told["sha256"]:
-                return None
-            return set(told["code"]) if all(self._code(u) == c for u, c in told["code"].items()) else None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
-
-    def _used(self, uses: set[str]) -> None:
-        if self._building:
-            self._building[-1] |= uses
-
-    def _code(self, use: str) -> str:
-        """Return a digest of the code behind a table, a measured table or the pipeline; empty where there is none."""
-        kind, _, name = use.partition(" ")
-        if kind == "table":
-            builder = _builders().get(name)
-            declared = tables.schemas().get(name)
-            columns = (
-                [repr(replace(c, description="", unit="")) for c in declared.columns] if declared else []
-            )
-            return closure.digest(builder, tables.check) + ", ".join(columns) if builder else ""
-        works: list = [] if use == _PIPELINE else sources.makers(name, source=self.source)
-        if self.source in sources.PIPELINES:
-            from biaslab.pipeline import Pipeline
-
-            works.append(Pipeline)
-        return closure.digest(*works)
-
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
         """Write something at ``path``.
@@ -400,15 +276,6 @@ class Study:
         """Where stages show progress in a run; alone, a notebook shows it below the cell."""
         return None if self._common == self.output_dir else self.output_dir / PROGRESS
 
-    @cached_property
-    def _fingerprint(self) -> str:
-        parameters = [self.source, self.model, self.seed, self.bootstrap_replicates, self.confidence]
-        if self.source in sources.PIPELINES:
-            parameters.append(self.settings.model_dump(mode="json"))
-        inputs = sources.digest(self.source, self.ratings, model=self.model, settings=self._given_settings)
-        whole = json.dumps([parameters, inputs])
-        return hashlib.sha256(whole.encode()).hexdigest()[:16]
-
     # -- results -------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
@@ -421,11 +288,9 @@ class Study:
             come = f"images made and judged here, by {sources.pipeline_model(self.model)}"
         else:
             come = shown.get(self.source, f"measured tables in {shared.named(self.source)}")
-        go = (
-            self.output_dir.relative_to(root)
-            if self.output_dir.is_relative_to(root := project_root())
-            else "…"
-        )
+        folder, root = self._common, project_root()
+        folder = folder.parent if folder.name == PARTS else folder
+        go = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
         return f"Study: {come}\n  model   {self.model}\n  seed    {self.seed}\n  results {go}"
 
     def save(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
@@ -441,7 +306,14 @@ class Study:
             InputError: It does not fit its declaration.
             UnknownNameError: No table of that name is declared.
         """
-        return self.save_table(name, frame)
+        frame = tables.check(frame, name)
+        path = self.output_dir / "tables" / f"{name}.csv"
+        with self._writing(path):
+            tables.write(frame, path)
+        self._record("tables", {"name": name})
+        if frame.empty:
+            print(f"The source has no measurements for the table {name}.")
+        return frame
 
     def show(self, name: str, figure: Figure, *, text: str = "", main: bool = False, **facts: object) -> None:
         """Show a figure with its title and caption, write it for the report, and close it.
@@ -459,11 +331,36 @@ class Study:
             ParameterError: The name has other characters, or the text names what is not given.
             UnknownNameError: There is no such text.
         """
+        import matplotlib as mpl
+        import matplotlib.pyplot as plt
+
+        _check_name(name)
+        folder = self.output_dir / "figures"
+        if not _draws(figure):
+            self._withdraw_figure(name)
+            said = " ".join(text.get_text() for ax in figure.axes for text in ax.texts)
+            print(said or f"There is nothing to draw for the figure {name}.")
+            plt.close(figure)
+            return
         if "confidence" in facts:
             facts["level"] = f"{100 * facts['confidence']:g} %"
         title, caption = texts.of_figure(text or name, facts)
-        made = self.made if self._inputs or "_pipeline" in vars(self) else ""
-        self.save_figure(name, figure, title=title, caption=f"{caption} {made}".strip(), main=main)
+        made = self.made if self._inputs or "pipeline" in vars(self) else ""
+        caption = f"{caption} {made}".strip()
+        page = _lay_out(figure)
+        # A fixed salt and no date make the same figure the same bytes; pictures in it stay as they are.
+        how = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
+        with self._writing(folder / f"{name}.png"):
+            folder.mkdir(parents=True, exist_ok=True)
+            _save_png(figure, folder / f"{name}.png", page)
+            with mpl.rc_context(how):
+                figure.savefig(
+                    folder / f"{name}.svg", bbox_inches=page, facecolor="white", metadata={"Date": None}
+                )
+        record = {"name": name, "title": title, "caption": caption, "alt": caption, "main": bool(main)}
+        self._record("figures", record)
+        _display(folder / f"{name}.png", caption)
+        plt.close(figure)
 
     def find(self, *findings: Finding | Iterable[Finding], main: bool = False) -> None:
         """Print findings, and record them for the report.
@@ -511,83 +408,6 @@ class Study:
                 pairs = "" if own == "null" else f" ({float(own):g} of people in pairs)"
                 said.append(f"{model}{embedded}: guidance {guidance:g}{pairs}, {steps:g} steps.")
         return " ".join(said)
-
-    def save_table(self, name: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
-        """Write the table ``name`` for the report (computed if not given) and return it.
-
-        A table without rows is written as well, so that its columns can be read; the report does not list it.
-
-        Raises:
-            InputError: It does not fit its declaration.
-            UnknownNameError: No table of that name is declared.
-        """
-        frame = self.table(name) if frame is None else frame
-        frame = tables.check(frame, name)
-        path = self.output_dir / "tables" / f"{name}.csv"
-        with self._writing(path):
-            tables.write(frame, path)
-        self._record("tables", {"name": name})
-        if frame.empty:
-            print(f"The source has no measurements for the table {name}.")
-        return frame
-
-    def save_figure(
-        self, name: str, figure: Figure, *, title: str, caption: str, alt: str = "", main: bool = False
-    ) -> None:
-        """Write ``figure`` as PNG and SVG for the report, show it below the cell, and close it.
-
-        A figure that draws nothing is no result: what it says instead is printed, and nothing is written.
-
-        Args:
-            name: ``<paper>_<what>``: lower-case words joined by underscores.
-            figure: The figure.
-            title: A few words for a heading.
-            caption: What is drawn: axes, intervals, n, and what to see. Plain text.
-            alt: A description for those who cannot see it; the caption when empty.
-            main: Whether the report's first page shows it.
-
-        Raises:
-            ParameterError: The name has other characters.
-        """
-        _check_name(name)
-        folder = self.output_dir / "figures"
-        import matplotlib as mpl
-        import matplotlib.pyplot as plt
-
-        if not _draws(figure):
-            self._withdraw_figure(name)
-            said = " ".join(text.get_text() for ax in figure.axes for text in ax.texts)
-            print(said or f"There is nothing to draw for the figure {name}.")
-            plt.close(figure)
-            return
-        page = _lay_out(figure)
-        # A fixed salt and no date make the same figure the same bytes; pictures in it stay as they are.
-        how = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
-        with self._writing(folder / f"{name}.png"):
-            folder.mkdir(parents=True, exist_ok=True)
-            _save_png(figure, folder / f"{name}.png", page)
-            with mpl.rc_context(how):
-                figure.savefig(
-                    folder / f"{name}.svg", bbox_inches=page, facecolor="white", metadata={"Date": None}
-                )
-        record = {"name": name, "title": title, "caption": caption, "alt": alt or caption, "main": bool(main)}
-        self._record("figures", record)
-        _show(folder / f"{name}.png", record["alt"])
-        plt.close(figure)
-
-    def headline(self, *findings: str, main: bool = False) -> None:
-        """Record findings in words, each with its interval and n inside, for the report; and print them.
-
-        Args:
-            findings: Plain text, one finding a line; a main one reads best below about 260 characters. An empty text
-                is no finding; a :class:`biaslab.findings.NoFinding` is printed and not recorded.
-            main: Whether they are among the first things the report says.
-        """
-        for finding in findings:
-            for line in finding.splitlines():
-                if not isinstance(finding, NoFinding):
-                    self._record("headlines", {"text": line, "main": bool(main)})
-                print(line)
 
     def _withdraw_figure(self, name: str) -> None:
         """Take away what an earlier call with other data left of a figure."""
@@ -671,7 +491,7 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     few.save(path, optimize=True)
 
 
-def _show(picture: Path, alt: str) -> None:
+def _display(picture: Path, alt: str) -> None:
     """Show a saved figure in a notebook, in its own size, with a description for those who cannot see it."""
     from IPython import get_ipython
     from IPython.display import Image, display
@@ -689,14 +509,3 @@ def _show(picture: Path, alt: str) -> None:
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise ParameterError(f"{name!r} is not a name: use lower-case words joined by underscores.")
-
-
-def table_modules() -> list[str]:
-    """Return the names of the modules whose functions compute tables."""
-    return [f"biaslab.studies.{module}" for module in _STUDIES]
-
-
-@cache
-def _builders() -> dict:
-    """Return the functions that compute tables, by table name: each takes a Study and returns rows."""
-    return {name: made for module in table_modules() for name, made in import_module(module).TABLES.items()}

@@ -10,12 +10,17 @@ from pathlib import Path
 from biaslab.errors import ParameterError, unknown_name
 
 
+def files() -> list[Path]:
+    """Return the YAML files that hold titles and captions."""
+    return sorted((Path(__file__).parent / "papers").glob("*/texts.yaml"))
+
+
 @cache
 def _figures() -> dict[str, dict[str, str]]:
     import yaml
 
     found: dict[str, dict[str, str]] = {}
-    for path in sorted((Path(__file__).parent / "papers").glob("*/texts.yaml")):
+    for path in files():
         found |= yaml.safe_load(path.read_text(encoding="utf-8"))["figures"]
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 from biaslab.errors import ParameterError
@@ -80,3 +81,25 @@ def _digits(value: int) -> int:
     # Python writes out no number of more than 4,300 digits.
     least = int((abs(value).bit_length() - 1) * math.log10(2)) + 1
     return least + (abs(value) >= 10**least)
+
+
+def check_draws(
+    *, seed: object = 0, bootstrap_replicates: object = 10_000, confidence: object = 0.95
+) -> None:
+    """Check what decides random draws and intervals.
+
+    Raises:
+        ParameterError: A value is of another kind, or not allowed.
+    """
+    for name, value in (("seed", seed), ("bootstrap_replicates", bootstrap_replicates)):
+        check(name, value)
+        if not isinstance(value, Integral) or isinstance(value, bool):
+            raise ParameterError(f"{name} is {value!r}; it must be a whole number, for example 20231.")
+    if not isinstance(confidence, int | float) or not 0 < confidence < 1:
+        raise ParameterError(f"confidence is {confidence!r}; it must lie between 0 and 1, for example 0.95.")
+    if not 100 <= bootstrap_replicates <= 1_000_000:
+        raise ParameterError(
+            f"bootstrap_replicates is {bootstrap_replicates!r}; allowed are 100 to 1000000, 10000 are usual."
+        )
+    if seed < 0:
+        raise ParameterError(f"seed is {seed!r}; it must be 0 or more.")
