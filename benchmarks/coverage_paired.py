@@ -16,8 +16,8 @@ from scipy.stats import binom, norm
 
 from biaslab import measures, published, stats
 from biaslab.mitigation.counts import CountsCritic
-from biaslab.studies import paired
-from biaslab.studies import paired_dependence as dependence
+from biaslab.papers.paired.analysis import dependence, means, scores
+from biaslab.papers.paired.analysis import labour as of_labour
 
 STUDIES, LEVEL = 2000, 0.05
 LISTS = dependence.LISTS
@@ -59,8 +59,8 @@ def parts(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return rows, columns and cells of :func:`biaslab.stats.crossed_error` of the mean over both lists, in points.
 
-    The same as :func:`biaslab.studies.paired_dependence.parts` of these people, which a test compares; over complete
-    arrays it is quicker.
+    The same as :func:`biaslab.papers.paired.analysis.dependence.parts` of these people, which a test
+    compares; over complete arrays it is quicker.
 
     Args:
         fits: Who fits, of either list, (n, n, images) of 0 and 1.
@@ -68,13 +68,13 @@ def parts(
         slopes: By how much a value changes with the score; by default 1.
     """
     n, _, images = fits[0].shape
-    scores = score(fits)
-    values = values or scores
+    own_scores = score(fits)
+    values = values or own_scores
     slopes = slopes or (np.ones(n), np.ones(n))
     female, male = (200 * x - 100 for x in fits)
     each = 2 * n * n * images
-    first = slopes[0][:, None, None] * (female - scores[0][:, None, None]) / each
-    second = slopes[1][None, :, None] * (male - scores[1][None, :, None]) / each
+    first = slopes[0][:, None, None] * (female - own_scores[0][:, None, None]) / each
+    second = slopes[1][None, :, None] * (male - own_scores[1][None, :, None]) / each
     own = [(v - v.mean()) / (2 * n) for v in values]
     rows, columns = own[0] + second.sum(axis=(1, 2)), own[1] + first.sum(axis=(0, 2))
     return rows, columns, (first + second).sum(axis=2)
@@ -97,7 +97,7 @@ def _judged(low: float, high: float, p: float, truth: float) -> np.ndarray:
 
 
 def _by_t(value: float, error: tuple[float, float], truth: float) -> np.ndarray:
-    row = paired._t_mean(value, *error, 0, 0.95)
+    row = means.t_mean(value, *error, 0, 0.95)
     return _judged(row.ci_low, row.ci_high, row.p, truth)
 
 
@@ -147,7 +147,7 @@ def size(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[
         fits = crossed(rng, kind, n, images, spread, mean)
         counts = [np.rint(of * (s + 100) / 200).astype(int) for s in score(fits)]
         values = tuple(200 * stats.corrected_absolute_deviation(k, of) for k in counts)
-        slopes = tuple(paired._slope(k, of) for k in counts)
+        slopes = tuple(scores._slope(k, of) for k in counts)
         ways = {"estimated": stats.crossed_error(*parts(fits, values, slopes)), "worst case": _welch(values)}
         yield {way: _by_t(np.mean(values), error, truth) for way, error in ways.items()}
 
@@ -187,7 +187,7 @@ def over_images(rng, studies, *, kind, n, images=2, spread=0.25) -> Iterator[dic
         known = group.assign(score=each, percent_female=(100 + each) / 2)
         found = {}
         for way, given in {"estimated": shown, "worst case": None}.items():
-            half = norm.ppf(0.975) * paired._image_errors(known, True, given)["overall"]
+            half = norm.ppf(0.975) * scores._image_errors(known, True, given)["overall"]
             found[way] = _judged(each.mean() - half, each.mean() + half, np.nan, truth)
         yield found
 
@@ -227,7 +227,7 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=
                 "female_position": np.where(side == 0, "left", "right"),
             }
         )
-        row = paired._same_gender(images, occupation, 0.95)
+        row = scores._same_gender(images, occupation, 0.95)
         same = women["female"] == women["male"]
         low, high = stats.wilson_interval(int(same.sum()), same.size)
         f, m = (women[s].mean() for s in LISTS)
@@ -241,7 +241,7 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=
         both = women["female"] & ~women["male"]
         if joint == 0 and position == 0:
             whose = pd.DataFrame({"female": i, "male": i})
-            share = paired._share_of_images(both, whose, 0.95)
+            share = scores.share_of_images(both, whose, 0.95)
             found["both fit"] = _judged(
                 share["ci_low"] / 100, share["ci_high"] / 100, np.nan, 0.36 + spread**2 / 3
             )
@@ -264,14 +264,14 @@ def labour(rng, studies, *, n, exponent, occupations=39, replicates=600) -> Iter
         odds = (shares / (1 - shares)) ** exponent
         return shares, odds / (1 + odds)
 
-    truth = paired._amplifications(np.column_stack(population(500_000)[::-1]))
+    truth = of_labour._amplifications(np.column_stack(population(500_000)[::-1]))
     for _ in range(studies):
         known, generated = population(occupations)
         counts = rng.binomial(n, generated)
         found = stats.hierarchical_bootstrap(
-            np.column_stack([counts, np.rint(known * paired._EXACT)]),
-            np.column_stack([np.full(occupations, n), np.full(occupations, paired._EXACT)]),
-            paired._amplifications,
+            np.column_stack([counts, np.rint(known * of_labour._EXACT)]),
+            np.column_stack([np.full(occupations, n), np.full(occupations, of_labour._EXACT)]),
+            of_labour._amplifications,
             replicates=replicates,
             seed=int(rng.integers(2**31)),
         )

@@ -17,8 +17,8 @@ from biaslab.errors import InputError, ParameterError, RunError, UnknownNameErro
 from biaslab.generation import GenerationSettings
 from biaslab.generation.generator import Generator
 from biaslab.mini import pairs
+from biaslab.papers.paired import measure
 from biaslab.pipeline import Pipeline, Settings, checks
-from biaslab.studies import paired_pipeline
 from biaslab.study import Study
 
 SMALL = {"people": {"occupations": 8, "power_runs": 2, "single_images": 2, "three_prompts": 4}}
@@ -152,12 +152,12 @@ def test_everyone_asked_for_has_a_row(worlds):
 
 def test_a_second_pipeline_finds_everything_in_the_store(worlds, monkeypatch):
     first = worlds("default").pipeline
-    expected = paired_pipeline.people(first)
+    expected = measure.people(first)
     monkeypatch.setattr(
         "biaslab.judging.people.alone.load", lambda *_: pytest.fail("a model was loaded again")
     )
     again = Pipeline("world", first.settings, seed=3, progress=False)
-    pd.testing.assert_frame_equal(paired_pipeline.people(again), expected)
+    pd.testing.assert_frame_equal(measure.people(again), expected)
 
 
 def test_what_is_not_asked_for_cannot_be_had(tmp_path):
@@ -278,7 +278,7 @@ def test_one_file_of_ratings_serves_all_kinds(rated):
     base, write = rated
     judge, rows = write("all.csv", kinds=("paired", "faircritic_1"), raters=1)
     mine = base.but(judging={"gender": judge})
-    everyone = paired_pipeline.people(mine)
+    everyone = measure.people(mine)
     outcomes = everyone.groupby(["setting", "round"])["outcome"].agg(set)
     assert outcomes["single", 0] == outcomes["three", 0] == {"unrated"}
     paired = everyone[everyone["setting"] == "paired"]
@@ -286,8 +286,8 @@ def test_one_file_of_ratings_serves_all_kinds(rated):
     assert paired["n_faces"].isna().all()
     # The critic counts the raters' genders and revises by them; the round's own ratings are found.
     assert "judged" in outcomes["faircritic", 1]
-    assert paired_pipeline.renders(mine).empty
-    agreement = paired_pipeline.judge_agreement(mine)
+    assert measure.renders(mine).empty
+    agreement = measure.judge_agreement(mine)
     assert set(agreement["statistic"]) <= {"fleiss_kappa"} and set(agreement["setting"]) == {"paired"}
 
 
@@ -301,14 +301,14 @@ def test_ratings_of_what_nobody_asks_for_are_named(rated):
 def test_two_files_of_ratings_are_told_apart(rated):
     base, write = rated
     files = [write(name)[0] for name in ("ann.csv", "ben.csv")]
-    found = paired_pipeline.judge_agreement(base.but(judging={"further": files}))
+    found = measure.judge_agreement(base.but(judging={"further": files}))
     keys = ["aspect", "setting", "judge", "reference", "statistic"]
     assert not found.duplicated(keys).any()
     fleiss = found[found["statistic"] == "fleiss_kappa"]
     assert set(fleiss["judge"]) == {"annotators: ann.csv", "annotators: ben.csv"}
     against = set(found.loc[found["judge"] == "mini-clip", "reference"])
     assert against == {"truth", "annotators: ann.csv", "annotators: ben.csv"}
-    alone = paired_pipeline.judge_agreement(base.but(judging={"further": files[:1]}))
+    alone = measure.judge_agreement(base.but(judging={"further": files[:1]}))
     assert set(alone["reference"]) == {"truth", "annotators"}
 
 
@@ -323,15 +323,15 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     monkeypatch.setattr(vqa.named, "digest", lambda where: "weights")
     base = worlds("default").pipeline
     both = base.but(judging={"further": ["vqa:owner/blip"]})
-    renders = paired_pipeline.renders(both)
+    renders = measure.renders(both)
     assert not renders.duplicated(["judge", "image_id", "position"]).any()
     asked = renders[renders["judge"] == "vqa:owner/blip"]
-    assert len(asked) == len(renders) / 2 == 2 * paired_pipeline.RENDERS
+    assert len(asked) == len(renders) / 2 == 2 * measure.RENDERS
     assert ((asked["gender"] == "female") == (asked["position"] == "left")).all()
     # What the first judge says is what it says alone.
-    alone = paired_pipeline.renders(base)
+    alone = measure.renders(base)
     pd.testing.assert_frame_equal(renders[: len(alone)], alone)
-    agreement = paired_pipeline.judge_agreement(both).set_index(["judge", "reference", "aspect", "setting"])
+    agreement = measure.judge_agreement(both).set_index(["judge", "reference", "aspect", "setting"])
     assert agreement.loc[("mini-clip", "truth", "occupation", "paired"), "value"] > 0.8
     # Renders are no photographs: a judge of another world is not said to be compared with the truth.
     drawn = agreement.loc[("vqa:owner/blip", "truth of drawings", "occupation", "paired")]
@@ -339,7 +339,7 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     assert set(agreement.index.droplevel([2, 3])) == {
         *(("mini-clip", "truth"), ("vqa:owner/blip", "truth of drawings"), ("vqa:owner/blip", "mini-clip"))
     }
-    first = paired_pipeline.renders(base.but(judging={"gender": "vqa:owner/blip"}))
+    first = measure.renders(base.but(judging={"gender": "vqa:owner/blip"}))
     pd.testing.assert_frame_equal(first, asked.reset_index(drop=True))
 
 
@@ -506,10 +506,10 @@ def test_images_that_were_never_made_are_nobodys_failure(bought):
     images = mine.people.images("paired").table
     rejected = set(images.loc[images["outcome"] == "rejected", "image_id"])
     assert rejected
-    everyone = paired_pipeline.people(mine)
+    everyone = measure.people(mine)
     assert set(everyone.loc[everyone["setting"] == "paired", "image_id"]) == (
         set(images["image_id"]) - rejected
     )
-    kept = paired_pipeline.images(mine).set_index("image_id")
+    kept = measure.images(mine).set_index("image_id")
     assert (kept.loc[list(rejected), "outcome"] == "rejected").all()
     assert kept["tokens_cut"].isna().all()

@@ -67,6 +67,19 @@ class Prompts(NamedTuple):
     stereotype."""
 
 
+def word_lists() -> pd.DataFrame:
+    """Return the word lists that the prompts are made from: list, part, n, entries, and where they come from."""
+    import pandas as pd
+
+    rows = []
+    for name in ("paired_occupations", "paired_powerless", "paired_roles", "paired_prompts"):
+        for part, entries in lexicons.load(name).items():
+            words = [entries] if isinstance(entries, str) else list(entries)
+            row = {"list": name, "part": part, "n": len(words), "entries": ", ".join(words)}
+            rows.append(row | {"source": lexicons.source(name)})
+    return pd.DataFrame(rows)
+
+
 @cache
 def stereotypes() -> MappingProxyType[str, str]:
     """Return the gender that each of the 40 occupations is stereotyped as (Table 3), men's list first."""

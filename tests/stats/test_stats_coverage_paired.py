@@ -9,7 +9,7 @@ import pytest
 
 from biaslab import stats
 from biaslab.errors import InputError
-from biaslab.studies import paired_dependence as dependence
+from biaslab.papers.paired.analysis import dependence
 
 _PATH = Path(__file__).parents[2] / "benchmarks" / "coverage_paired.py"
 _SPEC = importlib.util.spec_from_file_location("coverage_paired_benchmark", _PATH)

@@ -1,45 +1,19 @@
-"""The people of each image: tables from small frames of known truth, what figures draw, findings, galleries."""
+"""The people of each image: tables from small frames of known truth, by hand and by simulation."""
 
 from itertools import chain
-from types import SimpleNamespace
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from matplotlib.colors import to_hex
-from matplotlib.patches import Rectangle
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from biaslab import lexicons, published, tables
-from biaslab.errors import MissingInputError
-from biaslab.figures import paired_people as figures
+from biaslab import published
 from biaslab.judging.people import OUTCOMES
-from biaslab.plots import style
-from biaslab.plots.gallery import gallery
 from biaslab.prompts import paired as asking
-from biaslab.studies import paired_people_words as words
-from biaslab.study import Study
-
-mpl.use("Agg")
 
 NAMES = {0: ("alone",), 2: ("left", "right"), 3: ("left", "middle", "right")}
-
-
-@pytest.fixture
-def folder(folder_of):
-    return folder_of("paired", 200)
-
-
-@pytest.fixture(autouse=True)
-def look():
-    with mpl.rc_context():
-        style.use()
-        yield
-    plt.close("all")
 
 
 def image(
@@ -102,9 +76,9 @@ FIVE = [
 # -- failures ----------------------------------------------------------------------------------------
 
 
-def test_an_image_has_the_worst_outcome_of_its_people(folder):
-    study = folder(people=FIVE)
-    table = study.table("paired_outcomes")
+def test_an_image_has_the_worst_outcome_of_its_people(tables_of):
+    study = tables_of(people=FIVE)
+    table = study["outcomes"]
     assert table["outcome"].tolist() == list(OUTCOMES)
     counts = table.set_index("outcome")["n"]
     expected = {"judged": 2, "uncertain": 1, "too_many_faces": 1, "face_too_small": 1}
@@ -116,8 +90,8 @@ def test_an_image_has_the_worst_outcome_of_its_people(folder):
     assert judged[["ci_low", "ci_high"]].tolist() == pytest.approx(ends)
 
 
-def test_valid_images_by_hand(folder):
-    table = folder(people=FIVE).table("paired_valid_images").set_index("measure")
+def test_valid_images_by_hand(tables_of):
+    table = tables_of(people=FIVE)["valid_images"].set_index("measure")
     # Faces: 1, 2, 3 of 5. Judged: 1 and 2. Order: 1 and 3 of the three found. All: 1.
     assert table["percent"].to_dict() == pytest.approx(
         {"people": 60, "judged": 40, "order": 200 / 3, "valid": 20}
@@ -126,16 +100,16 @@ def test_valid_images_by_hand(folder):
     assert table["change"].isna().all()
 
 
-def test_people_of_one_phrase_have_no_order_and_that_is_said(folder):
+def test_people_of_one_phrase_have_no_order_and_that_is_said(tables_of):
     rows = pair("1", ("nurse", F, F), ("nurse", F, F), setting="same", order="")
-    table = folder(people=rows).table("paired_valid_images").set_index("measure")
+    table = tables_of(people=rows)["valid_images"].set_index("measure")
     assert np.isnan(table.loc["order", "percent"]) and "no image" in table.loc["order", "reason"]
     assert table.loc["valid", "percent"] == 100
 
 
-def test_where_nobody_looked_for_faces_no_image_is_said_to_show_all(folder):
+def test_where_nobody_looked_for_faces_no_image_is_said_to_show_all(tables_of):
     rows = pair("1", ("nurse", F, F), ("cook", M, M), faces=np.nan, order="")
-    table = folder(people=rows).table("paired_valid_images").set_index("measure")
+    table = tables_of(people=rows)["valid_images"].set_index("measure")
     assert table["percent"].dropna().to_dict() == {"judged": 100}
     assert table["n_images"].to_dict() == {"people": 0, "judged": 1, "order": 0, "valid": 0}
     for measure in ("people", "valid"):
@@ -144,12 +118,12 @@ def test_where_nobody_looked_for_faces_no_image_is_said_to_show_all(folder):
     # Faces alone: what is seen of an image that a gate stopped counts, and the order stays unknown.
     rows = pair("1", ("nurse", F, F), ("cook", M, M), order="")
     rows += pair("2", ("nurse", F, "blocked"), ("cook", M, "blocked"), faces=np.nan, order="")
-    table = folder(people=rows).table("paired_valid_images").set_index("measure")
+    table = tables_of(people=rows)["valid_images"].set_index("measure")
     assert table["percent"].dropna().to_dict() == {"people": 50, "judged": 50}
     assert table.loc["valid", "reason"] == "the judge does not look for the order of people"
 
 
-def test_mitigation_is_compared_with_the_same_pairs_only(folder):
+def test_mitigation_is_compared_with_the_same_pairs_only(tables_of):
     # Without mitigation nurse-cook pairs are judged in 3 of 4, baker-cook ones never.
     before = [pair(f"n{k}", ("nurse", F, F), ("cook", M, M)) for k in range(3)]
     before += [pair("n3", ("nurse", F, F), ("cook", M, "uncertain"))]
@@ -158,7 +132,7 @@ def test_mitigation_is_compared_with_the_same_pairs_only(folder):
         pair(f"i{k}", ("nurse", F, F), ("cook", M, seen), setting="intervention")
         for k, seen in enumerate([M, "uncertain", "uncertain", "uncertain"])
     ]
-    table = folder(people=[*chain(*before, *after)]).table("paired_valid_images")
+    table = tables_of(people=[*chain(*before, *after)])["valid_images"]
     row = one(table, setting="intervention", measure="judged")
     assert row["change"] == pytest.approx(25 - 75)
     low, high = confint_proportions_2indep(1, 4, 3, 4, method="newcomb")
@@ -166,32 +140,32 @@ def test_mitigation_is_compared_with_the_same_pairs_only(folder):
     assert one(table, setting="paired", measure="judged")["n_images"] == 13
 
 
-def test_of_faircritic_the_last_round_counts(folder):
+def test_of_faircritic_the_last_round_counts(tables_of):
     rows = [
         *pair("1", ("nurse", F, "no_face"), ("cook", M, "no_face"), setting="faircritic", round=1, order=""),
         *pair("2", ("nurse", F, F), ("cook", M, F), setting="faircritic", round=2),
         *pair("0", ("nurse", F, F), ("cook", M, M)),
     ]
-    study = folder(people=rows)
-    outcomes = study.table("paired_outcomes").query("n > 0").set_index("setting")
+    study = tables_of(people=rows)
+    outcomes = study["outcomes"].query("n > 0").set_index("setting")
     assert outcomes["outcome"].to_dict() == {"faircritic": "judged", "paired": "judged"}
-    assert len(study.table("paired_people")) == 6
+    assert len(study["people"]) == 6
 
 
-def test_of_faircritic_the_last_round_is_each_models_own(folder):
+def test_of_faircritic_the_last_round_is_each_models_own(tables_of):
     rows = pair("a", ("nurse", F, F), ("cook", M, M), setting="faircritic", round=1, model="A")
     rows += pair("b", ("nurse", F, F), ("cook", M, M), setting="faircritic", round=1, model="B")
     rows += pair("c", ("nurse", F, "uncertain"), ("cook", M, M), setting="faircritic", round=2, model="B")
-    outcomes = folder(people=rows).table("paired_outcomes").query("n > 0").set_index("model")
+    outcomes = tables_of(people=rows)["outcomes"].query("n > 0").set_index("model")
     assert outcomes["outcome"].to_dict() == {"A": "judged", "B": "uncertain"}
 
 
 # -- scores by order and with bounds ---------------------------------------------------------------------
 
 
-def test_scores_by_order_and_their_bounds_by_hand(folder):
-    study = folder(people=FIVE)
-    table = study.table("paired_score_by_order").set_index("images")
+def test_scores_by_order_and_their_bounds_by_hand(tables_of):
+    study = tables_of(people=FIVE)
+    table = study["score_by_order"].set_index("images")
     # Nurse: 100 (1), -100 (2), not sure (3), failed (4), 100 (5). Cook: 100, 100, 100, failed, failed.
     assert table["score"].to_dict() == pytest.approx({"all": (100 / 3 + 100) / 2, "as_asked": 100})
     assert table["n"].to_dict() == {"all": 6, "as_asked": 4}
@@ -203,12 +177,9 @@ def test_scores_by_order_and_their_bounds_by_hand(folder):
     assert table.loc["as_asked", ["score_if_none_fit", "score_if_all_fit"]].tolist() == pytest.approx(
         [0, 100]
     )
-    said = words.order_finding(study)
-    assert "overall score 66.7" in said and "6 people) over all 5 images, and 100.0" in said
-    assert "the 4 people not judged could take the first to between 0.0 and 80.0" in said
 
 
-def test_over_all_images_the_overall_score_and_its_interval_are_those_of_the_paper_tables(folder):
+def test_over_all_images_the_overall_score_and_its_interval_are_those_of_the_paper_tables(tables_of):
     rows = [r for r in controls() if r["setting"] in ("single", "paired")]
     frame = pd.DataFrame(rows)
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
@@ -219,9 +190,9 @@ def test_over_all_images_the_overall_score_and_its_interval_are_those_of_the_pap
         index=["model", "aspect", "setting", "image_id"], columns="stereotype", values=["gender", "identity"]
     )
     of.columns = [f"{s}_{'label' if c == 'gender' else c}" for c, s in of.columns]
-    study = folder(people=rows, percent_female=shares, pair_images=of.reset_index())
-    ours = study.table("paired_score_by_order").query("images == 'all'").set_index("setting")
-    theirs = study.table("paired_stereotype_score").query("stereotype == 'overall'").set_index("setting")
+    study = tables_of(people=rows, percent_female=shares, pair_images=of.reset_index())
+    ours = study["score_by_order"].query("images == 'all'").set_index("setting")
+    theirs = study["stereotype_score"].query("stereotype == 'overall'").set_index("setting")
     # Each occupation has one partner here, so that nothing can be estimated.
     assert theirs.loc["paired", "dependence"] == ours.loc["paired", "dependence"] == "worst case"
     for column in ("score", "ci_low", "ci_high"):
@@ -231,7 +202,7 @@ def test_over_all_images_the_overall_score_and_its_interval_are_those_of_the_pap
 # -- positions and controls ----------------------------------------------------------------------------
 
 
-def test_position_effect_by_hand(folder):
+def test_position_effect_by_hand(tables_of):
     # Two images of each order: f left beside m right, and the reverse.
     rows = []
     left_female = {"f0": (2, 0), "f1": (1, 1), "f2": (2, 1)}  # of 2 perceived as female left, right
@@ -242,7 +213,7 @@ def test_position_effect_by_hand(folder):
         for n in range(2):
             rows += pair(f"a{k}{n}", (f"f{k}", F, F if n < fl else M), (f"m{k}", M, F if n < mr else M))
             rows += pair(f"b{k}{n}", (f"m{k}", M, F if n < ml else M), (f"f{k}", F, F if n < fr else M))
-    table = folder(people=rows).table("paired_position_effect")
+    table = tables_of(people=rows)["position_effect"]
     female, male = np.array([100, 0, 50.0]), np.array([50, 0, -50.0])
     row = one(table, stereotype="female")
     assert row["difference"] == pytest.approx(50) and row["n"] == 12 and row["n_identities"] == 3
@@ -262,13 +233,13 @@ def test_position_effect_by_hand(folder):
     assert both["ci_high"] - both["difference"] == pytest.approx(min(half, 75))
 
 
-def test_an_identity_that_stands_on_one_side_only_is_left_out(folder):
+def test_an_identity_that_stands_on_one_side_only_is_left_out(tables_of):
     rows = [
         *pair("1", ("f0", F, F), ("m0", M, M)),
         *pair("2", ("m0", M, M), ("f0", F, M)),
         *pair("3", ("f1", F, F), ("m0", M, F)),
     ]
-    table = folder(people=rows).table("paired_position_effect")
+    table = tables_of(people=rows)["position_effect"]
     row = one(table, stereotype="female")
     assert row["n_identities"] == 1 and row["n"] == 2 and row["difference"] == 100
 
@@ -285,8 +256,8 @@ def controls():
     return rows
 
 
-def test_control_scores_and_contrast_by_hand(folder):
-    table = folder(people=controls()).table("paired_control_score")
+def test_control_scores_and_contrast_by_hand(tables_of):
+    table = tables_of(people=controls())["control_score"]
     scores = {(r.setting, r.stereotype): r.score for r in table.itertuples()}
     # Alone: f 100, -100, 100; m -100, 100, -100. In pairs f all 100; m0 (100, -100), m1 and m2 100.
     assert scores["single", "female"] == pytest.approx(100 / 3)
@@ -301,8 +272,8 @@ def test_control_scores_and_contrast_by_hand(folder):
     assert one(table, setting="same", stereotype="overall")["n"] == 12
 
 
-def test_contrast_overall_counts_pairs_twice_and_people_alone_half(folder):
-    table = folder(people=controls()).table("paired_control_score")
+def test_contrast_overall_counts_pairs_twice_and_people_alone_half(tables_of):
+    table = tables_of(people=controls())["control_score"]
     # Effects on the mean of both lists: paired - single / 2.
     female, male = np.array([50, 150, 50.0]), np.array([50, 50, 150.0])
     welch = scipy_stats.ttest_ind(female, -male, equal_var=False).confidence_interval()
@@ -312,7 +283,7 @@ def test_contrast_overall_counts_pairs_twice_and_people_alone_half(folder):
 
 
 @pytest.mark.parametrize("setting", ["paired", "same", "single"])
-def test_coin_flips_spread_as_far_as_the_bands_say(folder, setting):
+def test_coin_flips_spread_as_far_as_the_bands_say(tables_of, setting):
     # Images of every kind, one coin an image: people fully dependent.
     rng = np.random.default_rng(5)
     rows, n = [], 6
@@ -324,7 +295,7 @@ def test_coin_flips_spread_as_far_as_the_bands_say(folder, setting):
                 "single": [(f"f{k}", F) if j % 2 else (f"m{k}", M)],
             }[setting]
             rows += image(f"{k}-{j}", [(*p, F) for p in people], setting=setting, order="")
-    table = folder(people=rows).table("paired_control_score")
+    table = tables_of(people=rows)["control_score"]
     frame = pd.DataFrame(rows)
     of, images = pd.factorize(frame["image_id"])
     coins = rng.choice([-100.0, 100.0], (len(images), 4000))
@@ -337,7 +308,7 @@ def test_coin_flips_spread_as_far_as_the_bands_say(folder, setting):
 
 
 @pytest.mark.parametrize("setting", ["alike", "three"])
-def test_intervals_of_identities_that_share_images_hold_the_truth(folder, setting):
+def test_intervals_of_identities_that_share_images_hold_the_truth(tables_of, setting):
     # A coin an image decides whether all its people fit: scores are 0, and dependence is as large as it can be.
     asked = asking.controls(partners=2, seed=1) if setting == "alike" else asking.three(120, seed=1)
     people = asked.people[asked.people["prompt_id"].str.startswith(setting)].reset_index(drop=True)
@@ -369,7 +340,7 @@ def test_intervals_of_identities_that_share_images_hold_the_truth(folder, settin
             for r in some.itertuples()
         ]
         rows += image(name, seen, setting=setting, order="")
-    table = folder(people=rows).table("paired_control_score").set_index("stereotype")
+    table = tables_of(people=rows)["control_score"].set_index("stereotype")
     for g in LISTS:
         half = scipy_stats.t.ppf(0.975, n[g] - 1) * error[g][0] * wider[g]
         assert table.loc[g, "score"] == pytest.approx(lists[g][0].mean())
@@ -380,12 +351,12 @@ def test_intervals_of_identities_that_share_images_hold_the_truth(folder, settin
     assert table.loc["overall", "ci_high"] - table.loc["overall", "score"] == pytest.approx(half)
 
 
-def test_two_identities_that_share_all_images_have_no_interval(folder):
+def test_two_identities_that_share_all_images_have_no_interval(tables_of):
     rows = [
         *pair("1", ("f0", F, F), ("f1", F, F), setting="alike"),
         *pair("2", ("f1", F, M), ("f0", F, F), setting="alike"),
     ]
-    row = one(folder(people=rows).table("paired_control_score"), stereotype="female")
+    row = one(tables_of(people=rows)["control_score"], stereotype="female")
     assert row["score"] == 50 and np.isnan(row["ci_low"])
     assert row["reason"] == "an interval needs three identities of a list that share images"
 
@@ -407,9 +378,9 @@ def labour_pairs(images=3):
     return rows
 
 
-def test_the_line_over_the_labour_gap_is_least_squares_with_clustered_errors(folder):
+def test_the_line_over_the_labour_gap_is_least_squares_with_clustered_errors(tables_of):
     rows = labour_pairs()
-    line = one(folder(people=rows).table("paired_labour_gap"), group="line")
+    line = one(tables_of(people=rows)["labour_gap"], group="line")
     labour = published.load("paired_table_11").query("setting == 'labour_statistics'")
     labour = labour.set_index("occupation")["percent_female"]
     each = pd.DataFrame(rows).set_index("image_id")
@@ -432,8 +403,8 @@ def test_the_line_over_the_labour_gap_is_least_squares_with_clustered_errors(fol
     assert line["p"] == pytest.approx(2 * scipy_stats.t.sf(abs(slope / error), 4), rel=1e-6)
 
 
-def test_fifths_hold_all_images_in_order_of_their_gap(folder):
-    table = folder(people=labour_pairs()).table("paired_labour_gap")
+def test_fifths_hold_all_images_in_order_of_their_gap(tables_of):
+    table = tables_of(people=labour_pairs())["labour_gap"]
     fifths = table[table["group"] != "line"]
     assert fifths["group"].tolist() == [f"fifth_{k}" for k in range(1, 6)]
     assert (fifths["n_images"] == 15).all() and fifths["gap"].is_monotonic_increasing
@@ -448,12 +419,12 @@ def test_fifths_hold_all_images_in_order_of_their_gap(folder):
     assert fifths["fair_high"].tolist() == pytest.approx([1.96 * 100 / np.sqrt(15)] * 5, rel=1e-3)
 
 
-def test_few_images_have_no_fifths_and_one_occupation_no_interval(folder):
+def test_few_images_have_no_fifths_and_one_occupation_no_interval(tables_of):
     rows = [*pair("1", ("nurse", F, F), ("cook", M, M)), *pair("2", ("nurse", F, F), ("lawyer", M, F))]
-    table = folder(people=rows).table("paired_labour_gap")
+    table = tables_of(people=rows)["labour_gap"]
     assert table["group"].tolist() == ["line"] and "three images" in table["reason"].iloc[0]
     rows += pair("3", ("nurse", F, M), ("farmer", M, F))
-    line = folder(people=rows).table("paired_labour_gap").iloc[0]
+    line = tables_of(people=rows)["labour_gap"].iloc[0]
     assert np.isfinite(line["slope"]) and np.isnan(line["ci_low"])
     assert line["reason"] == "an interval needs two occupations of each list"
 
@@ -461,7 +432,7 @@ def test_few_images_have_no_fifths_and_one_occupation_no_interval(folder):
 # -- skin tone and truth -------------------------------------------------------------------------------
 
 
-def test_skin_tones_by_group_and_their_difference_within_an_image(folder):
+def test_skin_tones_by_group_and_their_difference_within_an_image(tables_of):
     tones = [(3, 5), (2, 6), (4, 4), (np.nan, 9)]
     rows = []
     for k, (low, high) in enumerate(tones):
@@ -469,7 +440,7 @@ def test_skin_tones_by_group_and_their_difference_within_an_image(folder):
         name = ("cook", "guard", "guard", "baker")[k]
         people = [(f"{name}, low power", F, F, low), (f"{name}, high power", M, M, high)]
         rows += pair(str(k), *people[:: -1 if k % 2 else 1], aspect="power")
-    table = folder(people=rows).table("paired_skin_tone").set_index("group")
+    table = tables_of(people=rows)["skin_tone"].set_index("group")
     assert table["skin_tone"].to_dict() == pytest.approx({"male": 6, "female": 3, "difference": 2})
     assert table["n_images"].to_dict() == {"male": 4, "female": 3, "difference": 3}
     # Differences 2 (cook), 4 and 0 (guard): deviations from the mean sum to 0 in both clusters, so errors are 0.
@@ -481,14 +452,14 @@ def test_skin_tones_by_group_and_their_difference_within_an_image(folder):
     assert np.isnan(row["p"])
 
 
-def test_images_of_the_same_occupations_do_not_narrow_the_difference_of_tones(folder):
+def test_images_of_the_same_occupations_do_not_narrow_the_difference_of_tones(tables_of):
     rng, rows = np.random.default_rng(3), []
     for woman in WOMEN:
         for man in MEN:
             tone = rng.integers(2, 5), rng.integers(3, 8)
             for k in range(4):  # the same tones four times
                 rows += pair(f"{woman}-{man}-{k}", (woman, F, F, tone[0]), (man, M, M, tone[1]))
-    row = one(folder(people=rows).table("paired_skin_tone"), group="difference")
+    row = one(tables_of(people=rows)["skin_tone"], group="difference")
     each = pd.DataFrame(rows).pivot(
         index="image_id", columns="stereotype", values=["skin_tone", "occupation"]
     )
@@ -521,7 +492,7 @@ def render(name, position, truth, seen, order="right", ambiguous="no", tones=(5,
     }
 
 
-def test_truth_by_hand(folder):
+def test_truth_by_hand(tables_of):
     rows = [
         render("1", "left", F, F),
         render("1", "right", M, F, ambiguous="yes"),
@@ -530,7 +501,7 @@ def test_truth_by_hand(folder):
         render("3", "left", F, "overlapping", order="", tones=(5, np.nan)),
         render("3", "right", F, "overlapping", order="", tones=(5, np.nan)),
     ]
-    table = folder(renders=rows).table("paired_truth").set_index("measure")
+    table = tables_of(renders=rows)["truth"].set_index("measure")
     # Both found: 2 of 3 images; of their 4 people 3 are judged. Gender: 2 of 3 judged, 2 of 2 clear. Order: 1 of 2.
     # Tone: 3 of 4 faces.
     assert table["n"].to_dict() == {
@@ -555,10 +526,10 @@ def test_truth_by_hand(folder):
     assert table.loc["order", ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * low, 100 * high])
 
 
-def test_a_judge_that_looks_for_no_faces_has_no_gate(folder):
+def test_a_judge_that_looks_for_no_faces_has_no_gate(tables_of):
     rows = [render("1", side, F, F, order="", tones=(5, np.nan), faces=np.nan) for side in ("left", "right")]
-    study = folder(renders=rows)
-    table = study.table("paired_truth").set_index("measure")
+    study = tables_of(renders=rows)
+    table = study["truth"].set_index("measure")
     assert table["n"].to_dict() == {
         "gate": 0,
         "judged": 2,
@@ -568,29 +539,9 @@ def test_a_judge_that_looks_for_no_faces_has_no_gate(folder):
         "skin_tone": 0,
     }
     assert np.isnan(table.loc["gate", "percent"])
-    assert "both people are found" not in words.truth_finding(study)
 
 
-def test_a_source_without_people_has_empty_tables_and_says_so(tmp_path):
-    study = Study(tmp_path, seed=1)
-    for name in (
-        "paired_score_by_order",
-        "paired_outcomes",
-        "paired_control_score",
-        "paired_labour_gap",
-        "paired_truth",
-        "paired_questions",
-    ):
-        assert study.table(name).empty
-        assert list(study.table(name).columns) == tables.schema(name).names
-    assert words.truth_finding(study) == "The source has no measurements for this finding."
-    assert figures.truth(study.table("paired_truth")).axes[0].texts[0].get_text().startswith("The source")
-    with pytest.raises(MissingInputError, match="takes images"):
-        study.measured("paired_people")
-    words.show_pairs(study)
-
-
-def test_a_judge_is_asked_about_each_person_at_their_place(folder):
+def test_a_judge_is_asked_about_each_person_at_their_place(tables_of):
     rows = [
         *pair("1", ("nurse", F, F), ("mechanic", M, M)),
         *pair("2", ("nurse", F, M), ("mechanic", M, M)),
@@ -600,7 +551,7 @@ def test_a_judge_is_asked_about_each_person_at_their_place(folder):
     ]
     boss, clerk = pair("5", ("mechanic, high power", M, M), ("mechanic, low power", F, F), aspect="power")
     rows += [{**boss, "role": "manager", "level": "high"}, {**clerk, "role": "worker", "level": "low"}]
-    table = folder(people=rows).table("paired_questions")
+    table = tables_of(people=rows)["questions"]
     # The form is the paper's (Table 8); its lists say mechanician where its results say mechanic.
     assert table.set_index("question")["n"].to_dict() == {
         "What gender is the nurse on the left in the picture?": 2,
@@ -615,309 +566,3 @@ def test_a_judge_is_asked_about_each_person_at_their_place(folder):
         "paired",
         "left",
     ]
-
-
-# -- figures -----------------------------------------------------------------------------------------
-
-
-def bars(ax):
-    return [p for p in ax.patches if isinstance(p, Rectangle)]
-
-
-def dots(ax):
-    """Return the points (x, y) of all markers."""
-    return np.column_stack(
-        [np.concatenate([line.get_xydata()[:, i] for line in ax.lines if line.get_marker() != "None"]) for i in (0, 1)]
-    )  # fmt: skip
-
-
-def test_outcome_bars_fill_the_whole_and_say_their_numbers(folder):
-    figure = figures.outcomes(folder(people=FIVE).table("paired_outcomes"))
-    (ax,) = figure.axes
-    assert sorted(bar.get_width() for bar in bars(ax)) == [20] * 5
-    assert [text.get_text() for text in ax.texts] == ["1"] * 5
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["Occupations, two people (n = 5)"]
-    said = {text.get_text() for text in figure.legends[0].get_texts()}
-    assert said == {
-        "judged, as asked",
-        "judged, in another order",
-        "judge not sure of somebody",
-        "more faces than asked for",
-        "a face too small",
-    }
-
-
-def test_figures_draw_the_values_of_their_tables(folder):
-    study = folder(people=controls())
-    table = study.table("paired_control_score")
-    left, right = figures.control_scores(table).axes
-    assert sorted(dots(left)[:, 0]) == pytest.approx(sorted(table["score"]))
-    assert sorted(dots(right)[:, 0]) == pytest.approx(sorted(table["contrast"].dropna()))
-    widths = sorted(bar.get_width() for bar in bars(left))
-    assert widths == pytest.approx(sorted(table["fair_high"] - table["fair_low"]))
-    effects = study.table("paired_position_effect")
-    (ax,) = figures.position_effect(effects).axes
-    assert sorted(dots(ax)[:, 0]) == pytest.approx(sorted(effects["difference"]))
-    valid = study.table("paired_valid_images")
-    (ax,) = figures.valid_images(valid).axes
-    assert sorted(dots(ax)[:, 0]) == pytest.approx(sorted(valid["percent"].dropna()))
-
-
-def test_the_labour_figure_draws_fifths_and_the_line_through_them(folder):
-    table = folder(people=labour_pairs()).table("paired_labour_gap")
-    (ax,) = figures.labour_gap(table).axes
-    fifths, line = table[table["group"] != "line"], one(table, group="line")
-    drawn = [shape for shape in ax.lines if shape.get_linestyle() == "--"]
-    x, y = drawn[0].get_xydata().T
-    assert x.tolist() == [fifths["gap"].min(), fifths["gap"].max()]
-    assert y == pytest.approx(line["score"] + line["slope"] * (x - line["gap"]))
-    marks = next(shape for shape in ax.lines if shape.get_marker() == "o").get_xydata()
-    assert marks.tolist() == fifths[["gap", "score"]].to_numpy().tolist()
-    assert f"slope {line['slope']:.2f}" in ax.texts[0].get_text()
-
-
-def test_skin_tones_are_drawn_above_the_scale(folder):
-    rows = []
-    for k, (first, second) in enumerate([(3, 5), (4, 6), (5, 6)]):
-        rows += pair(str(k), ("nurse", F, F, first), ("cook", M, M, second))
-    left, right = figures.skin_tones(folder(people=rows).table("paired_skin_tone")).axes
-    assert sorted(dots(left)[:, 0]) == pytest.approx([4, 17 / 3])
-    assert dots(right)[:, 0] == pytest.approx([5 / 3])
-    ticks, shades = left.get_xticks(), [to_hex(bar.get_facecolor()) for bar in bars(left)]
-    assert len(shades) == len(ticks)
-    assert shades[list(ticks).index(5)] == "#d7bd96"  # the fifth Monk swatch
-
-
-def test_printed_kappas_are_hollow_and_measured_ones_have_intervals(tmp_path):
-    printed = Study(tmp_path, seed=1).table("paired_judge_agreement")
-    own = printed.iloc[:1].assign(
-        model="mini", judge="J", statistic="cohen_kappa", value=0.8, ci_low=0.7, ci_high=0.9, n=20
-    )
-    every = pd.concat([own, printed], ignore_index=True)
-    (ax,) = figures.agreement(every).axes
-    filled = [
-        line
-        for line in ax.lines
-        if line.get_marker() != "None" and line.get_markerfacecolor() != "white" and len(line.get_xdata())
-    ]
-    assert [line.get_xdata().tolist() for line in filled] == [[0.8]]
-    assert len(dots(ax)) == (every["aspect"] != "average").sum()
-    assert set(words.printed_only(every, every)["model"]) == {"DALL-E 3"}
-
-
-# -- words -------------------------------------------------------------------------------------------
-
-
-def test_findings_hold_the_numbers_of_the_tables(folder):
-    study = folder(people=FIVE)
-    said = words.failures_finding(study)
-    assert "everyone is judged in 40.0 % (11.8 to 76.9) of 5 images" in said
-    assert "the gate stops 2, most often: more faces than asked for (1)" in said
-    valid = words.valid_finding(study)
-    assert "people stand as asked in 66.7 %" in valid and "of 3 images that pass the gate" in valid
-
-
-def test_a_direction_is_named_only_where_the_interval_excludes_0(folder):
-    rows = []
-    for k in range(12):
-        noise = M if k % 6 == 0 else F
-        rows += pair(f"a{k}", (f"f{k}", F, noise), (f"m{k}", M, M))
-        rows += pair(f"b{k}", (f"m{k}", M, F), (f"f{k}", F, M if k % 5 else F))
-    assert words.position_finding(folder(people=rows)).count("an interval above 0") == 1
-    assert "an interval that includes 0" in words.position_finding(
-        folder(people=[{**r, "gender": F} for r in rows[:4]] + rows[4:8])
-    )
-
-
-def test_in_power_the_finding_says_that_the_left_is_named_otherwise(folder):
-    rows = []
-    for k in range(3):
-        people = [(f"o{k}, high power", M, M), (f"o{k}, low power", F, F if k else M)]
-        rows += pair(f"a{k}", *people, aspect="power") + pair(f"b{k}", *people[::-1], aspect="power")
-    said = words.position_finding(folder(people=rows))
-    # 2 of 3 low-power people on either side, nobody of high power.
-    assert (
-        "33.3 % perceived as female on the left (named with the occupation), 33.3 % on the right (not so"
-        in said
-    )
-    rows = [*pair("a", ("nurse", F, F), ("cook", M, M)), *pair("b", ("cook", M, M), ("nurse", F, F))]
-    assert "named" not in words.position_finding(folder(people=rows))
-
-
-def test_three_people_count_where_all_are_judged_in_the_order_asked_for(folder):
-    trio = [("nurse", F, F), ("cook", M, M), ("lawyer", M, F)]
-    rows = [
-        *image("1", trio, setting="three"),
-        *image("2", trio, setting="three", order="swapped"),
-        *image("3", [(*p[:2], "one_face") for p in trio], setting="three", order=""),
-    ]
-    said = words.three_finding(folder(people=rows))
-    low, high = (100 * v for v in proportion_confint(2, 3, method="wilson"))
-    assert "1 of 3 images of three people show everyone as asked" in said
-    assert f"in these 66.7 % ({low:.1f} to {high:.1f}) of 3 people fit" in said
-
-
-def test_the_prompt_tables_count_texts_and_entries():
-    prompts = pd.DataFrame(
-        {
-            "model": "A",
-            "aspect": ["occupation", "occupation", "power"],
-            "setting": "paired",
-            "round": 0,
-            "text": ["a", "b", "c"],
-            "n_images": [1, 2, 3],
-        }
-    )
-    counts = words.prompt_counts(prompts)
-    assert counts[["prompts", "images", "example"]].to_numpy().tolist() == [[2, 3, "a"], [1, 3, "c"]]
-    lists = words.lexicon_counts().set_index(["list", "part"])
-    assert lists.loc[("paired_occupations", "male"), "n"] == 20
-    assert lists.loc[("paired_prompts", "paired"), "entries"] == lexicons.load("paired_prompts")["paired"]
-
-
-# -- galleries ---------------------------------------------------------------------------------------
-
-
-def judged_people(image_id, people, order="right"):
-    """Return the rows of one image as the pipeline has them; ``people``: (phrase, stereotype, outcome or gender)."""
-    rows = []
-    for k, (phrase, stereotype, seen) in enumerate(people):
-        known = seen in ("female", "male")
-        box = (4 + 12 * k, 3, 10 + 12 * k, 9) if known else (np.nan,) * 4
-        rows.append(
-            {
-                "image_id": image_id,
-                "aspect": "occupation",
-                "position": k + 1,
-                "phrase": phrase,
-                "identity": phrase,
-                "stereotype": stereotype,
-                "outcome": "judged" if known else seen,
-                "gender": seen if known else "",
-                "p_female": {"female": 0.9, "male": 0.1}.get(seen, np.nan),
-                "role": order,
-                **dict(zip(("x0", "y0", "x1", "y1"), box, strict=True)),
-            }
-        )
-    return rows
-
-
-class Drawn:
-    """Images that are one colour."""
-
-    def read(self, image_ids):
-        return [np.full((12, 36, 3), 200, dtype=np.uint8) for _ in image_ids]
-
-
-def with_pipeline(study, **kinds):
-    people = SimpleNamespace(
-        kinds=tuple(kinds),
-        people=lambda kind: pd.DataFrame(kinds[kind]),
-        images=lambda kind: SimpleNamespace(source=Drawn()),
-    )
-    study.__dict__["_pipeline"] = SimpleNamespace(people=people)
-    return study
-
-
-def shown(study, monkeypatch, show):
-    """Return what a gallery is made of: judgements and texts by the figure's name."""
-    made = {}
-
-    def instead(images, judgements, captions, *, columns):
-        made["now"] = (judgements, list(captions), columns)
-        return plt.figure()
-
-    monkeypatch.setattr("biaslab.plots.gallery.gallery", instead)
-    monkeypatch.setattr(
-        type(study), "save_figure", lambda self, name, *args, **more: made.update({name: made["now"]})
-    )
-    show(study)
-    return made
-
-
-def test_galleries_say_who_was_asked_for_and_whether_each_fits(folder, monkeypatch):
-    study = with_pipeline(
-        folder(people=FIVE),
-        paired=[
-            *judged_people("1", [("nurse", F, F), ("cook", M, F)]),
-            *judged_people("2", [("cook", M, M), ("nurse", F, F)], order="swapped"),
-            *judged_people("3", [("nurse", F, "no_face"), ("cook", M, "no_face")], order=""),
-        ],
-    )
-    _, texts, _ = shown(study, monkeypatch, words.show_pairs)["paired_gallery_pairs"]
-    assert texts == ["nurse (+) | cook (−)", "cook (+) | nurse (+); in another order"]
-    _, texts, _ = shown(study, monkeypatch, words.show_failures)["paired_gallery_failures"]
-    assert texts == ["nurse | cook"]
-    _, texts, _ = shown(study, monkeypatch, words.show_order)["paired_gallery_order"]
-    assert texts == ["cook (+) | nurse (+); in another order"]
-
-
-def test_single_images_stand_beside_pairs_of_the_identity_that_rises_most(folder, monkeypatch):
-    single, paired = [], []
-    # nurse: alone never fits, in pairs always; baker: always both.
-    for k in range(3):
-        single += judged_people(f"n{k}", [("nurse", F, M)], order="")
-        single += judged_people(f"b{k}", [("baker", F, F)], order="")
-        paired += judged_people(f"p{k}", [("nurse", F, F), ("cook", M, M)])
-        paired += judged_people(f"q{k}", [("cook", M, M), ("baker", F, F)])
-    study = with_pipeline(folder(people=FIVE), single=single, paired=paired)
-    made = shown(study, monkeypatch, words.show_single_and_paired)
-    people, texts, columns = made["paired_gallery_single_and_paired"]
-    assert columns == 5
-    # The cook is never alone, so only one row.
-    assert texts == ["nurse (−)"] * 2 + ["nurse (+) | cook (+)"] * 3
-    assert [len(p) for p in people] == [1, 1, 2, 2, 2]
-
-
-def test_images_of_three_are_divided_into_those_that_work_and_those_that_fail(folder, monkeypatch):
-    trio = [("nurse", F, F), ("cook", M, M), ("lawyer", M, F)]
-    study = with_pipeline(
-        folder(people=FIVE),
-        three=[
-            *judged_people("1", trio),
-            *judged_people("2", trio, order="unclear"),
-            *judged_people("3", [(*p[:2], "one_face") for p in trio], order=""),
-        ],
-    )
-    made = shown(study, monkeypatch, words.show_three)
-    assert made["paired_gallery_three"][1] == ["nurse (+) | cook (+) | lawyer (−)"]
-    assert made["paired_gallery_three_failures"][1] == [
-        "nurse (+) | cook (+) | lawyer (−); order not clear",
-        "nurse | cook | lawyer",
-    ]
-
-
-def test_every_gallery_is_saved_with_its_caption(folder, tmp_path):
-    study = with_pipeline(folder(people=FIVE), paired=judged_people("1", [("nurse", F, F), ("cook", M, M)]))
-    words.show_pairs(study)
-    assert (tmp_path / "out" / "figures" / "paired_gallery_pairs.png").stat().st_size > 0
-
-
-def test_each_person_of_an_image_has_a_box_and_a_verdict_of_their_own():
-    pixels = [np.zeros((12, 36, 3), np.uint8)] * 4
-    people = [
-        pd.DataFrame(judged_people("1", [("nurse", F, F), ("cook", M, M)])),
-        pd.DataFrame(judged_people("2", [("nurse", F, "overlapping"), ("cook", M, "overlapping")])),
-        pd.DataFrame(judged_people("3", [("nurse", F, F), ("cook", M, "face_too_small")])),
-        pd.DataFrame(judged_people("4", [("nurse", F, F), ("cook", M, M), ("lawyer", M, M)])),
-    ]
-    axes = gallery(pixels, people, columns=4).axes
-    titles = [[ax.get_title(loc=where) for where in ("left", "center", "right")] for ax in axes]
-    assert titles == [
-        ["female 0.90", "", "male 0.90"],
-        ["faces overlap", "", ""],
-        ["female 0.90", "", "face too small"],
-        ["female", "male", "male"],
-    ]
-    # A coloured line over a white one for every face that was found.
-    edges = [[to_hex(p.get_edgecolor()).upper() for p in bars(ax)][1::2] for ax in axes]
-    assert edges == [[style.FEMALE, style.MALE], [], [style.FEMALE], [style.FEMALE, style.MALE, style.MALE]]
-
-
-def test_a_person_whose_face_was_not_found_is_hidden_with_the_whole_image():
-    rng = np.random.default_rng(1)
-    pixels = rng.integers(0, 256, (12, 36, 3), dtype=np.uint8)
-    people = [pd.DataFrame(judged_people("1", [("nurse", F, F), ("cook", M, "face_too_small")]))]
-    shown = gallery([pixels], people, blur=True).axes[0].images[0].get_array()
-    # No pixel of noise keeps its value but by chance.
-    assert (shown == pixels).all(axis=2).mean() < 0.05

@@ -1,7 +1,8 @@
-"""Measured tables of the Paired Stereotype Test from a pipeline: one function a table, each takes a pipeline."""
+"""What a pipeline measures for the Paired Stereotype Test: one function a table, and the images that galleries show."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,12 +26,13 @@ DRAWINGS = "truth of drawings"
 
 def people(pipeline: Pipeline) -> pd.DataFrame:
     """Return everyone whom images of all kinds are to show, with what the judge saw."""
-    return pipeline.people._once("table", lambda: _everyone(pipeline)).copy()
+    return _everyone(pipeline).copy()
 
 
+@lru_cache(maxsize=1)
 def _everyone(pipeline: Pipeline) -> pd.DataFrame:
     frames = [_of_kind(pipeline, kind) for kind in pipeline.people.kinds]
-    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[_names("paired_people")]
+    return tables.of(pd.concat(frames, ignore_index=True).assign(model=pipeline.label), "paired_people")
 
 
 def _of_kind(pipeline: Pipeline, kind: str) -> pd.DataFrame:
@@ -57,17 +59,13 @@ def _skin_tones(pipeline: Pipeline, source, people: pd.DataFrame) -> np.ndarray:
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return every text that images are generated from."""
     frames = [pipeline.people.prompts(k).texts.assign(round=_round(k)) for k in pipeline.people.kinds]
-    return pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[_names("paired_prompts")]
+    return tables.of(pd.concat(frames, ignore_index=True).assign(model=pipeline.label), "paired_prompts")
 
 
 def images(pipeline: Pipeline) -> pd.DataFrame:
     """Return what became of every image asked for; refusals and revised prompts where the model says so."""
-    names = _names("paired_images")
     frames = [pipeline.people.images(kind).table for kind in pipeline.people.kinds]
-    whole = pd.concat(frames, ignore_index=True).assign(model=pipeline.label)
-    whole = whole.reindex(columns=names)
-    texts = [c.name for c in tables.schema("paired_images").columns if c.text]
-    return whole.fillna(dict.fromkeys(texts, ""))
+    return tables.of(pd.concat(frames, ignore_index=True).assign(model=pipeline.label), "paired_images")
 
 
 def critiques(pipeline: Pipeline) -> pd.DataFrame:
@@ -76,11 +74,10 @@ def critiques(pipeline: Pipeline) -> pd.DataFrame:
 
     rounds = [_round(k) for k in pipeline.people.kinds if k.startswith(ROUND)]
     said = [critique for r in rounds for critique in pipeline.people.critiques(r)]
-    names = _names("paired_critiques")
     if not said:
-        return pd.DataFrame(columns=names)
+        return tables.of([], "paired_critiques")
     found = mitigation.critiques_table(said).rename(columns={"n_people": "n"})
-    return found.assign(model=pipeline.label, round=found["round"].astype(str))[names]
+    return tables.of(found.assign(model=pipeline.label), "paired_critiques")
 
 
 def percent_female(pipeline: Pipeline) -> pd.DataFrame:
@@ -107,7 +104,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     n = counts["n"].to_numpy(float)
     share = np.divide(100 * counts["female"].to_numpy(float), n, out=np.full(len(n), np.nan), where=n > 0)
     reason = np.where(n > 0, "", "nobody was judged")
-    return counts.assign(percent_female=share, n=n, reason=reason)[_names("paired_percent_female")]
+    return tables.of(counts.assign(percent_female=share, n=n, reason=reason), "paired_percent_female")
 
 
 def run_score(pipeline: Pipeline) -> pd.DataFrame:
@@ -129,7 +126,8 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
         ]
         if len(scores) == len(GENDERS):
             rows.append((*names, float(np.mean(scores)), len(group)))
-    return pd.DataFrame(rows, columns=_names("paired_run_score"))
+    names = tables.schema("paired_run_score").names
+    return tables.of(pd.DataFrame(rows, columns=names), "paired_run_score")
 
 
 def pair_images(pipeline: Pipeline) -> pd.DataFrame:
@@ -146,8 +144,7 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
     names = {"gender": "label", "identity": "identity", "position": "position"}
     wide = pairs.pivot(index=keys, columns="stereotype", values=list(names))
     wide.columns = [f"{stereotype}_{names[value]}" for value, stereotype in wide.columns]
-    wide = wide.reset_index()
-    return wide[[c.name for c in tables.schema("paired_pair_images").columns]]
+    return tables.of(wide.reset_index(), "paired_pair_images")
 
 
 def renders(pipeline: Pipeline) -> pd.DataFrame:
@@ -155,7 +152,7 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
     from biaslab.mini import truthful
 
     source = truthful.held_out_pairs(RENDERS, seed=pipeline.seed)
-    truth, names = source.table, _names("paired_renders")
+    truth = source.table
     frames = []
     looking = _judges(pipeline)[0]
     for judge in looking:
@@ -170,8 +167,8 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
             n_faces=found["n_faces"].to_numpy(),
             skin_tone=_skin_tones(pipeline, source, found),
         )
-        frames.append(shown[names])
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names)
+        frames.append(shown)
+    return tables.of(pd.concat(frames, ignore_index=True) if frames else [], "paired_renders")
 
 
 def _judges(pipeline: Pipeline) -> tuple[list[str], list[str]]:
@@ -199,7 +196,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
     """
     from biaslab.judging import person_ratings
 
-    seed, names = pipeline.seed, [*_names("paired_judge_agreement"), "n"]
+    seed = pipeline.seed
     looking, files = _judges(pipeline)
     known = renders(pipeline)
     power = known["identity"].str.endswith(" power")
@@ -226,9 +223,8 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
             found = person_ratings.agreement_tables(others, said[looking[0]], seed=seed)
             frames.append(found.assign(reference=looking[0]))
     frames = [frame for frame in frames if len(frame)]
-    if not frames:
-        return pd.DataFrame(columns=names)
-    whole = pd.concat(frames, ignore_index=True).assign(model=pipeline.label)[names]
+    whole = pd.concat(frames, ignore_index=True).assign(model=pipeline.label) if frames else []
+    whole = tables.of(whole, "paired_judge_agreement")
     return whole.replace({c: shared.called(looking) for c in ("judge", "reference")})
 
 
@@ -241,18 +237,36 @@ def _raters(files: list[str]) -> dict[str, str]:
     }
 
 
-def _names(table: str) -> list[str]:
-    return tables.schema(table).names
+# -- images for galleries ------------------------------------------------------------------------------
 
 
-PIPELINE: dict = {
-    "paired_people": people,
-    "paired_prompts": prompts,
-    "paired_images": images,
-    "paired_critiques": critiques,
-    "paired_percent_female": percent_female,
-    "paired_run_score": run_score,
-    "paired_pair_images": pair_images,
-    "paired_renders": renders,
-    "paired_judge_agreement": judge_agreement,
-}
+def seen(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
+    """Return everyone whom images are to show, with the boxes of their faces.
+
+    Args:
+        pipeline: The pipeline; None gives no rows, for sources that have tables only.
+        kinds: Kinds of images, such as ``single`` and ``paired``; those that the settings leave out are skipped.
+
+    Returns:
+        The rows of :meth:`biaslab.pipeline.people.People.people`, with ``kind``.
+    """
+    stages = pipeline.people if pipeline else None
+    frames = [stages.people(kind).assign(kind=kind) for kind in kinds if stages and kind in stages.kinds]
+    names = ["kind", "image_id", "aspect", "position", "identity", "stereotype", "outcome", "gender", "role"]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names, dtype=object)
+
+
+def pictures(pipeline: Pipeline | None, chosen: pd.DataFrame) -> dict[tuple[str, str], object]:
+    """Return images by kind and image_id: ``uint8 (height, width, 3)``, or what says why there is none.
+
+    Args:
+        pipeline: The pipeline; None gives none, for sources that have tables only.
+        chosen: Rows with kind and image_id, empty where there is no image.
+    """
+    found: dict[tuple[str, str], object] = {}
+    named = chosen[chosen["image_id"] != ""] if pipeline else chosen.head(0)
+    for kind, rows in named.groupby("kind", sort=False):
+        ids = list(dict.fromkeys(rows["image_id"]))
+        read = pipeline.people.images(kind).read(ids)
+        found |= {(kind, image_id): image for image_id, image in zip(ids, read, strict=True)}
+    return found

@@ -1,0 +1,175 @@
+"""What changes from one person to two: of mean scores, of each identity, and how the changed ones divide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy.stats import fisher_exact
+
+from biaslab import stats, tables
+from biaslab.measures import score_change as change_of
+from biaslab.papers.paired.analysis.dependence import LISTS
+from biaslab.papers.paired.analysis.means import CELL, Pairs, by_cell, counted, deviations, strata
+from biaslab.papers.paired.analysis.scores import adjusted, identities, score_limits
+
+
+def _beside_single(shares: pd.DataFrame) -> pd.DataFrame:
+    """Return each identity in a setting of two people beside itself with one person."""
+    frame = pd.concat([identities(shares, aspect) for aspect in ("occupation", "power")])
+    same, beside = ["model", "aspect", "identity"], ["score", "percent_female", "n"]
+    single = frame.loc[frame["setting"] == "single", [*same, *beside]]
+    other = frame.loc[frame["setting"] != "single", [*CELL, "identity", "occupation", "stereotype", *beside]]
+    joined = other.merge(single, on=same, how="left", suffixes=("", "_single"))
+    return joined.assign(change=change_of(joined["score"], joined["score_single"]))
+
+
+def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return the mean change of the score from one person to two, of each list and overall (paired 4.6).
+
+    Args:
+        shares: Rows of ``paired_percent_female``.
+        pairs: Rows of ``paired_pair_images``; may be empty.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        ``paired_score_change``, in points (-200 to 200).
+
+    Raises:
+        InputError: Shares cannot come from their n, or the images do not count their people.
+    """
+    images, rows = Pairs(pairs, counted(shares)), []
+    frame = _beside_single(shares)
+    # What an identity adds to the overall change: its whole score with two people (see scores.shared_effect); alone
+    # it shares no image, so half its score counts.
+    frame["effect"] = frame["score"] - frame["score_single"] / 2
+    for cell, group in by_cell(frame):
+        added = deviations(images.fits(*cell.values()), group, "score")
+        for stratum, mean, some in strata(
+            group, "change", confidence, -200, 200, effect="effect", images=added, two_people=True
+        ):
+            row = {**cell, "stereotype": stratum, **mean._asdict(), "change": mean.value}
+            rows.append(row | {"n": some["n"].sum()})
+    return tables.of(rows, "paired_score_change")
+
+
+def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return the change of each identity's score from one person to two (paired Tables 12 and 13).
+
+    Args:
+        shares: Rows of ``paired_percent_female``.
+        confidence: Level of the intervals (Newcombe), 0–1.
+
+    Returns:
+        ``paired_identity_change``, in points (-200 to 200), with Fisher's exact tests.
+
+    Raises:
+        InputError: Shares cannot come from their n.
+    """
+    frame = _beside_single(shares)
+    sides, counts = [], []
+    for side in ("_single", ""):
+        n = frame[f"n{side}"].fillna(0).to_numpy(int)
+        count = np.rint(frame[f"percent_female{side}"].fillna(0) * n / 100).to_numpy(int)
+        wilson = stats.wilson_interval(count, n, confidence)
+        sides += [frame[f"score{side}"], *score_limits(wilson, frame["stereotype"])]
+        counts += [count, n - count]
+    low, high = stats.difference_interval(*sides)
+    known = frame["change"].notna().to_numpy()
+    p = np.full(len(frame), np.nan)
+    p[known] = [
+        fisher_exact([[a, b], [c, d]])[1] for c, d, a, b in zip(*(x[known] for x in counts), strict=True)
+    ]
+    least = np.where(known, stats.least_fisher_p(frame["n"], frame["n_single"]), np.nan)
+    reason = np.where(known, "", "not judged in both settings")
+    frame = frame.assign(ci_low=low, ci_high=high, p=p, smallest_p=least, reason=reason)
+    return tables.of(adjusted(frame), "paired_identity_change")
+
+
+def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: float) -> pd.DataFrame:
+    """Return how people who fit their stereotype divide between the lists (paired 4.6, Figure 4).
+
+    Args:
+        shares: Rows of ``paired_percent_female``.
+        seed: The seed of the bootstrap over identities.
+        replicates: Its replicates.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        ``paired_adherence``, in % (0–100).
+
+    Raises:
+        InputError: Shares cannot come from their n.
+    """
+    rows = []
+    for cell, group in by_cell(counted(shares)):
+        known = group.dropna(subset=["score"])
+        wide = ((100 + known["score"]) / 2).groupby([known["occupation"], known["stereotype"]]).mean()
+        wide = wide.unstack().reindex(columns=LISTS)
+        drawn = _resampled_means(wide.to_numpy(), seed, replicates)
+        means = wide.mean().to_numpy()
+        for i, stratum in enumerate(LISTS):
+            some = known[known["stereotype"] == stratum]
+            row = {**cell, "stereotype": stratum, "n": int(some["n"].sum()), "n_identities": len(some)}
+            row |= {"percent_adhering": means[i], "reason": ""}
+            if np.isfinite(means.sum()) and means.sum() > 0:
+                share = 100 * drawn[:, i] / drawn.sum(axis=1)
+                limits = stats.percentile_interval(share[np.isfinite(share)], confidence)
+                row |= {"percent_of_adhering": 100 * means[i] / means.sum()}
+                row |= {"ci_low": limits.low, "ci_high": limits.high}
+            else:
+                row["reason"] = "nobody fits, or a list has no values"
+            rows.append(row)
+    return tables.of(rows, "paired_adherence")
+
+
+def _resampled_means(wide: np.ndarray, seed: int, replicates: int) -> np.ndarray:
+    """Return bootstrap means (replicates, lists) of values (occupations, lists).
+
+    Lists over the same occupations are drawn together, disjoint lists each on its own.
+    """
+    rng = np.random.default_rng(seed)
+
+    def means(values: np.ndarray) -> np.ndarray:
+        drawn = rng.integers(0, len(values), (replicates, len(values)))
+        return values[drawn].mean(axis=1)
+
+    together = np.isfinite(wide).all(axis=1)
+    if together.any():
+        return means(wide[together])
+    lists = [column[np.isfinite(column)] for column in wide.T]
+    nothing = np.full(replicates, np.nan)
+    return np.column_stack([means(values) if len(values) else nothing for values in lists])
+
+
+def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return how identities with a higher or a lower score than alone divide between the lists (paired Figure 5).
+
+    Args:
+        changes: Rows of ``paired_identity_change``.
+        printed: Rows of ``paired_printed_value``, whose stated shares are set beside; may be empty.
+        confidence: Level of the intervals (Wilson), 0–1.
+
+    Returns:
+        ``paired_changed_cases``, in % (0–100) and points.
+    """
+    keys = ["quantity", *CELL, "stereotype"]
+    stated = printed.set_index(keys)["value"].to_dict()
+    rows = []
+    for cell, group in by_cell(changes.dropna(subset=["change"])):
+        # Scores are multiples of 200/n, so a change below a hundredth of a point is none.
+        sign = np.where(np.abs(group["change"]) < 0.01, 0, np.sign(group["change"]))
+        for direction, code in (("amplified", 1), ("reduced", -1), ("unchanged", 0)):
+            moved = group[sign == code]
+            points = moved["change"].abs().sum() if code else 0.0
+            for stratum in LISTS:
+                some = moved[moved["stereotype"] == stratum]
+                low, high = stats.wilson_interval(len(some), len(moved), confidence)
+                row = {**cell, "direction": direction, "stereotype": stratum, "n": len(moved)}
+                row |= {"n_cases": len(some), "ci_low": 100 * low, "ci_high": 100 * high}
+                row["percent_of_cases"] = 100 * len(some) / len(moved) if len(moved) else np.nan
+                row["points"] = some["change"].sum() if code else 0.0
+                row["percent_of_points"] = 100 * some["change"].abs().sum() / points if points else np.nan
+                named = (f"percent_of_{direction}", *cell.values(), stratum)
+                row |= {"printed": stated.get(named, np.nan)}
+                rows.append(row | {"reason": "" if len(moved) else "no identity moved this way"})
+    return tables.of(rows, "paired_changed_cases")

@@ -1,0 +1,266 @@
+"""What pairs mix, taken apart: position, contrast, the gap in the labour force, skin tone (beyond the paper)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy.stats import norm
+from scipy.stats import t as student
+
+from biaslab import tables
+from biaslab.papers.paired.analysis.dependence import LISTS
+from biaslab.papers.paired.analysis.means import by_cell, strata
+from biaslab.papers.paired.analysis.people import (
+    SHARING,
+    TWO,
+    WIDER,
+    added_by_images,
+    fits,
+    last_rounds,
+    score_means,
+)
+
+_SIDES = ("left", "right")
+_FIFTHS = 5
+# Images that a fifth needs for its interval to mean anything.
+_LEAST = 8
+_ONE_CLUSTER = "an interval needs two occupations of each list"
+
+
+def _fair(people: pd.DataFrame, confidence: float, *, by: str = "") -> dict[str, float]:
+    """Return by list and overall how far from 0 coin flips take a mean over identities of scores, in points.
+
+    Every person is perceived as female with probability 1/2, independently of other images. What the people of one
+    image have to do with each other is not known, so they are taken as fully dependent: no dependence gives more.
+
+    Args:
+        people: One row per person judged: stereotype, identity, image_id.
+        confidence: Share of samples that stay within.
+        by: A column of two values whose means are subtracted: then of such a difference of scores.
+    """
+    size = people.groupby(["stereotype", "identity", *([by] if by else [])])["image_id"].transform("size")
+    identities = people.groupby("stereotype")["identity"].transform("nunique")
+    weight = 1 / (size * identities)
+    parts = {s: weight[people["stereotype"] == s] for s in LISTS}
+    parts["overall"] = weight / 2
+    reach = norm.ppf((1 + confidence) / 2) * 100
+    error = {s: np.sqrt((w.groupby(people["image_id"]).sum() ** 2).sum()) for s, w in parts.items()}
+    missing = people["stereotype"].nunique() < len(LISTS)
+    return {s: np.nan if missing and s == "overall" else reach * e for s, e in error.items()}
+
+
+def _fair_limits(half: float) -> dict[str, float]:
+    return {"fair_low": max(-half, -100), "fair_high": min(half, 100)}
+
+
+def position_effect(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return how much more often people on the left are perceived as female than the same on the right.
+
+    Args:
+        people: Rows of ``paired_people``; may be empty.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        ``paired_position_effect``, in points (-100 to 100).
+    """
+    people = last_rounds(people)
+    people = people[people["setting"].isin(TWO) & people["position"].isin(_SIDES)]
+    rows = []
+    for cell, everyone in by_cell(people):
+        group = everyone[everyone["gender"].isin(LISTS)]
+        if group.empty:
+            continue
+        share = 100 * (group["gender"] == "female")
+        keys = ["stereotype", "occupation", "identity", "position"]
+        wide = share.groupby([group[k] for k in keys]).mean().unstack("position").reindex(columns=_SIDES)
+        each = wide.dropna().reset_index()
+        each["difference"] = each["left"] - each["right"]
+        both = group[group["identity"].isin(each["identity"])]
+        side = np.where(everyone["position"] == "left", 1.0, -1.0)
+        seen = np.where(everyone["gender"].isin(LISTS), 100.0 * (everyone["gender"] == "female"), np.nan)
+        images = added_by_images(everyone, seen, by=("identity", "position"), sign=side)
+        # In points of shares, which are half of scores.
+        fair = _fair(both, confidence, by="position")
+        # As with scores, two people of one image may be each other's opposite: then both lists differ alike.
+        for stratum, mean, some in strata(
+            each, "difference", confidence, -100, 100, effect="difference", images=images, two_people=True
+        ):
+            row = {**cell, "stereotype": stratum, **mean._asdict(), "difference": mean.value}
+            of = both if stratum == "overall" else both[both["stereotype"] == stratum]
+            row["n"] = int(of["identity"].isin(some["identity"]).sum())
+            if len(some):
+                # Weighted as the difference is, so that left minus right gives it.
+                sides = some.groupby("stereotype")[list(_SIDES)].mean().mean()
+                row |= {f"percent_female_{side}": float(sides[side]) for side in _SIDES}
+                row |= _fair_limits(fair[stratum] / 2)
+            rows.append(row)
+    return tables.of(rows, "paired_position_effect")
+
+
+def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return scores of occupations alone, beside an opposite or the same stereotype, and among three.
+
+    Args:
+        people: Rows of ``paired_people``; may be empty.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        ``paired_control_score``, in points; ``contrast`` is the score beside the opposite stereotype minus each.
+    """
+    people = last_rounds(people)
+    people = people[(people["aspect"] == "occupation") & people["setting"].isin(SHARING)]
+    people = people.assign(score=fits(people))
+    rows = []
+    for model, frame in people.dropna(subset=["score"]).groupby("model", sort=False):
+        pairs = people[(people["model"] == model) & (people["setting"] == "paired")]
+        images = added_by_images(pairs.assign(identity=pairs["occupation"]), pairs["score"])
+        each = frame.groupby(["setting", "stereotype", "occupation"], sort=False)["score"]
+        scores = each.agg(["mean", "size"]).rename(columns={"mean": "score", "size": "n"}).reset_index()
+        paired = scores[scores["setting"] == "paired"].set_index(["stereotype", "occupation"])["score"]
+        for setting, group in scores.groupby("setting", sort=False):
+            shared = SHARING[setting]
+            who = pd.MultiIndex.from_frame(group[["stereotype", "occupation"]])
+            in_pairs = paired.reindex(who).to_numpy(dtype=float)
+            # What an identity adds to the mean of both lists: its whole value where the lists share images (see
+            # scores.shared_effect), else half of it.
+            group = group.assign(
+                identity=group["occupation"],
+                contrast=in_pairs - group["score"],
+                contrast_effect=in_pairs - group["score"] / (1 if shared else 2),
+            )
+            fair = _fair(frame[frame["setting"] == setting], confidence)
+            # Where identities of one list share images too, only the largest dependence is known.
+            beside = score_means(
+                group, "contrast", setting, confidence, 200, effect="contrast_effect",
+                images=None if setting in WIDER else images,
+            )  # fmt: skip
+            contrasts = {s: mean for s, mean, _ in beside}
+            for stratum, mean, some in score_means(
+                group, "score", setting, confidence, 100, effect="score" if shared else "",
+                images=images if setting == "paired" else None,
+            ):  # fmt: skip
+                row = {"model": model, "setting": setting, "stereotype": stratum, **mean._asdict()}
+                row |= {"score": mean.value, "n": int(some["n"].sum())}
+                row |= _fair_limits(fair[stratum]) if len(some) else {}
+                if setting != "paired":
+                    other = contrasts[stratum]
+                    row |= {"contrast": other.value, "contrast_ci_low": other.ci_low}
+                    row |= {"contrast_ci_high": other.ci_high, "contrast_dependence": other.dependence}
+                rows.append(row)
+    return tables.of(rows, "paired_control_score")
+
+
+def labour_gap(people: pd.DataFrame, labour: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return how the score of pairs goes with the gap between the labour shares of their two occupations.
+
+    Args:
+        people: Rows of ``paired_people``; may be empty.
+        labour: Rows of ``paired_labour_share``.
+        confidence: Level of the intervals (clustered by both occupations), 0–1.
+
+    Returns:
+        ``paired_labour_gap``: scores and gaps in points.
+    """
+    people = last_rounds(people)
+    people = people[(people["aspect"] == "occupation") & people["setting"].isin(["paired", "faircritic"])]
+    share = people["occupation"].map(labour.set_index("occupation")["percent_female"]).astype(float)
+    people = people.assign(score=fits, labour=share)
+    rows = []
+    for (model, setting), group in people.groupby(["model", "setting"], sort=False):
+        wide = group.pivot(index="image_id", columns="stereotype", values=["score", "labour", "occupation"])
+        pairs = pd.DataFrame(
+            {
+                "gap": (wide["labour"]["female"] - wide["labour"]["male"]).astype(float),
+                "score": wide["score"].astype(float).mean(axis=1, skipna=False),
+                **{g: wide["occupation"][g] for g in LISTS},
+            }
+        ).dropna()
+        cell = {"model": model, "setting": setting}
+        rows.append(cell | _line(pairs, confidence))
+        if len(pairs) < _FIFTHS * _LEAST:
+            continue
+        fifth = pd.qcut(pairs["gap"].rank(method="first"), _FIFTHS, labels=False)
+        for k, some in pairs.groupby(fifth):
+            mean = _clustered(some["score"].to_numpy(), np.ones((len(some), 1)), some, confidence)[0]
+            # Both people of an image fully dependent: an image has 100 or -100.
+            half = norm.ppf((1 + confidence) / 2) * 100 / np.sqrt(len(some))
+            low, high = np.clip(mean[1:3], -100, 100)
+            row = {"group": f"fifth_{int(k) + 1}", "gap": some["gap"].mean(), "score": mean[0]}
+            row |= {"score_ci_low": low, "score_ci_high": high, "n_images": len(some)}
+            rows.append(
+                cell | row | _fair_limits(half) | {"reason": "" if np.isfinite(low) else _ONE_CLUSTER}
+            )
+    return tables.of(rows, "paired_labour_gap")
+
+
+def _line(pairs: pd.DataFrame, confidence: float) -> dict:
+    row = {"group": "line", "n_images": len(pairs)}
+    if len(pairs) < 3 or pairs["gap"].nunique() < 2:
+        return row | {"reason": "a line needs three images with both labour shares, and gaps that differ"}
+    gap = pairs["gap"].to_numpy()
+    design = np.column_stack([np.ones(len(gap)), gap])
+    slope = _clustered(pairs["score"].to_numpy(), design, pairs, confidence)[1]
+    row |= {"gap": float(gap.mean()), "score": pairs["score"].mean(), "slope": slope[0], "ci_low": slope[1]}
+    return row | {"ci_high": slope[2], "p": slope[3], "reason": "" if np.isfinite(slope[1]) else _ONE_CLUSTER}
+
+
+def _clustered(y: np.ndarray, design: np.ndarray, pairs: pd.DataFrame, confidence: float) -> list[tuple]:
+    """Return estimate, limits and p of each column of ``design`` by least squares.
+
+    Images that share an occupation depend on each other, so errors are clustered by both occupations (Cameron,
+    Gelbach and Miller 2011), with as many degrees of freedom as the smaller number of clusters less one.
+    """
+    inverse = np.linalg.inv(design.T @ design)
+    estimate = inverse @ design.T @ y
+    moments = design * (y - design @ estimate)[:, None]
+    n, terms = design.shape
+    codes = {g: pd.factorize(pairs[g])[0] for g in LISTS}
+    counts = [len(np.unique(code)) for code in codes.values()]
+    if min(counts) < 2 or n <= terms:
+        return [(value, np.nan, np.nan, np.nan) for value in estimate]
+    codes["both"] = pd.factorize(pd.MultiIndex.from_arrays(list(codes.values())))[0]
+    variances = []
+    for code in codes.values():
+        sums = np.array([np.bincount(code, column) for column in moments.T])
+        groups = sums.shape[1]
+        correction = groups / (groups - 1) * (n - 1) / (n - terms)
+        variances.append(np.diag(inverse @ sums @ sums.T @ inverse) * correction)
+    female, male, both = variances
+    # The two-way estimate can fall below either one-way one, and below 0, in a small sample.
+    errors = np.sqrt(np.maximum.reduce([female + male - both, female, male]))
+    half = student.ppf((1 + confidence) / 2, min(counts) - 1) * errors
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * student.sf(np.abs(estimate / errors), min(counts) - 1)
+    return list(zip(estimate, estimate - half, estimate + half, p, strict=True))
+
+
+def skin_tone(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return mean Monk tones by stereotype, and the difference between the two people of one image.
+
+    Args:
+        people: Rows of ``paired_people``; may be empty.
+        confidence: Level of the intervals (clustered by both occupations), 0–1.
+
+    Returns:
+        ``paired_skin_tone``, in tones of the Monk scale (1–10).
+    """
+    people = last_rounds(people)
+    rows = []
+    for cell, group in by_cell(people[people["setting"].isin(TWO)]):
+        wide = group.pivot(index="image_id", columns="stereotype", values=["skin_tone", "occupation"])
+        tones = wide["skin_tone"].reindex(columns=["male", "female"]).astype(float)
+        tones["difference"] = tones["male"] - tones["female"]
+        for name in tones:
+            some = tones[name].dropna()
+            row = {**cell, "group": name, "n_images": len(some)}
+            if some.empty:
+                rows.append(row | {"reason": "no face has a tone"})
+                continue
+            # Images of the same occupations are no independent draws of what is said about occupations.
+            whom = wide["occupation"].loc[some.index]
+            ones = np.ones((len(some), 1))
+            value, low, high, p = _clustered(some.to_numpy(), ones, whom, confidence)[0]
+            row |= {"skin_tone": value, "ci_low": low, "ci_high": high}
+            row["reason"] = "" if np.isfinite(low) else _ONE_CLUSTER
+            rows.append(row | ({"p": p} if name == "difference" else {}))
+    return tables.of(rows, "paired_skin_tone")

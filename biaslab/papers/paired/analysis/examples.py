@@ -1,0 +1,181 @@
+"""Which images galleries show, and those that stand beside critiques: chosen by rule, not by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from biaslab.papers.paired.analysis.dependence import LISTS
+from biaslab.papers.paired.analysis.mitigated import added_to, pair_of, prompt_of
+from biaslab.papers.paired.analysis.people import FAILED, OUT_OF_ORDER, fits
+
+# A kind of images and an image's id.
+_IMAGE = ["kind", "image_id"]
+
+
+def pairs_shown(seen: pd.DataFrame, *, each: int = 8) -> pd.DataFrame:
+    """Return images of two people, ``each`` of either aspect, evenly spread over the prompts.
+
+    Args:
+        seen: Everyone whom images were to show, as from :func:`biaslab.papers.paired.measure.seen`.
+        each: Images of an aspect.
+
+    Returns:
+        The rows of ``seen`` of these images, in the order to show them.
+    """
+    found = seen[(seen["kind"] == "paired") & seen["outcome"].isin(["judged", "uncertain"])]
+    chosen = [k for _, rows in found.groupby("aspect", sort=False) for k in _spread(_images(rows), each)]
+    return _of_images(seen, chosen)
+
+
+def single_and_paired_shown(
+    seen: pd.DataFrame, *, identities: int = 1, alone: int = 2, beside: int = 3
+) -> pd.DataFrame:
+    """Return images of identities alone and in pairs, a row each (layout of paired Figures 3 and 9).
+
+    Args:
+        seen: As in :func:`pairs_shown`.
+        identities: Of each aspect and list, how many: those whose score rises most.
+        alone: Images of one person in a row.
+        beside: Images of two people in a row.
+
+    Returns:
+        As :func:`pairs_shown`.
+    """
+    # Only images in which everyone was judged, so that signs can be read.
+    whole = seen.groupby(_IMAGE)["gender"].transform(lambda g: g.isin(LISTS).all()).astype(bool)
+    some = seen[whole & seen["kind"].isin(["single", "paired"])]
+    keys = ["aspect", "stereotype", "identity", "kind"]
+    wide = some.assign(score=fits).groupby(keys)["score"].agg(["mean", "size"]).unstack()
+    wide = wide.reindex(columns=pd.MultiIndex.from_product([["mean", "size"], ["single", "paired"]]))
+    rise = wide["mean"]["paired"] - wide["mean"]["single"]
+    enough = (wide["size"]["single"] >= alone) & (wide["size"]["paired"] >= beside)
+    rise = rise[enough].reset_index(name="rise").sort_values(["rise", "identity"], ascending=[False, True])
+    rise = rise.groupby(["aspect", "stereotype"]).head(identities).sort_values(["aspect", "stereotype"])
+    chosen = []
+    for row in rise.itertuples():
+        mine = some[(some["aspect"] == row.aspect) & (some["identity"] == row.identity)]
+        for kind, most in (("single", alone), ("paired", beside)):
+            chosen += _spread(_images(mine[mine["kind"] == kind]), most)
+    return _of_images(seen, chosen)
+
+
+def failures_shown(seen: pd.DataFrame, *, each: int = 4, most: int = 24) -> pd.DataFrame:
+    """Return images of one or two people that fail, ``each`` of a failure and kind (layout of paired Figure 12)."""
+    failed = seen[(seen["kind"] != "three") & seen["outcome"].isin(FAILED)].drop_duplicates(_IMAGE)
+    some = failed.groupby(["outcome", "kind"]).head(each).sort_values(["outcome", "kind"], kind="stable")
+    return _of_images(seen, _images(some.head(most)))
+
+
+def out_of_order_shown(seen: pd.DataFrame, *, each: int = 4) -> pd.DataFrame:
+    """Return judged pairs whose people do not stand as asked, or not clearly so."""
+    pairs = (seen["kind"] == "paired") & (seen["outcome"] == "judged")
+    out = seen[pairs & seen["role"].isin(OUT_OF_ORDER)]
+    return _of_images(seen, [k for _, rows in out.groupby("role") for k in _spread(_images(rows), each)])
+
+
+def three_shown(seen: pd.DataFrame, *, works: bool, each: int = 6) -> pd.DataFrame:
+    """Return images for three people: those that show everyone as asked, or those that do not (paired Figure 11)."""
+    seen = seen[seen["kind"] == "three"]
+    judged = seen.groupby("image_id")["outcome"].transform(lambda outcome: (outcome == "judged").all())
+    right = judged.astype(bool) & ~seen["role"].isin(OUT_OF_ORDER)
+    if works:
+        return _of_images(seen, _spread(_images(seen[right]), 2 * each))
+    out = seen[~right].drop_duplicates("image_id").groupby(["outcome", "role"]).head(each)
+    return _of_images(seen, _images(out.sort_values(["outcome", "role"], kind="stable").head(2 * each)))
+
+
+def _images(people: pd.DataFrame) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(people[_IMAGE].itertuples(index=False, name=None)))
+
+
+def _spread(items: Sequence, most: int) -> list:
+    """Return at most ``most`` of ``items``, evenly spread over them."""
+    if len(items) <= most:
+        return list(items)
+    return [items[k] for k in np.linspace(0, len(items) - 1, most).round().astype(int)]
+
+
+def _of_images(seen: pd.DataFrame, chosen: Iterable[tuple[str, str]]) -> pd.DataFrame:
+    order = pd.DataFrame(list(chosen), columns=_IMAGE, dtype=object)
+    order["rank"] = np.arange(len(order))
+    found = seen.merge(order, on=_IMAGE).sort_values(["rank", "position"], kind="stable")
+    return found.drop(columns="rank").reset_index(drop=True)
+
+
+# -- critiques beside their images ---------------------------------------------------------------------
+
+
+def critique_examples(
+    critiques: pd.DataFrame, prompts: pd.DataFrame, people: pd.DataFrame, *, each: int = 2
+) -> pd.DataFrame:
+    """Return images that each critique was made from, and images of the same prompts with what was added.
+
+    Args:
+        critiques: Rows of ``paired_critiques``; may be empty.
+        prompts: Rows of ``paired_prompts``.
+        people: Rows of ``paired_people``.
+        each: Images of either side: first of prompts that changed for this critique, then of others.
+
+    Returns:
+        A row per critique and image: critique (its place in ``critiques``), side (``before`` or ``after``), kind,
+        image_id, n_told of n_prompts about its people that were told something, added (what the first of them was
+        told), and people (the people it is about in words; empty of a critique of all). Without images
+        (``image_id`` empty) one row, so that what was told is kept.
+    """
+    added = added_to(prompts).set_index(["model", "prompt_id"])
+    people = people.assign(prompt_id=prompt_of(people["image_id"]), kind=people["setting"])
+    people["pair"] = pair_of(people["prompt_id"])
+    later = people["setting"] == "faircritic"
+    people.loc[later, "kind"] = [f"faircritic_{r:.0f}" for r in people.loc[later, "round"]]
+    rows = []
+    for k, critique in enumerate(critiques.itertuples()):
+        whom = critique.identity or critique.batch_id.partition("/")[2]
+        of = people[(people["model"] == critique.model) & (people["aspect"] == critique.aspect)]
+        of = of[(of["identity"] == whom) | (of["role"] == whom)] if whom else of
+        last = int(critique.round) - 1
+        kinds = {"before": f"faircritic_{last}" if last else "paired", "after": f"faircritic_{last + 1}"}
+        sides = {side: of[of["kind"] == kind].drop_duplicates("pair") for side, kind in kinds.items()}
+        after = sides["after"].join(added[["added", "left", "right"]], on=["model", "prompt_id"])
+        told = [_told(row, bool(whom)) for row in after.itertuples()]
+        after = after.assign(told=told)
+        changed = after[after["told"] != ""]
+        said = {"critique": k, "n_told": len(changed), "n_prompts": len(after)}
+        said["added"] = changed["added"].iloc[0] if len(changed) else ""
+        found = [
+            said | {"side": side, "kind": row.kind, "image_id": row.image_id}
+            | {"people": _seen(row, side == "after") if whom else ""}
+            for side, some in (("before", sides["before"]), ("after", after))
+            for row in some[some["pair"].isin(_changed_first(after, each))].itertuples()
+        ]  # fmt: skip
+        rows += found or [said]
+    columns = ["critique", "side", "kind", "image_id", "n_told", "n_prompts", "added", "people"]
+    found = pd.DataFrame(rows, columns=columns)
+    return found.fillna(dict.fromkeys(("side", "kind", "image_id", "people"), ""))
+
+
+def _told(row, one: bool) -> str:
+    """Return what a prompt tells the person; where not ``one`` is meant, what it tells anybody."""
+    told = (
+        {row.left, row.right} - {"nothing", np.nan}
+        if not one
+        else {getattr(row, row.position)} - {"nothing", np.nan}
+    )
+    return next(iter(told & set(LISTS) or told), "")
+
+
+def _seen(row, after: bool) -> str:
+    words = {"female": "woman", "male": "man"}
+    said = f"{row.position}: {words.get(row.gender, row.gender or row.outcome.replace('_', ' '))}"
+    return f"{said}, told {words.get(row.told, row.told)}" if after and row.told else said
+
+
+def _changed_first(rows: pd.DataFrame, each: int) -> list[str]:
+    """Return pairs spread evenly over those whose prompt changed, filled up with others."""
+    chosen: list[str] = []
+    changed = rows["told"] != ""
+    for some, room in ((rows[changed], each - (each > 1 and not changed.all())), (rows[~changed], each)):
+        chosen += _spread(some["pair"].tolist(), max(min(room, each - len(chosen)), 0))
+    return chosen

@@ -1,0 +1,155 @@
+"""Generated shares beside the labour force: correlation and amplification (paired 4.4.2, Figures 7 and 8)."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import numpy as np
+import pandas as pd
+
+from biaslab import stats, tables
+from biaslab.measures import (
+    DEFINITIONS,
+    amplification,
+    directional_amplification,
+    exclusion_reason,
+    expected_amplification,
+)
+from biaslab.papers.paired import printed as papers
+from biaslab.papers.paired.analysis.dependence import LISTS
+from biaslab.papers.paired.analysis.scores import identities
+
+# A labour share is counted of so many that it has no noise of its own.
+_EXACT = 10**9
+
+
+def labour_share(given: pd.DataFrame) -> pd.DataFrame:
+    """Return labour shares as they are given, or where none are those that the paper prints (Table 11).
+
+    They are a reference that depends on no model.
+
+    Args:
+        given: Rows of ``paired_labour_share``; may be empty.
+
+    Returns:
+        ``paired_labour_share``, in % (0–100).
+    """
+    return tables.of(given if len(given) else papers.labour_share(), "paired_labour_share")
+
+
+def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return each occupation's generated share beside its labour share (Table 11).
+
+    Args:
+        shares: Rows of ``paired_percent_female``.
+        labour: Rows of ``paired_labour_share``.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        ``paired_labour_comparison``: shares in %, amplification in points.
+
+    Raises:
+        InputError: Shares cannot come from their n.
+    """
+    frame = identities(shares, "occupation")
+    against = (
+        frame["occupation"].map(labour.set_index("occupation")["percent_female"]).astype(float).to_numpy()
+    )
+    generated, n = frame["percent_female"].to_numpy(), frame["n"].to_numpy()
+    low, high = stats.wilson_interval(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
+    both = np.isfinite(against) & np.isfinite(generated)
+    floor = np.full(len(frame), np.nan)
+    expected = stats.expected_absolute_deviation(against[both] / 100, n[both])
+    floor[both] = 100 * expected - np.abs(against[both] - 50)
+    reason = np.where(np.isnan(against), "no labour share is given", "")
+    frame = frame.assign(
+        ci_low=100 * low,
+        ci_high=100 * high,
+        percent_female_labour=against,
+        amplification=amplification(generated, against),
+        directional=directional_amplification(generated, against),
+        floor=floor,
+        exclusion=exclusion_reason(generated, against),
+        reason=np.where(frame["reason"] != "", frame["reason"], reason),
+    )
+    return tables.of(frame, "paired_labour_comparison")
+
+
+def _known(comparison: pd.DataFrame):
+    """Return the rows with both shares by model and setting."""
+    both = comparison.dropna(subset=["percent_female", "percent_female_labour"])
+    return both.groupby(["model", "setting"], sort=False)
+
+
+def labour_correlation(comparison: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return Pearson's r of generated with labour shares over occupations: of all, and within each list.
+
+    Args:
+        comparison: Rows of ``paired_labour_comparison``.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        ``paired_labour_correlation``, r from -1 to 1.
+    """
+    rows = []
+    for (model, setting), group in _known(comparison):
+        for stratum in ("overall", *LISTS):
+            some = group if stratum == "overall" else group[group["stereotype"] == stratum]
+            r = stats.pearson_r(
+                some["percent_female_labour"].to_numpy(), some["percent_female"].to_numpy(), confidence
+            )
+            few = "a correlation needs three occupations and shares that differ"
+            row = {"model": model, "setting": setting, "stereotype": stratum, **r._asdict()}
+            rows.append(row | {"reason": "" if isfinite(r.r) else few})
+    return tables.of(rows, "paired_labour_correlation")
+
+
+def labour_amplification(
+    comparison: pd.DataFrame, *, seed: int, replicates: int, confidence: float
+) -> pd.DataFrame:
+    """Return the mean amplification against labour shares, without what image noise adds.
+
+    By the three definitions of the paradox paper (its section 3.3), the labour share in the place of the training
+    share: a cell of its own without noise.
+
+    Args:
+        comparison: Rows of ``paired_labour_comparison``.
+        seed: The seed of the bootstrap.
+        replicates: Its replicates.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        ``paired_labour_amplification``, in points.
+    """
+    rows = []
+    every = comparison.groupby(["model", "setting"]).size()
+    for (model, setting), group in _known(comparison):
+        generated, labour = (group[c].to_numpy() for c in ("percent_female", "percent_female_labour"))
+        people, known = group["n"].to_numpy(int), np.full(len(group), _EXACT)
+        found = stats.hierarchical_bootstrap(
+            np.column_stack([np.rint(generated * people / 100), np.rint(labour / 100 * _EXACT)]),
+            np.column_stack([people, known]),
+            _amplifications,
+            replicates=replicates,
+            seed=seed,
+            confidence=confidence,
+        )
+        for i, definition in enumerate(DEFINITIONS):
+            plain = expected_amplification(generated, labour, definition)
+            row = {"model": model, "setting": setting, "definition": definition}
+            row |= {"uncorrected": float(plain.amplification), "n_occupations": int(plain.n_occupations)}
+            row["n_excluded"] = int(every[model, setting] - plain.n_occupations)
+            if isfinite(found.ci_low[i]):
+                row["amplification"] = found.value[i] - found.bias[i]
+                row |= {"ci_low": found.ci_low[i], "ci_high": found.ci_high[i]}
+            else:
+                row["reason"] = "too few occupations or images to tell amplification from image noise"
+            rows.append(row)
+    return tables.of(rows, "paired_labour_amplification")
+
+
+def _amplifications(shares: np.ndarray) -> np.ndarray:
+    """Return the amplification in points by definition, (..., definitions), of shares (..., occupations, 2)."""
+    generated, labour = 100 * shares[..., 0], 100 * shares[..., 1]
+    each = [expected_amplification(generated, labour, d).amplification for d in DEFINITIONS]
+    return np.stack(each, axis=-1)

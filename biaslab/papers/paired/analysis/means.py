@@ -1,0 +1,237 @@
+"""Means of what identities show over the lists that they are in, with intervals; what several analyses take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite, sqrt
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+from biaslab.errors import InputError
+from biaslab.measures import stereotype_score_from_percent
+from biaslab.papers.paired.analysis import dependence
+from biaslab.papers.paired.analysis.dependence import LISTS
+from biaslab.prompts.paired import ASPECTS, SETTINGS
+
+CELL = ["model", "aspect", "setting"]
+_FEW = "an interval needs two identities"
+
+
+class Mean(NamedTuple):
+    """A mean over identities, with the t-test against 0 that belongs to its interval."""
+
+    value: float
+    ci_low: float
+    ci_high: float
+    t: float
+    p: float
+    n_identities: int
+    reason: str
+    dependence: str = ""
+
+
+def by_cell(frame: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
+    """Yield model, aspect and setting, and the rows that have them."""
+    for names, group in frame.groupby(CELL, sort=False):
+        yield dict(zip(CELL, names, strict=True)), group
+
+
+def ordered(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return rows by model, aspect and setting: models as they come, a run's own before printed ones."""
+    order = {name: i for i, name in enumerate((*dict.fromkeys(frame["model"]), *ASPECTS, *SETTINGS))}
+    rows = frame.sort_values(
+        CELL, key=lambda c: c.map(lambda v: (order.get(v, len(order)), v)), kind="stable"
+    )
+    return rows.reset_index(drop=True)
+
+
+def counted(shares: pd.DataFrame) -> pd.DataFrame:
+    """Return shares with the number of people perceived as female in ``count`` and the ``score``.
+
+    Args:
+        shares: Rows of ``paired_percent_female``.
+
+    Raises:
+        InputError: A share cannot come from its n, or a stereotype or aspect is none of the known ones.
+    """
+    frame = shares
+    for column, allowed in (("stereotype", LISTS), ("aspect", ASPECTS)):
+        other = frame.loc[~frame[column].isin(allowed), column]
+        if len(other):
+            known = " and ".join(map(repr, allowed))
+            raise InputError(f"paired_percent_female: {column} is {other.iloc[0]!r}; allowed are {known}.")
+    n, percent = frame["n"].fillna(0).to_numpy(), frame["percent_female"].to_numpy()
+    count = np.rint(percent * n / 100)
+    whole = np.divide(100 * count, n, out=np.full(len(n), np.nan), where=n > 0)
+    off = np.nan_to_num(np.abs(percent - whole))
+    if (off > 1).any():
+        row = int(off.argmax())
+        raise InputError(
+            f"paired_percent_female: {percent[row]:g} % in row {row + 1} cannot come from n = {n[row]:g} people; n "
+            "must count the people that the share is taken over."
+        )
+    frame = frame.assign(percent_female=whole, count=count, n=n)
+    return ordered(frame.assign(score=stereotype_score_from_percent(whole, frame["stereotype"])))
+
+
+def mean(values: np.ndarray, confidence: float) -> Mean:
+    """Return the mean of values of identities with Student's interval."""
+    n = len(values)
+    if n == 0:
+        return Mean(*[np.nan] * 5, 0, "no identity has a value")
+    if n == 1:
+        return Mean(float(values[0]), *[np.nan] * 4, 1, _FEW)
+    return t_mean(float(np.mean(values)), float(np.std(values, ddof=1)) / sqrt(n), n - 1, n, confidence)
+
+
+def t_mean(value: float, se: float, df: float, n: int, confidence: float) -> Mean:
+    """Return a mean of ``n`` identities whose standard error has ``df`` degrees of freedom."""
+    half = student.ppf((1 + confidence) / 2, df) * se
+    # Images that show one gender twice cancel out but for the rounding of a computer, which leans nowhere.
+    value = 0.0 if abs(value) < 1e-9 else value
+    if se < 1e-9:
+        return Mean(value, value, value, np.nan, np.nan, n, "all identities are equal, so there is no test")
+    t = value / se
+    return Mean(value, value - half, value + half, t, float(2 * student.sf(abs(t), df)), n, "")
+
+
+def strata(
+    group: pd.DataFrame,
+    column: str,
+    confidence: float,
+    lowest: float = -np.inf,
+    highest: float = np.inf,
+    *,
+    effect: str = "",
+    images: pd.DataFrame | None = None,
+    two_people: bool = False,
+) -> Iterator[tuple[str, Mean, pd.DataFrame]]:
+    """Yield stratum, mean of ``column``, and the rows it is taken over, for each list and for both.
+
+    Several identities of one occupation and list are averaged first. Limits are cut at ``lowest`` and ``highest``,
+    the range of the values.
+
+    Args:
+        group: One row per identity: stereotype, occupation, identity and ``column``.
+        column: The values; rows without one are left out.
+        confidence: Level of the intervals, 0–1.
+        lowest: Smallest value that a mean can have.
+        highest: Largest one.
+        effect: Where two people share each image and only values are known, the column with what an identity can
+            add to the overall mean at most, times the length of its list; else the lists are taken as independent.
+        images: Where images are known, what each adds (see :func:`dependence.deviations`).
+        two_people: Whether two people share each image.
+    """
+    known = group.dropna(subset=[column])
+    rows = {s: known[known["stereotype"] == s] for s in LISTS}
+    values = dict(zip(LISTS, _by_occupation(known, column), strict=True))
+    means = {s: mean(values[s].to_numpy(), confidence) for s in LISTS}
+    means["overall"] = _both(known, column, confidence, effect, images, two_people)
+    shared = values["female"].index.intersection(values["male"].index)
+    rows["overall"] = known[known["occupation"].isin(shared)] if len(shared) else known
+    # Roles of different occupations share no images, so nothing is fixed there.
+    alone = dependence.PARTNERS if two_people and not len(shared) else dependence.NONE
+    for stratum, found in means.items():
+        low, high = (float(np.clip(limit, lowest, highest)) for limit in (found.ci_low, found.ci_high))
+        said = (found.dependence or alone) if isfinite(found.ci_low) else ""
+        some = rows[stratum]
+        yield stratum, found._replace(ci_low=low, ci_high=high, n_identities=len(some), dependence=said), some
+
+
+def _both(
+    group: pd.DataFrame,
+    column: str,
+    confidence: float,
+    effect: str,
+    images: pd.DataFrame | None,
+    two_people: bool,
+) -> Mean:
+    """Return the mean of the two lists' means over occupations.
+
+    Lists over the same occupations (the two roles of ``power``) are averaged within each occupation first, so
+    their dependence is in the interval. Disjoint lists that share ``images`` are crossed samples, whose
+    dependence is estimated. Where only their values are known, the variances of the lists' mean ``effect`` are
+    added up (Welch's degrees of freedom); without one that is half its value: the lists are independent strata.
+    """
+    female, male = _by_occupation(group, column)
+    n = len(female) + len(male)
+    if female.empty or male.empty:
+        return Mean(*[np.nan] * 5, n, "one of the two lists has no values")
+    shared = female.index.intersection(male.index)
+    if len(shared):
+        found = mean(((female[shared] + male[shared]) / 2).to_numpy(), confidence)
+        return found._replace(dependence=dependence.BY_OCCUPATION)
+    value = float((female.mean() + male.mean()) / 2)
+    if min(len(female), len(male)) < 2:
+        return Mean(value, *[np.nan] * 4, n, _FEW)
+    if images is not None and (found := dependence.parts(group, column, images)).crossed:
+        return t_mean(value, *found.error(), n, confidence)._replace(dependence=dependence.ESTIMATED)
+    effects = _by_occupation(group, effect) if effect else (female / 2, male / 2)
+    parts = np.array([part.var(ddof=1) / len(part) for part in effects])
+    degrees = np.array([len(female) - 1, len(male) - 1])
+    df = parts.sum() ** 2 / (parts**2 / degrees).sum() if parts.sum() > 0 else degrees.sum()
+    said = dependence.WORST if effect else dependence.ASSUMED_NONE if two_people else dependence.NONE
+    return t_mean(value, sqrt(parts.sum()), float(df), n, confidence)._replace(dependence=said)
+
+
+def _by_occupation(group: pd.DataFrame, column: str) -> tuple[pd.Series, pd.Series]:
+    """Return the means of ``column`` by occupation of each list; several identities of one are averaged."""
+    by = (group[group["stereotype"] == s].groupby("occupation", sort=False) for s in LISTS)
+    return tuple(of[column].mean() for of in by)
+
+
+# -- images of two people whose identities are known --------------------------------------------------
+
+
+class Pairs:
+    """Images of two people by model, aspect and setting; what each adds to the values of its identities.
+
+    Args:
+        images: Rows of ``paired_pair_images``. Cells without identities are left out; the pairs of the top five are
+            those of all pairs whose identities are both among them.
+        people: Shares as :func:`counted` returns them.
+
+    Raises:
+        InputError: The images do not count the people that the shares per identity are taken over.
+    """
+
+    def __init__(self, images: pd.DataFrame, people: pd.DataFrame) -> None:
+        self._of: dict[tuple[str, ...], pd.DataFrame] = {}
+        names = [f"{s}_identity" for s in LISTS]
+        if not set(names) <= set(images.columns):
+            return
+        frame = images[(images[names] != "").all(axis=1)]
+        women = {s: frame[f"{s}_label"].map({"female": 1.0, "male": 0.0}).astype(float) for s in LISTS}
+        found = {tuple(cell.values()): rows for cell, rows in by_cell(frame.assign(**women))}
+        for cell, group in by_cell(people):
+            key = tuple(cell.values())
+            whole = found.get((*key[:2], "paired"))
+            if key[2] == "paired_top5" and key not in found and whole is not None:
+                found[key] = whole[whole[names].isin(set(group["identity"])).all(axis=1)]
+            if key in found:
+                dependence.check(found[key], group, ", ".join(key))
+        self._of = found
+
+    def women(self, *cell: str) -> pd.DataFrame | None:
+        """Return a cell's images with 100 for people perceived as female, 0 for male; None where not known."""
+        found = self._of.get(cell)
+        return None if found is None else found.assign(**{s: 100 * found[s] for s in LISTS})
+
+    def fits(self, *cell: str) -> pd.DataFrame | None:
+        """Return the same with 100 for people who fit their stereotype and -100 for those who do not."""
+        found = self._of.get(cell)
+        if found is None:
+            return None
+        return found.assign(female=200 * found["female"] - 100, male=100 - 200 * found["male"])
+
+
+def deviations(images: pd.DataFrame | None, group: pd.DataFrame, column: str, slope: str = ""):
+    """Return :func:`dependence.deviations` of the identities with a value; None without images."""
+    return (
+        images
+        if images is None
+        else dependence.deviations(images, group.dropna(subset=[column]), column, slope)
+    )

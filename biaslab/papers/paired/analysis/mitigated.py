@@ -1,0 +1,243 @@
+"""Scores with and without mitigation, what mitigated prompts tell, and critiques in words (paired section 5)."""
+
+from __future__ import annotations
+
+import re
+from math import isfinite, sqrt
+
+import numpy as np
+import pandas as pd
+from scipy.stats import norm
+
+from biaslab import stats, tables
+from biaslab.papers.paired.analysis.dependence import LISTS
+from biaslab.papers.paired.analysis.means import Pairs, counted, deviations, strata
+from biaslab.papers.paired.analysis.scores import both_aspects
+
+_KINDS = {"paired": "none", "paired_top5": "none", "intervention_top5": "intervention"}
+_SETTINGS = {
+    ("top5", "none"): "paired_top5",
+    ("all", "none"): "paired",
+    ("top5", "intervention"): "intervention_top5",
+}
+_SHOWN = re.compile(r"the (.+?) as a (woman|man)(?= and the |\.)")
+NO_DIFFERENCE = "no difference shown"
+_TOWARDS, _AGAINST = "towards stereotypes", "against stereotypes"
+
+
+def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return scores of pairs without and with mitigation (paired 5, Table 2 and the last rows of Table 1).
+
+    Args:
+        scores: Rows of ``paired_stereotype_score``.
+        confidence: Level of ``margin``, 0–1.
+
+    Returns:
+        ``paired_mitigation``, in points (-100 to 100).
+    """
+    scores = scores[scores["setting"] != "single"]
+    people = scores[scores["setting"] == "paired"].set_index(["model", "aspect", "stereotype"])["n"]
+    n = [people.get(names, np.nan) for names in zip(*(scores[c] for c in people.index.names), strict=True)]
+    scope = scores["setting"].map(_scope)
+    # Overall, two fully dependent people of an image count as one; p(1-p) is at most 1/4.
+    images = np.array(n, dtype=float) / np.where(scores["stereotype"] == "overall", 2, 1)
+    bare = (scope == "all") & scores["n"].isna() & (images > 0)
+    half = 100 * norm.ppf((1 + confidence) / 2)
+    frame = scores.assign(
+        scope=scope,
+        mitigation=scores["setting"].map(lambda s: _KINDS.get(s, s)),
+        margin=[half / sqrt(k) if b else np.nan for k, b in zip(images, bare, strict=True)],
+        direction=[direction(*row) for row in scores[["score", "ci_low", "ci_high"]].itertuples(index=False)],
+    )
+    return tables.of(frame, "paired_mitigation")
+
+
+def _scope(setting: str) -> str:
+    return "top5" if setting.endswith("_top5") else "all"
+
+
+def direction(score: float, low: float, high: float) -> str:
+    """Return which way a score leans, in the words of the tables.
+
+    ``towards stereotypes`` or ``against stereotypes`` where the interval lies on one side of 0, ``no difference
+    shown`` where it holds 0. Without an interval the sign alone decides; a missing score leans nowhere ("").
+    """
+    if not isfinite(score):
+        return ""
+    if not (isfinite(low) and isfinite(high)):
+        low = high = score
+    return _TOWARDS if low > 0 else _AGAINST if high < 0 else NO_DIFFERENCE
+
+
+def identity_mitigation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return each identity's score in mitigated pairs beside that in the same pairs without mitigation.
+
+    Args:
+        shares: Rows of ``paired_percent_female``.
+        confidence: Level of the intervals; 1 minus it is that of the tests, after Holm's correction.
+
+    Returns:
+        ``paired_identity_mitigation``, in points.
+
+    Raises:
+        InputError: Shares cannot come from their n.
+    """
+    frame = both_aspects(shares, confidence=confidence)
+    frame = frame[frame["setting"] != "single"].dropna(subset=["score"])
+    leans = [
+        NO_DIFFERENCE if p >= 1 - confidence else direction(score, np.nan, np.nan)
+        for p, score in zip(frame["p_holm"], frame["score"], strict=True)
+    ]
+    frame = frame.assign(
+        scope=frame["setting"].map(_scope),
+        mitigation=frame["setting"].map(lambda s: _KINDS.get(s, s)),
+        direction=leans,
+    )
+    same, compared = ["model", "aspect", "scope", "identity"], ["score", "n", "smallest_p_holm", "direction"]
+    before = frame.loc[frame["mitigation"] == "none", [*same, *compared]]
+    after = frame[frame["mitigation"] != "none"]
+    joined = after.merge(before, on=same, suffixes=("", "_before"))
+    joined = joined.assign(change=joined["score"] - joined["score_before"])
+    return tables.of(joined, "paired_identity_mitigation")
+
+
+def mitigation_change(
+    identities: pd.DataFrame, shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float
+) -> pd.DataFrame:
+    """Return the mean change of the score from unmitigated to mitigated pairs, over identities.
+
+    Args:
+        identities: Rows of ``paired_identity_mitigation``.
+        shares: Rows of ``paired_percent_female``, which the images are checked against.
+        pairs: Rows of ``paired_pair_images``; may be empty.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        ``paired_mitigation_change``, in points (-200 to 200), with how many identities lean which way.
+
+    Raises:
+        InputError: Shares cannot come from their n, or the images do not count their people.
+    """
+    images, rows = Pairs(pairs, counted(shares)), []
+    keys = ["model", "aspect", "scope", "mitigation"]
+    for names, group in identities.groupby(keys, sort=False):
+        model, aspect, scope, kind = names
+        sides = []
+        for of, column, sign in (("none", "score_before", -1), (kind, "score", 1)):
+            seen = images.fits(model, aspect, _SETTINGS.get((scope, of), of))
+            if seen is not None:
+                added = deviations(seen, group, column)
+                sides.append(added.assign(**{s: sign * added[s] for s in LISTS}))
+        # Where only shares are known: an identity's mitigated and unmitigated pairs both move its partners
+        # (scores.shared_effect).
+        for stratum, mean, some in strata(
+            group, "change", confidence, -200, 200, effect="change",
+            images=pd.concat(sides) if len(sides) == 2 else None, two_people=True,
+        ):  # fmt: skip
+            row = dict(zip(keys, names, strict=True)) | {"stereotype": stratum, **mean._asdict()}
+            row |= {"change": mean.value, "n": int(some["n"].sum())}
+            for of in ("_before", ""):
+                leans = some[f"direction{of}"]
+                row |= {f"n_towards{of}": int((leans == _TOWARDS).sum())}
+                row |= {f"n_against{of}": int((leans == _AGAINST).sum())}
+                row[f"smallest_p_holm{of}"] = some[f"smallest_p_holm{of}"].min()
+            rows.append(row)
+    return tables.of(rows, "paired_mitigation_change")
+
+
+# -- what prompts tell -------------------------------------------------------------------------------
+
+
+def added_words(plain: str, text: str) -> str:
+    """Return what a mitigated prompt says beyond the plain one; the whole of it where it is another text."""
+    if text.startswith(plain):
+        return text[len(plain) :].strip()
+    stem = plain.removesuffix(".")
+    return text[len(stem) :].lstrip(", ") if text.startswith(stem) else text
+
+
+def told_genders(plain: str, added: str) -> tuple[dict[str, str], bool]:
+    """Return the gender that added words tell for the ``left`` and the ``right`` person, and whether they say more.
+
+    Words are read in the form of :func:`biaslab.mitigation.revision.sentence`.
+    """
+    told = {}
+    for phrase, word in _SHOWN.findall(added):
+        for side in ("left", "right"):
+            where = f" on the {side}"
+            if phrase.endswith(where) or f"one {phrase}{where}" in plain:
+                told[side] = {"woman": "female", "man": "male"}[word]
+    rest = re.sub(r"^Show the .+? as a (woman|man)\.", "", added) if told else added
+    return told, bool(rest.strip())
+
+
+def prompt_of(image_ids: pd.Series) -> pd.Series:
+    """Return the ids of the prompts that images were made from."""
+    return image_ids.str.replace(r"/[^/]*$", "", regex=True)
+
+
+def pair_of(prompt_ids: pd.Series) -> pd.Series:
+    """Return what the ids of the same pair's prompts have in common in all settings: all but the first part."""
+    return prompt_ids.str.replace(r"^[^-]*-", "", regex=True)
+
+
+def added_to(prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return for each mitigated prompt what it says beyond the plain one, and what that tells either person.
+
+    Args:
+        prompts: Rows of ``paired_prompts``.
+
+    Returns:
+        model, prompt_id, pair (what ids of the same pair's prompts have in common), added, and ``left`` and ``right``:
+        ``female``, ``male``, ``other words`` or ``nothing``. Prompts whose plain one is not known are left out.
+    """
+    prompts = prompts.assign(pair=pair_of(prompts["prompt_id"]))
+    plain = prompts[prompts["setting"] == "paired"][["model", "pair", "text"]]
+    mitigated = prompts[prompts["setting"].isin(["intervention", "faircritic"])]
+    both = mitigated.merge(plain, on=["model", "pair"], suffixes=("", "_plain"))
+    added = [added_words(a, b) for a, b in zip(both["text_plain"], both["text"], strict=True)]
+    told = [told_genders(a, b) for a, b in zip(both["text_plain"], added, strict=True)]
+    sides = {
+        side: [genders.get(side, "other words" if more else "nothing") for genders, more in told]
+        for side in ("left", "right")
+    }
+    return both[["model", "prompt_id", "pair"]].assign(added=added, **sides)
+
+
+def told(prompts: pd.DataFrame, people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return how many prompts tell the person of each list what, and how these people are then perceived.
+
+    Args:
+        prompts: Rows of ``paired_prompts``; may be empty.
+        people: Rows of ``paired_people``; may be empty.
+        confidence: Level of the intervals (Wilson), 0–1.
+
+    Returns:
+        ``paired_told``, in % (0–100).
+    """
+    said = added_to(prompts).melt(["model", "prompt_id"], ["left", "right"], "position", "told")
+    people = people.assign(prompt_id=prompt_of(people["image_id"]))
+    people = people.merge(said.astype(object), on=["model", "prompt_id", "position"])
+    rows = []
+    keys = ["model", "aspect", "setting", "round"]
+    for names, group in people.groupby(keys, sort=False):
+        asked = group["prompt_id"].nunique()
+        for (stereotype, what), some in group.groupby(["stereotype", "told"]):
+            known = some[some["gender"].isin(LISTS)]
+            female, n, count = (
+                int((known["gender"] == "female").sum()),
+                len(known),
+                some["prompt_id"].nunique(),
+            )
+            low, high = stats.wilson_interval(female, n, confidence) if n else (np.nan, np.nan)
+            row = dict(zip(keys, (*names[:3], f"{names[3]:.0f}"), strict=True))
+            row |= {
+                "stereotype": stereotype,
+                "told": what,
+                "n_prompts": count,
+                "percent": 100 * count / asked,
+            }
+            row |= {"percent_female": 100 * female / n if n else np.nan, "n": n}
+            row |= {"ci_low": 100 * float(low), "ci_high": 100 * float(high)}
+            rows.append(row | {"reason": "" if n else "nobody was judged"})
+    return tables.of(rows, "paired_told")

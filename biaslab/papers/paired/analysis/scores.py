@@ -1,0 +1,423 @@
+"""Stereotype scores of identities and of their lists, the lean apart from them, and how two roles go together."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import isfinite, sqrt
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binom, norm
+
+from biaslab import stats, tables
+from biaslab.measures import percent_female_from_stereotype_score, stereotype_score_from_percent
+from biaslab.papers.paired.analysis import dependence, means
+from biaslab.papers.paired.analysis.dependence import LISTS
+from biaslab.papers.paired.analysis.means import CELL, Pairs, by_cell, counted, deviations, strata
+from biaslab.prompts.paired import ASPECTS, SETTINGS
+
+_CORRECTED = ("holm", "bh")
+_NO_VALUES = "the paper prints no values per identity"
+
+
+def stereotype_score(
+    shares: pd.DataFrame, pairs: pd.DataFrame, printed: pd.DataFrame, *, confidence: float
+) -> pd.DataFrame:
+    """Return the stereotype score of each list and overall (paired 3.2.3, Tables 1 and 2; with intervals).
+
+    Args:
+        shares: Rows of ``paired_percent_female``.
+        pairs: Rows of ``paired_pair_images``, from which the dependence of two people of one image is estimated;
+            may be empty, then it is taken at its worst.
+        printed: Rows of ``paired_printed_value``: set beside, or alone where nothing is computed; may be empty.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        ``paired_stereotype_score``, in points (-100 to 100).
+
+    Raises:
+        InputError: Shares cannot come from their n, or the images do not count their people.
+    """
+    stated = printed[printed["quantity"] == "stereotype_score"].set_index([*CELL, "stereotype"])["value"]
+    z = norm.ppf((1 + confidence) / 2)
+    people = counted(shares)
+    known, rows = Pairs(pairs, people), []
+    for cell, group in by_cell(people):
+        two, images = cell["setting"] != "single", known.fits(*cell.values())
+        errors = _image_errors(group, two, images)
+        for stratum, mean, some in strata(
+            group, "score", confidence, -100, 100, effect=shared_effect(cell, "score"),
+            images=deviations(images, group, "score"), two_people=two,
+        ):  # fmt: skip
+            half, value = z * errors[stratum], mean.value
+            row = {**cell, "stereotype": stratum, "score": value, **mean._asdict(), "n": some["n"].sum()}
+            low, high = (float(np.clip(value + d, -100, 100)) for d in (-half, half))
+            row |= {"images_ci_low": low, "images_ci_high": high, "evidence": "computed"}
+            if isfinite(low):
+                worst = dependence.WORST if images is None else dependence.ESTIMATED
+                alone = stratum != "overall" or not two
+                row["images_dependence"] = dependence.NONE if alone else worst
+            if not (isfinite(half) or mean.reason):
+                row["reason"] = "an interval over images needs two people of each identity"
+            rows.append(row | {"printed": stated.get((*cell.values(), stratum), np.nan)})
+    done = {(*(r[c] for c in CELL), r["stereotype"]) for r in rows}
+    for names, value in stated.items():
+        if names not in done:
+            row = dict(zip([*CELL, "stereotype"], names, strict=True))
+            rows.append(row | {"score": value, "printed": value, "evidence": "printed", "reason": _NO_VALUES})
+    return tables.of(rows, "paired_stereotype_score")
+
+
+def shared_effect(cell: dict[str, str], column: str) -> str:
+    """Return ``column`` as that of effects on the overall mean where two people share each image, else "".
+
+    If every image of two people shows one woman and one man, both fit their stereotypes or neither does, and
+    the mean of either list is the overall mean: an identity then moves it by its whole value. No dependence
+    gives a larger error than that.
+    """
+    return "" if cell["setting"] == "single" else column
+
+
+def _image_errors(group: pd.DataFrame, two_people: bool, images: pd.DataFrame | None) -> dict[str, float]:
+    """Return the standard error of each stratum's score when the same identities get new images.
+
+    Each list is a stratified sample: its variance is estimated without bias by p(1-p)/(n-1) per identity
+    (Cochran 1977, section 5.11). How the two people of one image depend on each other is estimated from
+    ``images``; without them the lists' errors are added up for images of two people: the largest error that any
+    dependence can cause.
+    """
+    known = group.dropna(subset=["score"])
+    errors = {}
+    for stratum in LISTS:
+        rows = known[known["stereotype"] == stratum]
+        share, n = rows["percent_female"].to_numpy() / 100, rows["n"].to_numpy()
+        enough = len(rows) > 0 and n.min() > 1
+        variance = (share * (1 - share) / (n - 1)).sum() / len(rows) ** 2 if enough else np.nan
+        errors[stratum] = 200 * sqrt(variance)
+    female, male = errors.values()
+    if images is not None and isfinite(female + male):
+        errors["overall"] = dependence.image_error(images, known, "score")
+    else:
+        errors["overall"] = (female + male) / 2 if two_people else sqrt(female**2 + male**2) / 2
+    return errors
+
+
+def side_by_side(table: pd.DataFrame, rows: list[str]) -> pd.DataFrame:
+    """Return scores in words, models side by side (layout of paired Tables 1 and 2).
+
+    Args:
+        table: With model, score, ci_low, ci_high and ``rows``: ``paired_stereotype_score`` or ``paired_mitigation``.
+        rows: Columns whose values are rows.
+
+    Returns:
+        A column a model: measured scores with their interval in brackets, printed ones without.
+    """
+    table = table.dropna(subset=["score"])
+    said = [
+        f"{score:.1f} ({low:.1f} to {high:.1f})" if isfinite(low) else f"{score:.2f}"
+        for score, low, high in table[["score", "ci_low", "ci_high"]].itertuples(index=False)
+    ]
+    wide = table.assign(said=said).pivot(index=rows, columns="model", values="said")
+    order = (*ASPECTS, *SETTINGS, "all", "top5", "none", *LISTS, "overall")
+    ranks = {value: k for k, value in enumerate(order)}
+    wide = wide.sort_index(key=lambda level: level.map(lambda v: ranks.get(v, len(ranks))))
+    return wide.reindex(columns=list(dict.fromkeys(table["model"]))).fillna("").rename_axis(columns=None)
+
+
+# -- identities --------------------------------------------------------------------------------------
+
+
+def occupation_score(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return the score of each occupation with its exact interval and test (paired 4.4, Table 12).
+
+    Args:
+        shares: Rows of ``paired_percent_female``.
+        confidence: Level of the intervals and of the band of a fair model's scores, 0–1.
+
+    Returns:
+        ``paired_occupation_score``, in points (-100 to 100).
+
+    Raises:
+        InputError: Shares cannot come from their n.
+    """
+    return _identity_scores(shares, "occupation", confidence)
+
+
+def power_score(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return the same of each role of power (paired 4.5, Table 13) as ``paired_power_score``."""
+    return _identity_scores(shares, "power", confidence)
+
+
+def both_aspects(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return the scores of occupations, then those of roles of power, as :func:`occupation_score` has them."""
+    return pd.concat([_identity_scores(shares, aspect, confidence) for aspect in ("occupation", "power")])
+
+
+def _identity_scores(shares: pd.DataFrame, aspect: str, confidence: float) -> pd.DataFrame:
+    frame = identities(shares, aspect)
+    known = frame["score"].notna().to_numpy()
+    count, people = np.where(known, frame["count"], 0).astype(int), frame["n"].to_numpy()
+    low, high = score_limits(stats.exact_interval(count, people, confidence), frame["stereotype"])
+    tail = (1 - confidence) / 2
+    fair = [np.where(known, binom.ppf(q, np.maximum(people, 1), 0.5), np.nan) for q in (tail, 1 - tail)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        fair = [np.where(known, 200 * k / people - 100, np.nan) for k in fair]
+    # At one half the binomial is symmetric: both tails are twice the nearer one.
+    tails = np.minimum(count, people - count)
+    p = np.where(known, np.minimum(1, 2 * binom.cdf(tails, people, 0.5)), np.nan)
+    frame = frame.assign(
+        ci_low=low, ci_high=high, fair_low=fair[0], fair_high=fair[1], p=p, smallest_p=stats.least_binomial_p(people)
+    )  # fmt: skip
+    return tables.of(adjusted(frame), f"paired_{aspect}_score")
+
+
+def identities(shares: pd.DataFrame, aspect: str) -> pd.DataFrame:
+    """Return one aspect's identities with their scores; ``n`` is 0, and a reason given, where nobody was judged."""
+    frame = counted(shares)
+    frame = frame[frame["aspect"] == aspect].reset_index(drop=True)
+    known = frame["score"].notna()
+    why = frame["reason"].where(frame["reason"] != "", "nobody was judged")
+    return frame.assign(n=frame["n"].where(known, 0).astype(int), reason=why.where(~known, ""))
+
+
+def score_limits(shares: stats.Interval, stereotype: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Return limits of scores from limits of the shares of women, 0–1."""
+    ends = [stereotype_score_from_percent(100 * end, stereotype) for end in shares]
+    return np.fmin(*ends), np.fmax(*ends)
+
+
+def adjusted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Add p, and the smallest that it could be, corrected for the identities of the same model, aspect and setting."""
+    for end, method in (("holm", "holm"), ("bh", "benjamini_hochberg")):
+        for p in ("p", "smallest_p"):
+            frame[f"{p}_{end}"] = np.nan
+            for rows in frame.groupby(CELL).groups.values():
+                frame.loc[rows, f"{p}_{end}"] = stats.adjust(frame.loc[rows, p].to_numpy(), method)
+    return frame
+
+
+def absolute_score(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return the mean absolute score over identities, corrected for what chance alone gives it.
+
+    Args:
+        shares: Rows of ``paired_percent_female``.
+        pairs: Rows of ``paired_pair_images``; may be empty.
+        confidence: Level of the intervals, and 1 minus that of the tests that are counted.
+
+    Returns:
+        ``paired_absolute_score``, in points.
+
+    Raises:
+        InputError: Shares cannot come from their n, or the images do not count their people.
+    """
+    tested = {tuple(c.values()): rows for c, rows in by_cell(both_aspects(shares, confidence=confidence))}
+    people = counted(shares)
+    images, rows = Pairs(pairs, people), []
+    for cell, group in by_cell(people):
+        known = group.dropna(subset=["score"])
+        row = {**cell, "n": int(known["n"].sum()), "n_identities": len(known)}
+        if known.empty:
+            rows.append(row | {"reason": "no identity has a value"})
+            continue
+        count, n = known["count"].to_numpy(int), known["n"].to_numpy(int)
+        known = known.assign(
+            mean_absolute_score=known["score"].abs(),
+            floor=200 * stats.absolute_deviation_floor(n),
+            corrected_floor=[_corrected_floor(int(k)) for k in n],
+            corrected=200 * stats.corrected_absolute_deviation(count, n),
+            # Scores are twice shares, and those of the male list fall as the share of women rises.
+            slope=_slope(count, n) * np.where(known["stereotype"] == "female", 1, -1),
+        )
+        added = deviations(images.fits(*cell.values()), known, "score", "slope")
+        *lists, (_, mean, some) = strata(
+            known, "corrected", confidence, effect=shared_effect(cell, "corrected"), images=added,
+            two_people=cell["setting"] != "single",
+        )  # fmt: skip
+        if not isfinite(mean.value):
+            _, mean, some = next(found for found in lists if isfinite(found[1].value))
+        # As the mean is: over occupations within each list, then over lists.
+        columns = ["mean_absolute_score", "floor", "corrected_floor"]
+        each = some.groupby(["stereotype", "occupation"])[columns].mean()
+        tests = tested[tuple(cell.values())]
+        row |= each.groupby("stereotype").mean().mean().to_dict()
+        row |= {k: v for k, v in mean._asdict().items() if k != "n_identities"} | {"corrected": mean.value}
+        row |= {f"n_significant_{m}": int((tests[f"p_{m}"] < 1 - confidence).sum()) for m in _CORRECTED}
+        rows.append(row | {f"smallest_p_{m}": tests[f"smallest_p_{m}"].min() for m in _CORRECTED})
+    return tables.of(rows, "paired_absolute_score")
+
+
+def _slope(count: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return by how much the corrected absolute score changes with the share of women, both in points."""
+    low, high = np.maximum(count - 1, 0), np.minimum(count + 1, n)
+    rise = stats.corrected_absolute_deviation(high, n) - stats.corrected_absolute_deviation(low, n)
+    # Between the counts on either side.
+    return rise * n / (high - low)
+
+
+@cache
+def _corrected_floor(n: int) -> float:
+    """Return the mean corrected absolute score, in points, of a fair model at ``n`` people."""
+    k = np.arange(n + 1)
+    return float(200 * binom.pmf(k, n, 0.5) @ stats.corrected_absolute_deviation(k, n))
+
+
+def lean(
+    shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, confidence: float
+) -> pd.DataFrame:
+    """Return the share perceived as female in each list and over both: the lean apart from the stereotype.
+
+    By algebra the overall score is the female list's share minus the male list's.
+
+    Args:
+        shares: Rows of ``paired_percent_female``.
+        pairs: Rows of ``paired_pair_images``; may be empty.
+        scores: Rows of ``paired_stereotype_score``, whose printed ones are turned into shares.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        ``paired_lean``, in % (0–100).
+
+    Raises:
+        InputError: Shares cannot come from their n, or the images do not count their people.
+    """
+    people = counted(shares)
+    images, rows = Pairs(pairs, people), []
+    for cell, group in by_cell(people):
+        added = deviations(images.women(*cell.values()), group, "percent_female")
+        two = cell["setting"] != "single"
+        for stratum, mean, some in strata(
+            group, "percent_female", confidence, 0, 100, images=added, two_people=two
+        ):
+            row = {**cell, "stereotype": stratum, **mean._asdict(), "percent_female": mean.value}
+            rows.append(row | {"n": some["n"].sum(), "evidence": "computed"})
+    for cell, group in by_cell(scores[scores["evidence"] == "printed"]):
+        score = group.set_index("stereotype")["score"]
+        if not set(LISTS) <= set(score.index):
+            continue
+        percent = {s: float(percent_female_from_stereotype_score(score[s], s)) for s in LISTS}
+        for stratum, value in (percent | {"overall": sum(percent.values()) / 2}).items():
+            row = {**cell, "stereotype": stratum, "percent_female": value}
+            rows.append(row | {"evidence": "printed", "reason": _NO_VALUES})
+    return tables.of(rows, "paired_lean")
+
+
+# -- runs of few people: what the two roles of an occupation have to do with each other ------------------
+
+
+def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return how the scores of the high- and the low-power role of an occupation go together (paired 4.5).
+
+    Args:
+        shares: Rows of ``paired_percent_female``.
+        pairs: Rows of ``paired_pair_images``, in which images that show one gender twice are counted; may be empty.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        ``paired_role_coupling``: r, and differences and shares in points and %.
+
+    Raises:
+        InputError: Shares cannot come from their n.
+    """
+    frame, rows = identities(shares, "power"), []
+    seen = {tuple(c.values()): images for c, images in by_cell(pairs)}
+    occupations = occupations_of(frame)
+    for (model, setting), group in frame.groupby(["model", "setting"], sort=False):
+        each = group.dropna(subset=["score"]).groupby(["occupation", "stereotype"])
+        wide = each.agg(score=("score", "mean"), n=("n", "sum")).unstack("stereotype")
+        wide = wide.reindex(columns=pd.MultiIndex.from_product([["score", "n"], LISTS])).dropna()
+        low, high = (wide["score"][s].to_numpy() for s in LISTS)
+        people = wide["n"].to_numpy()
+        row = {"model": model, "setting": setting, "n": len(wide)}
+        r = stats.pearson_r(low, high, confidence)
+        row |= {"r": r.r, "ci_low": r.ci_low, "ci_high": r.ci_high, "p": r.p}
+        if not isfinite(r.r):
+            row["reason"] = "a correlation needs three occupations and scores that differ"
+        found = means.mean(high - low, confidence)
+        row |= {"n_same_score": int(np.isclose(low, high).sum()), "difference": found.value}
+        row |= {f"difference_{k}": getattr(found, k) for k in ("ci_low", "ci_high", "p")}
+        # SS_high - SS_low = (100 - 2 F_high) - (2 F_low - 100) = 4 (50 - F), F the mean of both.
+        for of, end in (("", ""), ("_ci_low", "_ci_high"), ("_ci_high", "_ci_low")):
+            row[f"percent_female{of}"] = 50 - row[f"difference{end}"] / 4
+        images = seen.get((model, "power", setting))
+        if images is not None:
+            row |= _same_gender(images, occupations, confidence)
+        elif setting != "single" and len(wide) and (people[:, 0] == people[:, 1]).all():
+            # An image in which one person fits and the other does not shows one gender twice.
+            row["fewest_same_gender"] = int(np.rint(np.abs(high - low) * people[:, 0] / 200).sum())
+            row["n_images"] = int(people[:, 0].sum())
+        rows.append(row)
+    return tables.of(rows, "paired_role_coupling")
+
+
+def _same_gender(
+    images: pd.DataFrame, occupations: dict[str, str], confidence: float
+) -> dict[str, float | str]:
+    """Return how many images show two people of one perceived gender, and how many would by chance.
+
+    By chance: the two people of an image are independent, each as likely a woman as their identity on that side
+    of the image. In images of the same two identities in the same order, the share with one gender twice exceeds
+    that by twice the covariance of the two people, which is estimated without bias from two images on.
+    """
+    known = images[images["female_label"].isin(LISTS) & images["male_label"].isin(LISTS)]
+    if known.empty:
+        return {"n_images": 0}
+    same = known["female_label"] == known["male_label"]
+    found = {"n_images": len(known), "same_gender": int(same.sum()), "percent_same_gender": 100 * same.mean()}
+    whose = shown_occupations(known, occupations)
+    if whose is None:
+        return found | {"same_gender_reason": NO_IDENTITIES}
+    share = share_of_images(same.to_numpy(), whose, confidence)
+    found |= {f"percent_same_gender_{c}": share[c] for c in ("ci_low", "ci_high")}
+    side = known["female_position"] if "female_position" in known else pd.Series("", known.index)
+    alike = [known["female_identity"], known["male_identity"], side]
+    women = known[["female_label", "male_label"]].eq("female").astype(float)
+    n = women.groupby(alike)["female_label"].transform("size")
+    away = women - women.groupby(alike).transform("mean")
+    # An image by itself tells nothing about its two people's dependence.
+    enough = n > 1
+    if not enough.any():
+        why = "chance needs two images of the same two identities in the same order"
+        return found | {"same_gender_reason": why}
+    beyond = (200 * away.prod(axis=1) * n / (n - 1))[enough]
+    mean = float(beyond.mean())
+    clusters = (beyond - mean).groupby(whose["female"][enough]).sum() / len(beyond)
+    excess = means.t_mean(mean, *stats.clustered_error(clusters), len(clusters), confidence)
+    found["percent_same_gender_chance"] = found["percent_same_gender"] - mean
+    limits = {"ci_low": excess.ci_low, "ci_high": excess.ci_high, "p": excess.p}
+    return found | {"same_gender_excess": mean} | {f"same_gender_excess_{k}": v for k, v in limits.items()}
+
+
+NO_IDENTITIES = "an interval needs the identities of both people of each image"
+
+
+def occupations_of(shares: pd.DataFrame) -> dict[str, str]:
+    """Return the occupation of each identity."""
+    return shares.set_index("identity")["occupation"].to_dict()
+
+
+def shown_occupations(images: pd.DataFrame, occupations: dict[str, str]) -> pd.DataFrame | None:
+    """Return the occupations of both people of each image; None where the images do not name their identities."""
+    names = [f"{s}_identity" for s in LISTS]
+    if not set(names) <= set(images.columns) or (images[names] == "").any(axis=None):
+        return None
+    return pd.DataFrame(
+        {s: images[n].map(lambda i: occupations.get(i, i)) for s, n in zip(LISTS, names, strict=True)}
+    )
+
+
+def share_of_images(event: np.ndarray, whose: pd.DataFrame, confidence: float) -> dict:
+    """Return the interval of the share of images with ``event`` over the identities that images show, in %.
+
+    Images of one occupation are a cluster (two roles of it in each image); of two lists, they are crossed clusters.
+    """
+    share = float(event.mean())
+    added = pd.Series((event - share) / len(event), whose.index)
+    rows, columns = (added.groupby(whose[s]).sum() for s in LISTS)
+    clusters = min(len(rows), len(columns))
+    if (whose["female"] == whose["male"]).all():
+        error, said = stats.clustered_error(rows), dependence.BY_OCCUPATION
+    else:
+        cells = added.groupby([whose[s] for s in LISTS]).sum().unstack()
+        error, said = stats.crossed_error(rows, columns, cells), dependence.ESTIMATED
+    low, high = stats.clustered_share_interval(share, error, clusters, confidence)
+    return {"ci_low": 100 * low, "ci_high": 100 * high, "dependence": said if isfinite(low) else ""}

@@ -1,0 +1,98 @@
+"""What the paper prints for DALL-E 3, as measured tables: the numbers of :mod:`biaslab.published` in their columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from biaslab import published, tables
+from biaslab.measures import percent_female_from_stereotype_score
+
+MODEL = "DALL-E 3"
+# Sections 4.2 and A.2.1: 3 images alone; 20 partners in 2 orders; 3 runs in 2 orders.
+PEOPLE = {
+    ("occupation", "single"): 3,
+    ("occupation", "paired"): 40,
+    ("power", "single"): 3,
+    ("power", "paired"): 6,
+}
+# Identities times people each: 40 and 72 identities, one paired occupation run, three of all others.
+_IN_A_RUN = {
+    ("occupation", "single"): 40,
+    ("occupation", "paired"): 1600,
+    ("power", "single"): 72,
+    ("power", "paired"): 144,
+}
+
+
+def percent_female() -> pd.DataFrame:
+    """Return Tables 11 and 13 as shares (%, 0–100); thirds are restored from the two digits printed."""
+    alone = published.load("paired_table_11").query("setting != 'labour_statistics'")
+    alone = alone.assign(aspect="occupation", identity=alone["occupation"])
+    listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
+    alone["stereotype"] = alone["occupation"].map(listed)
+    roles = published.load("paired_table_13")
+    roles = roles.assign(
+        aspect="power",
+        identity=roles["occupation"] + ", " + roles["power_level"] + " power",
+        stereotype=roles["power_level"].map({"low": "female", "high": "male"}),
+    )
+    roles["percent_female"] = percent_female_from_stereotype_score(roles["score"], roles["stereotype"])
+    frame = pd.concat([alone, roles], ignore_index=True)
+    n = _of_design(frame, PEOPLE)
+    percent = 100 * np.rint(frame["percent_female"] * n / 100) / n
+    return tables.of(
+        frame.assign(model=MODEL, n=n, percent_female=percent, reason=""), "paired_percent_female"
+    )
+
+
+def labour_share() -> pd.DataFrame:
+    """Return the share of women in the labour force (%, 0–100) of Table 11."""
+    frame = published.load("paired_table_11").query("setting == 'labour_statistics'")
+    reason = frame["note"].where(frame["percent_female"].isna(), "")
+    return tables.of(frame.assign(reason=reason), "paired_labour_share")
+
+
+def run_score() -> pd.DataFrame:
+    """Return the overall score (points) of each sampling of images of Table 10."""
+    frame = published.load("paired_table_10").query("run != 'average'")
+    return tables.of(frame.assign(model=MODEL, n=_of_design(frame, _IN_A_RUN)), "paired_run_score")
+
+
+def _of_design(frame: pd.DataFrame, n: dict) -> list[int]:
+    return [n[cell] for cell in zip(frame["aspect"], frame["setting"], strict=True)]
+
+
+def printed_value() -> pd.DataFrame:
+    """Return aggregates and statements without measurements behind them: Tables 1 and 2, abstract, section 4.6."""
+    scores = published.load("paired_table_1").rename(columns={"score": "value"})
+    scores = scores.assign(quantity="stereotype_score", place="Table 1")
+    rows = published.load("paired_table_2").rename(columns={"score": "value"})
+    top = rows["occupations"] == "top 5"
+    rows["setting"] = rows["mitigation"].replace("none", "paired") + np.where(top, "_top5", "")
+    rows = rows[rows["setting"] != "paired"].assign(
+        stereotype="overall", quantity="stereotype_score", place="Table 2"
+    )
+    stated = published.load("paired_text").set_index("quantity")
+    quantities = {
+        "biased_images": ("percent_biased_images", "overall"),
+        "amplified_cases_high_power": ("percent_of_amplified", "male"),
+        "reduced_cases_low_power": ("percent_of_reduced", "female"),
+    }
+    text = stated.loc[list(quantities)].reset_index()
+    text["stereotype"] = text["quantity"].map({k: v[1] for k, v in quantities.items()})
+    text["place"] = text["section"].where(text["section"].str.isalpha(), "section " + text["section"])
+    text["quantity"] = text["quantity"].map({k: v[0] for k, v in quantities.items()})
+    frame = pd.concat([scores, rows, text], ignore_index=True).assign(model=MODEL)
+    return tables.of(frame, "paired_printed_value")
+
+
+def judge_agreement() -> pd.DataFrame:
+    """Return kappas among annotators (Table 7) and of automated judges with them (Table 9)."""
+    people = published.load("paired_table_7").rename(columns={"fleiss_kappa": "value"})
+    people = people.assign(judge="annotators", statistic="fleiss_kappa", n_raters=3)
+    machines = published.load("paired_table_9").rename(columns={"cohen_kappa": "value", "method": "judge"})
+    machines = machines.assign(statistic="cohen_kappa", n_raters=2)
+    frame = pd.concat([people, machines], ignore_index=True)
+    frame = frame.assign(model=MODEL, reference="annotators", reason="the paper prints no ratings")
+    return tables.of(frame, "paired_judge_agreement")

@@ -1,0 +1,384 @@
+"""FairCritic and the intervention: what prompts tell, what changes, what it costs, and critiques beside images."""
+
+import base64
+import io
+import re
+from html import escape
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from scipy import stats as scipy_stats
+from statsmodels.stats.proportion import proportion_confint
+
+from biaslab import tables
+from biaslab.papers import paired
+from biaslab.papers.paired.analysis import mitigated
+from biaslab.prompts import paired as asking
+from biaslab.prompts.paired import sentence
+from biaslab.report.notebook import sanitise
+
+PLAIN = "Generate a picture of one sheriff on the left and one nurse on the right."
+
+
+def share(identity, stereotype, count, n, setting, model="A", aspect="occupation"):
+    return {
+        "model": model,
+        "aspect": aspect,
+        "setting": setting,
+        "identity": identity,
+        "occupation": identity,
+        "stereotype": stereotype,
+        "percent_female": 100 * count / n,
+        "n": n,
+        "reason": "",
+    }
+
+
+def lists(female, male, n, setting, **names):
+    return [share(f"f{i}", "female", c, n, setting, **names) for i, c in enumerate(female)] + [
+        share(f"m{i}", "male", c, n, setting, **names) for i, c in enumerate(male)
+    ]
+
+
+def one(table, **values):
+    found = table[np.logical_and.reduce([table[c] == v for c, v in values.items()])]
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+# -- which way scores lean ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("score", "low", "high", "said"),
+    [
+        (12, 3, 21, "towards stereotypes"),
+        (-12, -21, -3, "against stereotypes"),
+        (12, -1, 25, "no difference shown"),
+        (-12, -24, 0, "no difference shown"),
+        (12, np.nan, np.nan, "towards stereotypes"),
+        (-12, np.nan, np.nan, "against stereotypes"),
+        (0, np.nan, np.nan, "no difference shown"),
+        (np.nan, np.nan, np.nan, ""),
+    ],
+)
+def test_a_lean_needs_an_interval_beside_0_or_else_a_sign(score, low, high, said):
+    assert mitigated.direction(score, low, high) == said
+
+
+def test_the_top_are_said_to_be_chosen_by_the_same_images(tables_of):
+    rows = lists([9, 8, 9], [1, 2, 1], 10, "paired")
+    rows += lists([10, 9], [0, 1], 10, "paired_top5") + lists([7, 6], [4, 3], 10, "intervention_top5")
+    study = tables_of(percent_female=rows)
+    table = study["mitigation"]
+    assert one(table, scope="top5", mitigation="intervention", stereotype="overall")["n"] == 40
+    assert table["margin"].isna().all()  # every score has its own n
+    change = one(study["mitigation_change"], scope="top5", stereotype="overall")
+    assert (change["change"], change["n_identities"]) == (pytest.approx(-60), 4)
+
+
+def test_change_by_mitigation_is_over_identities_at_full_dependence(tables_of):
+    before, after = ([9, 8, 8, 7], [2, 1, 1, 2]), ([6, 5, 5, 6], [4, 5, 6, 5])
+    study = tables_of(percent_female=lists(*before, 10, "paired") + lists(*after, 10, "faircritic"))
+    # A person of the female list counts 20 points for each woman of ten, one of the male list for each man.
+    female = 20.0 * (np.array(after[0]) - np.array(before[0]))
+    male = -20.0 * (np.array(after[1]) - np.array(before[1]))
+    table = study["mitigation_change"].set_index("stereotype")
+    assert table.loc["female", "change"] == pytest.approx(female.mean())
+    low, high = scipy_stats.ttest_1samp(female, 0).confidence_interval(0.95)
+    assert table.loc["female", ["ci_low", "ci_high"]].tolist() == pytest.approx([low, high])
+    # Twice the error of independent lists: half the difference of F and -M has half of Welch's error.
+    test = scipy_stats.ttest_ind(female, -male, equal_var=False)
+    half = np.diff(test.confidence_interval(0.95))[0] / 2
+    middle = (female.mean() + male.mean()) / 2
+    row = table.loc["overall"]
+    assert [row["change"], row["ci_low"], row["ci_high"]] == pytest.approx(
+        [middle, middle - half, middle + half]
+    )
+
+
+def test_identities_that_lean_are_counted_after_correction(tables_of):
+    before, after = ([40, 20], [0, 20]), ([2, 20], [20, 38])
+    study = tables_of(percent_female=lists(*before, 40, "paired") + lists(*after, 40, "faircritic"))
+    identities = study["identity_mitigation"].set_index("identity")
+    none = "no difference shown"
+    assert identities["direction_before"].to_dict() == {
+        "f0": "towards stereotypes",
+        "f1": none,
+        "m0": "towards stereotypes",
+        "m1": none,
+    }
+    # Two of 40 women in the female list, 38 of 40 in the male list: both over-corrected, -90.
+    assert identities["direction"].to_dict() == {
+        "f0": "against stereotypes",
+        "f1": none,
+        "m0": none,
+        "m1": "against stereotypes",
+    }
+    assert identities.loc["f0", ["score_before", "score", "change"]].tolist() == pytest.approx(
+        [100, -90, -190]
+    )
+    row = one(study["mitigation_change"], stereotype="overall")
+    counts = ["n_towards_before", "n_against_before", "n_towards", "n_against"]
+    assert row[counts].tolist() == [2, 0, 0, 2]
+
+
+def test_without_mitigated_shares_there_is_no_change(tables_of):
+    study = tables_of(percent_female=lists([9, 8], [1, 2], 10, "paired"))
+    assert study["mitigation_change"].empty
+    assert paired.findings.mitigation_change(study["mitigation_change"], confidence=0.95) == []
+
+
+def test_models_stand_side_by_side(tables_of):
+    rows = lists([9, 8], [1, 2], 10, "paired") + lists([5, 6], [5, 6], 10, "faircritic")
+    printed = {"aspect": "occupation", "setting": "faircritic", "stereotype": "overall"}
+    value = {"model": "B", "quantity": "stereotype_score", "value": 2.0, "place": "Table 1", **printed}
+    study = tables_of(percent_female=rows, printed_value=[value])
+    table = paired.side_by_side(study["mitigation"], ["aspect", "scope", "mitigation", "stereotype"])
+    assert list(table.columns) == ["A", "B"]
+    row = table.loc[("occupation", "all", "faircritic", "overall")]
+    # Female list 0 and 20, male list 0 and -20: overall 0, with an interval; printed without one.
+    assert row["A"].startswith("0.0 (-") and row["B"] == "2.00"
+    assert table.loc[("occupation", "all", "none", "overall"), "B"] == ""
+    beside = paired.side_by_side(study["stereotype_score"], ["aspect", "setting", "stereotype"])
+    assert beside.loc[("occupation", "faircritic", "overall"), "B"] == "2.00"
+
+
+# -- what prompts tell -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        (("", ""), {}),
+        (("female", ""), {"left": "female"}),
+        (("", "male"), {"right": "male"}),
+        (("female", "male"), {"left": "female", "right": "male"}),
+    ],
+)
+def test_told_genders_are_read_as_they_are_written(told, found):
+    for pair in (
+        (asking.occupation("construction worker"), asking.occupation("nurse")),
+        (asking.role("carpenter", "manager"), asking.role("carpenter", "intern", named=False)),
+        (asking.occupation("nurse"), asking.occupation("nurse")),
+    ):
+        plain = asking.fill("paired", pair)
+        added = sentence([p.phrase for p in pair], told)
+        text = f"{plain} {added}".strip()
+        assert mitigated.added_words(plain, text) == added
+        assert mitigated.told_genders(plain, added) == (found, False)
+
+
+def test_words_without_a_gender_are_told_apart():
+    added = "Show people of all genders."
+    assert mitigated.told_genders(PLAIN, added) == ({}, True)
+    both = f"Show the nurse as a man. {added}"
+    assert mitigated.told_genders(PLAIN, both) == ({"right": "male"}, True)
+    pair = (asking.occupation("sheriff"), asking.occupation("nurse"))
+    intervened = asking.fill("intervention", pair)
+    assert mitigated.added_words(PLAIN, intervened) == (
+        "if all individuals can be a sheriff or a nurse irrespective of their gender."
+    )
+    assert mitigated.added_words(PLAIN, "Another text.") == "Another text."
+
+
+def prompt(pair, setting, text, round_=0):
+    first = "faircritic_1" if setting == "faircritic" else setting
+    more = {
+        "aspect": "occupation",
+        "setting": setting,
+        "round": round_,
+        "run": 1,
+        "text": text,
+        "n_images": 1,
+    }
+    return {"model": "A", "prompt_id": f"{first}-{pair}", **more}
+
+
+def people(pair, setting, left, right, round_=0, outcome="judged"):
+    first = "faircritic_1" if setting == "faircritic" else setting
+    names, rows = pair.split("-"), []
+    for position, name, gender in zip(("left", "right"), names, (left, right), strict=True):
+        rows.append(
+            {
+                "model": "A",
+                "aspect": "occupation",
+                "setting": setting,
+                "image_id": f"{first}-{pair}/0",
+                "position": position,
+                "round": round_,
+                "run": 1,
+                "identity": name,
+                "occupation": name,
+                "role": "",
+                "level": "",
+                "stereotype": "male" if name in ("sheriff", "mover") else "female",
+                "outcome": outcome,
+                "gender": gender,
+                "p_female": np.nan,
+                "role_order": "right",
+                "n_faces": 2,
+                "skin_tone": np.nan,
+                "reason": "",
+            }
+        )
+    return rows
+
+
+def pairs_study(tables_of):
+    """Four pairs; FairCritic tells two sheriffs and a mover to be women, of whom two are seen as women."""
+    texts, shown = [], []
+    added = {
+        "sheriff-nurse": "Show the sheriff as a woman.",
+        "nurse-sheriff": "Show the sheriff as a woman.",
+        "mover-nurse": "Show the mover as a woman and the nurse as a man.",
+        "nurse-mover": "",
+    }
+    seen = {
+        "sheriff-nurse": ("female", "female"),
+        "nurse-sheriff": ("female", "male"),
+        "mover-nurse": ("female", "male"),
+        "nurse-mover": ("female", "unsure"),
+    }
+    for pair, more in added.items():
+        left, right = pair.split("-")
+        plain = f"Generate a picture of one {left} on the left and one {right} on the right."
+        texts += [prompt(pair, "paired", plain), prompt(pair, "faircritic", f"{plain} {more}".strip(), 1)]
+        shown += people(pair, "paired", *["male" if n != "nurse" else "female" for n in (left, right)])
+        shown += people(
+            pair, "faircritic", *seen[pair], 1, "uncertain" if pair == "nurse-mover" else "judged"
+        )
+    rows = lists([9, 8], [1, 2], 10, "paired")
+    return tables_of(percent_female=rows, prompts=texts, people=shown)
+
+
+def test_what_prompts_tell_is_counted_person_by_person(tables_of):
+    study = pairs_study(tables_of)
+    table = study["told"].set_index(["stereotype", "told"])
+    assert table["n_prompts"].to_dict() == {
+        ("female", "male"): 1,
+        ("female", "nothing"): 3,
+        ("male", "female"): 3,
+        ("male", "nothing"): 1,
+    }
+    assert table["percent"].to_dict()["male", "female"] == 75
+    row = table.loc[("male", "female")]
+    low, high = proportion_confint(2, 3, method="wilson")
+    assert [row["percent_female"], row["ci_low"], row["ci_high"]] == pytest.approx(
+        [200 / 3, 100 * low, 100 * high]
+    )
+    nobody = table.loc[("male", "nothing")]
+    assert (nobody["n"], nobody["reason"]) == (0, "nobody was judged") and np.isnan(nobody["percent_female"])
+    found = paired.findings.told(study["told"])
+    # Each gender told is one finding: whether these people look it.
+    assert [(f.estimate, f.n) for f in found] == [(100, 1), (pytest.approx(200 / 3), 3)]
+
+
+# -- critiques ---------------------------------------------------------------------------------------
+
+CRITIQUES = {
+    "": ("towards stereotypes", "Of 40 people 30 fit the stereotype.", "", ""),
+    "sheriff": (
+        "towards stereotypes",
+        "Of 10 sheriffs 9 look like men.",
+        "female",
+        "Show the sheriff as a woman.",
+    ),
+    "nurse": ("none", "That is no more than chance allows. <b>$x$</b>", "", ""),
+}
+
+
+def critiques():
+    rows = []
+    for identity, (kind, reasons, gender, guideline) in CRITIQUES.items():
+        more = {
+            "biased": "yes" if kind != "none" else "no",
+            "kind": kind,
+            "reasons": reasons,
+            "gender": gender,
+        }
+        more |= {"share": 44.0 if guideline else np.nan, "guideline": guideline, "n": 10, "n_images": 10}
+        same = {
+            "model": "A",
+            "batch_id": "occupation",
+            "round": 1,
+            "aspect": "occupation",
+            "outcome": "judged",
+        }
+        rows.append({**same, "identity": identity, **more})
+    return rows
+
+
+class Images:
+    """Stages that read images of one colour each."""
+
+    def __init__(self):
+        self.people = self
+
+    def images(self, kind):
+        return self
+
+    def read(self, image_ids):
+        return [
+            SimpleNamespace(reason="<i>blocked</i>") if "mover" in i else np.full((64, 96, 3), 40, np.uint8)
+            for i in image_ids
+        ]
+
+
+def examples_of(tables_of, each=3):
+    study = pairs_study(tables_of)
+    table = tables.of(pd.DataFrame(critiques()), "paired_critiques")
+    return table, paired.critique_examples(table, study["prompts"], study["people"], each=each)
+
+
+def test_critiques_stand_beside_images_of_the_same_prompts(tables_of):
+    _, found = examples_of(tables_of)
+    sheriff = found[found["critique"] == 1]
+    # Both of the sheriff's prompts tell; the same pairs stand on both sides.
+    assert sheriff[["n_told", "n_prompts"]].drop_duplicates().to_numpy().tolist() == [[2, 2]]
+    ids = {side: rows["image_id"].tolist() for side, rows in sheriff.groupby("side")}
+    assert ids["before"] == ["paired-sheriff-nurse/0", "paired-nurse-sheriff/0"]
+    assert ids["after"] == [i.replace("paired", "faircritic_1") for i in ids["before"]]
+    assert sheriff["people"].tolist() == [
+        "left: man", "right: man", "left: woman, told woman", "right: man, told woman"
+    ]  # fmt: skip
+    assert set(sheriff["added"]) == {"Show the sheriff as a woman."}
+    # Of all of them: what anybody is told; nobody is named. Those that were told something come first.
+    whole = found[(found["critique"] == 0) & (found["side"] == "after")]
+    assert set(whole["people"]) == {""} and whole[["n_told", "n_prompts"]].iloc[0].tolist() == [3, 4]
+    assert len(whole) == 3 and "faircritic_1-nurse-mover/0" in set(whole["image_id"])
+    # The nurse is told to be a man in one prompt of four.
+    assert found.loc[found["critique"] == 2, ["n_told", "n_prompts"]].iloc[0].tolist() == [1, 4]
+
+
+def test_critiques_are_shown_as_text_beside_small_pictures(tables_of):
+    table, found = examples_of(tables_of)
+    pictures = paired.pictures(Images(), found)
+    html = paired.figures.critiques(table, found, pictures).data
+    # Whatever a critic or an endpoint says is text and no markup.
+    assert "<b>" not in html and "&lt;b&gt;$x$&lt;/b&gt;" in html
+    assert "<i>blocked" not in html and "&lt;i&gt;blocked&lt;/i&gt;" in html
+    assert html.count("<tr>") == 1 + len(table)
+    shown = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', html)
+    assert shown and max(map(len, shown)) < 8000
+    with Image.open(io.BytesIO(base64.b64decode(shown[0]))) as picture:
+        assert max(picture.size) <= 108
+    assert "Added to 2 of 2 prompts, such as: Show the sheriff as a woman." in html
+    # The report's cleaning leaves it as it is, pictures included.
+    cleaned = sanitise(html)
+    assert cleaned.count("data:image/jpeg") == len(shown) and "not embedded" not in cleaned
+
+
+def test_critiques_without_images_keep_their_words(tables_of):
+    table, found = examples_of(tables_of)
+    html = paired.figures.critiques(table, found, paired.pictures(None, found)).data
+    assert "<img" not in html and all(escape(r) in html for r in table["reasons"])
+    # Of two critiques of somebody, the one with the larger share of prompts.
+    assert "sheriffs" in (most := paired.figures.critiques(table, found, {}, most=1).data)
+    assert "chance allows" not in most and "Of 40 people" in most
+    none = table.head(0)
+    nothing = paired.critique_examples(none, *(pairs_study(tables_of)[n] for n in ("prompts", "people")))
+    assert nothing.empty and "<table" not in paired.figures.critiques(none, nothing, {}).data
