@@ -18,14 +18,14 @@ import difflib
 import io
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from biaslab import tables
-from biaslab.errors import InputError, name_help
+from biaslab.errors import InputError, name_help, unknown_name
 from biaslab.measures.agreement import LABELS, majority_vote
 
 SOURCES = ("training", "generated")
@@ -89,6 +89,29 @@ class Rated:
     cannot count for amplification, if so."""
     notes: pd.DataFrame
     """What was read, how it was understood and what was left aside: item, n, detail."""
+    part: bool = False
+    """Whether images of other models in the file are left out."""
+
+    def of(self, model: str) -> Rated:
+        """Return what belongs to a model, images shared by all models among it; all of it for ``all``.
+
+        Raises:
+            UnknownNameError: The file has no such model.
+        """
+        if model == "all":
+            return self
+        models = sorted(set(self.percent_female["model"]))
+        if model not in models:
+            raise unknown_name("model in ratings", model, models)
+        wanted = self.images["model"].isin(["", model]).to_numpy()
+        return replace(
+            self,
+            images=self.images[wanted].reset_index(drop=True),
+            ratings=None if self.ratings is None else self.ratings[wanted].reset_index(drop=True),
+            percent_female=self.percent_female[self.percent_female["model"] == model].reset_index(drop=True),
+            outcomes=self.outcomes[self.outcomes["model"] == model].reset_index(drop=True),
+            part=not wanted.all(),
+        )
 
 
 def read(path: str | Path) -> Rated:

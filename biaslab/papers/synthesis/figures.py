@@ -1,9 +1,10 @@
-"""Figures of calibration, and of the embedded world: tables of :mod:`biaslab.studies.calibration` in, figures out."""
+"""Figures across papers: calibration against known truth, the embedded world, the specification curve."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,8 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from biaslab.figures.paradox import APPROACH_NAMES
-from biaslab.plots import style
+from biaslab.mini import scene, truthful
+from biaslab.mini.render import render
+from biaslab.papers.paradox.figures import APPROACH_NAMES
+from biaslab.plots import forms, style
+from biaslab.plots.forms import Look
+
+if TYPE_CHECKING:
+    from biaslab.mini.captions import Corpus
 
 NAMES = {**APPROACH_NAMES, "matched": "Captions that ask the same"}
 COMPONENT_NAMES = {
@@ -36,15 +43,38 @@ SKEW_NAMES = {
     "prompts": "skewed prompts alone",
     "off": "off: no paradox",
 }
-_OUTCOMES = {
-    "female": (style.FEMALE, "", "judged female"),
-    "male": (style.MALE, "", "judged male"),
-    "uncertain": (style.ORANGE, "", "not sure"),
-    "no_face": (style.LIGHT, "///", "no face"),
-    "several_faces": (style.LIGHT, "\\\\\\", "several faces"),
-    "face_too_small": (style.LIGHT, "xxx", "face too small"),
-    "unreadable": (style.BLACK, "", "unreadable"),
-}
+_JUDGED = Look(
+    names={
+        "female": "judged female",
+        "male": "judged male",
+        "uncertain": "not sure",
+        "no_face": "no face",
+        "several_faces": "several faces",
+        "face_too_small": "face too small",
+        "unreadable": "unreadable",
+    },
+    colors={
+        "female": style.FEMALE,
+        "male": style.MALE,
+        "uncertain": style.ORANGE,
+        "no_face": style.LIGHT,
+        "several_faces": style.LIGHT,
+        "face_too_small": style.LIGHT,
+        "unreadable": style.BLACK,
+    },
+)
+_ANSWERS = Look(
+    names={"likelier": "likelier gender, all that pass the gate", "judged": "sure answers only"},
+    colors={"likelier": style.BLUE, "judged": style.GREEN},
+    markers={"likelier": "o", "judged": "D"},
+)
+_MEASURES = Look(
+    names={"sensitivity": "women judged female", "specificity": "men judged male"},
+    colors={"sensitivity": style.FEMALE, "specificity": style.MALE},
+    markers={"sensitivity": "o", "specificity": "s"},
+)
+# Pictures are drawn larger than models see them.
+_SHOWN = 128
 
 
 # -- the judge ---------------------------------------------------------------------------------------------
@@ -56,66 +86,41 @@ def confusion(table: pd.DataFrame) -> Figure:
     Args:
         table: Rows of ``calibration_confusion``.
     """
-    bars = table[["cues", "truth", "n_images"]].drop_duplicates().reset_index(drop=True)
-    figure, ax = plt.subplots(figsize=(9.5, 0.46 * len(bars) + 1.5))
-    left = np.zeros(len(bars))
-    there = [o for o in _OUTCOMES if (table.loc[table["judged"] == o, "n"] > 0).any()]
-    for outcome in there:
-        some = bars.merge(table[table["judged"] == outcome], on=["cues", "truth", "n_images"], how="left")
-        width = some["percent"].fillna(0).to_numpy()
-        color, hatch, label = _OUTCOMES[outcome]
-        look = {"color": color, "hatch": hatch, "edgecolor": "white", "lw": 0.5, "label": label}
-        ax.barh(range(len(bars)), width, 0.72, left=left, **look)
-        for y, (start, part) in enumerate(zip(left, width, strict=True)):
-            if part >= 6:
-                white = outcome in ("female", "male")
-                ax.text(
-                    start + part / 2,
-                    y,
-                    f"{part:.1f}",
-                    ha="center",
-                    va="center",
-                    fontsize=9,
-                    color="white" if white else style.BLACK,
-                )
-        left += width
     clear = {"all": "all", "unambiguous": "unambiguous cues", "ambiguous": "ambiguous cues"}
-    names = [f"{clear[r.cues]}, shows {r.truth} (n = {r.n_images:,.0f})" for r in bars.itertuples()]
-    ax.set_yticks(range(len(names)), names)
-    ax.set(xlim=(0, 100), ylim=(len(names) - 0.4, -0.6), xlabel="Renders (%)")
-    figure.legend(loc="outside lower center", ncols=min(4, len(there)))
-    return figure
+    bars = [
+        f"{clear[r.cues]}, shows {r.truth} (n = {r.n_images:,.0f})"
+        for r in table[["cues", "truth", "n_images"]].itertuples()
+    ]
+    return forms.stacked(
+        table.assign(bar=bars),
+        "percent",
+        row="bar",
+        part="judged",
+        look=_JUDGED,
+        label="Renders (%)",
+        counts="n",
+    )
 
 
 def judge_accuracy(table: pd.DataFrame) -> Figure:
-    """Draw the judge's accuracy with intervals, and what an ideal judge of the cues would reach.
+    """Draw the judge's accuracy with intervals; grey marks: what an ideal judge of the cues would reach.
 
     Args:
         table: Rows of ``calibration_judge``.
     """
     rows = table[table["truth"] == "all"]
-    kinds = list(dict.fromkeys(rows["cues"]))
-    figure, ax = plt.subplots(figsize=(8.5, 0.62 * len(kinds) + 1.5))
-    looks = {
-        "likelier": (style.BLUE, "o", "likelier gender, all that pass the gate"),
-        "judged": (style.GREEN, "D", "sure answers only"),
-    }
-    for k, (answers, (color, marker, label)) in enumerate(looks.items()):
-        some = rows[rows["answers"] == answers].set_index("cues").reindex(kinds)
-        places = np.arange(len(kinds)) + (k - 0.5) * 0.3
-        values = (some[c].to_numpy(float) for c in ("accuracy", "ci_low", "ci_high"))
-        style.dots_with_intervals(ax, *values, places, color=color, marker=marker, label=label)
-        best = f"ideal judge of the cues ({'all' if answers == 'likelier' else 'same renders'})"
-        ax.plot(
-            some["ceiling"], places, "|", color=color, markersize=15, mew=1.6, label=best if k == 0 else None
-        )
-    n = rows.groupby("cues")["n_images"].first()
-    ax.set_yticks(range(len(kinds)), [f"{k} (n = {n[k]:,.0f})" for k in kinds])
-    ax.set(ylim=(len(kinds) - 0.4, -0.6), xlabel="Right answers (%)")
-    handles, labels = ax.get_legend_handles_labels()
-    labels = [label.replace(" (all)", ", same renders") for label in labels]
-    figure.legend(handles, labels, loc="outside lower center", ncols=2)
-    return figure
+    return forms.estimates(
+        rows.assign(row=[f"{r.cues} (n = {r.n_images:,.0f})" for r in rows.itertuples()]),
+        "accuracy",
+        row="row",
+        hue="answers",
+        look=_ANSWERS,
+        label="Right answers (%)",
+        reference=None,
+        floor="ceiling",
+        floor_name="ideal judge of the cues, all that pass the gate",
+        inch=0.6,
+    )
 
 
 def reliability(table: pd.DataFrame) -> Figure:
@@ -159,35 +164,29 @@ def reliability(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def judge_by_occupation(table: pd.DataFrame) -> Figure:
-    """Draw sensitivity and specificity of each occupation, the overall ones as lines.
+def judge_by_occupation(table: pd.DataFrame, *, most: int = 20) -> Figure:
+    """Draw sensitivity and specificity of the occupations with the lowest of either, and of all together.
 
     Args:
         table: Rows of ``calibration_judge_by_occupation``.
+        most: How many occupations.
     """
-    wide = table.pivot(index="occupation", columns="measure", values="value")
-    order = (
-        wide.drop(index="all", errors="ignore")[["sensitivity", "specificity"]]
-        .min(axis=1)
-        .sort_values()
-        .index
+    known = table[table["measure"].isin(_MEASURES.names)]
+    lowest = known[known["occupation"] != "all"].groupby("occupation")["value"].min().nsmallest(most)
+    shown = ["all", *lowest.index]
+    some = known[known["occupation"].isin(shown)]
+    some = some.sort_values("occupation", key=lambda c: c.map(shown.index), kind="stable")
+    return forms.estimates(
+        some,
+        "value",
+        row="occupation",
+        hue="measure",
+        look=_MEASURES,
+        row_names={"all": "all occupations"},
+        label="Right among judged (%)",
+        reference=None,
+        inch=0.24,
     )
-    looks = {
-        "sensitivity": (style.FEMALE, "o", "women judged female"),
-        "specificity": (style.MALE, "s", "men judged male"),
-    }
-
-    def draw(ax: Axes, names: Sequence[str]) -> None:
-        for k, (measure, (color, marker, label)) in enumerate(looks.items()):
-            some = table[table["measure"] == measure].set_index("occupation").reindex(names)
-            places = np.arange(len(names)) + (k - 0.5) * 0.32
-            values = (some[c].to_numpy(float) for c in ("value", "ci_low", "ci_high"))
-            style.dots_with_intervals(ax, *values, places, color=color, marker=marker, label=label, size=4.5)
-            if "all" in wide.index:
-                ax.axvline(wide.loc["all", measure], color=color, lw=1, ls=":", zorder=1)
-        ax.set_xlabel("Right among judged (%)")
-
-    return _in_columns(list(order), draw)
 
 
 # -- shares and amplification --------------------------------------------------------------------------------
@@ -375,33 +374,25 @@ def contributions(table: pd.DataFrame) -> Figure:
     Args:
         table: Rows of ``calibration_contributions``.
     """
-    approaches = list(dict.fromkeys(table["approach"]))
     generators = list(dict.fromkeys(table["generator"]))
-    components = [c for c in COMPONENT_NAMES if c in set(table["component"])]
-    figure, axes = plt.subplots(
-        1,
-        len(approaches),
-        figsize=(3.5 * len(approaches) + 2, 0.62 * len(components) + 1.6),
-        sharey=True,
-        squeeze=False,
+    look = Look(
+        names={"world": "world: no model"},
+        colors={g: style.GREEN if g == "world" else style.BLUE for g in generators},
+        markers={g: "D" if g == "world" else "o" for g in generators},
     )
-    for ax, approach in zip(axes.flat, approaches, strict=True):
-        style.zero_line(ax)
-        for k, generator in enumerate(generators):
-            color, marker = (style.GREEN, "D") if generator == "world" else (style.BLUE, "o")
-            some = table[(table["approach"] == approach) & (table["generator"] == generator)]
-            some = some.set_index("component").reindex(components)
-            places = np.arange(len(components)) + (k - (len(generators) - 1) / 2) * 0.28
-            values = (some[c].to_numpy(float) for c in ("contribution", "ci_low", "ci_high"))
-            label = "world: no model" if generator == "world" else generator
-            style.dots_with_intervals(ax, *values, places, color=color, marker=marker, label=label)
-        ax.set_title(textwrap.fill(NAMES[approach], 26))
-        ax.set_xlabel("Contribution (points)")
-        ax.set_yticks(range(len(components)), [COMPONENT_NAMES[c] for c in components])
-        ax.set_ylim(len(components) - 0.4, -0.6)
-    handles: Mapping = dict(zip(*reversed(axes[0, 0].get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=max(1, len(handles)))
-    return figure
+    return forms.estimates(
+        table.assign(known=table["ci_low"].notna()),
+        "contribution",
+        row="component",
+        hue="generator",
+        look=look,
+        panel="approach",
+        panel_names=NAMES,
+        row_names={name: text.replace("\n", " ") for name, text in COMPONENT_NAMES.items()},
+        label="Contribution (points)",
+        filled="known",
+        filled_names=("with an interval", "an estimate without one"),
+    )
 
 
 # -- the world ---------------------------------------------------------------------------------------------------
@@ -469,7 +460,100 @@ def occupations(table: pd.DataFrame) -> Figure:
     return _in_columns(list(wide.index), draw)
 
 
-def grid(
+def people(*, by: str, seed: int = 0, across: int = 8) -> Figure:
+    """Draw renders with one thing varied and the rest drawn at random, a row for each gender.
+
+    Args:
+        by: ``skin_tone``, ``age``, ``light`` or ``gender`` (several people of each gender).
+        seed: Seed of the draws.
+        across: People in a row, for ``gender``.
+    """
+    columns = {
+        "skin_tone": [({"skin_tones": (tone,)}, f"tone {tone}") for tone in scene.SKIN_TONES],
+        "age": [({"ages": (age,)}, age) for age in scene.AGES for _ in range(3)],
+        "light": [({"light": light}, name) for name, light in _LIGHTS.items()],
+        "gender": [({}, "") for _ in range(across)],
+    }[by]
+    rows = []
+    for gender in scene.GENDERS:
+        line = []
+        for k, (given, _) in enumerate(columns):
+            # One person all along a row of lights; everywhere else a new one each time.
+            rng = np.random.default_rng([seed, scene.GENDERS.index(gender), 0 if by == "light" else k])
+            shown = scene.sample_scene(
+                rng,
+                genders=(gender,),
+                occupations=(_WORK[k % len(_WORK)],) if by != "light" else ("chef",),
+                **given,
+            )
+            line.append(render(shown, _SHOWN))
+        rows.append(line)
+    names = [name for _, name in columns]
+    return _grid(rows, list(scene.GENDERS), names if any(names) else ())
+
+
+_WORK = (
+    "nurse",
+    "mechanic",
+    "teacher",
+    "pilot",
+    "librarian",
+    "chef",
+    "scientist",
+    "painter",
+    "lawyer",
+    "dancer",
+)
+_LIGHTS = {
+    "neutral": scene.Light(),
+    "warm": scene.Light(1.075, 1.0, 0.925),
+    "cool": scene.Light(0.925, 1.0, 1.075),
+    "dim": scene.Light(strength=0.84),
+    "bright": scene.Light(strength=1.06),
+    "dim, warm": scene.Light(1.075, 1.0, 0.925, 0.84),
+}
+
+
+def ambiguity(*, seed: int = 0, across: int = 8) -> Figure:
+    """Draw renders of clear and of ambiguous people, by what an ideal judge of their cues would say.
+
+    Args:
+        seed: Seed of the draws.
+        across: People in a row.
+    """
+    renders = truthful.held_out(3000, seed=seed)
+    table = renders.table
+    kinds = {
+        "clearly female": table["posterior"] > 0.999,
+        "rather female": table["posterior"].between(0.6, 0.98),
+        "either": table["posterior"].between(0.35, 0.65),
+        "rather male": table["posterior"].between(0.02, 0.4),
+        "clearly male": table["posterior"] < 0.001,
+    }
+    rows = [
+        [render(renders.scene(i), _SHOWN) for i in table.loc[fits, "image_id"].head(across)]
+        for fits in kinds.values()
+    ]
+    most = min(len(row) for row in rows)
+    return _grid([row[:most] for row in rows], list(kinds))
+
+
+def captions(corpus: Corpus, chosen: pd.DataFrame) -> Figure:
+    """Draw captions with their images and what is true of them.
+
+    Args:
+        corpus: The world's captions.
+        chosen: Rows of :func:`biaslab.papers.synthesis.world.examples`.
+    """
+    images = list(corpus.images(chosen["caption_id"].tolist(), size=_SHOWN))
+    facts = [
+        f"style: {row.truth_style}\nindicator: {row.truth_indicator}\nshows: {row.truth_gender or 'nobody'}"
+        for row in chosen.itertuples()
+    ]
+    return _captioned(images, chosen["text"].tolist(), facts, columns=min(5, len(images)))
+
+
+def _grid(
     images: Sequence[Sequence[np.ndarray]],
     rows: Sequence[str],
     columns: Sequence[str] = (),
@@ -501,7 +585,7 @@ def grid(
     return figure
 
 
-def captioned(
+def _captioned(
     images: Sequence[np.ndarray], texts: Sequence[str], facts: Sequence[str], *, columns: int = 4
 ) -> Figure:
     """Draw images with their captions and, below, what is true of them.
@@ -546,4 +630,107 @@ def _in_columns(names: list[str], draw) -> Figure:
         ax.tick_params(axis="y", length=0)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    return figure
+
+
+# -- the specification curve ------------------------------------------------------------------------------------
+
+_OPTION_NAMES = {
+    "same_lean": "same lean (published)",
+    "certain_lean": "training lean certain",
+    "none": "none",
+    "distance": "distance from 50",
+    "directional": "along the training lean",
+    "floor": "noise floor",
+    "judge": "judge error",
+    "floor_and_judge": "both",
+    "mean": "mean of prompts",
+}
+_CHOICE_NAMES = {
+    "exclusion": "Exclusion",
+    "measure": "Measure",
+    "correction": "Correction",
+    "prompt": "Prompt",
+    "model": "Model",
+    "approach": "Captions",
+}
+_LOOK = {
+    ("same_lean", "distance"): (style.VERMILION, "o", "published rule: distance, same lean only"),
+    ("certain_lean", "distance"): (style.ORANGE, "^", "distance, certain lean only"),
+    ("certain_lean", "directional"): (style.SKY, "v", "along the lean, certain lean only"),
+    ("none", "distance"): (style.BLUE, "s", "distance, all occupations"),
+    ("none", "directional"): (style.GREEN, "D", "along the lean, all occupations"),
+}
+
+
+def specification_curve(curve: pd.DataFrame) -> Figure:
+    """Draw all specifications sorted by their estimate, with intervals and the choices that make each.
+
+    Args:
+        curve: The table ``synthesis_specification_curve``.
+    """
+    curve = curve.sort_values("amplification", kind="stable", ignore_index=True)
+    choices = [(c, _options(curve[c])) for c in _CHOICE_NAMES if curve[c].nunique() > 1]
+    lines = sum(len(options) for _, options in choices) + 0.7 * len(choices)
+    figure, (top, below) = plt.subplots(
+        2, 1, figsize=(11, 4.4 + 0.24 * lines), sharex=True, height_ratios=[4.4, 0.24 * lines]
+    )
+    style.zero_line(top, axis="y")
+    for (exclusion, measure), (color, marker, label) in _LOOK.items():
+        some = curve[(curve["exclusion"] == exclusion) & (curve["measure"] == measure)]
+        if some.empty:
+            continue
+        top.vlines(some.index, some["ci_low"], some["ci_high"], color=color, alpha=0.35, lw=1.4)
+        top.plot(some.index, some["amplification"], marker, color=color, markersize=4, label=label)
+    top.set_ylabel("Expected amplification (points)")
+    top.legend(loc="upper left", fontsize=9)
+    _choice_ticks(below, curve, choices)
+    below.set_xlabel("Specifications, sorted by estimate")
+    below.set_xlim(-2, len(curve) + 1)
+    return figure
+
+
+def _options(values: pd.Series) -> list[str]:
+    order = list(_OPTION_NAMES)
+    return sorted(set(values), key=lambda v: (order.index(v) if v in order else -1, v))
+
+
+def _choice_ticks(ax, curve: pd.DataFrame, choices: list[tuple[str, list[str]]]) -> None:
+    """Draw a tick per specification in the row of each option it takes; choices are separated by a gap."""
+    y, places, names = 0.0, [], []
+    for choice, options in choices:
+        for option in options:
+            at = np.flatnonzero(curve[choice] == option)
+            ax.plot(at, np.full(len(at), y), "|", color=style.BLACK, markersize=7, mew=0.9)
+            places.append(y)
+            names.append(f"{_CHOICE_NAMES[choice]}: {_OPTION_NAMES.get(option, option)}")
+            y += 1
+        ax.axhline(y - 0.15, color=style.LIGHT, lw=0.8)
+        y += 0.7
+    ax.set_yticks(places, names, fontsize=9)
+    ax.set_ylim(y - 0.9, -0.8)
+    ax.tick_params(axis="y", length=0)
+
+
+def choice_effects(effects: pd.DataFrame) -> Figure:
+    """Draw the mean and the range of results for each option of each choice.
+
+    Args:
+        effects: The table ``synthesis_choice_effect``.
+    """
+    choices = list(dict.fromkeys(effects["choice"]))
+    figure, ax = plt.subplots(figsize=(9, 0.36 * len(effects) + 0.3 * len(choices) + 1.2))
+    style.zero_line(ax)
+    y, places, names = 0.0, [], []
+    for choice, color, marker in zip(choices, style.PALETTE, style.MARKERS, strict=False):
+        for row in effects[effects["choice"] == choice].itertuples():
+            ax.hlines(y, row.lowest, row.highest, color=color, lw=2, alpha=0.4)
+            ax.plot(row.amplification, y, marker, color=color, markersize=7)
+            places.append(y)
+            names.append(f"{_CHOICE_NAMES[choice]}: {_OPTION_NAMES.get(row.option, row.option)}")
+            y += 1
+        y += 0.6
+    ax.set_yticks(places, names)
+    ax.set_ylim(y - 0.9, -0.8)
+    ax.set_xlabel("Expected amplification: mean over specifications (mark) and their range (line), in points")
     return figure

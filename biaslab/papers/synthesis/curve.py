@@ -6,17 +6,13 @@ Simonsohn, Simmons and Nelson (2020), "Specification curve analysis", Nature Hum
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from biaslab import measures, stats, tables
 from biaslab.errors import ParameterError
-from biaslab.studies.paradox import Group, groups, wilson_percent
-
-if TYPE_CHECKING:
-    from biaslab.study import Study
+from biaslab.papers.paradox.analysis import Group, groups, wilson_percent
 
 # On occupations that lean the same way both measures agree by construction, so that pair stands once.
 RULES = (
@@ -32,14 +28,24 @@ CHOICES = ("exclusion", "measure", "correction", "prompt", "model", "approach")
 JUDGE_ACCURACY = 0.98
 
 
-def specification_curve(study: Study, *, judge_accuracy: float = JUDGE_ACCURACY) -> pd.DataFrame:
-    """Return amplification with its interval under every combination of choices.
+def specification_curve(
+    shares: pd.DataFrame,
+    *,
+    seed: int = 0,
+    replicates: int = 10_000,
+    confidence: float = 0.95,
+    judge_accuracy: float = JUDGE_ACCURACY,
+) -> pd.DataFrame:
+    """Return amplification with its interval under every combination of choices, as ``synthesis_specification_curve``.
 
     Intervals resample occupations with everything measured on them (percentile bootstrap), the same draws for every
     specification, so specifications differ by their choices alone.
 
     Args:
-        study: The study.
+        shares: The table ``paradox_percent_female``.
+        seed: Seed of the bootstrap.
+        replicates: Its replicates.
+        confidence: Level of the intervals, 0–1.
         judge_accuracy: Sensitivity and specificity of the gender judge, above 0.5 and at most 1; they stretch every
             distance from 50 by ``1 / (2 * judge_accuracy - 1)``, up to 50.
 
@@ -48,18 +54,22 @@ def specification_curve(study: Study, *, judge_accuracy: float = JUDGE_ACCURACY)
     """
     if not 0.5 < judge_accuracy <= 1:
         raise ParameterError(f"judge_accuracy is {judge_accuracy!r}; it must be above 0.5 and at most 1.")
-    rows = [row for group in groups(study) for row in _specifications(study, group, judge_accuracy)]
+    draws = seed, replicates, confidence
+    rows = [row for group in groups(shares) for row in _specifications(group, judge_accuracy, *draws)]
     frame = pd.DataFrame(rows, columns=tables.schema("synthesis_specification_curve").names)
-    return frame.sort_values("amplification", kind="stable", ignore_index=True)
+    frame = frame.sort_values("amplification", kind="stable", ignore_index=True)
+    return tables.of(frame, "synthesis_specification_curve")
 
 
-def _specifications(study: Study, group: Group, judge_accuracy: float) -> Iterator[list]:
-    rng = np.random.default_rng(study.seed)
+def _specifications(
+    group: Group, judge_accuracy: float, seed: int, replicates: int, confidence: float
+) -> Iterator[list]:
+    rng = np.random.default_rng(seed)
     k = len(group.occupations)
-    weights = rng.multinomial(k, np.full(k, 1 / k), size=study.bootstrap_replicates)
-    tail = 50 * (1 - study.confidence)
+    weights = rng.multinomial(k, np.full(k, 1 / k), size=replicates)
+    tail = 50 * (1 - confidence)
     for exclusion, measure in RULES:
-        keep = _kept(group, exclusion, study.confidence)
+        keep = _kept(group, exclusion, confidence)
         for correction in CORRECTIONS:
             values = _values(group, measure, correction, judge_accuracy)
             kept = keep & ~np.isnan(values)
@@ -121,14 +131,17 @@ def _weighted(weights: np.ndarray, values: np.ndarray, kept: np.ndarray) -> np.n
     return np.hstack([by_prompt, by_prompt.mean(axis=1, keepdims=True)])
 
 
-def choice_effect(study: Study) -> pd.DataFrame:
-    """Return, for each choice, what its options do to the result over all other choices.
+def choice_effect(curve: pd.DataFrame) -> pd.DataFrame:
+    """Return, for each choice, what its options do to the result over all others, as ``synthesis_choice_effect``.
 
     Same-lean specifications stand for both measures, which agree there but for the floor correction, so that every
     exclusion rule meets every measure. Single prompts and their mean are not mixed: the mean is an option of
     ``prompt`` only, and every other choice is summarised over single prompts.
+
+    Args:
+        curve: The table ``synthesis_specification_curve``.
     """
-    curve = _balanced(study.table("synthesis_specification_curve"))
+    curve = _balanced(curve)
     rows = []
     for choice in CHOICES:
         some = (
@@ -147,9 +160,9 @@ def choice_effect(study: Study) -> pd.DataFrame:
                 [choice, option, value.mean(), value.min(), value.max(), above, below, len(part), spread]
             )
     frame = pd.DataFrame(rows, columns=tables.schema("synthesis_choice_effect").names)
-    return frame.sort_values(
-        ["range", "choice", "amplification"], ascending=[False, True, False], ignore_index=True
-    )
+    keys = ["range", "choice", "amplification"]
+    frame = frame.sort_values(keys, ascending=[False, True, False], ignore_index=True)
+    return tables.of(frame, "synthesis_choice_effect")
 
 
 def _balanced(curve: pd.DataFrame) -> pd.DataFrame:
@@ -157,81 +170,14 @@ def _balanced(curve: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([curve, same], ignore_index=True)
 
 
-def exclusion_by_measure(study: Study) -> pd.DataFrame:
-    """Return the mean amplification for each exclusion rule and measure, over models, prompts and corrections."""
-    curve = _balanced(study.table("synthesis_specification_curve"))
+def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean amplification for each exclusion rule and measure, as ``synthesis_exclusion_by_measure``.
+
+    Args:
+        curve: The table ``synthesis_specification_curve``.
+    """
+    curve = _balanced(curve)
     some = curve[curve["prompt"] != "mean"] if curve["prompt"].nunique() > 1 else curve
     mean = some.groupby(["exclusion", "measure"], as_index=False)["amplification"].mean()
-    return mean.assign(n_specifications=some.groupby(["exclusion", "measure"]).size().to_numpy())
-
-
-# -- in words -----------------------------------------------------------------------------------------------
-
-
-def headline_curve(curve: pd.DataFrame) -> str:
-    """Say how far the result reaches, and how often its interval lies above 0 under which rules."""
-    kind = (curve["measure"] == "directional") & (curve["exclusion"] != "same_lean")
-    above = curve["ci_low"] > 0
-    low, high = curve["amplification"].min(), curve["amplification"].max()
-    return (
-        f"Analysed in {len(curve)} ways, the same shares give an expected bias amplification from {low:.1f} to "
-        f"{high:.1f} points: its interval lies above 0 in {int((above & ~kind).sum())} of {int((~kind).sum())} that "
-        f"measure distance from 50 or drop flips, and in {int((above & kind).sum())} of {int(kind.sum())} along the "
-        "training lean."
-    )
-
-
-def headline_ends(curve: pd.DataFrame) -> str:
-    """Say which specifications give the smallest and the largest result."""
-    ends = [
-        _named(curve.loc[curve["amplification"].idxmin()]),
-        _named(curve.loc[curve["amplification"].idxmax()]),
-    ]
-    return f"Smallest: {ends[0]}. Largest: {ends[1]}."
-
-
-def _named(row: pd.Series) -> str:
-    rule = {"same_lean": "same-lean occupations", "certain_lean": "occupations with a certain lean"}
-    who = rule.get(row["exclusion"], "all occupations")
-    how = "along the training lean" if row["measure"] == "directional" else "distance from 50"
-    prompt = "mean of prompts" if row["prompt"] == "mean" else f"prompt {row['prompt']}"
-    return (
-        f"{row['amplification']:.2f} points ({row['ci_low']:.2f} to {row['ci_high']:.2f}; {row['model']}, {prompt}, "
-        f"{who}, {how}, n = {row['n_occupations']:.0f} occupations)"
-    )
-
-
-def headline_choices(effects: pd.DataFrame) -> str:
-    """Say which choices move the result most."""
-    ranges = effects.drop_duplicates("choice").set_index("choice")["range"]
-    listed = ", ".join(f"{choice} ({size:.1f})" for choice, size in ranges.items())
-    return f"Largest difference between the mean results of a choice's options, in points: {listed}."
-
-
-def headline_interaction(grid: pd.DataFrame) -> str:
-    """Say what the exclusion rule does under each measure."""
-    value = grid.set_index(["measure", "exclusion"])["amplification"]
-
-    def moves(measure: str) -> str:
-        return f"from {value[measure, 'none']:.1f} to {value[measure, 'same_lean']:.1f} points"
-
-    return (
-        f"Leaving out occupations whose lean flips takes the mean {moves('distance')} measured as distance from 50, "
-        f"and {moves('directional')} measured along the training lean (means over models, prompts and corrections)."
-    )
-
-
-def caption_curve(curve: pd.DataFrame, study: Study) -> str:
-    """Caption of the specification curve."""
-    return (
-        f"Expected amplification under {len(curve)} specifications, sorted. Above: estimates, with "
-        f"{100 * study.confidence:g} % intervals (occupations resampled {study.bootstrap_replicates:,} times). Below: "
-        "a tick in the same column marks each choice that makes the specification."
-    )
-
-
-TABLES = {
-    "synthesis_specification_curve": specification_curve,
-    "synthesis_choice_effect": choice_effect,
-    "synthesis_exclusion_by_measure": exclusion_by_measure,
-}
+    mean["n_specifications"] = some.groupby(["exclusion", "measure"]).size().to_numpy()
+    return tables.of(mean, "synthesis_exclusion_by_measure")

@@ -1,0 +1,260 @@
+"""Tables of a user's own ratings: outcomes of the vote, agreement of raters, what choices change.
+
+Every function takes what :func:`biaslab.ratings.read` found in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from biaslab import ratings, tables
+from biaslab.measures import agreement
+from biaslab.measures.amplification import DEFINITIONS
+from biaslab.papers.paradox.analysis import amplification, wilson_percent
+from biaslab.ratings import LABELS, SOURCES, Rated
+
+LABEL_SETS = {"female/male/unsure": LABELS, "female/male": ("female", "male")}
+STATISTICS = {
+    "krippendorff_alpha": agreement.krippendorff_alpha,
+    "fleiss_kappa": agreement.fleiss_kappa,
+    "percent_agreement": agreement.percent_agreement,
+}
+NO_RATINGS = "the file holds shares, not ratings"
+# Beyond this many, pairs of raters say little and fill the page.
+MOST_PAIRED = 6
+CROWD = f"more than {MOST_PAIRED} raters: pairs are not compared"
+
+# -- rules -----------------------------------------------------------------------------------------------
+# Each takes votes (images, labels) and the images; it returns how much each image counts as female and male.
+
+Weights = tuple[np.ndarray, np.ndarray]
+
+
+def majority(votes: np.ndarray, images: pd.DataFrame) -> Weights:
+    """Count images by their most frequent rating; ties and unsure ones do not count."""
+    label = images["label"].to_numpy(object)
+    return (label == "female").astype(float), (label == "male").astype(float)
+
+
+def ties_split(votes: np.ndarray, images: pd.DataFrame) -> Weights:
+    """Divide a tie equally among the labels in front; what falls to unsure does not count."""
+    in_front = (votes == votes.max(axis=1, keepdims=True)) & (votes > 0)
+    weight = in_front / np.maximum(in_front.sum(axis=1, keepdims=True), 1)
+    return weight[:, 0], weight[:, 1]
+
+
+def unsure_set_aside(votes: np.ndarray, images: pd.DataFrame) -> Weights:
+    """Take the majority of the ratings female and male alone."""
+    return (votes[:, 0] > votes[:, 1]).astype(float), (votes[:, 1] > votes[:, 0]).astype(float)
+
+
+def unanimous(votes: np.ndarray, images: pd.DataFrame) -> Weights:
+    """Count only images whose ratings are all the same."""
+    one_label = (votes > 0).sum(axis=1) == 1
+    return (one_label & (votes[:, 0] > 0)).astype(float), (one_label & (votes[:, 1] > 0)).astype(float)
+
+
+def fractions(votes: np.ndarray, images: pd.DataFrame) -> Weights:
+    """Count every rating: an image counts as female by the fraction of its ratings that are."""
+    weight = votes / np.maximum(votes.sum(axis=1, keepdims=True), 1)
+    return weight[:, 0], weight[:, 1]
+
+
+def _undecided(training: str, generated: str) -> Callable[[np.ndarray, pd.DataFrame], Weights]:
+    def rule(votes: np.ndarray, images: pd.DataFrame) -> Weights:
+        female, male = majority(votes, images)
+        undecided = female + male == 0
+        as_female = np.where(images["source"] == "training", training == "female", generated == "female")
+        return female + (undecided & as_female), male + (undecided & ~as_female)
+
+    return rule
+
+
+RULES: dict[str, tuple[str, str, Callable]] = {
+    "majority": ("rule", "most frequent rating; ties and unsure images do not count", majority),
+    "ties_split": ("rule", "a tie is divided equally among the labels in front", ties_split),
+    "unsure_set_aside": ("rule", "majority of the ratings female and male alone", unsure_set_aside),
+    "unanimous": ("rule", "only images whose ratings are all the same", unanimous),
+    "fractions": ("rule", "every rating counts by its fraction of the image's ratings", fractions),
+    "undecided_female": ("extreme", "all undecided images are female", _undecided("female", "female")),
+    "undecided_male": ("extreme", "all undecided images are male", _undecided("male", "male")),
+    "undecided_training_female": (
+        "extreme",
+        "undecided training images are female, undecided generated ones male",
+        _undecided("female", "male"),
+    ),
+    "undecided_training_male": (
+        "extreme",
+        "undecided training images are male, undecided generated ones female",
+        _undecided("male", "female"),
+    ),
+}
+
+
+# -- tables ----------------------------------------------------------------------------------------------
+
+
+def contents(rated: Rated) -> pd.DataFrame:
+    """Return what was read, how it was understood and what was left out, as ``ratings_input``."""
+    return tables.of(rated.notes, "ratings_input")
+
+
+def outcomes(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return the outcomes of the vote and the shares with Wilson intervals, as ``ratings_outcomes``.
+
+    Args:
+        rated: The ratings.
+        confidence: Level of the intervals, 0–1.
+    """
+    frame = rated.outcomes
+    n = frame["n"].to_numpy(float)
+    low, high = wilson_percent(frame["percent_female"].to_numpy(float) * n / 100, n, confidence)
+    return tables.check(frame.assign(ci_low=low, ci_high=high), "ratings_outcomes")
+
+
+def rater_agreement(
+    rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return the agreement of all raters over all images, for both sets of labels, as ``ratings_agreement``.
+
+    Args:
+        rated: The ratings.
+        seed: Seed of the bootstraps over images.
+        replicates: Replicates of each.
+        confidence: Level of the intervals, 0–1.
+    """
+    draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    rows = _agreement_rows(rated, np.ones(len(rated.images), dtype=bool), draws)
+    return tables.of(pd.DataFrame(rows, columns=["statistic", "labels", *_ESTIMATE]), "ratings_agreement")
+
+
+def agreement_detail(
+    rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return agreement for each source, and Cohen's kappa of each pair of raters, as ``ratings_agreement_detail``.
+
+    Arguments as of :func:`rater_agreement`.
+    """
+    draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    rows = []
+    for source in SOURCES:
+        of_source = (rated.images["source"] == source).to_numpy()
+        rows += [[*row[:2], source, "all", *row[2:]] for row in _agreement_rows(rated, of_source, draws)]
+    paired = rated.raters if len(rated.raters) <= MOST_PAIRED else ()
+    if rated.n_raters > MOST_PAIRED:
+        missing = [np.nan, np.nan, np.nan, 0, rated.n_raters, CROWD]
+        rows += [["cohen_kappa", labels, "all", "all", *missing] for labels in LABEL_SETS]
+    for a, b in combinations(paired, 2):
+        columns = [rated.ratings[name].to_numpy(object) for name in (a, b)]
+        for labels, used in LABEL_SETS.items():
+            estimate = agreement.cohen_kappa(*columns, used, **draws)
+            rows.append(["cohen_kappa", labels, "all", f"{a} with {b}", *estimate])
+    names = ["statistic", "labels", "subset", "raters", *_ESTIMATE]
+    return tables.of(pd.DataFrame(rows, columns=names), "ratings_agreement_detail")
+
+
+_ESTIMATE = ["value", "ci_low", "ci_high", "n_items", "n_raters", "reason"]
+
+
+def _agreement_rows(rated: Rated, wanted: np.ndarray, draws: dict) -> list[list]:
+    if rated.ratings is None:
+        missing = [np.nan, np.nan, np.nan, 0, 0, NO_RATINGS]
+        return [[name, labels, *missing] for name in STATISTICS for labels in LABEL_SETS]
+    matrix = rated.ratings.to_numpy(object)[wanted]
+    rows = []
+    for name, statistic in STATISTICS.items():
+        for labels, used in LABEL_SETS.items():
+            estimate = statistic(matrix, used, **draws)
+            if not rated.raters:  # The columns are not raters then, so only the whole file's number is known.
+                whole = wanted.all() and not rated.part
+                estimate = estimate._replace(n_raters=rated.n_raters if whole else np.nan)
+            rows.append([name, labels, *estimate])
+    return rows
+
+
+def sensitivity(
+    rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return amplification by each rule, extreme for undecided images and rater alone, as ``ratings_sensitivity``.
+
+    A rule that divides votes gives counts that are not whole; its intervals resample the nearest whole number
+    of images. No rows where the file holds shares.
+
+    Args:
+        rated: The ratings.
+        seed: Seed of the bootstraps.
+        replicates: Replicates of each.
+        confidence: Level of the intervals, 0–1.
+    """
+    draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    frames = list(_variants(rated, draws))
+    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    return tables.of(frame, "ratings_sensitivity")
+
+
+def _variants(rated: Rated, draws: dict) -> Iterator[pd.DataFrame]:
+    if rated.ratings is None:
+        return
+    images = rated.images
+    codes = np.stack([rated.ratings[c].cat.codes.to_numpy() for c in rated.ratings], axis=1)
+    votes = np.stack([(codes == k).sum(axis=1) for k in range(len(LABELS))], axis=1)
+    for name, (kind, meaning, rule) in RULES.items():
+        yield _amplified(images, rule(votes, images), draws).assign(rule=name, kind=kind, meaning=meaning)
+    for k, rater in enumerate(rated.raters):
+        alone = (codes[:, k] == 0).astype(float), (codes[:, k] == 1).astype(float)
+        meaning = "this rater's ratings alone; unsure images do not count"
+        yield _amplified(images, alone, draws).assign(rule=f"rater {rater}", kind="rater", meaning=meaning)
+
+
+def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFrame:
+    """Return amplification of weighed images, computed as in table ``paradox_amplification``."""
+    shares = ratings.shares(images, *weights)
+    n_images = shares.groupby("model")["n"].sum()
+    frame = amplification(shares, **draws)
+    without = [
+        _without_images(rows) for model, rows in shares.groupby("model") if model not in set(frame["model"])
+    ]
+    frame = pd.concat([frame, *(rows for rows in without if rows is not None)], ignore_index=True)
+    return frame.assign(n_images=frame["model"].map(n_images))
+
+
+def _without_images(shares: pd.DataFrame) -> pd.DataFrame | None:
+    """Return rows without a value for a model of which no image counts; none where a source is missing."""
+    if set(shares["source"]) != set(SOURCES):
+        return None
+    rows = pd.DataFrame({"definition": list(DEFINITIONS), "model": shares["model"].iloc[0]})
+    missing = dict.fromkeys(("amplification", "ci_low", "ci_high"), np.nan)
+    n = float(shares["occupation"].nunique())
+    return rows.assign(**missing, n_occupations=0.0, n_excluded=n, reason="No image counts.")
+
+
+def raters(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return what each rater saw, by source, as ``ratings_raters``.
+
+    No rows for shares or where raters have no column each.
+
+    Args:
+        rated: The ratings.
+        confidence: Level of the Wilson intervals, 0–1.
+    """
+    rows = []
+    for rater in rated.raters:
+        for source in SOURCES:
+            of_source = (rated.images["source"] == source).to_numpy()
+            count = rated.ratings.loc[of_source, rater].value_counts().reindex(list(LABELS), fill_value=0)
+            rows.append([rater, source, int(count.sum()), *count])
+    frame = pd.DataFrame(rows, columns=["rater", "source", "n_rated", *LABELS])
+    shown = {
+        ("percent_female", "ci_low", "ci_high"): (frame["female"], frame["female"] + frame["male"]),
+        ("percent_unsure", "unsure_ci_low", "unsure_ci_high"): (frame["unsure"], frame["n_rated"]),
+    }
+    for names, (count, n) in shown.items():
+        count, n = count.to_numpy(float), n.to_numpy(float)
+        percent = 100 * np.divide(count, n, out=np.full(len(n), np.nan), where=n > 0)
+        for name, value in zip(names, (percent, *wilson_percent(count, n, confidence)), strict=True):
+            frame[name] = value
+    return tables.of(frame, "ratings_raters")

@@ -1,0 +1,422 @@
+"""What calibration, the embedded world and the specification curve show: tables in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+
+import pandas as pd
+
+from biaslab.findings import Finding, interval, level, moved, spoken
+from biaslab.papers.synthesis.figures import KIND_NAMES, NAMES
+from biaslab.papers.synthesis.measure import MATCHED, WORLD
+
+# Gate and judge that have learnt from the renderer that they are tested on.
+_EMBEDDED = ("mini-detector", "mini-clip")
+_BEST_CASE = (
+    "They were trained on drawings of the same renderer with the same cues: this is their best case, and says "
+    "nothing about other images."
+)
+# Renders of a gender that an occupation needs for its error to be told.
+_LEAST_RENDERS = 30
+_COUNTED = {
+    "drawn": "Do intervals of the people drawn hold the true shares?",
+    "judged": "Do intervals of what the judge says hold them?",
+    "corrected": "Do intervals corrected for the judge's error hold them?",
+}
+_RULES = {
+    "exclusion_distance": "leaving out flips (by distance)",
+    "exclusion_direction": "leaving out flips (by direction)",
+    "threshold": "counting only sure answers",
+    "face_gate": "counting only one large face",
+    "judge_error": "the judge in place of the truth",
+}
+
+
+def judge(table: pd.DataFrame, *, models: tuple[str, ...] = ()) -> list[Finding]:
+    """Say how often the judge is right about held-out renders, beside an ideal judge.
+
+    Args:
+        table: The table ``calibration_judge``.
+        models: Gate and judge, to say of embedded ones what they have learnt from.
+    """
+    rows = table[(table["truth"] == "all") & (table["answers"] == "likelier")].set_index("cues")
+    found = []
+    for cues in ("unambiguous", "ambiguous"):
+        if cues not in rows.index:
+            continue
+        row = rows.loc[cues]
+        details = [f"An ideal judge of the cues would reach {row['ceiling']:.1f} %."]
+        details += [_BEST_CASE] if set(models) & set(_EMBEDDED) else []
+        found.append(
+            Finding(
+                f"How often does the judge name people with {cues} cues rightly?",
+                f"In {row['accuracy']:.1f} % of {row['n']:,.0f} renders; an ideal judge in {row['ceiling']:.1f} %.",
+                **_estimate(row, "accuracy", "%", "n", "renders"),
+                figure="calibration_judge",
+                details=tuple(details),
+            )
+        )
+    return found
+
+
+def by_occupation(errors: pd.DataFrame) -> list[Finding]:
+    """Say where the judge errs most.
+
+    Args:
+        errors: The table ``calibration_judge_by_occupation``.
+    """
+    some = errors[errors["measure"].isin(["sensitivity", "specificity"]) & (errors["occupation"] != "all")]
+    some = some[some["n"] >= _LEAST_RENDERS]
+    if some.empty:
+        return []
+    worst = some.loc[some["value"].idxmin()]
+    who = "women" if worst["measure"] == "sensitivity" else "men"
+    return [
+        Finding(
+            "Where does the judge err most?",
+            f"For {who} as {worst['occupation']}.",
+            **_estimate(worst, "value", "%", "n", "renders"),
+            figure="calibration_judge_by_occupation",
+            details=(f"Of occupations with {_LEAST_RENDERS} renders or more of a gender.",),
+        )
+    ]
+
+
+def inside(table: pd.DataFrame, *, confidence: float) -> list[Finding]:
+    """Say how many intervals hold the true share, and where they are fewer than chance lets.
+
+    Args:
+        table: The table ``calibration_inside``.
+        confidence: Level of the intervals, 0–1.
+    """
+    found = []
+    for counted, question in _COUNTED.items():
+        some = table[(table["counted"] == counted) & (table["n"] > 0)]
+        if some.empty:
+            continue
+        few = some[some["p_holm"] < 0.05]
+        held, n = some["inside"].sum(), some["n"].sum()
+        said = "fewer than chance lets" if len(few) else "as chance lets"
+        details = [
+            f"{row.inside:.0f} of {row.n:.0f} for {_what(row)} (p = {row.p_holm:.2g})"
+            for row in few.itertuples()
+        ]
+        found.append(
+            Finding(
+                question,
+                f"{held:.0f} of {n:.0f} {level(confidence)} intervals do, {said}.",
+                estimate=100 * held / n,
+                unit="%",
+                n=float(n),
+                of="intervals",
+                figure="calibration_shares",
+                details=(f"Fewer, after Holm's correction: {'; '.join(details)}.",) if details else (),
+            )
+        )
+    return found
+
+
+def _what(row) -> str:
+    off = " with all knobs off" if row.skew == "off" else ""
+    return ("images of the world" if row.source == "generated" else _lower(NAMES[row.approach])) + off
+
+
+def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
+    """Say how much amplification there is without any model, and how much the model adds.
+
+    Args:
+        table: The table ``calibration_amplification``.
+        model: The model, as tables call it.
+    """
+    some = table[(table["definition"] == "published") & (table["prompt"] == "mean")]
+    if some.empty:
+        return []
+    keyed = some.set_index(["generator", "skew", "approach"])
+    own = some["skew"].iloc[0]
+    asked = [
+        ((WORLD, own, "naive"), "Without any model, is there naive amplification?"),
+        ((WORLD, own, MATCHED), "And against captions that ask what the prompts ask?"),
+        ((model, own, "naive"), "What does the model add to naive amplification?"),
+        ((model, own, MATCHED), "And against captions that ask the same?"),
+        ((WORLD, "off", "naive"), "Is anything left in the world with every knob off?"),
+    ]
+    found, told = [], set()
+    for key, question in asked:
+        if key not in keyed.index or key in told:
+            continue
+        told.add(key)
+        row = keyed.loc[key]
+        of_model = key[0] != WORLD
+        name = "excess" if of_model or key[1] == "off" else "beyond_floor"
+        limits = ("excess_low", "excess_high") if name == "excess" else ("ci_low", "ci_high")
+        answer = moved(
+            *row[list(limits)],
+            "Yes, it is above 0." if not of_model else "It adds to what true shares imply.",
+            "It is below 0." if not of_model else "It takes away from what true shares imply.",
+            "No amplification is shown." if not of_model else "No addition is shown.",
+        )
+        found.append(
+            Finding(
+                question,
+                answer,
+                model=key[0],
+                **_estimate(row, name, "points", "n_occupations", "occupations", limits),
+                figure="calibration_amplification",
+                details=(
+                    f"True shares imply {spoken(row['implied'])} points; as measured it is "
+                    f"{spoken(row['amplification'])}, of which {spoken(row['floor'])} are the floor of few images.",
+                ),
+            )
+        )
+    return found
+
+
+def guidance(table: pd.DataFrame) -> list[Finding]:
+    """Say what measurement, model and guidance add at the highest guidance.
+
+    Args:
+        table: The table ``calibration_guidance``.
+    """
+    if table.empty:
+        return []
+    scales = table["guidance_scale"].astype(float)
+    top, lowest = scales.max(), scales.min()
+    found = []
+    for approach in [a for a in ("naive", MATCHED) if a in set(table["approach"])]:
+        rows = table[(scales == top) & (table["approach"] == approach)].set_index("part")
+        total, more = rows.loc["total"], rows.loc["guidance"]
+        answer = moved(more["ci_low"], more["ci_high"], "Guidance adds to it.", "Guidance takes away from it.",
+                       "No part of guidance is shown.")  # fmt: skip
+        found.append(
+            Finding(
+                f"What makes the change along the true lean, {_lower(NAMES[approach])}?",
+                answer,
+                model=str(total["model"]) if "model" in rows else "",
+                **_estimate(total, "points", "points", "n_occupations", "occupations"),
+                figure="calibration_guidance",
+                details=(
+                    f"At guidance {top:g}: {spoken(rows.loc['measurement', 'points'])} points of measurement, "
+                    f"{_points(rows.loc['model'])} of the model at guidance {lowest:g}, {_points(more)} of guidance.",
+                ),
+            )
+        )
+    return found
+
+
+def contributions(table: pd.DataFrame) -> list[Finding]:
+    """Say which rules contribute more than chance to the naive score.
+
+    Args:
+        table: The table ``calibration_contributions``.
+    """
+    some = table[(table["approach"] == "naive") & table["contribution"].notna()]
+    found = []
+    for generator, rows in some.groupby("generator", sort=False):
+        known = rows[(rows["ci_low"] > 0) | (rows["ci_high"] < 0)]
+        listed = [f"{_RULES[r['component']]}, {_points(r, 'contribution')}" for _, r in known.iterrows()]
+        few = rows.loc[rows["component"] == "finite_samples", "contribution"]
+        details = [f"{', '.join(listed).capitalize()} points."] if listed else []
+        details += (
+            [f"Few images add {spoken(few.iloc[0])} points (estimated, without an interval)."]
+            if len(few)
+            else []
+        )
+        found.append(
+            Finding(
+                "Which rules of measurement contribute to naive amplification?",
+                f"{len(known)} of {rows['ci_low'].notna().sum()} rules beyond chance.",
+                model=str(generator),
+                figure="calibration_contributions",
+                details=tuple(details),
+            )
+        )
+    return found
+
+
+def quality(table: pd.DataFrame) -> list[Finding]:
+    """Say which requirements the embedded world and models meet.
+
+    Args:
+        table: The table ``mini_quality``.
+    """
+    asked = table[table["reach"] != ""]
+    groups = {
+        "met, but the interval reaches beyond": "yes, not certain",
+        "missed, but the interval reaches it": "no, not certain",
+        "missed": "no",
+        "not measured": "",
+    }
+    details = [
+        f"{what.capitalize()}: {', '.join(asked.loc[asked['met'] == met, 'metric'])}."
+        for what, met in groups.items()
+        if (asked["met"] == met).any()
+    ]
+    met = int((asked["met"] == "yes").sum())
+    return [
+        Finding(
+            "Do the embedded world and models reach what they must?",
+            f"{met} of {len(asked)} requirements are met with their whole interval.",
+            details=tuple(details),
+        )
+    ]
+
+
+# -- the world -------------------------------------------------------------------------------------------------------
+
+
+def conditional(table: pd.DataFrame) -> list[Finding]:
+    """Say how large the paradox is in each world, by algebra.
+
+    Args:
+        table: The table ``world_conditional``.
+    """
+    gain = table.set_index(["skew", "captions"])["lean_gain"]
+    kind = "prompt-like, no indicator"
+    details = [
+        "The sizes were set from what the paradox paper prints (Table 3, and 59.5 % of captions with an indicator): "
+        "that runs on this world find them again is no replication."
+    ]
+    if {"naming", "prompts", "off"} <= set(table["skew"]):
+        details.insert(
+            0,
+            f"Naming alone gives {spoken(gain['naming', kind])} points, skewed prompt-like captions alone "
+            f"{spoken(gain['prompts', kind])}; with every knob off it is {spoken(abs(gain['off', kind]))}.",
+        )
+    return [
+        Finding(
+            "How much naive amplification does a generator without any bias show here?",
+            f"{spoken(gain['default', kind])} points: {KIND_NAMES[kind]}, captions lean further than all captions do.",
+            figure="world_conditional",
+            details=tuple(details),
+        )
+    ]
+
+
+def ceiling(table: pd.DataFrame) -> list[Finding]:
+    """Say how well an ideal judge can do.
+
+    Args:
+        table: The table ``world_ceiling``.
+    """
+    row = table.set_index("sure").loc["0.99"]
+    return [
+        Finding(
+            "How well can an ideal judge of the cues do?",
+            f"It names {row['accuracy']:.2f} % of people rightly.",
+            figure="world_ambiguity",
+            details=(
+                f"{row['ambiguous']:.1f} % of people are ambiguous (no gender is 99 % likely); of the others it names "
+                f"{row['accuracy_unambiguous']:.2f} %.",
+            ),
+        )
+    ]
+
+
+# -- the specification curve ------------------------------------------------------------------------------------
+
+
+def curve(table: pd.DataFrame) -> list[Finding]:
+    """Say how far the result reaches, and how often its interval lies above 0 under which rules.
+
+    Args:
+        table: The table ``synthesis_specification_curve``.
+    """
+    along = (table["measure"] == "directional") & (table["exclusion"] != "same_lean")
+    above = table["ci_low"] > 0
+    least, most = (table.loc[i] for i in (table["amplification"].idxmin(), table["amplification"].idxmax()))
+    ends = spoken(least["amplification"]), spoken(most["amplification"])
+    sides = [f"{int((above & some).sum())} of {int(some.sum())}" for some in (~along, along)]
+    return [
+        Finding(
+            "Does amplification depend on how the same shares are analysed?",
+            f"Yes: {len(table)} analyses give {ends[0]} to {ends[1]} points.",
+            figure="synthesis_specification_curve",
+            details=(
+                f"The interval lies above 0 in {sides[0]} analyses that measure distance from 50 or drop flips, and in "
+                f"{sides[1]} along the training lean.",
+                f"Smallest: {_named(least)}. Largest: {_named(most)}.",
+            ),
+        )
+    ]
+
+
+def _named(row: pd.Series) -> str:
+    rule = {"same_lean": "same-lean occupations", "certain_lean": "occupations with a certain lean"}
+    who = rule.get(row["exclusion"], "all occupations")
+    how = "along the training lean" if row["measure"] == "directional" else "distance from 50"
+    prompt = "mean of prompts" if row["prompt"] == "mean" else f"prompt {row['prompt']}"
+    return (
+        f"{spoken(row['amplification'])} points ({interval(row)}; {row['model']}, {prompt}, {who}, {how}, n = "
+        f"{row['n_occupations']:.0f} occupations)"
+    )
+
+
+def choices(effects: pd.DataFrame) -> list[Finding]:
+    """Say which choices move the result most.
+
+    Args:
+        effects: The table ``synthesis_choice_effect``.
+    """
+    ranges = effects.drop_duplicates("choice").set_index("choice")["range"]
+    if ranges.empty:
+        return []
+    return [
+        Finding(
+            "Which choice of analysis matters most?",
+            f"The {ranges.index[0]}: its options differ by {spoken(ranges.iloc[0])} points on average.",
+            figure="synthesis_choice_effects",
+            details=(
+                f"Others: {', '.join(f'{name} ({spoken(size)})' for name, size in ranges[1:].items())}.",
+            ),
+        )
+    ]
+
+
+def interaction(grid: pd.DataFrame) -> list[Finding]:
+    """Say what the exclusion rule does under each measure.
+
+    Args:
+        grid: The table ``synthesis_exclusion_by_measure``.
+    """
+    value: Mapping = grid.set_index(["measure", "exclusion"])["amplification"]
+    moves = {
+        m: f"from {spoken(value[m, 'none'])} to {spoken(value[m, 'same_lean'])} points"
+        for m in ("distance", "directional")
+    }
+    return [
+        Finding(
+            "What does leaving out occupations whose lean flips do?",
+            f"Along the training lean it takes the mean {moves['directional']}.",
+            figure="synthesis_choice_effects",
+            details=(
+                f"Measured as distance from 50: {moves['distance']} (means over models, prompts, corrections).",
+            ),
+        )
+    ]
+
+
+# -- how things are said ---------------------------------------------------------------------------------------------
+
+
+def _estimate(
+    row: pd.Series, value: str, unit: str, n: str, of: str, limits: tuple[str, str] = ("ci_low", "ci_high")
+) -> dict:
+    low, high = (float(row[name]) for name in limits)
+    return {
+        "estimate": float(row[value]),
+        "ci_low": low,
+        "ci_high": high,
+        "unit": unit,
+        "n": float(row[n]),
+        "of": of,
+    }
+
+
+def _points(row: pd.Series, value: str = "points") -> str:
+    there = isfinite(row["ci_low"]) and isfinite(row["ci_high"])
+    return f"{spoken(row[value])} ({interval(row)})" if there else spoken(row[value])
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

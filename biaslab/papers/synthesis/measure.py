@@ -1,0 +1,303 @@
+"""What calibration holds against the truth: images of the embedded world, judged, beside what is true of them.
+
+The embedded world says exactly what a caption's image shows and which share of women stands behind every kind of
+text. So a generator can be made that keeps these shares (:mod:`biaslab.mini.truthful`, model ``world``): what the
+measurement finds on it has no model as its cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from biaslab import lexicons
+from biaslab.captions.selections import SELECTED
+from biaslab.errors import MissingInputError
+from biaslab.judging import judge as judging
+from biaslab.judging.faces import Face
+from biaslab.judging.images import Subset
+from biaslab.judging.zero_shot import ZeroShot
+from biaslab.mini import truthful, world
+from biaslab.papers.synthesis.world import true_shares
+
+if TYPE_CHECKING:
+    from biaslab.pipeline import Pipeline
+
+MATCHED = "matched"
+"""The selection of captions that ask what the templates ask: prompt-like, without an indicator."""
+WORLD = truthful.WORLD
+CONTRIBUTING = ("naive", "nearest_no_indicators", MATCHED)
+"""Selections of captions on which the rules of measurement are taken away one by one."""
+KEPT_BACK = ("no_face", "several_faces", "face_too_small")
+"""Outcomes of images that the face gate keeps from the judge."""
+_TRUE_KINDS = {"naive": "all", "no_indicators": "no indicator", MATCHED: "prompt-like, no indicator"}
+_COLUMNS = ["image_id", "occupation", "prompt", "outcome", "gender", "p_female", "truth_gender"]
+# What the store knows by what stands in the place of a face detector.
+_WHOLE = "whole image"
+
+
+class Calibration:
+    """Images of the embedded world and of models trained on it, judged; each part is made when it is first asked for.
+
+    Args:
+        pipeline: The run's own pipeline.
+
+    Raises:
+        MissingInputError: Its captions are not the embedded world's, so their truth is not known.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        if not hasattr(pipeline.corpus, "world"):
+            raise MissingInputError(
+                f"Calibration holds measurements against known truth, which the corpus {pipeline.corpus.name!r} does "
+                "not have: set corpus to 'mini'."
+            )
+        self.base = pipeline
+        self.settings = pipeline.settings
+        self.occupations = tuple(pipeline.occupations)
+
+    @property
+    def approaches(self) -> list[str]:
+        """The selections that can be compared: those that the run asks for, and the matched one."""
+        return [a for a in SELECTED if a in self.settings.captions.approaches] + [MATCHED]
+
+    # -- pipelines ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def world(self) -> Pipeline:
+        """The truth-preserving generator in the place of the model."""
+        images = {"images_per_prompt": self.settings.calibration.world_images}
+        return self.base.but(WORLD, generation=images)
+
+    @cached_property
+    def off(self) -> Pipeline:
+        """The same in the world without the paradox."""
+        s = self.settings.calibration
+        changes = {
+            "skew": "off",
+            "per_occupation": s.off_captions,
+            "rows": s.off_rows,
+            "approaches": ("naive",),
+        }
+        return self.base.but(WORLD, captions=changes)
+
+    @cached_property
+    def scales(self) -> dict[float, Pipeline]:
+        """The model at each guidance scale of the sweep, the run's own among them, in order; none for the world."""
+        if self.base.model == WORLD:
+            return {}
+        own, some = self.settings.generation.guidance_scale, self.settings.calibration.guidance_images
+        swept = {
+            g: self.base
+            if g == own
+            else self.base.but(generation={"guidance_scale": g, "images_per_prompt": some})
+            for g in {*self.settings.calibration.guidance_scales, own}
+        }
+        return dict(sorted(swept.items()))
+
+    # -- images and what is true of them -------------------------------------------------------------------------
+
+    @cached_property
+    def renders(self) -> pd.DataFrame:
+        """Held-out renders, a row each, with their truth and what gate and judge made of them.
+
+        Columns image_id, occupation, truth_gender, ambiguous (whether an ideal judge would be less than 99 % sure),
+        posterior (its probability of female, 0–1), and the judge's outcome, gender, p_female, …
+        """
+        renders = truthful.held_out(self.settings.calibration.test_renders, seed=self.base.seed)
+        return renders.table.merge(self.base.judged(renders), on="image_id", validate="one_to_one")
+
+    @cached_property
+    def training(self) -> pd.DataFrame:
+        """Judged training images of each selection of captions, the world without the paradox last.
+
+        Columns skew, approach, image_id, occupation, prompt, outcome, gender, p_female, truth_gender, and for the
+        selections :data:`CONTRIBUTING` whole_gender: what the judge says of the image whatever faces it shows.
+        """
+        skew, source = self.settings.captions.skew, self.base.corpus.images
+        frames = []
+        for approach in self.approaches:
+            rows = self._training(approach)[_COLUMNS].assign(skew=skew, approach=approach)
+            frames.append(self._with_whole(rows, source) if approach in CONTRIBUTING else rows)
+        if skew != "off":
+            frames.append(_naive_rows(self.off)[_COLUMNS].assign(skew="off", approach="naive"))
+        return pd.concat(frames, ignore_index=True)
+
+    @cached_property
+    def generated(self) -> pd.DataFrame:
+        """Judged images for the templates, by the world and by the model at each guidance scale.
+
+        Columns generator, guidance_scale (text; empty for the world), skew, and the others as of :attr:`training`;
+        whole_gender of the world and of the model at its own guidance.
+        """
+        skew, own = self.settings.captions.skew, self.settings.generation.guidance_scale
+        made = [
+            (WORLD, "", skew, self.world),
+            *((self.base.label, f"{g:g}", skew, p) for g, p in self.scales.items()),
+        ]
+        if skew != "off":
+            made.append((WORLD, "", "off", self.off))
+        frames = []
+        for generator, scale, knobs, pipeline in made:
+            rows = pipeline.judgements("generated")
+            columns = [c for c in _COLUMNS if c in rows.columns]
+            rows = rows[columns].assign(generator=generator, guidance_scale=scale, skew=knobs)
+            if knobs == skew and scale in ("", f"{own:g}"):
+                rows = self._with_whole(rows, pipeline.images("generated").source)
+            frames.append(rows)
+        return pd.concat(frames, ignore_index=True)
+
+    @cached_property
+    def truth(self) -> pd.DataFrame:
+        """The true shares of women behind captions and prompts, exact.
+
+        Columns source, skew, approach, occupation, prompt (``captions``, or one of several selections) and
+        percent_true (0–100 %).
+        """
+        skew = self.settings.captions.skew
+        sides = [("training", skew, a, self._true_training(a)) for a in self.approaches]
+        asked = true_shares(self.occupations, "prompt-like, no indicator", skew)
+        sides.append(("generated", skew, MATCHED, pd.DataFrame({"captions": asked}, index=self.occupations)))
+        if skew != "off":
+            # Without the paradox every kind of caption has the occupation's own share.
+            all_ = pd.DataFrame(
+                {"captions": true_shares(self.occupations, "all", "off")}, index=self.occupations
+            )
+            sides += [("training", "off", "naive", all_), ("generated", "off", MATCHED, all_)]
+        frames = []
+        for source, knobs, approach, wide in sides:
+            long = wide.rename_axis(index="occupation", columns="prompt").stack(future_stack=True)
+            given = {"source": source, "skew": knobs, "approach": approach}
+            frames.append(long.rename("percent_true").reset_index().assign(**given))
+        return pd.concat(frames, ignore_index=True)
+
+    def _training(self, approach: str) -> pd.DataFrame:
+        """Return the judged training images of an approach, with what the world says of their captions."""
+        if approach == MATCHED:
+            return self._matched
+        chosen = self.base.selections()
+        judged = self.base.judgements("training").drop(columns=["prompt", "rank"], errors="ignore")
+        return chosen[chosen["approach"] == approach].merge(judged, on=["caption_id", "occupation"])
+
+    @cached_property
+    def _matched(self) -> pd.DataFrame:
+        """Captions that ask what the templates ask, with their images' judgements."""
+        captions = self._matched_captions()
+        judged = self.base.judged(Subset(self.base.corpus.images, captions["caption_id"].tolist()))
+        return captions.merge(judged.rename(columns={"image_id": "caption_id"}), on="caption_id").assign(
+            prompt="captions", image_id=lambda rows: rows["caption_id"]
+        )
+
+    def _matched_captions(self) -> pd.DataFrame:
+        """Return the first prompt-like captions without an indicator of each occupation, in the corpus's order."""
+        corpus, most = self.base.corpus, self.settings.calibration.matched_captions
+        stage = self.base.store.stage(
+            "matched_captions", {"corpus": corpus.digest}, partial(_prompt_like, corpus)
+        )
+        parts = pd.DataFrame({"part": range(corpus.parts)})
+        captions = self.base.computed(stage, parts, 1, "captions like prompts", "parts")
+        captions = captions.rename(columns={"truth_occupation": "occupation"})
+        captions = captions[captions["occupation"].isin(self.occupations)]
+        return captions[captions.groupby("occupation").cumcount() < most].reset_index(drop=True)
+
+    def _true_training(self, approach: str) -> pd.DataFrame:
+        """Return the true % female behind an approach's captions, occupations by prompts."""
+        skew = self.settings.captions.skew
+        if approach in _TRUE_KINDS:
+            shares = true_shares(self.occupations, _TRUE_KINDS[approach], skew)
+            return pd.DataFrame({"captions": shares}, index=self.occupations)
+        cells = world.truth_table(world.skew_knobs(skew))
+        keys = ["occupation", "style", "indicator"]
+        cells = cells.rename(columns={k: f"truth_{k}" for k in keys} | {"p_female": "p_true"})
+        truth_keys = [f"truth_{k}" for k in keys]
+        rows = self._training(approach).merge(cells[[*truth_keys, "p_true"]], on=truth_keys, how="left")
+        mean = rows.groupby(["occupation", "prompt"])["p_true"].mean().unstack("prompt")
+        return 100 * mean.reindex(index=list(self.occupations))
+
+    def _with_whole(self, rows: pd.DataFrame, source) -> pd.DataFrame:
+        """Return rows with ``whole_gender``: the judge's own answer on images that the face gate keeps back."""
+        out = rows["outcome"].isin(KEPT_BACK)
+        judged = ungated(self.base, source, rows.loc[out, "image_id"]).set_index("image_id")["gender"]
+        return rows.assign(whole_gender=rows["gender"].where(~out, rows["image_id"].map(judged)))
+
+    def named(self) -> pd.DataFrame | None:
+        """Return how many images the judge's model calls by their occupation (zero-shot).
+
+        Returns:
+            Columns images (``generated`` by the model, ``renders`` of the world), right, n; None where gender is not
+            judged by an open_clip model.
+        """
+        sides = {"generated": self.base, "renders": self.world}
+        try:
+            rows = [(name, *self._named_right(pipeline)) for name, pipeline in sides.items()]
+        except MissingInputError:
+            return None
+        return pd.DataFrame(rows, columns=["images", "right", "n"])
+
+    def _named_right(self, pipeline: Pipeline) -> tuple[int, int]:
+        images = pipeline.images("generated").table
+        images = images[
+            images.groupby(["prompt", "occupation"]).cumcount() < self.settings.generation.images_per_prompt
+        ]
+        vectors = pipeline.image_embeddings("generated", images["image_id"])
+        both = images.merge(vectors, on="image_id")
+        both = both[both["vector"].notna()]
+        texts = [lexicons.fill("A photo of a/an [OCCUPATION]", o) for o in self.occupations]
+        known = ZeroShot(self.settings.judging.gender, device=self.settings.compute.device).text_embeddings(
+            texts
+        )
+        said = (np.stack(both["vector"].to_list()) @ known.T).argmax(axis=1) if len(both) else []
+        answers = np.array(self.occupations, dtype=object)[said]
+        return int((answers == both["occupation"].to_numpy(object)).sum()), len(images)
+
+
+def _prompt_like(corpus, parts: pd.DataFrame) -> pd.DataFrame:
+    """Return the truth of the captions of some parts that ask what the templates ask."""
+    names = ["caption_id", "truth_occupation", "truth_style", "truth_indicator", "truth_gender"]
+    return pd.concat(list(_fitting(corpus, parts["part"], names)), ignore_index=True)
+
+
+def _fitting(corpus, parts: Sequence[int], names: list[str]) -> Iterator[pd.DataFrame]:
+    for part in parts:
+        for batch in corpus.batches(part=int(part)):
+            fits = (batch["truth_style"] == "prompt_like") & (batch["truth_indicator"] == "none")
+            yield batch.loc[fits, names]
+
+
+def _naive_rows(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the judged images of a pipeline's random captions."""
+    chosen = pipeline.selections()
+    judged = pipeline.judgements("training").drop(columns=["prompt", "rank"], errors="ignore")
+    return chosen[chosen["approach"] == "naive"].merge(judged, on=["caption_id", "occupation"])
+
+
+def ungated(pipeline: Pipeline, source, image_ids: Sequence[str]) -> pd.DataFrame:
+    """Return the gender judge's answers on whole images, whatever faces they show: image_id, gender, p_female.
+
+    Args:
+        pipeline: Whose judge and threshold are used.
+        source: Where the images come from.
+        image_ids: Which images; each may stand several times.
+    """
+    ids = list(dict.fromkeys(image_ids))
+    if not ids:
+        return pd.DataFrame({"image_id": [], "gender": [], "p_female": []}, dtype=object)
+    own, device = pipeline.settings.judging, pipeline.settings.compute.device
+    given = own.changed(faces=_WHOLE, min_face=0)
+
+    def models(settings: judging.JudgeSettings, device: str) -> judging.Judge:
+        return judging.Judge(_WholeImage(), judging.load(settings.changed(faces=own.faces), device).gender)
+
+    some = Subset(source, ids)
+    return judging.judge(some, given, store=pipeline.store, device=device, progress=False, models=models)
+
+
+class _WholeImage:
+    """Takes every image for one face, so that nothing is kept back."""
+
+    def faces(self, images: Sequence[np.ndarray]) -> list[list]:
+        return [[Face(0.0, 0.0, float(i.shape[1]), float(i.shape[0]), 1.0)] for i in images]

@@ -1,0 +1,145 @@
+"""The embedded world itself: what follows from its knobs by algebra, and examples of its captions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from biaslab import tables
+from biaslab.mini import scene, world
+
+if TYPE_CHECKING:
+    from biaslab.mini.captions import Corpus
+
+KINDS = {
+    "all": (None, None),
+    "no indicator": (None, "none"),
+    "prompt-like": ("prompt_like", None),
+    "prompt-like, no indicator": ("prompt_like", "none"),
+}
+"""Kinds of captions by algebra: style and indicator of each."""
+
+
+def true_shares(occupations: Sequence[str], kind: str, skew: str = "default") -> np.ndarray:
+    """Return the exact % female behind a kind of captions (a key of ``KINDS``), one number an occupation."""
+    style, indicator = KINDS[kind]
+    knobs = world.skew_knobs(skew)
+    return np.array([world.true_share(o, style=style, indicator=indicator, knobs=knobs) for o in occupations])
+
+
+_KNOBS = {
+    "naming": (
+        "Captions name the under-represented gender more: the odds of an indicator for a woman over those for a "
+        "man are (men / women) to this power.",
+        "Captions without indicators lean further than all captions (5.1); prompts, which have none, seem to amplify.",
+    ),
+    "prompt_skew": (
+        "Prompt-like captions lean further: their log-odds of a woman are 1 + this times the occupation's.",
+        "Captions near the prompts lean further than random ones (5.2).",
+    ),
+    "prompt_like": ("Share of prompt-like captions.", "How little a random sample sees of them (5.2)."),
+    "indicators": ("How often ordinary captions tell the gender.", "The rate of indicators (5.1)."),
+    "prompt_indicators": (
+        "How often prompt-like captions tell the gender.",
+        "The same for those near the prompts.",
+    ),
+    "names": (
+        "Share of captions built round a name.",
+        "Indicators that only a list of names finds (Table 5).",
+    ),
+    "both": (
+        "Captions with an indicator that hold one of each gender.",
+        "A noisy indicator; no gender effect.",
+    ),
+    "other_sense": (
+        "Captions that use the word in another sense and show nobody.",
+        "Wrong hits of the search, which the face gate has to remove (4).",
+    ),
+}
+
+
+def knobs() -> pd.DataFrame:
+    """Return the world's knobs with their settings and what they do."""
+    default, off = world.Knobs.default(), world.Knobs.off()
+    rows = [[name, getattr(default, name), getattr(off, name), *words] for name, words in _KNOBS.items()]
+    return _table(rows, "world_knobs")
+
+
+def conditional() -> pd.DataFrame:
+    """Return how much further each kind of caption leans than all captions, in every named world."""
+    names = world.occupations()
+    rows = []
+    for skew, settings in world.SKEWS.items():
+        cells = world.truth_table(settings)
+        cells = cells[cells["p_female"].notna()]
+        everyone = np.abs(true_shares(names, "all", skew) - 50).mean()
+        for kind, (style, indicator) in KINDS.items():
+            fits = np.ones(len(cells), dtype=bool)
+            fits &= (cells["style"] == style).to_numpy() if style else True
+            fits &= (cells["indicator"] == indicator).to_numpy() if indicator else True
+            lean = np.abs(true_shares(names, kind, skew) - 50).mean()
+            share = 100 * cells.loc[fits, "p"].sum() / cells["p"].sum()
+            rows.append([skew, kind, share, lean, lean - everyone])
+    return _table(rows, "world_conditional")
+
+
+def occupations() -> pd.DataFrame:
+    """Return the share of women behind each kind of caption, by occupation, in the default world."""
+    names = world.occupations()
+    frames = [
+        pd.DataFrame({"occupation": names, "captions": kind, "percent_female": true_shares(names, kind)})
+        for kind in KINDS
+    ]
+    return tables.of(pd.concat(frames, ignore_index=True), "world_occupations")
+
+
+def ceiling() -> pd.DataFrame:
+    """Return the accuracy of an ideal judge of the cues, for several degrees of sureness."""
+    best = np.array([scene.posterior_female(cues) for cues in scene.all_cues()])
+    weight = np.array([_chance(cues) for cues in scene.all_cues()])
+    sure_of = np.maximum(best, 1 - best)
+    rows = []
+    for sure in (0.9, 0.99, 0.999):
+        clear = sure_of >= sure
+        over = [
+            100 * np.average(sure_of[some], weights=weight[some])
+            for some in (weight > 0, clear & (weight > 0))
+        ]
+        rows.append([f"{sure:g}", 100 * weight[~clear].sum(), *over])
+    return _table(rows, "world_ceiling")
+
+
+def _chance(cues: scene.Cues) -> float:
+    """Return how often these cues occur among as many women as men."""
+    by_gender = [
+        math.prod(scene.CUES[name][gender][getattr(cues, name)] for name in scene.CUE_NAMES)
+        for gender in scene.GENDERS
+    ]
+    return sum(by_gender) / 2
+
+
+def examples(corpus: Corpus, *, each: int = 1) -> pd.DataFrame:
+    """Return captions of each style, with an indicator and without, and what is true of them.
+
+    Args:
+        corpus: The world's captions.
+        each: Captions of each style and kind of indicator.
+    """
+    rows = corpus.rows_at(range(min(len(corpus), 4096)))
+    told = np.where(rows["truth_indicator"] == "none", "none", "some")
+    return (
+        rows.assign(told=told)
+        .groupby(["truth_style", "told"], sort=True)
+        .head(each)
+        .sort_values(["truth_style", "told"], kind="stable")
+        .drop(columns="told")
+        .reset_index(drop=True)
+    )
+
+
+def _table(rows: list, name: str) -> pd.DataFrame:
+    return tables.of(pd.DataFrame(rows, columns=tables.schema(name).names), name)

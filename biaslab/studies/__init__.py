@@ -1,1 +1,0 @@
-"""What each paper's notebooks compute, one module a paper."""
