@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from biaslab.captions.selections import SELECTED
+from biaslab.captions.settings import SELECTED
 from biaslab.findings import Finding, count, each, level, moved, p_words, spoken
 from biaslab.papers.paradox.analysis import FETCHED, LEAST_IMAGES, LEVEL, wilson_percent
 from biaslab.papers.paradox.figures import APPROACH_NAMES, slug

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from biaslab import published, tables
-from biaslab.captions.selections import CAPTIONS_AS_PROMPTS
+from biaslab.captions.settings import CAPTIONS_AS_PROMPTS
 
 NOMINAL_N = 500
 """Images an occupation and prompt (sections 2.2, 3.1 and 4), before faces and confidence are checked."""

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.captions.selections import SELECTED
+from biaslab.captions.settings import SELECTED
 from biaslab.errors import MissingInputError
 from biaslab.judging import judge as judging
 from biaslab.judging.faces import Face

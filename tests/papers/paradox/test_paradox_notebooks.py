@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from biaslab import coverage
-from biaslab.captions.selections import APPROACHES, SELECTED
+from biaslab.captions.settings import APPROACHES, SELECTED
 from biaslab.errors import MissingInputError
 from biaslab.papers.paradox import printed
 

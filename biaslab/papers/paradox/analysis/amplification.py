@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import measures, published, stats, tables
-from biaslab.captions.selections import SELECTED
+from biaslab.captions.settings import SELECTED
 from biaslab.errors import MissingInputError
 from biaslab.papers.paradox.analysis.groups import (
     Estimates,

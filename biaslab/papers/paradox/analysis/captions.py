@@ -11,7 +11,7 @@ import pandas as pd
 from biaslab import lexicons, measures, published, stats, tables
 from biaslab.captions.indicators import indicators as indicators_of
 from biaslab.captions.indicators import parse_spans
-from biaslab.captions.selections import APPROACHES
+from biaslab.captions.settings import APPROACHES
 
 TOO_FEW = "Too few occupations for an interval."
 NOTHING = "Nothing was measured."

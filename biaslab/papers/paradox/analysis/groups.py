@@ -11,7 +11,7 @@ import pandas as pd
 import scipy.stats
 
 from biaslab import measures, stats
-from biaslab.captions.selections import APPROACHES, CAPTIONS_AS_PROMPTS
+from biaslab.captions.settings import APPROACHES, CAPTIONS_AS_PROMPTS
 from biaslab.errors import InputError
 
 # A selection of training captions that serves every prompt; any other training row belongs to one prompt.
