@@ -456,6 +456,8 @@ def test_a_source_of_tables_has_no_images(tmp_path, source):
         MissingInputError, match=r"This needs images, and source .* has tables only: set source to"
     ):
         study.images("generated")
+    none = study.judgements("generated", optional=True)
+    assert none.empty and {"image_id", "occupation", "outcome", "gender"} <= set(none)
     if source == "published":
         with pytest.raises(MissingInputError, match="Published has no paradox_indicators: it takes images"):
             study.measured("paradox_indicators")

@@ -538,7 +538,8 @@ def variation(variation: pd.DataFrame, *, confidence: float) -> list[Finding]:
     def say(model: str, rows: pd.DataFrame) -> list[Finding]:
         tested, beyond = int(rows["p_holm"].notna().sum()), int((rows["p_holm"] < LEVEL).sum())
         sd, noise = (spoken(rows[c].median()) for c in ("sd_prompts", "sd_noise"))
-        holm = f"Counted is a p below {LEVEL:g}, adjusted over occupations (Holm)."
+        details = [f"Median standard deviation over prompts: {sd} points, {noise} by noise alone."]
+        details += [f"Counted is a p below {LEVEL:g}, adjusted over occupations (Holm)."] if tested else []
         numbers = _number(100 * beyond / tested, "% of occupations", tested, "tested") if tested else {}
         flips, clear = rows["lean_flips"] != "no", int((rows["lean_flips"] == "beyond intervals").sum())
         # Where no prompts' intervals could lie on either side of 50, that none did says nothing.
@@ -555,10 +556,7 @@ def variation(variation: pd.DataFrame, *, confidence: float) -> list[Finding]:
                 model,
                 **numbers,
                 figure="paradox_prompt_noise",
-                details=(
-                    f"Median standard deviation over prompts: {sd} points, {noise} by noise alone.",
-                    holm,
-                ),
+                details=tuple(details),
             ),
             Finding(
                 "Does the lean of an occupation turn with the prompt?",

@@ -360,3 +360,24 @@ def test_examples_stand_in_the_order_asked_for():
     )
     shown = paradox.marked_examples(table, ["nurse", "cook"])
     assert shown["caption"].tolist() == ["[his] nurse", "a [woman] cook"]
+
+
+# -- nothing to go by --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("compute", "table"),
+    [
+        (paradox.outcomes, "paradox_judgement_outcomes"),
+        (paradox.indicator_use, "paradox_indicators"),
+        (paradox.indicator_correlation, "paradox_indicators"),
+        (paradox.similarity_mean, "paradox_similarity"),
+        (paradox.gender_word_accuracy, "paradox_gender_words"),
+        (paradox.paraphrase_check, "paradox_paraphrases"),
+        (paradox.occupation_amplification, "paradox_percent_female"),
+        (paradox.share_intervals, "paradox_percent_female"),
+    ],
+)
+def test_what_is_empty_stays_empty(compute, table):
+    found = compute(tables.of([], table), **AT)
+    assert found.empty and len(found.columns)

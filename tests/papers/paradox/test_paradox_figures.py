@@ -78,6 +78,9 @@ def test_definitions_stand_beside_one_another(amplified):
     (ax,) = figures.by_definition(rows).axes
     assert names(ax) == ["Mean of prompts", "Prompt 1"]
     assert {x for x, _ in points(ax)} == {3, 2, -1} and ax.get_xlim()[0] < -0.9
+    # Names of rows stand once beside panels of the same rows.
+    first, second = figures.by_definition(pd.concat([rows, rows.assign(model="N")])).axes
+    assert names(first) == ["Mean of prompts", "Prompt 1"] and names(second) == ["", ""]
 
 
 def test_changes_by_definition_and_reference():
