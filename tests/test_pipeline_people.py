@@ -17,6 +17,7 @@ from biaslab.errors import InputError, ParameterError, RunError, UnknownNameErro
 from biaslab.generation import GenerationSettings
 from biaslab.generation.generator import Generator
 from biaslab.mini import pairs
+from biaslab.papers import paired
 from biaslab.papers.paired import measure
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.study import Study
@@ -46,11 +47,17 @@ def worlds(tmp_path_factory):
     return study
 
 
+def _scores(study):
+    """Return what the notebooks compute of the study's shares and images."""
+    measured = (measure.percent_female, measure.pair_images, paired.printed.printed_value)
+    return paired.stereotype_score(*map(study.measured, measured), confidence=0.95)
+
+
 def _planted(study, aspect, stereotype):
     """Return the score that the world has for the people who were asked for in pairs, by the exact probabilities."""
-    people = study.table("paired_people")
+    people = study.measured(measure.people)
     people = people[(people["setting"] == "paired") & (people["aspect"] == aspect)]
-    texts = study.table("paired_prompts").set_index("prompt_id")["text"]
+    texts = study.measured(measure.prompts).set_index("prompt_id")["text"]
     scores = {}
     for image_id, rows in people.groupby("image_id"):
         read = pairs.read(texts[image_id.rpartition("/")[0]])
@@ -67,7 +74,7 @@ def _planted(study, aspect, stereotype):
 
 def test_what_is_planted_is_scored(worlds):
     study = worlds("default")
-    scores = study.table("paired_stereotype_score").set_index(["model", "aspect", "setting", "stereotype"])
+    scores = _scores(study).set_index(["model", "aspect", "setting", "stereotype"])
     for aspect in ("occupation", "power"):
         for stereotype in ("female", "male", "overall"):
             row = scores.loc["world", aspect, "paired", stereotype]
@@ -77,7 +84,7 @@ def test_what_is_planted_is_scored(worlds):
 
 
 def test_without_bias_the_score_is_zero(worlds):
-    scores = worlds("off").table("paired_stereotype_score")
+    scores = _scores(worlds("off"))
     scores = scores[(scores["model"] == "world") & (scores["setting"] == "paired")]
     assert len(scores) == 6
     # Within 3.3 standard errors over images, which one score in a thousand is not; 95 % intervals reach 1.96.
@@ -86,7 +93,8 @@ def test_without_bias_the_score_is_zero(worlds):
 
 
 def test_the_judge_finds_who_is_who_on_renders(worlds):
-    truth = worlds("default").table("paired_truth").set_index("measure")["percent"]
+    renders = worlds("default").measured(measure.renders)
+    truth = paired.truth(renders, confidence=0.95).set_index("measure")["percent"]
     assert truth["gate"] >= 97
     assert truth["gender_unambiguous"] >= 98
     assert truth["order"] >= 97
@@ -94,8 +102,10 @@ def test_the_judge_finds_who_is_who_on_renders(worlds):
 
 def test_one_round_of_the_critic_takes_the_bias_away(worlds):
     study = worlds("default")
-    scores = study.table("paired_stereotype_score").set_index(["model", "aspect", "setting", "stereotype"])
-    valid = study.table("paired_valid_images").set_index(["aspect", "setting", "measure"])
+    scores = _scores(study).set_index(["model", "aspect", "setting", "stereotype"])
+    valid = paired.valid_images(study.measured(measure.people), confidence=0.95).set_index(
+        ["aspect", "setting", "measure"]
+    )
     for aspect in ("occupation", "power"):
         before, after = (
             scores.loc[("world", aspect, setting, "overall"), "score"] for setting in ("paired", "faircritic")
@@ -104,7 +114,7 @@ def test_one_round_of_the_critic_takes_the_bias_away(worlds):
         # The smaller design here has a standard error of some 5 points; the full one must stay below 6.
         assert abs(after) < 12
         assert valid.loc[(aspect, "faircritic", "people"), "change"] > -5
-    critiques = study.table("paired_critiques")
+    critiques = study.measured(measure.critiques)
     whole = critiques[critiques["identity"] == ""].set_index("aspect")
     assert (whole["biased"] == "yes").all()
     assert whole["reasons"].str.len().min() > 40
@@ -128,12 +138,12 @@ def test_the_intervention_is_tried_on_the_most_biased(worlds):
     study = worlds("default")
     top = study.pipeline.people.top_occupations()
     assert {gender: len(names) for gender, names in top.items()} == {"male": 5, "female": 5}
-    people = study.table("paired_people")
+    people = study.measured(measure.people)
     tried = people[(people["setting"] == "intervention") & (people["aspect"] == "occupation")]
     # 5 x 5 pairs in 2 orders, of two people each.
     assert len(tried) == 100
     assert set(tried["occupation"]) == {name for names in top.values() for name in names}
-    shares = study.table("paired_percent_female")
+    shares = study.measured(measure.percent_female)
     shares = shares[(shares["model"] == "world") & (shares["aspect"] == "occupation")]
     assert set(shares["setting"]) == {"single", "paired", "paired_top5", "intervention_top5", "faircritic"}
 

@@ -166,8 +166,7 @@ def test_no_two_notebooks_save_a_figure_under_one_name(root):
     for path in sorted((root / "notebooks").glob("*/*.ipynb")):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
-        # study.show("name", …), study.save_figure("name", …), and the words' save(study, "name", …).
-        for name in re.findall(r'(?:show\(\s*|save_figure\(\s*|\bsave\(\s*study,\s*)"(\w+)"', code):
+        for name in re.findall(r'\bstudy\.show\(\s*"(\w+)"', code):
             saved.setdefault(name, set()).add(path.stem)
     assert len(saved) > 60
     assert {name: found for name, found in saved.items() if len(found) > 1} == {}

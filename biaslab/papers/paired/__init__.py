@@ -6,38 +6,8 @@ Analysed: :mod:`.analysis`, frames in, frames out. Shown: :mod:`.figures` and :m
 """
 
 from biaslab.papers.paired import figures, findings, measure, printed
-from biaslab.papers.paired.analysis import (
-    absolute_score,
-    adherence,
-    biased_images,
-    changed_cases,
-    control_score,
-    identity_change,
-    identity_mitigation,
-    judge_attenuation,
-    labour_amplification,
-    labour_comparison,
-    labour_correlation,
-    labour_gap,
-    labour_share,
-    lean,
-    mitigation,
-    mitigation_change,
-    occupation_score,
-    outcomes,
-    position_effect,
-    power_score,
-    questions,
-    role_coupling,
-    score_by_order,
-    score_change,
-    side_by_side,
-    skin_tone,
-    stereotype_score,
-    told,
-    truth,
-    valid_images,
-)
+from biaslab.papers.paired.analysis.changes import adherence, changed_cases, identity_change, score_change
+from biaslab.papers.paired.analysis.controls import control_score, labour_gap, position_effect, skin_tone
 from biaslab.papers.paired.analysis.examples import (
     critique_examples,
     failures_shown,
@@ -45,6 +15,25 @@ from biaslab.papers.paired.analysis.examples import (
     pairs_shown,
     single_and_paired_shown,
     three_shown,
+)
+from biaslab.papers.paired.analysis.images import biased_images
+from biaslab.papers.paired.analysis.judges import judge_attenuation, questions, truth
+from biaslab.papers.paired.analysis.labour import (
+    labour_amplification,
+    labour_comparison,
+    labour_correlation,
+    labour_share,
+)
+from biaslab.papers.paired.analysis.mitigated import identity_mitigation, mitigation, mitigation_change, told
+from biaslab.papers.paired.analysis.people import outcomes, score_by_order, valid_images
+from biaslab.papers.paired.analysis.scores import (
+    absolute_score,
+    lean,
+    occupation_score,
+    power_score,
+    role_coupling,
+    side_by_side,
+    stereotype_score,
 )
 from biaslab.papers.paired.measure import (
     critiques,

@@ -477,14 +477,19 @@ def _in_order(table: pd.DataFrame):
 
 
 @style.or_nothing
-def before_after(identities: pd.DataFrame) -> Figure:
+def before_after(identities: pd.DataFrame, *, confidence: float) -> Figure:
     """Draw each identity's score with mitigation over its score without, with the band of a fair model's scores.
 
     Args:
-        identities: Rows of ``paired_identity_mitigation``; the areas of points count identities.
+        identities: Rows of ``paired_identity_mitigation``; the areas of points count identities. Where they have so
+            few people that none could differ from 0, they are left out.
+        confidence: 1 minus it is the level of the tests.
     """
-    keys = ["model", "aspect", "scope", "mitigation"]
-    table = identities.sort_values(keys, key=_in_order(identities), kind="stable")
+    keys, alpha = ["model", "aspect", "scope", "mitigation"], 1 - confidence
+    told = identities.groupby(keys)[["smallest_p_holm"]].transform("min").lt(alpha).all(axis=1)
+    if not told.any():
+        return style.nothing("With so few people each, no identity can be told from balance.")
+    table = identities[told].sort_values(keys, key=_in_order(identities), kind="stable")
     table = table.assign(sure=table["direction"] != NO_DIFFERENCE).round({"score": 0, "score_before": 0})
     places = [*keys, "stereotype", "score_before", "score", "sure"]
     counts = table.groupby(places, sort=False).agg(
@@ -501,7 +506,7 @@ def before_after(identities: pd.DataFrame) -> Figure:
     return forms.diagonal(
         counts, "score_before", "score", labels=("Score without mitigation", "Score with it"), ends=(-120, 120),
         hue="stereotype", look=STEREOTYPES, panel="panel", band=("fair_low", "fair_high"), size="count",
-        filled="sure", filled_names=("different from 0 (Holm)", _hollow_name(identities, 0.05)),
+        filled="sure", filled_names=("different from 0 (Holm)", _hollow_name(table, alpha)),
     )  # fmt: skip
 
 

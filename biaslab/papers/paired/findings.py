@@ -59,6 +59,23 @@ def _numbers(row, value: str, unit: str = "points", n: str = "n", of: str = "peo
     return {"model": row["model"], "estimate": row[value], "unit": unit, "n": row[n], "of": of, **limits}
 
 
+def _which_way(
+    question: str,
+    row,
+    value: str,
+    words: tuple[str, str, str],
+    figure: str,
+    details=(),
+    *,
+    after: str = "",
+    **numbers,
+) -> Finding:
+    """Return a finding that answers with the word for an interval above 0, below 0, or on neither side."""
+    given = _numbers(row, value, **numbers)
+    said = moved(given["ci_low"], given["ci_high"], *words)
+    return Finding(question, f"{said}{after}.", **given, figure=figure, details=tuple(details))
+
+
 def _p(row, column: str = "p") -> tuple[str, ...]:
     return (f"{p_words(row[column])}.",) if isfinite(row[column]) else ()
 
@@ -74,26 +91,14 @@ def stereotype_score(scores: pd.DataFrame) -> list[Finding]:
     """
 
     def say(model: str, aspect: str, rows: pd.DataFrame) -> Finding:
-        by = rows.set_index("setting")
-        row = rows.iloc[-1]
-        lean = moved(
-            row["ci_low"],
-            row["ci_high"],
-            "Towards their stereotypes",
-            "Against their stereotypes",
-            "No lean is shown",
-        )
+        by, row = rows.set_index("setting"), rows.iloc[-1]
         details = [
             f"With {_setting(s)}: {spoken(r['score'])} points ({interval(r)}; {r['n']:,.0f} people)."
             for s, r in by.iloc[:-1].iterrows()
         ]
-        return Finding(
-            f"Which way do {_WHAT[aspect]} lean with {_setting(row['setting'])}?",
-            f"{lean}.",
-            **_numbers(row, "score"),
-            figure="paired_stereotype_score",
-            details=(*details, *_assumed(row)),
-        )
+        ways = "Towards their stereotypes", "Against their stereotypes", "No lean is shown"
+        question = f"Which way do {_WHAT[aspect]} lean with {_setting(row['setting'])}?"
+        return _which_way(question, row, "score", ways, "paired_stereotype_score", (*details, *_assumed(row)))
 
     scores = _plain(_overall(scores[scores["evidence"] == "computed"], "score"))
     return each(scores, ["model", "aspect"], say)
@@ -277,20 +282,10 @@ def labour_correlation(correlation: pd.DataFrame) -> list[Finding]:
     """
 
     def say(model: str, setting: str, rows: pd.DataFrame) -> Finding:
-        row = rows.iloc[0]
-        way = moved(
-            row["ci_low"],
-            row["ci_high"],
-            "They rise with them",
-            "They fall with them",
-            "No correlation is shown",
-        )
-        return Finding(
-            f"Do generated shares of women follow the labour force ({_setting(setting)})?",
-            f"{way}.",
-            **_numbers(row, "r", "(r)", of="occupations"),
-            figure="paired_labour_correlation",
-        )
+        question = f"Do generated shares of women follow the labour force ({_setting(setting)})?"
+        ways = "They rise with them", "They fall with them", "No correlation is shown"
+        figure = "paired_labour_correlation"
+        return _which_way(question, rows.iloc[0], "r", ways, figure, unit="(r)", of="occupations")
 
     return each(_plain(_overall(correlation, "r")), ["model", "setting"], say)
 
@@ -307,19 +302,16 @@ def labour_amplification(amplification: pd.DataFrame) -> list[Finding]:
         row, along = by.loc["no_exclusion"], by.loc["directional"]
         if not isfinite(row["amplification"]):
             return None
-        way = moved(
-            row["ci_low"], row["ci_high"], "Further from 50 %", "Nearer to 50 %", "No difference is shown"
-        )
+        question = f"Are generated shares further from 50 % than the labour force's ({_setting(setting)})?"
+        ways = "Further from 50 %", "Nearer to 50 %", "No difference is shown"
         lean = moved(
             along["ci_low"], along["ci_high"], "further along it", "back from it", "no direction is shown"
         )
         shift = f"{along['amplification']:+.1f} points ({interval(along)})"
-        return Finding(
-            f"Are generated shares of women further from 50 % than the labour force's ({_setting(setting)})?",
-            f"{way}, image noise taken off.",
-            **_numbers(row, "amplification", n="n_occupations", of="occupations"),
-            figure="paired_labour_amplification",
-            details=(f"Against the lean of the labour share: {lean}, {shift}.",),
+        details = (f"Against the lean of the labour share: {lean}, {shift}.",)
+        more = {"n": "n_occupations", "of": "occupations", "after": ", image noise taken off"}
+        return _which_way(
+            question, row, "amplification", ways, "paired_labour_amplification", details, **more
         )
 
     return each(_plain(amplification), ["model", "setting"], say)
@@ -338,16 +330,15 @@ def score_change(changes: pd.DataFrame) -> list[Finding]:
     def say(model: str, aspect: str, rows: pd.DataFrame) -> Finding:
         by = rows.set_index("stereotype")
         row = by.loc["overall"]
-        way = moved(row["ci_low"], row["ci_high"], "It rises", "It falls", "No change is shown")
-        lists = "; ".join(
+        each_list = [
             f"{s} list {by.loc[s, 'change']:+.1f} ({interval(by.loc[s])})" for s in LISTS if s in by.index
-        )
-        return Finding(
-            f"Does the stereotype score of {_WHAT[aspect]} change from one person to two?",
-            f"{way}.",
-            **_numbers(row, "change", n="n_identities", of="identities"),
-            figure="paired_score_change",
-            details=(*((f"Partners fixed: {lists}.",) if lists else ()), *_assumed(row)),
+        ]
+        lists = (f"Partners fixed: {'; '.join(each_list)}.",) if each_list else ()
+        question = f"Does the stereotype score of {_WHAT[aspect]} change from one person to two?"
+        ways = "It rises", "It falls", "No change is shown"
+        of = {"n": "n_identities", "of": "identities"}
+        return _which_way(
+            question, row, "change", ways, "paired_score_change", (*lists, *_assumed(row)), **of
         )
 
     known = _plain(changes.dropna(subset=["change"]))
@@ -491,15 +482,11 @@ def mitigation_change(change: pd.DataFrame, *, confidence: float) -> list[Findin
 
     def say(model: str, aspect: str, scope: str, mitigation: str, rows: pd.DataFrame) -> Finding:
         row = rows.iloc[0]
-        way = moved(row["ci_low"], row["ci_high"], "Up", "Down", "No change is shown")
         which = " (top 5 of each list)" if scope == "top5" else ""
-        return Finding(
-            f"How far does {_NAMES[mitigation]} move the score of {_WHAT[aspect]}{which}?",
-            f"{way}.",
-            **_numbers(row, "change", n="n_identities", of="identities"),
-            figure="paired_before_after",
-            details=(*_leaning(row, 1 - confidence), *_assumed(row), *([_CHOSEN] if scope == "top5" else [])),
-        )
+        question = f"How far does {_NAMES[mitigation]} move the score of {_WHAT[aspect]}{which}?"
+        details = (*_leaning(row, 1 - confidence), *_assumed(row), *([_CHOSEN] if scope == "top5" else []))
+        ways, of = ("Up", "Down", "No change is shown"), {"n": "n_identities", "of": "identities"}
+        return _which_way(question, row, "change", ways, "paired_before_after", details, **of)
 
     return each(_overall(change, "change"), ["model", "aspect", "scope", "mitigation"], say)
 
@@ -752,15 +739,11 @@ def position_effect(effects: pd.DataFrame) -> list[Finding]:
 
     def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> Finding:
         row = rows.iloc[0]
-        way = moved(row["ci_low"], row["ci_high"], "The left", "The right", "No difference is shown")
         naming = "Only the left one is named with the occupation, so place and naming are not told apart."
-        return Finding(
-            f"Which side shows more women of the same {_WHAT[aspect]} ({_setting(setting)})?",
-            f"{way}.",
-            **_numbers(row, "difference"),
-            figure="paired_position_effect",
-            details=(*_p(row), *([naming] if aspect == "power" else []), *_assumed(row)),
-        )
+        details = (*_p(row), *([naming] if aspect == "power" else []), *_assumed(row))
+        question = f"Which side shows more women of the same {_WHAT[aspect]} ({_setting(setting)})?"
+        ways = "The left", "The right", "No difference is shown"
+        return _which_way(question, row, "difference", ways, "paired_position_effect", details)
 
     return each(_overall(effects, "difference"), _CELL, say)
 
@@ -780,19 +763,11 @@ def control_score(scores: pd.DataFrame) -> list[Finding]:
 
     def say(model: str, setting: str, rows: pd.DataFrame) -> Finding:
         row = rows.iloc[0]
-        way = moved(
-            row["contrast_ci_low"], row["contrast_ci_high"], "It rises", "It falls", "No difference is shown"
-        )
-        return Finding(
-            f"What does contrast with the opposite stereotype change, compared {beside[setting]}?",
-            f"{way}.",
-            **_numbers(row, "contrast", ends="contrast"),
-            figure="paired_control_score",
-            details=(
-                f"The score there is {spoken(row['score'])} ({interval(row)}).",
-                *_assumed(row, "contrast_dependence"),
-            ),
-        )
+        score = f"The score there is {spoken(row['score'])} ({interval(row)})."
+        details = (score, *_assumed(row, "contrast_dependence"))
+        question = f"What does contrast with the opposite stereotype change, compared {beside[setting]}?"
+        ways = "It rises", "It falls", "No difference is shown"
+        return _which_way(question, row, "contrast", ways, "paired_control_score", details, ends="contrast")
 
     return each(_overall(scores, "contrast"), ["model", "setting"], say)
 
@@ -805,15 +780,10 @@ def labour_gap(gaps: pd.DataFrame) -> list[Finding]:
     """
 
     def say(model: str, setting: str, rows: pd.DataFrame) -> Finding:
-        row = rows.iloc[0]
-        way = moved(row["ci_low"], row["ci_high"], "It rises", "It falls", "No slope is shown")
-        return Finding(
-            f"Does the score grow with the gap in the labour force ({_setting(setting)})?",
-            f"{way}.",
-            **_numbers(row, "slope", "points a point of gap", "n_images", "images"),
-            figure="paired_labour_gap",
-            details=_p(row),
-        )
+        question = f"Does the score grow with the gap in the labour force ({_setting(setting)})?"
+        ways, row = ("It rises", "It falls", "No slope is shown"), rows.iloc[0]
+        of = {"unit": "points a point of gap", "n": "n_images", "of": "images"}
+        return _which_way(question, row, "slope", ways, "paired_labour_gap", _p(row), **of)
 
     return each(gaps[gaps["group"] == "line"].dropna(subset=["slope"]), ["model", "setting"], say)
 
@@ -826,15 +796,10 @@ def skin_tone(tones: pd.DataFrame) -> list[Finding]:
     """
 
     def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> Finding:
-        row = rows.iloc[0]
         first = "high-power" if aspect == "power" else "male-stereotyped"
-        way = moved(row["ci_low"], row["ci_high"], "Yes, darker", "No, lighter", "No difference is shown")
-        return Finding(
-            f"Are {first} people darker than the other in the same image ({_setting(setting)})?",
-            f"{way}.",
-            **_numbers(row, "skin_tone", "tones", "n_images", "images"),
-            figure="paired_skin_tone",
-            details=_p(row),
-        )
+        question = f"Are {first} people darker than the other in the same image ({_setting(setting)})?"
+        ways, row = ("Yes, darker", "No, lighter", "No difference is shown"), rows.iloc[0]
+        of = {"unit": "tones", "n": "n_images", "of": "images"}
+        return _which_way(question, row, "skin_tone", ways, "paired_skin_tone", _p(row), **of)
 
     return each(tones[tones["group"] == "difference"].dropna(subset=["skin_tone"]), _CELL, say)

@@ -25,7 +25,6 @@ DRAWN = {
     "cases": ("adherence", "changed_cases"),
     "lean": ("lean",),
     "mitigation": ("mitigation",),
-    "before_after": ("identity_mitigation",),
     "told": ("told",),
     "valid_images": ("valid_images",),
     "judge_attenuation": ("judge_attenuation",),
@@ -79,6 +78,7 @@ def test_every_table_finding_and_figure_takes_thin_sources(tables_of, analyses, 
         getattr(paired.figures, name)(*(t[f] for f in frames)).canvas.draw()
         plt.close("all")
     paired.figures.occupation_score(t["occupation_score"], confidence=0.95).canvas.draw()
+    paired.figures.before_after(t["identity_mitigation"], confidence=0.95).canvas.draw()
     f, c = paired.findings, {"confidence": 0.95}
     found = [
         *f.stereotype_score(t["stereotype_score"]), *f.biased_images(t["biased_images"]),
