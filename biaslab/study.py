@@ -417,9 +417,7 @@ class Study:
         self._write_records()
 
     def _record(self, kind: str, record: dict) -> None:
-        same = {"headlines": ("text",), "findings": ("model", "question", "answer", "numbers")}.get(
-            kind, ("name",)
-        )
+        same = ("model", "question", "answer", "numbers") if kind == "findings" else ("name",)
         others = [r for r in self._records[kind] if any(r[k] != record[k] for k in same)]
         self._records[kind] = [*others, record]
         self._write_records()

@@ -48,6 +48,12 @@ def root() -> Path:
 
 
 @pytest.fixture
+def any_text(monkeypatch):
+    """Let figures of any name have a title and a caption, as if a paper's ``texts.yaml`` had them."""
+    monkeypatch.setattr("biaslab.texts.of_figure", lambda name, facts: ("Title", "Caption."))
+
+
+@pytest.fixture
 def write_notebook():
     """Return a function that writes a notebook with a title, a cell of parameters and code cells."""
 

@@ -56,6 +56,7 @@ def test_intervals_are_drawn_where_known_and_missing_values_are_not(axes):
     assert hollow.get_markerfacecolor() == "white"
 
 
+@pytest.mark.usefixtures("any_text")
 def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path):
     from PIL import Image
 
@@ -69,7 +70,7 @@ def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path):
     engine = figure.get_layout_engine()
     execute = engine.execute
     engine.execute = lambda fig: (laid_out.append(fig), execute(fig))
-    Study(tmp_path).save_figure("paired_shape", figure, title="t", caption="c")
+    Study(tmp_path).show("paired_shape", figure)
     assert len(laid_out) == 1
     assert not plt.fignum_exists(figure.number)
     page = np.asarray(Image.open(tmp_path / "figures" / "paired_shape.png").convert("L"))

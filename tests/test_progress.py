@@ -69,11 +69,11 @@ def test_an_error_ends_it(monkeypatch):
     assert not [t for t in threading.enumerate() if t.name == "biaslab progress"]
 
 
-def test_tables_and_measurements_say_that_they_are_made(tmp_path, monkeypatch):
+def test_measurements_say_that_they_are_made(tmp_path, monkeypatch):
     attempt = tmp_path / "mine/.parts/.attempts/1"
     attempt.mkdir(parents=True)
     monkeypatch.setenv(ATTEMPT, str(attempt))
-    study = Study(tmp_path / "mine/.parts/paradox/a", bootstrap_replicates=100)
+    study = Study(tmp_path / "mine/.parts/paradox/a")
     said = []
     file = attempt / "paradox/a/progress.log"
 
@@ -84,12 +84,6 @@ def test_tables_and_measurements_say_that_they_are_made(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "_write", heard)
     waits = threading.Event()
 
-    def builder(study):
-        frame = study.measured("paradox_percent_female")
-        while "computing slow" not in said:
-            waits.wait(0.01)
-        return frame.head(1)
-
     def measured(*_, **__):
         while "measuring paradox_percent_female" not in said:
             waits.wait(0.01)
@@ -99,6 +93,5 @@ def test_tables_and_measurements_say_that_they_are_made(tmp_path, monkeypatch):
 
     original = sources.measured
     monkeypatch.setattr(sources, "measured", measured)
-    monkeypatch.setattr("biaslab.study._builders", lambda: {"slow": builder})
-    assert len(study.table("slow")) == 1
-    assert set(said) == {"computing slow", "measuring paradox_percent_female"}
+    assert len(study.measured("paradox_percent_female"))
+    assert set(said) == {"measuring paradox_percent_female"}

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from biaslab import report, tables
-from biaslab.findings import NO_MEASUREMENTS, NoFinding
+from biaslab.findings import Finding
+from biaslab.papers import paradox
 from biaslab.plots import style
 from biaslab.study import Study
 
@@ -17,14 +18,14 @@ mpl.use("Agg")
 
 
 @pytest.fixture
-def study(tmp_path):
+def study(tmp_path, any_text):
     yield Study(tmp_path, source="published")
     plt.close("all")
 
 
 def records(study):
     path = study.output_dir / "records.json"
-    return json.loads(path.read_text()) if path.exists() else {"figures": [], "tables": [], "headlines": []}
+    return json.loads(path.read_text()) if path.exists() else {"figures": [], "tables": [], "findings": []}
 
 
 def words(ax):
@@ -48,7 +49,7 @@ def unknown(ax):
 def test_a_figure_that_draws_nothing_is_no_result(study, capsys, draw):
     figure, ax = plt.subplots()
     draw(ax)
-    study.save_figure("paired_told", figure, title="Title", caption="Caption.", main=True)
+    study.show("paired_told", figure, main=True)
     assert records(study)["figures"] == [] and not list(study.output_dir.glob("figures/*"))
     said = capsys.readouterr().out
     expected = (
@@ -76,7 +77,7 @@ def test_a_figure_that_draws_nothing_is_no_result(study, capsys, draw):
 def test_a_figure_with_a_single_mark_is_one(study, draw):
     figure, (_, ax) = plt.subplots(1, 2)
     draw(ax)
-    study.save_figure("paired_told", figure, title="Title", caption="Caption.")
+    study.show("paired_told", figure)
     assert [f["name"] for f in records(study)["figures"]] == ["paired_told"]
 
 
@@ -89,26 +90,40 @@ def test_a_figure_is_withdrawn_where_other_data_leave_nothing_to_draw(study, cap
         ax.plot(table["value"], table["value"], "o")
         return figure
 
-    study.save_figure("paired_told", drawn(table), title="Title", caption="Caption.")
-    study.save_figure("paired_lean", drawn(table), title="Title", caption="Caption.")
+    study.show("paired_told", drawn(table))
+    study.show("paired_lean", drawn(table))
     assert len(records(study)["figures"]) == 2 and len(list(study.output_dir.glob("figures/*"))) == 4
-    study.save_figure("paired_told", drawn(table.head(0)), title="Title", caption="Caption.")
+    study.show("paired_told", drawn(table.head(0)))
     assert [f["name"] for f in records(study)["figures"]] == ["paired_lean"]
     assert {f.stem for f in study.output_dir.glob("figures/*")} == {"paired_lean"}
     assert capsys.readouterr().out.endswith("The source has no measurements for this figure.\n")
 
 
-def test_the_reason_for_no_finding_is_printed_and_not_recorded(study, capsys):
-    study.headline("", "A is 3.\nB is 4.", NO_MEASUREMENTS, NoFinding("Nobody was\nasked."), main=True)
-    assert [h["text"] for h in records(study)["headlines"]] == ["A is 3.", "B is 4."]
-    assert capsys.readouterr().out == (
-        "A is 3.\nB is 4.\nThe source has no measurements for this finding.\nNobody was\nasked.\n"
-    )
+def test_findings_are_printed_and_recorded_once(study, capsys):
+    first = Finding("How many?", "Few.", model="A", estimate=3.0, unit="points", n=4, of="images")
+    second = Finding("How many?", "Many.", model="B")
+    study.find(first, [second], main=True)
+    study.find(first)
+    assert capsys.readouterr().out == f"{first}\n{second}\n{first}\n"
+    told = [(f["model"], f["answer"], f["estimate"], f["main"]) for f in records(study)["findings"]]
+    assert told == [("B", "Many.", None, True), ("A", "Few.", 3.0, False)]
+
+
+def test_no_finding_is_said_and_not_recorded(study, capsys):
+    study.find([], main=True)
+    assert records(study)["findings"] == []
+    assert capsys.readouterr().out == "The source has no measurements for this finding.\n"
+
+
+def test_findings_of_printed_numbers_say_so(study):
+    shares = study.measured(paradox.percent_female)
+    study.find(Finding("How many?", "Few.", model=model) for model in (shares["model"].iloc[0], "other"))
+    assert [f["printed"] for f in records(study)["findings"]] == [True, False]
 
 
 def test_an_empty_table_is_written_and_said_to_be_empty(study, capsys):
     empty = pd.DataFrame(columns=tables.schema("world_ceiling").names)
-    study.save_table("world_ceiling", empty)
+    study.save("world_ceiling", empty)
     assert tables.read(study.output_dir / "tables" / "world_ceiling.csv", "world_ceiling").empty
     assert capsys.readouterr().out == "The source has no measurements for the table world_ceiling.\n"
 

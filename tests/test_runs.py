@@ -15,20 +15,24 @@ import pytest
 
 from biaslab import closure, params, runs
 from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.findings import Finding
 from biaslab.study import ATTEMPT
 
 CELL = 'output_dir = ""\nsource = "published"\nmodel = "all"\nseed = 0\nshare = 25.0\n'
 # Writes a declared table, a figure and a finding, all of which say which parameters they saw.
 CODE = """
 import pandas as pd, matplotlib.pyplot as plt
+from biaslab import texts
+from biaslab.findings import Finding
 from biaslab.study import Study
 study = Study(output_dir, source=source, model=model, seed=seed)
 rows = dict(model=model, approach="naive", occupation="OCC", source="generated", prompt="1",
             percent_female=[share + seed], n=[500])
-study.save_table("paradox_percent_female", pd.DataFrame(rows))
+study.save("paradox_percent_female", pd.DataFrame(rows))
 fig, ax = plt.subplots(); ax.plot([0, 1])
-study.save_figure("paradox_line_OCC", fig, title="A line", caption="From 0 to 1.", main=True)
-study.headline(f"OCC: {share + seed} %.", main=True)
+texts._figures()["paradox_line"] = dict(title="A line", caption="From 0 to 1.")
+study.show("paradox_line_OCC", fig, text="paradox_line", main=True)
+study.find(Finding("How many women?", f"OCC: {share + seed} %."), main=True)
 """
 
 
@@ -71,7 +75,7 @@ def test_a_run_leaves_what_the_contract_says(project, tmp_path):
         assert any(c.get("outputs") for c in executed["cells"])
         assert (folder / "notebooks" / "paradox" / f"{name}.html").stat().st_size > 1000
     assert "ceo: 28.0 %." in (folder / "index.html").read_text(encoding="utf-8")
-    assert [h["text"] for h in record["headlines"]] == ["ceo: 28.0 %.", "nurse: 28.0 %."]
+    assert [f["answer"] for f in record["findings"]] == ["ceo: 28.0 %.", "nurse: 28.0 %."]
     # Provenance.
     assert record["parameters"] == {"seed": 3} and record["seeds"] == {"seed": 3}
     assert record["packages"]["numpy"] and record["platform"]["cores"] >= 1
@@ -217,9 +221,11 @@ def test_progress_is_the_line_that_a_stage_wrote_last(tmp_path):
 def test_a_rerun_keeps_the_inputs_of_tables_that_are_found_again(project, tmp_path):
     source = _shares(tmp_path / "in", GOOD)
     reads = """
+from biaslab.papers import paradox
 from biaslab.study import Study
 study = Study(output_dir, source=source, seed=seed)
-study.save_table("paradox_percent_female")
+shares = study.measured("paradox_percent_female")
+study.save("paradox_amplification", study.kept(paradox.amplification, shares, seed=seed, replicates=100, confidence=0.95))
 """
     text = f"run: mine\nsource: {source}\n"
     kept = tmp_path / "outputs/mine/measured/paradox_percent_female.csv"
@@ -615,22 +621,26 @@ def test_what_a_killed_run_left_alive_reaches_no_other_run(tmp_path, write_noteb
 
 
 def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
+    from biaslab import texts
+    from biaslab.papers import paradox
     from biaslab.study import Study
 
     parts = tmp_path / "mine/.parts"
     attempt = parts / ".attempts/1"
     attempt.mkdir(parents=True)
     monkeypatch.setenv(ATTEMPT, str(attempt))
-    study = Study(parts / "paradox/a", bootstrap_replicates=100)
+    study = Study(parts / "paradox/a")
+    # Read before the run ends.
+    texts._figures()
     rows = {"model": "m", "approach": "naive", "occupation": "ceo", "source": "generated", "prompt": "1"}
     frame = pd.DataFrame([{**rows, "percent_female": 25.0, "n": 500}])
-    study.save_table("paradox_percent_female", frame)
-    study.headline("One.")
+    study.save("paradox_percent_female", frame)
+    study.find(Finding("Which?", "One."))
     # It writes to its attempt, from where the run takes it when it is whole.
     assert (attempt / "paradox/a/tables/paradox_percent_female.csv").exists()
     assert not (parts / "paradox").exists()
     # Another folder is not the run's.
-    Study(tmp_path / "alone").headline("Alone.")
+    Study(tmp_path / "alone").find(Finding("Which?", "Alone."))
     assert (tmp_path / "alone/records.json").exists()
     # Another run takes its place.
     shutil.rmtree(parts)
@@ -638,11 +648,11 @@ def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
     import matplotlib.pyplot as plt
 
     for write in (
-        lambda: study.save_table("paradox_percent_female", frame),
-        lambda: study.headline("Two."),
-        lambda: study.save_figure("paradox_line", plt.figure(), title="A", caption="B"),
+        lambda: study.save("paradox_percent_female", frame),
+        lambda: study.find(Finding("Which?", "Two.")),
+        lambda: study.show("paradox_line", plt.figure()),
         lambda: study.measured("paradox_percent_female"),
-        lambda: study.table("paradox_amplification"),
+        lambda: study.kept(paradox.reduction, frame),
     ):
         with pytest.raises(RunError, match=r"The run that this notebook is part of has ended"):
             write()

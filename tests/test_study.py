@@ -1,97 +1,144 @@
-"""A study's tables are computed once, and again when the code that they come from has changed."""
-
-import json
+"""What a study keeps for other notebooks is computed once, and again when anything that it comes from has changed."""
 
 import pandas as pd
 import pytest
 
 from biaslab import closure
+from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
+from biaslab.papers import paired, paradox
 from biaslab.study import Study
 
 
 @pytest.fixture
-def tables(monkeypatch):
-    """Return what was computed, and versions of the code of each table that tests may change."""
-    computed, versions = [], {}
+def analysis():
+    """Return an analysis that counts how often it is computed."""
+    computed = []
 
-    def make(name, *needs):
-        def builder(study):
-            computed.append(name)
-            for need in needs:
-                study.table(need) if need in builders else study.measured(need)
-            return pd.DataFrame({"n": [len(computed)]})
+    def counted(frame, other=None, *, seed=0):
+        computed.append(seed)
+        return pd.DataFrame({"n": [len(frame)], "name": ["a"], "seed": [seed]})
 
-        versions[builder] = name
-        return builder
-
-    builders = {}
-    builders |= {
-        "base": make("base", "paradox_percent_female"),
-        "middle": make("middle", "base"),
-        "top": make("top", "middle"),
-        "apart": make("apart"),
-    }
-    changed = set()
-    digest = closure.digest
-
-    def told(*works, **more):
-        names = [name for work in works if (name := versions.get(work) or getattr(work, "__name__", ""))]
-        return digest(*(w for w in works if w not in versions), **more) + "".join(
-            f" {name}{'!' * (name in changed)}" for name in names
-        )
-
-    monkeypatch.setattr("biaslab.study._builders", lambda: builders)
-    monkeypatch.setattr(closure, "digest", told)
-    return computed, changed
+    counted.computed = computed
+    return counted
 
 
-def test_tables_are_found_again_until_their_code_changes(tmp_path, tables):
-    computed, changed = tables
-
-    def ask(name="top"):
-        computed.clear()
-        Study(tmp_path, bootstrap_replicates=100).table(name)
-        return list(computed)
-
-    assert ask() == ["top", "middle", "base"]
-    assert ask() == [] and ask("base") == []
-    assert ask("apart") == ["apart"]
-    # The code of a table that another one is made of.
-    changed.add("base")
-    assert ask() == ["top", "middle", "base"] and ask() == [] and ask("apart") == []
-    # One that was made anew meanwhile is found; what was made of it is not.
-    changed.add("middle")
-    assert ask("middle") == ["middle"] and ask() == ["top"]
-    # The code that measures.
-    changed.add("measured")
-    assert ask("base") == ["base"] and ask() == ["top", "middle"] and ask("apart") == []
-    # Tables that are asked for in another order say the same of what they are made of.
-    changed.add("apart")
-    assert ask("middle") == [] and ask() == []
+@pytest.fixture
+def versions(monkeypatch):
+    """Return what the code of analyses is told to be, by name; without an entry it is the first version."""
+    told = {}
+    monkeypatch.setattr(closure, "digest", lambda work, **_: f"{work.__name__} {told.get(work.__name__, 1)}")
+    return told
 
 
-@pytest.mark.parametrize("damage", ["table", "note", "no note", "note of another kind"])
-def test_a_kept_table_that_was_changed_is_computed_again(tmp_path, tables, damage):
-    computed, _ = tables
-    first = Study(tmp_path, bootstrap_replicates=100).table("apart")
-    (path,) = (tmp_path / ".store").glob("apart-*.parquet")
-    note = path.with_suffix(".json")
-    assert json.loads(note.read_text())["code"].keys() == {"table apart"}
-    if damage == "table":
-        pd.DataFrame({"n": [7]}).to_parquet(path)
-    elif damage == "note":
-        note.write_text("{")
-    elif damage == "no note":
-        note.unlink()
-    else:
-        note.write_text("[]")
-    again = Study(tmp_path, bootstrap_replicates=100).table("apart")
-    assert computed == ["apart", "apart"] and again["n"].tolist() == [2] and first["n"].tolist() == [1]
-    assert Study(tmp_path, bootstrap_replicates=100).table("apart")["n"].tolist() == [2]
+FRAME = pd.DataFrame({"x": [1.5, 2.5], "word": ["a", "b"]})
 
 
-def test_another_seed_is_another_table(tmp_path, tables):
-    computed, _ = tables
-    for seed in (0, 1, 0):
-        Study(tmp_path, bootstrap_replicates=100, seed=seed).table("apart")
-    assert computed == ["apart", "apart"]
+def test_an_analysis_is_computed_once_for_all_notebooks_of_a_run(tmp_path, analysis, versions):
+    parts = tmp_path / "mine/.parts"
+    first = Study(parts / "paradox/a").kept(analysis, FRAME, seed=3)
+    again = Study(parts / "synthesis/b").kept(analysis, FRAME.copy(), seed=3)
+    assert analysis.computed == [3]
+    pd.testing.assert_frame_equal(first, again)
+    assert len(list((parts / ".store").glob("counted-*.parquet"))) == 1
+    # Alone, a notebook keeps it in its own folder.
+    Study(tmp_path / "alone").kept(analysis, FRAME, seed=3)
+    assert analysis.computed == [3, 3]
+
+
+def test_it_is_computed_again_after_code_frames_or_options_change(tmp_path, analysis, versions):
+    study = Study(tmp_path)
+
+    def new(*frames, **options):
+        before = len(analysis.computed)
+        study.kept(analysis, *frames, **options)
+        return len(analysis.computed) > before
+
+    assert new(FRAME) and not new(FRAME)
+    # The last of these differs by less than a table is written with.
+    for other in (
+        FRAME.assign(x=[1.5, 2.6]),
+        FRAME.rename(columns={"x": "y"}),
+        FRAME.iloc[::-1],
+        FRAME.assign(x=[1.5, 2.5 + 1e-12]),
+    ):
+        assert new(other) and not new(other)
+    assert new(FRAME, FRAME) and not new(FRAME, FRAME)
+    assert new(FRAME, seed=1) and not new(FRAME, seed=1)
+    versions["counted"] = 2
+    assert new(FRAME) and not new(FRAME)
+    versions.pop("counted")
+    assert not new(FRAME)
+
+
+def test_what_is_kept_is_what_the_call_gives(tmp_path):
+    study = Study(tmp_path)
+    shares = study.measured(paradox.percent_female)
+    for _ in range(2):
+        pd.testing.assert_frame_equal(study.kept(paradox.reduction, shares), paradox.reduction(shares))
+
+
+def test_a_code_digest_tells_analyses_apart():
+    assert closure.digest(paradox.reduction) != closure.digest(paradox.share_intervals)
+    assert "biaslab.study" not in closure.of(paradox.reduction)
+
+
+def test_it_says_where_inputs_come_from_and_no_folder_of_this_machine(tmp_path):
+    (tmp_path / "tables").mkdir()
+    ratings = tmp_path / "rated.csv"
+    ratings.write_text("a\n")
+    for study in (
+        Study(tmp_path / "out"),
+        Study(tmp_path / "mine/.parts/paradox/a"),
+        Study(tmp_path / "out", source=str(tmp_path)),
+        Study(tmp_path / "out", source="ratings", ratings=str(ratings)),
+        Study(tmp_path / "out", source="pipeline", model=str(tmp_path)),
+    ):
+        assert str(tmp_path.parent) not in repr(study) and "/tmp" not in repr(study), repr(study)
+    assert repr(Study(tmp_path / "mine/.parts/paradox/a", seed=7)).splitlines()[1:] == [
+        "  model   all",
+        "  seed    7",
+        "  results mine",
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"seed": -1}, {"seed": 1.5}, {"seed": True}, {"source": "publishd"}, {"settings": {"people": {"n": 1}}}],
+)
+def test_wrong_parameters_are_refused_at_once(tmp_path, wrong):
+    with pytest.raises(ParameterError):
+        Study(tmp_path, **wrong)
+
+
+def test_what_a_source_lacks_is_no_rows_where_it_is_optional(tmp_path, capsys):
+    study = Study(tmp_path)
+    with pytest.raises(MissingInputError):
+        study.measured(paradox.caption_pairs)
+    pairs = study.measured(paradox.caption_pairs, optional=True)
+    assert pairs.empty and "model" in pairs.columns and not study.has(paradox.caption_pairs)
+    assert "paradox_caption_pairs" in capsys.readouterr().out
+    assert study.judgements("generated", optional=True).empty
+    with pytest.raises(MissingInputError):
+        study.judgements("generated")
+    with pytest.raises(ParameterError, match="measures nothing"):
+        study.measured(paradox.amplification)
+
+
+def test_only_rows_of_the_model_asked_for(tmp_path):
+    whole = Study(tmp_path).measured(paired.percent_female)
+    name = whole["model"].iloc[-1]
+    some = Study(tmp_path, model=name).measured(paired.percent_female)
+    assert set(some["model"]) == {name} and len(some) == (whole["model"] == name).sum()
+    with pytest.raises(UnknownNameError, match=name[:-1]):
+        Study(tmp_path, model=name[:-1]).measured(paired.percent_female)
+
+
+def test_what_is_saved_is_checked_and_ordered(tmp_path):
+    study = Study(tmp_path)
+    shares = study.measured(paradox.percent_female)
+    saved = study.save("paradox_percent_female", shares[shares.columns[::-1]].assign(note="x"))
+    assert list(saved) == [*shares.columns, "note"]
+    with pytest.raises(InputError):
+        study.save("paradox_percent_female", shares.assign(percent_female=101.0))
+    with pytest.raises(UnknownNameError):
+        study.save("paradox_unheard_of", shares)

@@ -137,3 +137,17 @@ def test_every_declaration_is_sound():
             at = schema.names.index("ci_low")
             assert at > 0 and schema.names[at + 1] == "ci_high", name
             assert not schema.columns[at - 1].text, (name, "the estimate stands before its interval")
+
+
+def test_rows_become_a_table_with_what_is_not_given_missing():
+    given = [{"n": 500, "model": "SD", "approach": "naive", "occupation": "ceo", "source": "generated"}]
+    given[0] |= {"prompt": "1", "percent_female": 2.5, "note": "not declared"}
+    assert list(tables.of(given, NAME)) == tables.schema(NAME).names
+    assert tables.of(given, NAME)["n"].tolist() == [500]
+    assert pd.isna(tables.of([{k: v for k, v in given[0].items() if k != "n"}], NAME)["n"].iloc[0])
+    empty = tables.of([], NAME)
+    assert empty.empty and list(empty) == tables.schema(NAME).names
+    with pytest.raises(InputError, match="two rows for"):
+        tables.of(given * 2, NAME)
+    with pytest.raises(UnknownNameError):
+        tables.of(given, "paradox_percent_femal")

@@ -1,0 +1,120 @@
+"""How the package is laid out: which room may import which, and what notebooks show of what is declared."""
+
+import ast
+import json
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from biaslab import tables, texts
+from biaslab.params import find_notebooks
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "biaslab"
+# Below papers: whatever they are built from knows none of them.
+GROUND = ("captions", "generation", "judging", "mitigation", "net", "measures", "stats", "pipeline", "plots")
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+def imports(tree: ast.AST, *, when_loaded: bool) -> set[tuple[str, str]]:
+    """Return module and name of the package's imports: all of them, or those that run when a module is loaded."""
+    found = set()
+
+    def look(node: ast.AST) -> None:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "biaslab":
+            found.update((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            found.update((a.name, "") for a in node.names if a.name.split(".")[0] == "biaslab")
+        typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if not (when_loaded and (typing or inner)):
+            for child in ast.iter_child_nodes(node):
+                look(child)
+
+    look(tree)
+    return found
+
+
+def needed(name: str) -> set[str]:
+    """Return the modules that are loaded before a module is whole."""
+    found = set()
+    for module, taken in imports(TREES[name], when_loaded=True):
+        # A module inside of a package that is being loaded does not wait for the package.
+        inner = f"{module}.{taken}"
+        found.add(inner if inner in MODULES else module)
+    return found - {name}
+
+
+def test_no_module_waits_for_itself():
+    sorter = TopologicalSorter({name: needed(name) for name in MODULES})
+    sorter.prepare()  # raises CycleError, which names the circle
+
+
+def test_no_private_name_is_imported_from_another_module():
+    found = [
+        f"{name}: {module}.{taken}"
+        for name, tree in TREES.items()
+        for module, taken in imports(tree, when_loaded=False)
+        if taken.startswith("_") and not taken.startswith("__")
+    ]
+    assert found == []
+
+
+def test_imports_name_what_is_there():
+    for name, tree in TREES.items():
+        for module, _ in imports(tree, when_loaded=False):
+            assert module in MODULES, f"{name} imports {module}"
+
+
+@pytest.mark.parametrize("room", GROUND)
+def test_papers_are_built_from_rooms_that_know_none_of_them(room):
+    for name in MODULES:
+        if name.startswith(f"biaslab.{room}"):
+            above = {m for m, _ in imports(TREES[name], when_loaded=False) if m.startswith("biaslab.papers")}
+            assert above == set(), name
+            assert "biaslab.study" not in needed(name), name
+
+
+# -- what notebooks show -----------------------------------------------------------------------------------
+
+
+def calls(attribute: str) -> list[tuple[str, ast.Call]]:
+    """Return each call of ``study.ATTRIBUTE(…)`` in a notebook, with the notebook's id."""
+    found = []
+    for notebook in find_notebooks(ROOT / "notebooks"):
+        cells = json.loads(notebook.path.read_text(encoding="utf-8"))["cells"]
+        code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == attribute:
+                found.append((notebook.id, node))
+    return found
+
+
+def first_text(call: ast.Call) -> str | None:
+    return call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+
+
+def test_every_text_is_of_a_figure_that_a_notebook_shows():
+    shown = {}
+    for notebook, call in calls("show"):
+        given = next((k.value.value for k in call.keywords if k.arg == "text"), first_text(call))
+        assert given, f"{notebook}: {ast.unparse(call)} names no text"
+        shown.setdefault(given, notebook)
+    assert set(shown) == set(texts._figures())
+
+
+def test_every_declared_table_is_saved_or_measured():
+    saved = {first_text(call): notebook for notebook, call in calls("save")}
+    taken = {name for notebook in find_notebooks(ROOT / "notebooks") for name in notebook.texts}
+    declared = set(tables.schemas())
+    assert set(saved) - declared == set()
+    assert declared - set(saved) - taken == set()
