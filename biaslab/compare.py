@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from biaslab import sources, tables
 from biaslab.errors import InputError, ParameterError, RunError, name_help
 from biaslab.limits import LIMITS
-from biaslab.params import _RUN_NAME
-from biaslab.runs import _now, _write_json, check_tables
+from biaslab.params import RUN_NAME
+from biaslab.runs import check_tables, timestamp, write_json
 from biaslab.shared import named
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def compare(
     """
     from biaslab import report
 
-    if name is not None and not _RUN_NAME.fullmatch(name):
+    if name is not None and not RUN_NAME.fullmatch(name):
         raise ParameterError(
             f"name is {name!r}; a comparison's name is made of letters, digits, '.', '_' and '-', at most 80, "
             "and starts with a letter or digit."
@@ -160,7 +160,7 @@ def compare(
     shared = [s for s in shared if s in tables.schemas()]
     if not shared:
         raise RunError(f"{one.name} and {other.name} share no table, so there is nothing to compare.")
-    started = _now()
+    started = timestamp()
     title = f"{one.name} and {other.name}"
     swept = sorted({key for run in runs for key in run.get("sweep", {})})
     unequal = _unequal_confidence(one.name, other.name, runs)
@@ -218,7 +218,7 @@ def compare(
         "packages": runs[1]["packages"],
         "platform": runs[1]["platform"],
         "started": started,
-        "ended": _now(),
+        "ended": timestamp(),
         "seconds": 0.0,
         "notebooks": [],
         "findings": _findings(frames),
@@ -228,7 +228,7 @@ def compare(
         "coverage": [],
         "problems": [],
     }
-    _write_json(folder / "run.json", record)
+    write_json(folder / "run.json", record)
     report.build(folder)
     return folder
 

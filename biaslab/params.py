@@ -23,7 +23,8 @@ from biaslab import values
 from biaslab.errors import ParameterError, name_help
 from biaslab.values import dotted
 
-_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+# Names of runs, and of comparisons.
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.yaml)(?<!\.yml)")
 # Texts of one word in a notebook's code.
 _WORD = re.compile(r"""["'](\w+)["']""")
@@ -166,7 +167,7 @@ def find_notebooks(folder: str | Path) -> list[Notebook]:
     paths = [p for p in folder.rglob("*.ipynb") if not any(part.startswith(".") for part in p.parts)]
     tagged = [p for p in paths if _parameters_cell(p) is not None]
     found = [read_notebook(p, p.relative_to(folder).with_suffix("").as_posix()) for p in tagged]
-    return sorted(found, key=lambda n: (_paper_order(n.id), n.id))
+    return sorted(found, key=lambda n: (paper_order(n.id), n.id))
 
 
 def _parameters_cell(path: Path) -> str | None:
@@ -238,7 +239,8 @@ def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(taken), frozenset(optional)
 
 
-def _paper_order(notebook_id: str) -> int:
+def paper_order(notebook_id: str) -> int:
+    """Return where the paper of a notebook (``<paper>/<section>``) stands among the others, from 0."""
     order = ("synthesis", "paradox", "paired", "dalleval", "triplets")
     paper = notebook_id.split("/")[0]
     return order.index(paper) if paper in order else len(order)
@@ -440,7 +442,7 @@ def _run_value(key: str, value: Any) -> Any:
     if value is None or not isinstance(value, kind) or isinstance(value, bool):
         problem = "is missing" if value is None else f"is {value!r}"
         raise ParameterError(f"{key} {problem}; it must be {_kind_name(kind)}.")
-    if key == "run" and not _RUN_NAME.fullmatch(value):
+    if key == "run" and not RUN_NAME.fullmatch(value):
         raise ParameterError(
             f"run is {value!r}; a run's name is made of letters, digits, '.', '_' and '-', at most 80, "
             "and starts with a letter or digit."

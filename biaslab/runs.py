@@ -183,7 +183,7 @@ def run(
 
         def note(done: list[dict], status: str = "running") -> None:
             running = {**record, "status": status, "notebooks": [*kept, *public(done)]}
-            _write_json(folder / "run.json", running)
+            write_json(folder / "run.json", running)
 
         note([])
         done, stopped = _execute(jobs, params.jobs, progress, note)
@@ -191,7 +191,7 @@ def run(
         if stopped:
             # A second Ctrl-C may cut the report off.
             note(done, "stopped")
-        record |= {"ended": _now(), "seconds": round(time.time() - _seconds(record["started"]), 1)}
+        record |= {"ended": timestamp(), "seconds": round(time.time() - _seconds(record["started"]), 1)}
         notes = [*changed, *_store_notes({"parameters": params.values, "started": record["started"]})]
         record["notes"] = notes
         record = gather(folder, record, kept, done, swept=list(params.sweep), public=public)
@@ -439,7 +439,8 @@ def _study_code() -> closure.Closure:
     """Return what any notebook depends on: what studies do for it, and the making of its page."""
     from biaslab import report
 
-    return closure.Closure(Study, report.render_notebook)
+    # A notebook names what measures; the source that a run gives it may take the printed numbers in its place.
+    return closure.Closure(Study, report.render_notebook, *sources.modules())
 
 
 def _cells(notebook: bytes) -> list[str]:
@@ -860,7 +861,7 @@ def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> di
         "status": status,
         "reason": reason,
         "seconds": round(seconds, 1),
-        "ended": _now(),
+        "ended": timestamp(),
         "version": __version__,
         "fingerprint": job.fingerprint,
         "kept": False,
@@ -883,9 +884,9 @@ def gather(
 ) -> dict:
     """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page."""
     from biaslab import report
-    from biaslab.params import _paper_order
+    from biaslab.params import paper_order
 
-    notebooks = sorted([*kept, *done], key=lambda n: (_paper_order(n["id"]), n["id"], n["variant"]))
+    notebooks = sorted([*kept, *done], key=lambda n: (paper_order(n["id"]), n["id"], n["variant"]))
     for name in _GATHERED:
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
@@ -912,12 +913,12 @@ def gather(
         "coverage": coverage.of_run(notebooks, gathered, figures) if _is_published(record) else [],
     }
     record = public(record)
-    _write_json(folder / "run.json", record)
+    write_json(folder / "run.json", record)
     page = report.build(folder)
     # Digests come last: without them, a run whose report was cut off is not whole.
     left = [path for name in _GATHERED for path in (folder / name).rglob("*") if path.is_file()]
     record["files"] = digests(folder, [page, *left])
-    _write_json(folder / "run.json", record)
+    write_json(folder / "run.json", record)
     return record
 
 
@@ -1026,9 +1027,9 @@ def _merge(name: str, parts: list[tuple[dict, Path]], swept: list[str]) -> pd.Da
 
 
 def _table_order(name: str) -> tuple[int, str]:
-    from biaslab.params import _paper_order
+    from biaslab.params import paper_order
 
-    return _paper_order(f"{name.split('_')[0]}/"), name
+    return paper_order(f"{name.split('_')[0]}/"), name
 
 
 # -- provenance ------------------------------------------------------------------------------------------
@@ -1052,7 +1053,7 @@ def _provenance(params: RunParams) -> dict:
             "machine": platform.machine(),
             "cores": os.cpu_count(),
         },
-        "started": _now(),
+        "started": timestamp(),
     }
 
 
@@ -1106,7 +1107,8 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "x"
 
 
-def _now() -> str:
+def timestamp() -> str:
+    """Return the time in UTC, to the second, such as ``2024-05-01T09:30:00Z``."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -1114,7 +1116,8 @@ def _seconds(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()
 
 
-def _write_json(path: Path, record: dict) -> None:
+def write_json(path: Path, record: dict) -> None:
+    """Write a record as JSON, whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_text(json.dumps(record, ensure_ascii=False, indent=1, default=str), encoding="utf-8")
     os.replace(temporary, path)

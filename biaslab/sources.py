@@ -319,6 +319,12 @@ def _functions(paper: str, room: str) -> dict[str, Callable]:
     return {table_of(f): f for f in public if table_of(f) in tables.schemas()}
 
 
+def modules() -> list[str]:
+    """Return the names of the modules that measured tables come from, whichever of them a notebook names."""
+    rooms = {"printed": tables.PAPERS, "measure": PIPELINE_PAPERS}
+    return [f"biaslab.papers.{paper}.{room}" for room, papers in rooms.items() for paper in papers]
+
+
 def _readable() -> list[str]:
     """Return the names of all tables that a source can hold, sorted."""
     return sorted({*_published(), *_pipeline()})

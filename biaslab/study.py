@@ -284,14 +284,16 @@ class Study:
             "published": "numbers as the papers print them",
             "ratings": f"ratings in {shared.named(self.ratings)}",
         }
+        model = shared.named(self.model)
         if self.source in sources.PIPELINES:
-            come = f"images made and judged here, by {sources.pipeline_model(self.model)}"
+            model = sources.pipeline_model(model)
+            come = f"images made and judged here, by {model}"
         else:
             come = shown.get(self.source, f"measured tables in {shared.named(self.source)}")
         folder, root = self._common, project_root()
         folder = folder.parent if folder.name == PARTS else folder
         go = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
-        return f"Study: {come}\n  model   {self.model}\n  seed    {self.seed}\n  results {go}"
+        return f"Study: {come}\n  model   {model}\n  seed    {self.seed}\n  results {go}"
 
     def save(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
         """Write a table for the report and return it as written: checked, with its columns in declared order.

@@ -244,9 +244,9 @@ def stages(tmp_path, monkeypatch):
     from biaslab.generation.generator import load
     from biaslab.generation.images import GeneratedImages, units_of
     from biaslab.judging import judge, people, skin_tone
+    from biaslab.papers.synthesis.measure import Calibration
     from biaslab.pipeline import Pipeline, Settings
     from biaslab.store import Stage, Store
-    from biaslab.studies.calibration import Calibration
 
     keys = {}
 
@@ -294,7 +294,7 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
     keys = stages(tmp_path, monkeypatch)
     needed = {
         "search": "captions.search captions.corpus lexicons mini.captions mini.world",
-        "indicators": "captions.indicators lexicons pipeline",
+        "indicators": "captions.indicators lexicons pipeline.stages",
         "judgements": "judging.judge judging.faces judging.zero_shot judging.fairface judging.images "
         "judging._models judging._pixels",
         "people": "judging.people judging.judge judging.faces judging.zero_shot lexicons judging._models",
@@ -304,15 +304,15 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
         "generated_files": "generation.images generation.generator generation.loading generation.families "
         "generation.texts generation.settings",
         "embeddings": "captions.neighbours",
-        "image_embeddings": "pipeline judging.zero_shot judging._models judging._pixels",
-        "matched_captions": "studies.calibration captions.corpus mini.captions mini.world",
+        "image_embeddings": "pipeline.stages judging.zero_shot judging._models judging._pixels",
+        "matched_captions": "papers.synthesis.measure captions.corpus mini.captions mini.world",
     }
     assert set(keys) == set(needed)
     for stage, modules in needed.items():
         assert {f"biaslab.{m}" for m in modules.split()} <= keys[stage], stage
         rooms = {name.split(".")[1] for name in keys[stage] if name.startswith("biaslab.")}
         assert not rooms.intersection(APART), stage
-        assert not [name for name in keys[stage] if name.endswith("_words")], stage
+        assert not [name for name in keys[stage] if name.endswith((".figures", ".findings"))], stage
     assert {"package:torch", "package:diffusers"} <= keys["generated_files"]
     assert "package:open_clip" in keys["judgements"]
 
@@ -327,4 +327,4 @@ def test_a_module_that_no_source_names_is_known(root):
                 named = node.args and isinstance(node.args[0], ast.Constant)
                 if name in ("import_module", "__import__") and not named:
                     found.add(path.relative_to(root / "biaslab").as_posix())
-    assert found == {"mini/train/__init__.py", "sources.py", "study.py"}
+    assert found == {"mini/train/__init__.py", "runs.py", "sources.py"}

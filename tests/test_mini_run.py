@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from biaslab import coverage, params, runs, tables
-from biaslab.pipeline import CAPTIONS_AS_PROMPTS, Pipeline, Settings
+from biaslab.captions.settings import CAPTIONS_AS_PROMPTS
+from biaslab.pipeline import Pipeline, Settings
 
 pytestmark = pytest.mark.slow
 

@@ -73,8 +73,10 @@ def test_it_is_computed_again_after_code_frames_or_options_change(tmp_path, anal
 def test_what_is_kept_is_what_the_call_gives(tmp_path):
     study = Study(tmp_path)
     shares = study.measured(paradox.percent_female)
+    expected = paradox.share_intervals(shares, confidence=0.9)
     for _ in range(2):
-        pd.testing.assert_frame_equal(study.kept(paradox.reduction, shares), paradox.reduction(shares))
+        found = study.kept(paradox.share_intervals, shares, confidence=0.9)
+        pd.testing.assert_frame_equal(found, expected)
 
 
 def test_a_code_digest_tells_analyses_apart():

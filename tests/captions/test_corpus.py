@@ -18,7 +18,8 @@ from biaslab.captions import corpus as module
 from biaslab.captions.corpus import SCHEMAS, open_corpus, schema_named
 from biaslab.captions.search import search
 from biaslab.errors import InputError, MissingInputError, ParameterError
-from biaslab.pipeline import Pipeline, Settings, resolve_paths
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.pipeline.checks import resolve_paths
 
 PACK = {
     ".gz": gzip.compress,
@@ -564,9 +565,10 @@ def test_a_relative_folder_of_a_dataset_is_found_from_any_folder(tmp_path, monke
     (tmp_path / "sets" / "one").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     for spec in ("", ":big", "@test", ":big@test"):
-        found = resolve_paths("mini", {"corpus": f"hf:sets/one{spec}"})[1]["corpus"]
+        found = resolve_paths("mini", {"captions": {"corpus": f"hf:sets/one{spec}"}})[1]["captions"]["corpus"]
         assert found == f"hf:{tmp_path}/sets/one{spec}"
-    assert resolve_paths("mini", {"corpus": "hf:owner/name:en"})[1]["corpus"] == "hf:owner/name:en"
+    given = {"captions": {"corpus": "hf:owner/name:en"}}
+    assert resolve_paths("mini", given)[1] == given
 
 
 @pytest.mark.parametrize(

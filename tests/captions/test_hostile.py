@@ -437,7 +437,17 @@ def run_dir(made, measured, tmp_path_factory):
         "title": "Hostile " + SCRIPTS[1] + PILES[0],
         "description": "\n\n".join(short[:40]),
         "status": "ok",
-        "headlines": [{"text": text, "main": i < 3, "notebook": "paradox/1"} for i, text in enumerate(short)],
+        "findings": [
+            {
+                "question": text,
+                "answer": text,
+                "model": text,
+                "details": [text],
+                "main": i < 3,
+                "notebook": "paradox/1",
+            }
+            for i, text in enumerate(short)
+        ],
         "tables": entries,
         "limits": short,
         "parameters": {"settings": {text: text for text in short}},

@@ -12,7 +12,8 @@ from biaslab.captions.paraphrase import LONGEST_CAPTION, OUTCOMES, paraphrase, p
 from biaslab.captions.search import Matcher
 from biaslab.errors import ParameterError, RunError
 from biaslab.net.endpoint import Endpoint
-from biaslab.pipeline import Pipeline, Settings, check
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.pipeline.checks import check
 from biaslab.store import Store
 
 
@@ -258,10 +259,11 @@ def test_an_endpoint_that_is_out_of_order_ends_the_run(piped, server):
 
 
 NOTEBOOK = """
+from biaslab.findings import Finding
 from biaslab.study import Study
 study = Study(output_dir, source=source, model=model, seed=seed, settings=settings)
 prompts = study.pipeline.prompts("paraphrased")
-study.headline(*prompts["text"].head(3))
+study.find(Finding("Which prompt?", "This one.", details=(text,)) for text in prompts["text"].head(3))
 """
 CELL = 'output_dir = ""\nsource = "mini"\nmodel = "all"\nseed = 0\nsettings = {}\n'
 
