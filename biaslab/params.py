@@ -229,10 +229,11 @@ def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
             calls += [node for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.Call)]
     for call in calls:
         asked = getattr(call.func, "attr", "")
-        if asked not in ("measured", "has", "judgements") or not call.args:
+        if asked not in ("measured", "has") or not call.args:
             continue
-        names = ast.unparse(call.args[0]).split(".")
-        name = f"{names[0]}_{names[-1]}"
+        what = call.args[0]
+        names = ast.unparse(what).split(".")
+        name = what.value if isinstance(what, ast.Constant) else f"{names[0]}_{names[-1]}"
         taken.add(name)
         if asked == "has" or any(k.arg == "optional" for k in call.keywords):
             optional.add(name)

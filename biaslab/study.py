@@ -248,7 +248,9 @@ class Study:
             with FileLock(f"{path}.lock"):
                 if not path.exists():
                     store.replace(path, analysis(*frames, **options).to_parquet(index=False))
-        return pd.read_parquet(path)
+        frame = pd.read_parquet(path)
+        # Texts are objects, as the analysis gives them.
+        return frame.astype(dict.fromkeys(frame.select_dtypes("string").columns, object))
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab import pipeline, store
+from biaslab import store
 from biaslab.captions import corpus, neighbours
-from biaslab.pipeline import Pipeline, Settings
+from biaslab.pipeline import Pipeline, Settings, stages
 from biaslab.store import Stage
 
 OCCUPATIONS = ("nurse", "engineer", "chef", "prime minister")
@@ -71,7 +71,7 @@ def pipeline_of(path, root, engine="local", workers=0):
     """Return the run's pipeline with everything cut into small pieces."""
     for module, name, value in (
         (corpus, "_PART_ROWS", 300),
-        (pipeline, "_SHARD_CAPTIONS", 200),
+        (stages, "_SHARD_CAPTIONS", 200),
         (neighbours, "_SHARD", 100),
     ):
         assert hasattr(module, name)

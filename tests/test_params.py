@@ -248,6 +248,26 @@ def test_a_notebook_just_begun_is_passed_over(project, tmp_path):
     assert len(project("run: mine\n").selected) == 2
 
 
+def test_tables_that_a_notebook_takes_and_those_it_does_without(tmp_path, write_notebook):
+    cells = (
+        "%matplotlib inline\nwomen = study.measured(paradox.percent_female)",
+        "women = study.measured(paradox.percent_female)\npairs = study.measured(paradox.caption_pairs, optional=True)",
+        "printed = study.kept(paired.people, study.measured(paired.printed.printed_value))",
+        'if study.has(paired.people):\n    study.measured("paired_prompts")',
+        'study.has("paired_images")\nother.measured()\nmeasured(paradox.similarity)',
+    )
+    write_notebook(tmp_path / "a.ipynb", CELL, *cells)
+    (notebook,) = params.find_notebooks(tmp_path)
+    taken = {word for word in notebook.texts if word.startswith(("paradox_", "paired_"))}
+    optional = {"paradox_caption_pairs", "paired_people", "paired_images"}
+    assert notebook.asks == optional
+    assert taken - {"paradox_similarity"} == optional | {
+        "paradox_percent_female",
+        "paired_printed_value",
+        "paired_prompts",
+    }
+
+
 def test_a_missing_file_names_what_is_near(project, tmp_path):
     project("run: mine\n")
     with pytest.raises(
