@@ -2,13 +2,16 @@
 
 import ast
 import json
+import re
 from graphlib import TopologicalSorter
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 from biaslab import tables, texts
 from biaslab.params import find_notebooks
+from biaslab.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "biaslab"
@@ -112,6 +115,16 @@ def words() -> set[str]:
 
 def first_text(call: ast.Call) -> str | None:
     return call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+
+
+def test_notebooks_ask_for_settings_that_there_are():
+    asked = set()
+    for notebook in find_notebooks(ROOT / "notebooks"):
+        code = notebook.path.read_text(encoding="utf-8")
+        asked |= set(re.findall(r"study\.settings\.([a-z_.]*[a-z_])", code))
+    assert asked
+    for name in asked:
+        attrgetter(name)(Settings())
 
 
 def test_every_text_is_of_a_figure_that_a_notebook_shows():
