@@ -20,7 +20,7 @@ from biaslab import lexicons
 from biaslab.judging import people
 from biaslab.judging.judge import Judge, JudgeSettings, load
 from biaslab.judging.zero_shot import GENDER_TEXTS, _named
-from biaslab.mini.truthful import held_out_pairs
+from biaslab.mini.pairs import held_out_pairs
 
 
 class GenderOnly:

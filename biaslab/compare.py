@@ -14,7 +14,7 @@ from biaslab import sources, tables
 from biaslab.errors import InputError, ParameterError, RunError, name_help
 from biaslab.limits import LIMITS
 from biaslab.params import RUN_NAME
-from biaslab.runs import check_tables, timestamp, write_json
+from biaslab.runs import check_tables, now, write_json
 from biaslab.shared import named
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def compare(
     shared = [s for s in shared if s in tables.schemas()]
     if not shared:
         raise RunError(f"{one.name} and {other.name} share no table, so there is nothing to compare.")
-    started = timestamp()
+    started = now()
     title = f"{one.name} and {other.name}"
     swept = sorted({key for run in runs for key in run.get("sweep", {})})
     unequal = _unequal_confidence(one.name, other.name, runs)
@@ -218,7 +218,7 @@ def compare(
         "packages": runs[1]["packages"],
         "platform": runs[1]["platform"],
         "started": started,
-        "ended": timestamp(),
+        "ended": now(),
         "seconds": 0.0,
         "notebooks": [],
         "findings": _findings(frames),

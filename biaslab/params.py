@@ -23,7 +23,6 @@ from biaslab import values
 from biaslab.errors import ParameterError, name_help
 from biaslab.values import dotted
 
-# Names of runs, and of comparisons.
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.yaml)(?<!\.yml)")
 # Texts of one word in a notebook's code.
@@ -241,7 +240,7 @@ def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def paper_order(notebook_id: str) -> int:
-    """Return where the paper of a notebook (``<paper>/<section>``) stands among the others, from 0."""
+    """Return the place of a notebook's paper in reports."""
     order = ("synthesis", "paradox", "paired", "dalleval", "triplets")
     paper = notebook_id.split("/")[0]
     return order.index(paper) if paper in order else len(order)

@@ -55,9 +55,9 @@ _SHARED = ("ratings", "captions")
 _ITEM = ["image", "source", "occupation", "model"]
 _CELL = ["model", "occupation", "source", "prompt"]
 # More raters than this are a crowd, each with few of the images: a column for each would be mostly empty.
-_MOST_COLUMNS = 30
+MOST_COLUMNS = 30
 _NARROWER = "With more raters, give one row per image and rater, with the columns rater and label."
-_MOST_CELLS = 300_000_000
+MOST_CELLS = 300_000_000
 _MOST_BYTES = 1_000_000_000
 _MOST_IMAGES = 1_000_000_000
 _ENDINGS = (".csv", ".parquet", ".pq")
@@ -125,16 +125,18 @@ def read(path: str | Path) -> Rated:
             allowed, a row is there twice, or no image is rated. The message names the value and the fix.
     """
     path = located(path)
-    frame, ignored = _named(_load(path), path)
+    frame, ignored = _named(load_table(path), path)
     kind = _kind(list(frame.columns), path)
     for name in _FORMATS[kind]:
         if name not in frame.columns:
             others = [c for c in frame.columns if c not in (*_FORMATS[kind], *_OPTIONAL)]
             close = difflib.get_close_matches(name, others, n=1, cutoff=0.6)
             meant = f"Rename {close[0]!r} to {name!r}. " if close else ""
-            raise InputError(f"{path} has no column {name!r}. {meant}{_NEEDS[kind]} {_has(frame.columns)}")
+            raise InputError(
+                f"{path} has no column {name!r}. {meant}{_NEEDS[kind]} {columns_told(frame.columns)}"
+            )
     form = _NEEDS[kind].partition(" need")[0].lower()
-    notes: list[Note] = [("rows read", len(frame), f"{form} from {_short(path.name)}"), *ignored]
+    notes: list[Note] = [("rows read", len(frame), f"{form} from {shortened(path.name)}"), *ignored]
     if kind != "shares" and "prompt" in frame.columns:
         notes.append(("columns not used: prompt", 1, "an occupation's images of all prompts count together"))
         frame = frame.drop(columns="prompt")
@@ -148,10 +150,8 @@ def read(path: str | Path) -> Rated:
     if kind == "shares":
         return _shares(frame, path, notes)
     frame["image"] = frame["image"].str.strip()
-    _refuse(frame["image"] == "", path, "image is empty", "name each image")
-    _refuse(
-        frame["image"].str.contains("\n"), path, "image spans several lines", "look for a quote left open"
-    )
+    refuse(frame["image"] == "", path, "image is empty", "name each image")
+    refuse(frame["image"].str.contains("\n"), path, "image spans several lines", "look for a quote left open")
     return (_wide if kind == "wide" else _long)(frame, path, notes)
 
 
@@ -199,10 +199,10 @@ def _wide(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
     again = frame.duplicated(_ITEM)
     if again.any():
         raise InputError(
-            f"{path} has {_image(frame, again)} twice (again in data row {_row(again)}); give it once. "
+            f"{path} has {_image(frame, again)} twice (again in data row {row_told(again)}); give it once. "
             "With one row per image and rater, name the columns rater and label."
         )
-    codes, read_as = _codes({c: frame[c] for c in columns}, path)
+    codes, read_as = label_codes({c: frame[c] for c in columns}, path)
     items = frame[_ITEM].reset_index(drop=True)
     n_raters = int((codes >= 0).any(axis=0).sum())
     return _resolved("wide", items, codes, columns, n_raters, path, notes + read_as)
@@ -210,29 +210,29 @@ def _wide(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
 
 def _long(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
     notes = notes + _unused(frame, path, _FORMATS["long"])
-    label, read_as = _codes({"label": frame["label"]}, path)
+    label, read_as = label_codes({"label": frame["label"]}, path)
     label = label[:, 0]
     given = label >= 0
     rater, raters = pd.factorize(_names(frame["rater"], path, empty=True))
     # An image that nobody rated has no rater either.
-    _refuse((frame["rater"].str.strip() == "") & given, path, "rater is empty", "name who gave the rating")
+    refuse((frame["rater"].str.strip() == "") & given, path, "rater is empty", "name who gave the rating")
     item = frame.groupby(_ITEM, sort=False, observed=True).ngroup().to_numpy()
     again = pd.Series(item * len(raters) + rater).duplicated()
     if again.any():
         raise InputError(
             f"{path} has two ratings of {_image(frame, again)} by rater "
-            f"{_short(raters[rater[again.argmax()]])} (the second in data row {_row(again)}); keep one."
+            f"{shortened(raters[rater[again.argmax()]])} (the second in data row {row_told(again)}); keep one."
         )
     items = frame.loc[~pd.Series(item).duplicated().to_numpy(), _ITEM].reset_index(drop=True)
     item, rater, label = item[given], rater[given], label[given]
     used, rater = np.unique(rater, return_inverse=True)
     names = [str(name) for name in raters[used]]
     column, width = rater, len(names)
-    if width > _MOST_COLUMNS:
+    if width > MOST_COLUMNS:
         # Which rater it was does not matter to votes and to agreement over all raters.
         column = pd.Series(item).groupby(item).cumcount().to_numpy()
         width = int(column.max(initial=0)) + 1
-    if len(items) * width > _MOST_CELLS:
+    if len(items) * width > MOST_CELLS:
         raise InputError(f"{path} has {len(items)} images with up to {width} ratings, too many to hold.")
     codes = np.full((len(items), width), -1, dtype=np.int8)
     codes[item, column] = label
@@ -252,7 +252,7 @@ def _resolved(
     given = (codes >= 0).sum(axis=0)
     if not given.any():
         raise InputError(f"{path} holds no rating: every one is empty. Allowed are {', '.join(LABELS)}.")
-    named = len(names) <= _MOST_COLUMNS
+    named = len(names) <= MOST_COLUMNS
     columns = names if named else [str(k + 1) for k in range(codes.shape[1])]
     empty = [c for c, n in zip(columns, given, strict=True) if not n]
     codes, columns = codes[:, given > 0], [c for c, n in zip(columns, given, strict=True) if n]
@@ -293,7 +293,7 @@ def _repeated(images: pd.DataFrame) -> list[Note]:
     names = places.loc[places["image"].duplicated(), "image"].drop_duplicates()
     if names.empty:
         return []
-    listed = ", ".join(_short(name) for name in names[:5]) + (", …" if len(names) > 5 else "")
+    listed = ", ".join(shortened(name) for name in names[:5]) + (", …" if len(names) > 5 else "")
     detail = f"counted as another image in each; if it is one image, correct the file: {listed}"
     return [("images under several sources or occupations", len(names), detail)]
 
@@ -305,7 +305,7 @@ def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
     outside = (percent < 0) | (percent > 100)
     if outside.any():
         raise InputError(
-            f"{path}: percent_female is {percent[outside].iloc[0]:g} in data row {_row(outside)}; "
+            f"{path}: percent_female is {percent[outside].iloc[0]:g} in data row {row_told(outside)}; "
             "allowed is 0 to 100."
         )
     if percent.max() <= 1 and percent.max() > 0:
@@ -316,13 +316,13 @@ def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
     bad = (n < 1) | (n != n.round())
     if bad.any():
         raise InputError(
-            f"{path}: n is {n[bad].iloc[0]:g} in data row {_row(bad)}; it is the number of images behind the "
+            f"{path}: n is {n[bad].iloc[0]:g} in data row {row_told(bad)}; it is the number of images behind the "
             "share, a whole number of 1 or more. Leave out rows without images."
         )
     large = n > _MOST_IMAGES
     if large.any():
         raise InputError(
-            f"{path}: n is {n[large].iloc[0]:g} in data row {_row(large)}; it is the number of images behind the "
+            f"{path}: n is {n[large].iloc[0]:g} in data row {row_told(large)}; it is the number of images behind the "
             f"share, at most {_MOST_IMAGES:,}."
         )
     prompt = frame["prompt"].astype(object) if "prompt" in frame.columns else pd.Series("", index=frame.index)
@@ -331,8 +331,8 @@ def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
     if again.any():
         row = frame[again].iloc[0]
         raise InputError(
-            f"{path} has two shares for {_short(row['occupation'])} ({row['source']}), the second in data "
-            f"row {_row(again)}; give one, or tell them apart by the columns model or prompt."
+            f"{path} has two shares for {shortened(row['occupation'])} ({row['source']}), the second in data "
+            f"row {row_told(again)}; give one, or tell them apart by the columns model or prompt."
         )
     _check_prompts(frame, path)
     outcomes = _finished(frame[_CELL].assign(n_images=np.nan, **dict.fromkeys(OUTCOMES, np.nan)))
@@ -350,7 +350,7 @@ def _check_prompts(frame: pd.DataFrame, path: Path) -> None:
         lone += sorted(generated - training)
     if lone:
         raise InputError(
-            f"{path}: prompt {_short(lone[0])} has shares of one source only. Leave prompt empty for "
+            f"{path}: prompt {shortened(lone[0])} has shares of one source only. Leave prompt empty for "
             "training shares that serve all prompts."
         )
 
@@ -432,10 +432,11 @@ def _kind(columns: list[str], path: Path) -> str:
         return "shares"
     if like("image") or {"occupation", "source"} <= set(columns):
         return "wide"
-    raise InputError(f"{path} fits no format. {_has(columns)} {' '.join(_NEEDS.values())}")
+    raise InputError(f"{path} fits no format. {columns_told(columns)} {' '.join(_NEEDS.values())}")
 
 
-def _has(columns: Iterable[str]) -> str:
+def columns_told(columns: Iterable[str]) -> str:
+    """Say which columns a file has."""
     columns = list(columns)
     return f"It has: {', '.join(columns[:20])}{', …' if len(columns) > 20 else ''}."
 
@@ -457,20 +458,20 @@ def _names(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categori
     spelt: dict[str, str] = {}
     for k, name in enumerate(clean):
         if not name and not empty:
-            _refuse(codes == k, path, f"{column.name} is empty", "fill it in or leave the row out")
+            refuse(codes == k, path, f"{column.name} is empty", "fill it in or leave the row out")
         if "\n" in str(found[k]).strip():
-            _refuse(codes == k, path, f"{column.name} spans several lines", "look for a quote left open")
+            refuse(codes == k, path, f"{column.name} spans several lines", "look for a quote left open")
         if not name.isprintable():
-            _refuse(
+            refuse(
                 codes == k,
                 path,
-                f"{column.name} is {_short(found[k])}",
+                f"{column.name} is {shortened(found[k])}",
                 "remove characters that cannot be printed",
             )
         other = spelt.setdefault(name.casefold(), name)
         if other != name:
             raise InputError(
-                f"{path}: {column.name} is spelt {_short(other)} and {_short(name)}; spell it one way."
+                f"{path}: {column.name} is spelt {shortened(other)} and {shortened(name)}; spell it one way."
             )
     categories, index = np.unique(np.array(clean, dtype=object), return_inverse=True)
     return pd.Categorical.from_codes(index[codes], categories)
@@ -481,9 +482,9 @@ def _sources(column: pd.Series, path: Path) -> pd.Categorical:
     clean = [str(value).strip().lower() for value in found]
     for k, name in enumerate(clean):
         if name not in SOURCES:
-            row = _row(codes == k)
+            row = row_told(codes == k)
             raise InputError(
-                f"{path}: source is {_short(found[k])} in data row {row}. {name_help(name[:40], SOURCES)}"
+                f"{path}: source is {shortened(found[k])} in data row {row}. {name_help(name[:40], SOURCES)}"
             )
     return pd.Categorical.from_codes(np.array([SOURCES.index(name) for name in clean])[codes], SOURCES)
 
@@ -495,7 +496,7 @@ def _models(frame: pd.DataFrame, path: Path) -> pd.Categorical:
         return pd.Categorical(model)
     generated = frame["source"] == "generated"
     nameless = generated & (model == "")
-    _refuse(
+    refuse(
         nameless,
         path,
         "model is empty for generated images",
@@ -506,13 +507,13 @@ def _models(frame: pd.DataFrame, path: Path) -> pd.Categorical:
     if known and strange.any():
         name = model[strange].iloc[0]
         raise InputError(
-            f"{path}: training images have the model {_short(name)}, which has no generated images. "
+            f"{path}: training images have the model {shortened(name)}, which has no generated images. "
             f"{name_help(name, known)} Leave model empty for training images that all models share."
         )
     return pd.Categorical(model)
 
 
-def _codes(columns: dict[str, pd.Series], path: Path) -> tuple[np.ndarray, list[Note]]:
+def label_codes(columns: dict[str, pd.Series], path: Path) -> tuple[np.ndarray, list[Note]]:
     """Return positions in LABELS (-1 not rated), shape (rows, columns), and notes on other spellings."""
     position = {"": -1, **{label: k for k, label in enumerate(LABELS)}}
     out = np.empty((len(next(iter(columns.values()))), len(columns)), dtype=np.int8)
@@ -525,7 +526,7 @@ def _codes(columns: dict[str, pd.Series], path: Path) -> tuple[np.ndarray, list[
             spelt = " ".join(value.split()).lower()
             label = SYNONYMS.get(spelt, spelt)
             if label not in position:
-                raise InputError(_not_a_label(name, value, _row(codes == j), path))
+                raise InputError(_not_a_label(name, value, row_told(codes == j), path))
             label_of[j] = position[label]
             if label != spelt:
                 read_as[spelt, label] = read_as.get((spelt, label), 0) + int(count[j])
@@ -544,39 +545,39 @@ def _not_a_label(name: str, value: str, row: int, path: Path) -> str:
     else:
         fix = f" If {name!r} is not a rater, remove it."
     return (
-        f"{path}: column {name!r} holds {_short(value)} in data row {row}, which is not a rating. "
+        f"{path}: column {name!r} holds {shortened(value)} in data row {row}, which is not a rating. "
         f"{name_help(value[:40], LABELS).rstrip('.')}, or empty for not rated.{fix}"
     )
 
 
 def _numbers(column: pd.Series, path: Path) -> pd.Series:
     text = column.str.strip()
-    _refuse(text == "", path, f"{column.name} is empty", "fill it in or leave the row out")
+    refuse(text == "", path, f"{column.name} is empty", "fill it in or leave the row out")
     values = pd.to_numeric(text, errors="coerce").astype(float)
     bad = ~np.isfinite(values)
     if bad.any():
-        _refuse(bad, path, f"{column.name} is {_short(text[bad].iloc[0])}", "give a number such as 37.5")
+        refuse(bad, path, f"{column.name} is {shortened(text[bad].iloc[0])}", "give a number such as 37.5")
     return values
 
 
-def _refuse(rows, path: Path, problem: str, fix: str) -> None:
+def refuse(rows, path: Path, problem: str, fix: str) -> None:
     """Raise InputError if any of ``rows`` is true."""
     rows = np.asarray(rows, dtype=bool)
     if rows.any():
-        raise InputError(f"{path}: {problem} in data row {_row(rows)}; {fix}.")
+        raise InputError(f"{path}: {problem} in data row {row_told(rows)}; {fix}.")
 
 
-def _row(rows) -> int:
+def row_told(rows) -> int:
     """Return the number of the first true row; the first row below the header is 1."""
     return int(np.argmax(np.asarray(rows))) + 1
 
 
 def _image(frame: pd.DataFrame, rows) -> str:
     row = frame[np.asarray(rows)].iloc[0]
-    return f"image {_short(row['image'])} ({row['source']}, {row['occupation']})"
+    return f"image {shortened(row['image'])} ({row['source']}, {row['occupation']})"
 
 
-def _short(value: object, most: int = 60) -> str:
+def shortened(value: object, most: int = 60) -> str:
     """Return ``value`` quoted, with unprintable characters escaped, cut where it is long."""
     text = repr(str(value))
     return text if len(text) <= most else f"{text[: most - 1]}…"
@@ -585,7 +586,7 @@ def _short(value: object, most: int = 60) -> str:
 # -- a file to a table of text ---------------------------------------------------------------------------
 
 
-def _load(path: Path) -> pd.DataFrame:
+def load_table(path: Path) -> pd.DataFrame:
     """Return the file's cells as text, missing ones as ""."""
     size = path.stat().st_size
     if size == 0:
@@ -634,7 +635,7 @@ def _load_csv(path: Path):
             convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
         )
     except pa.ArrowInvalid as error:
-        problem = _short(str(error).removeprefix("CSV parse error: "), 200)
+        problem = shortened(str(error).removeprefix("CSV parse error: "), 200)
         raise InputError(f"{path} cannot be read as CSV: {problem}.") from None
 
 
@@ -646,20 +647,20 @@ def _load_parquet(path: Path):
     try:
         shape = pq.read_metadata(path)
         tables.check_width(shape.num_columns, path, _NARROWER)
-        if shape.num_rows * shape.num_columns > _MOST_CELLS:
+        if shape.num_rows * shape.num_columns > MOST_CELLS:
             raise InputError(f"{path} has {shape.num_rows:,} rows, too many to hold.")
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path} cannot be read as Parquet: {_short(error, 200)}.") from None
+        raise InputError(f"{path} cannot be read as Parquet: {shortened(error, 200)}.") from None
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
             text = pc.fill_null(column.cast(pa.string()), "")
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise InputError(
-                f"{path}: column {_short(name)} holds {column.type}; only text and numbers are read."
+                f"{path}: column {shortened(name)} holds {column.type}; only text and numbers are read."
             ) from None
         if pc.any(pc.match_substring(text, "\0")).as_py():
-            raise InputError(f"{path}: column {_short(name)} holds null bytes; remove them.")
+            raise InputError(f"{path}: column {shortened(name)} holds null bytes; remove them.")
         columns.append(text)
     return pa.table(columns, names=table.column_names)

@@ -166,7 +166,7 @@ def run(
         raise RunError(f"{folder} is a file; choose another name with --set run=NAME.")
     jobs = plan(params, folder)
     inputs = _inputs(jobs, folder)
-    with store.room_on(folder, _KEPT), _only_one(folder):
+    with store.telling_full_disk(folder, _KEPT), _only_one(folder):
         record = _provenance(params) | {"inputs": inputs, "problems": [], "code": _gathering_code()}
         private = _folders(params, jobs, folder)
         code = _study_code()
@@ -191,7 +191,7 @@ def run(
         if stopped:
             # A second Ctrl-C may cut the report off.
             note(done, "stopped")
-        record |= {"ended": timestamp(), "seconds": round(time.time() - _seconds(record["started"]), 1)}
+        record |= {"ended": now(), "seconds": round(time.time() - _seconds(record["started"]), 1)}
         notes = [*changed, *_store_notes({"parameters": params.values, "started": record["started"]})]
         record["notes"] = notes
         record = gather(folder, record, kept, done, swept=list(params.sweep), public=public)
@@ -843,7 +843,7 @@ def _papermill(job: Job, target: Path) -> str:
 def _said(error: Exception, job: Job) -> str:
     """Return an error in words; of a full disk, what to do about it."""
     try:
-        with store.room_on(Path(job.folder), _KEPT):
+        with store.telling_full_disk(Path(job.folder), _KEPT):
             raise error
     except Exception as told:
         return f"{type(told).__name__}: {told}"
@@ -861,7 +861,7 @@ def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> di
         "status": status,
         "reason": reason,
         "seconds": round(seconds, 1),
-        "ended": timestamp(),
+        "ended": now(),
         "version": __version__,
         "fingerprint": job.fingerprint,
         "kept": False,
@@ -1053,7 +1053,7 @@ def _provenance(params: RunParams) -> dict:
             "machine": platform.machine(),
             "cores": os.cpu_count(),
         },
-        "started": timestamp(),
+        "started": now(),
     }
 
 
@@ -1107,8 +1107,8 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "x"
 
 
-def timestamp() -> str:
-    """Return the time in UTC, to the second, such as ``2024-05-01T09:30:00Z``."""
+def now() -> str:
+    """Return the time in UTC as ISO 8601 has it, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -1117,7 +1117,7 @@ def _seconds(stamp: str) -> float:
 
 
 def write_json(path: Path, record: dict) -> None:
-    """Write a record as JSON, whole or not at all."""
+    """Write a record to a temporary name first, and then rename it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_text(json.dumps(record, ensure_ascii=False, indent=1, default=str), encoding="utf-8")
     os.replace(temporary, path)

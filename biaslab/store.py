@@ -289,7 +289,7 @@ class Stage:
 
     def _begin(self) -> None:
         """Make the folder and write down what the stage is."""
-        with room_on(self.folder):
+        with telling_full_disk(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             described = self.folder / "stage.json"
             if not described.exists():
@@ -392,7 +392,7 @@ def _locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     folder = path.parent / "locks"
-    with room_on(path):
+    with telling_full_disk(path):
         folder.mkdir(exist_ok=True)
         lock = FileLock(folder / f"{path.stem}.lock")
         try:
@@ -423,7 +423,7 @@ def _write(path: Path, frame: pd.DataFrame) -> None:
     # A killed process leaves its temporary file behind; whoever holds the lock next clears it away.
     for left in path.parent.glob(f".{path.name}.*.tmp"):
         left.unlink(missing_ok=True)
-    with room_on(path):
+    with telling_full_disk(path):
         # The checksum comes first: a shard under its own name always has one.
         replace(_checksum_path(path), hashlib.sha256(data).hexdigest().encode() + b"\n")
         replace(path, data)
@@ -459,7 +459,7 @@ def replace(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def room_on(path: Path, kept: str = "") -> Iterator[None]:
+def telling_full_disk(path: Path, kept: str = "") -> Iterator[None]:
     """Turn the error of a full disk into one that says what to do.
 
     Args:

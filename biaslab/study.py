@@ -264,7 +264,7 @@ class Study:
                 f"The run that this notebook is part of has ended, so {path.name} is not written: its folder "
                 f"{self._common.parent} may be another run's by now. Start the run again."
             )
-        with store.room_on(path, _KEPT):
+        with store.telling_full_disk(path, _KEPT):
             yield
 
     @cached_property

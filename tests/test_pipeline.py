@@ -327,12 +327,12 @@ def test_only_what_is_asked_for_is_computed(fake):
 
 def test_a_pipeline_with_other_settings_shares_what_is_the_same(fake):
     p = fake()
-    other = p.but("owner/name", generation={"images_per_prompt": 1})
+    other = p.changed("owner/name", generation={"images_per_prompt": 1})
     assert (other.label, other.settings.generation.images_per_prompt, other.seed) == ("owner/name", 1, p.seed)
     assert other.settings.captions == p.settings.captions and p.settings.generation.images_per_prompt == 3
     assert other.prompts("generated")["n_images"].tolist() == [1] * 8
     with pytest.raises(ParameterError, match="settings has no 'stpes'"):
-        p.but(stpes=1)
+        p.changed(stpes=1)
 
 
 def test_a_caption_without_its_image_is_unreadable_and_counted(fake, tmp_path):
@@ -586,11 +586,13 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     again = fetching(captions={"approaches": ["naive"]})
     assert again.images("training").source.digest == p.images("training").source.digest
     assert len(pictures.asked) == 5
-    again.but(captions={"downloads": {"size": 32}})._downloads_folder.relative_to(
+    again.changed(captions={"downloads": {"size": 32}})._downloads_folder.relative_to(
         tmp_path / "store" / "downloads"
     )
-    assert again.but(captions={"downloads": {"size": 32}})._downloads_folder != again._downloads_folder
-    assert again.but(captions={"downloads": {"concurrency": 3}})._downloads_folder == again._downloads_folder
+    assert again.changed(captions={"downloads": {"size": 32}})._downloads_folder != again._downloads_folder
+    assert (
+        again.changed(captions={"downloads": {"concurrency": 3}})._downloads_folder == again._downloads_folder
+    )
 
 
 def test_tables_say_what_could_be_fetched(fetching):
@@ -626,9 +628,9 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, mon
     p = fetching()
     checks.check("owner/name", p.settings)
     assert Settings().captions.downloads.opt_out == OPT_OUT
-    assert p.but(captions={"downloads": {"opt_out": []}}).settings.captions.downloads.opt_out == ()
+    assert p.changed(captions={"downloads": {"opt_out": []}}).settings.captions.downloads.opt_out == ()
     with pytest.raises(ParameterError, match=r"opt_out holds 'noia'\. Did you mean 'noai'"):
-        p.but(captions={"downloads": {"opt_out": ["noia"]}})
+        p.changed(captions={"downloads": {"opt_out": ["noia"]}})
     none = fake(captions={"training_images": "download"})
     with pytest.raises(
         MissingInputError, match=r"no column that is known to hold URLs\. Name it with captions\.columns"

@@ -149,7 +149,7 @@ def test_the_intervention_is_tried_on_the_most_biased(worlds):
 
 
 def test_everyone_asked_for_has_a_row(worlds):
-    people = worlds("default").table("paired_people")
+    people = worlds("default").measured(measure.people)
     # Pairs: 8 x 8 x 2 and 36 x 2 x 2; one person: 16 x 2 and 36 x 2 x 2; alike and same: 16 each; three: 4 x 3.
     n = people.groupby(["setting", "aspect"]).size()
     assert n["paired", "occupation"] == n["faircritic", "occupation"] == 2 * 128
@@ -287,7 +287,7 @@ def rated(worlds, tmp_path):
 def test_one_file_of_ratings_serves_all_kinds(rated):
     base, write = rated
     judge, rows = write("all.csv", kinds=("paired", "faircritic_1"), raters=1)
-    mine = base.but(judging={"gender": judge})
+    mine = base.changed(judging={"gender": judge})
     everyone = measure.people(mine)
     outcomes = everyone.groupby(["setting", "round"])["outcome"].agg(set)
     assert outcomes["single", 0] == outcomes["three", 0] == {"unrated"}
@@ -305,20 +305,20 @@ def test_ratings_of_what_nobody_asks_for_are_named(rated):
     base, write = rated
     judge, _ = write("strange.csv", extra="painted-sheriff-nurse/0,1,male,male\n")
     with pytest.raises(InputError, match=r"nobody asked for .*'painted-sheriff-nurse/0'"):
-        base.but(judging={"gender": judge}).people.people("single")
+        base.changed(judging={"gender": judge}).people.people("single")
 
 
 def test_two_files_of_ratings_are_told_apart(rated):
     base, write = rated
     files = [write(name)[0] for name in ("ann.csv", "ben.csv")]
-    found = measure.judge_agreement(base.but(judging={"further": files}))
+    found = measure.judge_agreement(base.changed(judging={"further": files}))
     keys = ["aspect", "setting", "judge", "reference", "statistic"]
     assert not found.duplicated(keys).any()
     fleiss = found[found["statistic"] == "fleiss_kappa"]
     assert set(fleiss["judge"]) == {"annotators: ann.csv", "annotators: ben.csv"}
     against = set(found.loc[found["judge"] == "mini-clip", "reference"])
     assert against == {"truth", "annotators: ann.csv", "annotators: ben.csv"}
-    alone = measure.judge_agreement(base.but(judging={"further": files[:1]}))
+    alone = measure.judge_agreement(base.changed(judging={"further": files[:1]}))
     assert set(alone["reference"]) == {"truth", "annotators"}
 
 
@@ -332,7 +332,7 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     monkeypatch.setattr(vqa, "load", lambda *_, **__: Sees())
     monkeypatch.setattr(vqa.named, "digest", lambda where: "weights")
     base = worlds("default").pipeline
-    both = base.but(judging={"further": ["vqa:owner/blip"]})
+    both = base.changed(judging={"further": ["vqa:owner/blip"]})
     renders = measure.renders(both)
     assert not renders.duplicated(["judge", "image_id", "position"]).any()
     asked = renders[renders["judge"] == "vqa:owner/blip"]
@@ -349,7 +349,7 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     assert set(agreement.index.droplevel([2, 3])) == {
         *(("mini-clip", "truth"), ("vqa:owner/blip", "truth of drawings"), ("vqa:owner/blip", "mini-clip"))
     }
-    first = measure.renders(base.but(judging={"gender": "vqa:owner/blip"}))
+    first = measure.renders(base.changed(judging={"gender": "vqa:owner/blip"}))
     pd.testing.assert_frame_equal(first, asked.reset_index(drop=True))
 
 

@@ -84,7 +84,7 @@ def test_a_figure_with_a_single_mark_is_one(study, draw):
 def test_a_figure_is_withdrawn_where_other_data_leave_nothing_to_draw(study, capsys):
     table = pd.DataFrame({"value": [1.0]})
 
-    @style.or_nothing
+    @style.empty_without_rows
     def drawn(table):
         figure, ax = plt.subplots()
         ax.plot(table["value"], table["value"], "o")

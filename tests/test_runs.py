@@ -225,8 +225,8 @@ from biaslab.papers import paradox
 from biaslab.study import Study
 study = Study(output_dir, source=source, seed=seed)
 shares = study.measured("paradox_percent_female")
-draws = dict(seed=seed, replicates=100, confidence=0.95)
-study.save("paradox_amplification", study.kept(paradox.amplification, shares, **draws))
+found = study.kept(paradox.amplification, shares, seed=seed, replicates=100, confidence=0.95)
+study.save("paradox_amplification", found)
 """
     text = f"run: mine\nsource: {source}\n"
     kept = tmp_path / "outputs/mine/measured/paradox_percent_female.csv"

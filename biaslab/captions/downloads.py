@@ -34,7 +34,7 @@ from biaslab.errors import InputError, ParameterError, RunError, name_help
 from biaslab.net.fetch import Fetcher, Visit, parsed
 from biaslab.net.journal import Journal, crc32
 from biaslab.net.retry import Failed, pause, policy
-from biaslab.store import replace, room_on
+from biaslab.store import replace, telling_full_disk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -441,7 +441,7 @@ class _Run:
     def _saved(self, caption_id: str, url: str, data: bytes) -> dict[str, Any]:
         file = self._outcomes.file_for(caption_id, url, self._settings.format)
         path = self._outcomes.folder / file
-        with room_on(path, _KEPT):
+        with telling_full_disk(path, _KEPT):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, data)
         return {"file": file, "saved_bytes": len(data), "saved_sha256": hashlib.sha256(data).hexdigest()}

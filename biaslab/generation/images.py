@@ -210,9 +210,9 @@ class GeneratedImages:
 
     def _write_down(self, loaded: generator.Generator) -> None:
         from biaslab.store import replace as put
-        from biaslab.store import room_on
+        from biaslab.store import telling_full_disk
 
-        with room_on(self._note):
+        with telling_full_disk(self._note):
             self._note.parent.mkdir(parents=True, exist_ok=True)
             put(self._note, (json.dumps(loaded.description(), indent=1) + "\n").encode())
 

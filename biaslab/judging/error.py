@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab.errors import InputError, name_help
+from biaslab.genders import GENDERS
 from biaslab.judging.judge import JUDGED
 from biaslab.stats import corrected_shares, wilson_interval
 
-GENDERS = ("female", "male")
 OVERALL = "all"
 MEASURES = ("sensitivity", "specificity", "judged_female", "judged_male", "judged_neither")
 """``sensitivity``: of judged images that show a woman by the reference, those judged female; ``specificity``:

@@ -17,7 +17,7 @@ import numpy as np
 
 from biaslab import models
 from biaslab.errors import MissingInputError, ParameterError
-from biaslab.judging import _models
+from biaslab.judging import loaded
 
 MEDIAPIPE = "mediapipe:"
 # Where the model's file is to be had.
@@ -124,7 +124,7 @@ class DetectorFaces:
 
         where = models.resolve(name, "detector")
         safe = {"trust_remote_code": False}
-        with _models.loading(name, "object detector"), _models.without_bars():
+        with loaded.loading(name, "object detector"), loaded.without_bars():
             where = models.local(where)
             self._model = AutoModelForObjectDetection.from_pretrained(where, use_safetensors=True, **safe)
             self._processor = AutoImageProcessor.from_pretrained(where, **safe)
@@ -135,8 +135,8 @@ class DetectorFaces:
                 f"{name} detects no faces: none of its labels is 'face' ({', '.join(labels.values()):.200})."
             )
         self.min_score = float(min_score)
-        self._device = _models.device(device)
-        self._batches = _models.Batches(self._device, batch_size)
+        self._device = loaded.device(device)
+        self._batches = loaded.Batches(self._device, batch_size)
         self._model.eval().to(self._device)
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:

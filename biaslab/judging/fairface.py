@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from biaslab.errors import MissingInputError, ParameterError
-from biaslab.judging import _models
-from biaslab.judging._pixels import Pixels
+from biaslab.judging import loaded
+from biaslab.judging.pixels import Pixels
 
 FAIRFACE = "fairface:"
 # Where the weights are to be had.
@@ -61,12 +61,12 @@ class FairFaceGender:
         from safetensors.torch import load_file
         from torchvision.models import resnet34
 
-        self._device = _models.device(device)
-        self._dtype = _models.dtype(dtype, self._device)
-        self._batches = _models.Batches(self._device, batch_size)
+        self._device = loaded.device(device)
+        self._dtype = loaded.dtype(dtype, self._device)
+        self._batches = loaded.Batches(self._device, batch_size)
         self._model = resnet34(weights=None)
         self._model.fc = torch.nn.Linear(self._model.fc.in_features, _OUTPUTS)
-        with _models.loading(str(path), f"FairFace's ResNet-34 with {_OUTPUTS} outputs"):
+        with loaded.loading(str(path), f"FairFace's ResNet-34 with {_OUTPUTS} outputs"):
             self._model.load_state_dict(load_file(path))
         self._model.eval().to(self._device, self._dtype)
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from biaslab import models as named
 from biaslab.errors import InputError, name_help
-from biaslab.judging import _models
+from biaslab.judging import loaded
 from biaslab.judging.faces import MEDIAPIPE, WHOLE, Face, FaceDetector, gate, large_enough
 from biaslab.judging.fairface import FAIRFACE, FairFaceGender, cut_out
 from biaslab.judging.images import BLOCKED, ImageSource, Unreadable, check_image
@@ -140,7 +140,7 @@ def judge(
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         return _look_at_shard(shard, images, settings.batch_size, device, ready)
 
-    seen = store.stage("judgements", _inputs(images, settings), work).compute(
+    seen = store.stage("judgements", inputs_of(images, settings), work).compute(
         units,
         shard_rows=_SHARD_ROWS,
         label=f"judging {images.name}",
@@ -149,7 +149,7 @@ def judge(
     return _decided(seen, settings)
 
 
-def _inputs(images: ImageSource, settings: JudgeSettings) -> dict:
+def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
     """Return what the models' answers depend on.
 
     How fast they run is not among it, nor are the limits of face and probability: these decide upon
@@ -171,7 +171,7 @@ def _weights(name: str, prefix: str, kind: str) -> str:
         MissingInputError: The embedded model is not in this installation.
     """
     if name.startswith(prefix):
-        return _models.file_digest(name.removeprefix(prefix))
+        return loaded.file_digest(name.removeprefix(prefix))
     if name == WHOLE or _ARCHITECTURE_AND_TAG.fullmatch(name):
         return name
     return named.digest(named.resolve(name, kind))
@@ -185,13 +185,13 @@ def _look_at_shard(
     wanted = list(shard.loc[~blocked, "image_id"])
     if wanted:
         judges = ready()
-        step = batch_size or _models.read_ahead(_models.device(device))
-        for some, read in _ahead(images, wanted, step):
+        step = batch_size or loaded.batch_on(loaded.device(device))
+        for some, read in read_ahead(images, wanted, step):
             rows.update(zip(some, _look(some, read, judges), strict=True))
     return frame(rows[k] for k in shard["image_id"])
 
 
-def _ahead(images: ImageSource, ids: list[str], step: int) -> Iterator[tuple[list[str], list]]:
+def read_ahead(images: ImageSource, ids: list[str], step: int) -> Iterator[tuple[list[str], list]]:
     """Yield batches of ids with their images; the next batch is read while one is judged."""
     batches = [ids[k : k + step] for k in range(0, len(ids), step)]
     with ThreadPoolExecutor(1) as pool:
@@ -228,11 +228,11 @@ def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], j
             seen.append(k)
     alone = []
     for k, found in zip(seen, judges.faces.faces([images[k] for k in seen]) if seen else [], strict=True):
-        rows[k].update(n_faces=len(found), boxes=[float(v) for face in found for v in _corners(face)])
+        rows[k].update(n_faces=len(found), boxes=[float(v) for face in found for v in corners(face)])
         # How large it must be is decided later.
         rows[k]["outcome"] = gate(found, *images[k].shape[1::-1], min_face=0)
         if len(found) == 1:
-            rows[k].update(zip(_BOX, _corners(found[0]), strict=True))
+            rows[k].update(zip(_BOX, corners(found[0]), strict=True))
             alone.append(k)
     if alone:
         shown = [images[k] for k in alone]
@@ -364,7 +364,8 @@ def _row(image_id: str, outcome: str, reason: str = "") -> dict:
     return {"image_id": image_id, "outcome": outcome, "gender": "", "reason": reason, "boxes": [], **nothing}
 
 
-def _corners(face: Face) -> tuple[float, float, float, float]:
+def corners(face: Face) -> tuple[float, float, float, float]:
+    """Return a face's box: x0, y0, x1, y1 in pixels."""
     return face.x0, face.y0, face.x1, face.y1
 
 

@@ -26,8 +26,8 @@ import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import InputError, ParameterError
-from biaslab.judging import _models
 from biaslab.judging import judge as alone
+from biaslab.judging import loaded
 from biaslab.judging.faces import Face, large_enough
 from biaslab.judging.fairface import cut_out
 from biaslab.judging.images import BLOCKED, ImageSource, Unreadable, check_image
@@ -153,7 +153,7 @@ def judge_people(
     kept = asdict(people)
     # What decides upon answers that are kept, as in judge().
     kept.pop("role_threshold")
-    inputs = {**alone._inputs(images, settings), "people": kept}
+    inputs = {**alone.inputs_of(images, settings), "people": kept}
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         return _look_at_shard(shard, images, settings.batch_size, device, people, ready)
@@ -234,8 +234,8 @@ def _look_at_shard(
     wanted = list(shard.loc[~blocked, "image_id"])
     if wanted:
         judges = ready()
-        step = batch_size or _models.read_ahead(_models.device(device))
-        for some, read in alone._ahead(images, wanted, step):
+        step = batch_size or loaded.batch_on(loaded.device(device))
+        for some, read in alone.read_ahead(images, wanted, step):
             rows.update(zip(some, _look(some, [phrases[k] for k in some], read, judges, people), strict=True))
     return _frame(row for k in shard["image_id"] for row in rows[k])
 
@@ -295,13 +295,13 @@ def _look(
         if not outcome:
             standing[k] = faces
             for row, face in zip(out[k], faces, strict=True):
-                row.update(zip(_BOX, alone._corners(face), strict=True))
+                row.update(zip(_BOX, alone.corners(face), strict=True))
     side = getattr(judges.gender, "side", 0)
     shown = []
     for k, faces in standing.items():
         for face, part in zip(faces, parts(faces, images[k].shape[1]), strict=True):
             if judges.gender.sees == "face":
-                shown.append(cut_out(images[k], alone._corners(face), within=part))
+                shown.append(cut_out(images[k], alone.corners(face), within=part))
             elif len(faces) == 1:
                 shown.append(images[k])
             else:

@@ -24,6 +24,7 @@ import pandas as pd
 
 from biaslab import ratings as files
 from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.genders import GENDERS
 from biaslab.judging.judge import JUDGED, rated_ids
 from biaslab.judging.people import COLUMNS
 from biaslab.measures import agreement
@@ -39,7 +40,6 @@ AGREEMENT_COLUMNS = (
 
 _KEYS = ["image_id", "position"]
 _CELL = ["aspect", "setting"]
-_GENDERS = ("female", "male")
 _LONG = ("rater", "label")
 # What a file may carry beside ratings, and nobody reads.
 _CONTEXT = ("phrase", "prompt", "aspect", "setting", "model", "occupation")
@@ -87,9 +87,9 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
         raise ParameterError(f"unknown is {unknown!r}. {name_help(str(unknown), UNKNOWN)}")
     people = _people(asked)
     path = files.located(path)
-    frame, columns, notes = _shaped(files._load(path), path)
+    frame, columns, notes = _shaped(files.load_table(path), path)
     long = columns == list(_LONG)
-    labels, read_as = files._codes(
+    labels, read_as = files.label_codes(
         {c: _in_our_words(frame[c]) for c in (["label"] if long else columns)}, path
     )
     person, aside = _persons(frame, people, path, unknown)
@@ -102,7 +102,7 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     if not given.any() and unknown != "aside":
         raise InputError(f"{path} rates none of the {len(people)} people asked for. {_NEEDS}")
     codes, names = codes[:, given], [n for n, some in zip(names, given, strict=True) if some]
-    crowd = len(names) > files._MOST_COLUMNS
+    crowd = len(names) > files.MOST_COLUMNS
     if crowd:
         # Which rater it was does not matter to votes and to agreement over all raters.
         n_raters, codes = len(names), _to_the_left(codes)
@@ -137,7 +137,7 @@ def judge_people_ratings(asked: pd.DataFrame, path: str | Path, *, unknown: str 
     """
     people = read(path, asked, unknown=unknown).people
     label = people["label"]
-    decided = label.isin(_GENDERS)
+    decided = label.isin(GENDERS)
     outcome = np.select([decided, label == "unrated"], [JUDGED, "unrated"], "uncertain")
     reason = np.select([decided, label != "unrated", people["in_file"]], ["", label, ""], "not in the file")
     made = people[_KEYS].assign(
@@ -197,14 +197,14 @@ def _shaped(frame: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, list[str], l
         if name not in names:
             close = difflib.get_close_matches(name, [n for n in names if n not in known], n=1, cutoff=0.6)
             meant = f"Rename {close[0]!r} to {name!r}. " if close else ""
-            raise InputError(f"{path} has no column {name!r}. {meant}{_NEEDS} {files._has(names)}")
+            raise InputError(f"{path} has no column {name!r}. {meant}{_NEEDS} {files.columns_told(names)}")
     others = [n for n in names if n not in known and n]
     long = len(needed) > len(_KEYS)
     if not long and not others:
-        raise InputError(f"{path} has no column of ratings. {_NEEDS} {files._has(names)}")
+        raise InputError(f"{path} has no column of ratings. {_NEEDS} {files.columns_told(names)}")
     unused = [n or "without a name" for n in names if n in _CONTEXT or not n or (long and n in others)]
     form = "long" if long else "wide"
-    notes = [("rows read", len(frame), f"ratings of people in {form} form from {files._short(path.name)}")]
+    notes = [("rows read", len(frame), f"ratings of people in {form} form from {files.shortened(path.name)}")]
     notes += [("columns not used", len(unused), ", ".join(unused))] if unused else []
     return frame, list(_LONG) if long else others, notes
 
@@ -219,7 +219,7 @@ def _persons(
 ) -> tuple[np.ndarray, list[tuple]]:
     """Return the row of ``people`` that each row of the file is about, -1 for one that nobody asked for."""
     images = frame["image_id"].str.strip()
-    files._refuse(images == "", path, "image_id is empty", "name each image")
+    files.refuse(images == "", path, "image_id is empty", "name each image")
     images = rated_ids(pd.DataFrame({"image": images}))
     number = _positions(frame["position"], images, people, path)
     at = pd.Series(range(len(people)), index=pd.MultiIndex.from_frame(people[_KEYS]))
@@ -231,12 +231,12 @@ def _persons(
             continue
         shown = images[rows] if what == "images" else images[rows] + " at " + frame["position"][rows]
         listed = list(dict.fromkeys(shown))
-        text = ", ".join(files._short(name) for name in listed[:5]) + (", …" if len(listed) > 5 else "")
+        text = ", ".join(files.shortened(name) for name in listed[:5]) + (", …" if len(listed) > 5 else "")
         if unknown == "aside":
             continue
         if unknown == "error":
             raise InputError(
-                f"{path} rates {len(listed)} {what} that nobody asked for (first in data row {files._row(rows)}): "
+                f"{path} rates {len(listed)} {what} that nobody asked for (first in data row {files.row_told(rows)}): "
                 f"{text}. Take them out; in Python, unknown='count' leaves them aside."
             )
         notes.append((f"rows of {what} not asked for", int(rows.sum()), text))
@@ -251,14 +251,14 @@ def _positions(column: pd.Series, images: pd.Series, people: pd.DataFrame, path:
     bad = (~np.isfinite(number) & ~said.isin([*PLACES, ""])) | (number != np.round(number)) & ~np.isnan(
         number
     )
-    files._refuse(
+    files.refuse(
         bad,
         path,
-        f"position is {files._short(column[bad].iloc[0] if bad.any() else '')}",
+        f"position is {files.shortened(column[bad].iloc[0] if bad.any() else '')}",
         f"give 1, 2, … from the left, or {', '.join(PLACES)}",
     )
     empty = (said == "").to_numpy()
-    files._refuse(
+    files.refuse(
         empty & (last > 1), path, "position is empty for an image of several people", "say which of them"
     )
     number[empty] = 1
@@ -274,8 +274,8 @@ def _of_wide(frame, labels: np.ndarray, person: np.ndarray, n: int, path: Path) 
     again = (person >= 0) & pd.Series(person).duplicated().to_numpy()
     if again.any():
         raise InputError(
-            f"{path} rates {_who(frame, again)} twice (again in data row {files._row(again)}); give one row. With one "
-            "row per person and rater, name the columns rater and label."
+            f"{path} rates {_who(frame, again)} twice (again in data row {files.row_told(again)}); give one row. With "
+            "one row per person and rater, name the columns rater and label."
         )
     codes = np.full((n, labels.shape[1]), -1, np.int8)
     codes[person[person >= 0]] = labels[person >= 0]
@@ -286,17 +286,17 @@ def _of_long(
     frame, label: np.ndarray, person: np.ndarray, n: int, path: Path
 ) -> tuple[np.ndarray, list[str]]:
     nameless = (frame["rater"].str.strip() == "").to_numpy() & (label >= 0)
-    files._refuse(nameless, path, "rater is empty", "name who gave the rating")
+    files.refuse(nameless, path, "rater is empty", "name who gave the rating")
     rater, raters = pd.factorize(frame["rater"].str.split().str.join(" "))
     counts = (person >= 0) & (label >= 0)
     again = np.zeros(len(frame), bool)
     again[counts] = pd.DataFrame({"p": person[counts], "r": rater[counts]}).duplicated()
     if again.any():
         raise InputError(
-            f"{path} has two ratings of {_who(frame, again)} by rater {files._short(raters[rater[again]][0])} (the "
-            f"second in data row {files._row(again)}); keep one."
+            f"{path} has two ratings of {_who(frame, again)} by rater {files.shortened(raters[rater[again]][0])} (the "
+            f"second in data row {files.row_told(again)}); keep one."
         )
-    if n * len(raters) > files._MOST_CELLS:
+    if n * len(raters) > files.MOST_CELLS:
         raise InputError(f"{path} has {len(raters)} raters of {n} people, too many to hold.")
     codes = np.full((n, len(raters)), -1, np.int8)
     codes[person[counts], rater[counts]] = label[counts]
@@ -305,7 +305,7 @@ def _of_long(
 
 def _who(frame: pd.DataFrame, rows: np.ndarray) -> str:
     row = frame[rows].iloc[0]
-    return f"position {files._short(row['position'])} of image {files._short(row['image_id'])}"
+    return f"position {files.shortened(row['position'])} of image {files.shortened(row['image_id'])}"
 
 
 def _to_the_left(codes: np.ndarray) -> np.ndarray:
@@ -394,7 +394,7 @@ def _labelled(table: pd.DataFrame, name: str, label: str, needed: Sequence[str])
         raise InputError(
             f"The table of {name} has position {row['position']} of image {row['image_id']!r} twice; keep one row."
         )
-    return table.assign(said=table[label].astype(object).where(table[label].isin(_GENDERS)))
+    return table.assign(said=table[label].astype(object).where(table[label].isin(GENDERS)))
 
 
 def _cells(table, given: dict, work: Callable, rng, replicates: int, confidence: float) -> list[dict]:
@@ -427,11 +427,11 @@ def _cells(table, given: dict, work: Callable, rng, replicates: int, confidence:
 def _cohen(cell: pd.DataFrame) -> tuple:
     pair = cell[["said", "said_known"]]
     # One replicate: its interval, over people, is not used.
-    found = agreement.cohen_kappa(*(pair[c] for c in pair), _GENDERS, seed=0, replicates=1)
+    found = agreement.cohen_kappa(*(pair[c] for c in pair), GENDERS, seed=0, replicates=1)
     both = cell[pair.notna().all(axis=1)]
     items = np.stack([(both[c] == "male").to_numpy(int) for c in pair], axis=1)
     reason = found.reason if np.isnan(found.value) else ""
-    return found.value, reason, len(both), 2, agreement._cohen, items, both["image_id"]
+    return found.value, reason, len(both), 2, agreement.cohen, items, both["image_id"]
 
 
 def _fleiss(cell: pd.DataFrame, codes: np.ndarray) -> tuple:
@@ -446,7 +446,7 @@ def _fleiss(cell: pd.DataFrame, codes: np.ndarray) -> tuple:
     found = agreement.fleiss_kappa(named, labels, seed=0, replicates=1)
     items = np.stack([(kept == k).sum(axis=1) for k in range(len(labels))], axis=1)
     reason = found.reason if np.isnan(found.value) else ""
-    return found.value, reason, len(kept), usual, agreement._fleiss, items, cell["image_id"][use]
+    return found.value, reason, len(kept), usual, agreement.fleiss, items, cell["image_id"][use]
 
 
 def _redrawn(coefficient: Callable, items: np.ndarray, images: pd.Series, rng, replicates: int) -> np.ndarray:

@@ -93,7 +93,7 @@ def sample(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     images = images.sort_values(["source", "image_id"], kind="stable").reset_index(drop=True)
     images = images.iloc[rng.permutation(len(images))].drop_duplicates(["source", "image_id"])
-    # An image's turn: the how-manieth of its occupation it is, in shuffled order. Taking images by turn, and
+    # An image's turn: which of its occupation it is, in shuffled order. Taking images by turn, and
     # occupations at random within a turn, is a round-robin over occupations.
     turn = images.groupby(["source", "occupation"], sort=False).cumcount()
     images = images.assign(_turn=turn, _chance=rng.random(len(images))).sort_values(["_turn", "_chance"])

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, model_validator
 
 from biaslab.errors import ParameterError
 from biaslab.groups import Group, Texts, Whole, field
-from biaslab.judging._models import DTYPES
+from biaslab.judging.loaded import DTYPES
 from biaslab.judging.zero_shot import GENDER_TEXTS
 
 

@@ -21,7 +21,7 @@ import pandas as pd
 from biaslab import lexicons
 from biaslab import models as named
 from biaslab.errors import InputError, ParameterError, near_matches
-from biaslab.judging import _models, people
+from biaslab.judging import loaded, people
 from biaslab.judging.images import BLOCKED, ImageSource, Unreadable, check_image
 from biaslab.judging.judge import JUDGED
 
@@ -157,7 +157,7 @@ def judge_people_vqa(
         InputError: A column is missing, an image is not in the source's table, or positions are not 1 to 3.
         ParameterError: The model is unknown or cannot be used.
     """
-    where = _located(name)
+    where = located(name)
     said = _questions(asked)
     ids = asked["image_id"].astype(str).astype(object).reset_index(drop=True)
     table = images.table
@@ -249,7 +249,7 @@ def _frame(asked: pd.DataFrame, seen: pd.DataFrame) -> pd.DataFrame:
 # -- the models --------------------------------------------------------------------------------------------
 
 
-def _located(name: str) -> str:
+def located(name: str) -> str:
     """Return the folder or hub name behind ``name``.
 
     Raises:
@@ -279,8 +279,8 @@ def load(name: str, *, device: str = "auto", batch_size: int = 0) -> Answers:
     """
     from transformers import AutoConfig
 
-    where = _located(name)
-    with _models.loading(name, "a BLIP or BLIP-2 model"):
+    where = located(name)
+    with loaded.loading(name, "a BLIP or BLIP-2 model"):
         where = str(named.local(where))
         kind = AutoConfig.from_pretrained(where, trust_remote_code=False).model_type
     if kind not in _KINDS:
@@ -288,7 +288,7 @@ def load(name: str, *, device: str = "auto", batch_size: int = 0) -> Answers:
             f"{name} is a model of the kind {kind!r}; questions are put to {' or '.join(map(repr, _KINDS))}, such as "
             f"{VQA + _HUB[0]!r}."
         )
-    return _KINDS[kind](name, where, _models.device(device), batch_size)
+    return _KINDS[kind](name, where, loaded.device(device), batch_size)
 
 
 class _Vqa:
@@ -304,8 +304,8 @@ class _Vqa:
         self._device = device
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
         self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-        self._batches = _models.Batches(device, batch_size or (8 if device.type == "cpu" else 64))
-        with _models.loading(name, f"a {self._class} model"), _models.without_bars():
+        self._batches = loaded.Batches(device, batch_size or (8 if device.type == "cpu" else 64))
+        with loaded.loading(name, f"a {self._class} model"), loaded.without_bars():
             made = getattr(transformers, self._class).from_pretrained(
                 where, use_safetensors=True, trust_remote_code=False, output_loading_info=True
             )

@@ -12,8 +12,8 @@ import numpy as np
 
 from biaslab import models
 from biaslab.errors import InputError, ParameterError, name_help
-from biaslab.judging import _models
-from biaslab.judging._pixels import Pixels
+from biaslab.judging import loaded
+from biaslab.judging.pixels import Pixels
 
 # The texts of the paradox paper's released code: for perceived as male, then as female.
 GENDER_TEXTS = ("A photo of a man", "A photo of a woman")
@@ -49,10 +49,10 @@ class ZeroShot:
         import open_clip
 
         self.name = name
-        where = _models.device(device)
-        self._dtype = _models.dtype(dtype, where)
+        where = loaded.device(device)
+        self._dtype = loaded.dtype(dtype, where)
         model, tag, options, tokenizer = _named(name)
-        with _models.loading(name, "an open_clip model"):
+        with loaded.loading(name, "an open_clip model"):
             self._model, _, transform = open_clip.create_model_and_transforms(
                 model, pretrained=tag, device=where, pretrained_text=False, **options
             )
@@ -74,13 +74,13 @@ class ZeroShot:
         made = cls.__new__(cls)
         made.name, made._model, made._tokenizer = type(model).__name__, model.eval(), tokenizer
         where = next(model.parameters()).device
-        made._dtype = _models.dtype(dtype, where)
+        made._dtype = loaded.dtype(dtype, where)
         made._start(where, transform, batch_size)
         return made
 
     def _start(self, where, transform, batch_size: int) -> None:
         self._device = where
-        self._batches = _models.Batches(where, batch_size)
+        self._batches = loaded.Batches(where, batch_size)
         self._scale = float(self._model.logit_scale.detach().exp())
         # Texts are few and are encoded as trained; only the image tower takes the smaller type.
         self._model.visual.to(self._dtype)
@@ -218,7 +218,7 @@ def _named(name: str) -> tuple[str, str | None, dict, str]:
                 "transformers must be converted first."
             )
         return f"local-dir:{where}", None, {}, f"local-dir:{where}"
-    with _models.loading(name, "an open_clip model"):
+    with loaded.loading(name, "an open_clip model"):
         folder = models.fetched(where, ("open_clip*.safetensors",))
         if not any(folder.glob("open_clip*.safetensors")):
             raise ParameterError(
@@ -242,7 +242,7 @@ def _tagged(architecture: str, tag: str) -> tuple[str, str, dict, str]:
             f"{name_help(tag, tags)}"
         )
     settings = open_clip.get_pretrained_cfg(architecture, tag)
-    with _models.loading(f"{architecture}:{tag}", "an open_clip model"):
+    with loaded.loading(f"{architecture}:{tag}", "an open_clip model"):
         _only_safetensors(f"{architecture}:{tag}", download_pretrained(settings))
     # OpenAI's weights were trained with another activation than open_clip's architecture of that name has.
     return architecture, tag, {"force_quick_gelu": bool(settings.get("quick_gelu"))}, architecture

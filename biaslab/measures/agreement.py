@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.errors import InputError, ParameterError, name_help
-from biaslab.measures._checks import label_codes, ratio
+from biaslab.measures.checks import label_codes, ratio
 
 LABELS = ("female", "male", "unsure")
 VOTES = (*LABELS, "tie", "unrated")
@@ -127,7 +127,7 @@ def fleiss_kappa(
     def library() -> float:
         return inter_rater.fleiss_kappa(counts, method="fleiss")
 
-    return _estimate(library, _fleiss, counts, n_raters, reason, seed, replicates, confidence)
+    return _estimate(library, fleiss, counts, n_raters, reason, seed, replicates, confidence)
 
 
 def percent_agreement(
@@ -178,7 +178,7 @@ def cohen_kappa(
         np.add.at(table, (pairs[:, 0], pairs[:, 1]), 1)
         return inter_rater.cohens_kappa(table, return_results=False)
 
-    return _estimate(library, _cohen, pairs, n_raters, reason, seed, replicates, confidence)
+    return _estimate(library, cohen, pairs, n_raters, reason, seed, replicates, confidence)
 
 
 # --- ratings to label counts ---
@@ -252,7 +252,8 @@ def _percent(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
     return 100 * (weights @ _pair_agreement(patterns)) / weights.sum(axis=-1)
 
 
-def _fleiss(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
+def fleiss(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
+    """Return Fleiss' kappa of patterns of ratings, weighted, shape (replicates,)."""
     totals = (weights @ patterns).astype(float)
     agreed = weights @ _pair_agreement(patterns) / weights.sum(axis=-1)
     by_chance = (totals**2).sum(axis=-1) / totals.sum(axis=-1) ** 2
@@ -260,7 +261,8 @@ def _fleiss(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
     return ratio(agreed - by_chance, np.where(one_label, 0.0, 1 - by_chance))
 
 
-def _cohen(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
+def cohen(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
+    """Return Cohen's kappa of patterns of two raters, weighted, shape (replicates,)."""
     labels = np.arange(patterns.max() + 1)
     n = weights.sum(axis=-1)
     first, second = (weights @ (patterns[:, [rater]] == labels) / n[..., None] for rater in (0, 1))

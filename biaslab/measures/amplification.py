@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.errors import InputError, unknown_name
-from biaslab.measures._checks import broadcast, check_axis, mean_where, numbers, ratio
+from biaslab.measures.checks import broadcast, check_axis, mean_where, numbers, ratio
 
 DEFINITIONS = ("published", "no_exclusion", "directional")
 EXCLUSION_REASONS = ("missing", "training_at_50", "generated_at_50", "opposite_lean")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from biaslab.errors import InputError
-from biaslab.measures._checks import broadcast, check_axis, numbers, ratio
+from biaslab.measures.checks import broadcast, check_axis, numbers, ratio
 
 N_SKIN_TONES = 10
 

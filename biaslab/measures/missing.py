@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from biaslab.errors import InputError, unknown_name
-from biaslab.measures._checks import broadcast, check_axis, numbers, ratio
 from biaslab.measures.amplification import DEFINITIONS
+from biaslab.measures.checks import broadcast, check_axis, numbers, ratio
 
 
 class Bounds(NamedTuple):

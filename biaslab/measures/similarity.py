@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from biaslab.errors import InputError
-from biaslab.measures._checks import broadcast, check_axis, numbers, ratio, truth
+from biaslab.measures.checks import broadcast, check_axis, numbers, ratio, truth
 
 DEPENDENCY_GROUPS = (
     "explicitly_guided",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from biaslab.errors import InputError, unknown_name
-from biaslab.measures._checks import numbers
+from biaslab.measures.checks import numbers
 
 # The ten swatches of the Monk Skin Tone scale, lightest first (Monk 2022, skintone.google).
 MONK_SWATCHES = (

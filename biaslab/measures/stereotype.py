@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from biaslab.errors import InputError
-from biaslab.measures._checks import broadcast, label_codes, numbers, ratio
-
-_GENDERS = ("female", "male")
+from biaslab.genders import GENDERS
+from biaslab.measures.checks import broadcast, label_codes, numbers, ratio
 
 
 class StereotypeScore(NamedTuple):
@@ -51,7 +50,7 @@ def stereotype_score(labels, stereotypes) -> StereotypeScore:
     InputError
         For another stereotype, or shapes that do not fit.
     """
-    expected, seen = _stereotype_codes(stereotypes), label_codes(labels, _GENDERS)
+    expected, seen = _stereotype_codes(stereotypes), label_codes(labels, GENDERS)
     shape = seen.shape
     seen, expected = broadcast(labels=seen, stereotypes=expected)
     if seen.shape != shape:
@@ -124,7 +123,7 @@ def score_change(paired, single) -> np.ndarray:
 
 def _stereotype_codes(stereotypes) -> np.ndarray:
     """Return 0 for female, 1 for male."""
-    codes = label_codes(stereotypes, _GENDERS)
+    codes = label_codes(stereotypes, GENDERS)
     if (codes < 0).any():
         wrong = np.asarray(stereotypes, dtype=object)[codes < 0].flat[0]
         raise InputError(f"A stereotype is {wrong!r}; allowed are 'female' and 'male'.")

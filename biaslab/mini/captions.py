@@ -116,7 +116,9 @@ class Caption:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
+    """What a row of the corpus says, before its scene is built."""
+
     text: str
     occupation: str | None
     style: str
@@ -372,7 +374,7 @@ def _cell_table(skew: str) -> tuple[list, np.ndarray]:
     return list(cells), np.cumsum(np.array(list(cells.values())).T, axis=1)
 
 
-def _draw_block(seed: int, block: int, skew: str) -> list[_Row]:
+def _draw_block(seed: int, block: int, skew: str) -> list[Row]:
     import numpy as np
 
     rng = np.random.default_rng(np.random.SeedSequence([seed, block]))
@@ -403,11 +405,12 @@ def _draw_block(seed: int, block: int, skew: str) -> list[_Row]:
         # Names keep their capitals.
         lower = lower and style != "named" and (told == "none" or w.subject != "none")
         text = (text[0].lower() if lower else text[0].upper()) + text[1:]
-        rows.append(_Row(text, occupation, style, told, gender, scene_seed, w.facts))
+        rows.append(Row(text, occupation, style, told, gender, scene_seed, w.facts))
     return rows
 
 
-def _build_scene(row: _Row) -> Scene:
+def build_scene(row: Row) -> Scene:
+    """Return the scene that a row captions."""
     import numpy as np
 
     scene = importlib.import_module("biaslab.mini.scene")
@@ -452,7 +455,7 @@ class Corpus:
         skew_knobs(skew)
         self.rows, self.seed, self.skew = rows, seed, skew
         self.name = "mini"
-        self._blocks: OrderedDict[int, list[_Row]] = OrderedDict()
+        self._blocks: OrderedDict[int, list[Row]] = OrderedDict()
 
     def __len__(self) -> int:
         return self.rows
@@ -522,11 +525,11 @@ class Corpus:
 
     def scene(self, caption_id: str) -> Scene:
         """Return the scene that a caption describes. Raises like ``index``."""
-        return _build_scene(self._row(self.index(caption_id)))
+        return build_scene(self._row(self.index(caption_id)))
 
     def scenes(self, indices: Iterable[int]) -> list[Scene]:
         """Return the scenes of the rows at ``indices``. Raises like ``rows_at``."""
-        return [_build_scene(self._row(int(i))) for i in indices]
+        return [build_scene(self._row(int(i))) for i in indices]
 
     def images(self, caption_ids: Sequence[str], size: int = 64) -> np.ndarray:
         """Return the captions' images, uint8 RGB (n, size, size, 3). Raises like ``index``."""
@@ -536,7 +539,7 @@ class Corpus:
     def _example(self) -> str:
         return f"mini-{self.skew}-{self.seed}-{0:08d}"
 
-    def _row(self, index: int) -> _Row:
+    def _row(self, index: int) -> Row:
         if not 0 <= index < self.rows:
             raise InputError(f"Row {index} is outside the corpus; its rows run from 0 to {self.rows - 1}.")
         number, offset = divmod(index, BLOCK)
@@ -573,7 +576,7 @@ def sample_training(
         raise ParameterError(f"n is {n!r} and start is {start!r}; n is 1 or more, start 0 or more.")
     corpus = Corpus(rows=start + n, seed=seed, skew=skew)
     rows = [corpus._row(i) for i in range(start, start + n)]
-    return [row.text for row in rows], [_build_scene(row) for row in rows]
+    return [row.text for row in rows], [build_scene(row) for row in rows]
 
 
 def words(text: str) -> list[str]:

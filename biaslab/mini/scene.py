@@ -18,10 +18,10 @@ from types import MappingProxyType
 import numpy as np
 
 from biaslab.errors import ParameterError, unknown_name
+from biaslab.genders import GENDERS
 from biaslab.mini.art import DECOYS, PLACES, PROPS
 from biaslab.mini.looks import ATTIRES, CASUAL, LOOKS, Look, look
 
-GENDERS = ("female", "male")
 AGES = ("young", "middle-aged", "older")
 EXPRESSIONS = ("neutral", "smiling")
 SKIN_TONES = range(1, 11)

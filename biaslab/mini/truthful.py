@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # The name by which the pipeline takes it for a model.
 WORLD = "world"
 # Seeds of pairs from here on are never trained on.
-_HELD_OUT = 1000
+HELD_OUT = 1000
 # P(female) where a caption names no occupation and no gender.
 _EITHER = 0.5
 
@@ -125,9 +125,9 @@ def generate(prompts: pd.DataFrame, corpus: captions.Corpus, *, seed: int, size:
     def scene(image_id: str) -> Scene:
         prompt, _, index = image_id.rpartition("/")
         row = replace(
-            told[prompt][0], gender=shown[image_id] or None, seed=_draw(seed, prompt, int(index), "scene")
+            told[prompt][0], gender=shown[image_id] or None, seed=draw(seed, prompt, int(index), "scene")
         )
-        return captions._build_scene(row)
+        return captions.build_scene(row)
 
     whole = [(key, row.text, row.occupation, row.seed) for key, (row, _) in sorted(told.items())]
     digest = _digest((corpus.digest, seed, size, prompts["n_images"].tolist(), whole))
@@ -135,7 +135,7 @@ def generate(prompts: pd.DataFrame, corpus: captions.Corpus, *, seed: int, size:
 
 
 # What a prompt says, as a row of the corpus, and P(female) given that; None where nobody is shown.
-_Told = tuple[captions._Row, float | None]
+_Told = tuple[captions.Row, float | None]
 
 
 def _prompt(occupation: str, text: str, corpus: captions.Corpus) -> _Told:
@@ -143,7 +143,7 @@ def _prompt(occupation: str, text: str, corpus: captions.Corpus) -> _Told:
     facts = {"expression": "smiling"} if "smiling" in text else {}
     if "at work" in text:
         facts["place"] = look(occupation).place
-    return captions._Row(text, occupation, "prompt_like", "none", "female", 0, facts), p
+    return captions.Row(text, occupation, "prompt_like", "none", "female", 0, facts), p
 
 
 def _caption(caption_id: str, corpus: captions.Corpus) -> _Told:
@@ -186,7 +186,7 @@ def held_out(n: int, *, seed: int = 0, size: int = 64) -> Renders:
 
         i = int(image_id.rpartition("-")[2])
         gender, occupation = scenes.GENDERS[i % 2], names[i // 2 % len(names)]
-        rng = np.random.default_rng(_draw(seed, "held-out", i, "scene"))
+        rng = np.random.default_rng(draw(seed, "held-out", i, "scene"))
         return scenes.sample_scene(rng, genders=(gender,), occupations=(occupation,))
 
     rows = []
@@ -200,75 +200,11 @@ def held_out(n: int, *, seed: int = 0, size: int = 64) -> Renders:
     return Renders("held-out renders", digest, table, scene, size)
 
 
-def held_out_pairs(n: int, *, seed: int = 0, size: int = 64) -> Renders:
-    """Return renders of two people to test judges on, drawn from seeds that no training uses.
-
-    Who stands beside whom is drawn as for the texts that mini-sd learns from (:func:`biaslab.mini.pairs.draw`),
-    without stereotypes: women and men are equally frequent in every identity.
-
-    Args:
-        n: How many images, at least 1.
-        seed: Seed of the draws, 0 or more.
-        size: Height in pixels.
-
-    Returns:
-        Images whose table has one row per person, two to an image: ``image_id``, ``position`` (1 is the left),
-        ``phrase`` (whom the text asks for there), ``identity``, ``occupation``, ``level`` (``high``, ``low`` or
-        empty), ``truth_gender``, ``posterior`` (exact P(female | the cues that can be seen), equal priors, 0–1),
-        ``ambiguous`` (whether it lies between 0.01 and 0.99) and ``truth_skin_tone`` (Monk scale, 1–10).
-
-    Raises:
-        ParameterError: ``n`` is below 1, or ``seed`` below 0.
-    """
-    import pandas as pd
-
-    from biaslab.mini import pairs
-    from biaslab.mini import scene as scenes
-
-    if n < 1:
-        raise ParameterError(f"n is {n!r}; give how many renders to draw, 1 or more.")
-    if seed < 0:
-        raise ParameterError(f"seed is {seed!r}; give 0 or more.")
-
-    def draw(image_id: str) -> pairs.Row:
-        return pairs.draw(_HELD_OUT + seed, int(image_id.rpartition("-")[2]), strength=0.0)
-
-    def scene(image_id: str) -> Scene:
-        row = draw(image_id)
-        return pairs.build_scene(row.asked, row.genders, row.seed)
-
-    rows = []
-    for i in range(n):
-        image_id = f"held-out-pair-{seed}-{i:06d}"
-        for k, (who, person) in enumerate(
-            zip(draw(image_id).asked.people, scene(image_id).people, strict=True)
-        ):
-            posterior = scenes.posterior_female(person.cues, scenes.hidden_cues(person))
-            told = (who.phrase, who.identity, who.occupation, who.level, person.gender, posterior)
-            rows.append((image_id, k + 1, *told, scenes.is_ambiguous(person), person.skin_tone))
-    table = pd.DataFrame(
-        rows,
-        columns=[
-            "image_id",
-            "position",
-            "phrase",
-            "identity",
-            "occupation",
-            "level",
-            "truth_gender",
-            "posterior",
-            "ambiguous",
-            "truth_skin_tone",
-        ],
-    )
-    return Renders("held-out renders of two", pairs.digest("held out", n, seed, size), table, scene, size)
-
-
 def _gender(seed: int, prompt: str, index: int, p: float) -> str:
-    return "female" if _draw(seed, prompt, index, "gender") < p * 2**64 else "male"
+    return "female" if draw(seed, prompt, index, "gender") < p * 2**64 else "male"
 
 
-def _draw(seed: int, prompt: str, index: int, what: str) -> int:
+def draw(seed: int, prompt: str, index: int, what: str) -> int:
     """Return a whole number below 2**64 that nothing but the arguments decides."""
     text = f"{what}\0{seed}\0{prompt}\0{index}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab.genders import GENDERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from biaslab.judging.images import Unreadable
 
-GENDERS = ("female", "male")
 JUDGED, NO_JUDGEMENT = "judged", "no_judgement"
 KINDS = (
     "towards stereotypes",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from biaslab.store import room_on
+from biaslab.store import telling_full_disk
 
 _log = logging.getLogger(__name__)
 Checksum = Callable[[bytes], bytes]
@@ -68,7 +68,7 @@ class Journal:
         if self.path is None:
             yield
             return
-        with room_on(self.path, self._kept):
+        with telling_full_disk(self.path, self._kept):
             (self.path.parent / "locks").mkdir(parents=True, exist_ok=True)
             lock = self._lock(name)
             try:
@@ -112,7 +112,7 @@ class Journal:
         if self.path is None:
             return
         line = line_of(record, self._checksum)
-        full = room_on(self.path, self._kept)
+        full = telling_full_disk(self.path, self._kept)
         with self._mutex, full, self._lock("write"), self.path.open("a+b") as file:
             if half := _half_line(file):
                 # Whoever was killed while writing left it; the lock says that nobody is writing it now.

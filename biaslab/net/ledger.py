@@ -29,7 +29,7 @@ from typing import Any
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.net.endpoint import StoppedError
 from biaslab.net.journal import Journal, line_of, record_of
-from biaslab.store import replace, room_on
+from biaslab.store import replace, telling_full_disk
 
 _log = logging.getLogger(__name__)
 OK = "ok"
@@ -327,7 +327,7 @@ def _sound_entries(ledger: Ledger) -> tuple[list[dict[str, Any]], int]:
 
 
 def _save(path: Path, data: bytes) -> None:
-    with room_on(path, _ROOM):
+    with telling_full_disk(path, _ROOM):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, data)
         # What is bought outlasts a power cut: the line that says so is written after it.

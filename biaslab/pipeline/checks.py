@@ -84,7 +84,7 @@ def check(model: str, settings: Settings) -> None:
         elif name.startswith(VQA):
             from biaslab.judging import vqa
 
-            vqa._located(name)
+            vqa.located(name)
         elif ":" not in name:  # open_clip itself knows architectures with weights, as in ViT-L-14:openai.
             models.resolve(name, kind)
     _ = pipeline._engine, pipeline.corpus.digest
@@ -139,7 +139,7 @@ def check_captions(model: str, settings: Settings, *, seed: int = 0, images: boo
     if settings.captions.corpus != "mini":
         most = LOOKED_AT if isinstance(pipeline.corpus, FileCorpus) else STREAMED
         rows = min(settings.captions.rows or most, most)
-        head = pipeline.but(captions={"rows": rows})
+        head = pipeline.changed(captions={"rows": rows})
         found = search(head.corpus, pipeline.occupations, per_term=rows, seed=seed, progress=False)
         n, captions = (
             int(found.totals["n_corpus"].max()),

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from biaslab.errors import unknown_name
+from biaslab.genders import GENDERS
 from biaslab.judging.names import VQA
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts
@@ -106,13 +107,13 @@ class People:
     def top_occupations(self) -> dict[str, list[str]]:
         """Return the five occupations of each list whose pairs fit the stereotype most often, the most first."""
         people = self.people("paired")
-        known = people[(people["aspect"] == "occupation") & people["gender"].isin(asking.GENDERS)]
+        known = people[(people["aspect"] == "occupation") & people["gender"].isin(GENDERS)]
         fits = (known["gender"] == known["stereotype"]).groupby([known["stereotype"], known["occupation"]])
         share = fits.mean().rename("share").reset_index()
         # Names decide between equals, so that the choice does not depend on the order of rows.
         ranked = share.sort_values(["share", "occupation"], ascending=[False, True])
         return {
-            g: ranked.loc[ranked["stereotype"] == g, "occupation"].head(TOP).tolist() for g in asking.GENDERS
+            g: ranked.loc[ranked["stereotype"] == g, "occupation"].head(TOP).tolist() for g in GENDERS[::-1]
         }
 
     # -- images and people ---------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class Pipeline:
         """What tables call the model."""
         return self.image_model().label
 
-    def but(self, model: str = "", **changes: Any) -> Pipeline:
+    def changed(self, model: str = "", **changes: Any) -> Pipeline:
         """Return a pipeline like this one with another model or other settings; they share what is the same.
 
         Args:
@@ -190,7 +190,7 @@ class Pipeline:
         """
         from biaslab.store import Store, UnfinishedError
 
-        mine = self.but()
+        mine = self.changed()
         mine.store = Store(self.store.root, share=(i, n))
         try:
             _ = mine._found

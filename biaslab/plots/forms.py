@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -72,13 +71,12 @@ def panels(
         height: Inches of a panel, or how many its rows ask for.
         shared: Further arguments of ``matplotlib.pyplot.subplots``, such as ``sharex``.
     """
-    style.use()
     groups = list(table.groupby(panel, sort=False)) if panel else [("", table)]
     columns = max(1, min(columns, len(groups)))
     lines = [groups[k : k + columns] for k in range(0, len(groups), columns)]
     of = height if callable(height) else lambda rows: height
     heights = [max(of(rows) for _, rows in line) for line in lines]
-    figure, axes = plt.subplots(
+    figure, axes = style.subplots(
         len(lines), columns, figsize=(WIDTH, sum(heights) + 0.5), squeeze=False,
         gridspec_kw={"height_ratios": heights}, **shared,
     )  # fmt: skip
@@ -90,7 +88,7 @@ def panels(
     return figure, ((ax, rows) for ax, (_, rows) in zip(axes.flat, groups, strict=False))
 
 
-@style.or_nothing
+@style.empty_without_rows
 def estimates(
     table: pd.DataFrame,
     value: str,
@@ -200,7 +198,7 @@ def estimates(
     return figure
 
 
-@style.or_nothing
+@style.empty_without_rows
 def diagonal(
     table: pd.DataFrame,
     x: str,
@@ -296,7 +294,7 @@ def diagonal(
     return figure
 
 
-@style.or_nothing
+@style.empty_without_rows
 def trends(
     table: pd.DataFrame,
     x: str,
@@ -355,7 +353,7 @@ def trends(
     return figure
 
 
-@style.or_nothing
+@style.empty_without_rows
 def heat_map(
     table: pd.DataFrame,
     value: str,
@@ -416,7 +414,7 @@ def heat_map(
     return figure
 
 
-@style.or_nothing
+@style.empty_without_rows
 def stacked(
     table: pd.DataFrame,
     value: str,

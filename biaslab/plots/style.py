@@ -61,7 +61,13 @@ def use() -> None:
     )
 
 
-def or_nothing(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+def subplots(*args, **options):
+    """Return a figure and its axes in this look, as ``matplotlib.pyplot.subplots``."""
+    use()
+    return plt.subplots(*args, **options)
+
+
+def empty_without_rows(draw: Callable[..., Figure]) -> Callable[..., Figure]:
     """Let ``draw`` return a figure that says so when its first table has no rows."""
 
     @wraps(draw)

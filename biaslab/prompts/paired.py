@@ -20,11 +20,13 @@ import numpy as np
 
 from biaslab import lexicons
 from biaslab.errors import ParameterError, unknown_name
+from biaslab.genders import GENDERS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-GENDERS = ("male", "female")
+# Lists are drawn from in this order.
+_DRAWN = GENDERS[::-1]
 ASPECTS = ("occupation", "power")
 POSITIONS = ("alone", "left", "middle", "right")
 # What the paper reports on: one person, two, and two with mitigation; top5: of the five most biased of each list.
@@ -84,7 +86,7 @@ def word_lists() -> pd.DataFrame:
 def stereotypes() -> MappingProxyType[str, str]:
     """Return the gender that each of the 40 occupations is stereotyped as (Table 3), men's list first."""
     lists = lexicons.load("paired_occupations")
-    return MappingProxyType({name: gender for gender in GENDERS for name in lists[gender]})
+    return MappingProxyType({name: gender for gender in _DRAWN for name in lists[gender]})
 
 
 @cache
@@ -168,7 +170,7 @@ def occupation_pairs(per_list: int = 0) -> list[tuple[Person, Person]]:
     Warns:
         UserWarning: All were asked for, but one list is longer, so that some of it are left out.
     """
-    lists = [[n for n, g in stereotypes().items() if g == gender] for gender in GENDERS]
+    lists = [[n for n, g in stereotypes().items() if g == gender] for gender in _DRAWN]
     most = min(map(len, lists))
     if not 0 <= per_list <= most:
         raise ParameterError(
@@ -176,7 +178,7 @@ def occupation_pairs(per_list: int = 0) -> list[tuple[Person, Person]]:
         )
     if not per_list and max(map(len, lists)) > most:
         sizes = " and ".join(
-            f"{len(names)} for {gender}" for gender, names in zip(GENDERS, lists, strict=True)
+            f"{len(names)} for {gender}" for gender, names in zip(_DRAWN, lists, strict=True)
         )
         warnings.warn(
             f"The lists of stereotyped occupations have {sizes}: {most} of each are asked for, evenly spread, and the "
@@ -269,7 +271,7 @@ def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0) -> Prompts:
     """
     if partners < 1:
         raise ParameterError(f"people.control_partners is {partners!r}; allowed is 1 or more.")
-    by_list: dict[str, list[Person]] = {gender: [] for gender in GENDERS}
+    by_list: dict[str, list[Person]] = {gender: [] for gender in _DRAWN}
     for person in dict.fromkeys(person for pair in occupation_pairs(per_list) for person in pair):
         by_list[person.stereotype].append(person)
     draw = np.random.default_rng([seed, 12])
@@ -295,7 +297,7 @@ def three(n: int, *, seed: int = 0) -> Prompts:
     Occupations are drawn from the whole lists (``paired_occupations``), whatever part of them stands in pairs. Which
     stereotype has two, and who stands where, is drawn too.
     """
-    lists = [[n for n, g in stereotypes().items() if g == gender] for gender in GENDERS]
+    lists = [[n for n, g in stereotypes().items() if g == gender] for gender in _DRAWN]
     asked = []
     for k in range(n):
         draw = np.random.default_rng([seed, 13, k])

@@ -12,7 +12,7 @@ from math import comb, isfinite
 import numpy as np
 
 from biaslab.errors import InputError
-from biaslab.stats import _checks
+from biaslab.stats import checks
 from biaslab.stats.hypothesis import EXACT_UP_TO, adjust
 
 _MOST = 100_000  # beyond this many nobody wants to know how many it takes
@@ -24,8 +24,8 @@ def least_binomial_p(n, share: float = 0.5) -> np.ndarray:
     Both tails are twice the nearer one, so it is 2 · 0.5^n for one half, when all are alike; 1 at most, NaN where n is
     0 or NaN. Raises InputError for fractions, and for a share outside 0–1.
     """
-    _, n = _checks.counts(0, n)
-    share = float(_checks.shares(share, "share"))
+    _, n = checks.counts(0, n)
+    share = float(checks.shares(share, "share"))
     return np.where(n > 0, np.minimum(1.0, 2 * min(share, 1 - share) ** n.astype(float)), np.nan)[()]
 
 
@@ -35,8 +35,8 @@ def least_fisher_p(first, second) -> np.ndarray:
     The groups then have nothing in common: one over the number of ways to choose which observations are the
     first group's, or twice that where both are as large. NaN where a group is empty.
     """
-    _, first = _checks.counts(0, first)
-    _, second = _checks.counts(0, second)
+    _, first = checks.counts(0, first)
+    _, second = checks.counts(0, second)
     first, second = np.broadcast_arrays(first, second)
     found = [
         min(1.0, (2 if a == b else 1) / comb(int(a + b), int(a))) if a and b else np.nan
@@ -51,7 +51,7 @@ def least_sign_flip_p(n: int, replicates: int = 10_000) -> float:
     All on one side: 2 of 2^n patterns up to 16 values, else one over the random patterns and one more. NaN
     without values.
     """
-    n, replicates = int(_checks.whole(n, "n")), _checks.replicate_count(replicates)
+    n, replicates = int(checks.whole(n, "n")), checks.replicate_count(replicates)
     if n == 0:
         return float("nan")
     return 2 * 0.5**n if n <= EXACT_UP_TO else 1 / (replicates + 1)
@@ -85,7 +85,7 @@ def needed(
         level: The level, 0–1.
         most: Where to give up; then None.
     """
-    _checks.whole(tests, "tests", least=1)
+    checks.whole(tests, "tests", least=1)
 
     def enough(n: int) -> bool:
         p = float(least_p(n))

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 from biaslab.errors import InputError
-from biaslab.stats import _checks
+from biaslab.stats import checks
 from biaslab.stats.drawing import Drawing, OneByOne, SideBySide, ratio
 from biaslab.stats.intervals import Estimate
 
@@ -70,7 +70,7 @@ def resample_shares(
     fractions, or a table that is not two-dimensional, and UnknownNameError for a level.
     """
     counts, n, levels = _table(counts, n, levels)
-    replicates, rng = _checks.replicate_count(replicates), _checks.generator(seed)
+    replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     drawing = OneByOne(n.shape[1])
     base = ratio(counts, n)
     if "image" in levels and shrink:
@@ -181,8 +181,8 @@ def hierarchical_bootstrap(
     with :func:`absolute_deviation_floor` then.
     """
     counts, n, levels = _table(counts, n, levels)
-    replicates, rng = _checks.replicate_count(replicates), _checks.generator(seed)
-    confidence = _checks.confidence_level(confidence)
+    replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
+    confidence = checks.confidence_level(confidence)
     drawing = _drawing(drawing, counts, n)
     some = (n > 0).any(axis=1)
     if not some.all():
@@ -272,9 +272,9 @@ def bootstrap_mean(
     %; U-shaped, Beta(0.7, 0.9), 95.4, 95.6, 95.7 %; exponential only 91.5, 91.7, 93.9 %. Below 10 values a
     resample cannot reach far enough (5 normal values: 91.1 %): use :func:`mean_interval`.
     """
-    values = _checks.sample(values, "values", skip_nan)
-    replicates, rng = _checks.replicate_count(replicates), _checks.generator(seed)
-    confidence = _checks.confidence_level(confidence)
+    values = checks.sample(values, "values", skip_nan)
+    replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
+    confidence = checks.confidence_level(confidence)
     n = values.size
     if n < 2:
         return Estimate(float(values.mean()) if n else np.nan, np.nan, np.nan, n)
@@ -285,14 +285,14 @@ def bootstrap_mean(
 
 
 def _table(counts, n, levels) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    counts, n = _checks.counts(counts, n)
+    counts, n = checks.counts(counts, n)
     if n.ndim != 2 or n.shape[1] == 0 or not (n > 0).any():
         raise InputError(
             f"counts and n must be (groups, cells) with at least one image, got shape {n.shape}."
         )
     levels = (levels,) if isinstance(levels, str) else tuple(levels)
     for level in levels:
-        _checks.one_of(level, LEVELS, "level")
+        checks.one_of(level, LEVELS, "level")
     if not levels:
         raise InputError(f"levels must name at least one of {LEVELS}.")
     return counts, n, levels

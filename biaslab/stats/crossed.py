@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 
 from biaslab.errors import InputError
-from biaslab.stats import _checks
+from biaslab.stats import checks
 from biaslab.stats.intervals import Interval
 
 
@@ -33,7 +33,7 @@ def clustered_error(effects) -> Error:
     Returns:
         Both NaN for fewer than two clusters; else n - 1 degrees of freedom.
     """
-    effects = _checks.sample(effects, "effects")
+    effects = checks.sample(effects, "effects")
     n = effects.size
     if n < 2:
         return Error(np.nan, np.nan)
@@ -68,8 +68,8 @@ def crossed_error(rows, columns, cells) -> Error:
     Raises:
         InputError: Shapes do not fit, or a row or column is NaN.
     """
-    rows, columns = _checks.sample(rows, "rows"), _checks.sample(columns, "columns")
-    cells = _checks.numbers(cells, "cells")
+    rows, columns = checks.sample(rows, "rows"), checks.sample(columns, "columns")
+    cells = checks.numbers(cells, "cells")
     if cells.shape != (rows.size, columns.size):
         raise InputError(f"cells must be (rows, columns) {(rows.size, columns.size)}, got {cells.shape}.")
     if min(cells.shape) < 2:
@@ -110,8 +110,8 @@ def clustered_share_interval(share: float, error: Error, clusters: int, confiden
         quantile stands for the normal one (Korn and Graubard 1998, Survey Methodology 24, 193–201; Wilson for
         Clopper–Pearson).
     """
-    share = float(_checks.shares(share, "share", allow_nan=True))
-    confidence = _checks.confidence_level(confidence)
+    share = float(checks.shares(share, "share", allow_nan=True))
+    confidence = checks.confidence_level(confidence)
     if not (np.isfinite(share) and np.isfinite(error.se)):
         return Interval(np.nan, np.nan)
     even = share * (1 - share)

@@ -19,7 +19,7 @@ from scipy.special import gammaln
 from scipy.stats import hypergeom
 
 from biaslab.errors import InputError
-from biaslab.stats import _checks
+from biaslab.stats import checks
 
 # A caption's images are as good as all the same there.
 _MOST_ALIKE = 6.0
@@ -117,10 +117,10 @@ class ByCaption:
         lengths = {name: np.size(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
             raise InputError(f"Columns of captions must be of one length, got {lengths}.")
-        self._group = _checks.whole(group, "group")
-        self._captions = _checks.whole(captions, "captions")
-        female, judged = _checks.counts(female, judged)
-        own = _checks.numbers(own, "own")
+        self._group = checks.whole(group, "group")
+        self._captions = checks.whole(captions, "captions")
+        female, judged = checks.counts(female, judged)
+        own = checks.numbers(own, "own")
         odd = ~np.isin(own, (0, 1)) & ~np.isnan(own)
         if odd.any():
             raise InputError(f"own must be 1 (a woman), 0 (a man) or NaN (no gender), got {own[odd][0]:g}.")

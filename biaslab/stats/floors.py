@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from biaslab.errors import InputError
-from biaslab.stats import _checks
+from biaslab.stats import checks
 
 # The corrected estimate rises by LEAST to MOST of its own size with each image away from the centre. A larger
 # MOST buys less bias for more variance, and soon little; the docstring of corrected_absolute_deviation has
@@ -29,8 +29,8 @@ def expected_absolute_deviation(share, n, center: float = 0.5) -> np.ndarray:
     ``share``: 0–1 or NaN, ``n``: whole numbers, both broadcast. n = 0 or a missing argument gives NaN. Raises
     InputError outside these ranges.
     """
-    share, center = _checks.shares(share, "share", allow_nan=True), _center(center)
-    _, n = _checks.counts(0, n)
+    share, center = checks.shares(share, "share", allow_nan=True), _center(center)
+    _, n = checks.counts(0, n)
     share, n = np.broadcast_arrays(share, n)
     size = np.where(n > 0, n, np.nan)
     # E|X - a| = E(X - a) + 2 E(a - X)+, where the sum of x·P(X = x) up to m is n·share times a cdf of n - 1.
@@ -92,7 +92,7 @@ def corrected_absolute_deviation(count, n, center: float = 0.5) -> np.ndarray:
     bias at n = 100 is at most 0.2 points. It remains where all shares sit at the centre: there 0.8 points
     stand for the floor's 4.0.
     """
-    count, n = _checks.counts(count, n)
+    count, n = checks.counts(count, n)
     center = _center(center)
     out = np.full(count.shape, np.nan)
     for size in np.unique(n[n > 0]):
@@ -107,7 +107,7 @@ def mad_floor(n: int, bins: int) -> float:
     A share 0–1: 0.078 at 9 and 0.086 at 8 images over 10 bins. Exact; n = 0 gives NaN. Source of the measure:
     dalleval, section 4.2.4.
     """
-    return float(absolute_deviation_floor(n, 1 / _checks.whole(bins, "bins", least=2)))
+    return float(absolute_deviation_floor(n, 1 / checks.whole(bins, "bins", least=2)))
 
 
 def corrected_mad(counts, axis: int = -1) -> np.ndarray:
@@ -117,7 +117,7 @@ def corrected_mad(counts, axis: int = -1) -> np.ndarray:
     :func:`corrected_absolute_deviation` of each is averaged, so a row's estimate may be negative and the mean
     over rows is what counts. A row without images gives NaN.
     """
-    counts = np.moveaxis(np.atleast_1d(_checks.whole(counts, "counts")), axis, -1)
+    counts = np.moveaxis(np.atleast_1d(checks.whole(counts, "counts")), axis, -1)
     bins = counts.shape[-1]
     if bins < 2:
         raise InputError(f"counts must have at least 2 bins along axis {axis}, got {bins}.")

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from biaslab.errors import InputError
-from biaslab.stats import _checks
+from biaslab.stats import checks
 
 ADJUSTMENTS = ("holm", "benjamini_hochberg")
 EXACT_UP_TO = 16  # values, that is 2**16 = 65 536 patterns
@@ -43,8 +43,8 @@ def one_sample_t(values, popmean: float = 0.0, *, skip_nan: bool = False) -> Tes
     Fewer than two values, or values that are all equal, have no t: statistic and p are NaN. NaN raises
     InputError unless ``skip_nan`` leaves it out.
     """
-    values = _checks.sample(values, "values", skip_nan)
-    if values.size < 2 or _checks.constant(values):
+    values = checks.sample(values, "values", skip_nan)
+    if values.size < 2 or checks.constant(values):
         return TestResult(np.nan, np.nan, values.size)
     found = stats.ttest_1samp(values, popmean)
     return TestResult(float(found.statistic), float(found.pvalue), values.size)
@@ -58,8 +58,8 @@ def sign_flip(values, replicates: int = 10_000, *, seed, skip_nan: bool = False)
     from ``seed`` and p = (hits + 1) / (replicates + 1), which keeps the test valid (Phipson & Smyth 2010). No
     values give NaN. NaN raises InputError unless ``skip_nan`` leaves it out.
     """
-    values = _checks.sample(values, "values", skip_nan)
-    replicates, rng, n = _checks.replicate_count(replicates), _checks.generator(seed), values.size
+    values = checks.sample(values, "values", skip_nan)
+    replicates, rng, n = checks.replicate_count(replicates), checks.generator(seed), values.size
     if n == 0:
         return TestResult(np.nan, np.nan, 0)
     observed = abs(values.sum())
@@ -87,7 +87,7 @@ def chi_square(table) -> ChiSquare:
     statistic and p are NaN and ``reason`` says why. Raises InputError for another shape, negative counts,
     fractions or NaN.
     """
-    table = _checks.whole(table, "table")
+    table = checks.whole(table, "table")
     if table.ndim != 2:
         raise InputError(f"table must have rows and columns, got shape {table.shape}.")
     rows, columns = table.shape
@@ -113,12 +113,12 @@ def adjust(p_values, method: str = "holm") -> np.ndarray:
     1995). NaN stay NaN and are not counted as tests. Raises InputError outside 0–1 and UnknownNameError for a
     method.
     """
-    _checks.one_of(method, ADJUSTMENTS, "adjustment")
-    given = _checks.numbers(p_values, "p_values")
+    checks.one_of(method, ADJUSTMENTS, "adjustment")
+    given = checks.numbers(p_values, "p_values")
     known = ~np.isnan(given)
     adjusted = np.full(given.shape, np.nan)
     if known.any():
-        tested = _checks.shares(given[known], "p_values")
+        tested = checks.shares(given[known], "p_values")
         adjusted[known] = _holm(tested) if method == "holm" else stats.false_discovery_control(tested)
     return adjusted
 

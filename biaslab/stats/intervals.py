@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from biaslab.errors import InputError
-from biaslab.stats import _checks
+from biaslab.stats import checks
 
 
 class Interval(NamedTuple):
@@ -50,8 +50,8 @@ def wilson_interval(count, n, confidence: float = 0.95) -> Interval:
 
     Source: Wilson (1927), JASA 22, 209–212.
     """
-    count, n = _checks.counts(count, n)
-    z = stats.norm.ppf((1 + _checks.confidence_level(confidence)) / 2)
+    count, n = checks.counts(count, n)
+    z = stats.norm.ppf((1 + checks.confidence_level(confidence)) / 2)
     size = np.where(n > 0, n, np.nan)
     share = count / size
     centre = (share + z**2 / (2 * size)) / (1 + z**2 / size)
@@ -72,8 +72,8 @@ def exact_interval(count, n, confidence: float = 0.95) -> Interval:
 
     Source: Clopper & Pearson (1934), Biometrika 26, 404–413.
     """
-    count, n = _checks.counts(count, n)
-    tail = (1 - _checks.confidence_level(confidence)) / 2
+    count, n = checks.counts(count, n)
+    tail = (1 - checks.confidence_level(confidence)) / 2
     size = np.where(n > 0, n, np.nan)
     low = stats.beta.ppf(tail, np.maximum(count, 1), size - count + 1)
     high = stats.beta.ppf(1 - tail, count + 1, np.maximum(size - count, 1))
@@ -94,10 +94,8 @@ def difference_interval(first, first_low, first_high, second, second_low, second
     Source: Newcombe (1998), Statistics in Medicine 17, 873–890, method 10; Zou & Donner (2008), ibid. 27,
     1693.
     """
-    first, first_low, first_high = (_checks.numbers(a, "first") for a in (first, first_low, first_high))
-    second, second_low, second_high = (
-        _checks.numbers(a, "second") for a in (second, second_low, second_high)
-    )
+    first, first_low, first_high = (checks.numbers(a, "first") for a in (first, first_low, first_high))
+    second, second_low, second_high = (checks.numbers(a, "second") for a in (second, second_low, second_high))
     change = second - first
     return Interval(
         change - np.hypot(second - second_low, first_high - first),
@@ -115,8 +113,8 @@ def mean_interval(values, confidence: float = 0.95, *, skip_nan: bool = False) -
     95.1, 94.7 %; U-shaped, as shares of occupations are (Beta(0.7, 0.9)), 93.3, 94.4, 95.0, 94.8 %;
     exponential only 88.4, 90.0, 91.7, 93.2 %: so skewed values need more of them.
     """
-    values = _checks.sample(values, "values", skip_nan)
-    confidence = _checks.confidence_level(confidence)
+    values = checks.sample(values, "values", skip_nan)
+    confidence = checks.confidence_level(confidence)
     n = values.size
     mean = float(values.mean()) if n else np.nan
     if n < 2:
@@ -135,8 +133,8 @@ def pearson_r(x, y, confidence: float = 0.95, *, skip_nan: bool = False) -> Corr
     Coverage of a nominal 95 % interval, bivariate normal with r of 0 to 0.9 (20 000 studies each): 95.3–95.9
     % for 5 pairs, 94.6–95.1 % for 10 to 62.
     """
-    x, y = _checks.numbers(x, "x"), _checks.numbers(y, "y")
-    confidence = _checks.confidence_level(confidence)
+    x, y = checks.numbers(x, "x"), checks.numbers(y, "y")
+    confidence = checks.confidence_level(confidence)
     if x.shape != y.shape or x.ndim != 1:
         raise InputError(
             f"x and y must be one-dimensional and equally long, got shapes {x.shape} and {y.shape}."
@@ -144,9 +142,9 @@ def pearson_r(x, y, confidence: float = 0.95, *, skip_nan: bool = False) -> Corr
     if skip_nan:
         both = ~(np.isnan(x) | np.isnan(y))
         x, y = x[both], y[both]
-    x, y = _checks.sample(x, "x"), _checks.sample(y, "y")
+    x, y = checks.sample(x, "x"), checks.sample(y, "y")
     n = x.size
-    if n < 3 or _checks.constant(x) or _checks.constant(y):
+    if n < 3 or checks.constant(x) or checks.constant(y):
         return Correlation(np.nan, np.nan, np.nan, np.nan, n)
     found = stats.pearsonr(x, y)
     r = float(found.statistic)
@@ -163,8 +161,8 @@ def percentile_interval(replicates, confidence: float = 0.95, axis: int = 0) -> 
 
     NaN replicates are left out; where all are NaN, or there are none, the limits are NaN.
     """
-    replicates = _checks.numbers(replicates, "replicates")
-    tail = (1 - _checks.confidence_level(confidence)) / 2
+    replicates = checks.numbers(replicates, "replicates")
+    tail = (1 - checks.confidence_level(confidence)) / 2
     if replicates.ndim == 0:
         raise InputError("replicates must be an array with one axis of replicates, got a single number.")
     replicates = np.moveaxis(replicates, axis, 0)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from biaslab.errors import InputError
-from biaslab.stats import _checks
+from biaslab.stats import checks
 from biaslab.stats.intervals import Estimate
 
 
@@ -63,13 +63,13 @@ def corrected_shares(
     The shares of one table rest on the same sensitivity and specificity, so their errors from these are
     common: each interval is right by itself, their average is not more certain than these two allow.
     """
-    count, n = _checks.counts(count, n)
-    sens, spec = _checks.shares(sensitivity, "sensitivity"), _checks.shares(specificity, "specificity")
+    count, n = checks.counts(count, n)
+    sens, spec = checks.shares(sensitivity, "sensitivity"), checks.shares(specificity, "specificity")
     sens_n, spec_n = (
-        _checks.whole(size, name, least=1)
+        checks.whole(size, name, least=1)
         for size, name in ((sensitivity_n, "sensitivity_n"), (specificity_n, "specificity_n"))
     )
-    z = stats.norm.ppf((1 + _checks.confidence_level(confidence)) / 2)
+    z = stats.norm.ppf((1 + checks.confidence_level(confidence)) / 2)
     try:
         count, n, sens, spec, sens_n, spec_n = np.broadcast_arrays(count, n, sens, spec, sens_n, spec_n)
     except ValueError:

@@ -498,13 +498,13 @@ def test_settings_refuse_what_cannot_be(given, message):
 
 @pytest.fixture(scope="module")
 def renders():
-    from biaslab.mini.truthful import held_out_pairs
+    from biaslab.mini.pairs import held_out_pairs
 
     return held_out_pairs(60, seed=3)
 
 
 def test_held_out_pairs_know_their_people(renders):
-    from biaslab.mini.truthful import held_out_pairs
+    from biaslab.mini.pairs import held_out_pairs
 
     table = renders.table
     assert table["position"].tolist() == [1, 2] * 60 and table["image_id"].nunique() == 60

@@ -8,9 +8,9 @@ import pytest
 
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import zero_shot
-from biaslab.judging._models import Batches
-from biaslab.judging._pixels import Pixels
 from biaslab.judging.fairface import FairFaceGender, cut_out
+from biaslab.judging.loaded import Batches
+from biaslab.judging.pixels import Pixels
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
 
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from biaslab.errors import MissingInputError, UnknownNameError  # noqa: E402
 from biaslab.mini import looks, scene  # noqa: E402
-from biaslab.mini.train import _loop, cards, clip, common, detector  # noqa: E402
+from biaslab.mini.train import cards, clip, common, detector, loop  # noqa: E402
 
 MODELS = Path(clip.__file__).parents[1] / "models"
 CLIP, DETECTOR = MODELS / "mini-clip", MODELS / "mini-detector"
@@ -169,9 +169,9 @@ def test_card_names_command_intervals_and_limits(name):
 
 def test_card_of_nothing():
     with pytest.raises(UnknownNameError, match="mini-clip"):
-        cards.write("mini-clap", CLIP)
+        cards.write("mini-clap", CLIP, clip.card_rows)
     with pytest.raises(MissingInputError, match="biaslab train mini-clip"):
-        cards.write("mini-clip", Path("nowhere"))
+        cards.write("mini-clip", Path("nowhere"), clip.card_rows)
 
 
 # -- what texts claim -------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_boxes_follow_their_images_through_shifts_and_mirrors():
     images = np.zeros((n, 64, 64, 3), np.uint8)
     images[:, 14:36, 20:44] = 255
     data = detector.Pool(images, [box / 64] * n, [np.zeros(1, np.int64)] * n, np.ones(n))
-    pixels, table = _loop.roughen(images, 0, 0)
+    pixels, table = loop.roughen(images, 0, 0)
     wanted = detector.targets(data, np.arange(n), table)
     for image, target in zip(pixels.mean(1).numpy(), wanted, strict=True):
         rows, columns = np.flatnonzero((image > 0).mean(1) > 0.15), np.flatnonzero((image > 0).mean(0) > 0.15)
@@ -256,7 +256,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(module, tmp_pat
     small = {"steps": 4, "batch": 8, "seed": 5, "pool_size": 48, "held_out": 8, "progress": False}
     module.train(tmp_path / "whole", **small)
 
-    roughen = _loop.roughen
+    roughen = loop.roughen
 
     def stops(images, seed, step):
         if step == 2:
@@ -264,10 +264,10 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(module, tmp_pat
         return roughen(images, seed, step)
 
     state = tmp_path / "state.pt"
-    monkeypatch.setattr(_loop, "roughen", stops)
+    monkeypatch.setattr(loop, "roughen", stops)
     with pytest.raises(KeyboardInterrupt):
         module.train(tmp_path / "parts", **small, checkpoint=state)
-    monkeypatch.setattr(_loop, "roughen", roughen)
+    monkeypatch.setattr(loop, "roughen", roughen)
     log = tmp_path / "curve.csv"
     found = module.train(tmp_path / "parts", **small, checkpoint=state, log=log)
     whole, parts = (next((tmp_path / k).glob("*.safetensors")) for k in ("whole", "parts"))

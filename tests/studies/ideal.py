@@ -72,7 +72,7 @@ class IdealPipeline:
         self.corpus = MiniCorpus(self.settings.captions.rows, 0, self.settings.captions.skew)
         self._images = {}
 
-    def but(self, model="", **changes):
+    def changed(self, model="", **changes):
         more = {"sharpen": self.sharpen, "wrong": self.wrong, "occupations": self.occupations}
         changed = dict(self.settings.changed(**changes))
         return type(self)(model or self.model, self.folder, **more, **changed)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from biaslab.errors import MissingInputError, unknown_name
-from biaslab.mini.train._loop import Number, Share
+from biaslab.mini.train.loop import Number, Share
 
 
 @dataclass(frozen=True)
@@ -261,12 +261,20 @@ def note_training(folder: Path, start_from: Path | None, **settings) -> None:
     (folder / "training.json").write_text(text + "\n", encoding="utf-8")
 
 
-def write(name: str, folder: Path, *, n: int = 4096, decoded: Path | None = None) -> list[Share | Number]:
+def write(
+    name: str,
+    folder: Path,
+    measure: Callable[[Path, int, Path | None], list[Share | Number]],
+    *,
+    n: int = 4096,
+    decoded: Path | None = None,
+) -> list[Share | Number]:
     """Measure the model in ``folder`` on held-out scenes and write its ``metrics.csv`` and ``README.md``.
 
     Args:
         name: A key of ``CARDS``.
         folder: The model's folder, which it is loaded from as anyone would.
+        measure: Measures the model in a folder on so many scenes, as :func:`biaslab.mini.train.clip.card_rows` does.
         n: Scenes to measure on.
         decoded: Folder of an autoencoder; the same is measured once more on images that have passed through it.
 
@@ -281,9 +289,9 @@ def write(name: str, folder: Path, *, n: int = 4096, decoded: Path | None = None
         raise unknown_name("model card", name, CARDS)
     if not (folder / "training.json").is_file():
         raise MissingInputError(f"{folder} holds no training.json; train it first: biaslab train {name}.")
-    found = _measured(name, folder, n, None)
+    found = measure(folder, n, None)
     if decoded is not None:
-        found += [_renamed(s, f"decoded_{s.metric}") for s in _measured(name, folder, n, decoded)]
+        found += [_renamed(s, f"decoded_{s.metric}") for s in measure(folder, n, decoded)]
     with (folder / "metrics.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["metric", "value", "ci_low", "ci_high", "n"])
@@ -294,21 +302,6 @@ def write(name: str, folder: Path, *, n: int = 4096, decoded: Path | None = None
     trainings = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     (folder / "README.md").write_text(text(name, found, trainings), encoding="utf-8")
     return found
-
-
-def _measured(name: str, folder: Path, n: int, decoded: Path | None) -> list:
-    from biaslab.mini.train import clip, detector, measure_sd
-
-    if name == "mini-sd":
-        return measure_sd.card_rows(folder, n)
-    if name == "mini-sd-pairs":
-        return measure_sd.card_rows_pairs(folder, n)
-    if name == "mini-clip":
-        model, tokenizer = clip.load(folder)
-        return clip.measure(model, tokenizer.tokenizer, n=n, decoded=decoded)
-    model, processor = detector.load(folder)
-    scenes = detector.pool(n, detector.HELD_OUT_SEED + 1, decoded=decoded, part=1.0)
-    return list(detector.measure(model.eval(), processor, scenes))
 
 
 def _renamed(one: Share | Number, metric: str) -> Share | Number:

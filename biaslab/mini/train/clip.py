@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biaslab.mini.train import _loop, cards, common
-from biaslab.mini.train._loop import SIZE, Number, Share, share
+from biaslab.mini.train import cards, common, loop
+from biaslab.mini.train.loop import SIZE, Number, Share, share
 from biaslab.mini.train.text import make_tokenizer
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _wear(draw: np.random.Generator) -> tuple[str, ...]:
 
 
 def pool(
-    n: int, seed: int, *, decoded: Path | None = None, part: float = _loop.DECODED, plain: bool = False
+    n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED, plain: bool = False
 ) -> Pool:
     """Return ``n`` scenes drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
     from biaslab.mini import looks, scene
@@ -209,7 +209,7 @@ def pool(
         for k, name in enumerate(scene.CUE_NAMES):
             if name not in hidden:
                 cues[i, k] = values[k].index(getattr(person.cues, name))
-    images = _loop.renders(scenes, squash=False, decoded=decoded, part=part, seed=seed)
+    images = loop.renders(scenes, squash=False, decoded=decoded, part=part, seed=seed)
     return Pool(images, single, several, p_female, cues, full, tone)
 
 
@@ -526,7 +526,7 @@ def train(
     apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded, plain=True)
     parameters = [*model.parameters(), *heads.parameters()]
     optimiser = torch.optim.AdamW(parameters, 1e-3, weight_decay=0.02, betas=(0.9, 0.98), fused=True)
-    average = _loop.Average({"model": model}, decay=0.998)
+    average = loop.Average({"model": model}, decay=0.998)
     training = common.Training(
         {"model": model, "heads": heads, "optimiser": optimiser, "average": average},
         steps=steps,
@@ -540,7 +540,7 @@ def train(
     def one_step(i: int) -> dict[str, float]:
         draw = common.rng(seed, i)
         chosen = draw.integers(len(data.images), size=batch)
-        pixels, _ = _loop.roughen(data.images[chosen], seed, i)
+        pixels, _ = loop.roughen(data.images[chosen], seed, i)
         asked = [*_gender_questions(draw), _question("look", data, chosen, draw)]
         asked.append(
             _question(str(draw.choice(["age", "expression", "place", "prop", "wears"])), data, chosen, draw)
@@ -600,8 +600,14 @@ def train(
         minutes=round(training.elapsed / 60, 1),
         decoded=decoded is not None,
     )
-    cards.write(NAME, folder, n=2 * held_out, decoded=decoded)
+    cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
     return found
+
+
+def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Share | Number]:
+    """Return the rows of the model's card, from ``n`` scenes; decoded by an autoencoder where one is given."""
+    model, tokenizer = load(folder)
+    return measure(model, tokenizer.tokenizer, n=n, decoded=decoded)
 
 
 def _said(model, ids: np.ndarray) -> torch.Tensor:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biaslab.mini.train import _loop, cards, common
-from biaslab.mini.train._loop import SIZE, Share, share
+from biaslab.mini.train import cards, common, loop
+from biaslab.mini.train.loop import SIZE, Share, share
 
 if TYPE_CHECKING:
     import torch
@@ -91,7 +91,7 @@ def _wear(draw: np.random.Generator) -> tuple[str, ...]:
     return (str(draw.choice(ATTRIBUTES)),) if draw.random() < 0.3 else ()
 
 
-def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = _loop.DECODED) -> Pool:
+def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
     """Return ``n`` scenes drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
     from biaslab.mini.render import truth
 
@@ -105,7 +105,7 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = _loop.
         size = np.array([SIZE * scene.aspect, SIZE] * 2, np.float32)
         boxes.append(np.array([box for box, _ in kept], np.float32).reshape(-1, 4) / size)
         classes.append(np.array([k for _, k in kept], np.int64))
-    images = _loop.renders(scenes, squash=True, decoded=decoded, part=part, seed=seed)
+    images = loop.renders(scenes, squash=True, decoded=decoded, part=part, seed=seed)
     return Pool(images, boxes, classes, np.array([len(s.people) for s in scenes]))
 
 
@@ -161,7 +161,7 @@ def targets(pool: Pool, chosen: np.ndarray, table: np.ndarray) -> list[dict[str,
     Args:
         pool: Where boxes come from.
         chosen: Indices of the images.
-        table: Their scales and shifts, see :func:`~biaslab.mini.train._loop.roughen`.
+        table: Their scales and shifts, see :func:`~biaslab.mini.train.loop.roughen`.
     """
     import torch
 
@@ -227,7 +227,7 @@ def train(
     data = pool(pool_size, seed, decoded=decoded)
     apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded)
     optimiser = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=1e-3, betas=(0.9, 0.99), fused=True)
-    average = _loop.Average({"model": model}, decay=0.997)
+    average = loop.Average({"model": model}, decay=0.997)
     training = common.Training(
         {"model": model, "optimiser": optimiser, "average": average},
         steps=steps,
@@ -240,10 +240,10 @@ def train(
 
     def one_step(i: int) -> dict[str, float]:
         chosen = common.rng(seed, i).integers(len(data.images), size=batch)
-        pixels, table = _loop.roughen(data.images[chosen], seed, i)
+        pixels, table = loop.roughen(data.images[chosen], seed, i)
         wanted = targets(data, chosen, table)
         # The model draws its denoising queries from torch's global state.
-        torch.manual_seed(_loop.step_seed(seed, i))
+        torch.manual_seed(loop.step_seed(seed, i))
         # In float32: with so few channels bfloat16 is no faster.
         loss = model(pixels.add(1).div(2), labels=wanted).loss
         optimiser.zero_grad(set_to_none=True)
@@ -269,8 +269,15 @@ def train(
         minutes=round(training.elapsed / 60, 1),
         decoded=decoded is not None,
     )
-    cards.write(NAME, folder, n=2 * held_out, decoded=decoded)
+    cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
     return found
+
+
+def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Share]:
+    """Return the rows of the model's card, from ``n`` scenes; decoded by an autoencoder where one is given."""
+    model, processor = load(folder)
+    scenes = pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0)
+    return list(measure(model.eval(), processor, scenes))
 
 
 def save(folder: Path, model: torch.nn.Module) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biaslab.mini.train._loop import Number, Share
+from biaslab.mini.train.loop import Number, Share
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,7 +25,7 @@ MODELS = forms.Look(
 )
 
 
-@style.or_nothing
+@style.empty_without_rows
 def average_gender(genders: pd.DataFrame) -> Figure:
     """Draw every profession's average gender by model, most female first (``dalleval_average_gender``)."""
     order = genders.groupby("profession")["value"].mean().sort_values(ascending=False).index
@@ -39,7 +39,7 @@ def average_gender(genders: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def gender_counts(genders: pd.DataFrame) -> Figure:
     """Draw how many professions have 0, 1, … female images, and what a balanced model gives.
 
@@ -116,7 +116,7 @@ def skin_tone_check(check: pd.DataFrame) -> Figure:
     return figure
 
 
-@style.or_nothing
+@style.empty_without_rows
 def average_skin_tone(tones: pd.DataFrame, overall: pd.DataFrame) -> Figure:
     """Draw on the whole scale how many professions have which average tone (``dalleval_average_skin_tone``)."""
     means = overall[overall["category"] == "skin_tone"].set_index("model")
@@ -164,7 +164,7 @@ def skin_tone_methods(methods: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def attribute_presence(presence: pd.DataFrame) -> Figure:
     """Draw the share of images with each attribute by model and prompt (``dalleval_attribute_presence``)."""
     mean = presence.groupby(["attribute", "model", "prompt"], as_index=False, sort=False)["share"].mean()
@@ -194,7 +194,7 @@ def attribute_from_person(differences: pd.DataFrame) -> Figure:
     return _by_attribute(of, hue="comparison", look=looks, label="Difference in the share of images (points)")
 
 
-@style.or_nothing
+@style.empty_without_rows
 def _by_attribute(differences: pd.DataFrame, **more) -> Figure:
     """Draw differences by attribute, a panel a model, the most female attribute last."""
     values = ["difference", "ci_low", "ci_high"]
@@ -211,7 +211,7 @@ def _by_attribute(differences: pd.DataFrame, **more) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def attribute_mean_difference(means: pd.DataFrame) -> Figure:
     """Draw mean absolute differences over attributes beside chance (``dalleval_attribute_mean_difference``)."""
     columns = {
@@ -262,7 +262,7 @@ def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def skill_training(accuracy: pd.DataFrame) -> Figure:
     """Draw accuracy by share of the fine-tuning data, of models with several shares (``dalleval_skill_accuracy``)."""
     of = accuracy[(accuracy["images"] == "test") & (accuracy["evaluator"] == "DETR")]
@@ -275,7 +275,7 @@ def skill_training(accuracy: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
     """Draw each model's rank by metric, with the metric's value (``dalleval_alignment_quality``)."""
     real = references[references["reference"] == "oracle"].set_index("measure")["value"]
@@ -290,7 +290,7 @@ def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def gender_judges(judges: pd.DataFrame) -> Figure:
     """Draw bias and recall of the judges in retrieval by how many images are retrieved (Table 14)."""
     name = judges["judge"] + ", " + judges["captions"] + " captions"

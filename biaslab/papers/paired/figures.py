@@ -163,7 +163,7 @@ def _hollow_name(table: pd.DataFrame, level: float) -> str:
 # -- scores ------------------------------------------------------------------------------------------
 
 
-@style.or_nothing
+@style.empty_without_rows
 def stereotype_score(scores: pd.DataFrame) -> Figure:
     """Draw the mean score of each list and overall, by aspect and setting.
 
@@ -184,7 +184,7 @@ def _as_they_come(table: pd.DataFrame):
     return lambda column: column.map(lambda v: rank.get(v, len(rank)))
 
 
-@style.or_nothing
+@style.empty_without_rows
 def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     """Draw the overall score of each sampling of images beside the score over all of them.
 
@@ -207,7 +207,7 @@ def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     return forms.estimates(both, "score", row="row", hue="kind", look=look, panel="panel", label=_SCORE)
 
 
-@style.or_nothing
+@style.empty_without_rows
 def biased_images(images: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     """Draw the share of images that fit stereotypes: a dot where counted, else the limits as a bar.
 
@@ -227,7 +227,7 @@ def biased_images(images: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def occupation_score(scores: pd.DataFrame, *, confidence: float) -> Figure:
     """Draw each occupation's score in pairs with its interval and the scores a fair model would show.
 
@@ -248,7 +248,7 @@ def occupation_score(scores: pd.DataFrame, *, confidence: float) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def power_score(scores: pd.DataFrame) -> Figure:
     """Draw how many roles have which score, beside what a fair model would show at the same n.
 
@@ -277,7 +277,7 @@ def power_score(scores: pd.DataFrame) -> Figure:
     return figure
 
 
-@style.or_nothing
+@style.empty_without_rows
 def role_coupling(scores: pd.DataFrame) -> Figure:
     """Draw the scores of the two roles of each occupation against each other, by setting.
 
@@ -298,7 +298,7 @@ def role_coupling(scores: pd.DataFrame) -> Figure:
 # -- labour ------------------------------------------------------------------------------------------
 
 
-@style.or_nothing
+@style.empty_without_rows
 def labour_share(comparison: pd.DataFrame) -> Figure:
     """Draw each occupation's share perceived as female in pairs beside its labour share, sorted by the first.
 
@@ -316,7 +316,7 @@ def labour_share(comparison: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def labour_correlation(comparison: pd.DataFrame, correlation: pd.DataFrame) -> Figure:
     """Draw generated against labour shares, with Pearson's r over both lists and its interval in the title.
 
@@ -337,7 +337,7 @@ def labour_correlation(comparison: pd.DataFrame, correlation: pd.DataFrame) -> F
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def labour_amplification(table: pd.DataFrame) -> Figure:
     """Draw the mean amplification against labour shares by definition and setting, corrected for image noise.
 
@@ -359,7 +359,7 @@ def labour_amplification(table: pd.DataFrame) -> Figure:
 # -- one person against two --------------------------------------------------------------------------
 
 
-@style.or_nothing
+@style.empty_without_rows
 def score_change(changes: pd.DataFrame) -> Figure:
     """Draw the mean change of the score from one person to two, by list and overall.
 
@@ -375,7 +375,7 @@ def score_change(changes: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     """Draw how people who fit, and cases of amplified or reduced bias, divide between the two lists.
 
@@ -409,7 +409,7 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def lean(lean: pd.DataFrame) -> Figure:
     """Draw each setting by its shares perceived as female in the two lists, with both intervals.
 
@@ -444,7 +444,7 @@ def lean(lean: pd.DataFrame) -> Figure:
 # -- mitigation and judges ---------------------------------------------------------------------------
 
 
-@style.or_nothing
+@style.empty_without_rows
 def mitigation(table: pd.DataFrame) -> Figure:
     """Draw scores without and with mitigation; below 0 people fit the opposite of their stereotype.
 
@@ -476,7 +476,7 @@ def _in_order(table: pd.DataFrame):
     return lambda column: column.map(lambda v: rank.get(v, len(rank)))
 
 
-@style.or_nothing
+@style.empty_without_rows
 def before_after(identities: pd.DataFrame, *, confidence: float) -> Figure:
     """Draw each identity's score with mitigation over its score without, with the band of a fair model's scores.
 
@@ -510,7 +510,7 @@ def before_after(identities: pd.DataFrame, *, confidence: float) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def told(table: pd.DataFrame) -> Figure:
     """Draw what share of prompts tells the people of each list what.
 
@@ -528,7 +528,7 @@ def told(table: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def valid_images(valid: pd.DataFrame) -> Figure:
     """Draw the shares of images that show what was asked, by setting, with intervals.
 
@@ -547,7 +547,7 @@ def valid_images(valid: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def judge_attenuation(table: pd.DataFrame) -> Figure:
     """Draw the overall score that each automated judge would report beside that by annotators.
 
@@ -565,7 +565,7 @@ def judge_attenuation(table: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def agreement(agreement: pd.DataFrame) -> Figure:
     """Draw kappas of judges: hollow where there is no interval, as in print, else filled with their intervals.
 
@@ -584,7 +584,7 @@ def agreement(agreement: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def truth(truth: pd.DataFrame) -> Figure:
     """Draw how often gate, judge and order are right on people whose truth is known.
 
@@ -609,7 +609,7 @@ def _cells_in_order(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(row=[_cell(a, s) + count for a, s, count in cells])
 
 
-@style.or_nothing
+@style.empty_without_rows
 def outcomes(outcomes: pd.DataFrame) -> Figure:
     """Draw what became of images of people, a bar for each aspect and setting.
 
@@ -629,7 +629,7 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def position_effect(effects: pd.DataFrame) -> Figure:
     """Draw how much more often people on the left are perceived as female, by list and setting.
 
@@ -646,7 +646,7 @@ def position_effect(effects: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def control_score(scores: pd.DataFrame) -> Figure:
     """Draw overall scores with and without contrast, and how much lower each is than that of pairs.
 
@@ -666,7 +666,7 @@ def control_score(scores: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def labour_gap(gaps: pd.DataFrame) -> Figure:
     """Draw the mean score of pairs over the gap between their labour shares, in fifths of the pairs.
 
@@ -693,7 +693,7 @@ def labour_gap(gaps: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.or_nothing
+@style.empty_without_rows
 def skin_tone(tones: pd.DataFrame) -> Figure:
     """Draw by how many tones the two people of one image differ, by aspect and setting.
 

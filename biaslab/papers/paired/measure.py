@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab import shared, tables
+from biaslab.genders import GENDERS
 from biaslab.judging.person_ratings import ANNOTATORS
 from biaslab.pipeline.people import RATINGS, ROUND
-from biaslab.prompts.paired import GENDERS, POSITIONS
+from biaslab.prompts.paired import POSITIONS
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
@@ -149,9 +150,9 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
 
 def renders(pipeline: Pipeline) -> pd.DataFrame:
     """Return what every judge that looks at images says of held-out renders of two people, whose truth is known."""
-    from biaslab.mini import truthful
+    from biaslab.mini.pairs import held_out_pairs
 
-    source = truthful.held_out_pairs(RENDERS, seed=pipeline.seed)
+    source = held_out_pairs(RENDERS, seed=pipeline.seed)
     truth = source.table
     frames = []
     looking = _judges(pipeline)[0]

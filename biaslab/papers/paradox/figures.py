@@ -88,7 +88,7 @@ def slug(name: str) -> str:
 # -- shares ------------------------------------------------------------------------------------------------------
 
 
-@style.or_nothing
+@style.empty_without_rows
 def shares(occupations: pd.DataFrame, panel: Sequence[str] = ("prompt",), *, named: int = 12) -> Figure:
     """Draw % female in training against generated images, a point an occupation (Figures 3, 5, 7 and 9).
 
@@ -150,7 +150,7 @@ def _regions(ax: Axes, rows: pd.DataFrame) -> None:
 # -- amplification -----------------------------------------------------------------------------------------------
 
 
-@style.or_nothing
+@style.empty_without_rows
 def by_definition(amplification: pd.DataFrame) -> Figure:
     """Draw expected amplification by definition and prompt, a panel a model.
 
@@ -174,7 +174,7 @@ def by_definition(amplification: pd.DataFrame) -> Figure:
     )
 
 
-@style.or_nothing
+@style.empty_without_rows
 def by_approach(amplification: pd.DataFrame) -> Figure:
     """Draw the published definition by approach, the mean over prompts; hollow where only an average is printed.
 
@@ -198,7 +198,7 @@ def by_approach(amplification: pd.DataFrame) -> Figure:
     )
 
 
-@style.or_nothing
+@style.empty_without_rows
 def changes(change: pd.DataFrame) -> Figure:
     """Draw each approach's change of amplification from its reference, by definition, a panel a model.
 
@@ -221,7 +221,7 @@ def changes(change: pd.DataFrame) -> Figure:
     )
 
 
-@style.or_nothing
+@style.empty_without_rows
 def signed_changes(occupations: pd.DataFrame, *, most: int = 15) -> Figure:
     """Draw the occupations that change most, along and against their training lean, of one model.
 
@@ -257,7 +257,7 @@ def signed_changes(occupations: pd.DataFrame, *, most: int = 15) -> Figure:
 # -- prompts -----------------------------------------------------------------------------------------------------
 
 
-@style.or_nothing
+@style.empty_without_rows
 def variation(variation: pd.DataFrame, shares: pd.DataFrame, *, most: int = 15) -> Figure:
     """Draw generated shares by prompt of the occupations that move most, over what noise alone allows, of one model.
 
@@ -292,7 +292,7 @@ def variation(variation: pd.DataFrame, shares: pd.DataFrame, *, most: int = 15) 
     return figure
 
 
-@style.or_nothing
+@style.empty_without_rows
 def variation_and_noise(variation: pd.DataFrame) -> Figure:
     """Draw each occupation's standard deviation over prompts, and what noise alone gives, a row a model.
 
@@ -320,7 +320,7 @@ def variation_and_noise(variation: pd.DataFrame) -> Figure:
 # -- captions and their images -----------------------------------------------------------------------------------
 
 
-@style.or_nothing
+@style.empty_without_rows
 def captions_found(found: pd.DataFrame) -> Figure:
     """Draw how many captions name each occupation, and how many were taken.
 
@@ -354,7 +354,7 @@ def captions_found(found: pd.DataFrame) -> Figure:
     return figure
 
 
-@style.or_nothing
+@style.empty_without_rows
 def outcomes(outcomes: pd.DataFrame) -> Figure:
     """Draw what became of the images of each source, a bar each, a panel a model.
 
@@ -390,7 +390,7 @@ def _bar_name(row) -> str:
     return f"{row.source}: {', '.join(what)} (n = {row.n_images:,.0f})"
 
 
-@style.or_nothing
+@style.empty_without_rows
 def indicator_use(indicators: pd.DataFrame) -> Figure:
     """Draw how often captions indicate a gender, for images of men and of women, a point an occupation.
 
@@ -413,7 +413,7 @@ def indicator_use(indicators: pd.DataFrame) -> Figure:
     )
 
 
-@style.or_nothing
+@style.empty_without_rows
 def indicator_correlation(indicators: pd.DataFrame, correlation: pd.DataFrame) -> Figure:
     """Draw the share of captions that indicate a gender against the share of images perceived as of it.
 
@@ -462,7 +462,7 @@ def _r(row: pd.Series) -> str:
     return f"r = {row['r']:.2f} ({row['ci_low']:.2f} to {row['ci_high']:.2f}), n = {row['n']:.0f}"
 
 
-@style.or_nothing
+@style.empty_without_rows
 def occupation_shares(shares: pd.DataFrame, occupation: str) -> Figure:
     """Draw an occupation's shares: behind all captions, behind those without indicators, and generated (Figure 1).
 
@@ -492,7 +492,7 @@ def occupation_shares(shares: pd.DataFrame, occupation: str) -> Figure:
     )
 
 
-@style.or_nothing
+@style.empty_without_rows
 def similarity(means: pd.DataFrame) -> Figure:
     """Draw mean similarities by approach, averaged over prompts, beside what the paper states.
 
@@ -516,7 +516,7 @@ def similarity(means: pd.DataFrame) -> Figure:
     )
 
 
-@style.or_nothing
+@style.empty_without_rows
 def word_accuracy(accuracy: pd.DataFrame) -> Figure:
     """Draw how often generated images follow gender indicators in captions, a panel a model.
 
@@ -550,7 +550,7 @@ def word_accuracy(accuracy: pd.DataFrame) -> Figure:
 # -- images ------------------------------------------------------------------------------------------------------
 
 
-@style.or_nothing
+@style.empty_without_rows
 def gallery(
     rows: pd.DataFrame,
     read: Callable,

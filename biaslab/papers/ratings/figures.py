@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -182,7 +181,7 @@ def agreement(table: pd.DataFrame, detail: pd.DataFrame) -> Figure:
     who = rows["raters"].where(rows["raters"] != "all", rows["subset"] + " images")
     rows = rows.assign(name=rows["statistic"].map(_STATISTICS) + ": " + who)
     order = [name for s in _STATISTICS for name in dict.fromkeys(rows.loc[rows["statistic"] == s, "name"])]
-    fig, ax = plt.subplots(figsize=(_WIDTH, 0.36 * len(order) + 1.5))
+    fig, ax = style.subplots(figsize=(_WIDTH, 0.36 * len(order) + 1.5))
     position = {name: -k for k, name in enumerate(order)}
     for labels, (color, marker, offset) in _LABELS.items():
         some = rows[rows["labels"] == labels]
@@ -208,7 +207,7 @@ def sensitivity(table: pd.DataFrame) -> Figure:
         return style.nothing("There are no ratings of both sources to resolve in another way.")
     models, order = list(dict.fromkeys(table["model"])), list(dict.fromkeys(table["rule"]))
     height = (0.36 * len(order) + 1.3) * len(models) + 0.4
-    fig, axes = plt.subplots(len(models), 3, figsize=(9.4, height), sharex=True, sharey=True, squeeze=False)
+    fig, axes = style.subplots(len(models), 3, figsize=(9.4, height), sharex=True, sharey=True, squeeze=False)
     for (i, model), (j, (definition, title)) in product(enumerate(models), enumerate(_DEFINITIONS.items())):
         ax = axes[i, j]
         here = table[(table["model"] == model) & (table["definition"] == definition)]
@@ -314,7 +313,7 @@ def _title(ax: Axes, model: str, models: Sequence[str]) -> None:
 
 def _panels(n: int, height: float) -> tuple[Figure, list[Axes]]:
     """Return a figure with ``n`` panels below one another, each ``height`` inches high."""
-    fig, axes = plt.subplots(n, 1, figsize=(_WIDTH, height * n), squeeze=False, sharex=True)
+    fig, axes = style.subplots(n, 1, figsize=(_WIDTH, height * n), squeeze=False, sharex=True)
     for ax in axes.flat:
         ax.tick_params(labelbottom=True)
     return fig, list(axes[:, 0])
@@ -322,6 +321,6 @@ def _panels(n: int, height: float) -> tuple[Figure, list[Axes]]:
 
 def _beside(height: float) -> tuple[Figure, np.ndarray]:
     """Return a figure with two panels side by side that share their rows."""
-    fig, axes = plt.subplots(1, 2, figsize=(_WIDTH, height), sharey=True)
+    fig, axes = style.subplots(1, 2, figsize=(_WIDTH, height), sharey=True)
     axes[1].tick_params(axis="y", length=0)
     return fig, axes

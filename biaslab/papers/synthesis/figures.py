@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -130,7 +129,7 @@ def reliability(table: pd.DataFrame) -> Figure:
         table: Rows of ``calibration_reliability``.
     """
     some = table[table["n"] > 0]
-    figure, ax = plt.subplots(figsize=(6.2, 5.8))
+    figure, ax = style.subplots(figsize=(6.2, 5.8))
     ax.plot([0, 100], [0, 100], color=style.GREY, lw=1, ls="--", zorder=1, label="says what is")
     ax.vlines(some["mean_judge"], some["ci_low"], some["ci_high"], color=style.BLUE, lw=1.6, alpha=0.7)
     ax.plot(
@@ -202,7 +201,7 @@ def shares(table: pd.DataFrame) -> Figure:
     groups = [(key, rows) for key, rows in table.groupby(keys, sort=False)]
     columns = min(4, len(groups))
     lines = -(-len(groups) // columns)
-    figure, axes = plt.subplots(
+    figure, axes = style.subplots(
         lines, columns, figsize=(2.9 * columns, 3.2 * lines + 0.5), squeeze=False, sharex=True, sharey=True
     )
     for ax in axes.flat[len(groups) :]:
@@ -274,7 +273,7 @@ def amplification(table: pd.DataFrame, *, definition: str = "published", prompt:
         some[["generator", "guidance_scale"]].drop_duplicates().itertuples(index=False, name=None)
     )
     lines = sum(len(_of(some, g)) for g in groups) + 0.8 * len(groups)
-    figure, ax = plt.subplots(figsize=(9.5, 0.3 * lines + 1.6))
+    figure, ax = style.subplots(figsize=(9.5, 0.3 * lines + 1.6))
     style.zero_line(ax)
     y, places, names = 0.0, [], []
     for group in groups:
@@ -341,7 +340,7 @@ def guidance(
         approaches: Which to draw, one panel each; those that the table lacks are left out.
     """
     there = [a for a in approaches if a in set(table["approach"])]
-    figure, axes = plt.subplots(
+    figure, axes = style.subplots(
         1, max(len(there), 1), figsize=(4 * max(len(there), 1) + 0.6, 4.6), sharey=True, squeeze=False
     )
     for ax, approach in zip(axes.flat, there, strict=False):
@@ -406,7 +405,7 @@ def conditional(table: pd.DataFrame) -> Figure:
     """
     kinds = [k for k in KIND_NAMES if k in set(table["captions"]) and k != "all"]
     skews = [s for s in SKEW_NAMES if s in set(table["skew"])]
-    figure, ax = plt.subplots(figsize=(8.5, 0.75 * len(skews) + 1.5))
+    figure, ax = style.subplots(figsize=(8.5, 0.75 * len(skews) + 1.5))
     style.zero_line(ax)
     looks = zip(kinds, (style.BLUE, style.ORANGE, style.VERMILION), ("o", "s", "D"), strict=False)
     for k, (kind, color, marker) in enumerate(looks):
@@ -570,7 +569,7 @@ def _grid(
     """
     across, down = len(images[0]), len(images)
     size = (side * across + 1.4, side * down + (0.4 if columns else 0.1))
-    figure, axes = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained")
+    figure, axes = style.subplots(down, across, figsize=size, squeeze=False, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0.01, hspace=0.01)
     for i, line in enumerate(images):
         for j, image in enumerate(line):
@@ -597,7 +596,7 @@ def _captioned(
         columns: Images in a row.
     """
     lines = -(-len(images) // columns)
-    figure, axes = plt.subplots(lines, columns, figsize=(2.5 * columns, 3.5 * lines), squeeze=False)
+    figure, axes = style.subplots(lines, columns, figsize=(2.5 * columns, 3.5 * lines), squeeze=False)
     for ax in axes.flat[len(images) :]:
         ax.set_visible(False)
     for ax, image, text, fact in zip(axes.flat, images, texts, facts, strict=False):
@@ -615,7 +614,7 @@ def _in_columns(names: list[str], draw) -> Figure:
     """Draw one line an occupation in the order given; long lists stand in two columns of equal length."""
     columns = 2 if len(names) > 24 else 1
     lines = -(-len(names) // columns)
-    figure, axes = plt.subplots(
+    figure, axes = style.subplots(
         1,
         columns,
         figsize=(10.5 if columns == 2 else 7.5, 0.24 * max(lines, 3) + 1.4),
@@ -672,7 +671,7 @@ def specification_curve(curve: pd.DataFrame) -> Figure:
     curve = curve.sort_values("amplification", kind="stable", ignore_index=True)
     choices = [(c, _options(curve[c])) for c in _CHOICE_NAMES if curve[c].nunique() > 1]
     lines = sum(len(options) for _, options in choices) + 0.7 * len(choices)
-    figure, (top, below) = plt.subplots(
+    figure, (top, below) = style.subplots(
         2, 1, figsize=(11, 4.4 + 0.24 * lines), sharex=True, height_ratios=[4.4, 0.24 * lines]
     )
     style.zero_line(top, axis="y")
@@ -719,7 +718,7 @@ def choice_effects(effects: pd.DataFrame) -> Figure:
         effects: The table ``synthesis_choice_effect``.
     """
     choices = list(dict.fromkeys(effects["choice"]))
-    figure, ax = plt.subplots(figsize=(9, 0.36 * len(effects) + 0.3 * len(choices) + 1.2))
+    figure, ax = style.subplots(figsize=(9, 0.36 * len(effects) + 0.3 * len(choices) + 1.2))
     style.zero_line(ax)
     y, places, names = 0.0, [], []
     for choice, color, marker in zip(choices, style.PALETTE, style.MARKERS, strict=False):

@@ -71,7 +71,7 @@ class Calibration:
     def world(self) -> Pipeline:
         """The truth-preserving generator in the place of the model."""
         images = {"images_per_prompt": self.settings.calibration.world_images}
-        return self.base.but(WORLD, generation=images)
+        return self.base.changed(WORLD, generation=images)
 
     @cached_property
     def off(self) -> Pipeline:
@@ -83,7 +83,7 @@ class Calibration:
             "rows": s.off_rows,
             "approaches": ("naive",),
         }
-        return self.base.but(WORLD, captions=changes)
+        return self.base.changed(WORLD, captions=changes)
 
     @cached_property
     def scales(self) -> dict[float, Pipeline]:
@@ -94,7 +94,7 @@ class Calibration:
         swept = {
             g: self.base
             if g == own
-            else self.base.but(generation={"guidance_scale": g, "images_per_prompt": some})
+            else self.base.changed(generation={"guidance_scale": g, "images_per_prompt": some})
             for g in {*self.settings.calibration.guidance_scales, own}
         }
         return dict(sorted(swept.items()))

@@ -36,7 +36,7 @@ PAIR_NAMES = {
 }
 
 
-@style.or_nothing
+@style.empty_without_rows
 def disparity_gap(gap: pd.DataFrame) -> Figure:
     """Draw the gap of each model and dataset, one panel a metric, in the metric's own unit.
 
@@ -47,7 +47,7 @@ def disparity_gap(gap: pd.DataFrame) -> Figure:
     return _gaps(gap, "metric", "nearer to masculine →")
 
 
-@style.or_nothing
+@style.empty_without_rows
 def co_occurrence(gap: pd.DataFrame) -> Figure:
     """Draw the gap in co-occurrence similarity of each model and dataset.
 
@@ -79,7 +79,7 @@ def _gaps(gap: pd.DataFrame, panel: str, label: str) -> Figure:
     )
 
 
-@style.or_nothing
+@style.empty_without_rows
 def gap_summary(summary: pd.DataFrame, gap: pd.DataFrame) -> Figure:
     """Draw the relative gap of each metric over datasets with its interval, and the datasets behind it.
 
@@ -108,7 +108,7 @@ def gap_summary(summary: pd.DataFrame, gap: pd.DataFrame) -> Figure:
     return figure
 
 
-@style.or_nothing
+@style.empty_without_rows
 def group_chi_square(tests: pd.DataFrame, *, alpha: float = 0.05) -> Figure:
     """Draw how far objects of feminine and of masculine prompts differ, by dependency group, one panel a dataset.
 
@@ -135,7 +135,7 @@ def group_chi_square(tests: pd.DataFrame, *, alpha: float = 0.05) -> Figure:
     )
 
 
-@style.or_nothing
+@style.empty_without_rows
 def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> Figure:
     """Draw the objects that lean most to each gender, one panel a dataset, for one model.
 
@@ -169,7 +169,7 @@ def _leaning(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     return pd.concat([masculine, feminine.iloc[::-1]])
 
 
-@style.or_nothing
+@style.empty_without_rows
 def group_share(share: pd.DataFrame) -> Figure:
     """Draw the share of images that hold each dependency group, by dataset, one panel a model.
 
@@ -190,7 +190,7 @@ def group_share(share: pd.DataFrame) -> Figure:
     )
 
 
-@style.or_nothing
+@style.empty_without_rows
 def intersection(shared: pd.DataFrame) -> Figure:
     """Draw the share of each group's objects that another group also holds, one panel a dataset, for one model.
 

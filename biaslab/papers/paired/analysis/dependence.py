@@ -16,8 +16,9 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.errors import InputError
+from biaslab.genders import GENDERS
 
-LISTS = ("female", "male")
+LISTS = GENDERS
 # What a row says of how its interval takes the people of one image.
 ESTIMATED = "estimated"
 WORST = "worst case"

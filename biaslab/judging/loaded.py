@@ -101,7 +101,7 @@ class Batches:
         return None
 
 
-def read_ahead(where) -> int:
+def batch_on(where) -> int:
     """Return how many images are read at a time: a model's batch or more."""
     return 128 if where.type == "cpu" else 512
 
