@@ -90,7 +90,7 @@ class Rated:
     notes: pd.DataFrame
     """What was read, how it was understood and what was left aside: item, n, detail."""
     part: bool = False
-    """Whether images of other models in the file are left out."""
+    """Whether other models' images or shares in the file are left out."""
 
     def of(self, model: str) -> Rated:
         """Return what belongs to a model, images shared by all models among it; all of it for ``all``.
@@ -110,7 +110,7 @@ class Rated:
             ratings=None if self.ratings is None else self.ratings[wanted].reset_index(drop=True),
             percent_female=self.percent_female[self.percent_female["model"] == model].reset_index(drop=True),
             outcomes=self.outcomes[self.outcomes["model"] == model].reset_index(drop=True),
-            part=not wanted.all(),
+            part=len(models) > 1,
         )
 
 

@@ -25,22 +25,21 @@ def contents(rated: Rated, *, file: str) -> list[Finding]:
         rated: The ratings.
         file: The file's name.
     """
-    if rated.ratings is None:
-        cells = rated.outcomes
-        # Training shares without a model are listed for every model, and count once.
-        n = cells["n"].sum()
-        if not rated.part:
-            n = rated.notes.set_index("item").loc["images decided female or male", "n"]
-        answer = (
-            f"Shares of {_counted(cells['occupation'].nunique(), 'occupation')} from {_counted(n, 'image')}."
-        )
-        return [Finding(f"What does {file} hold?", answer)]
-    n_raters = int(rated.ratings.notna().any().sum()) if rated.raters else rated.n_raters
-    sources = ", ".join(f"{(rated.images['source'] == source).sum():,} {source}" for source in SOURCES)
-    what = f"{_counted(len(rated.images), 'image')} of {_counted(rated.images['occupation'].nunique(), 'occupation')}"
+    rows = rated.outcomes if rated.ratings is None else rated.images
+    occupations = _counted(rows["occupation"].nunique(), "occupation")
     models = [m for m in sorted(set(rated.outcomes["model"])) if m != UNNAMED]
-    details = [f"Images: {sources}.", *([f"Models: {', '.join(models)}."] if models else [])]
-    answer = f"{what}, rated by {_counted(n_raters, 'rater')}."
+    details = [f"Models: {', '.join(models)}."] if models else []
+    if rated.ratings is None:
+        # Training shares without a model are listed for every model, and count once.
+        decided = rated.notes.set_index("item")["n"]["images decided female or male"]
+        n = rated.outcomes["n"].sum() if rated.part else decided
+        answer = f"Shares of {occupations} from {_counted(n, 'image')}."
+    else:
+        n_raters = int(rated.ratings.notna().any().sum()) if rated.raters else rated.n_raters
+        sources = ", ".join(f"{(rated.images['source'] == source).sum():,} {source}" for source in SOURCES)
+        details.insert(0, f"Images: {sources}.")
+        images = _counted(len(rated.images), "image")
+        answer = f"{images} of {occupations}, rated by {_counted(n_raters, 'rater')}."
     return [Finding(f"What does {file} hold?", answer, details=tuple(details))]
 
 
@@ -99,6 +98,7 @@ def amplification(table: pd.DataFrame, outcomes: pd.DataFrame) -> list[Finding]:
         rows = rows.set_index("definition").loc[list(DEFINITIONS)]
         values = [f"{spoken(r['amplification'])} points {_NAMES[d]} ({interval(r)}; {_occupations(r)})"
                   for d, r in rows.iterrows() if np.isfinite(r["amplification"])]  # fmt: skip
+        details = [f"{'; '.join(values)}."] if values else []
         first = rows.loc["directional"]
         return Finding(
             question,
@@ -111,16 +111,18 @@ def amplification(table: pd.DataFrame, outcomes: pd.DataFrame) -> list[Finding]:
             n=float(first["n_occupations"]),
             of="occupations",
             figure="ratings_amplification",
-            details=(f"{'; '.join(values)}.", *_reasons(rows)) if values else _reasons(rows),
+            details=(*details, *_reasons(rows), f"{_counted(decided['n'].sum(), 'decided image')}."),
         )
 
-    return each(outcomes, ["model"], say)
+    return each(outcomes, ["model"], say) if len(table) else []
 
 
 def _why_none(outcomes: pd.DataFrame) -> str:
     if set(outcomes["source"]) != set(SOURCES):
         return "The file has not both training and generated images"
-    return "Of one source no image was decided female or male"
+    n = outcomes.groupby("source")["n_images"].sum()
+    images = " and ".join(_counted(n[source], f"{source} image") for source in SOURCES)
+    return f"None of {images} was decided female or male"
 
 
 def _verdict(low: np.ndarray, high: np.ndarray) -> str:
@@ -164,17 +166,19 @@ def agreement(table: pd.DataFrame) -> list[Finding]:
         aside = (
             "with unsure as a label" if labels == "female/male/unsure" else "with unsure ratings set aside"
         )
+        # Of a part of a file with very many raters it is not known how many have rated it.
+        who = f" of {row['n_raters']:.0f} raters" if np.isfinite(row["n_raters"]) else ""
         found.append(
             Finding(
                 "How far do raters agree?",
-                f"Krippendorff's alpha is {row['value']:.2f} {aside}.",
+                f"Krippendorff's alpha{who} is {row['value']:.2f} {aside}.",
                 estimate=float(row["value"]),
                 ci_low=float(row["ci_low"]),
                 ci_high=float(row["ci_high"]),
                 n=float(row["n_items"]),
                 of="images",
                 figure="ratings_agreement",
-                details=tuple(filter(None, [row["reason"]])),
+                details=(f"{row['reason'][:1].upper()}{row['reason'][1:]}.",) if row["reason"] else (),
             )
         )
     return found

@@ -520,14 +520,13 @@ def _contribution(
 def quality(
     judge: pd.DataFrame,
     training: pd.DataFrame,
-    generated: pd.DataFrame,
+    made: pd.DataFrame,
     named: pd.DataFrame | None,
     words: pd.DataFrame,
     measured: pd.DataFrame,
     known: pd.DataFrame,
     *,
     model: str,
-    guidance: float,
     seed: int = 0,
     replicates: int = 1000,
     confidence: float = 0.95,
@@ -537,24 +536,21 @@ def quality(
     Args:
         judge: The table ``calibration_judge``.
         training: :attr:`Calibration.training`.
-        generated: :attr:`Calibration.generated`.
+        made: Judged images for the templates by the run's own model: ``judgements("generated")`` of its pipeline.
         named: :meth:`Calibration.named`; None where the judge is no open_clip model.
         words: The measured table ``paradox_gender_words``; without rows where captions are no prompts.
         measured: The table ``paradox_amplification``.
         known: The table ``calibration_amplification``.
         model: The model, as tables call it.
-        guidance: Its own guidance scale.
         seed: Seed of the bootstraps.
         replicates: Replicates of each; at most 1,000 are drawn.
         confidence: Level of the intervals, 0–1.
     """
     draws = _draws(seed, replicates, confidence)
-    own = generated[(generated["generator"] == model) & (generated["skew"] == generated["skew"].iloc[0])]
-    own = own[own["guidance_scale"].isin(["", f"{guidance:g}"])]
-    rows = [*_judge_rows(judge), *_gate_rows(own, confidence), _words_row(words, model, confidence)]
+    rows = [*_judge_rows(judge), *_gate_rows(made, confidence), _words_row(words, model, confidence)]
     rows += [
         *_occupation_rows(named, confidence),
-        *_amplification_quality(training, own, measured, known, model, draws),
+        *_amplification_quality(training, made, measured, known, model, draws),
     ]
     return tables.of(pd.DataFrame(rows, columns=tables.schema("mini_quality").names), "mini_quality")
 
@@ -655,7 +651,7 @@ def ratio_interval(count: int, n: int, count0: int, n0: int, confidence: float) 
 
 def _amplification_quality(
     training: pd.DataFrame,
-    generated: pd.DataFrame,
+    made: pd.DataFrame,
     measured: pd.DataFrame,
     known: pd.DataFrame,
     model: str,
@@ -674,9 +670,9 @@ def _amplification_quality(
         return _row(metric, *values, "points", found["n_occupations"], "occupations", reach, inside, reason)
 
     yield own("naive_amplification", "naive", "mean", "above 0", (0, np.inf))
-    yield _halved(training, generated, draws)
+    skew = training["skew"].iloc[0]
+    yield _halved(training[training["skew"] == skew], made, draws)
     yield own("caption_prompts", "caption_prompts", "captions", "-2 to 2 points", (-2, 2))
-    skew = generated["skew"].iloc[0]
     known = known[(known["generator"] == WORLD) & (known["definition"] == "published")]
     known = known[known["prompt"] == "mean"].set_index(["skew", "approach"])
     for metric, knobs, approach, width in (
@@ -701,17 +697,17 @@ def _amplification_quality(
         yield [metric, *limits, "points", row["n_occupations"], "occupations", asked, met, reason]
 
 
-def _halved(training: pd.DataFrame, generated: pd.DataFrame, draws: dict) -> list:
+def _halved(training: pd.DataFrame, made: pd.DataFrame, draws: dict) -> list:
     """Return the row of the ratio of two approaches' amplification on the same generated images."""
     name, reach, inside = "nearest_no_indicators_to_naive", "one half or less", (-np.inf, 0.5)
-    here = training[training["skew"] == generated["skew"].iloc[0]]
-    asked = [some for a in ("naive", "nearest_no_indicators") if len(some := here[here["approach"] == a])]
+    approaches = ("naive", "nearest_no_indicators")
+    asked = [some for a in approaches if len(some := training[training["approach"] == a])]
     if len(asked) < 2:
         return _row(
             name, *[np.nan] * 3, "ratio", 0, "occupations", reach, inside, "The run lacks an approach."
         )
-    occupations = list(dict.fromkeys(generated["occupation"]))
-    naive, nearest, generated = (count(rows, occupations) for rows in (*asked, generated))
+    occupations = list(dict.fromkeys(made["occupation"]))
+    naive, nearest, generated = (count(rows, occupations) for rows in (*asked, made))
     ends = [naive.cells, naive.cells + nearest.cells]
 
     def statistic(shares: np.ndarray) -> np.ndarray:

@@ -117,7 +117,7 @@ def judge_accuracy(table: pd.DataFrame) -> Figure:
         label="Right answers (%)",
         reference=None,
         floor="ceiling",
-        floor_name="ideal judge of the cues, all that pass the gate",
+        floor_name="ideal judge of the cues, same renders",
         inch=0.6,
     )
 
@@ -202,7 +202,7 @@ def shares(table: pd.DataFrame) -> Figure:
     columns = min(4, len(groups))
     lines = -(-len(groups) // columns)
     figure, axes = style.subplots(
-        lines, columns, figsize=(2.9 * columns, 3.2 * lines + 0.5), squeeze=False, sharex=True, sharey=True
+        lines, columns, figsize=(2.3 * columns, 2.7 * lines + 0.5), squeeze=False, sharex=True, sharey=True
     )
     for ax in axes.flat[len(groups) :]:
         ax.set_visible(False)
@@ -220,7 +220,7 @@ def shares(table: pd.DataFrame) -> Figure:
             zorder=2,
         )
         ax.plot(
-            rows["percent_true"], rows["percent_female"], ls="", marker=".", ms=3, color="black", zorder=4
+            rows["percent_true"], rows["percent_female"], ls="", marker=".", ms=2, color="black", zorder=4
         )
         for held, fill, marker in ((inside, style.BLUE, "o"), (~inside, "white", "D")):
             look = {"facecolor": fill, "edgecolor": style.BLUE if held is inside else style.VERMILION}
@@ -233,8 +233,8 @@ def shares(table: pd.DataFrame) -> Figure:
                 lw=1,
                 **look,
             )
-        what = "world, no model" if source == "generated" else NAMES[approach]
-        ax.set_title(textwrap.fill(what + (" (knobs off)" if skew == "off" else ""), 24), fontsize=10)
+        what = "World, no model" if source == "generated" else NAMES[approach]
+        ax.set_title(textwrap.fill(what + (" (knobs off)" if skew == "off" else ""), 22), fontsize=9)
         ax.set(xlim=(-3, 103), ylim=(-3, 103), aspect="equal")
     for ax in axes[:, 0]:
         ax.set_ylabel("As judged, corrected (%)")
@@ -253,7 +253,7 @@ def shares(table: pd.DataFrame) -> Figure:
             color=style.VERMILION,
             label="interval misses it",
         ),
-        Line2D([], [], marker=".", ms=4, ls="", color="black", label="as judged, uncorrected"),
+        Line2D([], [], marker=".", ms=3, ls="", color="black", label="as judged, uncorrected"),
     ]
     figure.legend(handles=looks, loc="outside lower center", ncols=3)
     return figure
@@ -273,7 +273,7 @@ def amplification(table: pd.DataFrame, *, definition: str = "published", prompt:
         some[["generator", "guidance_scale"]].drop_duplicates().itertuples(index=False, name=None)
     )
     lines = sum(len(_of(some, g)) for g in groups) + 0.8 * len(groups)
-    figure, ax = style.subplots(figsize=(9.5, 0.3 * lines + 1.6))
+    figure, ax = style.subplots(figsize=(forms.WIDTH, 0.3 * lines + 1.6))
     style.zero_line(ax)
     y, places, names = 0.0, [], []
     for group in groups:
@@ -341,7 +341,7 @@ def guidance(
     """
     there = [a for a in approaches if a in set(table["approach"])]
     figure, axes = style.subplots(
-        1, max(len(there), 1), figsize=(4 * max(len(there), 1) + 0.6, 4.6), sharey=True, squeeze=False
+        1, max(len(there), 1), figsize=(2.9 * max(len(there), 1) + 0.5, 3.9), sharey=True, squeeze=False
     )
     for ax, approach in zip(axes.flat, there, strict=False):
         some = table[table["approach"] == approach].assign(scale=lambda t: t["guidance_scale"].astype(float))
@@ -354,7 +354,7 @@ def guidance(
         ax.plot(x, learnt, color=style.BLUE, lw=2.2, ls=":")
         ax.vlines(total["scale"], total["ci_low"], total["ci_high"], color=style.BLACK, lw=1.6)
         ax.plot(total["scale"], total["points"], "o-", color=style.BLACK, markersize=6)
-        ax.set_title(textwrap.fill(NAMES[approach], 26))
+        ax.set_title(textwrap.fill(NAMES[approach], 22))
         ax.set_xlabel("Guidance scale")
         ax.set_xticks(x, [f"{v:g}" for v in x])
     axes[0, 0].set_ylabel("Change along the true lean (points)")
@@ -389,6 +389,7 @@ def contributions(table: pd.DataFrame) -> Figure:
         panel_names=NAMES,
         row_names={name: text.replace("\n", " ") for name, text in COMPONENT_NAMES.items()},
         label="Contribution (points)",
+        inch=0.29,
         filled="known",
         filled_names=("with an interval", "an estimate without one"),
     )
@@ -557,7 +558,7 @@ def _grid(
     rows: Sequence[str],
     columns: Sequence[str] = (),
     *,
-    side: float = 1.0,
+    side: float = 0.78,
 ) -> Figure:
     """Draw images in a grid with a name for each row and, where given, each column.
 
@@ -579,7 +580,7 @@ def _grid(
             for spine in ax.spines.values():
                 spine.set_visible(False)
             if i == 0 and columns:
-                ax.set_title(columns[j], fontsize=9, loc="center", fontweight="normal")
+                ax.set_title(columns[j], fontsize=8, loc="center", fontweight="normal")
         axes[i, 0].set_ylabel(rows[i], rotation=0, ha="right", va="center", fontsize=9, labelpad=6)
     return figure
 
@@ -596,7 +597,9 @@ def _captioned(
         columns: Images in a row.
     """
     lines = -(-len(images) // columns)
-    figure, axes = style.subplots(lines, columns, figsize=(2.5 * columns, 3.5 * lines), squeeze=False)
+    figure, axes = style.subplots(
+        lines, columns, figsize=(forms.WIDTH / 5 * columns, 2.95 * lines), squeeze=False
+    )
     for ax in axes.flat[len(images) :]:
         ax.set_visible(False)
     for ax, image, text, fact in zip(axes.flat, images, texts, facts, strict=False):
@@ -604,9 +607,9 @@ def _captioned(
         ax.set(xticks=[], yticks=[])
         for spine in ax.spines.values():
             spine.set_visible(False)
-        said = textwrap.fill(f"“{text}”", 30).replace("$", r"\$")
-        below = "\n".join([said, *(textwrap.fill(line, 34) for line in fact.splitlines())])
-        ax.set_xlabel(below, fontsize=8, loc="left", color=style.BLACK)
+        said = textwrap.fill(f"“{text}”", 27).replace("$", r"\$")
+        below = "\n".join([said, *(textwrap.fill(line, 28) for line in fact.splitlines())])
+        ax.set_xlabel(below, fontsize=7.5, loc="left", color=style.BLACK)
     return figure
 
 
@@ -617,7 +620,7 @@ def _in_columns(names: list[str], draw) -> Figure:
     figure, axes = style.subplots(
         1,
         columns,
-        figsize=(10.5 if columns == 2 else 7.5, 0.24 * max(lines, 3) + 1.4),
+        figsize=(forms.WIDTH if columns == 2 else 7.5, 0.24 * max(lines, 3) + 1.4),
         sharex=True,
         squeeze=False,
     )
@@ -672,7 +675,7 @@ def specification_curve(curve: pd.DataFrame) -> Figure:
     choices = [(c, _options(curve[c])) for c in _CHOICE_NAMES if curve[c].nunique() > 1]
     lines = sum(len(options) for _, options in choices) + 0.7 * len(choices)
     figure, (top, below) = style.subplots(
-        2, 1, figsize=(11, 4.4 + 0.24 * lines), sharex=True, height_ratios=[4.4, 0.24 * lines]
+        2, 1, figsize=(forms.WIDTH, 4.4 + 0.24 * lines), sharex=True, height_ratios=[4.4, 0.24 * lines]
     )
     style.zero_line(top, axis="y")
     for (exclusion, measure), (color, marker, label) in _LOOK.items():
@@ -700,7 +703,7 @@ def _choice_ticks(ax, curve: pd.DataFrame, choices: list[tuple[str, list[str]]])
     for choice, options in choices:
         for option in options:
             at = np.flatnonzero(curve[choice] == option)
-            ax.plot(at, np.full(len(at), y), "|", color=style.BLACK, markersize=7, mew=0.9)
+            ax.plot(at, np.full(len(at), y), "|", color=style.BLACK, markersize=7, mew=0.8)
             places.append(y)
             names.append(f"{_CHOICE_NAMES[choice]}: {_OPTION_NAMES.get(option, option)}")
             y += 1
@@ -718,7 +721,7 @@ def choice_effects(effects: pd.DataFrame) -> Figure:
         effects: The table ``synthesis_choice_effect``.
     """
     choices = list(dict.fromkeys(effects["choice"]))
-    figure, ax = style.subplots(figsize=(9, 0.36 * len(effects) + 0.3 * len(choices) + 1.2))
+    figure, ax = style.subplots(figsize=(forms.WIDTH, 0.36 * len(effects) + 0.3 * len(choices) + 1.2))
     style.zero_line(ax)
     y, places, names = 0.0, [], []
     for choice, color, marker in zip(choices, style.PALETTE, style.MARKERS, strict=False):
@@ -731,5 +734,5 @@ def choice_effects(effects: pd.DataFrame) -> Figure:
         y += 0.6
     ax.set_yticks(places, names)
     ax.set_ylim(y - 0.9, -0.8)
-    ax.set_xlabel("Expected amplification: mean over specifications (mark) and their range (line), in points")
+    ax.set_xlabel("Expected amplification (points): mean of specifications, and their range")
     return figure

@@ -13,15 +13,11 @@ from biaslab.papers.synthesis.measure import MATCHED, WORLD
 
 # Gate and judge that have learnt from the renderer that they are tested on.
 _EMBEDDED = ("mini-detector", "mini-clip")
-_BEST_CASE = (
-    "They were trained on drawings of the same renderer with the same cues: this is their best case, and says "
-    "nothing about other images."
-)
 # Renders of a gender that an occupation needs for its error to be told.
 _LEAST_RENDERS = 30
 _COUNTED = {
     "drawn": "Do intervals of the people drawn hold the true shares?",
-    "judged": "Do intervals of what the judge says hold them?",
+    "judged": "Do intervals of what the judge says, its error left in, hold them?",
     "corrected": "Do intervals corrected for the judge's error hold them?",
 }
 _RULES = {
@@ -41,20 +37,23 @@ def judge(table: pd.DataFrame, *, models: tuple[str, ...] = ()) -> list[Finding]
         models: Gate and judge, to say of embedded ones what they have learnt from.
     """
     rows = table[(table["truth"] == "all") & (table["answers"] == "likelier")].set_index("cues")
+    learnt = [name for name in models if name in _EMBEDDED]
+    details = [
+        f"{' and '.join(learnt)} learnt from drawings of the same renderer with the same cues: this is the best case, "
+        "and says nothing about other images."
+    ]
     found = []
     for cues in ("unambiguous", "ambiguous"):
         if cues not in rows.index:
             continue
         row = rows.loc[cues]
-        details = [f"An ideal judge of the cues would reach {row['ceiling']:.1f} %."]
-        details += [_BEST_CASE] if set(models) & set(_EMBEDDED) else []
         found.append(
             Finding(
                 f"How often does the judge name people with {cues} cues rightly?",
-                f"In {row['accuracy']:.1f} % of {row['n']:,.0f} renders; an ideal judge in {row['ceiling']:.1f} %.",
+                f"In {row['accuracy']:.1f} % of those that pass the gate; an ideal judge in {row['ceiling']:.1f} %.",
                 **_estimate(row, "accuracy", "%", "n", "renders"),
                 figure="calibration_judge",
-                details=tuple(details),
+                details=tuple(details) if learnt else (),
             )
         )
     return found
@@ -192,7 +191,7 @@ def guidance(table: pd.DataFrame) -> list[Finding]:
             Finding(
                 f"What makes the change along the true lean, {_lower(NAMES[approach])}?",
                 answer,
-                model=str(total["model"]) if "model" in rows else "",
+                model=str(total["generator"]),
                 **_estimate(total, "points", "points", "n_occupations", "occupations"),
                 figure="calibration_guidance",
                 details=(

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from biaslab import tables
 from biaslab.captions.corpus import MiniCorpus
 from biaslab.judging.images import DescribedImages
 from biaslab.judging.judge import decide
@@ -171,21 +170,3 @@ class IdealPipeline:
             table = images.table.drop(columns="outcome", errors="ignore")
             self._images[key] = table.merge(self.judged(images.source), on="image_id")
         return self._images[key].copy()
-
-
-class IdealStudy:
-    """What :class:`biaslab.study.Study` offers to the builders of calibration's tables."""
-
-    def __init__(self, pipeline, *, replicates=400, builders=None, measured=None):
-        self.pipeline = pipeline
-        self.seed, self.bootstrap_replicates, self.confidence = 1, replicates, 0.95
-        self._builders, self._measured, self._kept = builders or {}, measured or {}, {}
-
-    def table(self, name):
-        if name not in self._kept:
-            frame = self._builders[name](self)
-            self._kept[name] = tables.check(frame, name) if name in tables.schemas() else frame
-        return self._kept[name].copy()
-
-    def measured(self, name):
-        return self._measured[name].copy()

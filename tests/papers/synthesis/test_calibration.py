@@ -4,33 +4,57 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from ideal import OCCUPATIONS, IdealPipeline, IdealStudy
+from ideal import OCCUPATIONS, IdealPipeline
 from scipy import stats as scipy_stats
 
 from biaslab import tables
 from biaslab.errors import MissingInputError
 from biaslab.judging.faces import Face
 from biaslab.judging.images import ArrayImages
-from biaslab.judging.judge import Judge, JudgeSettings, judge
+from biaslab.judging.judge import JUDGED, Judge, JudgeSettings, judge
 from biaslab.mini import scene, world
+from biaslab.mini.captions import Corpus
+from biaslab.papers import synthesis
+from biaslab.papers.synthesis import calibration
+from biaslab.papers.synthesis.calibration import COUNTED
+from biaslab.papers.synthesis.measure import ungated
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.stats import corrected_shares, wilson_interval
 from biaslab.store import Store
-from biaslab.studies import calibration, calibration_words
-from biaslab.studies.calibration import Counts
 
 SHARES = {o: world.training_shares()[o] for o in OCCUPATIONS}
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    pipeline = IdealPipeline("mini", tmp_path_factory.mktemp("store"), sharpen=0.25)
-    return IdealStudy(pipeline, builders=dict(calibration.TABLES))
+OWN = {"guidance": 3.0, "seed": 1, "replicates": 400}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def asked():
+    """Let the judge call whole images male, and return the lists of images that it was asked about."""
+    asked = []
+
+    def whole(pipeline, source, image_ids):
+        asked.append(list(image_ids))
+        return pd.DataFrame({"image_id": list(dict.fromkeys(image_ids)), "gender": "male"})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("biaslab.papers.synthesis.measure.ungated", whole)
+        yield asked
 
 
 @pytest.fixture(scope="module")
-def c(study):
-    return calibration.of(study)
+def c(tmp_path_factory):
+    return synthesis.Calibration(IdealPipeline("mini", tmp_path_factory.mktemp("store"), sharpen=0.25))
+
+
+@pytest.fixture(scope="module")
+def shares(c):
+    return synthesis.shares(c.training, c.generated, c.truth, c.renders)
+
+
+@pytest.fixture(scope="module")
+def amplification(c):
+    return synthesis.amplification(c.training, c.generated, c.truth, **OWN)
 
 
 def _like_prompts(t):
@@ -92,15 +116,8 @@ BY_HAND = _renders(
 )
 
 
-@pytest.fixture
-def by_hand(tmp_path):
-    study = IdealStudy(IdealPipeline("mini", tmp_path), builders=dict(calibration.TABLES))
-    calibration.of(study).__dict__["held_out"] = BY_HAND
-    return study
-
-
-def test_confusion_by_hand(by_hand):
-    table = by_hand.table("calibration_confusion").set_index(["cues", "truth", "judged"])
+def test_confusion_by_hand():
+    table = synthesis.confusion(BY_HAND).set_index(["cues", "truth", "judged"])
     assert table.loc[("all", "female", "no_face"), ["n", "n_images", "percent"]].tolist() == [1, 4, 25]
     assert table.loc[("all", "female", "uncertain"), "n"] == 2
     assert table.loc[("unambiguous", "male", "female"), ["n", "n_images"]].tolist() == [1, 2]
@@ -115,8 +132,8 @@ def test_confusion_by_hand(by_hand):
     ).all()
 
 
-def test_accuracy_and_ceiling_by_hand(by_hand):
-    table = by_hand.table("calibration_judge").set_index(["cues", "truth", "answers"])
+def test_accuracy_and_ceiling_by_hand():
+    table = synthesis.judge(BY_HAND).set_index(["cues", "truth", "answers"])
     # Of four judged renders two are right; an ideal judge: (0.999 + 0.999 + 0.995 + 0.6) / 4.
     row = table.loc[("all", "all", "judged")]
     assert row[["accuracy", "n", "n_images"]].tolist() == [50, 4, 7]
@@ -128,8 +145,8 @@ def test_accuracy_and_ceiling_by_hand(by_hand):
     assert math.isnan(table.loc[("all", "female", "judged"), "ceiling"])
 
 
-def test_reliability_by_hand(by_hand):
-    table = by_hand.table("calibration_reliability").set_index("bin")
+def test_reliability_by_hand():
+    table = synthesis.reliability(BY_HAND).set_index("bin")
     assert table["n"].tolist() == [0, 1, 0, 1, 1, 0, 2, 1]
     row = table.loc["0.9 to 0.99"]
     assert row["mean_judge"] == pytest.approx(93) and row["percent_female"] == 0
@@ -137,8 +154,8 @@ def test_reliability_by_hand(by_hand):
     assert math.isnan(table.loc["0 to 0.01", "percent_female"])
 
 
-def test_an_ideal_judge_reaches_its_ceiling(study):
-    table = study.table("calibration_judge")
+def test_an_ideal_judge_reaches_its_ceiling(c):
+    table = synthesis.judge(c.renders)
     row = table[(table["cues"] == "all") & (table["truth"] == "all") & (table["answers"] == "likelier")].iloc[
         0
     ]
@@ -147,10 +164,10 @@ def test_an_ideal_judge_reaches_its_ceiling(study):
     assert row["n"] == row["n_images"] == 620
 
 
-def test_errors_by_occupation_count_all_renders_with_a_truth(study, c):
-    table = study.table("calibration_judge_by_occupation").set_index(["occupation", "measure"])
+def test_errors_by_occupation_count_all_renders_with_a_truth(c):
+    table = synthesis.judge_by_occupation(c.renders, c.generated).set_index(["occupation", "measure"])
     # Held-out renders take the 62 occupations in turn, ten each; the generator makes 4 times 40.
-    both = pd.concat([c.held_out, c.world.judgements("generated")])
+    both = pd.concat([c.renders, c.world.judgements("generated")])
     some = both[(both["occupation"] == "writer") & (both["truth_gender"] == "female")]
     assert len(both[both["occupation"] == "writer"]) == 10 + 160
     judged = some[some["outcome"] == "judged"]
@@ -164,10 +181,8 @@ def test_errors_by_occupation_count_all_renders_with_a_truth(study, c):
 # -- shares ----------------------------------------------------------------------------------------------------
 
 
-def test_true_shares_are_the_worlds(study):
-    table = study.table("calibration_shares").set_index(["source", "skew", "approach", "occupation"])[
-        "percent_true"
-    ]
+def test_true_shares_are_the_worlds(shares):
+    table = shares.set_index(["source", "skew", "approach", "occupation"])["percent_true"]
     for occupation, percent in SHARES.items():
         silent = 100 * _like_prompts(percent / 100)[1]
         assert table["training", "default", "naive", occupation] == pytest.approx(percent)
@@ -177,8 +192,8 @@ def test_true_shares_are_the_worlds(study):
         assert table["generated", "off", "matched", occupation] == pytest.approx(percent)
 
 
-def test_the_true_share_of_nearest_captions_is_that_of_those_selected(study, c):
-    found = study.table("calibration_shares").set_index(["approach", "occupation"])["percent_true"]
+def test_the_true_share_of_nearest_captions_is_that_of_those_selected(shares, c):
+    found = shares.set_index(["approach", "occupation"])["percent_true"]
     chosen = c.base.selections()
     for occupation in ("nurse", "ceo"):
         some = chosen[(chosen["approach"] == "nearest") & (chosen["occupation"] == occupation)]
@@ -190,9 +205,8 @@ def test_the_true_share_of_nearest_captions_is_that_of_those_selected(study, c):
         assert found["nearest", occupation] == pytest.approx(100 * np.mean(shares))
 
 
-def test_a_caption_near_several_prompts_is_one_image(study, c):
-    table = study.table("calibration_shares")
-    row = table[(table["approach"] == "nearest") & (table["occupation"] == "ceo")].iloc[0]
+def test_a_caption_near_several_prompts_is_one_image(shares, c):
+    row = shares[(shares["approach"] == "nearest") & (shares["occupation"] == "ceo")].iloc[0]
     chosen = c.base.selections()
     mine = chosen[(chosen["approach"] == "nearest") & (chosen["occupation"] == "ceo")]
     judged = c.base.judgements("training").set_index("caption_id").loc[mine["caption_id"].unique()]
@@ -202,16 +216,17 @@ def test_a_caption_near_several_prompts_is_one_image(study, c):
 
 def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     # A judge that is wrong in a tenth of all images pulls shares of 5 to 10 % (90 to 95 %) 8 to 9 points to the middle.
-    pipeline = IdealPipeline("mini", tmp_path, wrong=0.1, calibration={"world_images": 60})
-    erring = IdealStudy(pipeline, builders=dict(calibration.TABLES))
-    rows = erring.table("calibration_shares")
+    erring = synthesis.Calibration(
+        IdealPipeline("mini", tmp_path, wrong=0.1, calibration={"world_images": 60})
+    )
+    rows = synthesis.shares(erring.training, erring.generated, erring.truth, erring.renders)
+    inside = synthesis.inside(rows).set_index(["counted", "source", "skew"])["inside"]
     rows = rows[(rows["source"] == "generated") & (rows["skew"] == "default")].set_index("occupation")
-    inside = erring.table("calibration_inside").set_index(["counted", "source", "skew"])["inside"]
     held = {how: inside.loc[(how, "generated", "default")] for how in ("drawn", "judged", "corrected")}
     # Of ten: one below 8 has a chance of 1.2 % where intervals are right (binomial, 0.95).
     assert held["judged"] <= 6 and held["drawn"] >= 8 and held["corrected"] >= 8
     # By hand (Rogan and Gladen), from the held-out renders alone: none of them is counted here.
-    renders = calibration.of(erring).held_out
+    renders = erring.renders
     renders = renders[renders["outcome"] == "judged"]
     right = renders["gender"] == renders["truth_gender"]
     sens, spec = (right[renders["truth_gender"] == g].mean() for g in ("female", "male"))
@@ -220,9 +235,9 @@ def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     assert (rows["reference"] == "all").all()
 
 
-def test_training_images_take_the_judges_error_on_other_renders_of_the_occupation(study, c):
-    rows = study.table("calibration_shares").query("approach == 'naive' and skew == 'default'")
-    others = pd.concat([c.held_out, c.world.judgements("generated")])
+def test_training_images_take_the_judges_error_on_other_renders_of_the_occupation(shares, c):
+    rows = shares.query("approach == 'naive' and skew == 'default'")
+    others = pd.concat([c.renders, c.world.judgements("generated")])
     others = others[others["outcome"] == "judged"]
     others = others.merge(rows[["occupation"]], on="occupation")
     sizes = others.groupby(["occupation", "truth_gender"]).size().unstack(fill_value=0)
@@ -246,12 +261,12 @@ def _simulated(studies, n=175, error=0.01):
     found = corrected_shares(judged.ravel(), n, sens, spec, 900, 900)
     parts = {"percent_true": truth.ravel()}
     for (value, low, high), count in (
-        (calibration.COUNTED["drawn"], drawn.ravel()),
-        (calibration.COUNTED["judged"], judged.ravel()),
+        (COUNTED["drawn"], drawn.ravel()),
+        (COUNTED["judged"], judged.ravel()),
     ):
         ends = wilson_interval(count, np.full(count.shape, n))
         parts |= {value: count / n, low: ends[0], high: ends[1]}
-    value, low, high = calibration.COUNTED["corrected"]
+    value, low, high = COUNTED["corrected"]
     parts |= {value: found.share, low: found.ci_low, high: found.ci_high}
     table = pd.DataFrame({name: 100 * values for name, values in parts.items()})
     which = np.repeat(np.arange(studies), 62)
@@ -259,7 +274,7 @@ def _simulated(studies, n=175, error=0.01):
 
 
 def test_corrected_intervals_hold_the_true_share_as_often_as_they_say():
-    found = calibration.count_inside(_simulated(300), 0.95)
+    found = synthesis.inside(_simulated(300), confidence=0.95)
     share = found.groupby("counted")["inside"].sum() / found.groupby("counted")["n"].sum()
     # An error of 1 % costs intervals of 175 images over a point of coverage; 300 x 62 shares: two s.e. are 0.3 points.
     assert 0.945 < share["drawn"] < 0.957 and 0.945 < share["corrected"] < 0.965 and share["judged"] < 0.940
@@ -270,11 +285,11 @@ def test_corrected_intervals_hold_the_true_share_as_often_as_they_say():
 
 def test_intervals_that_hold_the_truth_are_counted_by_hand():
     names = ["source", "skew", "approach", "percent_true"]
-    names += [column for columns in calibration.COUNTED.values() for column in columns]
+    names += [column for columns in COUNTED.values() for column in columns]
     right, wrong, none = (50.0, 40.0, 60.0), (90.0, 80.0, 95.0), (np.nan, np.nan, np.nan)
     rows = [("training", "default", "naive", 50.0, *right, *wrong, *none)] * 4
     rows += [("training", "default", "matched", 50.0, *right, *right, *none)] * 4
-    table = calibration.count_inside(pd.DataFrame(rows, columns=names), 0.9)
+    table = synthesis.inside(pd.DataFrame(rows, columns=names), confidence=0.9)
     table = table.set_index(["counted", "approach"])
     assert table.loc[("drawn", "naive"), ["inside", "n", "expected", "p"]].tolist() == [4, 4, 3.6, 1]
     # All four miss with a chance of 0.1 ** 4; twice that after Holm's correction for two kinds of images.
@@ -285,16 +300,11 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     assert row["least"] == 2
     assert table.loc[("judged", "matched"), "p_holm"] == 1
     assert table.loc[("corrected", "naive"), "n"] == 0 and math.isnan(table.loc[("corrected", "naive"), "p"])
-    said = calibration_words.headline_inside(table.reset_index(), SimpleNamespace(confidence=0.9))
-    assert "(90 %) that hold the true share, of which 3.6 of 4 are expected" in said
-    assert "of the people drawn, 8 of 8 (no kind of images with fewer than chance lets)" in said
-    assert (
-        "its error left in, 4 of 8 (fewer than chance lets, after Holm's correction: 0 for all capt" in said
-    )
-    assert (
-        "(p = 0.0002)" in said
-        and "corrected" not in said.split("its error left in")[1].split("correction:")[1]
-    )
+    # Nothing is said of the third, which has no intervals.
+    drawn, judged = synthesis.findings.inside(table.reset_index(), confidence=0.9)
+    assert (drawn.estimate, drawn.n, drawn.of) == (100, 8, "intervals") and not drawn.details
+    assert (judged.estimate, judged.n) == (50, 8) and "(p = 0.0002)" in judged.details[0]
+    assert "90 %" in judged.answer and "fewer" in judged.answer and "fewer" not in drawn.answer
 
 
 def test_matched_captions_are_the_first_that_ask_the_same(c):
@@ -303,8 +313,8 @@ def test_matched_captions_are_the_first_that_ask_the_same(c):
     fits = (rows["truth_style"] == "prompt_like") & (rows["truth_indicator"] == "none")
     for occupation in ("nurse", "pilot"):
         mine = rows[fits & (rows["truth_occupation"] == occupation)]["caption_id"].tolist()[:40]
-        found = c.matched[c.matched["occupation"] == occupation]
-        assert found["caption_id"].tolist() == mine
+        found = c.training.query("approach == 'matched' and occupation == @occupation")
+        assert found["image_id"].tolist() == mine
         genders = [corpus.scene(i).people[0].gender for i in mine]
         assert found["truth_gender"].tolist() == genders
 
@@ -312,11 +322,8 @@ def test_matched_captions_are_the_first_that_ask_the_same(c):
 # -- amplification -------------------------------------------------------------------------------------------------
 
 
-def test_what_the_truth_implies(study):
-    table = study.table("calibration_amplification")
-    some = table[
-        (table["generator"] == "world") & (table["prompt"] == "mean") & (table["definition"] == "published")
-    ]
+def test_what_the_truth_implies(amplification):
+    some = amplification.query("generator == 'world' and prompt == 'mean' and definition == 'published'")
     implied = some.set_index(["skew", "approach"])["implied"]
     # Prompt-like captions lean as their occupation does, so the published rule leaves none out.
     naive = [abs(100 * _like_prompts(t / 100)[1] - 50) - abs(t - 50) for t in SHARES.values()]
@@ -325,8 +332,8 @@ def test_what_the_truth_implies(study):
     assert implied["off", "naive"] == pytest.approx(0, abs=1e-9)
 
 
-def test_without_a_model_the_measurement_finds_what_the_truth_implies(study):
-    table = study.table("calibration_amplification")
+def test_without_a_model_the_measurement_finds_what_the_truth_implies(amplification):
+    table = amplification
     of_world = table[table["generator"] == "world"]
     # Each interval lies around its excess; three half-widths allow for the many rows.
     half = (of_world["excess_high"] - of_world["excess_low"]) / 2
@@ -338,19 +345,16 @@ def test_without_a_model_the_measurement_finds_what_the_truth_implies(study):
     assert table["beyond_floor"].between(table["ci_low"], table["ci_high"]).all()
 
 
-def test_a_model_that_sharpens_shows_as_excess_that_grows_with_guidance(study):
-    table = study.table("calibration_amplification")
-    some = table[
-        (table["generator"] == "mini") & (table["approach"] == "matched") & (table["prompt"] == "pooled")
-    ]
+def test_a_model_that_sharpens_shows_as_excess_that_grows_with_guidance(amplification):
+    some = amplification.query("generator == 'mini' and approach == 'matched' and prompt == 'pooled'")
     excess = some[some["definition"] == "directional"].set_index("guidance_scale")["excess"]
     assert list(excess.index) == ["1", "3", "7.5"]
     assert 0 < excess["3"] < excess["7.5"]
     assert some[some["guidance_scale"] == "7.5"]["excess_low"].min() > 0
 
 
-def test_rows_of_amplification(study):
-    table = study.table("calibration_amplification")
+def test_rows_of_amplification(amplification):
+    table = amplification
     assert len(tables.schema("calibration_amplification").keys) == 6
     # Five selections: two kinds of prompts for the world and the run's own guidance, one for the two others swept;
     # and the world without the paradox.
@@ -360,8 +364,8 @@ def test_rows_of_amplification(study):
     assert (swept["n_generated"] <= 16).all() and (swept["n_generated"] > 13).all()
 
 
-def test_parts_of_guidance_add_up(study, c):
-    table = study.table("calibration_guidance")
+def test_parts_of_guidance_add_up(c):
+    table = synthesis.guidance(c.generated, c.truth)
     wide = table.pivot(index=["approach", "guidance_scale"], columns="part", values="points")
     np.testing.assert_allclose(wide[["measurement", "model", "guidance"]].sum(axis=1), wide["total"])
     t = np.array(list(SHARES.values()))
@@ -391,55 +395,76 @@ def test_parts_of_guidance_add_up(study, c):
 # -- contributions ---------------------------------------------------------------------------------------------------
 
 
-def _study():
-    return SimpleNamespace(seed=0, bootstrap_replicates=400, confidence=0.95)
+def _images(counts, *, hidden=None, outcome=JUDGED, **given):
+    """Judged images of occupations, ``female`` of ``n`` each: ``counts``; ``hidden`` are of another outcome."""
+    rows = [
+        (f"o{k}", kind, "female" if i < female else "male")
+        for kind, cells in ((JUDGED, counts), (outcome, hidden or []))
+        for k, (female, n) in enumerate(cells)
+        for i in range(n)
+    ]
+    frame = pd.DataFrame(rows, columns=["occupation", "outcome", "drawn"])
+    told, sure = frame["outcome"] == JUDGED, frame["outcome"].isin([JUDGED, "uncertain"])
+    return frame.assign(
+        image_id=[f"i{i}" for i in frame.index],
+        prompt="captions",
+        gender=frame["drawn"].where(told, ""),
+        p_female=np.where(frame["drawn"] == "female", 0.8, 0.2) * np.where(sure, 1, np.nan),
+        truth_gender=frame["drawn"],
+        whole_gender=frame["drawn"].where(frame["outcome"] != "uncertain", ""),
+        skew="default",
+        **given,
+    )
 
 
 def test_a_contribution_is_with_less_without():
-    def counts(*percent):
-        return Counts(np.array(percent)[:, None], np.full((len(percent), 1), 100))
-
-    training = counts(80, 40, 30, 70)
-    with_, without = [training, counts(90, 30, 20, 80)], [training, counts(85, 35, 25, 75)]
-    row = calibration._contribution(
-        ["world", "naive", "threshold"], with_, without, ("published",) * 2, 7, _study()
+    training = _images([(80, 100), (40, 100), (30, 100), (70, 100)], approach="naive")
+    # Of judged images 90, 30, 20, 80 % are female; with 20 uncertain ones more, 85, 35, 25, 75 %.
+    generated = _images(
+        [(90, 100), (30, 100), (20, 100), (80, 100)],
+        hidden=[(12, 20), (12, 20), (10, 20), (10, 20)],
+        outcome="uncertain",
+        generator="world",
+        guidance_scale="",
     )
+    table = synthesis.contributions(training, generated, **OWN).set_index("component")
     # Every distance grows by 10 with the rule and by 5 without it, in every resample.
-    assert row[3:6] == pytest.approx([10, 5, 5])
-    assert row[8:10] == [4, 7]
-    nothing = calibration._contribution(["w", "n", "t"], with_, with_, ("published",) * 2, 0, _study())
-    assert nothing[5:8] == [0, 0, 0] and nothing[-1] == ""
+    row = table.loc["threshold"]
+    assert row[["with_rule", "without_rule", "contribution"]].tolist() == pytest.approx([10, 5, 5])
+    assert row[["n_occupations", "n_images"]].tolist() == [4, 80]
+    # A rule that changes nothing contributes 0, for certain.
+    row = table.loc["face_gate"]
+    assert row[["contribution", "ci_low", "ci_high", "n_images", "reason"]].tolist() == [0, 0, 0, 0, ""]
+    assert table.loc["judge_error", ["contribution", "n_images"]].tolist() == [0, 0]
 
 
 def test_the_interval_of_a_contribution_is_that_of_occupations_resampled():
     rng = np.random.default_rng(0)
-    training = Counts(rng.integers(5, 45, (40, 1)), np.full((40, 1), 100))
-    generated = Counts(np.maximum(training.female - 3, 0), np.full((40, 1), 100))
-    other = Counts(np.maximum(training.female - rng.integers(0, 6, (40, 1)), 0), np.full((40, 1), 100))
-    study = SimpleNamespace(seed=0, bootstrap_replicates=1000, confidence=0.95)
-    row = calibration._contribution(
-        ["w", "n", "t"], [training, generated], [training, other], ("published",) * 2, 0, study
+    female = rng.integers(5, 45, 40)
+    training = _images([(f, 100) for f in female], approach="naive")
+    judged = np.maximum(female - 3, 0)
+    hidden = judged + rng.integers(0, 12, 40)
+    generated = _images(
+        [(f, 100) for f in judged],
+        hidden=[(f, 100) for f in hidden],
+        outcome="no_face",
+        generator="world",
+        guidance_scale="",
     )
+    draws = {"guidance": 3.0, "seed": 0, "replicates": 1000}
+    row = synthesis.contributions(training, generated, **draws).set_index("component").loc["face_gate"]
     # All lean male, so the contribution is a plain mean of differences: a t interval over occupations.
-    change = (other.percent - generated.percent)[:, 0]
+    change = (judged + hidden) / 2 - judged
     low, high = scipy_stats.t.interval(0.95, 39, change.mean(), scipy_stats.sem(change))
-    assert row[5] == pytest.approx(change.mean())
-    assert row[6] == pytest.approx(low, abs=0.12) and row[7] == pytest.approx(high, abs=0.12)
+    assert row["contribution"] == pytest.approx(change.mean()) and row["n_images"] == 4000
+    assert row["ci_low"] == pytest.approx(low, abs=0.12) and row["ci_high"] == pytest.approx(high, abs=0.12)
 
 
-def test_contributions_of_a_run(study, monkeypatch):
-    asked = []
-
-    def ungated(pipeline, source, image_ids):
-        asked.append(list(image_ids))
-        return pd.DataFrame({"image_id": list(dict.fromkeys(image_ids)), "gender": "male"})
-
-    monkeypatch.setattr(calibration, "ungated", ungated)
-    table = study.table("calibration_contributions")
+def test_contributions_of_a_run(c, amplification, asked):
+    table = synthesis.contributions(c.training, c.generated, **OWN)
     table = table.set_index(["generator", "approach", "component"]).sort_index()
     assert len(table) == 3 * (6 + 5)
-    known = study.table("calibration_amplification")
-    known = known[(known["definition"] == "published") & (known["prompt"] == "mean")]
+    known = amplification[(amplification["definition"] == "published") & (amplification["prompt"] == "mean")]
     for row in known[known["skew"] == "default"].itertuples():
         if row.approach in ("naive", "nearest_no_indicators", "matched") and row.guidance_scale in ("", "3"):
             same = table.loc[(row.generator, row.approach)]
@@ -472,7 +497,8 @@ def test_ungated_images_are_judged_whole_and_kept_apart(tmp_path, monkeypatch):
     images = np.zeros((3, 12, 10, 3), np.uint8)
     images[:, 0, 0, 0] = (97, 50, 2)
     source = ArrayImages(images, ["a", "b", "c"])
-    settings = Settings.of({"judging": {"gender": "none/such"}, "compute": {"device": "cpu"}})
+    judging = JudgeSettings(faces="mini-detector", gender="none/such")
+    settings = SimpleNamespace(judging=judging, compute=SimpleNamespace(device="cpu"))
     pipeline = SimpleNamespace(settings=settings, store=Store(tmp_path))
     loaded = []
 
@@ -484,10 +510,10 @@ def test_ungated_images_are_judged_whole_and_kept_apart(tmp_path, monkeypatch):
     given = JudgeSettings(faces="no/such", gender="none/such", min_face=0)
     gated = judge(source, given, store=pipeline.store, progress=False, models=load)
     assert set(gated["outcome"]) == {"no_face"}
-    found = calibration.ungated(pipeline, source, ["c", "a", "b", "a"]).set_index("image_id")
+    found = ungated(pipeline, source, ["c", "a", "b", "a"]).set_index("image_id")
     assert found["gender"].to_dict() == {"c": "male", "a": "female", "b": "unsure"}
     assert loaded == ["no/such", "mini-detector"]
-    assert calibration.ungated(pipeline, source, []).empty
+    assert ungated(pipeline, source, []).empty
 
 
 # -- what must hold ----------------------------------------------------------------------------------------------------
@@ -531,6 +557,10 @@ class _Texts:
 class _Seen(IdealPipeline):
     """Sees each image's occupation but that nurses look like chefs to the model; one image cannot be read."""
 
+    def changed(self, model="", **changes):
+        changed = dict(self.settings.changed(**changes))
+        return _Seen(model or self.model, self.folder, sharpen=self.sharpen, **changed)
+
     def image_embeddings(self, kind, image_ids):
         table = self.images(kind).table.set_index("image_id").loc[list(image_ids)]
         names = table["occupation"]
@@ -542,11 +572,21 @@ class _Seen(IdealPipeline):
         return pd.DataFrame({"image_id": list(image_ids), "vector": vectors})
 
 
+def _quality(c, words, measured):
+    """Return the requirements of a run."""
+    known = synthesis.amplification(c.training, c.generated, c.truth, **OWN)
+    return synthesis.quality(
+        synthesis.judge(c.renders), c.training, c.base.judgements("generated"), c.named(), words, measured, known,
+        model="mini", seed=1, replicates=200,
+    ).set_index("metric")  # fmt: skip
+
+
 @pytest.fixture
 def quality(tmp_path, monkeypatch):
     pipeline = _Seen(
         "mini",
         tmp_path,
+        sharpen=0.0,
         generation={"images_per_prompt": 6},
         calibration={"world_images": 8, "guidance_scales": ()},
     )
@@ -576,10 +616,8 @@ def quality(tmp_path, monkeypatch):
         ],
         columns=["model", "approach", "n_followed", "n_judged"],
     )
-    monkeypatch.setattr("biaslab.judging.zero_shot.ZeroShot", _Texts)
-    builders = {**calibration.TABLES, "paradox_amplification": lambda study: measured}
-    study = IdealStudy(pipeline, builders=builders, measured={"paradox_gender_words": words}, replicates=200)
-    return study.table("mini_quality").set_index("metric")
+    monkeypatch.setattr("biaslab.papers.synthesis.measure.ZeroShot", _Texts)
+    return _quality(synthesis.Calibration(pipeline), words, measured)
 
 
 def test_quality_reports_what_was_measured(quality):
@@ -618,22 +656,21 @@ def test_quality_says_what_was_not_measured(tmp_path):
         generation={"images_per_prompt": 4},
         calibration={"world_images": 4, "guidance_scales": (), "test_renders": 62},
     )
-    pipeline.image_embeddings = None
-    empty = pd.DataFrame(columns=tables.schema("paradox_amplification").names)
-    builders = {**calibration.TABLES, "paradox_amplification": lambda study: empty}
-    study = IdealStudy(pipeline, builders=builders, replicates=200)
 
     def none(*_):
         raise MissingInputError("No open_clip model.")
 
     pipeline.image_embeddings = none
-    table = study.table("mini_quality").set_index("metric")
+    words, measured = (
+        tables.of(pd.DataFrame(), name) for name in ("paradox_gender_words", "paradox_amplification")
+    )
+    table = _quality(synthesis.Calibration(pipeline), words, measured)
     for metric in ("gender_word_accuracy", "naive_amplification", "caption_prompts", "occupation_accuracy"):
         row = table.loc[metric]
         assert math.isnan(row["value"]) and row["met"] == "" and row["reason"] and row["n"] == 0
     assert table.loc["nearest_no_indicators_to_naive", "reason"] == "The run lacks an approach."
-    said = calibration_words.headline_quality(table.reset_index())
-    assert "not measured (gender_word_accuracy, occupation_accuracy, naive_amplification" in said
+    (said,) = synthesis.findings.quality(table.reset_index())
+    assert "gender_word_accuracy, occupation_accuracy, naive_amplification" in said.details[-1]
 
 
 class _OneFace:
@@ -650,7 +687,7 @@ class _AllWomen:
 
 def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     def all_women(*args, **kwargs):
-        return judge(*args, **{**kwargs, "models": lambda *_: Judge(_OneFace(), _AllWomen())})
+        return judge(*args, **{**kwargs, "models": lambda _: Judge(_OneFace(), _AllWomen())})
 
     monkeypatch.setattr("biaslab.judging.judge.judge", all_women)
     given = {
@@ -672,14 +709,15 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
         "compute": {"store": str(tmp_path)},
     }
     pipeline = Pipeline("world", Settings.of(given), seed=3, progress=False)
-    study = IdealStudy(pipeline, builders=dict(calibration.TABLES), replicates=100)
-    shares = study.table("calibration_shares").set_index(["source", "skew", "approach", "occupation"])
+    c = synthesis.Calibration(pipeline)
+    shares = synthesis.shares(c.training, c.generated, c.truth, c.renders)
+    shares = shares.set_index(["source", "skew", "approach", "occupation"])
     # Every image is judged female, whatever was drawn: 4 prompts of 5 images, and of 3 with the knobs off.
     assert (shares["percent_female"] == 100).all()
     assert shares.loc[("generated", "default", "matched", "nurse"), "n"] == 20
     assert shares.loc[("generated", "off", "matched", "nurse"), "n"] == 12
     assert shares.loc[("training", "default", "matched", "nurse"), "n"] == 2
-    made = calibration.of(study).world.judgements("generated")
+    made = c.world.judgements("generated")
     mine = made.loc[made["occupation"] == "mechanic", "truth_gender"]
     found = shares.loc[("generated", "default", "matched", "mechanic"), "percent_drawn"]
     assert found == pytest.approx(100 * (mine == "female").mean())
@@ -688,7 +726,7 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     corpus = pipeline.corpus.world
     drawn = [corpus.scene(i).people for i in sample["caption_id"]]
     assert sample["truth_gender"].fillna("").tolist() == [p[0].gender if p else "" for p in drawn]
-    judged = study.table("calibration_judge").set_index(["cues", "truth", "answers"])
+    judged = synthesis.judge(c.renders).set_index(["cues", "truth", "answers"])
     assert judged.loc[("all", "all", "judged"), ["accuracy", "n"]].tolist() == [50, 20]
 
 
@@ -700,54 +738,46 @@ def test_a_corpus_without_truth_is_refused():
     with pytest.raises(
         MissingInputError, match=r"'laion.parquet' does not have: set captions.corpus to 'mini'"
     ):
-        calibration.Calibration(SimpleNamespace(corpus=corpus))
+        synthesis.Calibration(SimpleNamespace(corpus=corpus))
 
 
-def test_the_world_in_place_of_the_model_stands_once(tmp_path, monkeypatch):
+def test_the_world_in_place_of_the_model_stands_once(tmp_path):
     pipeline = IdealPipeline(
         "world",
         tmp_path,
+        captions={"approaches": ("naive",)},
         generation={"images_per_prompt": 4},
         calibration={"world_images": 4},
-        captions={"approaches": ("naive",)},
     )
-    study = IdealStudy(pipeline, builders=dict(calibration.TABLES), replicates=200)
-    monkeypatch.setattr(
-        calibration, "ungated", lambda *a: pd.DataFrame({"image_id": [*dict.fromkeys(a[2])], "gender": ""})
-    )
-    assert set(study.table("calibration_amplification")["generator"]) == {"world"}
-    assert set(study.table("calibration_contributions")["generator"]) == {"world"}
-    assert study.table("calibration_guidance").empty
+    c = synthesis.Calibration(pipeline)
+    assert set(synthesis.amplification(c.training, c.generated, c.truth, **OWN)["generator"]) == {"world"}
+    assert set(synthesis.contributions(c.training, c.generated, **OWN)["generator"]) == {"world"}
+    assert synthesis.guidance(c.generated, c.truth).empty
 
 
 def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
-    pipeline = IdealPipeline(
-        "mini",
-        tmp_path,
-        captions={"skew": "off", "approaches": ("naive",)},
-        generation={"images_per_prompt": 4},
-        calibration={"world_images": 10, "guidance_scales": ()},
-    )
-    study = IdealStudy(pipeline, builders=dict(calibration.TABLES), replicates=200)
-    table = study.table("calibration_amplification")
-    assert (
-        set(table["skew"]) == {"off"}
-        and not table.duplicated(tables.schema("calibration_amplification").keys).any()
-    )
+    more = {
+        "captions": {"skew": "off", "approaches": ("naive",)},
+        "generation": {"images_per_prompt": 4},
+        "calibration": {"world_images": 10, "guidance_scales": ()},
+    }
+    c = synthesis.Calibration(IdealPipeline("mini", tmp_path, **more))
+    table = synthesis.amplification(c.training, c.generated, c.truth, **OWN)
+    assert set(table["skew"]) == {"off"}
     np.testing.assert_allclose(table["implied"], 0, atol=1e-9)
-    assert set(study.table("calibration_shares")["skew"]) == {"off"}
-    said = calibration_words.headlines_amplification(table, "mini", 3.0)
-    assert len(said) == 5 and "imply" in said[0] and "every knob off" in said[4]
+    assert set(synthesis.shares(c.training, c.generated, c.truth, c.renders)["skew"]) == {"off"}
+    # World and model, each against both selections; the world without the paradox is the first of them.
+    assert len(synthesis.findings.amplification(table, model="mini")) == 4
 
 
-def test_tables_of_the_world(study):
-    table = study.table("world_occupations").set_index(["occupation", "captions"])["percent_female"]
+def test_tables_of_the_world():
+    table = synthesis.world.occupations().set_index(["occupation", "captions"])["percent_female"]
     for occupation, percent in SHARES.items():
         women, silent = _like_prompts(percent / 100)
         assert table[occupation, "all"] == pytest.approx(percent)
         assert table[occupation, "prompt-like"] == pytest.approx(100 * women)
         assert table[occupation, "prompt-like, no indicator"] == pytest.approx(100 * silent)
-    gain = study.table("world_conditional").set_index(["skew", "captions"])
+    gain = synthesis.world.conditional().set_index(["skew", "captions"])
     every = [_like_prompts(t / 100) for t in world.training_shares().values()]
     lean = np.mean([abs(t - 50) for t in world.training_shares().values()])
     assert gain.loc[("default", "prompt-like"), "lean"] == pytest.approx(
@@ -760,8 +790,8 @@ def test_tables_of_the_world(study):
     np.testing.assert_allclose(gain.xs("all", level="captions")["percent_of_captions"], 100)
 
 
-def test_ceiling_against_sums_over_products_of_cues(study):
-    table = study.table("world_ceiling").set_index("sure")
+def test_ceiling_against_sums_over_products_of_cues():
+    table = synthesis.world.ceiling().set_index("sure")
     accuracy, ambiguous = scene.cue_ceiling(0.99)
     assert table.loc["0.99", "accuracy"] == pytest.approx(100 * accuracy)
     assert table.loc["0.99", "ambiguous"] == pytest.approx(100 * ambiguous)
@@ -772,46 +802,68 @@ def test_ceiling_against_sums_over_products_of_cues(study):
     assert clear * table.loc["0.99", "accuracy_unambiguous"] < 100 * accuracy
 
 
-def test_every_knob_is_explained(study):
-    table = study.table("world_knobs").set_index("knob")
+def test_every_knob_is_explained():
+    table = synthesis.world.knobs().set_index("knob")
     assert set(table.index) == set(world.Knobs.__dataclass_fields__)
     assert table.loc["naming", ["default", "off"]].tolist() == [world.Knobs().naming, 0]
     assert (table["does"].str.len() > 10).all() and (table["causes"].str.len() > 10).all()
 
 
-# -- in words ----------------------------------------------------------------------------------------------
+def test_examples_show_each_style_with_and_without_indicator():
+    chosen = synthesis.world.examples(Corpus(rows=3000))
+    kinds = set(zip(chosen["truth_style"], chosen["truth_indicator"] == "none", strict=True))
+    # Other senses show nobody, so they have no indicator.
+    assert len(chosen) == len(kinds) == 7 * 2 + 1
+    assert ("other_sense", True) in kinds and ("other_sense", False) not in kinds
 
 
-def test_findings_say_what_the_tables_say(study):
-    words = calibration_words
-    amplification = study.table("calibration_amplification")
-    row = amplification[
-        (amplification["generator"] == "world")
-        & (amplification["approach"] == "naive")
-        & (amplification["skew"] == "default")
-        & (amplification["definition"] == "published")
-        & (amplification["prompt"] == "mean")
-    ].iloc[0]
-    said = words.headlines_amplification(amplification, "mini", 3.0)
-    assert len(said) == 5
-    assert f"{row['amplification']:.2f} points" in said[0] and f"imply {row['implied']:.2f}" in said[0]
-    assert "guidance 3, all captions (naive)" in said[2] and "every knob off" in said[4]
-    said = words.headlines_guidance(study.table("calibration_guidance"))
-    assert len(said) == 2 and said[0].startswith("At guidance 7.5") and "0.0 of measurement" in said[1]
-    inside = study.table("calibration_inside")
-    assert (inside["n"] == 10).all() and (inside["inside"] >= 7).all()
-    assert "of which 9.5 of 10 are expected" in words.headline_inside(inside, study)
-    said = words.headlines_judge(study.table("calibration_judge"), study)
-    assert said[0].startswith(
-        "mini-detector and mini-clip were trained on drawings of the same renderer, with"
-    )
-    assert said[1].startswith("Of 574 held-out renders with unambiguous cues") and "87.2 %" in said[2]
-    gain = study.table("world_conditional").set_index(["skew", "captions"])["lean_gain"]
-    said = words.headlines_conditional(study.table("world_conditional"))
-    assert f"lean {gain['default', 'prompt-like, no indicator']:.2f} points" in said[0]
-    assert said[1].endswith("with every knob off it is 0.00.")
-    assert "Table 3, and 59.5 % of captions" in said[2] and said[2].endswith("is no replication.")
-    assert "7.7 % of people are ambiguous" in words.headline_ceiling(study.table("world_ceiling"))
+# -- findings --------------------------------------------------------------------------------------------------
+
+
+def test_findings_of_amplification_are_rows_of_the_table(amplification):
+    rows = amplification.query("definition == 'published' and prompt == 'mean'")
+    rows = rows.set_index(["generator", "skew", "approach"])
+    found = synthesis.findings.amplification(amplification, model="mini")
+    # Of images made by no model, amplification freed of its floor; of the model, what it adds to what truth implies.
+    freed, added = ["beyond_floor", "ci_low", "ci_high"], ["excess", "excess_low", "excess_high"]
+    asked = [
+        (("world", "default", "naive"), freed),
+        (("world", "default", "matched"), freed),
+        (("mini", "default", "naive"), added),
+        (("mini", "default", "matched"), added),
+        (("world", "off", "naive"), added),
+    ]
+    assert len(found) == len(asked)
+    for finding, (key, names) in zip(found, asked, strict=True):
+        assert finding.model == key[0] and finding.n == rows.loc[key, "n_occupations"]
+        assert [finding.estimate, finding.ci_low, finding.ci_high] == rows.loc[key, names].tolist()
+        assert f"imply {rows.loc[key, 'implied']:.2f} points" in finding.details[0]
+    # The world shows amplification, and none against captions that ask the same.
+    assert found[0].answer.startswith("Yes") and found[1].answer.startswith("No")
+
+
+def test_findings_of_guidance_are_of_the_highest(c):
+    table = synthesis.guidance(c.generated, c.truth)
+    found = synthesis.findings.guidance(table)
+    total = table.query("guidance_scale == '7.5' and part == 'total'").set_index("approach")
+    for finding, approach in zip(found, ("naive", "matched"), strict=True):
+        assert finding.model == "mini" and finding.unit == "points"
+        row = total.loc[approach, ["points", "ci_low", "ci_high", "n_occupations"]].tolist()
+        assert [finding.estimate, finding.ci_low, finding.ci_high, finding.n] == row
+    assert synthesis.findings.guidance(table.iloc[:0]) == []
+
+
+def test_findings_of_the_judge_say_who_learnt_from_the_renderer(c):
+    table = synthesis.judge(c.renders)
+    found = synthesis.findings.judge(table, models=("mini-detector", "mini-clip"))
+    rows = table[(table["truth"] == "all") & (table["answers"] == "likelier")].set_index("cues")
+    for finding, cues in zip(found, ("unambiguous", "ambiguous"), strict=True):
+        row = rows.loc[cues, ["accuracy", "ci_low", "ci_high", "n"]].tolist()
+        assert [finding.estimate, finding.ci_low, finding.ci_high, finding.n] == row
+        assert finding.details[0].startswith("mini-detector and mini-clip learnt")
+    found = synthesis.findings.judge(table, models=("mini-detector", "ViT-L-14/openai"))
+    assert found[0].details[0].startswith("mini-detector learnt")
+    assert not synthesis.findings.judge(table, models=("mediapipe:face.tflite", "ViT-L-14/openai"))[0].details
 
 
 def test_the_worst_occupation_needs_enough_renders():
@@ -822,27 +874,32 @@ def test_the_worst_occupation_needs_enough_renders():
         ("all", "sensitivity", 80.0, 70.0, 90.0, 300),
     ]
     names = ["occupation", "measure", "value", "ci_low", "ci_high", "n"]
-    said = calibration_words.headline_by_occupation(pd.DataFrame(rows, columns=names))
-    assert "for men as pilot: 91.0 % (80.0 to 96.0) (n = 60)" in said
-    said = calibration_words.headline_by_occupation(pd.DataFrame(rows[:1], columns=names))
-    assert said.startswith("No occupation has 30 renders")
+    (found,) = synthesis.findings.by_occupation(pd.DataFrame(rows, columns=names))
+    assert "men as pilot" in found.answer
+    assert (found.estimate, found.ci_low, found.ci_high, found.n) == (91, 80, 96, 60)
+    assert synthesis.findings.by_occupation(pd.DataFrame(rows[:1], columns=names)) == []
 
 
-def test_examples_show_each_style_with_and_without_indicator():
-    from biaslab.mini.captions import Corpus
+def test_findings_of_contributions_list_rules_beyond_chance():
+    names = ["generator", "approach", "component", "contribution", "ci_low", "ci_high"]
+    rows = [
+        ("world", "naive", "threshold", 0.5, 0.1, 0.9),
+        ("world", "naive", "face_gate", 0.2, -0.1, 0.5),
+        ("world", "naive", "finite_samples", 1.5, np.nan, np.nan),
+        ("mini", "naive", "threshold", 0.0, 0.0, 0.0),
+        ("mini", "matched", "threshold", 9.0, 8.0, 10.0),
+    ]
+    world_, mini = synthesis.findings.contributions(pd.DataFrame(rows, columns=names))
+    assert (world_.model, mini.model) == ("world", "mini")
+    assert world_.answer.startswith("1 of 2") and mini.answer.startswith("0 of 1")
+    assert "0.50 (0.10 to 0.90)" in world_.details[0] and "1.50" in world_.details[1] and not mini.details
 
-    corpus = Corpus(rows=3000)
-    chosen = calibration_words.examples(corpus)
-    kinds = set(zip(chosen["truth_style"], chosen["truth_indicator"] == "none", strict=True))
-    # Other senses show nobody, so they have no indicator.
-    assert len(chosen) == len(kinds) == 7 * 2 + 1
-    assert ("other_sense", True) in kinds and ("other_sense", False) not in kinds
 
-
-def test_a_judge_that_has_not_learnt_from_the_renderer_is_not_said_to_have(study):
-    judging = SimpleNamespace(faces="mini-detector", gender="ViT-L-14/openai")
-    other = SimpleNamespace(pipeline=SimpleNamespace(settings=SimpleNamespace(judging=judging)))
-    first = calibration_words.headlines_judge(study.table("calibration_judge"), other)[0]
-    assert first.startswith("mini-detector was trained on drawings of the same renderer")
-    judging.faces = "mediapipe:face.tflite"
-    assert calibration_words.headlines_judge(study.table("calibration_judge"), other)[0].startswith("Of 574")
+def test_findings_of_the_world():
+    table = synthesis.world.conditional()
+    gain = table.set_index(["skew", "captions"])["lean_gain"]
+    (found,) = synthesis.findings.conditional(table)
+    assert found.answer.startswith(f"{gain['default', 'prompt-like, no indicator']:.2f} points")
+    assert "59.5 %" in found.details[-1] and "no replication" in found.details[-1]
+    (found,) = synthesis.findings.ceiling(synthesis.world.ceiling())
+    assert found.details[0].startswith("7.7 % of people are ambiguous")

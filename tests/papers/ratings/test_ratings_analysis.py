@@ -1,0 +1,668 @@
+"""Tables, findings and figures of a user's own ratings, against values worked out by hand."""
+
+import json
+from pathlib import Path
+
+import krippendorff
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.errors import InputError, UnknownNameError
+from biaslab.findings import spoken
+from biaslab.papers import paradox, ratings
+from biaslab.papers.ratings import figures, findings
+from biaslab.papers.ratings.analysis import LABEL_SETS, RULES
+from biaslab.ratings import Rated
+from biaslab.study import Study
+
+DEFINITIONS = ["published", "no_exclusion", "directional"]
+# Female of ten images in training and generated, and the amplification that follows:
+# nurse 80 -> 90: +10; carpenter 20 -> 10: |10-50| - |20-50| = +10; clerk 60 -> 40: 10 - 10 = 0, along the training
+# lean 40 - 60 = -20 (its lean flips: left out by the published rule); maid has generated images only.
+FEMALE = {
+    ("nurse", "training"): 8,
+    ("nurse", "generated"): 9,
+    ("carpenter", "training"): 2,
+    ("carpenter", "generated"): 1,
+    ("clerk", "training"): 6,
+    ("clerk", "generated"): 4,
+    ("maid", "generated"): 10,
+}
+
+
+def unanimous(raters: int = 2) -> pd.DataFrame:
+    """Return wide ratings in which all raters agree on each image."""
+    rows = [
+        (f"{occupation}{source}{i}", source, occupation, "female" if i < n else "male")
+        for (occupation, source), n in FEMALE.items()
+        for i in range(10)
+    ]
+    frame = pd.DataFrame(rows, columns=["image", "source", "occupation", "label"])
+    return frame.assign(**{f"r{k + 1}": frame["label"] for k in range(raters)}).drop(columns="label")
+
+
+DRAWS = {"seed": 7, "replicates": 200, "confidence": 0.95}
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Return a function that reads ratings, or shares, from a file with the content given."""
+
+    def _read(content: pd.DataFrame | str, model: str = "all") -> Rated:
+        path = tmp_path / "ratings.csv"
+        path.write_text(content.to_csv(index=False) if isinstance(content, pd.DataFrame) else content)
+        return ratings.read(path).of(model)
+
+    return _read
+
+
+def amplification(rated: Rated) -> pd.DataFrame:
+    return paradox.amplification(rated.percent_female, **DRAWS)
+
+
+def sensitivity(rated: Rated) -> pd.DataFrame:
+    return ratings.sensitivity(rated, **DRAWS)
+
+
+def agreement(rated: Rated) -> pd.DataFrame:
+    return ratings.rater_agreement(rated, **DRAWS)
+
+
+def occupations(rated: Rated) -> pd.DataFrame:
+    return paradox.occupation_amplification(rated.percent_female, confidence=0.95)
+
+
+def detail(rated: Rated) -> pd.DataFrame:
+    return ratings.agreement_detail(rated, **DRAWS)
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+# -- amplification ---------------------------------------------------------------------------------------
+
+
+def test_amplification_by_hand_with_a_flip_and_a_lone_source(read):
+    table = amplification(read(unanimous())).set_index("definition")
+    assert table["amplification_plain"].to_dict() == pytest.approx(
+        {"published": (10 + 10) / 2, "no_exclusion": (10 + 10 + 0) / 3, "directional": (10 + 10 - 20) / 3},
+        abs=1e-9,
+    )
+    assert table.loc[DEFINITIONS, "n_occupations"].tolist() == [2, 3, 3]
+    assert table.loc[DEFINITIONS, "n_excluded"].tolist() == [2, 1, 1]
+    assert table[["model", "approach", "prompt"]].drop_duplicates().to_numpy().tolist() == [
+        ["unnamed", "naive", "ratings"]
+    ]
+
+
+def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(read):
+    wide = unanimous()
+    long = wide.melt(["image", "source", "occupation"], var_name="rater", value_name="label")
+    shares = pd.DataFrame(
+        [(occupation, source, 10 * n, 10) for (occupation, source), n in FEMALE.items()],
+        columns=["occupation", "source", "percent_female", "n"],
+    )
+    tables = [amplification(read(content)) for content in (wide, long, shares)]
+    pd.testing.assert_frame_equal(tables[0], tables[1])
+    pd.testing.assert_frame_equal(tables[0], tables[2])
+
+
+def test_without_disagreement_every_rule_and_rater_gives_the_same(read):
+    table = sensitivity(read(unanimous()))
+    assert set(table["rule"]) == {*RULES, "rater r1", "rater r2"}
+    spread = table.groupby("definition")["amplification"].agg(np.ptp)
+    assert spread.max() < 1e-9
+    same = amplification(read(unanimous())).set_index("definition")
+    majority = table[table["rule"] == "majority"].set_index("definition")
+    columns = ["amplification", "ci_low", "ci_high", "n_occupations", "n_excluded"]
+    pd.testing.assert_frame_equal(majority[columns], same[columns])
+    assert (table["n_images"] == 70).all()
+
+
+# Votes (female, male, unsure) of seven images, and what each rule makes of them: (female, male).
+VOTES = np.array([[3, 0, 0], [2, 1, 0], [1, 1, 1], [1, 1, 0], [1, 0, 2], [0, 0, 0], [1, 0, 1]])
+LABEL = ["female", "female", "tie", "tie", "unsure", "unrated", "tie"]
+BY_HAND = {
+    "majority": [(1, 0), (1, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)],
+    "ties_split": [(1, 0), (1, 0), (1 / 3, 1 / 3), (1 / 2, 1 / 2), (0, 0), (0, 0), (1 / 2, 0)],
+    "unsure_set_aside": [(1, 0), (1, 0), (0, 0), (0, 0), (1, 0), (0, 0), (1, 0)],
+    "unanimous": [(1, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)],
+    "fractions": [(1, 0), (2 / 3, 1 / 3), (1 / 3, 1 / 3), (1 / 2, 1 / 2), (1 / 3, 0), (0, 0), (1 / 2, 0)],
+    "undecided_female": [(1, 0), (1, 0), (1, 0), (1, 0), (1, 0), (1, 0), (1, 0)],
+    "undecided_male": [(1, 0), (1, 0), (0, 1), (0, 1), (0, 1), (0, 1), (0, 1)],
+    # Images 0, 2, 4, 6 are training images, the others generated.
+    "undecided_training_female": [(1, 0), (1, 0), (1, 0), (0, 1), (1, 0), (0, 1), (1, 0)],
+    "undecided_training_male": [(1, 0), (1, 0), (0, 1), (1, 0), (0, 1), (1, 0), (0, 1)],
+}
+
+
+def test_every_rule_is_worked_out_by_hand():
+    assert set(BY_HAND) == set(RULES)
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_rule_weighs_images(name):
+    images = pd.DataFrame({"label": LABEL, "source": ["training", "generated"] * 3 + ["training"]})
+    female, male = RULES[name][2](VOTES, images)
+    np.testing.assert_allclose(np.stack([female, male], axis=1), BY_HAND[name])
+
+
+def test_extremes_move_shares_as_far_as_they_can(read):
+    # One occupation, ten images a source. Training: 6 female, 2 male, 2 unsure, so 60 to 80 %; decided 75 %.
+    # Generated: 8 female, 0 male, 2 unsure, so 80 to 100 %; decided 100 %.
+    rows = [f"t{i},training,nurse,{x}" for i, x in enumerate(["female"] * 6 + ["male"] * 2 + ["unsure"] * 2)]
+    rows += [f"g{i},generated,nurse,{x}" for i, x in enumerate(["female"] * 8 + ["unsure"] * 2)]
+    table = sensitivity(read("image,source,occupation,r1\n" + "\n".join(rows) + "\n"))
+    published = table[table["definition"] == "published"].set_index("rule")["amplification"]
+    assert published["majority"] == pytest.approx(100 - 75)
+    assert published["undecided_female"] == pytest.approx(100 - 80)
+    assert published["undecided_male"] == pytest.approx(80 - 60)
+    assert published["undecided_training_female"] == pytest.approx(80 - 80)
+    assert published["undecided_training_male"] == pytest.approx(100 - 60)
+
+
+def test_the_same_seed_gives_the_same_tables(read):
+    pd.testing.assert_frame_equal(sensitivity(read(unanimous())), sensitivity(read(unanimous())))
+
+
+# -- outcomes and raters ---------------------------------------------------------------------------------
+
+
+def test_outcomes_have_wilson_limits_and_reasons(read):
+    table = ratings.outcomes(read(unanimous())).set_index(["occupation", "source"])
+    # Wilson, 8 of 10, z = 1.959964: centre (8 + z²/2) / (10 + z²), half width z·sqrt(10·0.8·0.2 + z²/4) / (10 + z²).
+    z = 1.959963984540054
+    centre, half = (8 + z**2 / 2) / (10 + z**2), z * np.sqrt(1.6 + z**2 / 4) / (10 + z**2)
+    row = table.loc[("nurse", "training")]
+    assert row[["ci_low", "ci_high"]].tolist() == pytest.approx(
+        [100 * (centre - half), 100 * (centre + half)]
+    )
+    assert table.loc[("maid", "generated"), "reason"] == "no training images of this occupation"
+    assert (table.drop(index="maid")["reason"] == "").all()
+
+
+def test_raters_are_counted_apart(read):
+    content = (
+        "image,source,occupation,r1,r2\na,training,nurse,female,unsure\nb,training,nurse,male,unsure\n"
+        "c,generated,nurse,female,\n"
+    )
+    table = ratings.raters(read(content)).set_index(["rater", "source"])
+    first = table.loc[("r1", "training")]
+    assert first[["n_rated", "female", "male", "unsure", "percent_female", "percent_unsure"]].tolist() == [
+        2, 1, 1, 0, 50, 0,
+    ]  # fmt: skip
+    second = table.loc[("r2", "training")]
+    assert second["percent_unsure"] == 100 and np.isnan(second["percent_female"])
+    silent = table.loc[("r2", "generated")]
+    assert silent["n_rated"] == 0 and np.isnan(silent["percent_unsure"])
+
+
+# -- agreement -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def noisy() -> pd.DataFrame:
+    """Return ratings by three raters who err, with gaps: training and generated alike."""
+    rng = np.random.default_rng(11)
+    truth = rng.choice(["female", "male"], 400)
+    frame = pd.DataFrame({"image": np.arange(400), "source": np.tile(["training", "generated"], 200)})
+    frame["occupation"] = rng.choice(["nurse", "carpenter"], 400)
+    for k in range(3):
+        other = rng.choice(["female", "male", "unsure", ""], 400)
+        frame[f"r{k + 1}"] = np.where(rng.random(400) < 0.7, truth, other)
+    return frame
+
+
+def alpha(frame: pd.DataFrame, labels: list[str]) -> float:
+    codes = (
+        frame[["r1", "r2", "r3"]].apply(lambda c: c.map({x: k for k, x in enumerate(labels)})).to_numpy(float)
+    )
+    return krippendorff.alpha(codes.T, level_of_measurement="nominal", value_domain=range(len(labels)))
+
+
+def test_agreement_is_the_librarys_on_the_files_own_cells(read, noisy):
+    opened = read(noisy)
+    table = agreement(opened).set_index(["statistic", "labels"])
+    three, two = ["female", "male", "unsure"], ["female", "male"]
+    row = table.loc[("krippendorff_alpha", "female/male/unsure")]
+    assert row["value"] == pytest.approx(alpha(noisy, three))
+    assert table.loc[("krippendorff_alpha", "female/male"), "value"] == pytest.approx(alpha(noisy, two))
+    rated = (noisy[["r1", "r2", "r3"]] != "").sum(axis=1)
+    assert row["n_items"] == (rated >= 2).sum() and row["n_raters"] == 3
+    assert row["ci_low"] < row["value"] < row["ci_high"]
+    assert len(table) == 6 and table.index.is_unique
+
+    apart = detail(opened).set_index(["statistic", "labels", "subset", "raters"])
+    training = apart.loc[("krippendorff_alpha", "female/male", "training", "all"), "value"]
+    assert training == pytest.approx(alpha(noisy[noisy["source"] == "training"], two))
+    from sklearn.metrics import cohen_kappa_score
+
+    both = noisy[noisy["r1"].isin(two) & noisy["r3"].isin(two)]
+    kappa = apart.loc[("cohen_kappa", "female/male", "all", "r1 with r3")]
+    assert kappa["value"] == pytest.approx(cohen_kappa_score(both["r1"], both["r3"]))
+    assert kappa["n_items"] == len(both)
+
+
+def test_one_rater_or_one_label_has_no_agreement_and_says_why(read):
+    table = agreement(read(unanimous(raters=1)))
+    assert table["value"].isna().all() and (table["reason"] != "").all() and (table["n_raters"] == 1).all()
+    female = unanimous().assign(r1="female", r2="female")
+    table = agreement(read(female)).set_index(["statistic", "labels"])
+    row = table.loc[("krippendorff_alpha", "female/male")]
+    assert np.isnan(row["value"]) and row["reason"] == "all ratings are one label: female"
+
+
+def test_many_raters_are_not_paired(read):
+    rng = np.random.default_rng(1)
+    rows = [
+        (f"i{i}", "training" if i % 2 else "generated", "nurse", f"w{w}", rng.choice(["female", "male"]))
+        for i in range(40)
+        for w in rng.choice(50, size=3, replace=False)
+    ]
+    opened = read(pd.DataFrame(rows, columns=["image", "source", "occupation", "rater", "label"]))
+    apart = detail(opened)
+    kappa = apart[apart["statistic"] == "cohen_kappa"]
+    assert kappa["reason"].unique().tolist() == ["more than 6 raters: pairs are not compared"]
+    n_raters = len({row[3] for row in rows})
+    assert (agreement(opened)["n_raters"] == n_raters).all()
+    assert ratings.raters(opened).empty
+    assert set(sensitivity(opened)["kind"]) == {"rule", "extreme"}
+    figures.agreement(agreement(opened), apart)
+    assert text(figures.raters(ratings.raters(opened))) == ["The file has no column for each rater."]
+
+
+# -- shares, one source, models --------------------------------------------------------------------------
+
+
+def test_shares_have_no_ratings_to_agree_or_to_resolve(read):
+    opened = read("occupation,source,percent_female,n\nnurse,training,80,10\nnurse,generated,90,10\n")
+    table = agreement(opened)
+    assert len(table) == 6 and table["value"].isna().all()
+    assert table["reason"].unique().tolist() == ["the file holds shares, not ratings"]
+    assert sensitivity(opened).empty and ratings.raters(opened).empty
+    assert findings.sensitivity(sensitivity(opened), confidence=0.95) == []
+    assert findings.undecided(opened, confidence=0.95) == findings.agreement(table) == []
+    assert text(figures.outcomes(ratings.outcomes(opened)))[0].startswith("The file gives shares")
+    assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no ratings")
+
+
+def test_one_source_alone_still_gives_shares_and_agreement(read):
+    only = unanimous()[lambda f: f["source"] == "training"]
+    opened = read(only)
+    table = amplification(opened)
+    assert table.empty and findings.amplification(table, ratings.outcomes(opened)) == []
+    assert findings.sensitivity(sensitivity(opened), confidence=0.95) == []
+    reasons = ratings.outcomes(opened)["reason"].unique().tolist()
+    assert reasons == ["no generated images of this occupation"]
+    assert agreement(opened)["value"].notna().all()
+    figures.percent_female(ratings.outcomes(opened))
+    drawn = figures.amplification(table, occupations(opened))
+    assert text(drawn)[0].startswith("There are not both")
+    assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no ratings")
+
+
+def two_models() -> pd.DataFrame:
+    frame = unanimous()
+    generated = frame[frame["source"] == "generated"]
+    reverse = generated.assign(
+        r1=generated["r1"].map({"female": "male", "male": "female"}), image="x" + generated["image"]
+    )
+    reverse["r2"] = reverse["r1"]
+    training = frame[frame["source"] == "training"].assign(model="")
+    return pd.concat([training, generated.assign(model="A"), reverse.assign(model="B")])
+
+
+def test_models_share_training_images_and_can_be_looked_at_alone(read):
+    both = amplification(read(two_models())).set_index(["model", "definition"])["amplification_plain"]
+    assert both["A", "published"] == pytest.approx(10)
+    # B reversed: nurse 80 -> 10: -70 along the lean, carpenter 20 -> 90: -70, clerk 60 -> 60: 0.
+    assert both["B", "directional"] == pytest.approx((-70 - 70 + 0) / 3)
+    alone = read(two_models(), model="B")
+    assert set(amplification(alone)["model"]) == {"B"}
+    assert set(ratings.outcomes(alone)["model"]) == {"B"}
+    table = sensitivity(alone)
+    assert set(table["model"]) == {"B"} and (table["n_images"] == 30 + 40).all()
+    assert agreement(alone)["n_items"].tolist() == [70] * 6
+    with pytest.raises(UnknownNameError, match="There is no model in ratings"):
+        read(two_models(), model="C")
+
+
+def test_bad_input_reaches_the_notebook_as_an_input_error(read):
+    with pytest.raises(InputError, match="is not a rating"):
+        read("image,source,occupation,r1\na,training,nurse,lady\n")
+
+
+# -- findings --------------------------------------------------------------------------------------------
+
+
+def pretend(middle, low, high, occupations=(9, 12, 12)):
+    """Return the finding of given amplifications and limits, one a definition."""
+    table = pd.DataFrame(
+        {
+            "model": "unnamed",
+            "definition": DEFINITIONS,
+            "prompt": "ratings",
+            "amplification": middle,
+            "ci_low": low,
+            "ci_high": high,
+            "n_occupations": occupations,
+            "n_excluded": [12 - n for n in occupations],
+            "reason": ["Too few occupations." if np.isnan(limit) else "" for limit in low],
+        }
+    )
+    (found,) = findings.amplification(table, pd.DataFrame({"model": "unnamed", "n": [1000, 500]}))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "answer"),
+    [
+        ([1, 1, 1], [9, 9, 9], "Yes, by all three definitions."),
+        ([-9, -9, -9], [-1, -1, -1], "They reduce it by all three definitions."),
+        ([-1, -1, -1], [9, 9, 9], "No amplification is shown by any definition."),
+        ([1, -1, -1], [9, 9, 9], "That depends on the definition."),
+        ([1, 1, -9], [9, 9, -1], "That depends on the definition."),
+        ([1, np.nan, 2], [9, np.nan, 9], "Yes, by each definition that has an interval."),
+        ([np.nan] * 3, [np.nan] * 3, "It cannot be judged: there is no interval."),
+    ],
+)
+def test_the_finding_follows_the_intervals(low, high, answer):
+    middle = [(a + b) / 2 for a, b in zip(low, high, strict=True)]
+    assert pretend(middle, low, high).answer == answer
+
+
+def test_the_finding_has_value_interval_and_n():
+    found = pretend([2, np.nan, 5], [-1, np.nan, 1.04], [5, np.nan, 9], (9, 0, 12))
+    assert (found.estimate, found.ci_low, found.ci_high, found.n) == (5, 1.04, 9, 12)
+    assert (found.model, found.of) == ("", "occupations") and found.unit.startswith("points")
+    values, why, decided = found.details
+    assert "(-1.00 to 5.00; 9 of 12 occupations)" in values and "without exclusion" not in values
+    assert why == "Too few occupations." and decided.startswith("1,500 ")
+
+
+def test_undecided_images_are_told_by_source(read):
+    frame = unanimous()
+    frame.loc[:4, ["r1", "r2"]] = "unsure"  # 5 of the 30 training images
+    found = {f.n: f for f in findings.undecided(read(frame), confidence=0.95)}
+    assert found[30].estimate == pytest.approx(100 * 5 / 30) and found[40].estimate == 0
+    # Wilson, 5 of 30: (5 + z²/2 ± z·sqrt(5·25/30 + z²/4)) / (30 + z²).
+    z = 1.959963984540054
+    half = z * np.sqrt(5 * 25 / 30 + z**2 / 4)
+    limits = [100 * (5 + z**2 / 2 + side * half) / (30 + z**2) for side in (-1, 1)]
+    assert [found[30].ci_low, found[30].ci_high] == pytest.approx(limits)
+
+
+def test_agreement_and_sensitivity_findings_hold_the_tables_numbers(read, noisy):
+    opened = read(noisy)
+    table = agreement(opened)
+    rows = table.set_index(["statistic", "labels"]).loc["krippendorff_alpha"]
+    for finding, labels in zip(findings.agreement(table), LABEL_SETS, strict=True):
+        row = rows.loc[labels, ["value", "ci_low", "ci_high", "n_items"]].tolist()
+        assert [finding.estimate, finding.ci_low, finding.ci_high, finding.n] == row
+        assert "3 raters" in finding.answer
+    table = sensitivity(opened)
+    rules = table[(table["kind"] == "rule") & (table["definition"] == "directional")]["amplification"]
+    (found,) = findings.sensitivity(table, confidence=0.95)
+    assert (
+        f"{spoken(rules.min())} to {spoken(rules.max())} points along the training lean" in found.details[0]
+    )
+    known = table[(table["kind"] == "rule") & table["ci_low"].notna()]
+    clear = ((known["ci_low"] > 0) | (known["ci_high"] < 0)).sum()
+    assert found.answer.startswith(f"{clear} of {len(known)} ") and found.n == 5
+
+
+# -- nothing decided, nothing to judge -------------------------------------------------------------------
+
+
+def unsure() -> pd.DataFrame:
+    """Return one occupation's 3 training and 2 generated images, on which both raters are unsure."""
+    frame = unanimous().query("occupation == 'nurse'").groupby("source").head(3)
+    frame = frame.drop(frame[frame["source"] == "generated"].index[:1]).assign(r1="unsure", r2="unsure")
+    return frame
+
+
+def test_without_a_decided_image_nothing_is_found(read):
+    opened = read(unsure())
+    assert amplification(opened).empty and paradox.exclusions(opened.percent_female).empty
+    assert findings.amplification(amplification(opened), ratings.outcomes(opened)) == []
+    assert [(f.estimate, f.n) for f in findings.undecided(opened, confidence=0.95)] == [(100, 3), (100, 2)]
+    table = sensitivity(opened)
+    row = table.set_index(["rule", "definition"]).loc[("majority", "published")]
+    assert np.isnan(row["amplification"]) and row["reason"] == "No image counts."
+    assert row[["n_occupations", "n_excluded", "n_images"]].tolist() == [0, 1, 0]
+    # All female: 100 in both sources, no change.
+    extremes = table.set_index(["rule", "definition"])["amplification"]
+    assert extremes["undecided_female", "published"] == 0
+    (found,) = findings.sensitivity(table, confidence=0.95)
+    assert "cannot be judged" in found.answer and "No image counts." in found.details
+    assert found.details[0] == "By rule: without a value."
+
+
+def test_a_model_without_a_decided_image_does_not_hide_the_others(read):
+    frame = two_models()
+    frame.loc[frame["model"] == "B", ["r1", "r2"]] = "unsure"
+    opened = read(frame)
+    table = amplification(opened)
+    a, b = findings.amplification(table, ratings.outcomes(opened))
+    known = table.set_index(["model", "definition"]).loc[("A", "directional")]
+    assert (a.model, a.estimate, a.ci_low) == ("A", known["amplification"], known["ci_low"])
+    assert b.model == "B" and np.isnan(b.estimate) and "cannot be judged" in b.answer
+    assert b.details[0] == "No occupation is left."
+
+
+def test_a_model_with_training_images_of_its_own_and_none_decided(read):
+    a = unanimous().query("occupation != 'maid'").assign(model="A")
+    opened = read(pd.concat([a, a.assign(model="B", r1="unsure", r2="unsure")]))
+    table = amplification(opened)
+    assert set(table["model"]) == {"A"}
+    a, b = findings.amplification(table, ratings.outcomes(opened))
+    assert np.isfinite(a.estimate) and np.isnan(b.estimate) and "cannot be computed" in b.answer
+    # 30 images of each source.
+    assert "30 training images and 30 generated images" in b.details[0]
+    table = sensitivity(opened).set_index(["model", "rule", "definition"])
+    plain = paradox.amplification(opened.percent_female, **DRAWS).set_index("definition")
+    assert table.loc[("A", "majority", "published"), "amplification"] == pytest.approx(
+        plain.loc["published", "amplification"]
+    )
+    assert table.loc[("B", "majority", "published"), "reason"] == "No image counts."
+
+
+def test_one_occupation_has_values_but_nothing_to_judge_them_by(read):
+    opened = read(unanimous().query("occupation == 'nurse'"))
+    (found,) = findings.amplification(amplification(opened), ratings.outcomes(opened))
+    # 80 -> 90 %, of the 10 images of each source.
+    assert found.estimate == pytest.approx(10) and np.isnan(found.ci_low) and found.n == 1
+    assert "cannot be judged" in found.answer
+    assert (
+        found.details[0].count("10.0 points") == 3 and "no interval; 1 of 1 occupations" in found.details[0]
+    )
+    assert found.details[1].startswith("Too few occupations") and found.details[2].startswith("20 ")
+    (found,) = findings.sensitivity(sensitivity(opened), confidence=0.95)
+    assert "cannot be judged" in found.answer
+
+
+def test_a_missing_interval_of_agreement_is_named_once():
+    row = {"value": 0.5, "ci_low": np.nan, "ci_high": np.nan, "n_items": 8, "n_raters": 2}
+    reason = "no interval: undefined in 48 of 200 resamples (one label only)"
+    rows = [
+        {"statistic": "krippendorff_alpha", "labels": labels, **row, "reason": reason}
+        for labels in LABEL_SETS
+    ]
+    for found in findings.agreement(pd.DataFrame(rows)):
+        assert (found.estimate, found.n) == (0.5, 8) and np.isnan(found.ci_low)
+        assert found.details == ("No interval: undefined in 48 of 200 resamples (one label only).",)
+
+
+# -- the whole notebook ----------------------------------------------------------------------------------
+
+NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "paradox" / "ratings.ipynb"
+NURSE_ONLY = unanimous().query("occupation == 'nurse'")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("content", "first", "lacking"),
+    [
+        (unanimous(), "70 images of 4 occupations, rated by 2 raters.", ""),
+        (unsure(), "5 images of 1 occupation, rated by 2 raters.", "amplification agreement"),
+        (
+            NURSE_ONLY.assign(r1=NURSE_ONLY["r1"].where(NURSE_ONLY["source"] == "generated", "unsure")).drop(
+                columns="r2"
+            ),
+            "20 images of 1 occupation, rated by 1 rater.",
+            "agreement",
+        ),
+        (
+            unanimous()[lambda f: f["source"] == "training"],
+            "30 images of 3 occupations, rated by 2 raters.",
+            "amplification sensitivity",
+        ),
+        # 30 training, 40 of A and 40 of B.
+        (two_models(), "110 images of 4 occupations, rated by 2 raters.", ""),
+        (
+            "occupation,source,percent_female,n,model\nnurse,training,80,10,\nnurse,generated,90,20,A\n"
+            "nurse,generated,70,30,B\n",
+            "Shares of 1 occupation from 60 images.",
+            "outcomes agreement sensitivity",
+        ),
+    ],
+    ids=["usual", "all unsure", "training unsure", "one source", "two models", "shares"],
+)
+def test_the_notebook_runs_through_and_names_its_file_first(read, tmp_path, content, first, lacking):
+    read(content)
+    names = {}
+    for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+            if "parameters" in cell["metadata"].get("tags", []):
+                names |= {"output_dir": tmp_path / "run", "ratings": str(tmp_path / "ratings.csv")}
+                names |= {"bootstrap_replicates": 100}
+    found = json.loads((tmp_path / "run" / "records.json").read_text(encoding="utf-8"))["findings"]
+    assert found[0]["main"] and "ratings.csv" in found[0]["question"] and found[0]["answer"] == first
+    # What the file does not hold is printed, and is no finding.
+    about = {f["figure"].removeprefix("ratings_") for f in found[1:]}
+    assert about == {"outcomes", "amplification", "agreement", "sensitivity"} - set(lacking.split())
+
+
+def test_a_file_that_is_missing_is_named_by_the_first_line_that_reads_it(tmp_path):
+    with pytest.raises(InputError, match=r"none\.csv does not exist; set ratings to a CSV or Parquet file\."):
+        ratings.read(tmp_path / "none.csv")
+
+
+def test_what_a_file_holds_is_told_for_one_model_alone(read):
+    (found,) = findings.contents(read(two_models(), model="B"), file="ratings.csv")
+    assert found.answer == "70 images of 4 occupations, rated by 2 raters."
+    assert found.details == ("Images: 30 training, 40 generated.", "Models: B.")
+    shares = (
+        "occupation,source,percent_female,n,model\nnurse,training,80,10,\nnurse,generated,90,20,A\n"
+        "nurse,generated,70,30,B\n"
+    )
+    (both,) = findings.contents(read(shares), file="ratings.csv")
+    (alone,) = findings.contents(read(shares, model="B"), file="ratings.csv")
+    # Training shares without a model count once: 10 + 20 + 30, and 10 + 30 of B alone.
+    assert both.answer == "Shares of 1 occupation from 60 images." and both.details == ("Models: A, B.",)
+    assert alone.answer == "Shares of 1 occupation from 40 images."
+
+
+# -- figures ---------------------------------------------------------------------------------------------
+
+
+def text(figure) -> list[str]:
+    return [t.get_text() for ax in figure.axes for t in ax.texts]
+
+
+def drawn(ax, marker: str) -> np.ndarray:
+    """Return the points drawn with ``marker``, as (points, 2)."""
+    lines = [line.get_xydata() for line in ax.lines if line.get_marker() == marker]
+    return np.concatenate(lines) if lines else np.empty((0, 2))
+
+
+def test_shares_are_drawn_in_pairs_with_their_n(read):
+    outcomes = ratings.outcomes(read(unanimous()))
+    (ax,) = figures.percent_female(outcomes).axes
+    order = [label.get_text() for label in ax.get_yticklabels()]
+    # By share in training: nurse 80, clerk 60, carpenter 20; maid has none and comes last.
+    assert order == ["nurse", "clerk", "carpenter", "maid"]
+    training, generated = drawn(ax, "o"), drawn(ax, "s")
+    by_row = {order[round(-y)]: x for x, y in training}
+    assert by_row == pytest.approx({"nurse": 80, "clerk": 60, "carpenter": 20})
+    assert {order[round(-y)]: x for x, y in generated} == pytest.approx(
+        {"nurse": 90, "clerk": 40, "carpenter": 10, "maid": 100}
+    )
+    assert [t for t in text(ax.figure) if "/" in t] == ["10 / 10"] * 3 + ["0 / 10"]
+
+
+def test_a_source_without_a_decided_image_stands_in_the_legend_once(read):
+    frame = unanimous()
+    frame.loc[frame["source"] == "generated", ["r1", "r2"]] = "unsure"
+    figure = figures.percent_female(ratings.outcomes(read(frame)))
+    (legend,) = figure.legends
+    assert [t.get_text() for t in legend.get_texts()] == ["training images", "generated images"]
+
+
+def test_outcomes_are_drawn_in_percent(read):
+    left, right = figures.outcomes(ratings.outcomes(read(unanimous()))).axes
+    female = left.containers[0]
+    assert [bar.get_width() for bar in female] == pytest.approx([80, 60, 20, 0])
+    male = right.containers[1]
+    assert [bar.get_width() for bar in male] == pytest.approx([10, 60, 90, 0])
+    assert [bar.get_x() for bar in male] == pytest.approx([90, 40, 10, 100])
+
+
+def test_amplification_is_drawn_over_its_occupations(read):
+    opened = read(unanimous())
+    (ax,) = figures.amplification(amplification(opened), occupations(opened)).axes
+    means = drawn(ax, "D")
+    table = amplification(opened).set_index("definition").loc[DEFINITIONS]
+    np.testing.assert_allclose(means[np.argsort(-means[:, 1]), 0], table["amplification"], atol=1e-9)
+    counted = drawn(ax, "o")
+    published = counted[np.abs(counted[:, 1] + 0.14) < 1e-9, 0]
+    assert sorted(published) == pytest.approx([10, 10])
+    directional = counted[np.abs(counted[:, 1] + 2.14) < 1e-9, 0]
+    assert sorted(directional) == pytest.approx([-20, 10, 10])
+    left_out = drawn(ax, "x")
+    assert sorted(left_out[~np.isnan(left_out[:, 0]), 0]) == pytest.approx([0])  # clerk; maid has no value
+    assert "clerk" in text(ax.figure) and "maid" not in text(ax.figure)
+    assert f"{table.loc['published', 'amplification']:+.1f}  (n = 2)" in text(ax.figure)
+
+
+def test_sensitivity_draws_every_rule_in_every_panel(read):
+    opened = read(unanimous())
+    figure = figures.sensitivity(sensitivity(opened))
+    assert len(figure.axes) == 3
+    # Without disagreement every rule and rater gives the same.
+    same = amplification(opened).set_index("definition").loc[DEFINITIONS, "amplification"]
+    for ax, value in zip(figure.axes, same, strict=True):
+        for marker, n in (("o", 5), ("D", 4), ("^", 2)):
+            points = drawn(ax, marker)
+            assert len(points) == n
+            np.testing.assert_allclose(points[:, 0], value, atol=1e-9)
+    assert len(figures.sensitivity(sensitivity(read(two_models()))).axes) == 6
+
+
+def test_hostile_names_are_drawn_letter_by_letter(read, tmp_path):
+    frame = unanimous().rename(columns={"r1": "$r_1$", "r2": "a\\b"})
+    frame["occupation"] = frame["occupation"].map(
+        lambda o: {"nurse": "$\\frac{$", "maid": "<b>&" * 30}.get(o, o)
+    )
+    opened = read(frame)
+    outcomes = ratings.outcomes(opened)
+    figure = figures.percent_female(outcomes)
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert "\\$\\frac{\\$" in labels and max(map(len, labels)) <= 50
+    study = Study(tmp_path / "out", source="ratings", ratings=str(tmp_path / "ratings.csv"))
+    for name, made in {
+        "ratings_percent_female": figure,
+        "ratings_outcomes": figures.outcomes(outcomes),
+        "ratings_agreement": figures.agreement(agreement(opened), detail(opened)),
+        "ratings_sensitivity": figures.sensitivity(sensitivity(opened)),
+        "ratings_raters": figures.raters(ratings.raters(opened)),
+    }.items():
+        study.show(name, made, confidence=0.95)  # fails on text taken for a formula
+    svg = (tmp_path / "out" / "figures" / "ratings_percent_female.svg").read_text()
+    assert "<b>" not in svg and "&lt;b&gt;&amp;" in svg
