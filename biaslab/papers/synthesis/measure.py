@@ -54,7 +54,7 @@ class Calibration:
         if not hasattr(pipeline.corpus, "world"):
             raise MissingInputError(
                 f"Calibration holds measurements against known truth, which the corpus {pipeline.corpus.name!r} does "
-                "not have: set corpus to 'mini'."
+                "not have: set captions.corpus to 'mini'."
             )
         self.base = pipeline
         self.settings = pipeline.settings

@@ -687,7 +687,7 @@ class _AllWomen:
 
 def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     def all_women(*args, **kwargs):
-        return judge(*args, **{**kwargs, "models": lambda _: Judge(_OneFace(), _AllWomen())})
+        return judge(*args, **{**kwargs, "models": lambda *_: Judge(_OneFace(), _AllWomen())})
 
     monkeypatch.setattr("biaslab.judging.judge.judge", all_women)
     given = {
