@@ -296,15 +296,15 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
         "search": "captions.search captions.corpus lexicons mini.captions mini.world",
         "indicators": "captions.indicators lexicons pipeline.stages",
         "judgements": "judging.judge judging.faces judging.zero_shot judging.fairface judging.images "
-        "judging._models judging._pixels",
-        "people": "judging.people judging.judge judging.faces judging.zero_shot lexicons judging._models",
+        "judging.loaded judging.pixels",
+        "people": "judging.people judging.judge judging.faces judging.zero_shot lexicons judging.loaded",
         "skin_tones": "judging.skin_tone measures.skin_tone judging.images",
         "generated": "generation.images generation.generator generation.loading generation.families "
         "generation.texts generation.settings",
         "generated_files": "generation.images generation.generator generation.loading generation.families "
         "generation.texts generation.settings",
         "embeddings": "captions.neighbours",
-        "image_embeddings": "pipeline.stages judging.zero_shot judging._models judging._pixels",
+        "image_embeddings": "pipeline.stages judging.zero_shot judging.loaded judging.pixels",
         "matched_captions": "papers.synthesis.measure captions.corpus mini.captions mini.world",
     }
     assert set(keys) == set(needed)
