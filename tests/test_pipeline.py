@@ -485,7 +485,7 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
 
 def test_a_study_on_a_pipeline_keeps_what_stands_beside(fake, tmp_path):
     study = Study(tmp_path / "out", source="mini", settings={"compare_with": "published"})
-    study.__dict__["_pipeline"] = fake()
+    study.__dict__["pipeline"] = fake()
     assert set(study.measured("paradox_percent_female")["model"]) == {"fake", "SD 1.4", "SD 1.5"}
     assert study.has("paradox_gender_words") and not study.has("dalleval_average_gender")
     # A run's folder is a source: it holds what was measured.
@@ -771,7 +771,7 @@ def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch
         "compute": {"store": str(tmp_path / "store")},
         "compare_with": "none",
     }
-    made = Study(tmp_path / "out", source="mini", settings=settings, bootstrap_replicates=100)
+    made = Study(tmp_path / "out", source="mini", settings=settings)
     made.pipeline.progress = False
     measured = {name for name in sources._pipeline() if name.startswith("paradox_")}
     taking = set()

@@ -40,7 +40,6 @@ def worlds(tmp_path_factory):
                 model="world",
                 seed=3,
                 settings=settings,
-                bootstrap_replicates=500,
             )
         return opened[skew]
 
