@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -242,13 +243,16 @@ class Study:
         for frame in frames:
             key.update(frame.to_csv(index=False, float_format="%.17g").encode())
         folder = self._common / ".store"
-        path = folder / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
+        path = folder / f"{analysis.__name__}-{key.hexdigest()[:24]}.kept"
         with self._writing(path):
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{path}.lock"):
-                if not path.exists():
-                    store.replace(path, analysis(*frames, **options).to_parquet(index=False))
-        frame = pd.read_parquet(path)
+                whole = path.read_bytes() if path.exists() else b""
+                # A digest stands before the table: a damaged one is computed again.
+                if hashlib.sha256(whole[32:]).digest() != whole[:32]:
+                    data = analysis(*frames, **options).to_parquet(index=False)
+                    store.replace(path, whole := hashlib.sha256(data).digest() + data)
+        frame = pd.read_parquet(BytesIO(whole[32:]))
         # Texts are objects, as the analysis gives them.
         return frame.astype(dict.fromkeys(frame.select_dtypes("string").columns, object))
 
@@ -481,8 +485,6 @@ def _lay_out(figure: Figure) -> Bbox:
 
 def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     """Write a figure as PNG of 256 colours: charts need no more, and reports that embed them stay small."""
-    from io import BytesIO
-
     from PIL import Image
 
     drawn = BytesIO()
