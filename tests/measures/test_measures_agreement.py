@@ -19,7 +19,7 @@ from biaslab.measures import (
     majority_vote,
     percent_agreement,
 )
-from biaslab.measures.agreement import _alpha, _cohen, _fleiss, _label_counts, _percent
+from biaslab.measures.agreement import _alpha, _label_counts, _percent, cohen, fleiss
 
 BINARY = ("female", "male")
 OVER_RATERS = (krippendorff_alpha, fleiss_kappa, percent_agreement)
@@ -143,8 +143,8 @@ def test_vectorised_coefficients_equal_the_libraries(seed):
     codes = np.vectorize(LABELS.index)(ratings)
     counts = _label_counts(codes, 3)
     once = np.ones((1, len(counts)))
-    assert _fleiss(once, counts)[0] == pytest.approx(statsmodels_fleiss(counts))
-    assert _cohen(once, codes[:, :2])[0] == pytest.approx(cohen_kappa_score(codes[:, 0], codes[:, 1]))
+    assert fleiss(once, counts)[0] == pytest.approx(statsmodels_fleiss(counts))
+    assert cohen(once, codes[:, :2])[0] == pytest.approx(cohen_kappa_score(codes[:, 0], codes[:, 1]))
     assert _percent(once, counts)[0] == pytest.approx(_agreeing_pairs(ratings, LABELS)[0])
     gaps = counts * (rng.random(counts.shape) < 0.9)
     gaps = gaps[gaps.sum(axis=1) >= 2]
@@ -158,7 +158,7 @@ def test_pattern_weights_equal_repeated_items():
     weights = rng.multinomial(12, np.full(12, 1 / 12), size=20)
     for coefficient, library in (
         (_alpha, lambda c: krippendorff.alpha(value_counts=c, level_of_measurement="nominal")),
-        (_fleiss, statsmodels_fleiss),
+        (fleiss, statsmodels_fleiss),
     ):
         expected = [library(np.repeat(counts, row, axis=0)) for row in weights]
         np.testing.assert_allclose(coefficient(weights, counts), expected)
@@ -168,8 +168,8 @@ def test_a_resample_of_one_label_is_undefined():
     counts = np.array([[3, 0], [0, 3]])
     weights = np.array([[5, 0], [0, 5], [3, 2]])
     np.testing.assert_array_equal(np.isnan(_alpha(weights, counts)), [True, True, False])
-    np.testing.assert_array_equal(np.isnan(_fleiss(weights, counts)), [True, True, False])
-    np.testing.assert_array_equal(np.isnan(_cohen(weights, np.array([[0, 0], [1, 1]]))), [True, True, False])
+    np.testing.assert_array_equal(np.isnan(fleiss(weights, counts)), [True, True, False])
+    np.testing.assert_array_equal(np.isnan(cohen(weights, np.array([[0, 0], [1, 1]]))), [True, True, False])
 
 
 # --- intervals ---
