@@ -45,8 +45,8 @@ class Notebook:
     """Names and defaults in its cell tagged ``parameters``."""
     texts: frozenset[str] = frozenset()
     """Texts of one word in its code, among them the names of the tables that it takes."""
-    asks: frozenset[str] = frozenset()
-    """Those of them that are optional to it: it does without what is not there."""
+    needs: frozenset[str] = frozenset()
+    """The tables among them that it cannot do without."""
 
 
 @dataclass(frozen=True)
@@ -209,17 +209,17 @@ def read_notebook(path: Path, notebook_id: str) -> Notebook:
             f"{path}: the cell tagged 'parameters' must set literals only ({error})."
         ) from None
     code = [s for s, c in zip(sources, cells, strict=True) if c["cell_type"] == "code"]
-    taken, asks = _measured(code)
+    taken, needs = _measured(code)
     texts = frozenset(_WORD.findall("\n".join(code))) | taken
-    return Notebook(notebook_id, path, headings[0] if headings else notebook_id, parameters, texts, asks)
+    return Notebook(notebook_id, path, headings[0] if headings else notebook_id, parameters, texts, needs)
 
 
 def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the tables that cells take from a study, and those of them that are optional.
+    """Return the tables that cells take from a study, and those of them that they need.
 
     ``study.measured(paradox.percent_female)`` takes ``paradox_percent_female``, and so does
     ``study.measured(paradox.printed.percent_female)``; what is marked ``optional=True``, or asked about with
-    ``study.has``, is optional.
+    ``study.has``, is not needed.
     """
     taken, optional, calls = set(), set(), []
     for cell in cells:
@@ -236,7 +236,7 @@ def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
         taken.add(name)
         if asked == "has" or any(k.arg == "optional" for k in call.keywords):
             optional.add(name)
-    return frozenset(taken), frozenset(optional)
+    return frozenset(taken), frozenset(taken - optional)
 
 
 def paper_order(notebook_id: str) -> int:

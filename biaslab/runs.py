@@ -377,8 +377,8 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
 def _without_images(notebook: Notebook, source: str, given: Mapping[str, Any]) -> str:
     """Say why ``notebook`` cannot be: its tables take images behind captions, and there are none; else empty."""
     declared = tables.schemas()
-    taken = [name for name in sorted(notebook.texts) if name in declared and declared[name].images]
-    if not taken or any(name in declared and declared[name].images for name in notebook.asks):
+    taken = [name for name in sorted(notebook.needs) if name in declared and declared[name].images]
+    if not taken:
         return ""
     of = {k: given[k] for k in ("model", "settings") if k in given}
     missing = sources.no_images(source, **of)
