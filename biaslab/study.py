@@ -488,9 +488,9 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     from PIL import Image
 
     drawn = BytesIO()
-    figure.savefig(drawn, format="rgba", dpi=_DPI, bbox_inches=page, facecolor="white")
-    width = int(page.width * _DPI)
-    image = Image.frombuffer("RGBA", (width, len(drawn.getbuffer()) // (4 * width)), drawn.getbuffer())
+    quick = {"compress_level": 1}
+    figure.savefig(drawn, format="png", dpi=_DPI, bbox_inches=page, facecolor="white", pil_kwargs=quick)
+    image = Image.open(drawn)
     few = image.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
 

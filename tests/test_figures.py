@@ -82,3 +82,19 @@ def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path):
     svg = (tmp_path / "figures" / "paired_shape.svg").read_text()
     width = float(svg.split('width="')[1].split("pt")[0])
     assert width / 72 == pytest.approx(page.shape[1] / 170, abs=0.02)
+
+
+@pytest.mark.usefixtures("any_text")
+def test_what_is_upright_is_upright_in_the_saved_picture(tmp_path):
+    # Pages of every width near a whole number of pixels: what a product rounds must not shear them.
+    from PIL import Image
+
+    for width in range(340, 380):
+        figure = plt.figure(figsize=(width / 170, 2))
+        ax = figure.add_axes((0, 0, 1, 1), ylim=(0, 1))
+        ax.set_axis_off()
+        ax.plot([0.5, 0.5], [0, 1], color="black")
+        Study(tmp_path).show("paired_shape", figure)
+        page = np.asarray(Image.open(tmp_path / "figures" / "paired_shape.png").convert("L"))
+        assert (page[40:-40] == page[40]).all(), width
+        assert (page[40] < 64).any()

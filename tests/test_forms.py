@@ -63,7 +63,7 @@ def test_rows_and_axes_are_named_once_for_panels_side_by_side():
     figure = forms.estimates(ROWS, "value", row="row", panel="of", columns=2, label="points")
     assert figure.get_supxlabel() == "points"
     left, right = figure.axes
-    assert names(left) == ["a", "b"] and not right.yaxis.get_tick_params()["labelleft"]
+    assert names(left) == ["a", "b"] and not any(names(right))
     # Where rows differ each panel has its own.
     other = ROWS.assign(row=["a", "b", "c", "d"])
     figure = forms.estimates(other, "value", row="row", panel="of", columns=2, label="points")

@@ -3,21 +3,25 @@
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PathCollection
+from matplotlib.markers import MarkerStyle
 
 from biaslab.papers.paradox import figures
 
 NAN = float("nan")
 
 
+# Corners of a marker's outline, and which marker that is.
+MARKERS = {len(MarkerStyle(marker).get_path().vertices): marker for marker in "oXs"}
+
+
 def points(ax):
     """Return where markers stand, and which they are."""
-    return {
-        (round(x, 6), round(y, 6)): line.get_marker()
-        for line in ax.lines
-        if line.get_marker() not in ("", "None", "none")
-        for x, y in line.get_xydata()
-        if np.isfinite(x + y)
-    }
+    dots = [c for c in ax.collections if isinstance(c, PathCollection) and len(c.get_offsets())]
+    lines = [line for line in ax.lines if line.get_marker() not in ("", "None", "none")]
+    drawn = [(c.get_offsets(), MARKERS.get(len(c.get_paths()[0].vertices))) for c in dots]
+    drawn += [(line.get_xydata(), line.get_marker()) for line in lines]
+    return {(round(x, 6), round(y, 6)): mark for at, mark in drawn for x, y in at if np.isfinite(x + y)}
 
 
 def names(ax):

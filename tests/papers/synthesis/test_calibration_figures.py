@@ -105,8 +105,8 @@ def test_shares_whose_interval_misses_the_truth_are_hollow():
     ]
     figure = figures.shares(pd.DataFrame(rows, columns=names))
     first, second = (ax for ax in figure.axes if ax.get_visible())
-    assert first.get_title() == "All captions (naive)"
-    assert second.get_title().replace("\n", " ") == "World, no model (knobs off)"
+    assert first.get_title(loc="left") == "All captions (naive)"
+    assert second.get_title(loc="left").replace("\n", " ") == "World, no model (knobs off)"
     held, missed = first.collections[1:]
     assert held.get_offsets().tolist() == [[90, 88]] and missed.get_offsets().tolist() == [[30, 50]]
     assert first.lines[1].get_xydata().tolist() == [[90, 86], [30, 49]]
@@ -153,7 +153,7 @@ def test_guidance_is_drawn_on_top_of_measurement_and_model():
     assert _marks(ax) == [(1, 9), (7.5, 15)]
     levels = [line.get_ydata().tolist() for line in ax.lines if line.get_linestyle() in ("--", ":")]
     assert levels == [[8, 8], [9, 9]]
-    assert ax.get_title() == "All captions (naive)"
+    assert ax.get_title(loc="left") == "All captions (naive)"
 
 
 def test_contributions_without_an_interval_are_hollow():
