@@ -239,7 +239,7 @@ def test_shares_of_an_array_make_the_run(corpus, undisturbed, tmp_path, monkeypa
     # Set again to what they were when the test ends.
     for module, name in (
         (survivor.corpus, "_PART_ROWS"),
-        (survivor.pipeline, "_SHARD_CAPTIONS"),
+        (survivor.stages, "_SHARD_CAPTIONS"),
         (survivor.neighbours, "_SHARD"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name))

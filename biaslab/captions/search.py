@@ -256,6 +256,8 @@ class _Work:
         best = pd.concat([self._best, found[["term", "priority"]]]).drop_duplicates()
         self._best = _smallest([best], self._keep)
         last = self._best[self._best.groupby("term").cumcount() == self._keep - 1]
+        # An engine may hand out its one copy of the array, which nobody can write to.
+        self._limits = self._limits.copy()
         self._limits[last["term"]] = last["priority"]
         return found
 
