@@ -29,7 +29,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MOD
 
 
 def imports(tree: ast.AST, *, when_loaded: bool) -> set[tuple[str, str]]:
-    """Return module and name of the package's imports: all of them, or those that run when a module is loaded."""
+    """Return module and name of the package's imports: all of them, or those outside of functions."""
     found = set()
 
     def look(node: ast.AST) -> None:
@@ -37,9 +37,8 @@ def imports(tree: ast.AST, *, when_loaded: bool) -> set[tuple[str, str]]:
             found.update((node.module, alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):
             found.update((a.name, "") for a in node.names if a.name.split(".")[0] == "biaslab")
-        typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        if not (when_loaded and (typing or inner)):
+        if not (when_loaded and inner):
             for child in ast.iter_child_nodes(node):
                 look(child)
 
@@ -48,7 +47,7 @@ def imports(tree: ast.AST, *, when_loaded: bool) -> set[tuple[str, str]]:
 
 
 def needed(name: str) -> set[str]:
-    """Return the modules that are loaded before a module is whole."""
+    """Return the modules that a module names outside of functions, for types too."""
     found = set()
     for module, taken in imports(TREES[name], when_loaded=True):
         # A module inside of a package that is being loaded does not wait for the package.

@@ -1,6 +1,21 @@
 """The stages connected: captions → selections → prompts → images → judgements, and people in pairs."""
 
-from biaslab.pipeline.stages import KINDS, Pipeline
+from functools import cached_property
+
+from biaslab.pipeline.people import People
+from biaslab.pipeline.stages import KINDS, Stages
 from biaslab.settings import Settings
 
 __all__ = ["KINDS", "Pipeline", "Settings"]
+
+
+class Pipeline(Stages):
+    """All stages, connected; each is computed when its result is first asked for.
+
+    Arguments as of :class:`~biaslab.pipeline.stages.Stages`.
+    """
+
+    @cached_property
+    def people(self) -> People:
+        """The stages for pictures of people whom the prompt places (paired paper)."""
+        return People(self)

@@ -13,7 +13,8 @@ from biaslab import models
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.errors import ParameterError
 from biaslab.judging.names import FILES, VQA, files_digest
-from biaslab.pipeline.stages import Pipeline, check_found
+from biaslab.pipeline import Pipeline
+from biaslab.pipeline.stages import check_found
 from biaslab.settings import Settings
 
 # Settings that name what is read, beside the model that generates.

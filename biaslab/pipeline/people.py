@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from biaslab.judging.images import ImageSource
     from biaslab.mitigation import Critique
-    from biaslab.pipeline import Pipeline
+    from biaslab.pipeline.stages import Stages
 
 # What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
 KINDS = ("single", "paired", "controls", "three", "intervention")
@@ -37,7 +37,7 @@ class People:
         pipeline: The pipeline whose model, settings, store and seed are used.
     """
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Stages) -> None:
         self._pipeline = pipeline
         self._kept: dict[Any, Any] = {}
 

@@ -1,7 +1,8 @@
 """The pipeline: captions → selections → prompts → images → judgements, each stage computed once and when asked.
 
-A :class:`Pipeline` connects the stages; none of them knows another. Every result is a table keyed by stable ids
-and lies in the store, keyed by what it depends on, so that notebooks and runs share it and a stopped run goes on.
+A :class:`~biaslab.pipeline.Pipeline` connects the stages; none of them knows another. Every result is a table keyed
+by stable ids and lies in the store, keyed by what it depends on, so that notebooks and runs share it and a stopped run
+goes on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from biaslab.captions.settings import DOWNLOAD
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from biaslab.generation.models import ImageModel
     from biaslab.judging.images import ImageSource
     from biaslab.net.endpoint import Endpoint
-    from biaslab.pipeline.people import People
 
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
@@ -36,8 +36,8 @@ _SHARD_CAPTIONS = 8192
 _SHARD_EMBEDDINGS = 2048
 
 
-class Pipeline:
-    """The stages, connected; each is computed when its result is first asked for.
+class Stages:
+    """The stages from captions to judgements, connected; each is computed when its result is first asked for.
 
     Args:
         model: The text-to-image model: ``mini``, a folder, or the hub name of a diffusers pipeline.
@@ -68,7 +68,7 @@ class Pipeline:
         """What tables call the model."""
         return self.image_model().label
 
-    def changed(self, model: str = "", **changes: Any) -> Pipeline:
+    def changed(self, model: str = "", **changes: Any) -> Self:
         """Return a pipeline like this one with another model or other settings; they share what is the same.
 
         Args:
@@ -427,13 +427,6 @@ class Pipeline:
         more = {"endpoint": endpoint, "corpus": self.corpus, "device": s.compute.device}
         return open_model(self.model, generation, people=people, **more)
 
-    @cached_property
-    def people(self) -> People:
-        """The stages for pictures of people whom the prompt places (paired paper)."""
-        from biaslab.pipeline.people import People
-
-        return People(self)
-
     def judgements(self, kind: str) -> pd.DataFrame:
         """Return what gate and judge made of images of a kind: the rows of its table with the judge's columns.
 
@@ -613,7 +606,7 @@ _PROMPT_COLUMNS = ["prompt_id", "approach", "occupation", "prompt", "text", "n_i
 _ALL = 10**12
 
 
-def check_found(pipeline: Pipeline, captions: pd.DataFrame, n_corpus: int) -> None:
+def check_found(pipeline: Stages, captions: pd.DataFrame, n_corpus: int) -> None:
     """Refuse a corpus of which nothing can be used: without captions, or without any that names an occupation."""
     where, names = f"The corpus {pipeline.corpus.name!r}", pipeline.occupations
     if not n_corpus:
