@@ -386,6 +386,23 @@ def _check_code(work: Callable, code: Mapping[str, str], kept: Path) -> None:
     _agreed.add(told)
 
 
+def once(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    """Return the table at ``path``, computed and written where it is missing or damaged, by one process at a time.
+
+    Raises:
+        InputError: What is computed is no table that fits in Parquet.
+        RunError: The disk is full.
+    """
+    with telling_full_disk(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path):
+        try:
+            return _read(path)
+        except (_DamagedError, FileNotFoundError):
+            _write(path, compute())
+            return _read(path)
+
+
 @contextlib.contextmanager
 def _locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     """Hold the lock of the shard ``path``; the operating system frees it when the process ends, however."""
@@ -433,14 +450,16 @@ def _read(path: Path) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    data = path.read_bytes()
+    # Into Arrow's own memory: threads that let go of Python's while the process ends abort it (apache/arrow#34314).
+    with pa.OSFile(str(path), "rb") as file:
+        data = file.read_buffer()
     try:
         expected = _checksum_path(path).read_text(encoding="ascii").strip()
     except (FileNotFoundError, UnicodeDecodeError):
         raise _DamagedError("its checksum is missing") from None
     if hashlib.sha256(data).hexdigest() != expected:
         raise _DamagedError("its checksum does not fit")
-    return pq.read_table(pa.BufferReader(data)).to_pandas()
+    return pq.ParquetFile(pa.BufferReader(data)).read().to_pandas()
 
 
 def _checksum_path(path: Path) -> Path:

@@ -236,23 +236,12 @@ class Study:
         Raises:
             RunError: The disk is full.
         """
-        import pandas as pd
-        from filelock import FileLock
-
         key = hashlib.sha256(f"{closure.digest(analysis)} {sorted(options.items())}".encode())
         for frame in frames:
             key.update(frame.to_csv(index=False, float_format="%.17g").encode())
-        folder = self._common / ".store"
-        path = folder / f"{analysis.__name__}-{key.hexdigest()[:24]}.kept"
+        path = self._common / ".store" / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
         with self._writing(path):
-            folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{path}.lock"):
-                whole = path.read_bytes() if path.exists() else b""
-                # A digest stands before the table: a damaged one is computed again.
-                if hashlib.sha256(whole[32:]).digest() != whole[:32]:
-                    data = analysis(*frames, **options).to_parquet(index=False)
-                    store.replace(path, whole := hashlib.sha256(data).digest() + data)
-        frame = pd.read_parquet(BytesIO(whole[32:]))
+            frame = store.once(path, lambda: analysis(*frames, **options))
         # Texts are objects, as the analysis gives them.
         return frame.astype(dict.fromkeys(frame.select_dtypes("string").columns, object))
 

@@ -39,7 +39,7 @@ def test_an_analysis_is_computed_once_for_all_notebooks_of_a_run(tmp_path, analy
     again = Study(parts / "synthesis/b").kept(analysis, FRAME.copy(), seed=3)
     assert analysis.computed == [3]
     pd.testing.assert_frame_equal(first, again)
-    assert len(list((parts / ".store").glob("counted-*.kept"))) == 1
+    assert len(list((parts / ".store").glob("counted-*.parquet"))) == 1
     # Alone, a notebook keeps it in its own folder.
     Study(tmp_path / "alone").kept(analysis, FRAME, seed=3)
     assert analysis.computed == [3, 3]
@@ -83,7 +83,7 @@ def test_what_is_damaged_is_computed_again(tmp_path):
     study = Study(tmp_path)
     shares = study.measured(paradox.percent_female)
     expected = study.kept(paradox.share_intervals, shares, confidence=0.9)
-    (path,) = (tmp_path / ".store").glob("*.kept")
+    (path,) = (tmp_path / ".store").glob("*.parquet")
     whole = path.read_bytes()
     for damaged in (whole[:-5], whole[:100] + b"x" + whole[101:], b""):
         path.write_bytes(damaged)
