@@ -1,8 +1,18 @@
 """The forms that figures of several papers take: tables in, figures out, with one legend above all panels.
 
-Every form takes a long table and the names of its columns, a :class:`Look` for what has a colour, and ``panel``: the
-column whose values have a panel each. Rows, panels and colours come in the order of the table. A table without rows
-gives a figure that says so.
+Every form takes a long table, names of its columns (an empty name: there is no such column) and, of the following,
+what applies to it. Rows, panels and colours come in the order of the table; missing values are left out; a table
+without rows gives a figure that says so.
+
+- ``value``: The column that is drawn, ``row``: the column whose values are rows, ``row_names``: what these are called.
+- ``hue``: The column that colours tell apart, ``look``: its colours, markers and names.
+- ``panel``: The column with a panel for each value, ``panel_names``: their titles, ``columns``: how many stand beside
+  one another.
+- ``label``, ``labels``: What an axis, or both of them, show, with the unit; ``xlim``, ``ylim``, ``ends``: their ends.
+- ``limits``: The columns with the limits of intervals, None for no intervals.
+- ``reference``: Where a line marks no bias or no change, None for none.
+- ``filled``: A column of truth values: marks that it denies are hollow; ``filled_names``: what the legend calls both.
+- ``inch``: Height of a row.
 """
 
 from __future__ import annotations
@@ -23,6 +33,7 @@ from biaslab.plots import style
 
 WIDTH = 9.2
 """Inches that a report gives a figure."""
+_HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
 
 
 @dataclass(frozen=True)
@@ -63,22 +74,15 @@ def panels(
 ) -> tuple[Figure, Iterator[tuple[Axes, pd.DataFrame]]]:
     """Return a figure with a panel for each value of a column, and the panels with their rows.
 
-    Args:
-        table: Rows.
-        panel: The column; empty for one panel of all rows.
-        names: Titles of the panels; the value itself where it is not among them.
-        columns: Panels beside one another, at most.
-        height: Inches of a panel, or how many its rows ask for.
-        shared: Further arguments of ``matplotlib.pyplot.subplots``, such as ``sharex``.
+    ``names`` are the panels' titles, ``height`` the inches of a panel, or how many its rows ask for; ``shared`` are
+    further arguments of ``matplotlib.pyplot.subplots``, such as ``sharex``.
     """
     groups = list(table.groupby(panel, sort=False)) if panel else [("", table)]
     columns = max(1, min(columns, len(groups)))
-    lines = [groups[k : k + columns] for k in range(0, len(groups), columns)]
-    of = height if callable(height) else lambda rows: height
-    heights = [max(of(rows) for _, rows in line) for line in lines]
+    asked = [height(rows) if callable(height) else height for _, rows in groups]
+    heights = [max(asked[k : k + columns]) for k in range(0, len(groups), columns)]
     figure, axes = style.subplots(
-        len(lines), columns, figsize=(WIDTH, sum(heights) + 0.5), squeeze=False,
-        gridspec_kw={"height_ratios": heights}, **shared,
+        len(heights), columns, figsize=(WIDTH, sum(heights) + 0.5), squeeze=False, height_ratios=heights, **shared
     )  # fmt: skip
     for ax in axes.flat[len(groups) :]:
         ax.set_axis_off()
@@ -116,36 +120,15 @@ def estimates(
 ) -> Figure:
     """Draw estimates with their intervals, a row each; of several values of ``hue``, side by side in the row.
 
-    Args:
-        table: Rows, in the order to draw from the top.
-        value: The column with the estimates; missing ones are left out.
-        row: The column whose values are rows.
-        hue: The column that colours tell apart; empty for none.
-        look: Its colours, markers and names.
-        panel: The column with a panel for each value; empty for one panel.
-        panel_names: Titles of the panels.
-        row_names: What rows are called; the value itself where it is not among them.
-        label: The x axis: what is drawn, with its unit.
-        limits: The columns with the limits, None for no intervals; a dot without a line has none.
-        reference: Where a line marks no bias or no change; None for none.
-        floor: A column with what chance alone gives, drawn as a grey mark; empty for none.
-        floor_name: What the legend calls it.
-        band: Columns with the ends of what lies grey behind each estimate, such as what a fair model shows.
-        band_name: What the legend calls it.
-        mark: A column with a value to compare with, drawn as a thin black mark; empty for none.
-        mark_name: What the legend calls it.
-        filled: A column of truth values: dots that it denies are hollow.
-        filled_names: What the legend calls filled and hollow ones.
-        xlim: Ends of the x axis.
-        columns: Panels beside one another.
-        inch: Height of a row for each value of ``hue``.
+    ``floor`` is a column with what chance alone gives, drawn as a grey mark; ``mark`` one with a value to compare with,
+    drawn as a thin black mark; ``band`` the ends of what lies grey behind each estimate. A dot without a line has no
+    interval.
     """
-    hues = list(dict.fromkeys(table[hue])) if hue else [""]
-    looks = look.of(hues) if hue else {"": (style.BLUE, "o", "")}
+    looks = _looks(table, hue, look)
 
     def beside(rows: pd.DataFrame) -> int:
         # Rows with one value of the hue each need no room beside it.
-        return len(hues) if hue and rows.groupby(row)[hue].nunique().max() > 1 else 1
+        return len(looks) if hue and rows.groupby(row)[hue].nunique().max() > 1 else 1
 
     def height(rows: pd.DataFrame) -> float:
         return rows[row].nunique() * max(min(inch, 0.3), inch * (1 + 0.45 * (beside(rows) - 1))) + 0.9
@@ -154,15 +137,13 @@ def estimates(
         table, panel, names=panel_names, columns=columns, height=height, sharex=xlim is None and columns == 1
     )
     name_axes(figure, label)
-    before: list = []
     for ax, rows in parts:
         names = list(dict.fromkeys(rows[row]))
         if reference is not None:
             style.zero_line(ax, reference)
-        places = _beside(len(hues)) if beside(rows) > 1 else np.zeros(len(hues))
+        places = _beside(len(looks)) if beside(rows) > 1 else np.zeros(len(looks))
         tall = 0.3 / beside(rows)
-        for offset, of in zip(places, hues, strict=True):
-            color, marker, _ = looks[of]
+        for offset, (of, (color, marker, _)) in zip(places, looks.items(), strict=True):
             some = rows[rows[hue] == of] if hue else rows
             y = some[row].map({name: i for i, name in enumerate(names)}).to_numpy(float) + offset
             if band:
@@ -172,29 +153,26 @@ def estimates(
                 ax.vlines(some[floor], y - tall, y + tall, color=style.GREY, lw=4, alpha=0.5)
             if mark:
                 ax.vlines(some[mark], y - tall, y + tall, color=style.BLACK, lw=1.4)
-            sure = some[filled].to_numpy(bool) if filled else np.ones(len(some), dtype=bool)
             if limits:
                 ax.hlines(y, some[limits[0]], some[limits[1]], color=color, lw=1.8, alpha=0.75)
+            sure = _sure(some, filled)
             for mask, face in ((sure, color), (~sure, "white")):
                 ax.plot(some[value][mask], y[mask], marker, mfc=face, mec=color, ms=6.5, zorder=3)
-        # Beside a panel of the same rows their names need not stand again.
-        again = names == before and not ax.get_subplotspec().is_first_col()
-        _name_rows(ax, ["" if again else row_names.get(name, str(name)) for name in names])
-        before = names
+        _name_rows(ax, [row_names.get(name, str(name)) for name in names])
         ax.set_ylim(len(names) - 0.45, -0.55)
         if xlim:
             ax.set_xlim(*xlim)
-        _stripes(ax, len(names))
-    handles = [key(*looks[of]) for of in hues] if hue else []
+        # Every other row is shaded, so that the eye keeps to one.
+        for k in range(0, len(names) if len(names) > 1 else 0, 2):
+            ax.axhspan(k - 0.5, k + 0.5, color=style.LIGHT, alpha=0.35, lw=0, zorder=0)
+    handles = _keys(looks)
     if floor:
         handles.append(Line2D([], [], color=style.GREY, lw=4, alpha=0.5, label=floor_name))
     if band:
         handles.append(Patch(color=style.GREY, alpha=0.22, lw=0, label=band_name))
     if mark:
         handles.append(Line2D([], [], color=style.BLACK, marker="|", ms=12, mew=1.4, ls="", label=mark_name))
-    if filled:
-        handles += _filled_keys(table[filled], filled_names)
-    legend(figure, handles)
+    legend(figure, handles + _filled_keys(table, filled, filled_names))
     return figure
 
 
@@ -221,68 +199,55 @@ def diagonal(
     under: Callable[[Axes, pd.DataFrame], None] | None = None,
     keys: Sequence = (),
 ) -> Figure:
-    """Draw points against a diagonal on which both coordinates are equal.
+    """Draw points, a row of the table each, against a diagonal on which both coordinates are equal.
 
     Args:
-        table: Rows, a point each.
+        table: Rows.
         x: The column across.
         y: The column up.
-        labels: What both axes show, with units.
+        labels: As in all forms, like the arguments that are not named here.
         ends: Ends of both axes.
-        hue: The column that colours tell apart; empty for none.
-        look: Its colours, markers and names.
-        panel: The column with a panel for each value; empty for one panel.
-        panel_names: Titles of the panels.
         limits: Columns with the limits of x and of y, drawn as thin lines.
         band: Columns with the ends of what a fair model shows of y, at their medians.
         size: A column of counts, drawn as the points' areas, with the number in large ones; empty for equal points.
-        filled: A column of truth values: points that it denies are hollow.
-        filled_names: What the legend calls filled and hollow ones.
         names: The column with the names of points.
-        named: How many points are named, the farthest from the diagonal first.
-        columns: Panels beside one another.
+        named: How many points of a panel are named, the farthest from the diagonal first.
         under: Draws what lies below the points of a panel, such as regions.
         keys: Entries of the legend for what ``under`` draws.
     """
-    hues = list(dict.fromkeys(table[hue])) if hue else [""]
-    looks = look.of(hues) if hue else {"": (style.BLUE, "o", "")}
-    side = min(5.2, WIDTH / columns if table[panel].nunique() > 1 else 5.2) if panel else 5.2
+    looks = _looks(table, hue, look)
+    several = panel and table[panel].nunique() > 1
+    side = min(5.2, WIDTH / columns) if several else 5.2
     figure, parts = panels(table, panel, names=panel_names, columns=columns, height=side)
-    drawn = []
-    for ax, rows in parts:
+    drawn = list(parts)
+    for ax, rows in drawn:
         if under:
             under(ax, rows)
         if band and rows[list(band)].notna().all(axis=1).any():
             ax.axhspan(*rows[list(band)].median(), color=style.LIGHT, zorder=0)
         ax.plot(ends, ends, color=style.GREY, ls="--", lw=1, zorder=1)
         few = len(rows) <= 12
-        for of in hues:
-            color, marker, _ = looks[of]
+        for of, (color, marker, _) in looks.items():
             some = rows[rows[hue] == of] if hue else rows
             if limits:
                 (x0, x1), (y0, y1) = limits
                 line = {"color": color, "lw": 1.8 if few else 0.8, "alpha": 0.75 if few else 0.35}
                 ax.hlines(some[y], some[x0], some[x1], **line)
                 ax.vlines(some[x], some[y0], some[y1], **line)
-            areas = 30 + 40 * (some[size] - 1) if size else np.full(len(some), 60 if few else 30)
-            sure = some[filled].to_numpy(bool) if filled else np.ones(len(some), dtype=bool)
+            areas = 30 + 40 * (some[size] - 1) if size else 60 if few else 30
+            sure = _sure(some, filled)
             faces, edges = np.where(sure, color, "white"), np.where(sure, "white", color)
             ax.scatter(some[x], some[y], areas, faces, marker=marker, alpha=0.85, ec=edges, lw=1, zorder=3)
-            counts = zip(some[x], some[y], some[size], sure, strict=True) if size else ()
-            for at, up, count, dark in counts:
-                if count > 1:
-                    shade = "white" if dark else style.BLACK
-                    ax.text(
-                        at, up, f"{count:.0f}", ha="center", va="center", fontsize=8, color=shade, zorder=4
-                    )
+            for k in np.flatnonzero(some[size] > 1) if size else ():
+                ax.text(
+                    some[x].iloc[k], some[y].iloc[k], f"{some[size].iloc[k]:.0f}", ha="center", va="center",
+                    fontsize=8, color="white" if sure[k] else style.BLACK, zorder=4,
+                )  # fmt: skip
         ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel=labels[0], ylabel=labels[1])
-        drawn.append((ax, rows))
-    handles = [key(*looks[of]) for of in hues] if hue else []
+    handles = _keys(looks)
     if band:
         handles.append(Patch(color=style.LIGHT, label="scores of a fair model"))
-    if filled:
-        handles += _filled_keys(table[filled], filled_names)
-    legend(figure, [*handles, *keys])
+    legend(figure, [*handles, *_filled_keys(table, filled, filled_names), *keys])
     # Last, because names find their places in the finished layout, which is then kept.
     if named:
         figure.draw_without_rendering()
@@ -313,34 +278,20 @@ def trends(
 ) -> Figure:
     """Draw estimates along an ordered column, joined by lines, with their intervals.
 
-    Args:
-        table: Rows, in the order of ``x``; numbers stand to scale, texts at equal distances.
-        x: The column across.
-        value: The column up.
-        labels: What both axes show, with units.
-        hue: The column that colours tell apart; its values stand a little beside one another.
-        look: Its colours, markers and names.
-        panel: The column with a panel for each value; empty for one panel.
-        panel_names: Titles of the panels.
-        limits: The columns with the limits; None for no intervals.
-        reference: Where a line marks no bias or no change; None for none.
-        ylim: Ends of the y axis.
-        sharey: Whether all panels have one y axis.
-        columns: Panels beside one another.
+    Rows come in the order of ``x``: numbers stand to scale, texts at equal distances. Values of ``hue`` stand a little
+    beside one another; ``sharey`` gives all panels one y axis.
     """
-    hues = list(dict.fromkeys(table[hue])) if hue else [""]
-    looks = look.of(hues) if hue else {"": (style.BLUE, "o", "")}
+    looks = _looks(table, hue, look)
     figure, parts = panels(table, panel, names=panel_names, columns=columns, height=3.4, sharey=sharey)
     name_axes(figure, *labels)
     for ax, rows in parts:
         steps = list(dict.fromkeys(rows[x]))
         numbers = pd.api.types.is_numeric_dtype(rows[x])
         at = dict(zip(steps, steps if numbers else range(len(steps)), strict=True))
-        wide = (max(at.values()) - min(at.values())) / max(len(steps) - 1, 1) if len(steps) > 1 else 1
+        wide = np.ptp(list(at.values())) / (len(steps) - 1) if len(steps) > 1 else 1
         if reference is not None:
             style.zero_line(ax, reference, axis="y")
-        for offset, of in zip(_beside(len(hues)), hues, strict=True):
-            color, marker, _ = looks[of]
+        for offset, (of, (color, marker, _)) in zip(_beside(len(looks)), looks.items(), strict=True):
             some = rows[rows[hue] == of] if hue else rows
             places = some[x].map(at).to_numpy(float) + 0.25 * offset * wide
             if limits:
@@ -349,7 +300,7 @@ def trends(
         ax.set_xticks(list(at.values()), [f"{s:g}" if numbers else str(s) for s in steps])
         if ylim:
             ax.set_ylim(*ylim)
-    legend(figure, [key(*looks[of], line="-") for of in hues] if hue else [])
+    legend(figure, _keys(looks, line="-"))
     return figure
 
 
@@ -370,22 +321,11 @@ def heat_map(
     columns: int = 1,
     inch: float = 0.32,
 ) -> Figure:
-    """Draw a value for each pair of a row and a column as a colour, with the number in it.
+    """Draw a value for each pair of a row and a ``column`` as a colour, with the number in it.
 
-    Args:
-        table: Rows, one for each cell.
-        value: The column with the values; cells without one stay white.
-        row: The column whose values are rows.
-        column: The column whose values are columns.
-        label: What the colours show, with its unit.
-        ends: The values of the two end colours.
-        centre: The value that is white between two colours; None for shades of one colour.
-        panel: The column with a panel for each value; empty for one panel.
-        panel_names: Titles of the panels.
-        form: How numbers are written; empty for none.
-        text: A column with what is written into the cells in place of the numbers; empty for none.
-        columns: Panels beside one another.
-        inch: Height of a row.
+    ``label`` says what the colours show, ``ends`` are the values of the two end colours, ``centre`` the one that is
+    white between two colours (None for shades of one). ``form`` is how numbers are written, ``text`` a column with what
+    is written in their place.
     """
     figure, parts = panels(
         table, panel, names=panel_names, columns=columns, height=lambda rows: inch * rows[row].nunique() + 1.3
@@ -429,53 +369,35 @@ def stacked(
     row_names: Mapping[str, str] = {},
     columns: int = 1,
 ) -> Figure:
-    """Draw shares of a whole as bars in parts, in the order of ``look.names``.
+    """Draw shares of a whole (0–100 %) as bars in parts, in the order of ``look.names``.
 
-    Args:
-        table: Rows, one for each part of each bar.
-        value: The column with the shares (0–100 %).
-        row: The column whose values are bars.
-        part: The column that says which part a row is.
-        look: The parts' order, colours and names.
-        label: The x axis: what is shared out.
-        counts: A column whose numbers are written into parts that have room; empty for none.
-        panel: The column with a panel for each value; empty for one panel.
-        panel_names: Titles of the panels.
-        row_names: What bars are called.
-        columns: Panels beside one another.
+    ``part`` is the column that says which part a row is, ``counts`` one whose numbers are written into parts that have
+    room.
     """
-    there = [p for p in look.names if p in set(table[part])]
-    looks = look.of(there)
-    hatches = dict(zip(there, ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**"), strict=False))
+    looks = look.of([name for name in look.names if name in set(table[part])])
+    patterns = dict(zip(looks, _HATCHES, strict=False))
     figure, parts = panels(
         table, panel, names=panel_names, columns=columns, height=lambda rows: 0.42 * rows[row].nunique() + 1.0
     )
     for ax, rows in parts:
-        bars = list(dict.fromkeys(rows[row]))
-        for y, bar in enumerate(bars):
-            of, left = rows[rows[row] == bar].set_index(part), 0.0
-            for name in (p for p in there if p in of.index):
-                width = float(of.loc[name, value])
-                ax.barh(
-                    y,
-                    width,
-                    left=left,
-                    height=0.7,
-                    color=looks[name][0],
-                    hatch=hatches.get(name, ""),
-                    ec="white",
-                )
-                if counts and width > 7:
-                    ax.text(
-                        left + width / 2, y, f"{of.loc[name, counts]:,.0f}", ha="center", va="center", fontsize=9,
-                        bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8},
-                    )  # fmt: skip
-                left += width
+        bars = rows[row].unique()
+        wide = rows.pivot(index=row, columns=part).reindex(bars)
+        left = np.zeros(len(bars))
+        for name in (name for name in looks if name in set(rows[part])):
+            width = wide[value, name].fillna(0).to_numpy(float)
+            how = {"color": looks[name][0], "hatch": patterns.get(name, ""), "ec": "white"}
+            ax.barh(range(len(bars)), width, 0.7, left, **how)
+            for y in np.flatnonzero(width > 7) if counts else ():
+                ax.text(
+                    left[y] + width[y] / 2, y, f"{wide[counts, name].iloc[y]:,.0f}", ha="center", va="center",
+                    fontsize=9, bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8},
+                )  # fmt: skip
+            left += width
         ax.set_yticks(range(len(bars)), [row_names.get(bar, str(bar)) for bar in bars])
         ax.set(xlim=(0, 100), ylim=(len(bars) - 0.5, -0.5), xlabel=label)
     handles = [
-        Patch(facecolor=looks[p][0], hatch=hatches.get(p, ""), edgecolor="white", label=looks[p][2])
-        for p in there
+        Patch(facecolor=color, hatch=patterns.get(part, ""), edgecolor="white", label=name)
+        for part, (color, _, name) in looks.items()
     ]
     legend(figure, handles)
     return figure
@@ -484,16 +406,6 @@ def stacked(
 def key(color: str, marker: str, label: str, *, hollow: bool = False, line: str = "none") -> Line2D:
     """Return a legend's entry for a marker."""
     return Line2D([], [], color=color, marker=marker, ls=line, label=label, mfc="white" if hollow else color)
-
-
-def _filled_keys(sure: pd.Series, names: tuple[str, str]) -> list[Line2D]:
-    """Return a legend's entries for filled and hollow markers, as far as there are any and they have names."""
-    there = set(sure.astype(bool))
-    return [
-        key(style.GREY, "o", name, hollow=not filled)
-        for filled, name in zip((True, False), names, strict=True)
-        if name and filled in there
-    ]
 
 
 def legend(figure: Figure, handles: Sequence, columns: int = 4) -> None:
@@ -514,6 +426,26 @@ def name_axes(figure: Figure, x: str = "", y: str = "") -> None:
         figure.supylabel(y, fontsize=11)
 
 
+def _looks(table: pd.DataFrame, hue: str, look: Look) -> dict[str, tuple[str, str, str]]:
+    """Return colour, marker and name of each value of ``hue``; without it, of all rows."""
+    return look.of(list(dict.fromkeys(table[hue]))) if hue else {"": (style.BLUE, "o", "")}
+
+
+def _keys(looks: Mapping[str, tuple[str, str, str]], line: str = "none") -> list[Line2D]:
+    return [key(*look, line=line) for value, look in looks.items() if value or look[2]]
+
+
+def _sure(rows: pd.DataFrame, filled: str) -> np.ndarray:
+    return rows[filled].to_numpy(bool) if filled else np.ones(len(rows), dtype=bool)
+
+
+def _filled_keys(table: pd.DataFrame, filled: str, names: tuple[str, str]) -> list[Line2D]:
+    """Return a legend's entries for filled and hollow markers, as far as there are any and they have names."""
+    there = set(_sure(table, filled)) if filled else set()
+    pairs = zip((True, False), names, strict=True)
+    return [key(style.GREY, "o", name, hollow=not full) for full, name in pairs if name and full in there]
+
+
 def _name_rows(ax: Axes, names: list[str], at: float = 0.0) -> None:
     """Name the rows of a panel from ``at`` on, unless the first panel of its line has the same ones."""
     axes, column = ax.figure.axes, ax.get_subplotspec().colspan.start
@@ -526,10 +458,3 @@ def _name_rows(ax: Axes, names: list[str], at: float = 0.0) -> None:
 def _beside(count: int) -> np.ndarray:
     """Return where the values of a hue stand around the middle of their row, in rows."""
     return (np.arange(count) - (count - 1) / 2) * 0.8 / count
-
-
-def _stripes(ax: Axes, rows: int) -> None:
-    """Shade every other row, so that the eye keeps to one."""
-    if rows > 1:
-        for k in range(0, rows, 2):
-            ax.axhspan(k - 0.5, k + 0.5, color=style.LIGHT, alpha=0.35, lw=0, zorder=0)

@@ -9,12 +9,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from PIL import Image
 
 from biaslab.plots import style
+from biaslab.plots.forms import WIDTH
 
-_WIDTH = 9.2
 _LINE = 0.135  # inches that a line of caption needs
 _MOST_LINES = 3
 _COLORS = {"female": style.FEMALE, "male": style.MALE, "unsure": style.ORANGE}
@@ -67,14 +69,16 @@ def gallery(
             f"There are {len(images)} images, {len(judgements)} judgements and {len(captions)} captions; give "
             "one of each for every image."
         )
-    people = _by_image(judgements)
+    if isinstance(judgements, pd.DataFrame):
+        judgements = [judgements.iloc[[k]] for k in range(len(judgements))]
+    people = [[person for _, person in rows.iterrows()] for rows in judgements]
     hidden = [blur] * len(images) if isinstance(blur, bool) else list(blur)
     columns = max(1, min(columns, len(images) or 1))
     # Narrow cells hold short lines; a letter of this size is about 0.063 inches wide.
-    letters = max(8, int(_WIDTH / max(columns, 4) / 0.063))
+    letters = max(8, int(WIDTH / max(columns, 4) / 0.063))
     below = [_lines(text, letters) for text in captions]
     rows = [range(k, min(k + columns, len(images))) for k in range(0, len(images), columns)] or [range(0)]
-    side = _WIDTH / max(columns, 4)
+    side = WIDTH / max(columns, 4)
     tall = [max((_aspect(images[k]) for k in row), default=1.0) * (side - 0.1) for row in rows]
     text = [0.24 + _LINE * max((len(below[k]) for k in row), default=0) for row in rows]
     heights = [a + b + 0.06 for a, b in zip(tall, text, strict=True)]
@@ -104,8 +108,6 @@ def blur_faces(image: np.ndarray, boxes: Iterable[Sequence[float]], *, margin: f
         boxes: (x0, y0, x1, y1) in pixels; may reach beyond the image.
         margin: How much wider than the box, as a share of its size.
     """
-    from PIL import Image
-
     out = image.copy()
     height, width = image.shape[:2]
     for x0, y0, x1, y1 in boxes:
@@ -141,13 +143,6 @@ def verdict(judgement: pd.Series) -> tuple[str, str]:
     return _WORDS.get(outcome, str(outcome)), style.GREY
 
 
-def _by_image(judgements: pd.DataFrame | Sequence[pd.DataFrame]) -> list[list[pd.Series]]:
-    """Return for each image the judgement of each of its people."""
-    if isinstance(judgements, pd.DataFrame):
-        return [[judgements.iloc[k]] for k in range(len(judgements))]
-    return [[people.iloc[k] for k in range(len(people))] for people in judgements]
-
-
 def _draw(ax: Axes, image, people: list[pd.Series], lines: list[str], blur: bool) -> None:
     said = _verdicts(people)
     color = said[0][1] if len(said) == 1 else style.GREY
@@ -157,14 +152,14 @@ def _draw(ax: Axes, image, people: list[pd.Series], lines: list[str], blur: bool
     boxes = [boxes_of(person) for person in people]
     if isinstance(image, np.ndarray):
         if blur:
-            # A face that was not found may be anywhere.
-            whole = [] if all(boxes) else _whole_unless_no_face(people[0], image)
-            image = blur_faces(image, whole or [box for found in boxes for box in found])
+            # A face that was not found, or that nobody looked for, may be anywhere.
+            unseen = not all(boxes) and people[0]["outcome"] != "no_face"
+            whole = (0.0, 0.0, float(image.shape[1]), float(image.shape[0]))
+            image = blur_faces(image, [whole] if unseen else [box for found in boxes for box in found])
         ax.imshow(image, interpolation="nearest" if max(image.shape) <= 128 else "antialiased")
         for person, found in zip(people, boxes, strict=True):
-            edge = verdict(person)[1]
-            solid = person["gender"] in _COLORS
-            look = {"edgecolor": edge, "linewidth": 1.5, "linestyle": "-" if solid else (0, (3, 2))}
+            line = "-" if person["gender"] in _COLORS else (0, (3, 2))
+            look = {"edgecolor": verdict(person)[1], "linewidth": 1.5, "linestyle": line}
             for x0, y0, x1, y1 in found:
                 # Pixel k is drawn from k - 0.5 to k + 0.5. White below the colour shows on any image.
                 at = ((x0 - 0.5, y0 - 0.5), x1 - x0, y1 - y0)
@@ -176,7 +171,8 @@ def _draw(ax: Axes, image, people: list[pd.Series], lines: list[str], blur: bool
         ax.text(0.5, 0.5, reason.replace("$", r"\$"), ha="center", va="center", fontsize=8, color=style.GREY)
     places = ("left", "right") if len(said) == 2 else ("left", "center", "right")
     for (text, shade), place in zip(said, places, strict=False):
-        ax.set_title(text, loc=place, fontsize=8, fontweight="bold", color=_dark(shade), pad=2)
+        dark = 0.7 * np.array(to_rgb(shade))  # read as text on white
+        ax.set_title(text, loc=place, fontsize=8, fontweight="bold", color=dark, pad=2)
     below = "\n".join(lines).replace("$", r"\$")
     at = {"xy": (0, 0), "xycoords": "axes fraction", "xytext": (0, -4), "textcoords": "offset points"}
     ax.annotate(below, **at, va="top", fontsize=7.5, color=style.BLACK, linespacing=1.15)
@@ -194,13 +190,6 @@ def _verdicts(people: list[pd.Series]) -> list[tuple[str, str]]:
     return said if len(said) == 1 else short if len(said) == 3 else [(f"{len(said)} people", style.GREY)]
 
 
-def _whole_unless_no_face(judgement: pd.Series, image: np.ndarray) -> list[tuple[float, ...]]:
-    """Return the whole image as a box where it may hold a face that nobody looked for."""
-    if judgement["outcome"] == "no_face":
-        return []
-    return [(0.0, 0.0, float(image.shape[1]), float(image.shape[0]))]
-
-
 def _lines(text: str, letters: int) -> list[str]:
     # Control characters are no part of an SVG file.
     shown = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(str(text).split()))
@@ -215,10 +204,3 @@ def _aspect(image) -> float:
     if not isinstance(image, np.ndarray):
         return 1.0
     return float(np.clip(image.shape[0] / image.shape[1], 0.25, 2.0))
-
-
-def _dark(color: str) -> tuple[float, ...]:
-    """Return a colour dark enough to be read as text on white."""
-    from matplotlib.colors import to_rgb
-
-    return tuple(0.7 * c for c in to_rgb(color))

@@ -13,7 +13,6 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.transforms import Bbox
 
 # Okabe and Ito (2008): distinguishable with every common form of colour blindness, and in grey.
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW, BLACK = (
@@ -104,18 +103,11 @@ def dots_with_intervals(
     values, low, high, positions = (np.asarray(a, dtype=float) for a in (values, low, high, positions))
     known = np.isfinite(low) & np.isfinite(high) & np.isfinite(values)
     ax.hlines(positions[known], low[known], high[known], color=color, linewidth=1.8, alpha=0.75, zorder=2)
-    ax.plot(values[known], positions[known], marker, color=color, markersize=size, zorder=3, label=label)
+    look = {"color": color, "markersize": size, "zorder": 3}
+    ax.plot(values[known], positions[known], marker, label=label, **look)
     bare = np.isfinite(values) & ~known
-    ax.plot(
-        values[bare],
-        positions[bare],
-        marker,
-        markerfacecolor="white",
-        markeredgecolor=color,
-        markersize=size,
-        zorder=3,
-        label=label if not known.any() else None,
-    )
+    more = None if known.any() else label
+    ax.plot(values[bare], positions[bare], marker, markerfacecolor="white", label=more, **look)
 
 
 def label_points(
@@ -125,7 +117,6 @@ def label_points(
     texts: Sequence[str],
     *,
     avoid: tuple[Sequence[float], Sequence[float]] | None = None,
-    fontsize: float = 8,
     laid_out: bool = False,
 ) -> list[Text]:
     """Write ``texts`` beside points, so that none covers another text, a point or a line to a point.
@@ -139,7 +130,6 @@ def label_points(
         y: Where the labelled points lie.
         texts: What to write, most important first.
         avoid: All points (x, y) that no text may cover; by default the labelled ones.
-        fontsize: Size of the texts, in points.
         laid_out: Whether the figure's layout is finished, so that it need not be found again.
 
     Returns:
@@ -150,63 +140,57 @@ def label_points(
     scale = ax.figure.dpi / 72
     points = ax.transData.transform(np.column_stack([x, y])) if len(x) else np.empty((0, 2))
     obstacles = points if avoid is None else ax.transData.transform(np.column_stack(avoid))
-    inside, boxes, lines, written = ax.get_window_extent(), [], [], []
+    inside = ax.get_window_extent().extents
+    # Boxes of texts (x0, y0, x1, y1), and points along the lines to them, in pixels.
+    boxes, lines, written = np.empty((0, 4)), np.empty((0, 2)), []
     for point, text in zip(points, texts, strict=True):
-        label = ax.text(0, 0, text, fontsize=fontsize, color=BLACK, transform=None, zorder=4)
+        label = ax.text(0, 0, text, fontsize=8, color=BLACK, transform=None, zorder=4)
         size = label.get_window_extent()
-        place = _free_place(point, size.width, size.height, scale, inside, obstacles, boxes, lines)
-        if place is None:
+        half = np.array([size.width, size.height]) / 2
+        ends = point + _STEPS * scale
+        # The nearest corner of the text is at the end of the way, or the middle of a side where it is straight.
+        centres = ends + np.clip(2 * _STEPS / np.hypot(*_STEPS.T)[:, None], -1, 1) * half
+        places = np.hstack([centres - half, centres + half])
+        padded = places + 1.5 * scale * _OUTWARDS
+        apart = (padded[:, None, :2] >= boxes[:, 2:]) | (padded[:, None, 2:] <= boxes[:, :2])
+        along = point + (ends - point)[:, None] * np.linspace(0, 1, 21)[:, None]
+        free = (
+            (places[:, :2] >= inside[:2]).all(axis=1)
+            & (places[:, 2:] <= inside[2:]).all(axis=1)
+            & apart.any(axis=2).all(axis=1)
+            & ~_hold(places + 3.5 * scale * _OUTWARDS, obstacles).any(axis=1)
+            & ~_hold(padded, lines).any(axis=1)
+            & ~_hold(boxes, along.reshape(-1, 2)).reshape(len(boxes), len(ends), 21).any(axis=(0, 2))
+        )
+        if not free.any():
             label.remove()
             continue
-        box, end = place
-        boxes.append(box)
-        corner = ax.transData.inverted().transform((box.x0, box.y0))
+        first = np.argmax(free)
+        boxes = np.vstack([boxes, places[first]])
+        corner = ax.transData.inverted().transform(places[first, :2])
         label.set(transform=ax.transData, position=corner, va="bottom", ha="left")
         written.append(label)
-        if np.hypot(*(end - point)) > 7 * scale:
-            lines.append((point, end))
-            start, stop = ax.transData.inverted().transform([point, end])
-            ax.plot(
-                [start[0], stop[0]],
-                [start[1], stop[1]],
-                color=GREY,
-                lw=0.6,
-                zorder=2,
-                scalex=False,
-                scaley=False,
-            )
+        if np.hypot(*(ends[first] - point)) > 7 * scale:
+            lines = np.vstack([lines, along[first]])
+            way = ax.transData.inverted().transform([point, ends[first]]).T
+            ax.plot(*way, color=GREY, lw=0.6, zorder=2, scalex=False, scaley=False)
     return written
 
 
-def _free_place(point, width, height, scale, inside, obstacles, boxes, lines):
-    """Return the box of a text of this size near ``point`` (pixels) and the end of its line; None without room."""
-    for distance in (5, 8, 12, 17, 23, 29, 34):
-        for angle in np.deg2rad(
-            [45, 135, -45, -135, 0, 180, 90, -90, 20, 160, -20, -160, 70, 110, -70, -110]
-        ):
-            way = np.array([np.cos(angle), np.sin(angle)])
-            end = point + way * distance * scale
-            # The nearest corner of the text is at the end of the way, or the middle of a side where it is straight.
-            centre = end + np.clip(2 * way, -1, 1) * np.array([width, height]) / 2
-            box = Bbox.from_bounds(centre[0] - width / 2, centre[1] - height / 2, width, height)
-            near = (np.abs(obstacles - centre) < np.array([width, height]) / 2 + 3.5 * scale).all(axis=1)
-            padded = box.padded(1.5 * scale)
-            if near.any() or not (inside.contains(*box.min) and inside.contains(*box.max)):
-                continue
-            if any(padded.overlaps(other) for other in boxes) or any(
-                _crosses(line, padded) for line in lines
-            ):
-                continue
-            if any(_crosses((point, end), other) for other in boxes):
-                continue
-            return box, end
-    return None
+# Ways from a point to places for its text, in points: the nearest first, and of those the ones to the corners.
+_STEPS = np.array(
+    [
+        [distance * np.cos(angle), distance * np.sin(angle)]
+        for distance in (5, 8, 12, 17, 23, 29, 34)
+        for angle in np.deg2rad([45, 135, -45, -135, 0, 180, 90, -90, 20, 160, -20, -160, 70, 110, -70, -110])
+    ]
+)
+_OUTWARDS = np.array([-1, -1, 1, 1])
 
 
-def _crosses(line, box: Bbox) -> bool:
-    """Tell whether a line passes through a box (sampled every twentieth of its length)."""
-    start, end = line
-    return any(box.contains(*(start + (end - start) * t)) for t in np.linspace(0, 1, 21))
+def _hold(boxes: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Tell for each box (x0, y0, x1, y1) whether it holds each point."""
+    return ((points >= boxes[:, None, :2]) & (points <= boxes[:, None, 2:])).all(axis=2)
 
 
 def zero_line(ax: Axes, at: float = 0.0, *, axis: str = "x") -> None:
