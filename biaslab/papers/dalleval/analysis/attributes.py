@@ -1,8 +1,14 @@
-"""Attributes worn, by the gender that a prompt names (section 5.3, appendix E)."""
+"""Attributes worn, by the gender that a prompt names (section 5.3, appendix E).
+
+Shares are 0–1. ``presence`` is what :func:`attribute_presence` returns, ``printed`` has rows of
+``dalleval_printed_attributes``; ``seed`` and ``replicates`` are those of random draws, ``confidence`` (0–1) the level
+of intervals.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -17,30 +23,21 @@ COMPARISONS = {f"{a} - {b}": (a, b) for a, b in (("woman", "man"), ("woman", "pe
 
 
 def attribute_presence(presence: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how often each attribute is seen by prompt and profession, with intervals (Tables 23 to 31).
+    """Return how often each attribute is seen by prompt and profession, with Wilson intervals (Tables 23 to 31).
 
-    Args:
-        presence: Rows of ``dalleval_attribute_presence`` as a source has them.
-        confidence: Level of the Wilson intervals (0–1).
-
-    Returns:
-        ``dalleval_attribute_presence``: shares of whole images (0–1).
-
-    Raises:
-        InputError: A share cannot come from its number of images.
+    Takes rows of ``dalleval_attribute_presence`` as a source has them, and returns that table with shares of whole
+    images. Raises InputError where a share cannot come from its number of images.
     """
     n = presence["n"].to_numpy()
     count = whole(presence["share"].to_numpy(), n, "dalleval_attribute_presence", "share")
     low, high = stats.wilson_interval(count, n, confidence)
-    share = np.divide(count, n, out=np.full(len(n), np.nan), where=n > 0)
-    out = presence.assign(share=share, ci_low=low, ci_high=high, n_present=count)
+    out = presence.assign(share=count / n, ci_low=low, ci_high=high, n_present=count)
     return tables.of(out, "dalleval_attribute_presence")
 
 
 def _compared(presence: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame, pd.DataFrame]]:
     """Yield model, comparison and both prompts' ``share`` and ``n``: professions that both have × all attributes."""
-    attributes = presence["attribute"].unique()
-    columns = pd.MultiIndex.from_product([["share", "n"], attributes])
+    columns = pd.MultiIndex.from_product([["share", "n"], presence["attribute"].unique()])
     wide = {
         key: of.pivot(index="profession", columns="attribute", values=["share", "n"])
         .reindex(columns=columns)
@@ -62,33 +59,28 @@ def attribute_difference(
     replicates: int = 10_000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return the difference in each attribute between prompts, paired over professions (Tables 9 and 22).
+    """Return ``dalleval_attribute_difference``: first minus second prompt's shares (-1 to 1; Tables 9 and 22).
 
-    Args:
-        presence: What :func:`attribute_presence` returns.
-        printed: Rows of ``dalleval_printed_attributes``.
-        seed: Seed of the sign-flip tests.
-        replicates: Their random patterns.
-        confidence: Level of the Student t intervals over professions (0–1).
-
-    Returns:
-        ``dalleval_attribute_difference``: first minus second share (-1 to 1), with p-values as they are and adjusted
-        over the attributes of a model and comparison.
+    Paired over professions, with Student t intervals, and with p-values of sign-flip tests as they are and adjusted
+    over the attributes of a model and comparison.
     """
     known = keyed(printed, ["model", "prompt", "attribute"], "value")
     rows = []
     for model, comparison, a, b in _compared(presence):
-        for attribute in a["share"].columns:
-            first, second = a["share"][attribute], b["share"][attribute]
+        for attribute in a["share"]:
+            key = {"model": model, "comparison": comparison, "attribute": attribute}
+            first, second = a["share", attribute], b["share", attribute]
             both = first.notna() & second.notna()
-            row = {"model": model, "comparison": comparison, "attribute": attribute, "n": both.sum()}
-            row |= {"printed": known.get((model, comparison, attribute)), "reason": "no image was judged"}
+            row = {
+                "printed": known.get(tuple(key.values())),
+                "n": both.sum(),
+                "reason": "no image was judged",
+            }
             if both.any():
-                row["n_images"] = a["n"].loc[both, attribute].sum()
+                row["n_images"] = a["n", attribute][both].sum()
                 row |= _paired(first[both].to_numpy(), second[both].to_numpy(), seed, replicates, confidence)
-            rows.append(row)
-    out = tables.of(rows, "dalleval_attribute_difference")
-    return adjusted(out, ["model", "comparison"])
+            rows.append(key | row)
+    return adjusted(tables.of(rows, "dalleval_attribute_difference"), ["model", "comparison"])
 
 
 def _paired(first: np.ndarray, second: np.ndarray, seed: int, replicates: int, confidence: float) -> dict:
@@ -106,26 +98,22 @@ def _paired(first: np.ndarray, second: np.ndarray, seed: int, replicates: int, c
 
 
 def attribute_prompt_difference(presence: pd.DataFrame) -> pd.DataFrame:
-    """Return mean absolute differences over attributes within each profession (as beside Tables 24 to 31).
+    """Return ``dalleval_attribute_prompt_difference``: mean absolute differences of shares within each profession.
 
-    Args:
-        presence: What :func:`attribute_presence` returns.
-
-    Returns:
-        ``dalleval_attribute_prompt_difference``: differences of shares (0–1), and the value by chance.
+    Over attributes (as beside Tables 24 to 31), with the value by chance.
     """
-    rows = []
+    frames = []
     for model, comparison, a, b in _compared(presence):
-        difference = mean_absolute_difference(a["share"].to_numpy(), b["share"].to_numpy())
         counts = (np.rint(x.to_numpy()) for side in (a, b) for x in (side["share"] * side["n"], side["n"]))
-        floor = pooled_difference_floor(*counts).mean(axis=1)
+        found = {
+            "profession": a.index,
+            "mean_absolute_difference": mean_absolute_difference(*(x["share"].to_numpy() for x in (a, b))),
+            "n": a["n"].min(axis=1, skipna=False).to_numpy(),
+            "floor": pooled_difference_floor(*counts).mean(axis=1),
+        }
         shape = {"model": model, "comparison": comparison, "n_attributes": a["share"].shape[1]}
-        found = zip(a.index, difference, a["n"].min(axis=1, skipna=False), floor, strict=True)
-        rows += [
-            shape | {"profession": profession, "mean_absolute_difference": value, "n": n, "floor": least}
-            for profession, value, n, least in found
-        ]
-    return tables.of(rows, "dalleval_attribute_prompt_difference")
+        frames.append(pd.DataFrame(found).assign(**shape))
+    return tables.of(pd.concat(frames) if frames else [], "dalleval_attribute_prompt_difference")
 
 
 def attribute_mean_difference(
@@ -137,18 +125,10 @@ def attribute_mean_difference(
     replicates: int = 10_000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return mean absolute differences over attributes: of averages, and of single professions averaged (Table 22).
+    """Return ``dalleval_attribute_mean_difference``: mean absolute differences over attributes (0–1; Table 22).
 
-    Args:
-        presence: What :func:`attribute_presence` returns.
-        by_prompt: What :func:`attribute_prompt_difference` returns.
-        printed: Rows of ``dalleval_printed_attributes``.
-        seed: Seed of the bootstrap over professions and of the swaps of labels.
-        replicates: How many of each.
-        confidence: Level of the intervals (0–1).
-
-    Returns:
-        ``dalleval_attribute_mean_difference``: differences of shares (0–1), and the values by chance.
+    Of averages over professions, with a bootstrap over professions and the value that swapped labels give, and of
+    single professions averaged (``by_prompt``: what :func:`attribute_prompt_difference` returns).
     """
     known = keyed(printed, ["model", "prompt", "attribute"], "value")
     rows = []
@@ -157,7 +137,7 @@ def attribute_mean_difference(
         paired = paired[~np.isnan(paired).any(axis=1)]
         n = len(paired)
         row = {"model": model, "comparison": comparison, "n": n, "n_attributes": a["share"].shape[1]}
-        row |= {"printed": known.get((model, comparison, "mean_absolute_difference"))}
+        row["printed"] = known.get((model, comparison, "mean_absolute_difference"))
         if n:
             value = np.abs(paired.mean(axis=0)).mean()
             rng = np.random.default_rng(seed)
@@ -177,26 +157,16 @@ def attribute_mean_difference(
 def pooled_difference_floor(count_a, n_a, count_b, n_b) -> np.ndarray:
     """Return ``E|a/n_a - b/n_b|`` when the images of both sets are one pool, split at random.
 
-    The exact mean over the hypergeometric distribution of how the observed ``count_a + count_b`` positive
-    images fall into the sets: what two prompts of equal shares differ by for chance alone.
-
-    Args:
-        count_a: Images of the first set with the attribute, any shape; NaN is missing.
-        n_a: Images of the first set.
-        count_b: The same of the second set.
-        n_b: Images of the second set.
-
-    Returns:
-        Expected absolute differences of shares (0–1); NaN where a count is missing or a set is empty.
+    The exact mean (0–1) over the hypergeometric distribution of how the observed ``count_a + count_b`` positive images
+    fall into the sets, of any shapes that broadcast: what two prompts of equal shares differ by for chance alone. NaN
+    where a count is missing or a set is empty.
     """
-    given = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (count_a, n_a, count_b, n_b)))
-    positive, a, _, b = (x.ravel() for x in given)
-    cells, where = np.unique(
-        np.stack([positive + given[2].ravel(), a, b], axis=1), axis=0, return_inverse=True
-    )
-    expected = np.full(len(cells), np.nan)
-    for i, (positive, a, b) in enumerate(cells):
-        if a > 0 and b > 0 and np.isfinite(positive):
-            k = np.arange(a + 1)
-            expected[i] = hypergeom.pmf(k, a + b, positive, a) @ np.abs(k / a - (positive - k) / b)
-    return expected[where.ravel()].reshape(given[0].shape)
+    return np.vectorize(_pooled, otypes=[float])(np.add(count_a, count_b), n_a, n_b)
+
+
+@cache
+def _pooled(positive: float, a: float, b: float) -> float:
+    if not (a > 0 and b > 0 and np.isfinite(positive)):
+        return np.nan
+    k = np.arange(a + 1)
+    return hypergeom.pmf(k, a + b, positive, a) @ np.abs(k / a - (positive - k) / b)

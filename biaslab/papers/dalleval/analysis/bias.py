@@ -1,4 +1,10 @@
-"""Perceived gender and skin tone by profession (section 5.3)."""
+"""Perceived gender and skin tone by profession (section 5.3).
+
+``genders`` is what :func:`average_gender` returns, ``tones`` what :func:`average_skin_tone` does; ``tone_counts`` has
+rows of ``dalleval_skin_tone_counts`` (none where the source counts no tones) and ``printed`` of
+``dalleval_printed_bias``. Gender goes from -1 male to +1 female, tones are those of the Monk scale, 1 light to 10 dark.
+``seed`` and ``replicates`` are those of random draws, ``confidence`` (0–1) is the level of intervals.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +32,9 @@ ANNOTATED_IMAGES = 78
 def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return each profession's average gender with its interval and exact test against balance (section 5.3).
 
-    Args:
-        averages: Rows of ``dalleval_average_gender`` as a source has them.
-        confidence: Level of the Wilson intervals (0–1).
-
-    Returns:
-        ``dalleval_average_gender``: averages of whole images (-1 male to +1 female), with binomial p-values as they
-        are and adjusted over a model's professions.
-
-    Raises:
-        InputError: An average cannot come from its number of images.
+    Takes rows of ``dalleval_average_gender`` as a source has them and returns that table: averages of whole images with
+    Wilson intervals, and binomial p-values as they are and adjusted over a model's professions. Raises InputError where
+    an average cannot come from its number of images.
     """
     n = averages["n"].to_numpy()
     female = whole((1 + averages["value"].to_numpy()) / 2, n, "dalleval_average_gender", "value")
@@ -47,47 +46,31 @@ def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
         ci_low=2 * low - 1,
         ci_high=2 * high - 1,
         n_female=female,
-        p=np.where(n > 0, p, np.nan),
-        reason=np.where(np.isnan(female) | (n == 0), "no image perceived as female or male", ""),
+        p=p,
+        reason=np.where(np.isnan(female), "no image perceived as female or male", ""),
     )
     return tables.of(adjusted(out, ["model"]), "dalleval_average_gender")
 
 
-def gender_balance(averages: pd.DataFrame) -> pd.DataFrame:
-    """Return how many professions differ from an even split, by the tests of :func:`average_gender`.
-
-    Args:
-        averages: What :func:`average_gender` returns.
-
-    Returns:
-        ``dalleval_gender_balance``: numbers of professions, one row a model.
-    """
-    rows = []
-    for model, of in averages.dropna(subset="p").groupby("model", sort=False):
-        usual = of["n"].quantile(0.5, interpolation="lower")
-        below = {
-            f"n_{name}": (of[p] < 0.05).sum()
-            for name, p in (("p05", "p"), ("holm", "p_holm"), ("bh", "p_bh"))
-        }
-        ends = {"n_all_male": (of["n_female"] == 0).sum(), "n_all_female": (of["n_female"] == of["n"]).sum()}
-        least = float(stats.least_binomial_p(usual))
-        rows.append({"model": model, "n": len(of), "smallest_possible_p": least} | ends | below)
-    return tables.of(rows, "dalleval_gender_balance")
+def gender_balance(genders: pd.DataFrame) -> pd.DataFrame:
+    """Return ``dalleval_gender_balance``: how many professions differ from an even split, one row a model."""
+    known = genders.dropna(subset="p").assign(n_all_male=genders["n_female"] == 0)
+    known["n_all_female"] = known["n_female"] == known["n"]
+    for name, p in (("n_p05", "p"), ("n_holm", "p_holm"), ("n_bh", "p_bh")):
+        known[name] = known[p] < 0.05
+    of = known.groupby("model", sort=False)
+    out = of[["n_all_male", "n_all_female", "n_p05", "n_holm", "n_bh"]].sum().assign(n=of.size())
+    usual = of["n"].quantile(0.5, interpolation="lower")
+    out = out.assign(smallest_possible_p=stats.least_binomial_p(usual))
+    return tables.of(out.reset_index(), "dalleval_gender_balance")
 
 
 def overall_average(
     genders: pd.DataFrame, tones: pd.DataFrame, printed: pd.DataFrame, *, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return the mean over professions of average gender and of average skin tone (Tables 6 and 7, last rows).
+    """Return ``dalleval_overall_average``: mean gender and mean tone over professions (Tables 6 and 7, last rows).
 
-    Args:
-        genders: What :func:`average_gender` returns.
-        tones: What :func:`average_skin_tone` returns.
-        printed: Rows of ``dalleval_printed_bias``.
-        confidence: Level of the Student t intervals over professions (0–1).
-
-    Returns:
-        ``dalleval_overall_average``: -1 male to +1 female, and Monk tones 1 to 10.
+    Intervals are Student's t over professions.
     """
     known = keyed(printed, ["model", "category"], "average")
     rows = []
@@ -110,51 +93,26 @@ def mad(
     replicates: int = 10_000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return the mean absolute deviation from an even distribution, and what chance makes of it (section 4.2.4).
+    """Return ``dalleval_mad``: the mean absolute deviation from an even distribution (section 4.2.4).
 
-    Where images are counted it is computed, with the value of an even model at as many images and an estimate
-    without that chance part; else it is the printed one.
-
-    Args:
-        genders: What :func:`average_gender` returns.
-        tone_counts: Rows of ``dalleval_skin_tone_counts``; none where the source counts no tones.
-        printed: Rows of ``dalleval_printed_bias``.
-        seed: Seed of the bootstrap over professions.
-        replicates: Its replicates.
-        confidence: Level of its intervals (0–1).
-
-    Returns:
-        ``dalleval_mad``: 0 even; at most 0.5 for gender, 0.18 for skin tone.
-
-    Raises:
-        InputError: A tone is not one of 1 to 10.
+    0 is even; at most 0.5 for gender, 0.18 for skin tone. Where images are counted it is computed, with a bootstrap
+    over professions, the value of an even model at as many images and an estimate without that chance part; else it is
+    the printed one. Raises InputError where a tone is not one of 1 to 10.
     """
     known = keyed(printed, ["model", "category"], "mad")
     counts = {(model, "gender"): of for model, of in _gender_counts(genders).items()}
     counts |= {(model, "skin_tone"): of for model, of in _tone_counts(tone_counts).items()}
     how = {"replicates": replicates, "seed": seed, "confidence": confidence}
     rows = [
-        {
-            "model": model,
-            "category": category,
-            "evidence": "computed",
-            "printed": known.get((model, category)),
-        }
+        {"model": key[0], "category": key[1], "evidence": "computed", "printed": known.get(key)}
         | _deviation(of.to_numpy(), how)
-        for (model, category), of in counts.items()
+        for key, of in counts.items()
     ]
-    for (model, category), value in known.items():
-        if (model, category) not in counts:
-            row = {
-                "model": model,
-                "category": category,
-                "mad": value,
-                "evidence": "printed",
-                "printed": value,
-            }
-            row |= {"floor": stats.mad_floor(IMAGES_PER_PROMPT, BINS[category])}
-            reason = f"{NOT_PRINTED}; floor at the nominal {IMAGES_PER_PROMPT} images a prompt"
-            rows.append(row | {"reason": reason})
+    reason = f"{NOT_PRINTED}; floor at the nominal {IMAGES_PER_PROMPT} images a prompt"
+    for model, category in [key for key in known if key not in counts]:
+        value, floor = known[model, category], stats.mad_floor(IMAGES_PER_PROMPT, BINS[category])
+        row = {"model": model, "category": category, "mad": value, "printed": value, "floor": floor}
+        rows.append(row | {"evidence": "printed", "reason": reason})
     return tables.of(rows, "dalleval_mad")
 
 
@@ -167,15 +125,14 @@ def _deviation(counts: np.ndarray, how: dict) -> dict:
     plain = stats.bootstrap_mean(mean_absolute_deviation(counts), **how)
     corrected = stats.bootstrap_mean(stats.corrected_mad(counts), **how)
     overall = counts.sum(axis=0) / counts.sum()
+    expected = [stats.expected_absolute_deviation(share, n, center=1 / bins) for share in overall]
     return {
         "n": len(n),
         "mad": plain.value,
         "ci_low": plain.ci_low,
         "ci_high": plain.ci_high,
         "floor": np.mean([stats.mad_floor(int(k), bins) for k in n]),
-        "expected_at_overall_share": np.mean(
-            [stats.expected_absolute_deviation(share, n, center=1 / bins) for share in overall]
-        ),
+        "expected_at_overall_share": np.mean(expected),
         "corrected_mad": corrected.value,
         "corrected_ci_low": corrected.ci_low,
         "corrected_ci_high": corrected.ci_high,
@@ -200,13 +157,12 @@ def _gender_counts(genders: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return, by model, images of tones 1 to 10: professions × 10."""
-    unknown = sorted(set(counts["tone"]) - set(map(str, TONES)))
+    allowed = list(map(str, TONES))
+    unknown = sorted(set(counts["tone"]) - set(allowed))
     if unknown:
         raise InputError(f"dalleval_skin_tone_counts holds the tone {unknown[0]!r}; allowed are 1 to 10.")
     return {
-        model: of.pivot(index="profession", columns="tone", values="n")
-        .reindex(columns=map(str, TONES))
-        .fillna(0)
+        model: of.pivot(index="profession", columns="tone", values="n").reindex(columns=allowed).fillna(0)
         for model, of in counts.groupby("model", sort=False)
     }
 
@@ -214,16 +170,9 @@ def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def model_difference(
     genders: pd.DataFrame, *, seed: int, replicates: int = 10_000, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return differences in gender between models, paired over the professions that both have.
+    """Return ``dalleval_model_difference``: first minus second model, paired over the professions that both have.
 
-    Args:
-        genders: What :func:`average_gender` returns.
-        seed: Seed of the sign-flip tests.
-        replicates: Their random patterns.
-        confidence: Level of the Student t intervals (0–1).
-
-    Returns:
-        ``dalleval_model_difference``: first minus second, in average gender (-2 to 2), MAD and corrected MAD.
+    In average gender (-2 to 2), MAD and corrected MAD, with Student t intervals and sign-flip tests.
     """
     counts = _gender_counts(genders)
     quantities = {
@@ -232,62 +181,47 @@ def model_difference(
         "corrected_mad": stats.corrected_mad,
     }
     rows = []
-    for (quantity, measure), (first, second) in (
-        (q, pair) for q in quantities.items() for pair in combinations(counts, 2)
-    ):
-        a, b = counts[first].align(counts[second], join="inner", axis=0)
-        paired = measure(a.to_numpy()) - measure(b.to_numpy())
-        paired = paired[~np.isnan(paired)]
-        mean = stats.mean_interval(paired, confidence)
-        row = {"first": first, "second": second, "quantity": quantity, "difference": mean.value}
-        row |= mean._asdict()
-        rows.append(row | {"p": stats.sign_flip(paired, replicates=replicates, seed=seed).p})
-    out = tables.of(rows, "dalleval_model_difference")
-    return adjusted(out, ["quantity"], p_holm="holm")
+    for quantity, measure in quantities.items():
+        for first, second in combinations(counts, 2):
+            a, b = counts[first].align(counts[second], join="inner", axis=0)
+            paired = measure(a.to_numpy()) - measure(b.to_numpy())
+            paired = paired[~np.isnan(paired)]
+            mean = stats.mean_interval(paired, confidence)
+            row = {"first": first, "second": second, "quantity": quantity, "difference": mean.value}
+            row["p"] = stats.sign_flip(paired, replicates=replicates, seed=seed).p
+            rows.append(row | mean._asdict())
+    return adjusted(tables.of(rows, "dalleval_model_difference"), ["quantity"], p_holm="holm")
 
 
 def model_correlation(genders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return whether models agree on which professions are drawn as male or female.
+    """Return ``dalleval_model_correlation``: Pearson correlations of gender over professions, one row a pair of models.
 
-    Args:
-        genders: What :func:`average_gender` returns.
-        confidence: Level of Fisher's intervals (0–1).
-
-    Returns:
-        ``dalleval_model_correlation``: Pearson correlations over professions, one row a pair of models.
+    They say whether models agree on which professions are drawn as male or female; intervals are Fisher's.
     """
     wide = genders.pivot(index="profession", columns="model", values="value")
-    rows = []
-    for first, second in combinations(genders["model"].unique(), 2):
-        found = stats.pearson_r(wide[first], wide[second], confidence, skip_nan=True)
-        rows.append({"first": first, "second": second} | found._asdict())
+    rows = [
+        {"first": a, "second": b} | stats.pearson_r(wide[a], wide[b], confidence, skip_nan=True)._asdict()
+        for a, b in combinations(genders["model"].unique(), 2)
+    ]
     return tables.of(rows, "dalleval_model_correlation")
 
 
 def average_skin_tone(
     averages: pd.DataFrame, tone_counts: pd.DataFrame, *, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return each profession's average skin tone; with an interval where images are counted by tone (section 5.3).
+    """Return each profession's average tone, with Student's interval where images are counted by tone (section 5.3).
 
-    Args:
-        averages: Rows of ``dalleval_average_skin_tone`` as a source has them.
-        tone_counts: Rows of ``dalleval_skin_tone_counts``; none where the source counts no tones.
-        confidence: Level of the Student t intervals over images (0–1).
-
-    Returns:
-        ``dalleval_average_skin_tone``: tones of the Monk scale, 1 light to 10 dark.
-
-    Raises:
-        InputError: A tone is not one of 1 to 10.
+    Takes rows of ``dalleval_average_skin_tone`` as a source has them and returns that table. Raises InputError where a
+    tone is not one of 1 to 10.
     """
     counts = _tone_counts(tone_counts)
     rows = []
     for row in averages.to_dict("records"):
-        model, profession = row["model"], row["profession"]
         row |= {"ci_low": np.nan, "ci_high": np.nan}
         row["reason"] = row.get("reason") or "the source does not count images by tone"
-        if model in counts and profession in counts[model].index:
-            tones = np.repeat(TONES, counts[model].loc[profession].astype(int))
+        known = counts.get(row["model"], pd.DataFrame())
+        if row["profession"] in known.index:
+            tones = np.repeat(TONES, known.loc[row["profession"]].astype(int))
             if len(tones) > 1:
                 row |= stats.mean_interval(tones, confidence)._asdict() | {"reason": ""}
         rows.append(row)
@@ -295,12 +229,10 @@ def average_skin_tone(
 
 
 def skin_tone_check() -> pd.DataFrame:
-    """Return what each computation of skin tone answers for the Monk swatches themselves, whose tone is known.
+    """Return ``dalleval_skin_tone_check``: what each computation of tone answers for the Monk swatches themselves.
 
-    The released code applies the typology angle (appendix C.2) to OpenCV's 8-bit values where it asks for CIELAB.
-
-    Returns:
-        ``dalleval_skin_tone_check``: angles in degrees and tones 1 to 10.
+    Their tone is known. The released code applies the typology angle (appendix C.2; degrees) to OpenCV's 8-bit values
+    where it asks for CIELAB.
     """
     colours = skin_tone.swatch_rgb()
     angles = {
@@ -308,21 +240,19 @@ def skin_tone_check() -> pd.DataFrame:
         "released": skin_tone.released_typology_angle(colours),
         "released_signed": skin_tone.released_typology_angle(colours, wrap=False),
     }
-    rows = [
-        {"swatch": str(swatch), "computation": computation, "colour": colour, "angle": angle, "tone": tone}
-        for computation, of in angles.items()
-        for swatch, colour, angle, tone in zip(
-            TONES, skin_tone.MONK_SWATCHES, of, skin_tone.nearest_monk_tone(of), strict=True
+    frames = [
+        pd.DataFrame({"swatch": map(str, TONES), "colour": skin_tone.MONK_SWATCHES, "angle": angle}).assign(
+            computation=computation, tone=skin_tone.nearest_monk_tone(angle)
         )
+        for computation, angle in angles.items()
     ]
-    return tables.of(rows, "dalleval_skin_tone_check")
+    return tables.of(pd.concat(frames), "dalleval_skin_tone_check")
 
 
 def skin_tone_reach() -> pd.DataFrame:
-    """Return which tones each computation of skin tone can answer at all, over an even grid of every sRGB colour.
+    """Return ``dalleval_skin_tone_reach``: which tones each computation can answer at all.
 
-    Returns:
-        ``dalleval_skin_tone_reach``: percentages of the grid's colours (0–100).
+    In percent (0–100) of the colours of an even grid of all of sRGB.
     """
     levels = np.arange(0, 256, 5)
     colours = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(-1, 3)
@@ -336,24 +266,16 @@ def skin_tone_reach() -> pd.DataFrame:
 
 
 def two_tone_reading(tones: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
-    """Return the deviation that the averages imply if a profession has only the two tones around its own.
+    """Return ``dalleval_two_tone_reading``: the deviation (0 to 0.18) if only the two tones around averages occurred.
 
-    Args:
-        tones: What :func:`average_skin_tone` returns.
-        printed: Rows of ``dalleval_printed_bias`` (Table 8).
-
-    Returns:
-        ``dalleval_two_tone_reading``: tones, and mean absolute deviations (0 to 0.18), one row a model.
+    One row a model, beside the printed deviation (Table 8).
     """
     known = keyed(printed, ["model", "category"], "mad")
     rows = []
     for model, of in tones.dropna(subset="value").groupby("model", sort=False):
         values = of["value"].to_numpy()
-        lower = np.minimum(np.floor(values), 9).astype(int)
-        shares = np.zeros((len(values), len(TONES)))
-        at = np.arange(len(values))
-        shares[at, lower - 1] = 1 - (values - lower)
-        shares[at, lower] = values - lower
+        # A tone's share falls from 1 at the average to 0 a tone away.
+        shares = np.clip(1 - np.abs(values[:, None] - TONES), 0, None)
         row = {"model": model, "lowest": values.min(), "highest": values.max(), "n": len(values)}
         row |= {"n_at_lowest": (values == values.min()).sum(), "printed": known.get((model, "skin_tone"))}
         rows.append(row | {"implied_mad": mean_absolute_deviation(shares).mean()})
@@ -361,45 +283,33 @@ def two_tone_reading(tones: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame
 
 
 def mad_floor() -> pd.DataFrame:
-    """Return the mean absolute deviation that a perfectly even model shows by chance, by number of images.
+    """Return ``dalleval_mad_floor``: the deviation that a perfectly even model shows by chance, by number of images.
 
-    Returns:
-        ``dalleval_mad_floor``: expected deviations (0 to 0.5 for gender, to 0.18 for skin tone).
+    0 to 0.5 for gender, to 0.18 for skin tone.
     """
+    sizes = (1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 27, 50, 100, 200, 500)
     rows = [
-        {
-            "category": category,
-            "images": str(n),
-            "floor": stats.mad_floor(n, bins),
-            "largest": 2 * (bins - 1) / bins**2,
-        }
+        [category, str(n), stats.mad_floor(n, bins), 2 * (bins - 1) / bins**2]
         for category, bins in BINS.items()
-        for n in (1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 27, 50, 100, 200, 500)
+        for n in sizes
     ]
-    return tables.of(rows, "dalleval_mad_floor")
+    frame = pd.DataFrame(rows, columns=["category", "images", "floor", "largest"])
+    return tables.of(frame, "dalleval_mad_floor")
 
 
 def skin_tone_methods(methods: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how close methods of estimating skin tone come to people, with intervals (Table 18).
+    """Return ``dalleval_skin_tone_methods``: how close methods of estimating skin tone come to people (Table 18).
 
-    Args:
-        methods: Rows of ``dalleval_skin_tone_methods`` as a source has them; without ``n`` it is inferred, where only
-            one number of images gives the percentages.
-        confidence: Level of the Wilson intervals (0–1).
-
-    Returns:
-        ``dalleval_skin_tone_methods``: percentages of images (0–100), and mean differences in tones.
+    Percentages of images (0–100) with Wilson intervals, and mean differences in tones. Takes rows of that table as a
+    source has them; without ``n`` it is inferred, where only one number of images gives the percentages.
     """
     out = methods.copy()
     share = out["measure"].str.startswith("within_")
     if "n" not in out:
         percentages = out["value"].where(share).groupby([out["segmentation"], out["scoring"]])
         out["n"] = percentages.transform(_only_n)
-        out["reason"] = np.where(
-            out["n"].notna(),
-            f"n is not printed: the only number up to {ANNOTATED_IMAGES} that gives these percentages",
-            "n is not printed",
-        )
+        inferred = f"n is not printed: the only number up to {ANNOTATED_IMAGES} that gives these percentages"
+        out["reason"] = np.where(out["n"].notna(), inferred, "n is not printed")
     n = out["n"].where(share)
     low, high = stats.wilson_interval(np.rint(out["value"] / 100 * n), n, confidence)
     return tables.of(out.assign(ci_low=100 * low, ci_high=100 * high), "dalleval_skin_tone_methods")
@@ -411,13 +321,7 @@ def _only_n(percentages: pd.Series) -> float:
 
 
 def consistent_n(percentages: Iterable[float], most: int, decimals: int = 1) -> list[int]:
-    """Return every n up to ``most`` for which all ``percentages`` are a count out of n, as rounded in print.
-
-    Args:
-        percentages: Percentages, 0–100, of one set of n images.
-        most: The largest n to try.
-        decimals: Decimals that the percentages were rounded to.
-    """
+    """Return every n up to ``most`` for which all ``percentages`` (0–100) are a count out of n, as rounded in print."""
     values = np.asarray(list(percentages), dtype=float)[:, None]
     n = np.arange(1, most + 1)
     off = np.abs(values - 100 * np.rint(values / 100 * n) / n)

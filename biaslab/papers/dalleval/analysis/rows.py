@@ -16,15 +16,15 @@ def keyed(frame: pd.DataFrame, keys: list[str], value: str) -> dict:
 
 def whole(share: np.ndarray, n: np.ndarray, table: str, column: str) -> np.ndarray:
     """Return the counts behind shares that print rounded or cut off, after checking that they fit n."""
-    count = np.rint(share * n)
-    off = np.abs(share - np.divide(count, n, out=np.full(len(n), np.nan), where=n > 0))
+    count = np.where(n > 0, np.rint(share * n), np.nan)
+    off = np.abs(share - count / n)
     if (off > 0.01).any():
         row = int(np.nanargmax(off))
         raise InputError(
             f"{table}: {column} in row {row + 1} cannot come from n = {n[row]:g} images; "
             f"n must count the images that the value is taken over."
         )
-    return np.where(n > 0, count, np.nan)
+    return count
 
 
 def adjusted(table: pd.DataFrame, family: list[str], **methods: str) -> pd.DataFrame:

@@ -1,4 +1,8 @@
-"""Visual reasoning skills (section 5.2), and metrics of alignment and quality (appendix D)."""
+"""Visual reasoning skills (section 5.2), and metrics of alignment and quality (appendix D).
+
+``accuracy`` is what :func:`skill_accuracy` returns, in percent of images judged correct (0–100), ``confidence`` (0–1)
+the level of intervals.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,10 @@ SKILLS = ("object", "count", "spatial")
 
 
 def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return accuracies by skill with intervals, and the mean of the three skills (Tables 2, 3 and 5).
+    """Return accuracies by skill with Wilson intervals, and the mean of the three skills (Tables 2, 3 and 5).
 
-    Args:
-        accuracy: Rows of ``dalleval_skill_accuracy`` as a source has them.
-        confidence: Level of the Wilson intervals, and of the mean's (MOVER; Zou & Donner 2008) (0–1).
-
-    Returns:
-        ``dalleval_skill_accuracy``: percentages of images judged correct (0–100).
+    Takes rows of ``dalleval_skill_accuracy`` as a source has them and returns that table; the mean's intervals are
+    MOVER's (Zou & Donner 2008).
     """
     keys = ["model", "evaluator", "images", "training_percent"]
     # Another run's table holds computed averages, with the printed ones beside them.
@@ -46,14 +46,9 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
 
 
 def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
-    """Return how far people and detector differ on the same images, and the sample from all test scenes (Table 3).
+    """Return ``dalleval_skill_agreement``: how far people and detector differ on the same images (points; Table 3).
 
-    Args:
-        accuracy: What :func:`skill_accuracy` returns.
-
-    Returns:
-        ``dalleval_skill_agreement``: differences in points, with Newcombe's limits as of separate images, and exact
-        binomial tests of the sample.
+    With Newcombe's limits as of separate images, and exact binomial tests of that sample against all test scenes.
     """
     of = accuracy[(accuracy["training_percent"] == "100") & (accuracy["skill"] != "average")]
     of = {key: rows.set_index(["model", "skill"]) for key, rows in of.groupby(["images", "evaluator"])}
@@ -80,14 +75,9 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
 
 
 def skill_training(accuracy: pd.DataFrame) -> pd.DataFrame:
-    """Return what less fine-tuning data changes in the detector's accuracy (Table 5).
+    """Return ``dalleval_skill_training``: what less fine-tuning data changes in the detector's accuracy (Table 5).
 
-    Args:
-        accuracy: What :func:`skill_accuracy` returns.
-
-    Returns:
-        ``dalleval_skill_training``: changes in points, with Newcombe's limits and pooled z-tests as of separate
-        scenes.
+    In points, with Newcombe's limits and pooled z-tests as of separate scenes.
     """
     of = accuracy[(accuracy["images"] == "test") & (accuracy["evaluator"] == "DETR")]
     of = of[of["skill"] != "average"].set_index(["model", "skill"])
@@ -113,14 +103,10 @@ def _difference_limits(first: pd.DataFrame, second: pd.DataFrame) -> stats.Inter
 
 
 def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return the metrics of alignment and quality with ranks (Table 19).
+    """Return the metrics of alignment and quality, each in its own unit, with ranks (1 is best; Table 19).
 
-    Args:
-        quality: Rows of ``dalleval_alignment_quality`` as a source has them.
-        confidence: Level of the Wilson interval of R-precision, the only share of images among them (0–1).
-
-    Returns:
-        ``dalleval_alignment_quality``: each metric in its own unit; rank 1 is best, ties share one.
+    Takes rows of ``dalleval_alignment_quality`` as a source has them and returns that table; only R-precision, the one
+    share of images among them, has an interval (Wilson's).
     """
     share = quality["metric"] == "R-precision"
     count = np.rint(quality["value"] / 100 * quality["n"]).where(share)
@@ -136,13 +122,9 @@ def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.
 
 
 def metric_agreement(quality: pd.DataFrame) -> pd.DataFrame:
-    """Return whether metrics rank the models alike.
+    """Return ``dalleval_metric_agreement``: Kendall's tau-b (-1 to 1) of the ranks of each pair of metrics.
 
-    Args:
-        quality: What :func:`alignment_quality` returns.
-
-    Returns:
-        ``dalleval_metric_agreement``: Kendall's tau-b (-1 to 1) for each pair of metrics.
+    ``quality`` is what :func:`alignment_quality` returns.
     """
     wide = quality.pivot(index="model", columns="metric", values="rank")
     rows = []
