@@ -14,15 +14,8 @@ from scipy.stats import binom
 from biaslab.plots import forms, style
 
 # A model keeps its colour and marker from figure to figure.
-MODELS = forms.Look(
-    colors=dict(
-        zip(
-            ("minDALL-E", "Karlo", "Stable Diffusion", "DALL-E Small", "X-LXMERT"),
-            style.PALETTE,
-            strict=False,
-        )
-    )
-)
+_NAMES = ("minDALL-E", "Karlo", "Stable Diffusion", "DALL-E Small", "X-LXMERT")
+MODELS = forms.Look(colors=dict(zip(_NAMES, style.PALETTE, strict=False)))
 
 
 @style.empty_without_rows
@@ -64,20 +57,29 @@ def gender_counts(genders: pd.DataFrame) -> Figure:
 
 def gender_mad(mad: pd.DataFrame) -> Figure:
     """Draw the gender MAD as measured and corrected, each beside an even model's (rows of ``dalleval_mad``)."""
-    corrected = ["corrected_mad", "corrected_ci_low", "corrected_ci_high", "corrected_floor"]
-    plain = ["mad", "ci_low", "ci_high", "floor"]
-    both = [
-        mad[["model", *plain, "printed"]].assign(kind="as measured"),
-        mad[["model", *corrected]]
-        .rename(columns=dict(zip(corrected, plain, strict=True)))
-        .assign(kind="corrected"),
-    ]
+    both = _by_kind(
+        mad,
+        {
+            "as measured": ["mad", "ci_low", "ci_high", "floor"],
+            "corrected for chance": ["corrected_mad", "corrected_ci_low", "corrected_ci_high", "corrected_floor"],
+        },
+    )  # fmt: skip
+    both["printed"] = both["printed"].where(both["kind"] == "as measured")
     return forms.estimates(
-        pd.concat(both), "mad", row="model", hue="kind", xlim=(0, 0.5), reference=None, inch=0.4,
+        both, "value", row="model", hue="kind", xlim=(0, 0.5), reference=None, inch=0.4,
         label="Mean absolute deviation from an even split (0 even, 0.5 one gender only)",
         floor="floor", floor_name="model balanced everywhere, same n", mark="printed",
-        look=forms.Look(names={"as measured": "as measured", "corrected": "corrected for chance"}),
     )  # fmt: skip
+
+
+def _by_kind(table: pd.DataFrame, columns: dict[str, list[str]]) -> pd.DataFrame:
+    """Return a table once for each kind of value, with that kind's columns under the same names."""
+    names = ["value", "ci_low", "ci_high", "floor"]
+    kinds = [
+        table.assign(kind=kind, **dict(zip(names, table[given].to_numpy().T, strict=True)))
+        for kind, given in columns.items()
+    ]
+    return pd.concat(kinds)
 
 
 def gender_model_differences(differences: pd.DataFrame) -> Figure:
@@ -139,16 +141,15 @@ def average_skin_tone(tones: pd.DataFrame, overall: pd.DataFrame) -> Figure:
 
 def skin_tone_mad(mad: pd.DataFrame, reading: pd.DataFrame) -> Figure:
     """Draw skin tone MADs beside an even model's and beside two tones' (rows of ``dalleval_mad``)."""
-    given = mad[["model", "mad", "ci_low", "ci_high", "floor"]].assign(kind="given")
-    two = reading[["model", "implied_mad"]].rename(columns={"implied_mad": "mad"}).assign(kind="two")
-    names = {
-        "given": " and ".join(mad["evidence"].unique()),
-        "two": "if only the two tones around the averages occur",
-    }
+    given = mad.assign(kind=" and ".join(mad["evidence"].unique()))
+    two = reading.loc[reading["model"].isin(mad["model"]), ["model", "implied_mad"]]
+    two = two.rename(columns={"implied_mad": "mad"}).assign(
+        kind="if only the two tones around the averages occur"
+    )
     return forms.estimates(
-        pd.concat([given, two[two["model"].isin(mad["model"])]]), "mad", row="model", hue="kind", xlim=(0, 0.19),
-        label="Mean absolute deviation over ten tones (0 even, 0.18 one tone only)", reference=0.18, inch=0.4,
-        floor="floor", floor_name="perfectly even model, same n", look=forms.Look(names=names),
+        pd.concat([given, two]), "mad", row="model", hue="kind", xlim=(0, 0.19), reference=0.18, inch=0.4,
+        label="Mean absolute deviation over ten tones (0 even, 0.18 one tone only)",
+        floor="floor", floor_name="perfectly even model, same n",
     )  # fmt: skip
 
 
@@ -214,19 +215,16 @@ def _by_attribute(differences: pd.DataFrame, **more) -> Figure:
 @style.empty_without_rows
 def attribute_mean_difference(means: pd.DataFrame) -> Figure:
     """Draw mean absolute differences over attributes beside chance (``dalleval_attribute_mean_difference``)."""
-    columns = {
-        "of averages over professions": ["mean_absolute_difference", "ci_low", "ci_high", "floor"],
-        "within a profession, then averaged": [
-            "by_profession", "by_profession_ci_low", "by_profession_ci_high", "by_profession_floor"
-        ],
-    }  # fmt: skip
-    parts = [
-        pd.DataFrame(100 * means[given].to_numpy(), columns=["value", "ci_low", "ci_high", "floor"]).assign(
-            kind=kind, model=means["model"], pair=means["comparison"].str.replace(" - ", " − ")
-        )
-        for kind, given in columns.items()
-    ]
-    of = pd.concat(parts)
+    of = _by_kind(
+        means.assign(pair=means["comparison"].str.replace(" - ", " − ")),
+        {
+            "of averages over professions": ["mean_absolute_difference", "ci_low", "ci_high", "floor"],
+            "within a profession, then averaged": [
+                "by_profession", "by_profession_ci_low", "by_profession_ci_high", "by_profession_floor"
+            ],
+        },
+    )  # fmt: skip
+    of[["value", "ci_low", "ci_high", "floor"]] *= 100
     return forms.estimates(
         of, "value", row="pair", hue="model", look=MODELS, panel="kind", columns=2, floor="floor", reference=None,
         xlim=(0, 1.1 * of[["ci_high", "floor", "value"]].max(axis=None)), inch=0.3,

@@ -30,67 +30,61 @@ def overall_average(overall: pd.DataFrame) -> list[Finding]:
 
 def mad(mad: pd.DataFrame) -> list[Finding]:
     """Say whether professions are further from an even split than chance makes them (rows of ``dalleval_mad``)."""
-    question = "With chance taken off, how far are professions from an even split?"
     answers = [f"{how} than a balanced model." for how in ("Further", "Nearer", "Not clearly further")]
     found = []
     for row in _known(mad[mad["category"] == "gender"], "corrected_mad"):
-        left = row["corrected_floor"]
-        low, high = row["corrected_ci_low"], row["corrected_ci_high"]
+        left, low, high = (row[f"corrected_{name}"] for name in ("floor", "ci_low", "ci_high"))
         why = (
             f"Measured are {spoken(row['mad'])} ({interval(row)}); a balanced model with as many images shows "
             f"{spoken(row['floor'])}, and {spoken(left)} after the correction."
         )
-        answer = moved(low - left, high - left, *answers)
-        row |= {"ci_low": low, "ci_high": high}
         found.append(
             _finding(
-                question, answer, row, "corrected_mad", "of 0.5", why, of="professions", figure="gender_mad"
+                "With chance taken off, how far are professions from an even split?",
+                moved(low - left, high - left, *answers), row | {"ci_low": low, "ci_high": high}, "corrected_mad",
+                "of 0.5", why, of="professions", figure="gender_mad",
             )
-        )
+        )  # fmt: skip
     return found
 
 
 def gender_balance(balance: pd.DataFrame) -> list[Finding]:
     """Say how many professions differ from an even split, where their images could show it at all."""
-    found = []
-    for row in balance.to_dict("records"):
+
+    def say(row: dict) -> Finding:
         n, least = int(row["n"]), row["smallest_possible_p"]
-        answer = f"{row['n_holm']:.0f} of {n} after Holm's adjustment."
-        details = ()
+        answer, details = f"{row['n_holm']:.0f} of {n} after Holm's adjustment.", ()
         if not stats.attainable([least] * n):
-            images = stats.needed(stats.least_binomial_p, n)
             answer = f"{row['n_bh']:.0f} of {n} after Benjamini and Hochberg's adjustment."
             details = (
                 f"One profession's p is {least:.2g} at least, so Holm's adjustment over {n} could not single out any; "
-                f"it takes {images} images of each.",
+                f"it takes {stats.needed(stats.least_binomial_p, n)} images of each.",
             )
         if not stats.attainable([least] * n, method="benjamini_hochberg"):
             answer = "With so few images no outcome could be significant."
-        question = "How many professions differ from an even split?"
         about = {"model": row["model"], "n": n, "of": "professions", "figure": "dalleval_gender_counts"}
-        found.append(Finding(question, answer, details=details, **about))
-    return found
+        return Finding("How many professions differ from an even split?", answer, details=details, **about)
+
+    return [say(row) for row in balance.to_dict("records")]
 
 
 def model_difference(differences: pd.DataFrame) -> list[Finding]:
     """Say which models differ in average gender and in corrected MAD (rows of ``dalleval_model_difference``)."""
     what = {
-        "average": ("Do {} and {} draw women equally often?", "{} draws more women."),
-        "corrected_mad": ("Are professions equally even in {} and {}?", "They are further from even in {}."),
-    }
-    found = []
-    for row in _known(differences[differences["quantity"].isin(what)], "difference"):
+        "average": ("Do {first} and {second} draw women equally often?", "{} draws more women."),
+        "corrected_mad": ("Are professions equally even in {first} and {second}?", "They are further from even in {}."),
+    }  # fmt: skip
+
+    def say(row: dict) -> Finding:
         question, answer = what[row["quantity"]]
         more = moved(row["ci_low"], row["ci_high"], row["first"], row["second"], "")
-        clear = more and row["p_holm"] < 0.05
-        found.append(
-            _finding(
-                question.format(row["first"], row["second"]), answer.format(more) if clear else "No clear difference.",
-                row, "difference", "(first minus second)", f"Adjusted for all pairs (Holm): {p_words(row['p_holm'])}.",
-                of="professions", figure="gender_model_differences",
-            )
+        return _finding(
+            question.format(**row), answer.format(more) if more and row["p_holm"] < 0.05 else "No clear difference.",
+            row, "difference", "(first minus second)", f"Adjusted for all pairs (Holm): {p_words(row['p_holm'])}.",
+            of="professions", figure="gender_model_differences",
         )  # fmt: skip
-    return found
+
+    return [say(row) for row in _known(differences[differences["quantity"].isin(what)], "difference")]
 
 
 def skin_tone_check(check: pd.DataFrame, reach: pd.DataFrame) -> list[Finding]:
@@ -116,39 +110,35 @@ def skin_tone_averages(reading: pd.DataFrame, overall: pd.DataFrame) -> list[Fin
     MAD says how concentrated tones are, not which they are: agreement does not show that there are only two.
     """
     means = overall[overall["category"] == "skin_tone"].drop(columns=["printed", "n"])
-    found = []
-    for row in _known(reading.merge(means, on="model"), "average"):
+
+    def say(row: dict) -> Finding:
         why = (
             f"If only the two tones around each average occurred, MAD would be {row['implied_mad']:.3f}; "
             f"{row['printed']:.4f} is printed. That does not show two tones: a few faces of distant tones give the "
             "same average, and MAD measures concentration."
         )
-        found.append(
-            _finding(
-                "Which skin tones do professions get on average?",
-                f"Tones {row['lowest']:.2f} to {row['highest']:.2f} of ten.", row, "average", "tones",
-                *([why] if row["printed"] == row["printed"] else []), of="professions", figure="average_skin_tone",
-            )
+        return _finding(
+            "Which skin tones do professions get on average?",
+            f"Tones {row['lowest']:.2f} to {row['highest']:.2f} of ten.", row, "average", "tones",
+            *([why] if row["printed"] == row["printed"] else []), of="professions", figure="average_skin_tone",
         )  # fmt: skip
-    return found
+
+    return [say(row) for row in _known(reading.merge(means, on="model"), "average")]
 
 
 def skin_tone_methods(methods: pd.DataFrame) -> list[Finding]:
     """Say how often the method nearest to people gives the tone that people give."""
     off = methods[methods["measure"] == "mean_difference"].sort_values("value").head(1)
-    found = []
-    for best in off.to_dict("records"):
-        same = (methods["segmentation"] == best["segmentation"]) & (methods["scoring"] == best["scoring"])
-        row = methods[same & (methods["measure"] == "within_0")].iloc[0]
-        found.append(
-            _finding(
-                "How often does the skin tone method closest to people give people's own tone?",
-                f"In {row['value']:.0f} % of images.", row, "value", "%",
-                f"It is {best['segmentation']}, {best['scoring']}, {best['value']:.2f} tones off on average.",
-                of="images", figure="skin_tone_methods",
-            )
-        )  # fmt: skip
-    return found
+    same = methods[methods["measure"] == "within_0"]
+    return [
+        _finding(
+            "How often does the skin tone method closest to people give people's own tone?",
+            f"In {row['value']:.0f} % of images.", row, "value", "%",
+            f"It is {row['segmentation']}, {row['scoring']}, {row['value_off']:.2f} tones off on average.",
+            of="images", figure="skin_tone_methods",
+        )
+        for row in same.merge(off, on=["segmentation", "scoring"], suffixes=("", "_off")).to_dict("records")
+    ]  # fmt: skip
 
 
 def attribute_difference(differences: pd.DataFrame) -> list[Finding]:
@@ -174,19 +164,16 @@ def attribute_difference(differences: pd.DataFrame) -> list[Finding]:
 
 def attribute_mean_difference(means: pd.DataFrame) -> list[Finding]:
     """Say whether attributes differ between prompts for a woman and a man by more than swapped labels give."""
-    found = []
-    for row in _known(means[means["comparison"] == "woman - man"], "mean_absolute_difference"):
-        clearly = "More" if row["p"] < 0.05 else "Not clearly more"
-        found.append(
-            _finding(
-                "Over all attributes, how much do prompts for a woman and for a man differ?",
-                f"{clearly} than labels swapped at random give.", row, "mean_absolute_difference",
-                "in share of images, mean over attributes",
-                f"Swapped labels give {spoken(row['floor'])}; {p_words(row['p'])}.",
-                of="prompt pairs", figure="attribute_mean_difference",
-            )
-        )  # fmt: skip
-    return found
+    return [
+        _finding(
+            "Over all attributes, how much do prompts for a woman and for a man differ?",
+            f"{'More' if row['p'] < 0.05 else 'Not clearly more'} than labels swapped at random give.",
+            row, "mean_absolute_difference", "in share of images, mean over attributes",
+            f"Swapped labels give {spoken(row['floor'])}; {p_words(row['p'])}.",
+            of="prompt pairs", figure="attribute_mean_difference",
+        )
+        for row in _known(means[means["comparison"] == "woman - man"], "mean_absolute_difference")
+    ]  # fmt: skip
 
 
 def skills(accuracy: pd.DataFrame) -> list[Finding]:
@@ -225,62 +212,53 @@ def skill_agreement(agreement: pd.DataFrame) -> list[Finding]:
     """Say how far people and detector differ, and whether they order models alike."""
     if agreement.empty:
         return []
-    clear = ((agreement["ci_low"] > 0) | (agreement["ci_high"] < 0)).sum()
     several = agreement[agreement.groupby("skill")["model"].transform("size") > 1]
     orders = several.groupby("skill")[["percent_human", "percent_detr"]].rank()
     alike = (orders["percent_human"] == orders["percent_detr"]).groupby(several["skill"]).all()
-    order = f"They order the models alike in {alike.sum()} of {len(alike)} skills."
+    order = [f"They order the models alike in {alike.sum()} of {len(alike)} skills."] if len(alike) else []
     odd, tested = (agreement["p_holm"] < 0.05).sum(), agreement["p_holm"].notna().sum()
     return [
         Finding(
             "Do people and the detector find equally many images correct?",
-            f"The interval of their difference excludes 0 in {clear} of {len(agreement)} cells.",
+            f"The interval of their difference excludes 0 in {_away(agreement)} of {len(agreement)} cells.",
             figure="dalleval_skill_agreement",
             details=(
                 f"They are {spoken(agreement['difference'].abs().mean())} points apart on average.",
-                *([order] if len(alike) else []),
+                *order,
                 f"The sample differs from all test scenes in {odd} of {tested} cells (DETR; Holm).",
             ),
         )
     ]
 
 
+def _away(table: pd.DataFrame) -> int:
+    """Return how many intervals exclude 0."""
+    return ((table["ci_low"] > 0) | (table["ci_high"] < 0)).sum()
+
+
 def skill_training(training: pd.DataFrame) -> list[Finding]:
     """Say where less training data changes the accuracy, before and after adjustment for the number of cells."""
-    if training.empty:
-        return []
-    clear = ((training["ci_low"] > 0) | (training["ci_high"] < 0)).sum()
-    left = (training["p_holm"] < 0.05).sum()
-    return [
-        Finding(
-            "Does less training data change the accuracy?",
-            f"In {left} of {len(training)} cells after Holm's adjustment.",
-            figure="dalleval_skill_training",
-            details=(f"Unadjusted, the interval of the change excludes 0 in {clear}.",),
-        )
-    ]
+    answer = f"In {(training['p_holm'] < 0.05).sum()} of {len(training)} cells after Holm's adjustment."
+    raw = f"Unadjusted, the interval of the change excludes 0 in {_away(training)}."
+    question, figure = "Does less training data change the accuracy?", "dalleval_skill_training"
+    return [Finding(question, answer, figure=figure, details=(raw,))] if len(training) else []
 
 
 def metric_agreement(agreement: pd.DataFrame) -> list[Finding]:
     """Say how alike the metrics rank the models, and that so few models cannot show more."""
     known = agreement.dropna(subset="tau")
-    if known.empty:
-        return []
     low, high = spoken(known["tau"].min()), spoken(known["tau"].max())
-    least = known["smallest_possible_p"].min()
-    return [
-        Finding(
-            "Do metrics rank the models alike?",
-            f"Kendall's tau between two metrics lies between {low} and {high}.",
-            figure="dalleval_metric_ranks",
-            details=(f"With {known['n'].max():.0f} models at most, p cannot fall below {least:.2g}.",),
-        )
-    ]
+    answer = f"Kendall's tau between two metrics lies between {low} and {high}."
+    least = f"p cannot fall below {known['smallest_possible_p'].min():.2g}."
+    details = (f"With {known['n'].max():.0f} models at most, {least}",)
+    question, figure = "Do metrics rank the models alike?", "dalleval_metric_ranks"
+    return [Finding(question, answer, figure=figure, details=details)] if len(known) else []
 
 
 def gender_judges(judges: pd.DataFrame) -> list[Finding]:
     """Say which judge shows less bias and more recall in retrieval, in how many comparisons."""
     found = []
+    why = ("The number of queries is not printed, so there is no interval.",)
     for kind, question, best in (
         ("bias", "Which judge of gender shows less bias in retrieval?", "idxmin"),
         ("recall", "Which judge of gender finds more of the right images?", "idxmax"),
@@ -289,8 +267,7 @@ def gender_judges(judges: pd.DataFrame) -> list[Finding]:
         winners = judges.loc[cells.agg(best), "judge"].value_counts()
         for winner, times in winners.head(1).items():
             answer = f"{winner}, in {times} of {winners.sum()} comparisons."
-            why = "The number of queries is not printed, so there is no interval."
-            found.append(Finding(question, answer, figure="dalleval_gender_judges", details=(why,)))
+            found.append(Finding(question, answer, figure="dalleval_gender_judges", details=why))
     return found
 
 
