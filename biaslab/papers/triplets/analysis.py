@@ -2,6 +2,9 @@
 
 Whether neutral prompts and their images are nearer to masculine or to feminine ones (paper section 4), which
 objects go with which gender (section 5), and how objects depend on the prompt (sections 6 and 7).
+
+``confidence`` (0–1) is the level of intervals, ``seed`` and ``replicates`` are those of sign-flip tests of more than 16
+values. ``counts`` has rows of ``triplets_object_counts``, or ``triplets_group_object_counts`` where it is of groups.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import pandas as pd
 from scipy.stats import binom
 
 from biaslab import published, stats, tables
-from biaslab.errors import InputError, name_help
+from biaslab.errors import InputError
 from biaslab.measures.similarity import DEPENDENCY_GROUPS, intersection_ratio
 from biaslab.measures.similarity import bias_score as _bias_score
 
@@ -37,41 +40,28 @@ MINIMUM_COUNT = 10
 
 _CELL = ["model", "dataset"]
 _METRIC = ["space", "metric"]
-_NO_CASES = "only the mean is given, no values per triplet or seed"
-_NO_COUNTS = "the paper prints no counts"
-_BOUNDED = "how many nouns only people find is not given, so there is no upper limit"
+_GROUP = [*_CELL, "dependency_group"]
 
 
 # -- similarity and its gap (section 4) --------------------------------------------------------------
 
 
 def datasets(prompt_sets: pd.DataFrame) -> pd.DataFrame:
-    """Return how many triplets, prompts and images each dataset gives (section 3, table 4).
+    """Return ``triplets_datasets`` of ``triplets_prompt_sets``: triplets, prompts and images (section 3, table 4).
 
-    Args:
-        prompt_sets: Rows of ``triplets_prompt_sets``.
-
-    Returns:
-        ``triplets_datasets``: three prompts a triplet, one image of a model for each prompt and seed.
+    Three prompts a triplet, one image of a model for each prompt and seed.
     """
     prompts = len(PROMPT_GENDERS) * prompt_sets["triplets"]
-    return tables.of(
-        prompt_sets.assign(prompts=prompts, images=prompts * prompt_sets["seeds"]), "triplets_datasets"
-    )
+    images = prompts * prompt_sets["seeds"]
+    return tables.of(prompt_sets.assign(prompts=prompts, images=images), "triplets_datasets")
 
 
 def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return the mean similarity of neutral to feminine and to masculine (section 4.1, eq. 1 and 2, tables 5 and 10).
+    """Return ``triplets_disparity`` of ``triplets_similarity``: how similar neutral is to each of the others.
 
-    Args:
-        similarity: Rows of ``triplets_similarity``.
-        confidence: Level of the intervals (Student t over triplets, or seeds), 0–1.
-
-    Returns:
-        ``triplets_disparity``, in the unit of each metric; without limits where only means are given.
-
-    Raises:
-        InputError: A name is unknown, or a mean stands beside the values that it is made of.
+    Means in the unit of each metric (section 4.1, eq. 1 and 2, tables 5 and 10), with Student's t over triplets, or
+    seeds, and without limits where only means are given. Raises InputError where a mean stands beside the values that
+    it is made of.
     """
     keys = [*_CELL, *_METRIC, "pair"]
     checked = _checked(similarity, "triplets_similarity", keys[:-1])
@@ -85,18 +75,11 @@ def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
 
 
 def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how much nearer neutral is to masculine than to feminine, by model, dataset and metric (section 4.2).
+    """Return ``triplets_disparity_gap`` of ``triplets_similarity``: how much nearer neutral is to masculine.
 
-    Args:
-        similarity: Rows of ``triplets_similarity``.
-        confidence: Level of the intervals (Student t over triplets, or seeds), 0–1.
-
-    Returns:
-        ``triplets_disparity_gap``: masculine minus feminine closeness in the unit of each metric, above 0 where
-        neutral is nearer to masculine; a tie where it is not above one unit of the last printed digit.
-
-    Raises:
-        InputError: A name is unknown, or a mean stands beside the values that it is made of.
+    Masculine minus feminine closeness by model, dataset and metric, in the metric's unit (section 4.2): above 0 where
+    neutral is nearer to masculine, a tie where it is not above one unit of the last printed digit. Intervals and errors
+    are those of :func:`disparity`.
     """
     cell = [*_CELL, *_METRIC]
     rows = _checked(similarity, "triplets_similarity", cell)
@@ -104,16 +87,11 @@ def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
 
 
 def gap_summary(gap: pd.DataFrame, *, seed: int, replicates: int, confidence: float = 0.95) -> pd.DataFrame:
-    """Return the mean gap over datasets by metric, for all models together (first) and for each (section 4.2).
+    """Return ``triplets_gap_summary`` of ``triplets_disparity_gap``: the mean gap over datasets by metric.
 
-    Args:
-        gap: Rows of ``triplets_disparity_gap``; those of one triplet over many seeds are left out.
-        seed: Seed of the sign-flip tests.
-        replicates: Random patterns of a sign-flip test of more than 16 values.
-        confidence: Level of the intervals (Student t over datasets, each the mean of its models), 0–1.
-
-    Returns:
-        ``triplets_gap_summary``, in the unit of each metric and in % of the distance of neutral and feminine.
+    For all models together (first) and for each, in the unit of each metric and in % of the distance of neutral and
+    feminine, with Student's t over datasets, each the mean of its models (section 4.2). Gaps of one triplet over many
+    seeds are left out.
     """
     return _summary(gap, "triplets_gap_summary", _METRIC, seed, replicates, confidence)
 
@@ -125,9 +103,9 @@ def together(summary: pd.DataFrame) -> pd.DataFrame:
 
 def _checked(rows: pd.DataFrame, name: str, cell: list[str]) -> pd.DataFrame:
     """Return measured similarities with ``rounding`` and ``reading``, which measurements need not have."""
-    _check(rows, name, "pair", PAIRS)
-    _check(rows, name, "sample", ("triplets", "seeds"))
-    _check(rows, name, "higher_is_closer", (0.0, 1.0))
+    odd = rows.loc[~rows["higher_is_closer"].isin([0, 1]), "higher_is_closer"]
+    if len(odd):
+        raise InputError(f"{name}: higher_is_closer is {odd.iloc[0]}; it must be 0 or 1.")
     mixed = (rows["case"] == MEAN) & (rows.groupby([*cell, "pair"])["case"].transform("size") > 1)
     if mixed.any():
         row = rows.loc[mixed, [*cell, "pair"]].iloc[0].to_dict()
@@ -140,19 +118,15 @@ def _checked(rows: pd.DataFrame, name: str, cell: list[str]) -> pd.DataFrame:
     )
 
 
-def _check(rows: pd.DataFrame, name: str, column: str, allowed: tuple) -> None:
-    other = rows.loc[~rows[column].isin(allowed), column]
-    if len(other):
-        shown = f"{other.iloc[0]:g}" if isinstance(other.iloc[0], float) else other.iloc[0]
-        raise InputError(f"{name}: {column} is {shown!r}. {name_help(shown, allowed)}")
-
-
 def _mean(name: str, values: pd.Series, cases: pd.Series, missing: str, confidence: float) -> dict:
     """Return the mean of the known values as ``name``, with Student's t interval or why there is none."""
     if values.isna().all():
         return {name: np.nan, "reason": missing}
     if list(cases) == [MEAN]:
-        return {name: float(values.iloc[0]), "reason": _NO_CASES}
+        return {
+            name: float(values.iloc[0]),
+            "reason": "only the mean is given, no values per triplet or seed",
+        }
     mean = stats.mean_interval(values.dropna(), confidence)
     reason = "" if mean.n > 1 else "an interval needs two cases"
     return {name: mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "reason": reason}
@@ -169,43 +143,24 @@ def _worst_reading(rows: pd.DataFrame) -> str:
 def _gaps(rows: pd.DataFrame, cell: list[str], confidence: float) -> Iterator[dict]:
     """Yield each cell's two means and the gap between them, positive where neutral is nearer to masculine."""
     for _, group in rows.groupby(cell, sort=False):
-        first = group.iloc[0]
+        row = group.iloc[0][[*cell, "rounding", "unit", "sample"]].to_dict()
+        higher = group["higher_is_closer"].iloc[0] == 1
         wide = group.pivot(index="case", columns="pair", values="value").reindex(columns=PAIRS)
         both = wide.notna().all(axis=1)
         n = group[group["case"].map(both)].groupby("pair")["n"].sum()
         feminine, masculine = (wide[pair].where(both | ~both.any()).mean() for pair in PAIRS)
-        higher = first["higher_is_closer"] == 1
         difference = (wide[PAIRS[1]] - wide[PAIRS[0]]) * (1 if higher else -1)
         missing = _reason(group) or "one of the two values is missing"
-        mean = _mean("gap", difference, wide.index, missing, confidence)
-        yield first[[*cell, "rounding", "unit", "sample"]].to_dict() | mean | {
-            "feminine": feminine,
-            "masculine": masculine,
-            "percent_nearer": _percent_nearer(feminine, masculine, higher, first["unit"]),
-            "nearer": _nearer(mean["gap"], first["rounding"]),
-            "n": int(n.min()) if len(n) else 0,
-            "reading": _worst_reading(group),
-        }  # fmt: skip
-
-
-def _percent_nearer(feminine: float, masculine: float, higher: bool, unit: str) -> float:
-    """Return by how many percent of the feminine distance the masculine one is shorter.
-
-    A similarity of unit 1 becomes the distance 1 - similarity; other similarities have no distance.
-    """
-    if higher and unit != "1":
-        return np.nan
-    far, near = (1 - feminine, 1 - masculine) if higher else (feminine, masculine)
-    return 100 * (far - near) / far if far else np.nan
-
-
-def _nearer(gap: float, rounding: float) -> str:
-    if np.isnan(gap):
-        return ""
-    # Printed values a unit apart may be equal; the margin is for binary fractions.
-    if abs(gap) <= rounding * (1 + 1e-6):
-        return "tie"
-    return "masculine" if gap > 0 else "feminine"
+        row |= _mean("gap", difference, wide.index, missing, confidence)
+        row |= {"feminine": feminine, "masculine": masculine, "reading": _worst_reading(group)}
+        # A similarity of unit 1 becomes the distance 1 - similarity; other similarities have no distance.
+        far, near = (1 - feminine, 1 - masculine) if higher else (feminine, masculine)
+        distance = far != 0 and (not higher or row["unit"] == "1")
+        row["percent_nearer"] = 100 * (far - near) / far if distance else np.nan
+        # Printed values a unit apart may be equal; the margin is for binary fractions.
+        tied = abs(row["gap"]) <= row["rounding"] * (1 + 1e-6)
+        way = "tie" if tied else "masculine" if row["gap"] > 0 else "feminine"
+        yield row | {"nearer": "" if np.isnan(row["gap"]) else way, "n": int(n.min()) if len(n) else 0}
 
 
 def _summary(
@@ -217,15 +172,14 @@ def _summary(
     frames = []
     for model, some in ({ALL_MODELS: gaps, **models} if len(models) > 1 else models).items():
         groups = some.groupby(metric, sort=False) if metric else [((), some)]
-        frame = pd.DataFrame(
-            [
-                dict(zip(metric, names, strict=True)) | _over_datasets(rows, seed, replicates, confidence)
-                for names, rows in groups
-            ]
-        )
+        rows = [
+            dict(zip(metric, names, strict=True)) | _over_datasets(rows, seed, replicates, confidence)
+            for names, rows in groups
+        ]
+        frame = pd.DataFrame(rows).assign(model=model)
         for p in ("p_percent", "p_datasets", "p_cells"):
             frame[f"{p}_holm"] = stats.adjust(frame[p].to_numpy(float), "holm")
-        frames.append(frame.assign(model=model))
+        frames.append(frame)
     return tables.of(pd.concat(frames) if frames else [], name)
 
 
@@ -233,9 +187,6 @@ def _over_datasets(rows: pd.DataFrame, seed: int, replicates: int, confidence: f
     by = rows.groupby("dataset", sort=False)[["gap", "percent_nearer"]].mean()
     cells = rows["gap"].dropna().to_numpy()
     gap, percent = (stats.mean_interval(by[c], confidence, skip_nan=True) for c in by)
-    p_datasets, p_cells = (
-        stats.sign_flip(values, replicates, seed=seed).p for values in (by["gap"].dropna().to_numpy(), cells)
-    )
     return {
         "gap": gap.value,
         "ci_low": gap.ci_low,
@@ -248,9 +199,9 @@ def _over_datasets(rows: pd.DataFrame, seed: int, replicates: int, confidence: f
         "n_cells": len(cells),
         **{f"n_{word}": int((rows["nearer"] == word).sum()) for word in ("masculine", "tie", "feminine")},
         "n_missing": int(rows["gap"].isna().sum()),
-        "p_datasets": p_datasets,
+        "p_datasets": stats.sign_flip(by["gap"].dropna().to_numpy(), replicates, seed=seed).p,
         "smallest_p_datasets": 2 * 0.5**gap.n if gap.n else np.nan,
-        "p_cells": p_cells,
+        "p_cells": stats.sign_flip(cells, replicates, seed=seed).p,
         "unit": rows["unit"].iloc[0],
         "reason": "" if gap.n > 1 else "an interval needs two datasets",
     }
@@ -260,19 +211,10 @@ def _over_datasets(rows: pd.DataFrame, seed: int, replicates: int, confidence: f
 
 
 def co_occurrence(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how much more the objects of neutral images are like those of masculine than of feminine ones.
+    """Return ``triplets_co_occurrence`` of ``triplets_object_similarity``, as :func:`disparity_gap` of cosines (0–1).
 
-    The paper's sections 5.1 and 7.1, eq. 4 and table 6.
-
-    Args:
-        similarity: Rows of ``triplets_object_similarity``.
-        confidence: Level of the intervals (Student t over triplets, or seeds), 0–1.
-
-    Returns:
-        ``triplets_co_occurrence``: cosines (0–1) and their gap, above 0 where neutral is nearer to masculine.
-
-    Raises:
-        InputError: A name is unknown, or a mean stands beside the values that it is made of.
+    How much more the objects of neutral images are like those of masculine than of feminine ones (sections 5.1 and 7.1,
+    eq. 4, table 6).
     """
     rows = _checked(similarity.assign(unit="1", higher_is_closer=1.0), "triplets_object_similarity", _CELL)
     return tables.of(list(_gaps(rows, _CELL, confidence)), "triplets_co_occurrence")
@@ -281,34 +223,16 @@ def co_occurrence(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
 def co_occurrence_summary(
     gap: pd.DataFrame, *, seed: int, replicates: int, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return the mean gap of co-occurrence over datasets, for all models together (first) and for each (section 5.1).
-
-    Args:
-        gap: Rows of ``triplets_co_occurrence``; those of one triplet over many seeds are left out.
-        seed: Seed of the sign-flip tests.
-        replicates: Random patterns of a sign-flip test of more than 16 values.
-        confidence: Level of the intervals (Student t over datasets, each the mean of its models), 0–1.
-
-    Returns:
-        ``triplets_co_occurrence_summary``: differences of cosines.
-    """
+    """Return ``triplets_co_occurrence_summary`` of ``triplets_co_occurrence``, as :func:`gap_summary` (section 5.1)."""
     return _summary(gap, "triplets_co_occurrence_summary", [], seed, replicates, confidence)
 
 
 def chi_square(counts: pd.DataFrame, printed: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return whether objects are distributed alike over genders: chi-square tests and Cramér's V (section 5.3).
+    """Return ``triplets_chi_square``: whether objects are distributed alike over genders (section 5.3).
 
-    Args:
-        counts: Rows of ``triplets_object_counts``.
-        printed: Rows of ``triplets_printed_chi_square``, for cells without counts; only those of all groups count.
-        confidence: Level of the intervals of Cramér's V, 0–1.
-
-    Returns:
-        ``triplets_chi_square``: p as computed or printed, adjusted for all tests over the same kind of sample;
-        Cramér's V (0–1) where there are counts.
-
-    Raises:
-        InputError: A prompt gender is unknown, or n_images differs within a set of prompts.
+    ``printed`` has rows of ``triplets_printed_chi_square``, for cells without counts. p is as computed or printed, and
+    adjusted for all tests over the same kind of sample; Cramér's V (0–1) is known where there are counts. Raises
+    InputError where n_images differs within a set of prompts.
     """
     counts = _counts(counts, "triplets_object_counts").assign(dependency_group=ALL_GROUPS)
     printed = printed[printed["dependency_group"] == ALL_GROUPS]
@@ -318,19 +242,9 @@ def chi_square(counts: pd.DataFrame, printed: pd.DataFrame, *, confidence: float
 def group_chi_square(
     counts: pd.DataFrame, printed: pd.DataFrame, *, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return the tests of :func:`chi_square` for each dependency group (sections 6.3 and 7.1, tables 7 to 9).
+    """Return ``triplets_group_chi_square``: :func:`chi_square` for each group (sections 6.3 and 7.1, tables 7 to 9).
 
-    Args:
-        counts: Rows of ``triplets_group_object_counts``; nouns of prompts are no group.
-        printed: Rows of ``triplets_printed_chi_square``, for cells without counts; those of all groups do not count.
-        confidence: Level of the intervals of Cramér's V, 0–1.
-
-    Returns:
-        ``triplets_group_chi_square``: p as computed or printed, adjusted for all tests over the same kind of sample;
-        Cramér's V (0–1) where there are counts.
-
-    Raises:
-        InputError: A prompt gender or group is unknown, or n_images differs within a set of prompts.
+    Nouns of prompts are no group.
     """
     counts = _counts(counts, "triplets_group_object_counts")
     counts = counts[counts["dependency_group"] != "nouns"]
@@ -339,19 +253,11 @@ def group_chi_square(
 
 
 def bias_score(counts: pd.DataFrame, *, minimum_count: int = 0, confidence: float = 0.95) -> pd.DataFrame:
-    """Return the bias score of each object that is common enough, with its test (section 5.2, eq. 5, figure 4).
+    """Return ``triplets_bias_score``: the score (0–1) of each object that is common enough (section 5.2, eq. 5).
 
-    Args:
-        counts: Rows of ``triplets_object_counts``.
-        minimum_count: Keep objects whose larger count reaches it; 0 takes the paper's: 10 in GCC, 5 in
-            Profession, 20 in COCO, TextCaps and Flickr30k, and 10 elsewhere.
-        confidence: Level of the intervals (Wilson), 0–1.
-
-    Returns:
-        ``triplets_bias_score``, 0–1: 1 with masculine prompts only, 0.5 with neither more.
-
-    Raises:
-        InputError: A prompt gender is unknown, or n_images differs within a set of prompts.
+    1 with masculine prompts only, 0.5 with neither more, with a test against that and Wilson intervals (figure 4).
+    Objects are kept whose larger count reaches ``minimum_count``; 0 takes the paper's: 10 in GCC, 5 in Profession, 20
+    in COCO, TextCaps and Flickr30k, and 10 elsewhere. Raises InputError where n_images differs within a set of prompts.
     """
     counts = _counts(counts, "triplets_object_counts")
     return _scores(counts, "triplets_bias_score", _CELL, minimum_count, confidence)
@@ -360,29 +266,13 @@ def bias_score(counts: pd.DataFrame, *, minimum_count: int = 0, confidence: floa
 def group_bias_score(
     counts: pd.DataFrame, *, minimum_count: int = 0, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return the scores of :func:`bias_score` for each dependency group (section 6.3, figures 7 and 8).
-
-    Args:
-        counts: Rows of ``triplets_group_object_counts``.
-        minimum_count: As of :func:`bias_score`.
-        confidence: Level of the intervals (Wilson), 0–1.
-
-    Returns:
-        ``triplets_group_bias_score``, 0–1.
-
-    Raises:
-        InputError: A prompt gender or group is unknown, or n_images differs within a set of prompts.
-    """
+    """Return ``triplets_group_bias_score``: :func:`bias_score` for each group (section 6.3, figures 7 and 8)."""
     counts = _counts(counts, "triplets_group_object_counts")
-    cell = [*_CELL, "dependency_group"]
-    return _scores(counts, "triplets_group_bias_score", cell, minimum_count, confidence)
+    return _scores(counts, "triplets_group_bias_score", _GROUP, minimum_count, confidence)
 
 
 def _counts(rows: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return object counts checked: known genders and groups, one number of images for each set of prompts."""
-    _check(rows, name, "prompt_gender", PROMPT_GENDERS)
-    if "dependency_group" in rows:
-        _check(rows, name, "dependency_group", GROUPS)
+    """Return object counts after checking that there is one number of images for each set of prompts."""
     cell = [*_CELL, "prompt_gender"]
     several = rows.groupby(cell)["n_images"].transform("nunique") > 1
     if several.any():
@@ -393,25 +283,29 @@ def _counts(rows: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def _tests(counts: pd.DataFrame, printed: pd.DataFrame, name: str, confidence: float) -> pd.DataFrame:
     """Return tests computed from counts, and the printed ones where there are none, with adjusted p-values."""
-    cell = [*_CELL, "dependency_group"]
     rows = [
-        dict(zip(cell, names, strict=True)) | row
-        for names, group in counts.groupby(cell, sort=False)
+        dict(zip(_GROUP, names, strict=True)) | row
+        for names, group in counts.groupby(_GROUP, sort=False)
         for row in _tested(group, confidence)
     ]
-    done = {tuple(row[c] for c in cell) for row in rows}
-    for row in printed.to_dict("records"):
-        if tuple(row[c] for c in cell) not in done:
-            rows.append(row | {"evidence": "printed", "reason": row["reason"] or _NO_COUNTS})
-    frame = pd.DataFrame(rows, columns=list(dict.fromkeys([*tables.schema(name).names, *cell])))
-    order = {group: i for i, group in enumerate(GROUPS)}
-    frame = frame.sort_values("dependency_group", key=lambda g: g.map(order).fillna(99), kind="stable")
-    frame = frame.sort_values(_CELL, key=lambda c: pd.factorize(c)[0], kind="stable")
-    for column, method in (("p_holm", "holm"), ("p_bh", "benjamini_hochberg")):
-        frame[column] = frame.groupby("sample")["p"].transform(
-            lambda p, method=method: stats.adjust(p.to_numpy(float), method)
-        )
-    return tables.of(frame, name)
+    for row in _unless_computed(printed, counts, _GROUP).to_dict("records"):
+        rows.append(row | {"evidence": "printed", "reason": row["reason"] or "the paper prints no counts"})
+
+    def place(column: pd.Series) -> pd.Series:
+        order = GROUPS if column.name == "dependency_group" else column.unique()
+        return column.map({name: i for i, name in enumerate(order)})
+
+    frame = tables.of(rows, name)
+    frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
+    p = frame.groupby("sample")["p"]
+    methods = {"p_holm": "holm", "p_bh": "benjamini_hochberg"}
+    return frame.assign(**{c: p.transform(lambda of, m=m: stats.adjust(of, m)) for c, m in methods.items()})
+
+
+def _unless_computed(printed: pd.DataFrame, counts: pd.DataFrame, cell: list[str]) -> pd.DataFrame:
+    """Return the printed rows of cells that have no counts."""
+    cells = pd.MultiIndex.from_frame(counts[cell])
+    return printed[~pd.MultiIndex.from_frame(printed[cell]).isin(cells)]
 
 
 def _tested(counts: pd.DataFrame, confidence: float) -> Iterator[dict]:
@@ -442,130 +336,89 @@ def _tested(counts: pd.DataFrame, confidence: float) -> Iterator[dict]:
 def _scores(
     counts: pd.DataFrame, name: str, cell: list[str], minimum_count: int, confidence: float
 ) -> pd.DataFrame:
-    words = published.load("triplets_text").query("quantity == 'minimum_co_occurrence'")
-    stated = dict(zip(words["subject"], words["value"], strict=True))
-    frames = [
-        _scored(group, minimum_count or int(stated.get(names[1], MINIMUM_COUNT)), confidence).assign(
-            **dict(zip(cell, names, strict=True))
-        )
-        for names, group in counts.groupby(cell, sort=False)
-    ]
-    return tables.of(pd.concat(frames, ignore_index=True) if frames else [], name)
-
-
-def _scored(counts: pd.DataFrame, minimum: int, confidence: float) -> pd.DataFrame:
-    """Score the objects of one cell, with intervals and tests from the split of their occurrences."""
+    """Score the objects of each cell, with intervals and tests from the split of their occurrences."""
     sets = ["masculine", "feminine"]
-    wide = counts.pivot(index="object", columns="prompt_gender", values="count")
-    wide = wide.reindex(columns=sets).fillna(0)
-    wide = wide[wide.max(axis=1) >= minimum]
-    images = counts.groupby("prompt_gender")["n_images"].first().reindex(sets)
-    if wide.empty or images.isna().any():
-        return pd.DataFrame()
-    masculine, feminine = (wide[s].to_numpy().astype(int) for s in sets)
+    rows = counts.pivot(index=[*cell, "object"], columns="prompt_gender", values="count")
+    rows = rows.reindex(columns=sets).fillna(0).astype(int).reset_index()
+    images = counts.groupby([*cell, "prompt_gender"])["n_images"].first().unstack().reindex(columns=sets)
+    rows = rows.merge(images.dropna().add_prefix("n_").reset_index(), on=cell)
+    words = published.load("triplets_text").query("quantity == 'minimum_co_occurrence'")
+    stated = rows["dataset"].map(words.set_index("subject")["value"]).fillna(MINIMUM_COUNT)
+    rows = rows.assign(minimum_count=minimum_count or stated.astype(int))
+    rows = rows[rows[sets].max(axis=1) >= rows["minimum_count"]]
+    masculine, feminine, *sizes = (rows[c].to_numpy() for c in [*sets, "n_masculine", "n_feminine"])
     n = masculine + feminine
-    share = stats.wilson_interval(masculine, n, confidence)
     # The score grows with the masculine share of occurrences, so the share's limits give the score's.
-    low, high = (_bias_score(end, 1 - end, *images) for end in share)
-    fair = images["masculine"] / images.sum()
+    low, high = (_bias_score(end, 1 - end, *sizes) for end in stats.wilson_interval(masculine, n, confidence))
+    fair = sizes[0] / sum(sizes)
     tails = np.minimum(binom.cdf(masculine, n, fair), binom.sf(masculine - 1, n, fair))
-    p = np.minimum(1.0, 2 * tails)
-    frame = pd.DataFrame(
-        {
-            "object": wide.index,
-            "bias_score": _bias_score(masculine, feminine, *images),
-            "ci_low": low,
-            "ci_high": high,
-            "p": p,
-            "p_holm": stats.adjust(p, "holm"),
-            "p_bh": stats.adjust(p, "benjamini_hochberg"),
-            "count_feminine": feminine,
-            "count_masculine": masculine,
-            "n": n,
-            "n_feminine": images["feminine"],
-            "n_masculine": images["masculine"],
-            "minimum_count": minimum,
-        }
-    )
-    return frame.sort_values(["bias_score", "n"], ascending=[False, False], kind="stable")
+    rows = rows.assign(
+        bias_score=_bias_score(masculine, feminine, *sizes), ci_low=low, ci_high=high, p=np.minimum(1.0, 2 * tails),
+        count_feminine=feminine, count_masculine=masculine, n=n,
+    )  # fmt: skip
+    for column, method in (("p_holm", "holm"), ("p_bh", "benjamini_hochberg")):
+        rows[column] = rows.groupby(cell)["p"].transform(lambda p, method=method: stats.adjust(p, method))
+    # Cells in the order of the counts, objects within them by their lean.
+    rows = rows.sort_values(["bias_score", "n"], ascending=False)
+    return tables.of(counts[cell].drop_duplicates().merge(rows, on=cell), name)
 
 
 # -- dependency groups (sections 6 and 7) ------------------------------------------------------------
 
 
 def group_share(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return the share of images that hold each dependency group (section 7.2, table 11).
+    """Return ``triplets_group_share`` of ``triplets_group_images``: images (%) that hold each dependency group.
 
-    Args:
-        images: Rows of ``triplets_group_images``.
-        confidence: Level of the intervals (Wilson, as if the images of a triplet were all alike), 0–1.
-
-    Returns:
-        ``triplets_group_share``, in %.
+    Section 7.2, table 11; with Wilson intervals, as if the images of a triplet were all alike.
     """
-    n = images["n_triplets"].fillna(0).round().to_numpy(int)
-    share = images["percent_images"].to_numpy(float) / 100
-    known = (n > 0) & np.isfinite(share)
-    n = np.where(known, n, 0)
-    count = np.rint(np.where(known, share, 0) * n).astype(int)
-    low, high = stats.wilson_interval(count, n, confidence)
-    unknown = np.where(np.isfinite(share), "the number of triplets is missing", "no value is given")
-    rows = images.assign(ci_low=100 * low, ci_high=100 * high, reason=np.where(known, "", unknown))
+    percent, n = images["percent_images"], images["n_triplets"].fillna(0).round()
+    low, high = stats.wilson_interval(np.rint(percent / 100 * n), n, confidence)
+    why = ["no value is given", "the number of triplets is missing"]
+    rows = images.assign(
+        ci_low=100 * low, ci_high=100 * high, reason=np.select([percent.isna(), n <= 0], why, "")
+    )
     return tables.of(rows, "triplets_group_share")
 
 
 def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
-    """Return how many different objects each dependency group has (section 7.2, table 12).
+    """Return ``triplets_group_objects``: how many different objects each dependency group has (section 7.2, table 12).
 
-    Args:
-        counts: Rows of ``triplets_group_object_counts``.
-        printed: Rows of ``triplets_printed_group_objects``, for models and datasets without counts.
-
-    Returns:
-        ``triplets_group_objects``: objects, and their number in % of the nouns of the prompts.
+    Also in % of the nouns of the prompts. ``printed`` has rows of ``triplets_printed_group_objects``, for models and
+    datasets without counts.
     """
-    found = _group_sets(counts)
     rows = [
-        [*names, group, len(sets[group]), "computed"]
-        for names, sets in found.items()
-        for group in GROUPS
-        if group in sets
-    ]
-    for row in printed.itertuples():
-        if (row.model, row.dataset) not in found:
-            rows.append([row.model, row.dataset, row.dependency_group, row.objects, "printed"])
-    frame = pd.DataFrame(rows, columns=[*_CELL, "dependency_group", "objects", "evidence"])
+        {"model": model, "dataset": dataset, "dependency_group": group, "objects": len(objects), "evidence": "computed"}
+        for (model, dataset), sets in _group_sets(counts).items()
+        for group, objects in sets.items()
+    ]  # fmt: skip
+    printed = _unless_computed(printed, counts[counts["count"] > 0], _CELL).assign(evidence="printed")
+    frame = pd.concat([pd.DataFrame(rows, columns=[*_GROUP, "objects", "evidence"]), printed])
+    frame = tables.of(frame, "triplets_group_objects")
     nouns = frame[frame["dependency_group"] == "nouns"].set_index(_CELL)["objects"]
-    total = frame[_CELL].merge(nouns.rename("nouns"), left_on=_CELL, right_index=True, how="left")["nouns"]
-    return tables.of(
-        frame.assign(percent_of_nouns=100 * frame["objects"].astype(float) / total), "triplets_group_objects"
+    return frame.assign(
+        percent_of_nouns=100 * frame["objects"] / frame.join(nouns.rename("all"), on=_CELL)["all"]
     )
 
 
 def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
-    """Return the share of a dependency group's objects that are in another group too (section 7.2.3, table 13).
+    """Return ``triplets_intersection``: the share (%) of a group's objects that are in another too (section 7.2.3).
 
-    Args:
-        counts: Rows of ``triplets_group_object_counts``.
-        printed: Rows of ``triplets_printed_intersection``, for models and datasets without counts.
-        objects: Rows of ``triplets_group_objects``.
-
-    Returns:
-        ``triplets_intersection``, in %, and whether each share is what the mirrored one and the groups' sizes imply.
+    And whether each share is what the mirrored one and the groups' sizes imply (table 13). ``printed`` has rows of
+    ``triplets_printed_intersection``, for models and datasets without counts; ``objects`` is what
+    :func:`group_objects` returns.
     """
-    found = _group_sets(counts)
     rows = [
         [*names, a, b, intersection_ratio(sets[a], sets[b]), "computed"]
-        for names, sets in found.items()
-        for a, b in product([g for g in GROUPS if g in sets], repeat=2)
+        for names, sets in _group_sets(counts).items()
+        for a, b in product(sets, repeat=2)
     ]
-    for row in printed.itertuples():
-        if (row.model, row.dataset) not in found:
-            rows.append([row.model, row.dataset, row.over, row.dependency_group, row.percent, "printed"])
-    frame = pd.DataFrame(rows, columns=[*_CELL, "over", "dependency_group", "percent", "evidence"])
-    size = objects[[*_CELL, "dependency_group", "objects"]].rename(columns={"dependency_group": "over"})
-    frame = frame.merge(size, on=[*_CELL, "over"], how="left")
     keys = [*_CELL, "over", "dependency_group"]
+    printed = _unless_computed(printed, counts[counts["count"] > 0], _CELL).assign(evidence="printed")
+    frame = pd.concat(
+        [pd.DataFrame(rows, columns=[*keys, "percent", "evidence"]), printed], ignore_index=True
+    )
+    size = objects[[*_GROUP, "objects"]].rename(columns={"dependency_group": "over"})
+    frame = frame.merge(size, on=[*_CELL, "over"], how="left")
     mirrored = frame.rename(columns={"over": "dependency_group", "dependency_group": "over"})
     mirrored = frame[keys].merge(mirrored, on=keys, how="left")
     shared = mirrored["percent"] * mirrored["objects"] / 100
@@ -584,21 +437,21 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
 
 def _group_sets(counts: pd.DataFrame) -> dict[tuple[str, str], dict[str, set[str]]]:
     """Return the objects of each dependency group that were found at all, by model and dataset."""
+    found = counts[counts["count"] > 0].groupby(_CELL, sort=False)
     return {
-        names: {group: set(rows["object"]) for group, rows in cell.groupby("dependency_group")}
-        for names, cell in counts[counts["count"] > 0].groupby(_CELL, sort=False)
-    }
+        names: {
+            group: set(rows.loc[rows["dependency_group"] == group, "object"])
+            for group in GROUPS if group in set(rows["dependency_group"])
+        }
+        for names, rows in found
+    }  # fmt: skip
 
 
 def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how often people and the detector of objects agree on the nouns of prompts (section 7.3).
+    """Return ``triplets_detector`` of ``triplets_detector_counts``: how often people and detector agree on nouns.
 
-    Args:
-        counts: Rows of ``triplets_detector_counts``.
-        confidence: Level of the intervals (Wilson, which take nouns as independent), 0–1.
-
-    Returns:
-        ``triplets_detector``, in %; the least possible recall where the nouns that only people find are not known.
+    In % (section 7.3), with Wilson intervals, which take nouns as independent; the least possible recall where the
+    nouns that only people find are not known.
     """
     rows = []
     for row in counts.itertuples():
@@ -611,18 +464,17 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             ("detector_recall", seen, unknown),
         ):
             low, high = stats.wilson_interval(int(row.both), int(of), confidence)
-            rows.append(
-                {
-                    "model": row.model,
-                    "quantity": quantity,
-                    "percent": 100 * row.both / of if of else np.nan,
-                    "ci_low": 100 * low,
-                    "ci_high": np.nan if bound else 100 * high,
-                    "n": of,
-                    "bound": "at least" if bound else "",
-                    "reason": _BOUNDED if bound else "",
-                }
-            )
+            percent = 100 * row.both / of if of else np.nan
+            found = {
+                "model": row.model,
+                "quantity": quantity,
+                "percent": percent,
+                "n": of,
+                "ci_low": 100 * low,
+            }
+            why = "how many nouns only people find is not given, so there is no upper limit"
+            more = {"bound": "at least", "reason": why} if bound else {"ci_high": 100 * high}
+            rows.append(found | {"bound": "", "reason": ""} | more)
     return tables.of(rows, "triplets_detector")
 
 

@@ -38,22 +38,17 @@ PAIR_NAMES = {
 
 @style.empty_without_rows
 def disparity_gap(gap: pd.DataFrame) -> Figure:
-    """Draw the gap of each model and dataset, one panel a metric, in the metric's own unit.
+    """Draw the gap of each model and dataset (``triplets_disparity_gap``), one panel a metric, in the metric's unit.
 
-    Args:
-        gap: Rows of ``triplets_disparity_gap``. Those without an interval are hollow, and their lines are what
-            rounding leaves open: one unit of the last printed digit either way.
+    Those without an interval are hollow, and their lines are what rounding leaves open: one unit of the last printed
+    digit either way.
     """
     return _gaps(gap, "metric", "nearer to masculine →")
 
 
 @style.empty_without_rows
 def co_occurrence(gap: pd.DataFrame) -> Figure:
-    """Draw the gap in co-occurrence similarity of each model and dataset.
-
-    Args:
-        gap: Rows of ``triplets_co_occurrence``; lines and marks as of :func:`disparity_gap`.
-    """
+    """Draw the gap of each model and dataset (``triplets_co_occurrence``), as :func:`disparity_gap` does."""
     return _gaps(gap, "", "gap in co-occurrence similarity (cosine): neutral nearer to masculine →")
 
 
@@ -83,9 +78,8 @@ def _gaps(gap: pd.DataFrame, panel: str, label: str) -> Figure:
 def gap_summary(summary: pd.DataFrame, gap: pd.DataFrame) -> Figure:
     """Draw the relative gap of each metric over datasets with its interval, and the datasets behind it.
 
-    Args:
-        summary: Rows of ``triplets_gap_summary`` of one model, or of all models together.
-        gap: Rows of ``triplets_disparity_gap`` that it summarises.
+    ``summary`` has rows of ``triplets_gap_summary`` of one model, or of all together, ``gap`` the
+    ``triplets_disparity_gap`` that it summarises.
     """
     figure = forms.estimates(
         summary,
@@ -110,11 +104,10 @@ def gap_summary(summary: pd.DataFrame, gap: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def group_chi_square(tests: pd.DataFrame, *, alpha: float = 0.05) -> Figure:
-    """Draw how far objects of feminine and of masculine prompts differ, by dependency group, one panel a dataset.
+    """Draw how far objects of feminine and masculine prompts differ by dependency group, one panel a dataset.
 
-    Args:
-        tests: Rows of ``triplets_group_chi_square``; those without an effect size are left out.
-        alpha: The level; marks are filled where a test is significant after Holm's correction.
+    Of ``triplets_group_chi_square``; tests without an effect size are left out, and marks are filled where one is
+    significant at the level ``alpha`` after Holm's correction.
     """
     known = tests[tests["cramers_v"].notna() & (tests["pair"] == "feminine-masculine")]
     if known.empty:
@@ -139,15 +132,13 @@ def group_chi_square(tests: pd.DataFrame, *, alpha: float = 0.05) -> Figure:
 def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> Figure:
     """Draw the objects that lean most to each gender, one panel a dataset, for one model.
 
-    Args:
-        scores: Rows of ``triplets_bias_score``, or of ``triplets_group_bias_score`` of one group, of one model.
-        alpha: The level; marks are filled where the score differs from 0.5 after Holm's correction.
-        most: Objects on each side of a panel: those whose interval is farthest from 0.5.
+    Of ``triplets_bias_score``, or ``triplets_group_bias_score`` of one group: on each side of a panel ``most`` objects,
+    whose interval is farthest from 0.5, filled where Holm's correction leaves them at the level ``alpha``.
     """
     leaning = pd.concat([_leaning(rows, most) for _, rows in scores.groupby("dataset", sort=False)])
     return forms.estimates(
         leaning.assign(
-            name=[f"{o} (n = {n:,.0f})" for o, n in zip(leaning["object"], leaning["n"], strict=True)],
+            name=leaning["object"] + leaning["n"].map(" (n = {:,.0f})".format),
             significant=leaning["p_holm"] < alpha,
         ),
         "bias_score",
@@ -171,11 +162,7 @@ def _leaning(rows: pd.DataFrame, most: int) -> pd.DataFrame:
 
 @style.empty_without_rows
 def group_share(share: pd.DataFrame) -> Figure:
-    """Draw the share of images that hold each dependency group, by dataset, one panel a model.
-
-    Args:
-        share: Rows of ``triplets_group_share``.
-    """
+    """Draw the share of images that hold each group, one panel a model (``triplets_group_share``)."""
     return forms.estimates(
         share,
         "percent_images",
@@ -192,11 +179,9 @@ def group_share(share: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def intersection(shared: pd.DataFrame) -> Figure:
-    """Draw the share of each group's objects that another group also holds, one panel a dataset, for one model.
+    """Draw the share of each group's objects that another also holds, one panel a dataset (``triplets_intersection``).
 
-    Args:
-        shared: Rows of ``triplets_intersection`` of one model. A frame marks cells that do not agree with the
-            mirrored cell and the sizes of the groups.
+    Of one model; a frame marks cells that do not agree with the mirrored cell and the sizes of the groups.
     """
     groups = [g for g in GROUP_NAMES if g in {*shared["over"], *shared["dependency_group"]}]
     short = [GROUP_NAMES[g].replace("licitly", "l.").replace("independent", "indep.") for g in groups]

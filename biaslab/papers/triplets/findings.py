@@ -1,8 +1,12 @@
-"""What the tables of gender triplets show, as findings; each has none where its table has nothing to say."""
+"""What the tables of gender triplets show, as findings; each has none where its table has nothing to say.
+
+Arguments have rows of the table that each function names; a ``summary`` is of one model, or of all models together.
+``confidence`` (0–1) is the level of intervals, and one less the level of significance.
+"""
 
 from __future__ import annotations
 
-from math import isfinite, nan
+from math import isfinite
 
 import pandas as pd
 
@@ -31,10 +35,6 @@ def _metric(name: str) -> str:
     return METRIC_NAMES.get(name, name)
 
 
-def _group(name: str) -> str:
-    return GROUP_NAMES.get(name, name)
-
-
 def _of(model: str) -> str:
     return "" if model == ALL_MODELS else model
 
@@ -55,24 +55,18 @@ def _ways(rows: pd.DataFrame) -> tuple[int, int, int]:
 
 
 def nearer(summary: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
-    """Count the metrics for which neutral is nearer to masculine beyond the variation over datasets.
-
-    Args:
-        summary: Rows of ``triplets_gap_summary`` of one model, or of all models together.
-        confidence: Level of its intervals, 0–1.
-    """
+    """Count the metrics by which neutral is nearer to masculine over datasets (``triplets_gap_summary``)."""
     known = summary[summary["percent_ci_low"].notna()]
     if known.empty:
         return []
     low, high, alpha = known["percent_ci_low"], known["percent_ci_high"], _alpha(confidence)
     n, metrics = int(summary["n_datasets"].max()), count(len(known), "metric", "metrics")
     t, flips, cells = ((summary[f"p_{p}_holm"] < alpha).sum() for p in ("percent", "datasets", "cells"))
-    signs = f"sign flips of datasets {flips}"
+    signs, datasets = f"sign flips of datasets {flips}", count(n, "dataset", "datasets")
     if not stats.attainable(least := summary["smallest_p_datasets"], alpha):
         takes = stats.needed(stats.least_sign_flip_p, len(summary), alpha)
         smallest = stats.least_adjusted(least).min()
-        could = none_could(count(n, "dataset", "datasets"), smallest, alpha, takes=takes, of="datasets")
-        signs = f"sign flips none ({could})"
+        signs = f"sign flips none ({none_could(datasets, smallest, alpha, takes=takes, of='datasets')})"
     return [
         Finding(
             "Are neutral prompts and their images nearer to masculine or to feminine ones?",
@@ -80,7 +74,7 @@ def nearer(summary: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
             f"{((low <= 0) & (high >= 0)).sum()}.",
             _of(summary["model"].iloc[0]), n=n, of="datasets", figure="triplets_gap_summary",
             details=(
-                f"{level(confidence)} intervals over {count(n, 'dataset', 'datasets')}.",
+                f"{level(confidence)} intervals over {datasets}.",
                 f"After Holm's correction t-tests tell {t} apart, {signs}.",
                 f"Were all cells independent, which models of one dataset are not, sign flips would tell {cells}.",
             ),
@@ -89,11 +83,7 @@ def nearer(summary: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
 
 
 def by_metric(summary: pd.DataFrame) -> list[Finding]:
-    """Say of each metric by how much neutral is nearer to masculine, over datasets.
-
-    Args:
-        summary: Rows of ``triplets_gap_summary`` of one model, or of all models together.
-    """
+    """Say of each metric by how much neutral is nearer to masculine, over datasets (``triplets_gap_summary``)."""
     return [
         Finding(
             f"Is neutral nearer to masculine or to feminine, by {_metric(row.metric)}?",
@@ -108,11 +98,9 @@ def by_metric(summary: pd.DataFrame) -> list[Finding]:
 def by_cell(gap: pd.DataFrame) -> list[Finding]:
     """Count the cells of model, dataset and metric by which gendered prompt neutral is nearer to.
 
-    Models that share a text encoder have the same prompt values; such cells count once. Where all cells are of one
-    dataset, so that there is no interval over datasets, each with an interval over triplets has a finding.
-
-    Args:
-        gap: Rows of ``triplets_disparity_gap``.
+    Of ``triplets_disparity_gap``. Models that share a text encoder have the same prompt values; such cells count once.
+    Where all cells are of one dataset, so that there is no interval over datasets, each with an interval over triplets
+    has a finding.
     """
     known = _many(gap, "gap")
     if known.empty:
@@ -156,11 +144,7 @@ def by_cell(gap: pd.DataFrame) -> list[Finding]:
 
 
 def one_triplet(gap: pd.DataFrame) -> list[Finding]:
-    """Say what one triplet with many seeds shows, for each model and dataset.
-
-    Args:
-        gap: Rows of ``triplets_disparity_gap``.
-    """
+    """Say what one triplet with many seeds shows, for each model and dataset (``triplets_disparity_gap``)."""
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         masculine, feminine, tied = _ways(rows)
@@ -183,36 +167,29 @@ def one_triplet(gap: pd.DataFrame) -> list[Finding]:
 def co_occurrence(summary: pd.DataFrame, gap: pd.DataFrame) -> list[Finding]:
     """Say how much nearer the objects of neutral images are to those of masculine ones.
 
-    Args:
-        summary: Rows of ``triplets_co_occurrence_summary`` of one model, or of all models together.
-        gap: Rows of ``triplets_co_occurrence``; each has a finding where one dataset allows no interval over datasets.
+    Of ``triplets_co_occurrence_summary``, and of each row of ``triplets_co_occurrence`` where one dataset allows no
+    interval over datasets.
     """
     known = _many(gap, "gap")
-    over = summary[summary["ci_low"].notna()].assign(
-        dataset="all datasets", n=lambda rows: rows["n_datasets"]
-    )
+    over = summary.assign(dataset="all datasets", n=summary["n_datasets"]).dropna(subset="ci_low")
     masculine, feminine, tied = _ways(known)
-    counted = (
-        f"Of {count(len(known), 'cell', 'cells')} of model and dataset {masculine} are nearer to masculine, "
+    cells = (
+        f"Of {count(len(known), 'cell', 'cells')} of model and dataset {masculine} are nearer to masculine"
     )
+    counted = (f"{cells}, {feminine} to feminine, {tied} tied.",) if len(over) else ()
     return [
         Finding(
             f"Are the objects of neutral images more like those of masculine or of feminine ones, {row.dataset}?",
             moved(row.ci_low, row.ci_high, *_LIKE), _of(row.model), n=row.n,
             of="datasets" if len(over) else "pairs of images", figure="triplets_co_occurrence",
-            details=(f"{counted}{feminine} to feminine, {tied} tied.",) if len(over) else (), **_gap(row),
+            details=counted, **_gap(row),
         )
         for row in (over if len(over) else known).itertuples()
     ]  # fmt: skip
 
 
 def chi_square(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
-    """Say how many tests of all objects are significant, and what effect sizes are known.
-
-    Args:
-        tests: Rows of ``triplets_chi_square``.
-        confidence: One less the level of significance, 0–1.
-    """
+    """Say how many tests of all objects are significant, and what effect sizes are known (``triplets_chi_square``)."""
     known = _many(tests, "p")
     question = "Do the objects in images differ with the gender in the prompt?"
     answer = f"In {_significant(known, confidence)} tests, after Holm's correction."
@@ -228,20 +205,17 @@ def _around(known: pd.DataFrame, confidence: float) -> tuple[str, str]:
     alpha, sizes = _alpha(confidence), known["cramers_v"].dropna()
     raw, bh = ((known[c] < alpha).sum() for c in ("p", "p_bh"))
     effects = (
-        "Without counts there is no effect size: with many objects a very small difference gives a small p."
+        f"Cramér's V lies between {sizes.min():.3f} and {sizes.max():.3f} (median {sizes.median():.3f})."
     )
-    if len(sizes):
-        ends = f"{sizes.min():.3f} and {sizes.max():.3f} (median {sizes.median():.3f})"
-        effects = f"Cramér's V lies between {ends}."
+    if sizes.empty:
+        effects = "Without counts there is no effect size: with many objects a very small difference gives a small p."
     return f"{raw} have p < {alpha:g} by themselves, {bh} after Benjamini and Hochberg's correction.", effects
 
 
 def bias_score(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
-    """Say how many objects of each model (and dependency group) lean to each gender after correction.
+    """Say how many objects of each model (and group) lean to each gender after correction.
 
-    Args:
-        scores: Rows of ``triplets_bias_score`` or ``triplets_group_bias_score``.
-        confidence: One less the level of significance, 0–1.
+    Of ``triplets_bias_score`` or ``triplets_group_bias_score``.
     """
     alpha = _alpha(confidence)
 
@@ -257,7 +231,7 @@ def bias_score(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Findin
         several = count(rows["dataset"].nunique(), "dataset", "datasets")
         name = model if group == ALL_GROUPS else f"{model} {group}"
         return Finding(
-            f"How many objects lean to a gender after Holm's correction, {_group(group)}?", answer, model,
+            f"How many objects lean to a gender after Holm's correction, {GROUP_NAMES[group]}?", answer, model,
             n=rows["n"].sum(), of="occurrences", figure=f"triplets_bias_score_{as_name(name)}",
             details=(f"{rows['n'].sum():,.0f} occurrences of objects that are common enough, over {several}.",),
         )  # fmt: skip
@@ -272,9 +246,7 @@ def bias_score(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Findin
 def group_chi_square(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say in how many tests of each kind of dependency group objects differ, and which the correction takes away.
 
-    Args:
-        tests: Rows of ``triplets_group_chi_square``.
-        confidence: One less the level of significance, 0–1.
+    Of ``triplets_group_chi_square``.
     """
     known, alpha = _many(tests, "p"), _alpha(confidence)
     if known.empty:
@@ -282,10 +254,10 @@ def group_chi_square(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[F
     groups = known["dependency_group"]
     kinds, each_group = (
         ", ".join(f"{name} {_significant(rows, confidence)}" for name, rows in known.groupby(by, sort=False))
-        for by in (groups.str.replace("ly_.*", "", regex=True), groups.map(_group))
+        for by in (groups.str.replace("ly_.*", "", regex=True), groups.replace(GROUP_NAMES))
     )
     lost = [
-        f"{r.dataset}, {_group(r.dependency_group)}, {PAIR_NAMES.get(r.pair, r.pair)}, {r.model} "
+        f"{r.dataset}, {GROUP_NAMES[r.dependency_group]}, {PAIR_NAMES.get(r.pair, r.pair)}, {r.model} "
         f"(p = {r.p:.3g}, Holm {r.p_holm:.2g})"
         for r in known[(known["p"] < alpha) & (known["p_holm"] >= alpha)].itertuples()
     ]
@@ -308,9 +280,7 @@ def _drawn(tests: pd.DataFrame) -> str:
 def explicit(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say in which datasets objects named in the prompt differ between genders, and how large other p-values are.
 
-    Args:
-        tests: Rows of ``triplets_group_chi_square``.
-        confidence: One less the level of significance, 0–1.
+    Of ``triplets_group_chi_square``.
     """
     rows = _many(tests, "p")
     rows = rows[rows["dependency_group"].str.startswith("explicitly")]
@@ -329,8 +299,8 @@ def explicit(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
         dataset, group = least.idxmax()
         details += [
             f"In the other datasets {small} of {len(rest)} p-values lie below 0.1, where a tenth is expected of "
-            f"independent samples without any difference; all of {dataset}, {_group(group)}, are {least.max():.3g} or "
-            "more.",
+            "independent samples without any difference; "
+            f"all of {dataset}, {GROUP_NAMES[group]}, are {least.max():.3g} or more.",
             "Images of a triplet share their nouns, so the test is conservative: a large p is no evidence of equality.",
         ]
     several = count(rows["dataset"].nunique(), "dataset", "datasets")
@@ -340,11 +310,7 @@ def explicit(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
 
 
 def group_share(share: pd.DataFrame) -> list[Finding]:
-    """Say how often images hold each dependency group, in the datasets where that is least and most.
-
-    Args:
-        share: Rows of ``triplets_group_share``.
-    """
+    """Say how often images hold each group, in the datasets where that is least and most (``triplets_group_share``)."""
 
     def named(row: pd.Series) -> str:
         # The n beside an interval is the one that it rests on.
@@ -356,7 +322,7 @@ def group_share(share: pd.DataFrame) -> list[Finding]:
         rows = rows.sort_values("percent_images", kind="stable")
         low, high = (spoken(rows["percent_images"].iloc[at]) for at in (0, -1))
         return Finding(
-            f"How many images hold {_group(group)} {'nouns' if group == 'hidden' else 'objects'}?",
+            f"How many images hold {GROUP_NAMES[group]} {'nouns' if group == 'hidden' else 'objects'}?",
             f"{low} to {high} %, over {count(rows['dataset'].nunique(), 'dataset', 'datasets')}.",
             model, figure="triplets_group_share",
             details=tuple(dict.fromkeys(named(rows.iloc[at]) for at in (0, -1))),
@@ -366,16 +332,12 @@ def group_share(share: pd.DataFrame) -> list[Finding]:
 
 
 def intersection(shared: pd.DataFrame) -> list[Finding]:
-    """Say whether printed shares of common objects agree with one another.
-
-    Args:
-        shared: Rows of ``triplets_intersection``.
-    """
+    """Say whether printed shares of common objects agree with one another (``triplets_intersection``)."""
 
     def say(model: str, rows: pd.DataFrame) -> Finding:
         odd = rows[rows["agrees"] == "no"]
         cells = [
-            f"{r.dataset}, {_group(r.over)} in {_group(r.dependency_group)}: {r.percent:g} instead of "
+            f"{r.dataset}, {GROUP_NAMES[r.over]} in {GROUP_NAMES[r.dependency_group]}: {r.percent:g} instead of "
             f"{r.percent_implied:.2f} %"
             for r in odd.head(_NAMED).itertuples()
         ]
@@ -390,25 +352,20 @@ def intersection(shared: pd.DataFrame) -> list[Finding]:
 
 
 def detector(agreement: pd.DataFrame) -> list[Finding]:
-    """Say how far the detector can be trusted on nouns.
-
-    Args:
-        agreement: Rows of ``triplets_detector``.
-    """
+    """Say how far the detector can be trusted on nouns (``triplets_detector``)."""
     asked = {
         "detector_precision": "Do people see the nouns that the detector finds?",
         "detector_recall": "Does the detector find the nouns that people see?",
     }
 
     def say(row) -> Finding:
-        share, bounded = f"{row.bound} {spoken(row.percent)} %".strip(), not isfinite(row.ci_high)
-        least = [f"The lower limit is {spoken(row.ci_low)} %."] if bounded else []
-        hidden = (
-            ["A noun counted as hidden may be in the image."] if row.quantity == "detector_recall" else []
-        )
-        return Finding(
-            asked[row.quantity], f"{share} of them.".capitalize(), row.model, row.percent,
-            nan if bounded else row.ci_low, row.ci_high, "%", row.n, "nouns", details=(*least, *hidden),
-        )  # fmt: skip
+        answer, details = f"{row.bound} {spoken(row.percent)} % of them.".strip().capitalize(), []
+        limits = {"ci_low": row.ci_low, "ci_high": row.ci_high}
+        if not isfinite(row.ci_high):
+            limits, details = {}, [f"The lower limit is {spoken(row.ci_low)} %."]
+        if row.quantity == "detector_recall":
+            details.append("A noun counted as hidden may be in the image.")
+        about = {"unit": "%", "n": row.n, "of": "nouns", "details": tuple(details)} | limits
+        return Finding(asked[row.quantity], answer, row.model, row.percent, **about)
 
     return [say(row) for row in agreement[agreement["quantity"].isin(asked)].itertuples()]
