@@ -7,7 +7,7 @@ import gzip
 import json
 import re
 import struct
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import itemgetter
@@ -105,90 +105,10 @@ def _ticked(text: object) -> Markup:
     return Markup(re.sub(r"`([^`\n]{1,80})`", r"<code>\1</code>", str(escape(clean_text(text)))))
 
 
-def _cards(
-    run: dict[str, Any], page_of: Callable[[dict[str, Any]], Any], anchors: dict[str, Any]
-) -> list[dict[str, Any]]:
-    """Return findings by question, main ones first: each with its answers, a row for every model or variant."""
-    cards: dict[tuple[str, str], dict[str, Any]] = {}
-    for entry in _ordered(_entries(run, "findings")):
-        question, figure = str(entry.get("question") or ""), str(entry.get("figure") or "")
-        card = cards.setdefault(
-            (question, str(entry.get("notebook") or "")),
-            {
-                "question": question,
-                "main": bool(entry.get("main")),
-                "page": page_of(entry),
-                "figure": anchors.get(figure),
-                "rows": [],
-            },
-        )
-        row = {key: str(entry.get(key) or "") for key in ("model", "variant", "answer", "numbers")}
-        details = [str(text) for text in entry.get("details") or []]
-        card["rows"].append(row | {"printed": bool(entry.get("printed")), "details": details})
-    found = list(cards.values())
-    if found and not any(card["main"] for card in found):
-        found[0]["main"] = True
-    return found
-
-
-def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
-    """Return everything the template shows, in the shape in which it shows it."""
-    notebooks = [_notebook(entry, run_dir) for entry in _entries(run, "notebooks")]
-    pages = {}
-    for notebook in notebooks:
-        pages.setdefault((notebook["id"], notebook["variant"]), notebook)
-        pages.setdefault((notebook["id"], None), notebook)
-
-    def page_of(entry: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the notebook that an entry names, of the same variant if there is one."""
-        key = str(entry.get("notebook") or "")
-        return pages.get((key, str(entry.get("variant") or ""))) or pages.get((key, None))
-
-    ids: Counter[str] = Counter()
-    figures = _figures(run, run_dir, ids, page_of)
-    tables = _tables(run, run_dir, ids, page_of)
-    failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
-    problems = [str(problem) for problem in run.get("problems") or []]
-    anchors = {name: item for item in [*tables, *figures] for name in item["names"]}
-    cards = _cards(run, page_of, anchors)
-    more = [card for card in cards if not card["main"]]
-    return {
-        "run": {key: str(run.get(key) or "") for key in ("run", "title", "status", "params_file")},
-        "title": str(run.get("title") or run.get("run") or "Report"),
-        "description": [
-            part for part in re.split(r"\n\s*\n", str(run.get("description") or "")) if part.strip()
-        ],
-        "sweep": {str(key): _listed(values) for key, values in _mapping(run, "sweep").items()},
-        "started": format_time(run.get("started")) if run.get("started") else "",
-        "ended": format_time(run.get("ended")) if run.get("ended") else "",
-        "started_iso": str(run.get("started") or ""),
-        "seconds": run.get("seconds"),
-        "findings": [card for card in cards if card["main"]],
-        "more_findings": [(page, list(items)) for page, items in groupby(more, itemgetter("page"))],
-        "more_count": len(more),
-        "figures": figures,
-        "tables": tables,
-        "notebooks": notebooks,
-        "finished": sum(notebook["status"] == "ok" for notebook in notebooks),
-        "skipped": [notebook for notebook in notebooks if notebook["status"] == "skipped"],
-        "failed": failed,
-        "stopped": sum(notebook["status"] == "stopped" for notebook in failed),
-        "problems": problems,
-        "incomplete": bool(failed or problems) or run.get("status") not in ("ok", None),
-        "papers": PAPERS,
-        "coverage": _coverage(run, page_of, anchors),
-        "coverage_status": COVERAGE_STATUS,
-        "limits": [str(text) for text in run.get("limits") or []],
-        "notes": [str(text) for text in run.get("notes") or []],
-        "provenance": _provenance(run),
-        "packages": {str(key): str(value) for key, value in _mapping(run, "packages").items()},
-        "parameters": {key: _value(value) for key, value in _flat(_mapping(run, "parameters"))},
-        "defaults": {key: _value(value) for key, value in _flat(_mapping(run, "notebook_defaults"))},
-    }
-
-
 def _entries(run: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    return [entry for entry in run.get(key) or [] if isinstance(entry, dict)]
+    """Return the records of a list, each with "" for whatever it does not say."""
+    records = [entry for entry in run.get(key) or [] if isinstance(entry, dict)]
+    return [defaultdict(str, {k: v for k, v in entry.items() if v is not None}) for entry in records]
 
 
 def _mapping(run: dict[str, Any], key: str) -> dict[str, Any]:
@@ -200,14 +120,84 @@ def _ordered(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Order entries: main ones first, then by their ``order``, then as they came."""
 
     def place(entry: dict[str, Any]) -> tuple[bool, float]:
-        order = entry.get("order")
-        return not entry.get("main"), order if isinstance(order, int | float) else 0
+        order = entry["order"]
+        return not entry["main"], order if isinstance(order, int | float) else 0
 
     return sorted(entries, key=place)
 
 
-def _listed(values: object) -> str:
-    return ", ".join(map(str, values)) if isinstance(values, list) else str(values)
+def _with_main(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return items of which the first is a main one where none is."""
+    if items and not any(item["main"] for item in items):
+        items[0]["main"] = True
+    return items
+
+
+def _cards(
+    run: dict[str, Any], page_of: Callable[[dict[str, Any]], Any], anchors: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return findings by question, main ones first: each with its answers, a row for every model or variant."""
+    cards: dict[tuple[str, str], dict[str, Any]] = {}
+    for entry in _ordered(_entries(run, "findings")):
+        about = {"page": page_of(entry), "figure": anchors.get(str(entry["figure"])), "rows": []}
+        card = cards.setdefault((str(entry["question"]), str(entry["notebook"])), entry | about)
+        card["rows"].append(entry)
+    return _with_main(list(cards.values()))
+
+
+def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
+    """Return everything the template shows, in the shape in which it shows it."""
+    notebooks = [_notebook(entry, run_dir) for entry in _entries(run, "notebooks")]
+    pages: dict[tuple[str, str | None], dict[str, Any]] = {}
+    for notebook in notebooks:
+        pages.setdefault((str(notebook["id"]), str(notebook["variant"])), notebook)
+        pages.setdefault((str(notebook["id"]), None), notebook)
+
+    def page_of(entry: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the notebook that an entry names, of the same variant if there is one."""
+        key = str(entry["notebook"])
+        return pages.get((key, str(entry["variant"]))) or pages.get((key, None))
+
+    ids: Counter[str] = Counter()
+    figures = _figures(run, run_dir, ids, page_of)
+    tables = _tables(run, run_dir, ids, page_of)
+    failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
+    anchors = {name: item for item in [*tables, *figures] for name in item["names"]}
+    cards = _cards(run, page_of, anchors)
+    more = [card for card in cards if not card["main"]]
+    lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes")}
+    return lists | {
+        "run": {key: run.get(key) for key in ("run", "status")},
+        "title": str(run.get("title") or run.get("run") or "Report"),
+        "description": [
+            part for part in re.split(r"\n\s*\n", str(run.get("description") or "")) if part.strip()
+        ],
+        "sweep": {
+            key: ", ".join(map(str, values)) if isinstance(values, list) else values
+            for key, values in _mapping(run, "sweep").items()
+        },
+        "started": format_time(run.get("started")),
+        "started_iso": run.get("started"),
+        "seconds": run.get("seconds"),
+        "findings": [card for card in cards if card["main"]],
+        "more_findings": [(page, list(items)) for page, items in groupby(more, itemgetter("page"))],
+        "more_count": len(more),
+        "figures": figures,
+        "tables": tables,
+        "notebooks": notebooks,
+        "finished": sum(notebook["status"] == "ok" for notebook in notebooks),
+        "skipped": [notebook for notebook in notebooks if notebook["status"] == "skipped"],
+        "failed": failed,
+        "stopped": sum(notebook["status"] == "stopped" for notebook in failed),
+        "incomplete": bool(failed or lists["problems"]) or run.get("status") not in ("ok", None),
+        "papers": PAPERS,
+        "coverage": _coverage(run, page_of, anchors),
+        "coverage_status": COVERAGE_STATUS,
+        "provenance": _provenance(run),
+        "packages": _mapping(run, "packages"),
+        "parameters": {key: _value(value) for key, value in _flat(_mapping(run, "parameters"))},
+        "defaults": {key: _value(value) for key, value in _flat(_mapping(run, "notebook_defaults"))},
+    }
 
 
 def _value(value: object) -> str:
@@ -223,19 +213,12 @@ def _flat(mapping: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return pairs
 
 
-def _paper(entry: dict[str, Any]) -> str:
-    """Return the paper that an entry belongs to: named, or read off its notebook or the front of its name."""
-    name = str(entry.get("name") or "")
-    notebook = str(entry.get("notebook") or "")
-    return str(entry.get("paper") or notebook.partition("/")[0] or name.partition("_")[0])
-
-
 def _by_paper(entries: Iterable[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
     """Group entries by paper: the papers in their usual order, then others as they come."""
-    entries = list(entries)
-    papers = dict.fromkeys([*PAPERS, *(entry["paper"] for entry in entries)])
-    groups = ((paper, [entry for entry in entries if entry["paper"] == paper]) for paper in papers)
-    return [(paper, group) for paper, group in groups if group]
+    groups: dict[str, list[dict[str, Any]]] = {paper: [] for paper in PAPERS}
+    for entry in entries:
+        groups.setdefault(entry["paper"], []).append(entry)
+    return [(paper, group) for paper, group in groups.items() if group]
 
 
 def _anchor(kind: str, name: str, ids: Counter[str]) -> str:
@@ -246,65 +229,55 @@ def _anchor(kind: str, name: str, ids: Counter[str]) -> str:
 
 
 def _notebook(entry: dict[str, Any], run_dir: Path) -> dict[str, Any]:
-    status = str(entry.get("status") or "unknown")
-    return {
-        "id": str(entry.get("id") or ""),
-        "variant": str(entry.get("variant") or ""),
-        "paper": str(entry.get("paper") or str(entry.get("id") or "").partition("/")[0]),
-        "title": str(entry.get("title") or entry.get("id") or "Untitled"),
-        "status": status,
-        "reason": str(entry.get("reason") or ("No reason was recorded." if status != "ok" else "")),
-        "seconds": entry.get("seconds"),
-        "kept": format_time(entry["ended"]) if entry.get("kept") and entry.get("ended") else "",
-        "html": href(run_dir, entry.get("html")),
-        "notebook": href(run_dir, entry.get("notebook")),
+    return entry | {
+        "paper": str(entry["paper"] or str(entry["id"]).partition("/")[0]),
+        "title": entry["title"] or entry["id"] or "Untitled",
+        "status": str(entry["status"] or "unknown"),
+        "reason": entry["reason"] or "No reason was recorded.",
+        "kept": format_time(entry["ended"]) if entry["kept"] else "",
+        "html": href(run_dir, entry["html"]),
+        "notebook": href(run_dir, entry["notebook"]),
     }
 
 
 def _figures(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
     figures, left = [], FIGURES_BYTES
     for number, entry in enumerate(_ordered(_entries(run, "figures")), start=1):
-        name, title = str(entry.get("name") or ""), str(entry.get("title") or entry.get("name") or "Figure")
-        source, width, height, size = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
-        left -= size
-        caption = str(entry.get("caption") or "")
+        name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
+        source, size, taken = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
+        left -= taken
         figures.append(
-            {
+            entry
+            | {
                 "anchor": _anchor("figure", name, ids),
-                "names": {name, str(entry.get("png") or ""), str(entry.get("svg") or "")} - {""},
-                "kind": "figure",
+                "names": {name, str(entry["png"]), str(entry["svg"])} - {""},
                 "number": number,
                 "title": title,
-                "caption": caption,
-                "alt": str(entry.get("alt") or caption or title),
-                "variant": str(entry.get("variant") or ""),
-                "paper": _paper(entry),
-                "main": bool(entry.get("main")),
+                "alt": entry["alt"] or entry["caption"] or title,
+                # Named, or read off its notebook or the front of its name.
+                "paper": str(entry["paper"] or str(entry["notebook"]).partition("/")[0] or name.partition("_")[0]),
                 "page": page_of(entry),
-                "png": href(run_dir, entry.get("png")),
-                "svg": href(run_dir, entry.get("svg")),
+                "png": href(run_dir, entry["png"]),
+                "svg": href(run_dir, entry["svg"]),
                 "source": source,
-                "width": width,
-                "height": height,
+                "size": size,
             }
-        )
-    if figures and not any(figure["main"] for figure in figures):
-        figures[0]["main"] = True
-    return figures
+        )  # fmt: skip
+    return _with_main(figures)
 
 
-def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, int | None, int | None, int]:
+def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, tuple[int, int] | None, int]:
     """Return a figure as a data URL, its shown width and height (PNG only), and its bytes; "" if it cannot be."""
     for key, kind in (("png", "image/png"), ("svg", "image/svg+xml")):
-        path = file_inside(run_dir, entry.get(key))
+        path = file_inside(run_dir, entry[key])
         if path is None or path.stat().st_size > allowed:
             continue
         data = path.read_bytes()
         if key == "png" and (not data.startswith(_PNG) or len(data) < 24):
             continue
-        width, height = _shown_size(data) if key == "png" else (None, None)
-        return f"data:{kind};base64,{base64.b64encode(data).decode()}", width, height, len(data)
-    return "", None, None, 0
+        size = _shown_size(data) if key == "png" else None
+        return f"data:{kind};base64,{base64.b64encode(data).decode()}", size, len(data)
+    return "", None, 0
 
 
 def _shown_size(png: bytes) -> tuple[int, int]:
@@ -315,8 +288,7 @@ def _shown_size(png: bytes) -> tuple[int, int]:
     width, height = struct.unpack(">II", png[16:24])
     at = png.find(b"pHYs", 24, 2000)
     if at > 0 and len(png) >= at + 13 and png[at + 12] == 1:
-        per_metre = struct.unpack(">I", png[at + 4 : at + 8])[0]
-        dpi = per_metre * 0.0254
+        dpi = struct.unpack(">I", png[at + 4 : at + 8])[0] * 0.0254
         if 50 <= dpi <= 1200:
             return round(width * 110 / dpi), round(height * 110 / dpi)
     return width, height
@@ -325,14 +297,14 @@ def _shown_size(png: bytes) -> tuple[int, int]:
 def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
     tables, cells_left, bytes_left = [], CELLS_SHOWN, TABLES_BYTES
     for entry in _ordered(_entries(run, "tables")):
-        if entry.get("rows") == 0:
+        if entry["rows"] == 0:
             # Nothing was measured for it; ``run.json`` says so.
             continue
-        name, file = str(entry.get("name") or ""), str(entry.get("file") or "")
-        notebooks = entry.get("notebooks") or entry.get("notebook") or []
+        name, file = str(entry["name"]), str(entry["file"])
+        notebooks = entry["notebooks"] or entry["notebook"] or [""]
         notebooks = [notebooks] if isinstance(notebooks, str) else list(notebooks)
         path = file_inside(run_dir, file)
-        meanings = {str(c.get("name")): c for c in entry.get("columns") or [] if isinstance(c, dict)}
+        meanings = {str(column["name"]): column for column in _entries(entry, "columns")}
         table = read_table(
             path, whole_up_to=ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW, otherwise=ROWS_PREVIEW
         )
@@ -340,25 +312,18 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
         packed = _packed(path, bytes_left)
         bytes_left -= len(packed)
         columns = [
-            {
-                "name": column,
-                "numeric": numeric,
-                "unit": str(meanings.get(column, {}).get("unit") or ""),
-                "description": str(meanings.get(column, {}).get("description") or ""),
-            }
+            defaultdict(str, meanings.get(column, {}), name=column, numeric=numeric)
             for column, numeric in zip(table.header, table.numeric, strict=True)
         ]
-        pages = [page for key in notebooks if (page := page_of({"notebook": key}))]
+        pages = [page for key in notebooks if (page := page_of(defaultdict(str, notebook=key)))]
         tables.append(
-            {
+            entry
+            | vars(table)
+            | {
                 "anchor": _anchor("table", name, ids),
                 "names": {name, file} - {""},
-                "kind": "table",
-                "name": name,
-                "title": str(entry.get("title") or name or "Table"),
-                "description": str(entry.get("description") or ""),
-                "paper": _paper({"name": name, "notebook": notebooks[0] if notebooks else ""}),
-                "main": bool(entry.get("main")),
+                "title": entry["title"] or name or "Table",
+                "paper": str(notebooks[0]).partition("/")[0] or name.partition("_")[0],
                 "pages": list({page["html"]: page for page in pages}.values()),
                 "href": href(run_dir, file),
                 "file_name": file.rpartition("/")[2] or "table.csv",
@@ -366,15 +331,9 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
                 "columns": columns,
                 "explained": any(column["unit"] or column["description"] for column in columns),
                 "rows": Markup(table.rows_html),
-                "shown": table.shown,
-                "total": table.total,
-                "formula_cells": table.formula_cells,
-                "problem": table.problem,
             }
         )
-    if tables and not any(table["main"] for table in tables):
-        tables[0]["main"] = True
-    return tables
+    return _with_main(tables)
 
 
 def _packed(path: Path | None, allowed: int) -> str:
@@ -388,45 +347,22 @@ def _packed(path: Path | None, allowed: int) -> str:
 def _coverage(run: dict[str, Any], page_of: Any, anchors: dict[str, Any]) -> dict[str, Any]:
     rows = []
     for entry in _entries(run, "coverage"):
-        output = str(entry.get("output") or "")
-        rows.append(
-            {
-                "paper": str(entry.get("paper") or ""),
-                "kind": str(entry.get("kind") or ""),
-                "number": str(entry.get("number") or ""),
-                "title": str(entry.get("title") or ""),
-                "status": str(entry.get("status") or "unknown"),
-                "output": output,
-                "target": anchors.get(output),
-                "page": page_of(entry),
-                "note": _computed_from(entry) + str(entry.get("note") or ""),
-            }
-        )
+        told = {"paper": str(entry["paper"]), "kind": str(entry["kind"])}
+        told["status"] = str(entry["status"] or "unknown")
+        if entry["inputs"] and told["status"] == "regenerated":
+            told["note"] = f"From the printed {entry['inputs']}. {entry['note']}"
+        rows.append(entry | told | {"target": anchors.get(str(entry["output"])), "page": page_of(entry)})
     counts = Counter((row["paper"], row["kind"], row["status"]) for row in rows)
-    groups = list(dict.fromkeys((row["paper"], row["kind"]) for row in rows))
     statuses = list(dict.fromkeys([*COVERAGE_STATUS, *(row["status"] for row in rows)]))
-    return {
-        "rows": rows,
-        "statuses": statuses,
-        "totals": {status: sum(row["status"] == status for row in rows) for status in statuses},
-        "groups": [
-            {
-                "paper": paper,
-                "kind": kind,
-                "counts": [counts[paper, kind, status] for status in statuses],
-                "total": sum(counts[paper, kind, status] for status in statuses),
-            }
-            for paper, kind in groups
-        ],
-    }
+    groups = []
+    for paper, kind in dict.fromkeys((row["paper"], row["kind"]) for row in rows):
+        of = [counts[paper, kind, status] for status in statuses]
+        groups.append({"paper": paper, "kind": kind, "counts": of, "total": sum(of)})
+    totals = Counter(row["status"] for row in rows)
+    return {"rows": rows, "statuses": statuses, "totals": totals, "groups": groups}
 
 
-def _computed_from(entry: dict[str, Any]) -> str:
-    inputs = str(entry.get("inputs") or "")
-    return f"From the printed {inputs}. " if inputs and entry.get("status") == "regenerated" else ""
-
-
-def _provenance(run: dict[str, Any]) -> list[tuple[str, str]]:
+def _provenance(run: dict[str, Any]) -> list[tuple[str, object]]:
     """Return the facts that identify a run, as pairs of name and value; empty values are left out."""
     biaslab, platform = _mapping(run, "biaslab"), _mapping(run, "platform")
     commit = str(biaslab.get("git_commit") or "")
@@ -442,8 +378,8 @@ def _provenance(run: dict[str, Any]) -> list[tuple[str, str]]:
         ("Python", platform.get("python")),
         ("Platform", ", ".join(dict.fromkeys(str(part) for part in machine if part))),
         ("Cores", platform.get("cores")),
-        ("Started", format_time(run["started"]) if run.get("started") else ""),
-        ("Ended", format_time(run["ended"]) if run.get("ended") else ""),
+        ("Started", format_time(run.get("started"))),
+        ("Ended", format_time(run.get("ended"))),
         ("Duration", format_seconds(run.get("seconds"))),
     ]
-    return [(name, str(value)) for name, value in pairs if value not in (None, "")]
+    return [(name, value) for name, value in pairs if value not in (None, "")]
