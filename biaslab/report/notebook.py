@@ -34,19 +34,8 @@ _TAGS = frozenset(_WORDS.split())
 _DROPPED_WORDS = """script style iframe object embed applet template noscript svg math form input button select
     textarea link meta base audio video title"""
 _DROPPED = _DROPPED_WORDS.split()
-_ATTRIBUTES = {
-    "class",
-    "id",
-    "title",
-    "lang",
-    "dir",
-    "colspan",
-    "rowspan",
-    "scope",
-    "width",
-    "height",
-    "start",
-}
+_ATTRIBUTE_WORDS = "class id title lang dir colspan rowspan scope width height start"
+_ATTRIBUTES = frozenset(_ATTRIBUTE_WORDS.split())
 _EMBEDDED_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
 _NUMBER_CELL = re.compile(r"\s*(?:[-+−]?[\d.,]+(?:e[-+]?\d+)?\s*%?|nan|inf|-inf|–)\s*", re.IGNORECASE)
 _IMAGE_TYPES = ("image/svg+xml", "image/png", "image/jpeg")
@@ -96,11 +85,7 @@ def render_notebook(
         "style": (style := asset("report.css")),
         "policy": content_security_policy(style=style),
     }
-    html, _ = _exporter().from_notebook_node(
-        notebook,
-        resources={"metadata": {"path": str(ipynb_path.parent), "name": ipynb_path.stem}, "page": page},
-    )
-    return write_page(html_path, html)
+    return write_page(html_path, _rendered(notebook, page, ipynb_path))
 
 
 def warm_up() -> None:
@@ -109,9 +94,13 @@ def warm_up() -> None:
 
     table = new_output("display_data", {"text/html": "<table><tr><td>1</td></tr></table>", "text/plain": "1"})
     cells = [new_markdown_cell("# Title\n\nÉ: $x_1$"), new_code_cell("1", outputs=[table])]
-    page = {"title": "", "has_heading": True, "index_href": None, "ran": "", "style": "", "policy": ""}
-    resources = {"metadata": {"path": "", "name": ""}, "page": page}
-    _exporter().from_notebook_node(new_notebook(cells=cells), resources=resources)
+    page = dict.fromkeys(("title", "has_heading", "index_href", "ran", "style", "policy"), "")
+    _rendered(new_notebook(cells=cells), page, Path())
+
+
+def _rendered(notebook: Any, page: dict[str, Any], path: Path) -> str:
+    resources = {"metadata": {"path": str(path.parent), "name": path.stem}, "page": page}
+    return _exporter().from_notebook_node(notebook, resources=resources)[0]
 
 
 @cache
@@ -162,22 +151,13 @@ def _exporter():
             )
             return MarkdownWithMath(renderer=renderer).render(clean_text(source))
 
+    # The richest first; scripts and widgets are not in the list, so never chosen.
+    shown = ["text/html", "text/markdown", *_IMAGE_TYPES, "text/latex", "text/plain"]
     return ReportExporter(
         extra_template_basedirs=[template_folder()],
         template_name="biaslab_report",
         filters={"clean_html": sanitise},
-        # Before text and after the richer forms; scripts and widgets are not in the list, so never chosen.
-        config={
-            "NbConvertBase": {
-                "display_data_priority": [
-                    "text/html",
-                    "text/markdown",
-                    *_IMAGE_TYPES,
-                    "text/latex",
-                    "text/plain",
-                ]
-            }
-        },
+        config={"NbConvertBase": {"display_data_priority": shown}},
     )
 
 
@@ -259,31 +239,23 @@ def _cleaner():
         return name in _ATTRIBUTES
 
     # "data" is let through here for images; links with it are refused above.
-    return Cleaner(
-        tags=_TAGS,
-        attributes=allowed,
-        protocols={"http", "https", "mailto", "data"},
-        strip=True,
-        strip_comments=True,
-    )
+    protocols = {"http", "https", "mailto", "data"}
+    return Cleaner(_TAGS, allowed, protocols, strip=True, strip_comments=True)
 
 
 def _prepare(notebook: Any) -> None:
     """Rewrite cells in place for the template: parameters as a table, images with alternative text."""
-    cells = notebook.cells
+    given = [cell for cell in notebook.cells if {"parameters", "injected-parameters"} & _tags(cell)]
     used: dict[str, dict[str, str]] = {}
-    for cell in cells:
-        if {"parameters", "injected-parameters"} & _tags(cell):
-            for row in _assignments(cell.source):
-                known = used.get(row["name"], {})
-                used[row["name"]] = {**row, "note": row["note"] or known.get("note", "")}
-    tables = [cell for cell in cells if "parameters" in _tags(cell)]
-    injected = [cell for cell in cells if "injected-parameters" in _tags(cell)]
-    shown = (tables or injected)[:1]
+    for row in (row for cell in given for row in _assignments(cell.source)):
+        known = used.get(row["name"], row)
+        used[row["name"]] = row | {"note": row["note"] or known["note"]}
     used.pop("output_dir", None)  # where the run wrote, on a machine that is not the reader's
-    if shown and used:
-        shown[0].metadata["biaslab_parameters"] = list(used.values())
-        notebook.cells = [cell for cell in cells if cell not in injected or cell is shown[0]]
+    if given and used:
+        injected = [cell for cell in given if "parameters" not in _tags(cell)]
+        shown = next((cell for cell in given if cell not in injected), given[0])
+        shown.metadata["biaslab_parameters"] = list(used.values())
+        notebook.cells = [cell for cell in notebook.cells if cell is shown or cell not in injected]
     for number, cell in enumerate(notebook.cells):
         cell.metadata["biaslab_role"] = "banner" if _ERROR_TAG in _tags(cell) else ""
         cell.setdefault("id", f"cell-{number}")
@@ -292,8 +264,7 @@ def _prepare(notebook: Any) -> None:
             for output in cell.outputs:
                 _shorten(output)
                 if "data" in output:
-                    output.metadata["biaslab_alt"] = _alt(output, cell)
-                    output.metadata["biaslab_width"] = _width(output)
+                    output.metadata |= {"biaslab_alt": _alt(output, cell), "biaslab_width": _width(output)}
 
 
 def _shorten(output: Any) -> None:
@@ -313,8 +284,8 @@ def _tags(cell: Any) -> set[str]:
 
 def _is_active(output: Any) -> bool:
     """Tell whether an output lives by scripts; its text form is only the name of a Python class."""
-    return bool(
-        {"application/vnd.jupyter.widget-view+json", "application/javascript"} & set(output.get("data", {}))
+    return not {"application/vnd.jupyter.widget-view+json", "application/javascript"}.isdisjoint(
+        output.get("data", {})
     )
 
 

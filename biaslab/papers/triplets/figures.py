@@ -28,12 +28,6 @@ GROUP_NAMES = {
     "nouns": "nouns of prompts",
     "all": "all objects",
 }
-PAIR_NAMES = {
-    "neutral-feminine": "neutral, feminine",
-    "neutral-masculine": "neutral, masculine",
-    "feminine-masculine": "feminine, masculine",
-    "triplet": "all three",
-}
 
 
 @style.empty_without_rows

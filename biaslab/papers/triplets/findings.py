@@ -13,13 +13,11 @@ import pandas as pd
 from biaslab import stats
 from biaslab.findings import Finding, count, each, interval, level, moved, none_could, spoken
 from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS
-from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, PAIR_NAMES
+from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES
 from biaslab.texts import as_name
 
 _NEARER = ("Nearer to masculine.", "Nearer to feminine.", "Neither: the interval holds 0.")
 _LIKE = ("More like those of masculine ones.", "More like those of feminine ones.", "It cannot be told.")
-# Cells that details name one by one, at most.
-_NAMED = 5
 
 
 def _alpha(confidence: float) -> float:
@@ -116,12 +114,6 @@ def by_cell(gap: pd.DataFrame) -> list[Finding]:
     details = [f"To masculine by space: {', '.join(spaces)}; {missing} cannot be compared."]
     if again.any():
         details.append(f"{again.sum()} more in prompt space repeat a model with the same text encoder.")
-    others = [
-        f"{_metric(metric)} on {dataset} ({', '.join(rows['model'])})"
-        for (metric, dataset), rows in known[known["nearer"] == "feminine"].groupby(["metric", "dataset"], sort=False)
-    ]  # fmt: skip
-    if 0 < len(others) <= _NAMED:
-        details.append(f"Nearer to feminine: {', '.join(others)}.")
     sure = known[known["ci_low"].notna()]
     if len(sure):
         away = ((sure["ci_low"] > 0) | (sure["ci_high"] < 0)).sum()
@@ -244,11 +236,8 @@ def bias_score(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Findin
 
 
 def group_chi_square(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
-    """Say in how many tests of each kind of dependency group objects differ, and which the correction takes away.
-
-    Of ``triplets_group_chi_square``.
-    """
-    known, alpha = _many(tests, "p"), _alpha(confidence)
+    """Say in how many tests of each kind of dependency group objects differ (``triplets_group_chi_square``)."""
+    known = _many(tests, "p")
     if known.empty:
         return []
     groups = known["dependency_group"]
@@ -256,17 +245,11 @@ def group_chi_square(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[F
         ", ".join(f"{name} {_significant(rows, confidence)}" for name, rows in known.groupby(by, sort=False))
         for by in (groups.str.replace("ly_.*", "", regex=True), groups.replace(GROUP_NAMES))
     )
-    lost = [
-        f"{r.dataset}, {GROUP_NAMES[r.dependency_group]}, {PAIR_NAMES.get(r.pair, r.pair)}, {r.model} "
-        f"(p = {r.p:.3g}, Holm {r.p_holm:.2g})"
-        for r in known[(known["p"] < alpha) & (known["p_holm"] >= alpha)].itertuples()
-    ]
-    named = [f"The correction takes away {'; '.join(lost)}."] if 0 < len(lost) <= _NAMED else []
     return [
         Finding(
             "In which dependency groups do objects differ with gender?",
             f"{kinds.capitalize()} tests, after Holm's correction.", figure=_drawn(known),
-            details=(f"By group: {each_group}.", *_around(known, confidence), *named),
+            details=(f"By group: {each_group}.", *_around(known, confidence)),
         )
     ]  # fmt: skip
 
@@ -335,18 +318,10 @@ def intersection(shared: pd.DataFrame) -> list[Finding]:
     """Say whether printed shares of common objects agree with one another (``triplets_intersection``)."""
 
     def say(model: str, rows: pd.DataFrame) -> Finding:
-        odd = rows[rows["agrees"] == "no"]
-        cells = [
-            f"{r.dataset}, {GROUP_NAMES[r.over]} in {GROUP_NAMES[r.dependency_group]}: {r.percent:g} instead of "
-            f"{r.percent_implied:.2f} %"
-            for r in odd.head(_NAMED).itertuples()
-        ]
-        return Finding(
-            "Do the printed shares of common objects agree with one another?",
-            f"{len(odd)} of {len(rows)} do not follow from the mirrored one and the groups' sizes.",
-            model, figure=f"triplets_intersection_{as_name(model)}",
-            details=(f"{'; '.join(cells)}.",) if cells else (),
-        )  # fmt: skip
+        odd = (rows["agrees"] == "no").sum()
+        question = "Do the printed shares of common objects agree with one another?"
+        answer = f"{odd} of {len(rows)} do not follow from the mirrored one and the groups' sizes."
+        return Finding(question, answer, model, figure=f"triplets_intersection_{as_name(model)}")
 
     return each(shared[shared["evidence"] == "printed"], ["model"], say)
 
