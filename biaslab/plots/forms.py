@@ -22,12 +22,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from seaborn.utils import relative_luminance
 
 from biaslab.plots import style
 
@@ -324,13 +325,12 @@ def heat_map(
     """Draw a value for each pair of a row and a ``column`` as a colour, with the number in it.
 
     ``label`` says what the colours show, ``ends`` are the values of the two end colours, ``centre`` the one that is
-    white between two colours (None for shades of one). ``form`` is how numbers are written, ``text`` a column with what
+    white between two colours (None for shades of one). ``form`` is the format of numbers, ``text`` a column with what
     is written in their place.
     """
     figure, parts = panels(
         table, panel, names=panel_names, columns=columns, height=lambda rows: inch * rows[row].nunique() + 1.3
     )
-    # Not seaborn's own `center`: it warns of what matplotlib is about to drop.
     norm = Normalize(*ends) if centre is None else TwoSlopeNorm(centre, *ends)
     drawn = []
     for ax, rows in parts:
@@ -338,20 +338,31 @@ def heat_map(
         wide, written = (
             rows.pivot(index=row, columns=column, values=of).reindex(**order) for of in (value, text or value)
         )
-        sns.heatmap(
-            wide, ax=ax, cmap="crest" if centre is None else "vlag", norm=norm, cbar=False, linewidths=0.5,
-            annot=written if form or text else None, fmt="" if text else form, annot_kws={"fontsize": 8},
-            xticklabels=True,
-        )  # fmt: skip
+        cells(ax, wide, written if text else written.map(f"{{:{form}}}".format), norm)
         _name_rows(ax, [str(name) for name in wide.index], at=0.5)
-        ax.set(xlabel="", ylabel="")
-        ax.tick_params(axis="both", length=0)
         room = 0.6 * WIDTH / ax.get_gridspec().ncols / wide.shape[1]
         if 0.085 * max(len(str(name)) for name in wide.columns) > room:
             ax.set_xticks(ax.get_xticks(), wide.columns, rotation=40, ha="right", rotation_mode="anchor")
         drawn.append(ax)
     figure.colorbar(drawn[0].collections[0], ax=drawn, label=label, aspect=30, shrink=0.7)
     return figure
+
+
+def cells(ax: Axes, values: pd.DataFrame, texts: pd.DataFrame, norm: Normalize) -> None:
+    """Colour the cells of a panel by their values and write texts into them; cells without a value stay white.
+
+    Not seaborn's heat map: that draws the whole figure once for each panel.
+    """
+    colours = colormaps["vlag" if isinstance(norm, TwoSlopeNorm) else "crest"]
+    numbers = values.to_numpy(float)
+    ax.pcolormesh(np.ma.masked_invalid(numbers), cmap=colours, norm=norm, ec="white", lw=0.5)
+    for (y, x), number in np.ndenumerate(numbers):
+        if np.isfinite(number):
+            shade = style.BLACK if relative_luminance(colours(norm(number))) > 0.408 else "white"
+            ax.text(x + 0.5, y + 0.5, texts.iloc[y, x], ha="center", va="center", fontsize=8, color=shade)
+    ax.set(ylim=(len(values), 0), xticks=np.arange(values.shape[1]) + 0.5, xticklabels=values.columns)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
 
 
 @style.empty_without_rows

@@ -75,11 +75,7 @@ def test_ids_are_unique(soup):
 
 
 def test_policy_admits_only_the_pages_own_style_and_script(html):
-    policy = (
-        re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
-        .group(1)
-        .replace("&#39;", "'")
-    )
+    policy = unescape(re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html).group(1))
     for tag in ("style", "script"):
         text = re.search(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL).group(1)
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
@@ -102,12 +98,8 @@ def test_nothing_outside_the_run_folder_is_read(tmp_path):
     )
     assert not page("img")
     assert "hunter2" not in page.get_text()
-    assert [p.get_text() for p in page(class_="problem")] == [
-        "This figure is not in the page: its file is missing from the run folder.",
-        "This figure is not in the page: its file is missing from the run folder.",
-        "The file is missing from the run folder. (t)",
-        "The file is missing from the run folder. (u)",
-    ]
+    assert len(page(class_="problem")) == 4
+    assert all("missing" in problem.get_text() for problem in page(class_="problem"))
     assert not page.find(id="sections")("a")
 
 
@@ -246,14 +238,11 @@ def test_an_empty_run_still_gives_a_page(tmp_path):
 
 
 def test_run_json_must_be_there_and_be_an_object(tmp_path):
-    with pytest.raises(InputError, match=r"run\.json cannot be read"):
-        build(tmp_path)
-    (tmp_path / "run.json").write_text("{", encoding="utf-8")
-    with pytest.raises(InputError, match=r"run\.json cannot be read"):
-        build(tmp_path)
-    (tmp_path / "run.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(InputError, match=r"run\.json holds a list\. It must hold a JSON object\."):
-        build(tmp_path)
+    for content, said in ((None, "cannot be read"), ("{", "cannot be read"), ("[]", "holds a list")):
+        if content is not None:
+            (tmp_path / "run.json").write_text(content, encoding="utf-8")
+        with pytest.raises(InputError, match=rf"run\.json {said}"):
+            build(tmp_path)
 
 
 def test_build_leaves_no_temporary_file_and_is_repeatable(run_dir, html):
@@ -326,16 +315,7 @@ def test_a_gap_names_its_reason(soup):
 def test_table_head_and_column_meanings(soup):
     table = soup.find(id="table-paradox_amplification")
     heads = table.thead("th")
-    assert [head.get("class", []) == ["n"] for head in heads] == [
-        False,
-        False,
-        False,
-        True,
-        True,
-        True,
-        True,
-        True,
-    ]
+    assert [head.get("class", []) == ["n"] for head in heads] == [False] * 3 + [True] * 5
     assert heads[3].get_text(" ", strip=True) == "amplification points"
     meanings = {
         d.dt.code.get_text(): d.dd.get_text() for d in table.find(class_="columns").select("dl > div")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
-import seaborn as sns
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from biaslab.plots import forms, style
@@ -182,14 +183,11 @@ def intersection(shared: pd.DataFrame) -> Figure:
     figure, parts = forms.panels(shared, "dataset", columns=2, height=0.32 * len(groups) + 1.1)
     for ax, rows in parts:
         wide = rows.pivot(index="over", columns="dependency_group", values="percent")
-        sns.heatmap(
-            wide.reindex(index=groups, columns=groups), ax=ax, cmap="Blues", vmin=0, vmax=100, annot=True, fmt=".1f",
-            annot_kws={"fontsize": 8}, cbar=False, linewidths=0.5, xticklabels=short, yticklabels=short,
-        )  # fmt: skip
+        wide = wide.reindex(index=groups, columns=groups)
+        forms.cells(ax, wide, wide.map("{:.1f}".format), Normalize(0, 100))
         for row in rows[rows["agrees"] == "no"].itertuples():
             at = (groups.index(row.dependency_group), groups.index(row.over))
             ax.add_patch(plt.Rectangle(at, 1, 1, fill=False, edgecolor=style.VERMILION, lw=2))
-        ax.set(xlabel="", ylabel="")
-        ax.tick_params(length=0, labelsize=8.5)
-        plt.setp(ax.get_xticklabels(), rotation=25, ha="right", rotation_mode="anchor")
+        ax.set_xticks(ax.get_xticks(), short, rotation=25, ha="right", rotation_mode="anchor", fontsize=8.5)
+        ax.set_yticks(np.arange(len(groups)) + 0.5, short, fontsize=8.5)
     return figure

@@ -155,10 +155,7 @@ def test_an_average_that_n_cannot_give_is_refused(results):
     found = results(average_gender=gender_rows("a", [0.5, 0.33], 4))
     with pytest.raises(InputError) as error:
         found["average_gender"]
-    assert str(error.value) == (
-        "dalleval_average_gender: value in row 2 cannot come from n = 4 images; n must count the images that the "
-        "value is taken over."
-    )
+    assert "dalleval_average_gender: value in row 2 cannot come from n = 4 images" in str(error.value)
 
 
 # -- skin tone ---------------------------------------------------------------------------------------
@@ -296,25 +293,6 @@ def presence_rows(shares, n=4):
         for (prompt, attribute), values in shares.items()
         for i, share in enumerate(values)
     ]
-
-
-def test_printed_averages_of_attributes(printed):
-    table = printed["attribute_presence"]
-    counts = table.groupby(["model", "prompt", "attribute"])[["n_present", "n"]].sum().astype(int)
-    given = sources.measured("dalleval_printed_attributes", source="published")
-    given = given[
-        given["prompt"].isin(["person", "woman", "man"]) & (given["attribute"] != "mean_absolute_difference")
-    ]
-    assert len(given) == 3 * 3 * 11
-    for model, prompt, attribute, value in given[["model", "prompt", "attribute", "value"]].itertuples(
-        index=False
-    ):
-        # Every printed average is the mean of the ninths, rounded to three decimals and then cut to two (0.1098
-        # becomes 0.110 and 0.11; 0.0198 becomes 0.020 and 0.02): exact in whole numbers, no tolerance.
-        count, n = counts.loc[(model, prompt, attribute)]
-        assert n == 84 * 9
-        thousandths = (2000 * count + n) // (2 * n)
-        assert thousandths // 10 == round(100 * value), (model, prompt, attribute)
 
 
 def test_printed_differences_of_attributes(printed):

@@ -7,7 +7,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from biaslab import published
 from biaslab.papers.dalleval import figures
 
 mpl.use("Agg")
@@ -58,15 +57,20 @@ def test_without_measurements_no_figure_draws_anything(results):
     assert [name for name, figure in every(results()).items() if draws(figure)] == []
 
 
-def test_all_figures_fit_a_page(printed):
-    for name, figure in every(printed).items():
+@pytest.fixture(scope="module")
+def shown(printed):
+    return every(printed)
+
+
+def test_all_figures_fit_a_page(shown):
+    for name, figure in shown.items():
         width, height = figure.get_size_inches()
         assert draws(figure) and width == 9.2 and height < 12, name
 
 
-def test_every_profession_is_drawn_most_female_first(printed):
+def test_every_profession_is_drawn_most_female_first(printed, shown):
     wide = printed["average_gender"].pivot(index="profession", columns="model", values="value")
-    panels = [ax for ax in figures.average_gender(printed["average_gender"]).axes if ax.get_title(loc="left")]
+    panels = [ax for ax in shown["average_gender"].axes if ax.get_title(loc="left")]
     names = [text.get_text() for ax in panels for text in ax.get_yticklabels()]
     assert len(names) == 83 and set(names) == set(wide.index)
     means = wide.mean(axis=1)[names].to_numpy()
@@ -76,8 +80,8 @@ def test_every_profession_is_drawn_most_female_first(printed):
     assert first == pytest.approx(wide.loc[names[0], "minDALL-E"])
 
 
-def test_counts_stand_beside_a_balanced_model(printed):
-    ax = figures.gender_counts(printed["average_gender"]).axes[0]
+def test_counts_stand_beside_a_balanced_model(shown):
+    ax = shown["gender_counts"].axes[0]
     bars = [p.get_height() for p in ax.patches]
     assert sum(bars) == 83
     assert bars[0] == 3  # minDALL-E: three professions with no image perceived as female
@@ -91,9 +95,8 @@ def drawn(ax):
     return {round(float(x), 4) for x in [*upright, *(x for line in ax.lines for x in line.get_xdata())]}
 
 
-def test_deviation_floor_printed_and_corrected_are_drawn(printed):
-    of = gender(printed["mad"])
-    ax = figures.gender_mad(of).axes[0]
+def test_deviation_floor_printed_and_corrected_are_drawn(printed, shown):
+    of, ax = gender(printed["mad"]), shown["gender_mad"].axes[0]
     for column in ("mad", "corrected_mad", "printed", "floor", "corrected_floor"):
         assert {round(v, 4) for v in of[column]} <= drawn(ax)
 
@@ -105,31 +108,25 @@ def test_all_three_computations_are_drawn_beside_the_swatches(printed):
     assert len(ax.patches) == 10
 
 
-def test_every_average_tone_is_counted(printed):
-    axes = figures.average_skin_tone(printed["average_skin_tone"], printed["overall_average"]).axes
-    rows = published.load("dalleval_table_20"), published.load("dalleval_table_21")
-    at_five = sum(
-        (of.query("kind == 'profession' and model == 'Karlo'")["value"] < 5.045).sum() for of in rows
-    )
+def test_every_average_tone_is_counted(printed, shown):
+    axes, of = shown["average_skin_tone"].axes, printed.given["average_skin_tone"]
+    at_five = (of.query("model == 'Karlo'")["value"] < 5.045).sum()
     heights = {round(p.get_x(), 3): p.get_height() for p in axes[1].patches}
     assert heights[4.945] == at_five
 
 
-def test_attributes_are_filled_where_holm_keeps_them(printed):
-    table = printed["attribute_difference"]
-    for ax, model in zip(figures.attribute_difference(table).axes, MODELS, strict=True):
-        of = table[
-            (table["model"] == model) & (table["comparison"] == "woman - man") & (table["p_holm"] < 0.05)
-        ]
+def test_attributes_are_filled_where_holm_keeps_them(printed, shown):
+    table = printed["attribute_difference"].query("comparison == 'woman - man' and p_holm < 0.05")
+    for ax, model in zip(shown["attribute_difference"].axes, MODELS, strict=True):
+        of = table[table["model"] == model]
         filled = [
             x for line in ax.lines[1:] if line.get_markerfacecolor() != "white" for x in line.get_xdata()
         ]
         assert sorted(filled) == pytest.approx(sorted(100 * of["difference"]))
 
 
-def test_heat_map_has_percentages(printed):
-    table = printed["attribute_presence"]
-    panels = figures.attribute_presence(table).axes[:3]
+def test_heat_map_has_percentages(printed, shown):
+    table, panels = printed["attribute_presence"], shown["attribute_presence"].axes[:3]
     names = [text.get_text() for text in panels[0].get_yticklabels()]
     values = panels[1].collections[0].get_array()
     assert values.shape == (15, 3)
@@ -137,8 +134,8 @@ def test_heat_map_has_percentages(printed):
     assert values[names.index("tie"), 2] == pytest.approx(100 * of)
 
 
-def test_ranks_are_coloured_and_values_written(printed):
-    ax = figures.metric_ranks(printed["alignment_quality"], printed["references"]).axes[0]
+def test_ranks_are_coloured_and_values_written(shown):
+    ax = shown["metric_ranks"].axes[0]
     # The last row is FID, the last column Stable Diffusion's: rank 1 with the lowest value.
     assert ax.collections[0].get_array()[-1, -1] == 1
     assert ax.texts[-1].get_text() == "16.5"
