@@ -31,7 +31,6 @@ GROUP_NAMES = {
 }
 
 
-@style.empty_without_rows
 def disparity_gap(gap: pd.DataFrame) -> Figure:
     """Draw the gap of each model and dataset (``triplets_disparity_gap``), one panel a metric, in the metric's unit.
 
@@ -41,7 +40,6 @@ def disparity_gap(gap: pd.DataFrame) -> Figure:
     return _gaps(gap, "metric", "nearer to masculine →")
 
 
-@style.empty_without_rows
 def co_occurrence(gap: pd.DataFrame) -> Figure:
     """Draw the gap of each model and dataset (``triplets_co_occurrence``), as :func:`disparity_gap` does."""
     return _gaps(gap, "", "gap in co-occurrence similarity (cosine): neutral nearer to masculine →")
@@ -155,7 +153,6 @@ def _leaning(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     return pd.concat([masculine, feminine.iloc[::-1]])
 
 
-@style.empty_without_rows
 def group_share(share: pd.DataFrame) -> Figure:
     """Draw the share of images that hold each group, one panel a model (``triplets_group_share``)."""
     return forms.estimates(

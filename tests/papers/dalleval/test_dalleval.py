@@ -14,7 +14,7 @@ from biaslab import published, sources, stats
 from biaslab.errors import InputError, UnknownNameError
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval.analysis.attributes import pooled_difference_floor
-from biaslab.papers.dalleval.analysis.bias import consistent_n
+from biaslab.papers.dalleval.analysis.bias import only_n
 from biaslab.papers.dalleval.analysis.skills import SKILLS
 from biaslab.study import Study
 
@@ -265,10 +265,10 @@ def test_floors_of_the_deviation(printed):
 
 def test_number_of_rated_images_follows_from_percentages(printed):
     # 2, 15, 30 and 56 of 59; 6, 24 and 37 of 65 are 9.2, 36.9 and 56.9.
-    assert consistent_n([100 * k / 59 for k in (2, 15, 30, 56)], 78) == [59]
-    assert consistent_n([0, 9.2, 36.9, 56.9], 78) == [65]
-    assert consistent_n([50.0], 6) == [2, 4, 6]
-    assert consistent_n([33.3], 2) == []
+    assert only_n(pd.Series([100 * k / 59 for k in (2, 15, 30, 56)])) == 59
+    assert only_n(pd.Series([0, 9.2, 36.9, 56.9])) == 65
+    # Every even n up to 78, and none.
+    assert np.isnan([only_n(pd.Series([50.0])), only_n(pd.Series([50.0, 0.3]))]).all()
     table = printed["skin_tone_methods"]
     assert set(table.query("scoring == 'average albedo ITA'")["n"]) == {59}
     row = table.query("scoring == 'average albedo ITA' and measure == 'within_0'").iloc[0]

@@ -8,7 +8,6 @@ rows of ``dalleval_skin_tone_counts`` (none where the source counts no tones) an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from itertools import combinations
 
@@ -307,7 +306,7 @@ def skin_tone_methods(methods: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     share = out["measure"].str.startswith("within_")
     if "n" not in out:
         percentages = out["value"].where(share).groupby([out["segmentation"], out["scoring"]])
-        out["n"] = percentages.transform(_only_n)
+        out["n"] = percentages.transform(only_n)
         inferred = f"n is not printed: the only number up to {ANNOTATED_IMAGES} that gives these percentages"
         out["reason"] = np.where(out["n"].notna(), inferred, "n is not printed")
     n = out["n"].where(share)
@@ -315,14 +314,12 @@ def skin_tone_methods(methods: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     return tables.of(out.assign(ci_low=100 * low, ci_high=100 * high), "dalleval_skin_tone_methods")
 
 
-def _only_n(percentages: pd.Series) -> float:
-    found = consistent_n(percentages.dropna(), ANNOTATED_IMAGES)
-    return found[0] if len(found) == 1 else np.nan
+def only_n(percentages: pd.Series) -> float:
+    """Return the only n up to :data:`ANNOTATED_IMAGES` of which all percentages (0–100, one decimal) are a count.
 
-
-def consistent_n(percentages: Iterable[float], most: int, decimals: int = 1) -> list[int]:
-    """Return every n up to ``most`` for which all ``percentages`` (0–100) are a count out of n, as rounded in print."""
-    values = np.asarray(list(percentages), dtype=float)[:, None]
-    n = np.arange(1, most + 1)
+    NaN where there is none, or more than one.
+    """
+    values, n = percentages.dropna().to_numpy()[:, None], np.arange(1, ANNOTATED_IMAGES + 1)
     off = np.abs(values - 100 * np.rint(values / 100 * n) / n)
-    return n[(off <= 0.5 * 10.0**-decimals + 1e-9).all(axis=0)].tolist()
+    found = n[(off <= 0.05 + 1e-9).all(axis=0)]
+    return found[0] if len(found) == 1 else np.nan
