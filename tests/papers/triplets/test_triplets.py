@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import types
 from decimal import Decimal
 from importlib.resources import files
@@ -101,6 +102,11 @@ def cell(table, **names):
     return rows.iloc[0]
 
 
+def numbers(text):
+    """Return the whole numbers in a text."""
+    return [int(n) for n in re.findall(r"\d+", text)]
+
+
 def table_5():
     """Return the printed cells of table 5 as texts: {(model, dataset, metric): {pair: value, "higher": bool}}."""
     text = (files(published) / "data" / "triplets_table_5.csv").read_text(encoding="utf-8")
@@ -173,10 +179,14 @@ def test_cells_with_one_text_encoder_count_once(printed):
     kinds = [nearer_by_decimals(*(c[p] for p in PAIRS), c["higher"])[0] for c in cells.values()]
     (finding,) = findings.by_cell(printed.gap)
     known = len(kinds) - kinds.count("")
-    assert f"{kinds.count('masculine')} of {known} " in finding.answer
-    assert f"feminine in {kinds.count('feminine')}, tied in {kinds.count('tie')}." in finding.answer
-    assert "prompt 7 of 10, denoising 15 of 15, image 74 of 84" in finding.details[0]
-    assert finding.details[-1].startswith("5 more")
+    assert numbers(finding.answer) == [
+        kinds.count("masculine"),
+        known,
+        kinds.count("feminine"),
+        kinds.count("tie"),
+    ]
+    # In prompt, denoising and image space; six cells cannot be compared.
+    assert numbers(finding.details[0]) == [7, 10, 15, 15, 74, 84, 6] and numbers(finding.details[1]) == [5]
 
 
 def test_gap_is_turned_where_lower_is_closer(printed):
@@ -242,8 +252,8 @@ def test_metrics_are_counted_by_their_intervals(printed):
     around = [m for m in rows.index if rows.loc[m, "percent_ci_low"] <= 0 <= rows.loc[m, "percent_ci_high"]]
     assert around == ["clip", "split_product"] and (rows["p_percent_holm"] < 0.05).sum() == 6
     (finding,) = findings.nearer(printed.together)
-    assert finding.answer == "To masculine in 6 of 8 metrics, to feminine in 0, undecided in 2."
-    assert finding.n == 5 and "t-tests tell 6 apart, sign flips none" in finding.details[1]
+    assert numbers(finding.answer) == [6, 8, 0, 2]
+    assert finding.n == 5 and numbers(finding.details[1])[0] == 6 and "none" in finding.details[1]
     each = findings.by_metric(printed.together)
     assert [f.answer == each[0].answer for f in each] == [m not in around for m in rows.index]
     assert [f.estimate for f in each] == rows["percent_nearer"].tolist()
@@ -255,7 +265,7 @@ def test_one_triplet_stands_apart(printed):
     assert printed.summary["n_datasets"].max() == 5
     (finding,) = findings.one_triplet(printed.gap)
     # 0.981 and 0.982 are one unit apart.
-    assert finding.answer == "To masculine in 7 of 8 metrics, to feminine in 0, tied in 1."
+    assert numbers(finding.answer) == [7, 8, 0, 1]
     assert (finding.n, finding.of) == (1000, "seeds")
 
 
@@ -322,8 +332,7 @@ def test_findings_turn_with_the_numbers():
     assert clip.answer == "Nearer to feminine." and differing.answer == "Nearer to masculine."
     assert clip.ci_high < 0 < differing.ci_low
     (cells,) = findings.by_cell(gap)
-    assert cells.answer == "In 3 of 6 distinct cells; nearer to feminine in 3, tied in 0."
-    assert "excludes 0 in 6 of 6" in cells.details[-1]
+    assert numbers(cells.answer) == [3, 6, 3, 0] and numbers(cells.details[-1]) == [0, 6, 6]
 
 
 def test_sign_flips_are_counted_where_they_can_reach_the_level():
@@ -335,8 +344,7 @@ def test_sign_flips_are_counted_where_they_can_reach_the_level():
     ]
     gap = triplets.disparity_gap(pd.concat(rows, ignore_index=True))
     (finding,) = findings.nearer(triplets.gap_summary(gap, **DRAWS))
-    assert finding.answer.startswith("To masculine in 1 of 1 metric,")
-    assert "t-tests tell 1 apart, sign flips of datasets 1." in finding.details[1]
+    assert numbers(finding.answer) == [1, 1, 0, 0] and numbers(finding.details[1]) == [1, 1]
 
 
 def test_one_dataset_falls_back_on_intervals_over_triplets():
@@ -474,7 +482,7 @@ def test_bias_scores_of_equal_sets():
     assert set(triplets.bias_score(counts, minimum_count=25)["object"]) == {"suit"}
     # 0.05: suit 3 x 0.0022 and dress 3 x 1.2e-7 are left.
     (finding,) = findings.bias_score(scores.reset_index())
-    assert finding.answer == "1 of 3 to masculine and 1 to feminine."
+    assert numbers(finding.answer) == [1, 3, 1]
     assert (finding.model, finding.n, finding.figure) == ("M", 104, "triplets_bias_score_m")
 
 
@@ -558,7 +566,7 @@ def test_what_corrections_change(printed):
     assert lost["p_holm"].tolist() == pytest.approx([0.318])
     (finding,) = findings.group_chi_square(printed.group_tests)
     # 12 + 10 of the explicit groups' 120, 60 + 59 of the implicit ones'.
-    assert finding.answer.startswith("Explicit 22 of 120, implicit 119 of 120, hidden 0 of 60 ")
+    assert numbers(finding.answer) == [22, 120, 119, 120, 0, 60]
     groups, others, effects = finding.details
     assert "implicitly independent 59 of 60" in groups and others.startswith("142 have p < 0.05")
     assert "no effect size" in effects
