@@ -36,7 +36,7 @@ def by_pillow(drawing, values: list, size: int) -> np.ndarray:
 def by_opencv(drawing, values: list, size: int) -> np.ndarray:
     """Paint a list of polygons as ``render`` does."""
     canvas = np.zeros((size * render._OVER, size * render._OVER, 3), np.uint8)
-    render._paint(drawing, canvas, size, values)
+    render._paint(drawing, canvas, values)
     return cv2.resize(canvas, (size, size), interpolation=cv2.INTER_AREA)
 
 
@@ -57,7 +57,8 @@ def seconds(work, items) -> float:
 
 def main() -> None:
     cv2.setNumThreads(1)
-    scenes = [(scene,) for scene in captions.Corpus(rows=SCENES).scenes(range(SCENES))]
+    corpus = captions.Corpus(rows=SCENES)
+    scenes = [(captions.build_scene(corpus.row(i)),) for i in range(SCENES)]
     lists = [listed(scene) for (scene,) in scenes]
     ours_list = [(drawing, values.tolist(), SIZE) for drawing, values in lists]
     peer_list = [(drawing, [tuple(v) for v in values.tolist()], SIZE) for drawing, values in lists]

@@ -10,13 +10,12 @@ not visible. Given occupation, style and indicator, no word beside the indicator
 from __future__ import annotations
 
 import hashlib
-import importlib
 import re
 from bisect import bisect
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +25,7 @@ import yaml
 
 from biaslab import closure
 from biaslab.errors import InputError, ParameterError
+from biaslab.mini.looks import look
 from biaslab.mini.world import SKEWS, occupations, skew_knobs, truth_table
 
 if TYPE_CHECKING:
@@ -55,52 +55,33 @@ _WORDS = _fixed(
 )
 FIRST_NAMES = _WORDS["first_names"]
 SURNAMES = _WORDS["surnames"]
-_INITIALS = _WORDS["initials"]
-_TOWNS = _WORDS["towns"]
-_MONTHS = _WORDS["months"]
-_SIZES = _WORDS["sizes"]
-_ORGANISATIONS = _WORDS["organisations"]
-_TOPICS = _WORDS["topics"]
 PLACE_PHRASES = _WORDS["place_phrases"]
-_WEAR = _WORDS["wear"]
-_LIGHT = _WORDS["light"]
-_AGES = _WORDS["ages"]
-_FACES = _WORDS["faces"]
-_SMILES = _WORDS["smiles"]
-_NO_ARTICLE = frozenset(_WORDS["no_article"])
-_SUBJECTS = _WORDS["subjects"]
-_PRONOUNS = _WORDS["pronouns"]
-_PRONOUN_ENDS = _WORDS["pronoun_ends"]
-_END_FACES = _WORDS["end_faces"]
-_TEMPLATES = _WORDS["templates"]
-_NAMED = _WORDS["named"]
-_BOTH = _WORDS["both"]
-_NAME_STARTS = _WORDS["name_starts"]
-_PLAIN = _WORDS["plain"]
-_PLAIN_PERSONS = _WORDS["plain_persons"]
-_DECOYS = _WORDS["decoys"]
-_OWN_DECOYS = _WORDS["own_decoys"]
-_YEARS = tuple(str(year) for year in range(2004, 2024))
-_NUMBERS = tuple(
-    str(n) for n in (2, 3, 5, 8, 10, 12, 15, 20, 24, 30, 36, 40, 48, 50, 60, 64, 72, 75, 80, 90, 96)
+_SIMPLE_SLOTS = MappingProxyType(
+    {
+        "town": _WORDS["towns"],
+        "month": _WORDS["months"],
+        "year": tuple(map(str, range(2004, 2024))),
+        "n": tuple(
+            map(str, (2, 3, 5, 8, 10, 12, 15, 20, 24, 30, 36, 40, 48, 50, 60, 64, 72, 75, 80, 90, 96))
+        ),
+        "code": tuple(str(10007 + 7919 * i) for i in range(24)),
+        "size": _WORDS["sizes"],
+        "org": _WORDS["organisations"],
+        "topic": _WORDS["topics"],
+        "X": SURNAMES,
+    }
 )
-_CODES = tuple(str(10007 + 7919 * i) for i in range(24))
-
 # Share of captions with a place that name the occupation's own.
 _OWN_PLACE = 0.8
 
-_WEAR_STEPS = list(accumulate(weight for *_, weight in _WEAR))
-_FACES_BY_EXPRESSION = MappingProxyType(
-    {e: tuple(phrase for phrase, expression in _FACES if expression == e) for e in ("smiling", "neutral")}
-)
+_WEAR_STEPS = list(accumulate(weight for *_, weight in _WORDS["wear"]))
+_ALL_PLACES = tuple(PLACE_PHRASES)
 
 
-@dataclass(frozen=True)
-class Caption:
-    """One caption with its truth."""
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One caption with its truth, before its scene is built."""
 
-    caption_id: str
-    """``mini-<skew>-<seed>-<index>``."""
     text: str
     """The caption."""
     occupation: str | None
@@ -113,26 +94,8 @@ class Caption:
     """Perceived gender of the person shown; ``None`` where nobody is."""
     seed: int
     """What the scene is drawn from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What a row of the corpus says, before its scene is built."""
-
-    text: str
-    occupation: str | None
-    style: str
-    indicator: str
-    gender: str | None
-    seed: int
     facts: dict
-
-
-@lru_cache(maxsize=1)
-def _looks() -> dict[str, tuple[str, str]]:
-    """Own place and prop of each occupation."""
-    looks = importlib.import_module("biaslab.mini.looks")
-    return {name: (looks.look(name).place, looks.look(name).prop) for name in occupations()}
+    """What the text says of the scene."""
 
 
 def _shown(occupation: str) -> str:
@@ -140,8 +103,15 @@ def _shown(occupation: str) -> str:
     return "CEO" if occupation == "ceo" else occupation
 
 
-def _plural(occupation: str) -> str:
-    return _shown(occupation) + "s"
+@cache
+def _said(occupation: str | None, gender: str | None) -> dict[str, str]:
+    """What some slots say of a person: the occupation, its prop, the gender and its pronouns."""
+    found = dict(_WORDS["pronouns"].get(gender, {}), G=gender)
+    if occupation is not None:
+        shown, prop = _shown(occupation), look(occupation).prop
+        found |= {"o": shown, "O": shown[0].upper() + shown[1:], "os": f"{shown}s"}
+        found["Q"] = f"~{prop}" if prop in _WORDS["no_article"] else prop
+    return found
 
 
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -165,19 +135,15 @@ class _Draws:
 
     __slots__ = ("at", "values")
 
-    def __init__(self, values: list[float]) -> None:
-        self.values = values
-        self.at = 0
+    def __init__(self, values: list[float], at: int = 0) -> None:
+        self.values, self.at = values, at
 
     def next(self) -> float:
-        value = self.values[self.at]
         self.at += 1
-        return value
+        return self.values[self.at - 1]
 
     def pick(self, options: Sequence):
-        value = self.values[self.at]
-        self.at += 1
-        return options[int(value * len(options))]
+        return options[int(self.next() * len(options))]
 
 
 # More than any caption uses.
@@ -185,13 +151,6 @@ _ROW_DRAWS = 32
 # The embedded models read no more words and marks than this; longer captions are written anew.
 LONGEST = 22
 _OTHER = MappingProxyType({"female": "male", "male": "female"})
-_ALL_PLACES = tuple(PLACE_PHRASES)
-_SIMPLE_SLOTS = MappingProxyType(
-    {
-        "town": _TOWNS, "month": _MONTHS, "year": _YEARS, "n": _NUMBERS, "code": _CODES, "size": _SIZES,
-        "org": _ORGANISATIONS, "topic": _TOPICS, "X": SURNAMES,
-    }
-)  # fmt: skip
 
 
 class _Writer:
@@ -214,60 +173,47 @@ class _Writer:
         return "".join(out)
 
     def slot(self, name: str) -> str:
-        draws = self.draws
-        options = _SIMPLE_SLOTS.get(name)
-        if options is not None:
-            return draws.pick(options)
-        if name == "o":
-            return _shown(self.occupation)
-        if name == "S":
-            return self.person(draws.pick(_SUBJECTS[self.subject]))
-        if name == "P":
-            return self.place()
-        if name == "F":
-            phrase, face = draws.pick(_FACES)
-            if self.facts.setdefault("expression", face) != face:
-                return _FACES_BY_EXPRESSION[self.facts["expression"]][0]
-            return phrase
-        if name == "W":
-            i = min(bisect(_WEAR_STEPS, draws.next() * _WEAR_STEPS[-1]), len(_WEAR) - 1)
-            self.facts["attributes"] = (_WEAR[i][0],)
-            return _WEAR[i][1]
-        if name == "L":
-            phrase, self.facts["light"] = draws.pick(_LIGHT)
-            return phrase
-        if name == "Q":
-            prop = _looks()[self.occupation][1]
-            return f"~{prop}" if prop in _NO_ARTICLE else prop
-        if name == "O":
-            shown = _shown(self.occupation)
-            return shown[0].upper() + shown[1:]
-        if name == "os":
-            return _plural(self.occupation)
-        if name == "N":
-            return f"{draws.pick(FIRST_NAMES[self.gender])} {draws.pick(SURNAMES)}"
-        if name == "M":
-            return f"{draws.pick(FIRST_NAMES[_OTHER[self.gender]])} {draws.pick(SURNAMES)}"
-        if name == "I":
-            return f"{draws.pick(_INITIALS)}. {draws.pick(SURNAMES)}"
-        if name == "V":
-            return self.person(draws.pick(_PLAIN_PERSONS[self.subject]))
-        if name == "G":
-            return self.gender
-        if name == "age":
-            self.facts["age"] = draws.pick(_AGES)
-            return self.facts["age"]
-        return _PRONOUNS[self.gender][name]
+        draws, facts = self.draws, self.facts
+        if name in _SIMPLE_SLOTS:
+            return draws.pick(_SIMPLE_SLOTS[name])
+        match name:
+            case "S":
+                return self.person(draws.pick(_WORDS["subjects"][self.subject]))
+            case "V":
+                return self.person(draws.pick(_WORDS["plain_persons"][self.subject]))
+            case "N":
+                return f"{draws.pick(FIRST_NAMES[self.gender])} {draws.pick(SURNAMES)}"
+            case "M":
+                return f"{draws.pick(FIRST_NAMES[_OTHER[self.gender]])} {draws.pick(SURNAMES)}"
+            case "I":
+                return f"{draws.pick(_WORDS['initials'])}. {draws.pick(SURNAMES)}"
+            case "P":
+                return self.place()
+            case "F":
+                phrase, face = draws.pick(_WORDS["faces"])
+                if facts.setdefault("expression", face) != face:
+                    return next(phrase for phrase, face in _WORDS["faces"] if face == facts["expression"])
+                return phrase
+            case "W":
+                i = min(bisect(_WEAR_STEPS, draws.next() * _WEAR_STEPS[-1]), len(_WEAR_STEPS) - 1)
+                name, phrase, _ = _WORDS["wear"][i]
+                facts["attributes"] = (name,)
+                return phrase
+            case "L":
+                phrase, facts["light"] = draws.pick(_WORDS["light"])
+                return phrase
+            case "age":
+                facts["age"] = draws.pick(_WORDS["ages"])
+                return facts["age"]
+        return _said(self.occupation, self.gender)[name]
 
     def place(self) -> str:
-        draws = self.draws
-        own, other, phrase = draws.next(), draws.next(), draws.next()
+        own, other, phrase = (self.draws.next() for _ in range(3))
         if self.occupation is not None and own < _OWN_PLACE:
-            place = _looks()[self.occupation][0]
+            place = look(self.occupation).place
         else:
             place = _ALL_PLACES[int(other * len(_ALL_PLACES))]
-        place = self.facts.setdefault("place", place)
-        phrases = PLACE_PHRASES[place]
+        phrases = PLACE_PHRASES[self.facts.setdefault("place", place)]
         return phrases[int(phrase * len(phrases))]
 
     def person(self, form: str) -> str:
@@ -275,11 +221,11 @@ class _Writer:
         age, face = self.draws.next(), self.draws.next()
         text = self.fill(form)
         if face < 0.10:
-            word, expression = _SMILES[int(face * 30)]
+            word, expression = _WORDS["smiles"][int(face * 30)]
             if self.facts.setdefault("expression", expression) == expression:
                 text = f"{word} {text}"
         if age < 0.22:
-            word = _AGES[int(age / 0.22 * 3)]
+            word = _WORDS["ages"][int(age / 0.22 * 3)]
             if "girl" in form or "boy" in form:
                 word = "young"
             if self.facts.setdefault("age", word) == word:
@@ -289,40 +235,30 @@ class _Writer:
         return text
 
 
-def _write_plain(w: _Writer) -> str:
-    w.subject = w.indicator
-    return w.fill(w.draws.pick(_PLAIN))
-
-
-def _write_decoy(w: _Writer) -> str:
-    own = _OWN_DECOYS.get(w.occupation, ())
-    text, decoy = w.draws.pick(own if own and w.draws.next() < 0.5 else _DECOYS)
-    w.facts["decoy"] = _looks()[w.occupation][1] if decoy == "-" else decoy
-    return w.fill(text)
-
-
-def _template_facts(template: str, w: _Writer) -> None:
-    """Note what the template's own words ask of the scene: a smile, a tired face, the place of work."""
+def _write(w: _Writer, style: str) -> str:
+    draws, told = w.draws, w.indicator
+    if style == "plain":
+        w.subject = told
+        return w.fill(draws.pick(_WORDS["plain"]))
+    if style == "other_sense":
+        own = _WORDS["own_decoys"].get(w.occupation, ())
+        text, decoy = draws.pick(own if own and draws.next() < 0.5 else _WORDS["decoys"])
+        w.facts["decoy"] = look(w.occupation).prop if decoy == "-" else decoy
+        return w.fill(text)
+    if told == "both":
+        return w.fill(draws.pick(_WORDS["both"]))
+    kind = draws.next()
+    if style == "named":
+        form = "none" if told == "none" else "name" if kind < 0.8 else "pronoun"
+        return w.fill(draws.pick(_WORDS["named"][form]))
+    template = draws.pick(_WORDS["templates"][style])
+    # What the template itself says of the scene comes first; adjectives drawn later agree with it.
     if "smiling" in template or "Cheerful" in template:
         w.facts["expression"] = "smiling"
     elif "Tired" in template:
         w.facts["expression"] = "neutral"
     if "at work" in template or "working" in template:
-        w.facts["place"] = _looks()[w.occupation][0]
-
-
-def _write_person(w: _Writer, style: str) -> str:
-    draws, told = w.draws, w.indicator
-    if told == "both":
-        return w.fill(draws.pick(_BOTH))
-    kind = draws.next()
-    if style == "named":
-        if told == "none":
-            return w.fill(draws.pick(_NAMED["none"]))
-        return w.fill(draws.pick(_NAMED["name" if kind < 0.8 else "pronoun"]))
-    template = draws.pick(_TEMPLATES[style])
-    # What the template itself says of the scene comes first; adjectives drawn later agree with it.
-    _template_facts(template, w)
+        w.facts["place"] = look(w.occupation).place
     if told == "none":
         return w.fill(template)
     word, pronoun = (0.8, 0.93) if style == "prompt_like" else (0.55, 0.82)
@@ -330,22 +266,13 @@ def _write_person(w: _Writer, style: str) -> str:
         w.subject = told
         return w.fill(template)
     if kind < pronoun:
-        end = draws.pick(_PRONOUN_ENDS)
-        if end in _END_FACES and w.facts.setdefault("expression", _END_FACES[end]) != _END_FACES[end]:
+        end, faces = draws.pick(_WORDS["pronoun_ends"]), _WORDS["end_faces"]
+        if end in faces and w.facts.setdefault("expression", faces[end]) != faces[end]:
             end = "at {his} work"
         return f"{w.fill(template)} {w.fill(end)}"
     if style == "prompt_like":
         return w.fill(template.replace("{S}", "{o} {N}").replace("a~ ", "").replace("A~ ", ""))
-    start = w.fill(draws.pick(_NAME_STARTS))
-    return start + w.fill(template)
-
-
-def _write(w: _Writer, style: str) -> str:
-    if style == "plain":
-        return _write_plain(w)
-    if style == "other_sense":
-        return _write_decoy(w)
-    return _write_person(w, style)
+    return w.fill(draws.pick(_WORDS["name_starts"])) + w.fill(template)
 
 
 def _write_short(w: _Writer, style: str) -> str:
@@ -399,8 +326,7 @@ def _draw_block(seed: int, block: int, skew: str) -> list[Row]:
         w = _Writer(occupation, gender, told, draws)
         text = _ARTICLE.sub(_article, _BARE.sub("", _write(w, style)))
         if text.count(" ") > 12 and len(words(text)) > LONGEST:
-            draws.at = 3
-            w = _Writer(occupation, gender, told, draws)
+            w = _Writer(occupation, gender, told, _Draws(values, 3))
             text = _ARTICLE.sub(_article, _write_short(w, style))
         # Names keep their capitals.
         lower = lower and style != "named" and (told == "none" or w.subject != "none")
@@ -413,7 +339,8 @@ def build_scene(row: Row) -> Scene:
     """Return the scene that a row captions."""
     import numpy as np
 
-    scene = importlib.import_module("biaslab.mini.scene")
+    from biaslab.mini import scene
+
     rng, facts = np.random.default_rng(row.seed), row.facts
     if row.gender is None:
         return scene.sample_scene(rng, genders=(), decoy=facts["decoy"])
@@ -424,7 +351,7 @@ def build_scene(row: Row) -> Scene:
         occupations=(row.occupation,),
         ages=(facts.get("age"),),
         expressions=(facts.get("expression"),),
-        attributes=facts.get("attributes", ()),
+        attributes=(facts.get("attributes", ()),),
         place=facts.get("place"),
         light=None if light is None else scene.Light(*light),
     )
@@ -491,7 +418,7 @@ class Corpus:
 
         head = f"mini-{self.skew}-{self.seed}-"
         indices = [int(i) for i in indices]
-        rows = [self._row(i) for i in indices]
+        rows = [self.row(i) for i in indices]
         table = {
             "caption_id": [f"{head}{i:08d}" for i in indices],
             "text": [r.text for r in rows],
@@ -518,28 +445,27 @@ class Corpus:
             raise InputError(f"{caption_id!r} is not in {self!r}; its ids run from {self._example()!r} on.")
         return index
 
-    def caption(self, caption_id: str) -> Caption:
-        """Return one caption with its truth. Raises like ``index``."""
-        row = self._row(self.index(caption_id))
-        return Caption(caption_id, row.text, row.occupation, row.style, row.indicator, row.gender, row.seed)
-
     def scene(self, caption_id: str) -> Scene:
         """Return the scene that a caption describes. Raises like ``index``."""
-        return build_scene(self._row(self.index(caption_id)))
-
-    def scenes(self, indices: Iterable[int]) -> list[Scene]:
-        """Return the scenes of the rows at ``indices``. Raises like ``rows_at``."""
-        return [build_scene(self._row(int(i))) for i in indices]
+        return build_scene(self.row(self.index(caption_id)))
 
     def images(self, caption_ids: Sequence[str], size: int = 64) -> np.ndarray:
-        """Return the captions' images, uint8 RGB (n, size, size, 3). Raises like ``index``."""
-        render = importlib.import_module("biaslab.mini.render")
-        return render.render_many(self.scenes(self.index(c) for c in caption_ids), size=size)
+        """Return the captions' images, uint8 RGB (n, size, size, 3), n at least 1. Raises like ``index``."""
+        import numpy as np
+
+        from biaslab.mini.render import render
+
+        return np.stack([render(self.scene(c), size) for c in caption_ids])
 
     def _example(self) -> str:
         return f"mini-{self.skew}-{self.seed}-{0:08d}"
 
-    def _row(self, index: int) -> Row:
+    def row(self, index: int) -> Row:
+        """Return what the row at ``index`` says.
+
+        Raises:
+            InputError: An index outside the corpus.
+        """
         if not 0 <= index < self.rows:
             raise InputError(f"Row {index} is outside the corpus; its rows run from 0 to {self.rows - 1}.")
         number, offset = divmod(index, BLOCK)
@@ -557,28 +483,6 @@ def _digest(rows: int, seed: int, skew: str) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
-def sample_training(
-    seed: int, n: int, *, start: int = 0, skew: str = "default"
-) -> tuple[list[str], list[Scene]]:
-    """Return texts and scenes of the rows ``start`` to ``start + n`` of a stream, for training.
-
-    Args:
-        seed: Seed of the stream; ``Corpus(seed=seed)`` holds the same rows.
-        n: How many, at least 1.
-        start: First row, at least 0.
-        skew: A name in ``world.SKEWS``.
-
-    Raises:
-        ParameterError: ``n``, ``start`` or ``seed`` out of range.
-        UnknownNameError: No such skew.
-    """
-    if n < 1 or start < 0:
-        raise ParameterError(f"n is {n!r} and start is {start!r}; n is 1 or more, start 0 or more.")
-    corpus = Corpus(rows=start + n, seed=seed, skew=skew)
-    rows = [corpus._row(i) for i in range(start, start + n)]
-    return [row.text for row in rows], [build_scene(row) for row in rows]
-
-
 def words(text: str) -> list[str]:
     """Return the words and marks of ``text`` in lower case, as the embedded models' tokenizer splits it."""
     return re.findall(r"\w+|[^\w\s]", text.lower())
@@ -586,23 +490,20 @@ def words(text: str) -> list[str]:
 
 def vocabulary() -> list[str]:
     """Return every word and mark that any caption can contain, lower case, sorted."""
-    templates = [t for family in _TEMPLATES.values() for t in family]
-    templates += [t for family in _NAMED.values() for t in family]
-    templates += [t for family in _SUBJECTS.values() for t in family]
-    templates += [*_BOTH, *_NAME_STARTS, *_PLAIN, *_PRONOUN_ENDS, *(t for t, _ in _DECOYS)]
-    templates += [t for family in _OWN_DECOYS.values() for t, _ in family]
-    found = {"a", "an", *FIRST_NAMES}
-    texts = [_SLOT.sub(" ", template).replace("~", "") for template in templates]
-    texts += [text for options in _SIMPLE_SLOTS.values() for text in options]
-    texts += [text for options in PLACE_PHRASES.values() for text in options]
-    texts += [text for options in FIRST_NAMES.values() for text in options]
-    texts += [text for options in _PLAIN_PERSONS.values() for text in options]
-    texts += [text for pronouns in _PRONOUNS.values() for text in pronouns.values()]
-    texts += [text for text, _ in (*_FACES, *_SMILES, *_LIGHT)]
-    texts += [text for _, text, _ in _WEAR]
-    texts += [*_AGES, *_INITIALS]
-    for name in occupations():
-        texts += [name, _plural(name), _looks()[name][1]]
-    for text in texts:
-        found.update(words(text))
-    return sorted(found)
+    # Of decoys the text is said and not the name.
+    said = dict(_WORDS, decoys=[t for t, _ in _WORDS["decoys"]])
+    said["own_decoys"] = [text for options in _WORDS["own_decoys"].values() for text, _ in options]
+    texts = ["a an female male", *_texts(said), *_texts(_SIMPLE_SLOTS)]
+    texts += [f"{name} {_shown(name)}s {look(name).prop}" for name in occupations()]
+    return sorted({word for text in texts for word in words(_SLOT.sub(" ", text).replace("~", ""))})
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield all texts in lists and mappings' values."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)

@@ -20,7 +20,6 @@ stereotyped.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -29,8 +28,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from biaslab import closure, lexicons
-from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab import lexicons
+from biaslab.errors import InputError, unknown_name
 from biaslab.mini.looks import LOOKS
 from biaslab.prompts.paired import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
 
@@ -335,12 +334,6 @@ def vocabulary() -> list[str]:
     return sorted({word for text in texts for word in words(re.sub(r"\{\d\}", " ", text))})
 
 
-def digest(*given: object) -> str:
-    """Return sixteen hexadecimal digits that change with ``given`` and with the code and words of this world."""
-    drawn = closure.digest("biaslab.mini.pairs", "biaslab.mini.scene", "biaslab.mini.render")
-    return hashlib.sha256(repr((given, drawn)).encode()).hexdigest()[:16]
-
-
 def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: float = 1.0) -> Renders:
     """Return images for prompts in the form of the paper's that keep this world's truth: a generator without a model.
 
@@ -357,67 +350,47 @@ def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: floa
     Raises:
         InputError: A text has another form, or names somebody whom this world does not know.
     """
-    import pandas as pd
-
     from biaslab.mini import truthful
-    from biaslab.mini.truthful import Renders
 
     asked = {key: read(text) for key, text in zip(prompts["prompt_id"], prompts["text"], strict=True)}
-    rows = []
-    for key, n in zip(prompts["prompt_id"], prompts["n_images"], strict=True):
-        shares = [asked[key].p_female(k, strength) for k in range(len(asked[key].people))]
-        for index in range(int(n)):
-            drawn = [truthful.draw(seed, key, index, f"gender {k + 1}") / 2**64 for k in range(len(shares))]
-            shown = ("female" if u < p else "male" for u, p in zip(drawn, shares, strict=True))
-            rows.append((f"{key}/{index}", key, index, seed, "ok", ",".join(shown)))
-    names = ["image_id", "prompt_id", "index", "seed", "outcome", "truth_gender"]
-    table = pd.DataFrame(rows, columns=names)
+    shares = {key: [one.p_female(k, strength) for k in range(len(one.people))] for key, one in asked.items()}
+
+    def genders(key: str, index: int) -> str:
+        drawn = [truthful.draw(seed, key, index, f"gender {k + 1}") / 2**64 for k in range(len(shares[key]))]
+        return ",".join("female" if u < p else "male" for u, p in zip(drawn, shares[key], strict=True))
+
+    table = truthful.images_of(prompts, seed, genders)
     shown = dict(zip(table["image_id"], table["truth_gender"], strict=True))
 
     def scene(image_id: str) -> Scene:
         key, _, index = image_id.rpartition("/")
-        return build_scene(
-            asked[key], shown[image_id].split(","), truthful.draw(seed, key, int(index), "scene")
-        )
+        drawn = truthful.draw(seed, key, int(index), "scene")
+        return build_scene(asked[key], shown[image_id].split(","), drawn)
 
-    # Who is shown follows from code and tables that no digest above covers, so it is told itself.
+    # Who is shown follows from code and tables that no digest covers, so it is told itself.
     asks = prompts[["prompt_id", "text", "n_images"]].to_numpy().tolist()
-    whole = digest(seed, size, strength, asks, table["truth_gender"].tolist())
-    return Renders("renders true to the world of pairs", whole, table, scene, size)
+    whole = truthful.digest(__name__, seed, size, strength, asks, table["truth_gender"].tolist())
+    return truthful.Renders("renders true to the world of pairs", whole, table, scene, size)
 
 
 def held_out_pairs(n: int, *, seed: int = 0, size: int = 64) -> Renders:
-    """Return renders of two people to test judges on, drawn from seeds that no training uses.
+    """Return ``n`` renders of two people to test judges on, drawn from seeds that no training uses.
 
     Who stands beside whom is drawn as for the texts that mini-sd learns from (:func:`draw`),
     without stereotypes: women and men are equally frequent in every identity.
-
-    Args:
-        n: How many images, at least 1.
-        seed: Seed of the draws, 0 or more.
-        size: Height in pixels.
 
     Returns:
         Images whose table has one row per person, two to an image: ``image_id``, ``position`` (1 is the left),
         ``phrase`` (whom the text asks for there), ``identity``, ``occupation``, ``level`` (``high``, ``low`` or
         empty), ``truth_gender``, ``posterior`` (exact P(female | the cues that can be seen), equal priors, 0–1),
         ``ambiguous`` (whether it lies between 0.01 and 0.99) and ``truth_skin_tone`` (Monk scale, 1–10).
-
-    Raises:
-        ParameterError: ``n`` is below 1, or ``seed`` below 0.
     """
     import pandas as pd
 
-    from biaslab.mini import scene as scenes
-    from biaslab.mini.truthful import HELD_OUT, Renders
-
-    if n < 1:
-        raise ParameterError(f"n is {n!r}; give how many renders to draw, 1 or more.")
-    if seed < 0:
-        raise ParameterError(f"seed is {seed!r}; give 0 or more.")
+    from biaslab.mini import truthful
 
     def row(image_id: str) -> Row:
-        return draw(HELD_OUT + seed, int(image_id.rpartition("-")[2]), strength=0.0)
+        return draw(truthful.HELD_OUT + seed, int(image_id.rpartition("-")[2]), strength=0.0)
 
     def scene(image_id: str) -> Scene:
         drawn = row(image_id)
@@ -426,25 +399,11 @@ def held_out_pairs(n: int, *, seed: int = 0, size: int = 64) -> Renders:
     rows = []
     for i in range(n):
         image_id = f"held-out-pair-{seed}-{i:06d}"
-        for k, (who, person) in enumerate(
-            zip(row(image_id).asked.people, scene(image_id).people, strict=True)
-        ):
-            posterior = scenes.posterior_female(person.cues, scenes.hidden_cues(person))
-            told = (who.phrase, who.identity, who.occupation, who.level, person.gender, posterior)
-            rows.append((image_id, k + 1, *told, scenes.is_ambiguous(person), person.skin_tone))
-    table = pd.DataFrame(
-        rows,
-        columns=[
-            "image_id",
-            "position",
-            "phrase",
-            "identity",
-            "occupation",
-            "level",
-            "truth_gender",
-            "posterior",
-            "ambiguous",
-            "truth_skin_tone",
-        ],
-    )
-    return Renders("held-out renders of two", digest("held out", n, seed, size), table, scene, size)
+        people = zip(row(image_id).asked.people, scene(image_id).people, strict=True)
+        for k, (who, person) in enumerate(people, 1):
+            asked = (who.phrase, who.identity, who.occupation, who.level)
+            rows.append((image_id, k, *asked, person.gender, *truthful.seen(person), person.skin_tone))
+    names = ["image_id", "position", "phrase", "identity", "occupation", "level"]
+    names += ["truth_gender", "posterior", "ambiguous", "truth_skin_tone"]
+    table, whole = pd.DataFrame(rows, columns=names), truthful.digest(__name__, "held out", n, seed, size)
+    return truthful.Renders("held-out renders of two", whole, table, scene, size)

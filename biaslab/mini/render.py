@@ -6,13 +6,13 @@ each polygon's part instead gives the truth, so the two cannot disagree. Both ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
-from biaslab.errors import ParameterError, unknown_name
+from biaslab.errors import ParameterError
 from biaslab.measures.skin_tone import swatch_rgb
 from biaslab.mini.art import COLOURS, DECOYS, HATS, OBJECT_ART, PLACES, PROPS, arc, disc, poly, rect, stroke
 from biaslab.mini.looks import ATTIRES, look
@@ -52,11 +52,6 @@ class Region:
     mask: np.ndarray
     """Visible pixels, bool array (height, width): at least half of a pixel is this thing."""
 
-    @property
-    def visible(self) -> bool:
-        """Whether any pixel shows it."""
-        return bool(self.mask.any())
-
 
 @dataclass(frozen=True, slots=True)
 class Truth:
@@ -74,41 +69,24 @@ class Truth:
     """One region per prop, or the decoy."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    # Whose polygon it is, and which regions it belongs to.
-    role: str  # place, thing, person, prop
+class _Part(NamedTuple):
+    """Whose polygon it is, and which regions it belongs to."""
+
+    role: str
+    """``place``, ``thing``, ``person`` or ``prop``."""
     owner: int | None = None
     face: bool = False
     attribute: str | None = None
 
 
 class _Drawing:
-    # The list of polygons: groups of points in frame heights, and one colour and one part per polygon.
-    __slots__ = ("colours", "counts", "parts", "points", "seen", "tags")
+    """The polygons of a scene in the order of painting: points in frame heights, a colour and a part each."""
 
     def __init__(self):
-        self.points: list[np.ndarray] = []
-        self.counts: list[int] = []
-        self.colours: list[tuple] = []
-        self.tags: list[int] = []
-        self.parts: list[_Part] = []
-        self.seen: dict[_Part, int] = {}
+        self.points, self.counts, self.colours, self.parts = [], [], [], []
 
-    def tag(self, part: _Part) -> int:
-        index = self.seen.get(part)
-        if index is None:
-            index = self.seen[part] = len(self.parts)
-            self.parts.append(part)
-        return index
-
-    def add(self, shapes, part, scale, x, y, *, tilt=0.0, flip=False):
-        """Add shapes that are one part."""
-        tag = self.tag(part)
-        self.group([(points, colour, tag) for points, colour in shapes], scale, x, y, tilt=tilt, flip=flip)
-
-    def group(self, shapes, scale, x, y, *, tilt=0.0, flip=False):
-        """Add ``(points, colour, tag)`` triples after scaling, mirroring, turning and moving them."""
+    def add(self, shapes, scale, x, y, *, tilt=0.0, flip=False):
+        """Add ``(points, colour, part)`` triples after scaling, mirroring, turning and moving them."""
         if not shapes:
             return
         points = np.concatenate([s[0] for s in shapes]) * ((-scale if flip else scale), scale)
@@ -117,10 +95,14 @@ class _Drawing:
             # Around the chin, where the neck holds the head.
             points = (points - (0, 0.5 * scale)) @ np.array([[c, s], [-s, c]]) + (0, 0.5 * scale)
         self.points.append(points + np.array((x, y)))
-        for p, colour, tag in shapes:
+        for p, colour, part in shapes:
             self.counts.append(len(p))
             self.colours.append(colour)
-            self.tags.append(tag)
+            self.parts.append(part)
+
+
+def _of(part: _Part, shapes) -> list:
+    return [(points, colour, part) for points, colour in shapes]
 
 
 def luminance(colour) -> float:
@@ -177,13 +159,12 @@ _FACE = {jaw: _face_outline(jaw) for jaw in _JAW}
 
 def _beard(jaw: str, grow: float) -> np.ndarray:
     outline = _face_outline(jaw, grow)
-    low = outline[(outline[:, 1] > 0.1)]
+    low = outline[outline[:, 1] > 0.1]
     low = low[np.argsort(-low[:, 0])]
     # From the right cheek round the chin to the left one, back under the nose.
-    right = low[0]
-    left = low[-1]
-    inner = poly(left[0] * 0.8, 0.2, left[0] * 0.62, 0.27, -0.2, 0.2, 0.0, 0.175, 0.2, 0.2, right[0] * 0.62, 0.27,
-                 right[0] * 0.8, 0.2)  # fmt: skip
+    right, left = low[0, 0], low[-1, 0]
+    inner = poly(left * 0.8, 0.2, left * 0.62, 0.27, -0.2, 0.2, 0.0, 0.175, 0.2, 0.2, right * 0.62, 0.27, right * 0.8,
+                 0.2)  # fmt: skip
     return np.concatenate([low, inner])
 
 
@@ -191,83 +172,46 @@ _BEARD = {jaw: _beard(jaw, 0.035) for jaw in _JAW}
 _STUBBLE = {jaw: _beard(jaw, 0.0) for jaw in _JAW}
 _MOUSTACHE = poly(-0.2, 0.27, -0.17, 0.18, 0.0, 0.15, 0.17, 0.18, 0.2, 0.27, 0.06, 0.235, -0.06, 0.235)
 
-_EARS = [np.concatenate([disc(side * 0.375, 0.03, 0.085, 0.11)]) for side in (-1, 1)]
+
+def _twice(*corners: float) -> list[np.ndarray]:
+    """A polygon on the right and its mirror image, left first."""
+    return [poly(*corners) * (side, 1) for side in (-1, 1)]
+
+
+def _discs(x: float, y: float, rx: float, ry: float | None = None, n: int = 14) -> list[np.ndarray]:
+    """Ellipses at the same distance to the left and the right."""
+    return [disc(side * x, y, rx, ry, n) for side in (-1, 1)]
+
+
+_EARS = _discs(0.375, 0.03, 0.085, 0.11)
 _EYE_X = 0.165
-_SCLERA = {
-    "no": [disc(s * _EYE_X, -0.03, 0.09, 0.05, 10) for s in (-1, 1)],
-    "yes": [disc(s * _EYE_X, -0.03, 0.098, 0.066, 10) for s in (-1, 1)],
-}
-_IRIS = [disc(s * _EYE_X, -0.03, 0.048, 0.052, 8) for s in (-1, 1)]
-_LID = [
-    poly(s * 0.05, -0.045, s * 0.1, -0.115, s * 0.2, -0.13, s * 0.32, -0.115, s * 0.27, -0.03, s * 0.2, -0.075,
-         s * 0.12, -0.07)
-    for s in (-1, 1)
-]  # fmt: skip
-_LID_SHADE = [poly(s * 0.06, -0.1, s * 0.12, -0.165, s * 0.24, -0.165, s * 0.3, -0.11) for s in (-1, 1)]
+_SCLERA = {"no": _discs(_EYE_X, -0.03, 0.09, 0.05, 10), "yes": _discs(_EYE_X, -0.03, 0.098, 0.066, 10)}
+_IRIS = _discs(_EYE_X, -0.03, 0.048, 0.052, 8)
+_LID = _twice(0.05, -0.045, 0.1, -0.115, 0.2, -0.13, 0.32, -0.115, 0.27, -0.03, 0.2, -0.075, 0.12, -0.07)
+_LID_SHADE = _twice(0.06, -0.1, 0.12, -0.165, 0.24, -0.165, 0.3, -0.11)
 
 
 def _brows(half: float) -> list[np.ndarray]:
-    return [
-        poly(s * 0.06, -0.165 - half, s * 0.18, -0.195 - half, s * 0.285, -0.165 - half * 0.6,
-             s * 0.28, -0.15 + half * 0.5, s * 0.18, -0.175 + half, s * 0.06, -0.155 + half)
-        for s in (-1, 1)
-    ]  # fmt: skip
+    return _twice(0.06, -0.165 - half, 0.18, -0.195 - half, 0.285, -0.165 - half * 0.6, 0.28, -0.15 + half * 0.5,
+                  0.18, -0.175 + half, 0.06, -0.155 + half)  # fmt: skip
 
 
 _BROWS = {"thin": _brows(0.012), "medium": _brows(0.028), "thick": _brows(0.05)}
 _NOSE = poly(-0.03, 0.0, 0.035, 0.0, 0.085, 0.15, 0.0, 0.175, -0.03, 0.15)
+# Lips and, where they smile, teeth.
 _LIPS = {
-    ("natural", "neutral"): [
-        poly(-0.12, 0.275, 0.0, 0.265, 0.12, 0.275, 0.1, 0.315, 0.0, 0.325, -0.1, 0.315)
-    ],
-    ("tinted", "neutral"): [
-        poly(
-            -0.15,
-            0.285,
-            -0.06,
-            0.24,
-            0.0,
-            0.255,
-            0.06,
-            0.24,
-            0.15,
-            0.285,
-            0.08,
-            0.35,
-            0.0,
-            0.365,
-            -0.08,
-            0.35,
-        )
-    ],
+    ("natural", "neutral"): [poly(-0.12, 0.275, 0.0, 0.265, 0.12, 0.275, 0.1, 0.315, 0.0, 0.325, -0.1, 0.315)],
+    ("tinted", "neutral"): [poly(-0.15, 0.285, -0.06, 0.24, 0.0, 0.255, 0.06, 0.24, 0.15, 0.285, 0.08, 0.35, 0.0, 0.365,
+                                 -0.08, 0.35)],
     ("natural", "smiling"): [
-        poly(
-            -0.17, 0.235, -0.08, 0.26, 0.0, 0.265, 0.08, 0.26, 0.17, 0.235, 0.11, 0.34, 0.0, 0.37, -0.11, 0.34
-        ),
+        poly(-0.17, 0.235, -0.08, 0.26, 0.0, 0.265, 0.08, 0.26, 0.17, 0.235, 0.11, 0.34, 0.0, 0.37, -0.11, 0.34),
         poly(-0.13, 0.262, 0.0, 0.278, 0.13, 0.262, 0.09, 0.318, 0.0, 0.332, -0.09, 0.318),
     ],
     ("tinted", "smiling"): [
-        poly(
-            -0.19,
-            0.225,
-            -0.07,
-            0.235,
-            0.0,
-            0.245,
-            0.07,
-            0.235,
-            0.19,
-            0.225,
-            0.12,
-            0.355,
-            0.0,
-            0.4,
-            -0.12,
-            0.355,
-        ),
+        poly(-0.19, 0.225, -0.07, 0.235, 0.0, 0.245, 0.07, 0.235, 0.19, 0.225, 0.12, 0.355, 0.0, 0.4, -0.12, 0.355),
         poly(-0.12, 0.268, 0.0, 0.28, 0.12, 0.268, 0.08, 0.308, 0.0, 0.318, -0.08, 0.308),
     ],
-}
+}  # fmt: skip
 _LINES = [stroke(s * 0.2, 0.13, s * 0.225, 0.27, 0.028) for s in (-1, 1)] + [
     stroke(-0.15, -0.27, 0.15, -0.27, 0.025),
     stroke(-0.22, 0.055, -0.1, 0.065, 0.025),
@@ -322,39 +266,16 @@ def _lock(side: float, wave: float) -> np.ndarray:
 _LOCKS = {
     "long-straight": [_lock(-1, 0.0), _lock(1, 0.0)],
     "long-wavy": [_lock(-1, 0.06), _lock(1, 0.06)],
-    "bob": [
-        poly(0.42, -0.2, 0.48, 0.0, 0.52, 0.3, 0.5, 0.52, 0.28, 0.52, 0.33, 0.3, 0.34, -0.1) * (s, 1)
-        for s in (-1, 1)
-    ],
+    "bob": _twice(0.42, -0.2, 0.48, 0.0, 0.52, 0.3, 0.5, 0.52, 0.28, 0.52, 0.33, 0.3, 0.34, -0.1),
 }
 _BEHIND = {
     "bob": [poly(-0.38, -0.25, 0.38, -0.25, 0.48, 0.0, 0.5, 0.5, -0.5, 0.5, -0.48, 0.0)],
     "long-straight": [poly(-0.36, -0.3, 0.36, -0.3, 0.46, 0.1, 0.52, 0.9, -0.52, 0.9, -0.46, 0.1)],
     "long-wavy": [poly(-0.36, -0.3, 0.36, -0.3, 0.5, 0.1, 0.6, 0.9, -0.6, 0.9, -0.5, 0.1)],
     "bun": [disc(0, -0.68, 0.22, 0.2)],
-    "ponytail": [
-        poly(
-            0.1,
-            -0.5,
-            0.4,
-            -0.56,
-            0.62,
-            -0.34,
-            0.72,
-            0.1,
-            0.66,
-            0.62,
-            0.54,
-            0.7,
-            0.5,
-            0.3,
-            0.42,
-            -0.1,
-            0.3,
-            -0.26,
-        )
-    ],
-}
+    "ponytail": [poly(0.1, -0.5, 0.4, -0.56, 0.62, -0.34, 0.72, 0.1, 0.66, 0.62, 0.54, 0.7, 0.5, 0.3, 0.42, -0.1, 0.3,
+                      -0.26)],
+}  # fmt: skip
 _BUN_UNDER_HAT = [disc(0.5, 0.3, 0.19, 0.2)]
 _SCARF_BACK = [
     np.concatenate(
@@ -379,7 +300,7 @@ _MASK = [
     poly(-0.34, 0.2, 0.34, 0.2, 0.33, 0.26, -0.33, 0.26),
     poly(-0.28, 0.36, 0.28, 0.36, 0.24, 0.42, -0.24, 0.42),
 ]
-_EARRINGS = [disc(s * 0.43, 0.2, 0.068, 0.085, 10) for s in (-1, 1)]
+_EARRINGS = _discs(0.43, 0.2, 0.068, 0.085, 10)
 _SHEEN = poly(-0.26, -0.5, -0.1, -0.56, 0.06, -0.56, 0.02, -0.48, -0.12, -0.46, -0.22, -0.4)
 
 
@@ -397,491 +318,393 @@ def _torso(shoulders: str, full: bool) -> np.ndarray:
     return np.concatenate([right, left])
 
 
-_V_SMALL = poly(-0.2, 0.6, 0.2, 0.6, 0.0, 0.96)
 _V_OPEN = poly(-0.26, 0.6, 0.26, 0.6, 0.0, 1.22)
-_COLLAR = [poly(s * 0.03, 0.86, s * 0.3, 0.6, s * 0.36, 0.82, s * 0.14, 1.0) for s in (-1, 1)]
+_COLLAR = {
+    "closed": _twice(0.03, 0.86, 0.3, 0.6, 0.36, 0.82, 0.14, 1.0),
+    "open": _twice(0.02, 1.26, 0.26, 0.6, 0.38, 0.74, 0.2, 1.04),
+}
 _BAND = poly(-0.28, 0.6, 0.28, 0.6, 0.3, 0.78, 0.0, 0.86, -0.3, 0.78)
-_COLLAR_OPEN = [poly(s * 0.02, 1.26, s * 0.26, 0.6, s * 0.38, 0.74, s * 0.2, 1.04) for s in (-1, 1)]
-_TIE = [poly(-0.1, 0.82, 0.1, 0.82, 0.07, 0.96, -0.07, 0.96), poly(-0.07, 0.95, 0.07, 0.95, 0.16, 1.6, 0.0, 1.76,
-                                                                   -0.16, 1.6)]  # fmt: skip
+_TIE = [poly(-0.1, 0.82, 0.1, 0.82, 0.07, 0.96, -0.07, 0.96),
+        poly(-0.07, 0.95, 0.07, 0.95, 0.16, 1.6, 0.0, 1.76, -0.16, 1.6)]  # fmt: skip
 _LONG = 2.6
 _FULL_BODY = 0.78
+_REFLECTIVE = (226, 230, 236)
+# Attire whose collar has the second colour, and attire over a shirt on which a tie lies.
+_SECOND_COLLAR = (
+    "suit",
+    "waistcoat",
+    "lab coat",
+    "cardigan",
+    "jacket",
+    "overalls",
+    "apron",
+    "uniform",
+    "vest",
+)
+_OVER_SHIRT = ("suit", "waistcoat", "jacket")
+# Attire that lets the second colour be seen below.
+_OVER_SECOND = ("apron", "overalls", "vest", "waistcoat")
 
 
-def _attire(kind, colour, second, w, bottom, neck_open, tags):
-    """Return what lies over the plain torso as (points, colour, tag), and the torso's own colour and tag.
+def _attire(
+    kind: str, own, other, w: float, bottom: float, neckline: str
+) -> list[tuple[list[np.ndarray], tuple]]:
+    """Return what lies over the plain torso: polygons of one colour each, the lowest first.
 
-    ``tags`` gives a tag for an attribute's name, or for plain clothing.
+    Args:
+        kind: A key of ``ATTIRES``.
+        own: Its colour.
+        other: The colour of what goes with it.
+        w: Half of the width of the shoulders.
+        bottom: Where the torso ends.
+        neckline: ``open`` or ``closed``.
     """
-    own, other = COLOURS[colour], COLOURS[second]
-    dark, light = shade(own, 0.72), mix(own, (255, 255, 255), 0.35)
-    if luminance(own) < 60:
-        dark = mix(own, (255, 255, 255), 0.2)
-    plain = tags(None)
-    base, base_tag, over = own, plain, []
-
-    def add(points, c, tag=plain):
-        over.append((points, c, tag))
-
-    if kind == "suit" or kind == "jacket":
-        base_tag = tags(kind)
-        inner = tags("shirt") if "shirt" in tags.worn else plain
-        if kind == "suit":
-            add(poly(-0.3, 0.62, 0.3, 0.62, 0.02, 1.9, -0.02, 1.9), other, inner)
-            for s in (-1, 1):
-                add(
-                    poly(
-                        s * 0.3,
-                        0.64,
-                        s * 0.52,
-                        0.8,
-                        s * 0.42,
-                        1.16,
-                        s * 0.3,
-                        1.12,
-                        s * 0.02,
-                        1.96,
-                        s * 0.16,
-                        1.2,
-                    ),
-                    dark,
-                    base_tag,
-                )
-            add(rect(0.34, 1.36, 0.58, 1.46), light, base_tag)
-        else:
-            add(poly(-0.34, 0.64, 0.34, 0.64, 0.36, bottom, -0.36, bottom), other, inner)
-            for s in (-1, 1):
-                add(poly(s * 0.28, 0.62, s * 0.56, 0.74, s * 0.5, 1.1, s * 0.32, 1.02), dark, base_tag)
-                add(poly(s * 0.28, 1.0, s * 0.4, 1.0, s * 0.42, bottom, s * 0.32, bottom), dark, base_tag)
-    elif kind == "lab coat":
-        add(poly(-0.3, 0.62, 0.3, 0.62, 0.2, bottom, -0.2, bottom), other)
-        for s in (-1, 1):
-            add(poly(s * 0.28, 0.62, s * 0.54, 0.78, s * 0.44, 1.2, s * 0.2, 1.5), dark)
-        add(rect(0.4, 1.3, 0.66, 1.36), dark)
-        add(rect(0.44, 1.2, 0.54, 1.34), COLOURS["blue"])
-    elif kind == "scrubs":
-        base_tag = tags("uniform")
-        add(poly(-0.34, 0.62, 0.34, 0.62, 0.0, 1.36), other, base_tag)
-        add(poly(-0.24, 0.62, 0.24, 0.62, 0.0, 1.2), dark, base_tag)
-        add(rect(0.28, 1.4, 0.64, 1.7), dark, base_tag)
-    elif kind == "apron":
-        base = other
-        for s in (-1, 1):
-            add(poly(s * 0.3, 0.66, s * 0.46, 0.74, s * 0.5, 1.2, s * 0.36, 1.2), own)
-        add(
-            poly(-0.52, 1.12, 0.52, 1.12, w * 0.9, 1.7, w * 0.9, bottom, -w * 0.9, bottom, -w * 0.9, 1.7), own
-        )
-        add(poly(-0.4, 1.56, 0.4, 1.56, 0.36, 1.9, -0.36, 1.9), dark)
-    elif kind == "overalls":
-        base = other
-        for s in (-1, 1):
-            add(poly(s * 0.34, 0.68, s * 0.54, 0.78, s * 0.54, 1.3, s * 0.34, 1.3), own)
-        add(poly(-0.56, 1.2, 0.56, 1.2, w * 0.9, 1.8, w * 0.9, bottom, -w * 0.9, bottom, -w * 0.9, 1.8), own)
-        add(rect(-0.28, 1.42, 0.28, 1.7), dark)
-        for s in (-1, 1):
-            add(disc(s * 0.44, 1.26, 0.1, None, 8), COLOURS["yellow"])
-    elif kind == "uniform":
-        base_tag = tags("uniform")
-        for s in (-1, 1):
-            add(
-                poly(s * w * 0.5, 0.76, s * w * 0.86, 0.84, s * w * 0.92, 1.0, s * w * 0.52, 0.92),
-                COLOURS["yellow"],
-                base_tag,
+    dark = mix(own, (255, 255, 255), 0.2) if luminance(own) < 60 else shade(own, 0.72)
+    light, yellow, collar = mix(own, (255, 255, 255), 0.35), COLOURS["yellow"], _COLLAR[neckline]
+    match kind:
+        case "suit":
+            lapels = _twice(0.3, 0.64, 0.52, 0.8, 0.42, 1.16, 0.3, 1.12, 0.02, 1.96, 0.16, 1.2)
+            pocket = rect(0.34, 1.36, 0.58, 1.46)
+            return [
+                ([poly(-0.3, 0.62, 0.3, 0.62, 0.02, 1.9, -0.02, 1.9)], other),
+                (lapels, dark),
+                ([pocket], light),
+            ]
+        case "jacket":
+            lapels = _twice(0.28, 0.62, 0.56, 0.74, 0.5, 1.1, 0.32, 1.02)
+            edges = _twice(0.28, 1.0, 0.4, 1.0, 0.42, bottom, 0.32, bottom)
+            front = poly(-0.34, 0.64, 0.34, 0.64, 0.36, bottom, -0.36, bottom)
+            return [([front], other), (lapels + edges, dark)]
+        case "lab coat":
+            lapels = _twice(0.28, 0.62, 0.54, 0.78, 0.44, 1.2, 0.2, 1.5)
+            return [
+                ([poly(-0.3, 0.62, 0.3, 0.62, 0.2, bottom, -0.2, bottom)], other),
+                ([*lapels, rect(0.4, 1.3, 0.66, 1.36)], dark),
+                ([rect(0.44, 1.2, 0.54, 1.34)], COLOURS["blue"]),
+            ]
+        case "scrubs":
+            return [
+                ([poly(-0.34, 0.62, 0.34, 0.62, 0.0, 1.36)], other),
+                ([poly(-0.24, 0.62, 0.24, 0.62, 0.0, 1.2), rect(0.28, 1.4, 0.64, 1.7)], dark),
+            ]
+        case "apron":
+            straps = _twice(0.3, 0.66, 0.46, 0.74, 0.5, 1.2, 0.36, 1.2)
+            bib = poly(
+                -0.52, 1.12, 0.52, 1.12, w * 0.9, 1.7, w * 0.9, bottom, -w * 0.9, bottom, -w * 0.9, 1.7
             )
-        add(_BAND, other, base_tag)
-        for y in (1.1, 1.4, 1.7):
-            add(disc(0, y, 0.08, None, 8), COLOURS["yellow"], base_tag)
-        add(poly(0.3, 1.16, 0.58, 1.16, 0.58, 1.34, 0.44, 1.46, 0.3, 1.34), COLOURS["yellow"], base_tag)
-    elif kind == "vest":
-        base = other
-        add(
-            poly(-0.3, 0.66, 0.3, 0.66, w * 0.76, 0.84, w * 0.72, bottom, -w * 0.72, bottom, -w * 0.76, 0.84),
-            own,
-        )
-        add(poly(-0.18, 0.62, 0.18, 0.62, 0.05, 1.1, -0.05, 1.1), other)
-        for s in (-1, 1):
-            add(poly(s * 0.42, 0.74, s * 0.6, 0.78, s * 0.58, bottom, s * 0.4, bottom), (226, 230, 236))
-        add(rect(-w * 0.73, 1.42, w * 0.73, 1.58), (226, 230, 236))
-    elif kind == "jumper":
-        add(poly(-w * 1.04, 1.16, w * 1.04, 1.16, w * 1.05, 1.4, -w * 1.05, 1.4), other)
-        add(_BAND, dark)
-    elif kind == "shirt" or kind == "checked":
-        base_tag = tags("shirt")
-        if kind == "checked":
-            for x in (-0.84, -0.42, 0.0, 0.42, 0.84):
-                if abs(x) < w:
-                    add(rect(x - 0.1, 0.86, x + 0.1, bottom), other, base_tag)
-            for y in (1.06, 1.48):
-                add(rect(-w * 0.98, y, w * 0.98, y + 0.17), mix(own, other, 0.7), base_tag)
-        else:
-            add(rect(-0.09, 0.86, 0.09, bottom), dark, base_tag)
-            for y in (1.08, 1.36, 1.64):
-                add(disc(0, y, 0.055, None, 6), other, base_tag)
-            add(rect(0.3, 1.2, 0.62, 1.46), other, base_tag)
-        for points in _COLLAR_OPEN if neck_open else _COLLAR:
-            add(points, light if kind == "shirt" else other, base_tag)
-    elif kind == "waistcoat":
-        base, base_tag = other, tags("shirt")
-        add(
-            poly(-0.34, 0.7, 0.34, 0.7, w * 0.62, 0.86, w * 0.68, bottom, -w * 0.68, bottom, -w * 0.62, 0.86),
-            own,
-        )
-        add(poly(-0.3, 0.66, 0.3, 0.66, 0.0, 1.5), other, base_tag)
-        for y in (1.58, 1.78):
-            add(disc(0, y, 0.06, None, 6), COLOURS["yellow"])
-        for points in _COLLAR_OPEN if neck_open else _COLLAR:
-            add(points, shade(other, 0.86), base_tag)
-    elif kind == "coat":
-        base_tag = tags("uniform") if "uniform" in tags.worn else plain
-        for s in (-1, 1):
-            add(
-                poly(s * 0.26, 0.62, s * 0.52, 0.74, s * 0.6, 1.12, s * 0.3, 1.06, s * 0.06, 1.3),
-                dark,
-                base_tag,
-            )
-            for y in (1.3, 1.56, 1.82):
-                add(disc(s * 0.24, y, 0.085, None, 8), other, base_tag)
-        add(rect(-w * 1.05, 1.92, w * 1.05, 2.06), other, base_tag)
-    elif kind == "robe":
-        add(poly(-0.2, 0.64, 0.2, 0.64, 0.1, bottom, -0.1, bottom), dark)
-        for s in (-1, 1):
-            add(poly(s * 0.24, 0.64, s * 0.46, 0.72, s * 0.56, bottom, s * 0.26, bottom), other)
-    elif kind == "sports shirt":
-        for s in (-1, 1):
-            add(
-                poly(
-                    s * w * 0.7,
-                    0.78,
-                    s * w * 0.9,
-                    0.86,
-                    s * w * 1.06,
-                    1.7,
-                    s * w * 1.05,
-                    bottom,
-                    s * w * 0.86,
-                    bottom,
-                    s * w * 0.86,
-                    1.6,
-                ),
-                other,
-            )
-        add(rect(-0.1, 1.16, 0.12, 1.72), other)
-        add(rect(-0.24, 1.16, 0.0, 1.32), other)
-        add(_BAND, other)
-    elif kind == "cardigan":
-        add(poly(-0.28, 0.64, 0.28, 0.64, 0.16, bottom, -0.16, bottom), other)
-        for s in (-1, 1):
-            add(poly(s * 0.22, 0.64, s * 0.36, 0.7, s * 0.26, bottom, s * 0.12, bottom), dark)
-        for y in (1.34, 1.66):
-            add(disc(0.19, y, 0.075, None, 6), COLOURS["cream"])
-    elif kind == "striped":
-        for y in (0.94, 1.26, 1.58, 1.9):
-            add(poly(-w * 1.02, y, w * 1.02, y, w * 1.05, y + 0.16, -w * 1.05, y + 0.16), other)
-    elif kind == "dress":
-        base_tag = tags("dress")
-        add(poly(-w * 0.62, 1.6, w * 0.62, 1.6, w * 0.66, 1.76, -w * 0.66, 1.76), other, base_tag)
-    else:
-        raise unknown_name("attire", kind, ATTIRES)
-    return base, base_tag, over
-
-
-class _Tags:
-    # Tags of one person's parts, by attribute.
-    __slots__ = ("drawing", "index", "worn")
-
-    def __init__(self, drawing, index, worn):
-        self.drawing, self.index, self.worn = drawing, index, worn
-
-    def __call__(self, attribute, face=False):
-        if attribute not in self.worn:
-            attribute = None
-        return self.drawing.tag(_Part("person", self.index, face, attribute))
+            return [([*straps, bib], own), ([poly(-0.4, 1.56, 0.4, 1.56, 0.36, 1.9, -0.36, 1.9)], dark)]
+        case "overalls":
+            straps = _twice(0.34, 0.68, 0.54, 0.78, 0.54, 1.3, 0.34, 1.3)
+            bib = poly(-0.56, 1.2, 0.56, 1.2, w * 0.9, 1.8, w * 0.9, bottom, -w * 0.9, bottom, -w * 0.9, 1.8)
+            buttons = _discs(0.44, 1.26, 0.1, None, 8)
+            return [([*straps, bib], own), ([rect(-0.28, 1.42, 0.28, 1.7)], dark), (buttons, yellow)]
+        case "uniform":
+            buttons = [disc(0, y, 0.08, None, 8) for y in (1.1, 1.4, 1.7)]
+            badge = poly(0.3, 1.16, 0.58, 1.16, 0.58, 1.34, 0.44, 1.46, 0.3, 1.34)
+            return [
+                (_twice(w * 0.5, 0.76, w * 0.86, 0.84, w * 0.92, 1.0, w * 0.52, 0.92), yellow),
+                ([_BAND], other),
+                ([*buttons, badge], yellow),
+            ]
+        case "vest":
+            u, v = w * 0.76, w * 0.72
+            stripes = _twice(0.42, 0.74, 0.6, 0.78, 0.58, bottom, 0.4, bottom)
+            return [
+                ([poly(-0.3, 0.66, 0.3, 0.66, u, 0.84, v, bottom, -v, bottom, -u, 0.84)], own),
+                ([poly(-0.18, 0.62, 0.18, 0.62, 0.05, 1.1, -0.05, 1.1)], other),
+                ([*stripes, rect(-w * 0.73, 1.42, w * 0.73, 1.58)], _REFLECTIVE),
+            ]
+        case "jumper":
+            stripe = poly(-w * 1.04, 1.16, w * 1.04, 1.16, w * 1.05, 1.4, -w * 1.05, 1.4)
+            return [([stripe], other), ([_BAND], dark)]
+        case "shirt":
+            buttons = [disc(0, y, 0.055, None, 6) for y in (1.08, 1.36, 1.64)]
+            return [
+                ([rect(-0.09, 0.86, 0.09, bottom)], dark),
+                ([*buttons, rect(0.3, 1.2, 0.62, 1.46)], other),
+                (collar, light),
+            ]
+        case "checked":
+            columns = [
+                rect(x - 0.1, 0.86, x + 0.1, bottom) for x in (-0.84, -0.42, 0.0, 0.42, 0.84) if abs(x) < w
+            ]
+            rows = [rect(-w * 0.98, y, w * 0.98, y + 0.17) for y in (1.06, 1.48)]
+            return [(columns, other), (rows, mix(own, other, 0.7)), (collar, other)]
+        case "waistcoat":
+            u, v = w * 0.62, w * 0.68
+            return [
+                ([poly(-0.34, 0.7, 0.34, 0.7, u, 0.86, v, bottom, -v, bottom, -u, 0.86)], own),
+                ([poly(-0.3, 0.66, 0.3, 0.66, 0.0, 1.5)], other),
+                ([disc(0, y, 0.06, None, 6) for y in (1.58, 1.78)], yellow),
+                (collar, shade(other, 0.86)),
+            ]
+        case "coat":
+            buttons = [button for y in (1.3, 1.56, 1.82) for button in _discs(0.24, y, 0.085, None, 8)]
+            return [
+                (_twice(0.26, 0.62, 0.52, 0.74, 0.6, 1.12, 0.3, 1.06, 0.06, 1.3), dark),
+                ([*buttons, rect(-w * 1.05, 1.92, w * 1.05, 2.06)], other),
+            ]
+        case "robe":
+            return [
+                ([poly(-0.2, 0.64, 0.2, 0.64, 0.1, bottom, -0.1, bottom)], dark),
+                (_twice(0.24, 0.64, 0.46, 0.72, 0.56, bottom, 0.26, bottom), other),
+            ]
+        case "sports shirt":
+            sleeves = _twice(w * 0.7, 0.78, w * 0.9, 0.86, w * 1.06, 1.7, w * 1.05, bottom, w * 0.86, bottom, w * 0.86,
+                             1.6)  # fmt: skip
+            return [([*sleeves, rect(-0.1, 1.16, 0.12, 1.72), rect(-0.24, 1.16, 0.0, 1.32), _BAND], other)]
+        case "cardigan":
+            return [
+                ([poly(-0.28, 0.64, 0.28, 0.64, 0.16, bottom, -0.16, bottom)], other),
+                (_twice(0.22, 0.64, 0.36, 0.7, 0.26, bottom, 0.12, bottom), dark),
+                ([disc(0.19, y, 0.075, None, 6) for y in (1.34, 1.66)], COLOURS["cream"]),
+            ]
+        case "striped":
+            u, v = w * 1.02, w * 1.05
+            return [([poly(-u, y, u, y, v, y + 0.16, -v, y + 0.16) for y in (0.94, 1.26, 1.58, 1.9)], other)]
+        case _:  # A dress.
+            return [([poly(-w * 0.62, 1.6, w * 0.62, 1.6, w * 0.66, 1.76, -w * 0.66, 1.76)], other)]
 
 
 @cache
 def _face_colours(tone: int, hair: str, age: str) -> dict:
-    skin = SKIN[tone - 1]
+    skin, grey = SKIN[tone - 1], _GREYED[age]
     dark = luminance(skin) < 60
-    grey = _GREYED[age]
-    strand = mix(_HAIR[hair], _GREY, grey)
-    strand = against(strand, skin, FEATURE_CONTRAST)
-    brow = against(mix(_HAIR[hair], _GREY, grey * 0.6), skin, FEATURE_CONTRAST + 12)
-    shadow = against(shade(skin, 1.6 if dark else 0.86), skin, SHADE_CONTRAST)
-    natural = against((206, 128, 112) if dark else mix(skin, (150, 62, 52), 0.45), skin, FEATURE_CONTRAST)
-    tinted = against((214, 44, 72), skin, FEATURE_CONTRAST)
-    lid = against((128, 84, 128), skin, FEATURE_CONTRAST)
-    beard = against(mix(_HAIR[hair], _GREY, grey), skin, FEATURE_CONTRAST)
-    stubble = against(mix(skin, strand, 0.3), skin, SHADE_CONTRAST + 4)
+    strand = against(mix(_HAIR[hair], _GREY, grey), skin, FEATURE_CONTRAST)
     return {
-        "skin": skin, "hair": strand, "brow": brow, "shadow": shadow, "natural": natural, "tinted": tinted,
-        "lid": lid, "beard": beard, "stubble": stubble, "sheen": mix(strand, (255, 255, 255), 0.16),
-        "lash": (20, 16, 20) if not dark else (8, 6, 8), "sclera": (246, 246, 244), "iris": (36, 26, 24),
-    }  # fmt: skip
+        "skin": skin,
+        "hair": strand,
+        "beard": strand,
+        "brow": against(mix(_HAIR[hair], _GREY, grey * 0.6), skin, FEATURE_CONTRAST + 12),
+        "shadow": against(shade(skin, 1.6 if dark else 0.86), skin, SHADE_CONTRAST),
+        "natural": against(
+            (206, 128, 112) if dark else mix(skin, (150, 62, 52), 0.45), skin, FEATURE_CONTRAST
+        ),
+        "tinted": against((214, 44, 72), skin, FEATURE_CONTRAST),
+        "lid": against((128, 84, 128), skin, FEATURE_CONTRAST),
+        "stubble": against(mix(skin, strand, 0.3), skin, SHADE_CONTRAST + 4),
+        "sheen": mix(strand, (255, 255, 255), 0.16),
+        "lash": (8, 6, 8) if dark else (20, 16, 20),
+    }
 
 
 _SCARVES = ("teal", "purple", "blue", "maroon", "olive")
+_SCLERA_WHITE, _IRIS_DARK, _TEETH = (246, 246, 244), (36, 26, 24), (250, 250, 248)
+_MASK_COLOURS = ((150, 206, 226), (112, 172, 198), (112, 172, 198))
+
+
+def _layers(layers) -> list:
+    """Return ``(points, colour, part)`` triples of layers ``(polygons, colour, part)``."""
+    return [(points, colour, part) for shapes, colour, part in layers for points in shapes]
 
 
 def _draw_person(d: _Drawing, index: int, p: Person) -> None:
-    cues, c = p.cues, _face_colours(p.skin_tone, p.hair_colour, p.age)
-    tags = _Tags(d, index, p.attributes)
-    plain, face = tags(None), d.tag(_Part("person", index, True))
-    kind, colour, second, hat, hat_colour = attire_of(p)
-    style = cues.hair_style
-    hair = c["hair"]
     scarf = COLOURS[_SCARVES[int(p.variant * 97) % len(_SCARVES)]]
-    full, w = p.full_figure, _SHOULDER[cues.shoulders] * (0.82 if p.full_figure else 1.0)
+    hat = attire_of(p)[3]
+    hair = _face_colours(p.skin_tone, p.hair_colour, p.age)["hair"]
     head = {"scale": p.scale, "x": p.x, "y": p.y, "tilt": p.tilt}
-
-    # Hair behind the body.
-    if style == "covered":
-        behind = [(s, shade(scarf, 0.8), plain) for s in _SCARF_BACK]
-    elif style == "bun" and hat is not None:
-        behind = [(s, hair, plain) for s in _BUN_UNDER_HAT]
+    plain = _Part("person", index)
+    if p.cues.hair_style == "covered":
+        behind = (_SCARF_BACK, shade(scarf, 0.8), plain)
+    elif p.cues.hair_style == "bun" and hat is not None:
+        behind = (_BUN_UNDER_HAT, hair, plain)
     else:
-        behind = [(s, hair, plain) for s in _BEHIND.get(style, ())]
-    d.group(behind, **head)
-
-    # Body.
-    body = _lower_body(p, tags, c, w, colour) if full else []
-    bottom = 2.12 if full else _LONG
-    base, base_tag, over = _attire(kind, colour, second, w, bottom, cues.neckline == "open", tags)
-    body.append((_torso(cues.shoulders, full), base, base_tag))
-    if full:
-        over = [o for o in over if o[0][:, 1].min() < 1.9]
-    body += over
-    body.append((_NECK, c["skin"], plain))
-    if cues.neckline == "open":
-        body.append((_V_OPEN, c["skin"], plain))
-    else:
-        collar = _collar_colour(kind, colour, second)
-        collar_tag = base_tag if kind in ("shirt", "checked", "uniform", "scrubs", "dress") else plain
-        body.append((_BAND, collar, collar_tag))
-    body.append((_NECK_SHADE, c["shadow"], plain))
-    if "tie" in p.attributes:
-        tie = _tie_colour(kind, colour, second)
-        tag = tags("tie")
-        drop = 0.26 if cues.neckline == "open" else 0.0
-        body += [
-            (points + np.array((0, drop)), tie if i else shade(tie, 0.8), tag)
-            for i, points in enumerate(_TIE)
-        ]
-    if full:
-        body += _hands(p, tags, c, w)
+        behind = (_BEHIND.get(p.cues.hair_style, ()), hair, plain)
+    d.add(_layers([behind]), **head)
     # A full figure has a larger head for its body, so that the face stays legible; both meet at the chin.
-    ratio = _FULL_BODY if full else 1.0
-    d.group(body, p.scale * ratio, p.x, p.y + 0.5 * p.scale * (1 - ratio))
+    ratio = _FULL_BODY if p.full_figure else 1.0
+    d.add(_layers(_body(p, index)), p.scale * ratio, p.x, p.y + 0.5 * p.scale * (1 - ratio))
+    d.add(_layers(_head(p, index, scarf)), **head)
 
-    # Head.
-    parts = [(s, hair, plain) for s in _LOCKS.get(style, ())]
-    if style != "covered":
-        parts += [(s, c["skin"], face) for s in _EARS]
-    if style in _LOCKS:
-        # The ears lie under the hair.
-        parts += [(s, hair, plain) for s in _LOCKS[style]] if style != "bob" else []
-    parts.append((_FACE[cues.jaw], c["skin"], face))
-    if p.age != "young":
-        lines = _LINES if p.age == "older" else _LINES[:2]
-        parts += [(s, c["shadow"], face) for s in lines]
+
+def _body(p: Person, index: int) -> list:
+    """Return the layers of a person below the chin."""
+    cues, c, full = p.cues, _face_colours(p.skin_tone, p.hair_colour, p.age), p.full_figure
+    plain = _Part("person", index)
+
+    def worn(attribute: str | None) -> _Part:
+        return plain._replace(attribute=attribute) if attribute in p.attributes else plain
+
+    kind, colour, second, _, _ = attire_of(p)
+    own, other, w = COLOURS[colour], COLOURS[second], _SHOULDER[cues.shoulders] * (0.82 if full else 1.0)
+    shown = worn("uniform" if kind == "coat" else next(iter(ATTIRES[kind]), None))
+    over = [(*layer, shown) for layer in _attire(kind, own, other, w, 2.12 if full else _LONG, cues.neckline)]
+    if kind in ("suit", "jacket"):
+        over[0] = (*over[0][:2], worn("shirt"))
+    elif kind == "waistcoat":
+        over[0], over[2] = (*over[0][:2], plain), (*over[2][:2], plain)
+    if full:
+        over = [([s for s in shapes if s[:, 1].min() < 1.9], *rest) for shapes, *rest in over]
+    layers = _lower_body(p, worn, own, other) if full else []
+    layers += [([_torso(cues.shoulders, full)], other if kind in _OVER_SECOND else own, shown), *over]
+    layers.append(([_NECK], c["skin"], plain))
+    if cues.neckline == "open":
+        layers.append(([_V_OPEN], c["skin"], plain))
+    else:
+        if kind in _SECOND_COLLAR:
+            band = shade(other, 0.86)
+        else:
+            band = shade(own, 0.8) if luminance(own) > 60 else mix(own, (255, 255, 255), 0.25)
+        same = kind in ("shirt", "checked", "uniform", "scrubs", "dress")
+        layers.append(([_BAND], band, shown if same else plain))
+    layers.append(([_NECK_SHADE], c["shadow"], plain))
+    if "tie" in p.attributes:
+        if kind in ("suit", "waistcoat"):
+            tie = COLOURS["red"] if colour in ("navy", "black", "tan", "green", "olive") else (150, 30, 110)
+        else:
+            tie = against(COLOURS["red"], other if kind == "jacket" else own, 30)
+        knot, rest = (points + np.array((0, 0.26 if cues.neckline == "open" else 0)) for points in _TIE)
+        layers += [([knot], shade(tie, 0.8), worn("tie")), ([rest], tie, worn("tie"))]
+    if full:
+        hands = worn("gloves")
+        r = 0.19 if hands.attribute else 0.14
+        layers.append(
+            (_discs(w * 0.9, 2.14, r, r * 1.2, 10), _GLOVE if hands.attribute else c["skin"], hands)
+        )
+        if hands.attribute:
+            cuffs = [rect(s * w * 0.9 - 0.19, 1.9, s * w * 0.9 + 0.19, 2.02) for s in (-1, 1)]
+            layers.append((cuffs, _CUFF, hands))
+    return layers
+
+
+def _lower_body(p: Person, worn, own, second) -> list:
+    """Return the layers below the waist, of a person whose attire has these colours."""
+    asked = p.attributes
+    skin = SKIN[p.skin_tone - 1]
+    if "skirt" in asked or "dress" in asked or "shorts" in asked:
+        legs, part, wide = skin, worn(None), 0.2
+    else:
+        wide = 0.3
+        if "jeans" in asked:
+            legs, part = (62, 96, 160), worn("jeans")
+        elif "slacks" in asked:
+            legs, part = (176, 158, 122), worn("slacks")
+        else:
+            # Plain trousers: no attribute of their own.
+            part = worn("suit" if "suit" in asked else "uniform")
+            legs = own if part.attribute else (70, 72, 82)
+    outer, inner = 0.32 + wide * 0.72, 0.32 - wide * 0.72
+    layers = [(_twice(0.02, 2.0, 0.6, 2.0, outer, 3.5, inner, 3.5), legs, part)]
+    if "jeans" in asked:
+        cuffs = [rect(s * 0.32 - 0.24, 3.26, s * 0.32 + 0.24, 3.42) for s in (-1, 1)]
+        layers.append((cuffs, (150, 180, 226), part))
+    if "shorts" in asked:
+        layers.append((_twice(0.0, 1.98, 0.64, 1.98, 0.7, 2.72, 0.06, 2.72), (206, 70, 60), worn("shorts")))
+    if "skirt" in asked:
+        layers.append(([poly(-0.58, 1.98, 0.58, 1.98, 0.96, 3.0, -0.96, 3.0)], (150, 54, 130), worn("skirt")))
+    if "dress" in asked:
+        layers.append(([poly(-0.58, 1.98, 0.58, 1.98, 1.0, 3.12, -1.0, 3.12)], own, worn("dress")))
+        layers.append(([poly(-0.95, 2.96, 0.95, 2.96, 1.0, 3.12, -1.0, 3.12)], second, worn("dress")))
+    if "boots" in asked:
+        boots = _twice(0.1, 2.92, 0.58, 2.92, 0.56, 3.4, 0.74, 3.56, 0.74, 3.72, 0.08, 3.72)
+        layers.append((boots, (124, 66, 24), worn("boots")))
+        layers.append((_twice(0.08, 2.92, 0.6, 2.92, 0.6, 3.04, 0.08, 3.04), (70, 34, 10), worn("boots")))
+    elif "slippers" in asked:
+        layers.append((_discs(0.44, 3.6, 0.34, 0.14), (240, 120, 170), worn("slippers")))
+        layers.append((_discs(0.56, 3.55, 0.14, 0.1), (255, 220, 236), worn("slippers")))
+    else:
+        layers.append((_discs(0.42, 3.58, 0.28, 0.11), (40, 38, 40), worn(None)))
+    return layers
+
+
+def _head(p: Person, index: int, scarf) -> list:
+    """Return the layers of a head, the lowest first."""
+    cues, c = p.cues, _face_colours(p.skin_tone, p.hair_colour, p.age)
+    style, hair = cues.hair_style, c["hair"]
+    plain, face = _Part("person", index), _Part("person", index, face=True)
+    lines = {"young": 0, "middle-aged": 2, "older": len(_LINES)}[p.age]
+    locks = (_LOCKS.get(style, ()), hair, plain)
+    ears = (() if style == "covered" else _EARS, c["skin"], face)
+    # Only a bob leaves the ears free.
+    layers = [locks, ears] if style == "bob" else [ears, locks]
+    layers += [([_FACE[cues.jaw]], c["skin"], face), (_LINES[:lines], c["shadow"], face)]
     if cues.facial_hair == "stubble":
-        parts.append((_STUBBLE[cues.jaw], c["stubble"], face))
-    parts.append((_NOSE, c["shadow"], face))
+        layers.append(([_STUBBLE[cues.jaw]], c["stubble"], face))
+    layers.append(([_NOSE], c["shadow"], face))
+    lips, (mouth, *teeth) = c[cues.lips], _LIPS[cues.lips, p.expression]
     if cues.facial_hair == "beard":
-        parts.append((_BEARD[cues.jaw], c["beard"], face))
-    if cues.facial_hair == "moustache":
-        parts.append((_MOUSTACHE, c["beard"], face))
-    lips = _LIPS[cues.lips, p.expression]
-    parts.append((lips[0], _lip_colour(c, cues), face))
-    if len(lips) > 1:
-        parts.append((lips[1], (250, 250, 248), face))
-    if cues.lashes == "yes":
-        parts += [(s, c["lid"], face) for s in _LID_SHADE]
-    parts += [(s, c["sclera"], face) for s in _SCLERA[cues.lashes]]
-    parts += [(s, c["iris"], face) for s in _IRIS]
-    if cues.lashes == "yes":
-        parts += [(s, c["lash"], face) for s in _LID]
-    parts += [(s, c["brow"], face) for s in _BROWS[cues.brow]]
+        layers.append(([_BEARD[cues.jaw]], c["beard"], face))
+        lips = against(lips, c["beard"], FEATURE_CONTRAST)
+    elif cues.facial_hair == "moustache":
+        layers.append(([_MOUSTACHE], c["beard"], face))
+    marked = cues.lashes == "yes"
+    layers += [
+        ([mouth], lips, face),
+        (teeth, _TEETH, face),
+        (_LID_SHADE if marked else (), c["lid"], face),
+        (_SCLERA[cues.lashes], _SCLERA_WHITE, face),
+        (_IRIS, _IRIS_DARK, face),
+        (_LID if marked else (), c["lash"], face),
+        (_BROWS[cues.brow], c["brow"], face),
+    ]
     if "mask" in p.attributes:
-        tag = tags("mask", face=True)
-        shades = ((150, 206, 226), (112, 172, 198), (112, 172, 198))
-        parts += [(s, k, tag) for s, k in zip(_MASK, shades, strict=True)]
+        part = face._replace(attribute="mask")
+        layers += [([points], colour, part) for points, colour in zip(_MASK, _MASK_COLOURS, strict=True)]
     if style == "covered":
-        parts += [(s, scarf, plain) for s in _SCARF_FRONT]
-        parts += [(s, shade(scarf, 0.8), plain) for s in _SCARF_FOLD]
+        layers += [(_SCARF_FRONT, scarf, plain), (_SCARF_FOLD, shade(scarf, 0.8), plain)]
     else:
-        parts += [(s, hair, plain) for s in _CAPS[style]]
+        layers.append((_CAPS[style], hair, plain))
         if style not in ("cropped", "curly-short"):
-            parts.append((_SHEEN, c["sheen"], plain))
+            layers.append(([_SHEEN], c["sheen"], plain))
+    _, _, _, hat, hat_colour = attire_of(p)
     if hat is not None:
-        tag = tags("hat")
-        shapes = []
-        for points, k in HATS[hat]:
-            if k is None or isinstance(k, float):
-                k = shade(COLOURS[hat_colour], k or 1.0)
-            shapes.append((points, k, tag))
-        parts += shapes
+        part = plain._replace(attribute="hat" if "hat" in p.attributes else None)
+        for points, colour in HATS[hat]:
+            if colour is None or isinstance(colour, float):
+                colour = shade(COLOURS[hat_colour], colour or 1.0)
+            layers.append(([points], colour, part))
     if cues.earrings == "yes" and style != "covered":
-        parts += [(s, _EARRING, plain) for s in _EARRINGS]
-    d.group(parts, **head)
-
-
-def _lip_colour(c, cues):
-    if cues.facial_hair == "beard":
-        return against(c[cues.lips], c["beard"], FEATURE_CONTRAST)
-    return c[cues.lips]
-
-
-def _collar_colour(kind, colour, second):
-    if kind in (
-        "suit",
-        "waistcoat",
-        "lab coat",
-        "cardigan",
-        "jacket",
-        "overalls",
-        "apron",
-        "uniform",
-        "vest",
-    ):
-        return shade(COLOURS[second], 0.86)
-    own = COLOURS[colour]
-    return shade(own, 0.8) if luminance(own) > 60 else mix(own, (255, 255, 255), 0.25)
-
-
-def _tie_colour(kind, colour, second):
-    ground = COLOURS[second] if kind in ("suit", "waistcoat", "jacket") else COLOURS[colour]
-    if kind in ("suit", "waistcoat"):
-        return COLOURS["red"] if colour in ("navy", "black", "tan", "green", "olive") else (150, 30, 110)
-    return against(COLOURS["red"], ground, 30)
-
-
-def _hands(p, tags, c, w):
-    gloves = "gloves" in p.attributes
-    tag = tags("gloves") if gloves else tags(None)
-    r = 0.19 if gloves else 0.14
-    hand = _GLOVE if gloves else c["skin"]
-    shapes = [(disc(s * w * 0.9, 2.14, r, r * 1.2, 10), hand, tag) for s in (-1, 1)]
-    if gloves:
-        shapes += [(rect(s * w * 0.9 - 0.19, 1.9, s * w * 0.9 + 0.19, 2.02), _CUFF, tag) for s in (-1, 1)]
-    return shapes
-
-
-def _lower_body(p, tags, c, w, colour):
-    worn, plain, skin = p.attributes, tags(None), c["skin"]
-    hip, ankle = 0.6, 3.5
-    out = []
-    if "skirt" in worn or "dress" in worn or "shorts" in worn:
-        legs, leg_tag, leg_end = skin, plain, ankle
-    elif "jeans" in worn:
-        legs, leg_tag, leg_end = (62, 96, 160), tags("jeans"), ankle
-    elif "slacks" in worn:
-        legs, leg_tag, leg_end = (176, 158, 122), tags("slacks"), ankle
-    else:
-        # Plain trousers: no attribute of their own.
-        own = COLOURS[colour] if "suit" in worn or "uniform" in worn else (70, 72, 82)
-        legs, leg_end = own, ankle
-        leg_tag = tags("suit") if "suit" in worn else tags("uniform") if "uniform" in worn else plain
-    wide = 0.3 if legs is not skin else 0.2
-    for s in (-1, 1):
-        out.append((poly(s * 0.02, 2.0, s * hip, 2.0, s * (0.32 + wide * 0.72), leg_end, s * (0.32 - wide * 0.72),
-                         leg_end), legs, leg_tag))  # fmt: skip
-    if "jeans" in worn:
-        for s in (-1, 1):
-            out.append((rect(s * 0.32 - 0.24, 3.26, s * 0.32 + 0.24, 3.42), (150, 180, 226), leg_tag))
-    if "shorts" in worn:
-        tag = tags("shorts")
-        for s in (-1, 1):
-            out.append(
-                (poly(s * 0.0, 1.98, s * 0.64, 1.98, s * 0.7, 2.72, s * 0.06, 2.72), (206, 70, 60), tag)
-            )
-    if "skirt" in worn:
-        out.append((poly(-0.58, 1.98, 0.58, 1.98, 0.96, 3.0, -0.96, 3.0), (150, 54, 130), tags("skirt")))
-    if "dress" in worn:
-        _, own, second, _, _ = attire_of(p)
-        out.append((poly(-0.58, 1.98, 0.58, 1.98, 1.0, 3.12, -1.0, 3.12), COLOURS[own], tags("dress")))
-        out.append((poly(-0.95, 2.96, 0.95, 2.96, 1.0, 3.12, -1.0, 3.12), COLOURS[second], tags("dress")))
-    if "boots" in worn:
-        tag = tags("boots")
-        for s in (-1, 1):
-            out.append((poly(s * 0.1, 2.92, s * 0.58, 2.92, s * 0.56, 3.4, s * 0.74, 3.56, s * 0.74, 3.72, s * 0.08,
-                             3.72), (124, 66, 24), tag))  # fmt: skip
-            out.append(
-                (poly(s * 0.08, 2.92, s * 0.6, 2.92, s * 0.6, 3.04, s * 0.08, 3.04), (70, 34, 10), tag)
-            )
-    elif "slippers" in worn:
-        tag = tags("slippers")
-        for s in (-1, 1):
-            out.append((disc(s * 0.44, 3.6, 0.34, 0.14), (240, 120, 170), tag))
-            out.append((disc(s * 0.56, 3.55, 0.14, 0.1), (255, 220, 236), tag))
-    else:
-        for s in (-1, 1):
-            out.append((disc(s * 0.42, 3.58, 0.28, 0.11), (40, 38, 40), plain))
-    return out
+        layers.append((_EARRINGS, _EARRING, plain))
+    return layers
 
 
 def _draw_prop(d: _Drawing, index: int, p: Person, aspect: float) -> None:
-    c = _face_colours(p.skin_tone, p.hair_colour, p.age)
     s = -1 if p.side == "left" else 1
-    part = _Part("prop", index)
-    plain = _Part("person", index)
-    gloves = "gloves" in p.attributes
+    size, y, beside, margin = 0.335, 1 - 0.335 / 2 - 0.03, 0.37 if aspect < 1.2 else 0.345, 0.012
     if p.full_figure:
-        if p.occupation is None:
-            return
-        size = 0.26
-        x = p.x + s * 0.31
-        x = min(max(x, size / 2 + 0.01), aspect - size / 2 - 0.01)
-        d.add(PROPS[look(p.occupation).prop], part, size, x, 0.62, flip=s < 0)
-        return
-    size = 0.335
+        size, y, beside, margin = 0.26, 0.62, 0.31, 0.01
     half = size / 2
-    x = p.x + s * (0.37 if aspect < 1.2 else 0.345)
-    x = min(max(x, half + 0.012), aspect - half - 0.012)
-    y = 1 - half - 0.03
+    x = min(max(p.x + s * beside, half + margin), aspect - half - margin)
     if p.occupation is not None:
-        d.add(PROPS[look(p.occupation).prop], part, size, x, y, flip=s < 0)
-    if gloves:
-        tag = d.tag(_Part("person", index, False, "gloves"))
+        d.add(_of(_Part("prop", index), PROPS[look(p.occupation).prop]), size, x, y, flip=s < 0)
+    if p.full_figure:
+        return
+    if "gloves" in p.attributes:
+        part = _Part("person", index, attribute="gloves")
         # One hand holds the prop, the other lies before the chest; both in the frame however large the face.
         holding = x - s * (half - 0.01) if p.occupation is not None else p.x + s * 0.16
         for side, centre in ((s, holding), (-s, p.x - s * 0.17)):
-            hand = [
-                (disc(0, 0, 0.2, 0.22, 12), _GLOVE, tag),
-                (disc(-side * 0.17, -0.05, 0.08, 0.13, 8), _GLOVE, tag),
-                (rect(-0.2, 0.14, 0.2, 0.28), _CUFF, tag),
-            ]
-            d.group(hand, p.scale, centre, 0.86)
+            hand = [disc(0, 0, 0.2, 0.22, 12), disc(-side * 0.17, -0.05, 0.08, 0.13, 8)]
+            d.add(
+                _layers([(hand, _GLOVE, part), ([rect(-0.2, 0.14, 0.2, 0.28)], _CUFF, part)]),
+                p.scale,
+                centre,
+                0.86,
+            )
     elif p.occupation is not None:
         # A hand at the inner edge of the prop.
-        hand = [(disc(0, 0, 0.034, 0.042, 10), c["skin"]), (disc(0, -0.03, 0.02, 0.026, 8), c["skin"])]
-        d.add(hand, plain, 1.0, x - s * (half - 0.03), y + 0.09)
+        hand = [disc(0, 0, 0.034, 0.042, 10), disc(0, -0.03, 0.02, 0.026, 8)]
+        hand = _layers([(hand, SKIN[p.skin_tone - 1], _Part("person", index))])
+        d.add(hand, 1.0, x - s * (half - 0.03), y + 0.09)
 
 
 def _draw(scene: Scene) -> _Drawing:
     d = _Drawing()
     aspect = scene.aspect
-    background = d.tag(_Part("place"))
-    if scene.place not in PLACES:
-        raise unknown_name("place", scene.place, PLACES)
     # Three digits of the seed move, mirror and tint the background.
     jitter = ((scene.seed >> 3) % 101) / 100 - 0.5
     flip = bool((scene.seed >> 1) & 1)
     tint = 0.94 + 0.12 * ((scene.seed >> 11) % 64) / 63
-    centre = aspect / 2 + 0.1 * jitter
-    place = [(points - (0.75, 0), shade(colour, tint), background) for points, colour in PLACES[scene.place]]
-    d.group(place, 1.0, centre, 0.0, flip=flip)
+    place = [(points - (0.75, 0), shade(colour, tint)) for points, colour in PLACES[scene.place]]
+    d.add(_of(_Part("place"), place), 1.0, aspect / 2 + 0.1 * jitter, 0.0, flip=flip)
     for i, thing in enumerate(scene.things):
-        if thing.kind not in OBJECT_ART:
-            raise unknown_name("object", thing.kind, OBJECT_ART)
-        d.add(OBJECT_ART[thing.kind], _Part("thing", i), thing.size, thing.x, thing.y)
+        d.add(_of(_Part("thing", i), OBJECT_ART[thing.kind]), thing.size, thing.x, thing.y)
     if scene.decoy is not None:
         art = DECOYS.get(scene.decoy) or PROPS.get(scene.decoy)
-        if art is None:
-            raise unknown_name("decoy or prop", scene.decoy, [*DECOYS, *PROPS])
         x, y = aspect / 2 + 0.06 * jitter, 0.5 + 0.05 * (((scene.seed >> 17) % 101) / 100 - 0.5)
         size = 0.58 + 0.14 * ((scene.seed >> 5) % 33) / 32
-        d.add([(disc(0, 0.5, 0.46, 0.06), (150, 152, 158))], _Part("place"), size, x, y)
-        d.add(art, _Part("prop"), size, x, y, flip=flip)
+        d.add([(disc(0, 0.5, 0.46, 0.06), (150, 152, 158), _Part("place"))], size, x, y)
+        d.add(_of(_Part("prop"), art), size, x, y, flip=flip)
     for i, person in enumerate(scene.people):
         _draw_person(d, i, person)
     for i, person in enumerate(scene.people):
@@ -889,25 +712,26 @@ def _draw(scene: Scene) -> _Drawing:
     return d
 
 
-def _shape(scene: Scene, size: int) -> tuple[int, int]:
+def _canvas(scene: Scene, size: int, *channels: int) -> np.ndarray:
+    """Return an empty canvas of twice the size."""
     if not isinstance(size, int | np.integer) or isinstance(size, bool) or not 8 <= size <= 4096:
         raise ParameterError(
             f"size is {size!r}; the image height is a whole number of pixels from 8 to 4096."
         )
-    return int(size), round(size * scene.aspect)
+    return np.zeros((size * _OVER, round(size * scene.aspect) * _OVER, *channels), np.uint8)
 
 
-def _paint(d: _Drawing, canvas: np.ndarray, size: int, values: list) -> None:
+def _paint(d: _Drawing, canvas: np.ndarray, values: list) -> None:
+    """Paint each polygon with its value."""
     import cv2
 
-    points = np.concatenate(d.points)
     # OpenCV puts whole coordinates in the middle of pixels, hence the half.
-    points = np.rint((points * (size * _OVER) - 0.5) * (1 << _SHIFT)).astype(np.int32)
+    points = (np.concatenate(d.points) * len(canvas) - 0.5) * (1 << _SHIFT)
+    points = np.rint(points).astype(np.int32)
     fill, start = cv2.fillPoly, 0
     for count, value in zip(d.counts, values, strict=True):
-        end = start + count
-        fill(canvas, [points[start:end]], value, 8, _SHIFT)
-        start = end
+        fill(canvas, [points[start : start + count]], value, 8, _SHIFT)
+        start += count
 
 
 def render(scene: Scene, size: int = 64) -> np.ndarray:
@@ -918,80 +742,50 @@ def render(scene: Scene, size: int = 64) -> np.ndarray:
         size: Height in pixels, 8–4096.
 
     Raises:
-        UnknownNameError: A name in the scene has no drawing.
         ParameterError: ``size`` is not a whole number from 8 to 4096.
     """
     import cv2
 
-    height, width = _shape(scene, size)
-    d = _draw(scene)
-    light = scene.light
+    canvas, d, light = _canvas(scene, size, 3), _draw(scene), scene.light
     gain = np.array([light.red, light.green, light.blue]) * light.strength
-    values = np.clip(np.array(d.colours) * gain, 0, 255).tolist()
-    canvas = np.zeros((height * _OVER, width * _OVER, 3), np.uint8)
-    _paint(d, canvas, height, values)
-    return cv2.resize(canvas, (width, height), interpolation=cv2.INTER_AREA)
-
-
-def render_many(scenes: Iterable[Scene], size: int = 64) -> np.ndarray:
-    """Return the images of scenes of one aspect: uint8 RGB array (n, height, width, 3).
-
-    Raises:
-        UnknownNameError: A name in a scene has no drawing.
-        ParameterError: No scenes, scenes of different widths, or a bad ``size``.
-    """
-    images = [render(scene, size) for scene in scenes]
-    if not images:
-        raise ParameterError("There are no scenes to draw: give at least one.")
-    if widths := {image.shape[1] for image in images} - {images[0].shape[1]}:
-        raise ParameterError(
-            f"The scenes are {images[0].shape[1]} and {min(widths)} pixels wide. Draw each aspect on its own."
-        )
-    return np.stack(images)
+    _paint(d, canvas, np.clip(np.array(d.colours) * gain, 0, 255).tolist())
+    height, width, _ = canvas.shape
+    return cv2.resize(canvas, (width // _OVER, height // _OVER), interpolation=cv2.INTER_AREA)
 
 
 def truth(scene: Scene, size: int = 64) -> Truth:
-    """Return where everything in ``render(scene, size)`` is; nothing hidden counts.
+    """Return where everything in ``render(scene, size)`` is; nothing hidden counts. Raises like ``render``."""
+    canvas, d = _canvas(scene, size), _draw(scene)
+    numbers = {part: i for i, part in enumerate(dict.fromkeys(d.parts))}
+    _paint(d, canvas, [numbers[part] for part in d.parts])
+    height, width = canvas.shape
+    blocks = height // _OVER, _OVER, width // _OVER, _OVER
 
-    Raises:
-        UnknownNameError: A name in the scene has no drawing.
-        ParameterError: ``size`` is not a whole number from 8 to 4096.
-    """
-    height, width = _shape(scene, size)
-    d = _draw(scene)
-    canvas = np.zeros((height * _OVER, width * _OVER), np.uint8)
-    _paint(d, canvas, height, d.tags)
-
-    def region(name, person, chosen):
+    def region(name: str, person: int | None, **wanted) -> Region:
         table = np.zeros(256, np.uint8)
-        table[[i for i, part in enumerate(d.parts) if chosen(part)]] = 1
-        covered = table[canvas].reshape(height, _OVER, width, _OVER).sum((1, 3))
-        mask = covered * 2 >= _OVER * _OVER
+        for part, i in numbers.items():
+            table[i] = all(getattr(part, field) == value for field, value in wanted.items())
+        mask = table[canvas].reshape(blocks).sum((1, 3)) * 2 >= _OVER * _OVER
         rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
         if len(rows) == 0:
             return Region(name, person, (float("nan"),) * 4, mask)
         box = (float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1))
         return Region(name, person, box, mask)
 
-    n = range(len(scene.people))
-    props = [i for i in n if any(p.role == "prop" and p.owner == i for p in d.parts)]
+    people = list(enumerate(scene.people))
+    props = [
+        region(look(p.occupation).prop, i, role="prop", owner=i)
+        for i, p in people
+        if p.occupation is not None
+    ]
+    if scene.decoy is not None:
+        props.append(region(scene.decoy, None, role="prop"))
     return Truth(
-        people=tuple(region("person", i, lambda p, i=i: p.role == "person" and p.owner == i) for i in n),
-        faces=tuple(
-            region("face", i, lambda p, i=i: p.role == "person" and p.owner == i and p.face) for i in n
-        ),
-        objects=tuple(
-            region(thing.kind, None, lambda p, i=i: p.role == "thing" and p.owner == i)
-            for i, thing in enumerate(scene.things)
-        ),
+        people=tuple(region("person", i, role="person", owner=i) for i, _ in people),
+        faces=tuple(region("face", i, role="person", owner=i, face=True) for i, _ in people),
+        objects=tuple(region(t.kind, None, role="thing", owner=i) for i, t in enumerate(scene.things)),
         attributes=tuple(
-            region(name, i, lambda p, i=i, name=name: p.owner == i and p.attribute == name)
-            for i in n
-            for name in scene.people[i].attributes
+            region(name, i, owner=i, attribute=name) for i, person in people for name in person.attributes
         ),
-        props=tuple(
-            region(look(scene.people[i].occupation).prop, i, lambda p, i=i: p.role == "prop" and p.owner == i)
-            for i in props
-        )
-        + ((region(scene.decoy, None, lambda p: p.role == "prop"),) if scene.decoy is not None else ()),
+        props=tuple(props),
     )

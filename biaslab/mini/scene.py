@@ -20,7 +20,7 @@ import numpy as np
 from biaslab.errors import ParameterError, unknown_name
 from biaslab.genders import GENDERS
 from biaslab.mini.art import DECOYS, PLACES, PROPS
-from biaslab.mini.looks import ATTIRES, CASUAL, LOOKS, Look, look
+from biaslab.mini.looks import ATTIRES, CASUAL, NOT_HATS, Look, look
 
 AGES = ("young", "middle-aged", "older")
 EXPRESSIONS = ("neutral", "smiling")
@@ -51,6 +51,7 @@ OBJECTS = (
     "airplane", "bear", "bench", "bike", "bird", "boat", "car", "dog", "fire hydrant", "person",
     "potted plant", "stop sign", "suitcase", "traffic light", "umbrella",
 )  # fmt: skip
+THINGS = tuple(name for name in OBJECTS if name != "person")
 
 # P(cue | gender). Values overlap; the one exception is that women have no moustache and no beard. So that
 # no cue decides alone, most men have neither, and no other value is more than 25 times likelier either way.
@@ -169,13 +170,17 @@ class Thing:
     """An object of one of PaintSkills' classes. Lengths are in frame heights."""
 
     kind: str
-    """One of ``OBJECTS`` except ``person``."""
+    """One of ``THINGS``."""
     x: float
     """Centre from the left edge."""
     y: float
     """Centre from the top edge."""
     size: float
     """Side of the square that it fills."""
+
+    def __post_init__(self):
+        if self.kind not in THINGS:
+            raise unknown_name("object", self.kind, THINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +215,12 @@ class Scene:
     """Width over height: 1.0 for one person, 1.5 for two."""
     decoy: str | None = None
     """What a scene without people shows instead: a key of ``art.PROPS`` or ``art.DECOYS``."""
+
+    def __post_init__(self):
+        if self.place not in PLACES:
+            raise unknown_name("place", self.place, PLACES)
+        if self.decoy is not None and self.decoy not in PROPS and self.decoy not in DECOYS:
+            raise unknown_name("decoy or prop", self.decoy, [*DECOYS, *PROPS])
 
 
 def posterior_female(cues: Cues, hidden: Iterable[str] = ()) -> float:
@@ -284,6 +295,7 @@ _HAIR_STEPS = [
     for p in ((0.14, 0.22, 0.28, 0.12, 0.24), (0.38, 0.32, 0.20, 0.06, 0.04), (0.64, 0.28, 0.08, 0.0, 0.0))
 ]
 _PERSON_DRAWS = 24
+_TALL_HATS = ("toque", "top hat", "hard hat", "helmet", "peaked", "mortarboard")
 
 
 def worn(look_: Look | None, attributes: Sequence[str], casual: str) -> tuple[str, ...]:
@@ -298,47 +310,36 @@ def worn(look_: Look | None, attributes: Sequence[str], casual: str) -> tuple[st
         UnknownNameError: An attribute that does not exist.
         ParameterError: Two attributes that one person cannot wear together.
     """
-    asked = dict.fromkeys(attributes)
-    for name in asked:
-        if name not in ATTRIBUTES:
-            raise unknown_name("attribute", name, ATTRIBUTES)
+    if wrong := [name for name in attributes if name not in ATTRIBUTES]:
+        raise unknown_name("attribute", wrong[0], ATTRIBUTES)
     shown = set(look_.attributes if look_ else ATTIRES[casual])
     for group in _EXCLUSIVE:
-        both = [name for name in group if name in asked]
-        if len(both) > 1:
+        asked = [name for name in group if name in attributes]
+        if len(asked) > 1:
             raise ParameterError(
-                f"{both[0]!r} and {both[1]!r} cannot be worn together. Ask for one of {', '.join(group)}."
+                f"{asked[0]!r} and {asked[1]!r} cannot be worn together. Ask for one of {', '.join(group)}."
             )
-        if both:
+        if asked:
             shown -= set(group)
-    shown |= set(asked)
-    return tuple(name for name in ATTRIBUTES if name in shown)
+    return tuple(name for name in ATTRIBUTES if name in shown or name in attributes)
 
 
 def attire_of(person: Person) -> tuple[str, str, str, str | None, str]:
     """Return what ``person`` has on: attire kind, its two colours, hat kind or ``None``, hat colour."""
     if person.occupation is None:
         kind, colour, second = CASUAL[int(person.variant * len(CASUAL)) % len(CASUAL)]
-        hat, hat_colour = None, "grey"
+        hat, hat_colour, own = None, "grey", ()
     else:
-        own = look(person.occupation)
-        kind, colour, second, hat, hat_colour = (
-            own.attire, own.attire_colour, own.second_colour, own.hat, own.hat_colour,
-        )  # fmt: skip
-    for name in ("suit", "shirt", "uniform", "jacket", "dress"):
-        if name in person.attributes and name not in ATTIRES[kind]:
-            if name == "uniform" and own_uniform(person):
-                break
-            kind = name
-            break
-    if "hat" in person.attributes and hat in (None, "headset", "headband", "bandana"):
+        worn = look(person.occupation)
+        kind, colour, second, own = worn.attire, worn.attire_colour, worn.second_colour, worn.attributes
+        hat, hat_colour = worn.hat, worn.hat_colour
+    # What is asked for replaces the attire; an occupation may have a uniform of its own.
+    asked = [name for name in _EXCLUSIVE[0] if name in person.attributes and name not in ATTIRES[kind]]
+    if asked and not (asked[0] == "uniform" and "uniform" in own):
+        kind = asked[0]
+    if "hat" in person.attributes and hat in (None, *NOT_HATS):
         hat, hat_colour = "brim", "brown"
     return kind, colour, second, hat, hat_colour
-
-
-def own_uniform(person: Person) -> bool:
-    """Return whether the occupation's own attire counts as a uniform."""
-    return person.occupation is not None and "uniform" in look(person.occupation).attributes
 
 
 def sample_person(
@@ -349,14 +350,9 @@ def sample_person(
     skin_tone: int | None = None,
     age: str | None = None,
     expression: str | None = None,
-    hair_colour: str | None = None,
     attributes: Sequence[str] = (),
-    x: float | None = None,
-    y: float | None = None,
-    scale: float | None = None,
     side: str | None = None,
-    full_figure: bool | None = None,
-    cues: Mapping[str, str] | None = None,
+    full_figure: bool = False,
     slot: tuple[float, float] = (0.0, 1.0),
 ) -> Person:
     """Return a person with everything that is not given drawn at random.
@@ -368,14 +364,9 @@ def sample_person(
         skin_tone: 1–10; uniform if not given.
         age: One of ``AGES``.
         expression: One of ``EXPRESSIONS``.
-        hair_colour: One of ``HAIR_COLOURS``.
         attributes: Names in ``ATTRIBUTES`` to wear, beside those of the look.
-        x: Centre of the face, frame heights from the left.
-        y: Centre of the face, frame heights from the top.
-        scale: Height of the face, frame heights.
         side: Side of the prop.
-        full_figure: From head to foot; if not given, where an attribute below the chest asks for it.
-        cues: Values of single cues to fix; the others follow ``CUES``.
+        full_figure: From head to foot; always so where an attribute below the chest asks for it.
         slot: Left and right end of the part of the frame that is the person's.
 
     Raises:
@@ -384,43 +375,20 @@ def sample_person(
     """
     u = rng.random(_PERSON_DRAWS).tolist()
     own = None if occupation is None else look(occupation)
-    if skin_tone is None:
-        skin_tone = 1 + int(u[0] * 10)
-    elif skin_tone not in SKIN_TONES:
-        raise ParameterError(f"skin_tone is {skin_tone!r}; the Monk scale runs from 1 to 10.")
-    if gender is None:
-        gender = GENDERS[u[1] < 0.5]
-    elif gender not in GENDERS:
+    skin_tone = 1 + int(u[0] * 10) if skin_tone is None else skin_tone
+    gender = GENDERS[u[1] < 0.5] if gender is None else gender
+    if gender not in GENDERS:
         raise unknown_name("gender", gender, GENDERS)
     values = [words[bisect(steps, v)] for (steps, words), v in zip(_CUE_STEPS[gender], u[2:11], strict=True)]
-    if cues:
-        for name, value in cues.items():
-            if name not in CUE_NAMES:
-                raise unknown_name("cue", name, CUE_NAMES)
-            values[CUE_NAMES.index(name)] = value
     variant = u[11]
-    shown = worn(own, attributes, CASUAL[int(variant * len(CASUAL))][0])
-    if full_figure is None:
-        full_figure = not LOWER_ATTRIBUTES.isdisjoint(attributes)
+    full = full_figure or not LOWER_ATTRIBUTES.isdisjoint(attributes)
     left, right = slot
-    middle, width = (left + right) / 2, right - left
-    if full_figure:
-        scale_ = 0.258 + 0.008 * u[12]
-        y_ = 0.178 + 0.01 * u[13]
-        x_ = middle + (u[14] - 0.5) * 0.12 * width
+    if full:
+        scale, y = 0.258 + 0.008 * u[12], 0.178 + 0.01 * u[13]
     else:
-        widest = 0.41 if width > 0.9 else 0.36
-        scale_ = widest * (0.80 + 0.20 * u[12])
-        tall = own is not None and own.hat in (
-            "toque",
-            "top hat",
-            "hard hat",
-            "helmet",
-            "peaked",
-            "mortarboard",
-        )
-        y_ = 0.5 - 0.40 * scale_ + 0.03 + 0.06 * (u[13] - 0.5) + (0.035 if tall else 0.0)
-        x_ = middle + (u[14] - 0.5) * 0.12 * width
+        scale = (0.41 if right - left > 0.9 else 0.36) * (0.80 + 0.20 * u[12])
+        room = 0.035 if own is not None and own.hat in _TALL_HATS else 0.0
+        y = 0.5 - 0.40 * scale + 0.03 + 0.06 * (u[13] - 0.5) + room
     hair_steps, hair_words = _HAIR_STEPS[0 if skin_tone <= 3 else 1 if skin_tone <= 6 else 2]
     return Person(
         gender=gender,
@@ -429,24 +397,20 @@ def sample_person(
         age=age or _AGE_STEPS[1][bisect(_AGE_STEPS[0], u[15])],
         expression=expression or EXPRESSIONS[u[16] < 0.5],
         cues=Cues(*values),
-        hair_colour=hair_colour or hair_words[bisect(hair_steps, u[17])],
-        attributes=shown,
-        x=x_ if x is None else float(x),
-        y=y_ if y is None else float(y),
-        scale=scale_ if scale is None else float(scale),
+        hair_colour=hair_words[bisect(hair_steps, u[17])],
+        attributes=worn(own, attributes, CASUAL[int(variant * len(CASUAL))][0]),
+        x=(left + right) / 2 + (u[14] - 0.5) * 0.12 * (right - left),
+        y=y,
+        scale=scale,
         tilt=(u[18] - 0.5) * 0.1,
         side=side or SIDES[u[19] < 0.5],
-        full_figure=full_figure,
+        full_figure=full,
         variant=variant,
     )
 
 
-def sample_light(rng: np.random.Generator) -> Light:
-    """Return a light at random: from warm to cool (red against blue), dim to bright, a little green or pink."""
-    return _light(rng.random(3).tolist())
-
-
 def _light(u: list[float]) -> Light:
+    """A light from warm to cool (red against blue), dim to bright, a little green or pink."""
     warmth = (u[0] - 0.5) * 0.15
     return Light(1.0 + warmth, 1.0 + (u[1] - 0.5) * 0.05, 1.0 - warmth, 0.84 + 0.22 * u[2])
 
@@ -459,82 +423,65 @@ def sample_scene(
     skin_tones: Sequence[int | None] | None = None,
     ages: Sequence[str | None] | None = None,
     expressions: Sequence[str | None] | None = None,
-    attributes: Sequence[str] | Sequence[Sequence[str]] = (),
-    things: Sequence[str | Thing] = (),
+    attributes: Sequence[Sequence[str]] | None = None,
+    things: Sequence[str] = (),
     place: str | None = None,
     decoy: str | None = None,
     light: Light | None = None,
     aspect: float | None = None,
-    full_figure: bool | None = None,
 ) -> Scene:
     """Return a scene with everything that is not given drawn at random.
+
+    Of ``occupations`` to ``attributes``, each has one entry per person; what is ``None`` is drawn.
 
     Args:
         rng: Source of chance.
         genders: One entry per person, left to right, at most 4; ``None`` draws. Empty for no people.
-        occupations: One entry per person; ``None`` (also for the whole) is no named occupation.
-        skin_tones: One entry per person, 1–10; ``None`` draws uniformly.
-        ages: One entry per person.
-        expressions: One entry per person.
-        attributes: Names that everyone wears, or one sequence of names per person.
-        things: Object kinds to place at random, or ``Thing`` where they stand.
+        occupations: ``None`` (also for the whole) is no named occupation.
+        skin_tones: 1–10.
+        ages: One of ``AGES``.
+        expressions: One of ``EXPRESSIONS``.
+        attributes: Names of what is worn; one below the chest shows everyone from head to foot, as do more than two
+            people.
+        things: Object kinds to place at random.
         place: A key of ``art.PLACES``; if not given, an occupation's own with chance 0.9, else ``studio``.
-        decoy: What a scene without people shows: a key of ``art.PROPS`` or ``art.DECOYS``, or an occupation,
-            whose prop is then shown. Nobody is drawn.
+        decoy: What a scene without people shows: a key of ``art.PROPS`` or ``art.DECOYS``. Nobody is drawn.
         light: The illuminant.
         aspect: Width over height; 1.0, or 1.5 for two people and more.
-        full_figure: Everyone from head to foot; always so with more than two people.
 
     Raises:
         UnknownNameError: A name that does not exist.
-        ParameterError: Lists of different lengths, more than 4 people, or a ``person`` among the things.
+        ParameterError: Lists of different lengths, or more than 4 people.
     """
     count = 0 if decoy is not None else len(genders)
     if count > 4:
         raise ParameterError(f"A scene holds at most 4 people, not {count}. Draw several scenes.")
     u = rng.random(8).tolist()
-    per_person = {
+    given = {
         "occupation": occupations, "skin_tone": skin_tones, "age": ages, "expression": expressions,
+        "attributes": attributes,
     }  # fmt: skip
-    for name, values in per_person.items():
-        if values is not None and count and len(values) != count:
+    given = {name: values for name, values in given.items() if values is not None and count}
+    for name, values in given.items():
+        if len(values) != count:
             raise ParameterError(f"{name}: {len(values)} values for {count} people. Give one for each.")
-    if attributes and not isinstance(attributes[0], str):
-        if len(attributes) != count and count:
-            raise ParameterError(
-                f"attributes: {len(attributes)} lists for {count} people. Give one for each."
-            )
-        wear = list(attributes)
-    else:
-        wear = [attributes] * count
-    if aspect is None:
-        aspect = 1.5 if count > 1 else 1.0
-    full = bool(full_figure) or count > 2 or any(not LOWER_ATTRIBUTES.isdisjoint(w) for w in wear)
-    people = []
-    for i in range(count):
-        if count == 1:
-            slot, side = (0.0, aspect), None
-        elif count == 2:
-            # A little closer together than halves, so that the props fit at the outer sides.
-            slot = (0.07, aspect / 2 + 0.02) if i == 0 else (aspect / 2 - 0.02, aspect - 0.07)
-            side = SIDES[i]
-        else:
-            slot, side = (aspect * i / count, aspect * (i + 1) / count), None
-        people.append(
-            sample_person(
-                rng, gender=genders[i], attributes=wear[i], slot=slot, side=side, full_figure=full,
-                **{name: values[i] for name, values in per_person.items() if values is not None},
-            )
-        )  # fmt: skip
-    if decoy is not None and decoy not in PROPS and decoy not in DECOYS:
-        if decoy not in LOOKS:
-            raise unknown_name("decoy, prop or occupation", decoy, [*DECOYS, *PROPS, *LOOKS])
-        decoy = LOOKS[decoy].prop
+    aspect = aspect or (1.5 if count > 1 else 1.0)
+    full = count > 2 or any(not LOWER_ATTRIBUTES.isdisjoint(worn) for worn in given.get("attributes", ()))
+    slots = [(aspect * i / count, aspect * (i + 1) / count) for i in range(count)]
+    sides: Sequence[str | None] = [None] * count
+    if count == 2:
+        # A little closer together than halves, so that the props fit at the outer sides.
+        slots, sides = [(0.07, aspect / 2 + 0.02), (aspect / 2 - 0.02, aspect - 0.07)], SIDES
+    people = [
+        sample_person(
+            rng, gender=genders[i], slot=slots[i], side=sides[i], full_figure=full,
+            **{name: values[i] for name, values in given.items()},
+        )
+        for i in range(count)
+    ]  # fmt: skip
     if place is None:
         places = [look(p.occupation).place for p in people if p.occupation]
         place = places[int(u[0] * len(places))] if places and u[1] < 0.9 else "studio"
-    elif place not in PLACES:
-        raise unknown_name("place", place, PLACES)
     return Scene(
         people=tuple(people),
         things=_place_things(rng, things, aspect, bool(people)),
@@ -546,27 +493,18 @@ def sample_scene(
     )
 
 
-def _place_things(rng, things, aspect, with_people) -> tuple[Thing, ...]:
-    out, n = [], len(things)
-    for i, thing in enumerate(things):
-        kind = thing.kind if isinstance(thing, Thing) else thing
-        if kind == "person":
-            raise ParameterError("A person is not a thing: give one more entry in genders instead.")
-        if kind not in OBJECTS:
-            raise unknown_name("object", kind, OBJECTS)
-        if isinstance(thing, Thing):
-            out.append(thing)
-            continue
+def _place_things(rng, kinds, aspect, with_people) -> tuple[Thing, ...]:
+    out = []
+    for i, kind in enumerate(kinds):
         a, b, c = rng.random(3).tolist()
         if with_people:
             # Beside the head, where the person does not hide it.
             size = 0.24 + 0.06 * a
-            side = (i + (b < 0.5)) % 2
-            x = 0.14 + 0.04 * c if side == 0 else aspect - 0.14 - 0.04 * c
+            x = 0.14 + 0.04 * c if (i + (b < 0.5)) % 2 == 0 else aspect - 0.14 - 0.04 * c
             y = 0.17 + 0.27 * (i // 2) + 0.05 * b
         else:
-            size = min(0.62, 0.9 * aspect / max(n, 1)) * (0.78 + 0.22 * a)
-            cell = aspect / n
+            cell = aspect / len(kinds)
+            size = min(0.62, 0.9 * aspect / len(kinds)) * (0.78 + 0.22 * a)
             x = cell * (i + 0.5) + (b - 0.5) * max(cell - size, 0.0)
             y = size / 2 + 0.04 + c * (0.92 - size)
         out.append(Thing(kind, float(x), float(y), float(size)))

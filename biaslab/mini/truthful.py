@@ -9,12 +9,13 @@ the world comes from the measurement, for there is no model.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from biaslab import closure
-from biaslab.errors import InputError, ParameterError
+from biaslab.errors import InputError
 from biaslab.mini import captions, world
 from biaslab.mini.looks import look
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from biaslab.mini.scene import Scene
+    from biaslab.mini.scene import Person, Scene
 
 # The name by which the pipeline takes it for a model.
 WORLD = "world"
@@ -88,102 +89,77 @@ def generate(prompts: pd.DataFrame, corpus: captions.Corpus, *, seed: int, size:
         that gender was drawn with; NaN where nobody is shown).
 
     Raises:
-        InputError: A column is missing, a prompt's id is given twice, or a caption is not of this corpus.
+        InputError: A prompt's id is given twice, or a caption is not of this corpus.
         UnknownNameError: The world has no such occupation.
-        ParameterError: ``n_images`` is below 1.
     """
-    import pandas as pd
+    if (twice := prompts.loc[prompts["prompt_id"].duplicated(), "prompt_id"]).any():
+        raise InputError(f"Prompt {twice.iloc[0]!r} is given twice; each may occur once.")
+    told = {row["prompt_id"]: _told(row, corpus) for row in prompts.to_dict("records")}
 
-    for column in ("prompt_id", "occupation", "n_images"):
-        if column not in prompts:
-            raise InputError(
-                f"The prompts have no column {column!r}; they need prompt_id, occupation, n_images."
-            )
-    if prompts["prompt_id"].duplicated().any():
-        twice = prompts.loc[prompts["prompt_id"].duplicated(), "prompt_id"].iloc[0]
-        raise InputError(f"Prompt {twice!r} is given twice; each may occur once.")
-    if (prompts["n_images"] < 1).any():
-        raise ParameterError(f"n_images is {prompts['n_images'].min()}; make 1 image of a prompt or more.")
-    ids, texts = (prompts.get(c, pd.Series("", index=prompts.index)) for c in ("caption_id", "text"))
-    told = {
-        prompt: _caption(caption, corpus) if isinstance(caption, str) and caption else _prompt(*rest, corpus)
-        for prompt, caption, *rest in zip(
-            prompts["prompt_id"], ids, prompts["occupation"], texts, strict=True
-        )
-    }
-    rows = []
-    for prompt, n in zip(prompts["prompt_id"], prompts["n_images"], strict=True):
+    def genders(prompt: str, index: int) -> str:
         p = told[prompt][1]
-        for index in range(int(n)):
-            gender = "" if p is None else _gender(seed, prompt, index, p)
-            share = float("nan") if p is None else p
-            rows.append((f"{prompt}/{index}", prompt, index, seed, "ok", gender, share))
-    names = ["image_id", "prompt_id", "index", "seed", "outcome", "truth_gender", "truth_p_female"]
-    table = pd.DataFrame(rows, columns=names)
+        if math.isnan(p):
+            return ""
+        return "female" if draw(seed, prompt, index, "gender") < p * 2**64 else "male"
+
+    table = images_of(prompts, seed, genders)
+    table["truth_p_female"] = [told[prompt][1] for prompt in table["prompt_id"]]
     shown = dict(zip(table["image_id"], table["truth_gender"], strict=True))
 
     def scene(image_id: str) -> Scene:
         prompt, _, index = image_id.rpartition("/")
-        row = replace(
-            told[prompt][0], gender=shown[image_id] or None, seed=draw(seed, prompt, int(index), "scene")
-        )
-        return captions.build_scene(row)
+        drawn = draw(seed, prompt, int(index), "scene")
+        return captions.build_scene(replace(told[prompt][0], gender=shown[image_id] or None, seed=drawn))
 
     whole = [(key, row.text, row.occupation, row.seed) for key, (row, _) in sorted(told.items())]
-    digest = _digest((corpus.digest, seed, size, prompts["n_images"].tolist(), whole))
-    return Renders(f"renders true to the world ({corpus.skew})", digest, table, scene, size)
+    key = digest(__name__, corpus.digest, seed, size, prompts["n_images"].tolist(), whole)
+    return Renders(f"renders true to the world ({corpus.skew})", key, table, scene, size)
 
 
-# What a prompt says, as a row of the corpus, and P(female) given that; None where nobody is shown.
-_Told = tuple[captions.Row, float | None]
+def images_of(prompts: pd.DataFrame, seed: int, genders: Callable[[str, int], str]) -> pd.DataFrame:
+    """Return one row per image of ``prompts``, ``genders`` telling who is shown of a prompt's id and a number."""
+    table = prompts.loc[prompts.index.repeat(prompts["n_images"]), ["prompt_id"]].reset_index(drop=True)
+    table["index"] = table.groupby("prompt_id").cumcount()
+    table.insert(0, "image_id", table["prompt_id"] + "/" + table["index"].astype(str))
+    shown = [genders(*key) for key in zip(table["prompt_id"], table["index"], strict=True)]
+    return table.assign(seed=seed, outcome="ok", truth_gender=shown)
 
 
-def _prompt(occupation: str, text: str, corpus: captions.Corpus) -> _Told:
-    p = world.p_female_for_prompt(occupation, world.skew_knobs(corpus.skew))
+def _told(prompt: Mapping, corpus: captions.Corpus) -> tuple[captions.Row, float]:
+    """Return what a prompt says, as a row of the corpus, and P(female) given that; NaN where nobody is shown."""
+    knobs, caption = world.skew_knobs(corpus.skew), prompt.get("caption_id")
+    if isinstance(caption, str) and caption:
+        row = corpus.row(corpus.index(caption))
+        if row.gender is None:
+            return row, math.nan
+        if row.occupation is None:
+            return row, {"female": 1.0, "male": 0.0}.get(row.indicator, _EITHER)
+        return row, world.p_female(row.occupation, style=row.style, indicator=row.indicator, knobs=knobs)
+    occupation, text = prompt["occupation"], prompt.get("text", "")
     facts = {"expression": "smiling"} if "smiling" in text else {}
+    p = world.p_female_for_prompt(occupation, knobs)
     if "at work" in text:
         facts["place"] = look(occupation).place
     return captions.Row(text, occupation, "prompt_like", "none", "female", 0, facts), p
 
 
-def _caption(caption_id: str, corpus: captions.Corpus) -> _Told:
-    row = corpus._row(corpus.index(caption_id))
-    if row.gender is None:
-        return row, None
-    if row.occupation is None:
-        return row, {"female": 1.0, "male": 0.0}.get(row.indicator, _EITHER)
-    knobs = world.skew_knobs(corpus.skew)
-    return row, world.p_female(row.occupation, style=row.style, indicator=row.indicator, knobs=knobs)
-
-
 def held_out(n: int, *, seed: int = 0, size: int = 64) -> Renders:
-    """Return renders of one person each to test judges on, drawn from seeds that no training uses.
+    """Return ``n`` renders of one person each to test judges on, drawn from seeds that no training uses.
 
     Genders alternate and occupations take turns, so that both are even; all else is drawn at random.
-
-    Args:
-        n: How many, at least 1.
-        seed: Seed of the draws.
-        size: Height in pixels.
 
     Returns:
         Images whose table has ``image_id``, ``occupation``, ``truth_gender``, ``posterior`` (exact P(female | the
         cues that can be seen), equal priors, 0–1) and ``ambiguous`` (whether it lies between 0.01 and 0.99).
-
-    Raises:
-        ParameterError: ``n`` is below 1.
     """
+    import numpy as np
     import pandas as pd
 
     from biaslab.mini import scene as scenes
 
-    if n < 1:
-        raise ParameterError(f"n is {n!r}; give how many renders to draw, 1 or more.")
     names = world.occupations()
 
     def scene(image_id: str) -> Scene:
-        import numpy as np
-
         i = int(image_id.rpartition("-")[2])
         gender, occupation = scenes.GENDERS[i % 2], names[i // 2 % len(names)]
         rng = np.random.default_rng(draw(seed, "held-out", i, "scene"))
@@ -193,15 +169,17 @@ def held_out(n: int, *, seed: int = 0, size: int = 64) -> Renders:
     for i in range(n):
         image_id = f"held-out-{seed}-{i:06d}"
         person = scene(image_id).people[0]
-        posterior = scenes.posterior_female(person.cues, scenes.hidden_cues(person))
-        rows.append((image_id, person.occupation, person.gender, posterior, scenes.is_ambiguous(person)))
+        rows.append((image_id, person.occupation, person.gender, *seen(person)))
     table = pd.DataFrame(rows, columns=["image_id", "occupation", "truth_gender", "posterior", "ambiguous"])
-    digest = _digest((captions.Corpus(rows=1).digest, n, seed, size))
-    return Renders("held-out renders", digest, table, scene, size)
+    key = digest(__name__, captions.Corpus(rows=1).digest, n, seed, size)
+    return Renders("held-out renders", key, table, scene, size)
 
 
-def _gender(seed: int, prompt: str, index: int, p: float) -> str:
-    return "female" if draw(seed, prompt, index, "gender") < p * 2**64 else "male"
+def seen(person: Person) -> tuple[float, bool]:
+    """Return P(female) given the cues of ``person`` that can be seen, and whether that leaves the gender open."""
+    from biaslab.mini import scene
+
+    return scene.posterior_female(person.cues, scene.hidden_cues(person)), scene.is_ambiguous(person)
 
 
 def draw(seed: int, prompt: str, index: int, what: str) -> int:
@@ -210,5 +188,6 @@ def draw(seed: int, prompt: str, index: int, what: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-def _digest(given: object) -> str:
-    return hashlib.sha256(repr((given, closure.digest(__name__))).encode()).hexdigest()[:16]
+def digest(module: str, *given: object) -> str:
+    """Return sixteen hexadecimal digits that change with ``given`` and with the code that ``module`` depends on."""
+    return hashlib.sha256(repr((given, closure.digest(module))).encode()).hexdigest()[:16]

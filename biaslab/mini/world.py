@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -39,7 +39,6 @@ from typing import TYPE_CHECKING
 from biaslab.errors import ParameterError, unknown_name
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
 INDICATORS = ("none", "female", "male", "both")
@@ -79,19 +78,15 @@ class Knobs:
     captions with the word."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise ParameterError(f"{field.name} is {value!r}; give a number.")
-        for name in ("naming", "prompt_skew"):
-            if not 0 <= getattr(self, name) <= 5:
-                raise ParameterError(f"{name} is {getattr(self, name)!r}; give a number from 0 to 5.")
-        for name in ("prompt_like", "names", "both", "other_sense"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ParameterError(f"{name} is {getattr(self, name)!r}; give a share from 0 to below 1.")
-        for name in ("indicators", "prompt_indicators"):
-            if not 0 < getattr(self, name) < 1:
-                raise ParameterError(f"{name} is {getattr(self, name)!r}; give a share between 0 and 1.")
+        for name, value in vars(self).items():
+            allowed, least, below = "a share from 0 to below 1", 0, 1
+            if name in ("naming", "prompt_skew"):
+                allowed, below = "a number from 0 to 5", math.nextafter(5, 6)
+            elif name in ("indicators", "prompt_indicators"):
+                allowed, least = "a share between 0 and 1", math.nextafter(0, 1)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not least <= value < below:
+                raise ParameterError(f"{name} is {value!r}; give {allowed}.")
 
     @classmethod
     def default(cls) -> Knobs:
@@ -161,12 +156,6 @@ def _logit(p: float) -> float:
     return math.log(p / (1 - p))
 
 
-def _style_level(style: str, knobs: Knobs) -> float:
-    if style == "prompt_like":
-        return _logit(knobs.prompt_indicators)
-    return _logit(knobs.indicators) + (_NAMED_SHIFT if style == "named" else _ORDINARY[style][1])
-
-
 @lru_cache(maxsize=64)
 def _cells(knobs: Knobs) -> tuple[tuple[str, str, str, float, float], ...]:
     """Rows (occupation, style, indicator, p, p_female) of ``truth_table``."""
@@ -186,18 +175,21 @@ def _cells(knobs: Knobs) -> tuple[tuple[str, str, str, float, float], ...]:
                 rows.append((occupation, style, "none", share, nan))
                 continue
             female = prompts if style == "prompt_like" else others
-            level = _style_level(style, knobs)
+            if style == "prompt_like":
+                level = _logit(knobs.prompt_indicators)
+            else:
+                level = _logit(knobs.indicators) + (_NAMED_SHIFT if style == "named" else _ORDINARY[style][1])
             named_f = _sigmoid(level - knobs.naming * lean / 2)
             named_m = _sigmoid(level + knobs.naming * lean / 2)
             told_f, told_m = female * named_f, (1 - female) * named_m
-            told, untold_f, untold_m = told_f + told_m, female * (1 - named_f), (1 - female) * (1 - named_m)
-            single = 1 - knobs.both
-            rows.append(
-                (occupation, style, "none", share * (untold_f + untold_m), untold_f / (untold_f + untold_m))
-            )
-            rows.append((occupation, style, "female", share * told_f * single, 1.0))
-            rows.append((occupation, style, "male", share * told_m * single, 0.0))
-            rows.append((occupation, style, "both", share * told * knobs.both, told_f / told))
+            untold_f, untold_m = female * (1 - named_f), (1 - female) * (1 - named_m)
+            told, untold, single = told_f + told_m, untold_f + untold_m, 1 - knobs.both
+            rows += [
+                (occupation, style, "none", share * untold, untold_f / untold),
+                (occupation, style, "female", share * told_f * single, 1.0),
+                (occupation, style, "male", share * told_m * single, 0.0),
+                (occupation, style, "both", share * told * knobs.both, told_f / told),
+            ]
     return tuple(rows)
 
 
@@ -238,24 +230,21 @@ def p_female(
     """
     if occupation not in training_shares():
         raise unknown_name("occupation in the paradox paper", occupation, training_shares())
-    if style is not None and style not in STYLES:
-        raise unknown_name("style", style, STYLES)
-    if indicator is not None and indicator not in INDICATORS:
-        raise unknown_name("indicator", indicator, INDICATORS)
-    total = women = 0.0
-    for name, row_style, row_indicator, p, female in _cells(knobs or Knobs.default()):
-        if (
-            name == occupation
-            and style in (None, row_style)
-            and indicator in (None, row_indicator)
-            and not math.isnan(female)
-        ):
-            total, women = total + p, women + p * female
+    for what, given, known in (("style", style, STYLES), ("indicator", indicator, INDICATORS)):
+        if given is not None and given not in known:
+            raise unknown_name(what, given, known)
+    rows = [
+        (p, p * female)
+        for name, row_style, row_indicator, p, female in _cells(knobs or Knobs.default())
+        if name == occupation and style in (None, row_style) and indicator in (None, row_indicator)
+        and not math.isnan(female)
+    ]  # fmt: skip
+    total = sum(p for p, _ in rows)
     if total == 0:
         raise ParameterError(
             f"No caption of style {style!r} and indicator {indicator!r} shows a person in this world."
         )
-    return women / total
+    return sum(women for _, women in rows) / total
 
 
 def true_share(
@@ -271,32 +260,3 @@ def p_female_for_prompt(occupation: str, knobs: Knobs | None = None) -> float:
     It is the share among prompt-like captions without an indicator. Raises like ``p_female``.
     """
     return p_female(occupation, style="prompt_like", indicator="none", knobs=knobs)
-
-
-def draw_genders(
-    occupation: str,
-    n: int,
-    rng: np.random.Generator,
-    *,
-    style: str | None = "prompt_like",
-    indicator: str | None = "none",
-    knobs: Knobs | None = None,
-) -> list[str]:
-    """Return ``n`` genders drawn from the truth for one class of text: what a generator without bias shows.
-
-    Args:
-        occupation: One of the 62.
-        n: How many, at least 0.
-        rng: Source of chance; takes ``n`` draws.
-        style: Style of the text; the default is that of the papers' prompts. ``None`` for all.
-        indicator: Indicator in the text; ``None`` for all.
-        knobs: The world; ``Knobs.default()`` if not given.
-
-    Raises:
-        UnknownNameError: A name that does not exist.
-        ParameterError: ``n`` is negative, or no caption of this kind shows a person.
-    """
-    if n < 0:
-        raise ParameterError(f"n is {n!r}; give how many genders to draw, 0 or more.")
-    p = p_female(occupation, style=style, indicator=indicator, knobs=knobs)
-    return ["female" if u < p else "male" for u in rng.random(n).tolist()]

@@ -198,22 +198,13 @@ def test_any_slice_is_the_same_rows(corpus, table):
     assert (other["text"] != table["text"].head(100)).mean() > 0.9
 
 
-def test_training_rows_are_the_corpus_rows(corpus, table):
-    texts, scenes = c.sample_training(11, 40, start=4_080)
-    assert texts == table["text"].iloc[4_080:4_120].tolist()
-    assert scenes == [corpus.scene(i) for i in table["caption_id"].iloc[4_080:4_120]]
-
-
-def test_one_caption(corpus, table):
-    row = table.iloc[77]
-    caption = corpus.caption(row["caption_id"])
-    assert (caption.text, caption.occupation, caption.style) == (
-        row["text"],
-        row["truth_occupation"],
-        row["truth_style"],
-    )
-    assert (caption.indicator, caption.gender) == (row["truth_indicator"], row["truth_gender"])
-    assert corpus.index(row["caption_id"]) == 77
+def test_a_row_and_its_id(corpus, table):
+    caption, row = table.iloc[77], corpus.row(77)
+    assert (row.text, row.occupation, row.style) == (
+        caption["text"], caption["truth_occupation"], caption["truth_style"],
+    )  # fmt: skip
+    assert (row.indicator, row.gender) == (caption["truth_indicator"], caption["truth_gender"])
+    assert corpus.index(caption["caption_id"]) == 77
 
 
 def test_scenes_show_what_captions_say(corpus, table):
@@ -269,13 +260,13 @@ def test_light_is_the_light_named(corpus, table):
 
 def test_lists_name_what_the_renderer_knows():
     assert set(c.PLACE_PHRASES) == set(art.PLACES)
-    assert {name for name, *_ in c._WEAR} == set(scene.ATTRIBUTES)
-    decoys = [kind for _, kind in c._DECOYS]
-    decoys += [kind for options in c._OWN_DECOYS.values() for _, kind in options]
+    assert {name for name, *_ in c._WORDS["wear"]} == set(scene.ATTRIBUTES)
+    decoys = [kind for _, kind in c._WORDS["decoys"]]
+    decoys += [kind for options in c._WORDS["own_decoys"].values() for _, kind in options]
     assert set(decoys) - {"-"} <= {*art.PROPS, *art.DECOYS}
-    assert set(c._OWN_DECOYS) <= set(occupations())
+    assert set(c._WORDS["own_decoys"]) <= set(occupations())
     props = {looks.look(name).prop for name in occupations()}
-    assert props >= c._NO_ARTICLE
+    assert props >= set(c._WORDS["no_article"])
 
 
 def test_images(corpus, table):
@@ -301,8 +292,6 @@ def test_bad_settings():
         c.Corpus(skew="of")
     with pytest.raises(ParameterError, match="size is 0"):
         next(c.Corpus(rows=10).batches(size=0))
-    with pytest.raises(ParameterError, match="n is 0"):
-        c.sample_training(0, 0)
 
 
 def test_bad_rows():

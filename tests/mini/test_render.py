@@ -9,13 +9,14 @@ from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.measures.skin_tone import swatch_rgb
 from biaslab.mini import render as drawing
 from biaslab.mini.looks import LOOKS
-from biaslab.mini.render import luminance, render, render_many, truth
+from biaslab.mini.render import luminance, render, truth
 from biaslab.mini.scene import (
     AGES,
     ATTRIBUTES,
     CUES,
     OBJECTS,
     SKIN_TONES,
+    Cues,
     Light,
     Scene,
     Thing,
@@ -32,9 +33,10 @@ BARE = {
 
 
 def person(tone=5, seed=0, **more):
-    options = {"age": "young", "expression": "neutral", "hair_colour": "black", "occupation": "nurse"} | more
-    options["cues"] = BARE | options.get("cues", {})
-    return replace(sample_person(np.random.default_rng(seed), skin_tone=tone, **options), tilt=0.0)
+    options = {"age": "young", "expression": "neutral", "occupation": "nurse"} | more
+    cues = Cues(**BARE | options.pop("cues", {}))
+    drawn = sample_person(np.random.default_rng(seed), skin_tone=tone, **options)
+    return replace(drawn, cues=cues, hair_colour="black", tilt=0.0)
 
 
 def scene_of(*people, **more):
@@ -70,9 +72,9 @@ def test_images_have_the_promised_shape():
 def test_same_seed_same_bytes_in_any_company():
     scenes = [sample_scene(np.random.default_rng(i), occupations=(NAMES[i],)) for i in range(12)]
     again = [sample_scene(np.random.default_rng(i), occupations=(NAMES[i],)) for i in range(12)]
-    together = render_many(scenes)
-    assert together.tobytes() == np.stack([render(s) for s in reversed(again)])[::-1].tobytes()
-    assert len({image.tobytes() for image in together}) == 12
+    images = [render(scene).tobytes() for scene in scenes]
+    assert images == [render(scene).tobytes() for scene in reversed(again)][::-1]
+    assert len(set(images)) == 12
 
 
 def test_an_object_covers_exactly_its_mask():
@@ -120,13 +122,13 @@ def test_boxes_are_the_tightest_around_masks():
     for i in range(40):
         scene = sample_scene(
             rng, genders=(None,) * (1 + i % 2), occupations=(NAMES[i],) * (1 + i % 2), things=("bird",),
-            attributes=("gloves", "boots") if i % 3 == 0 else ("tie",),
+            attributes=(("gloves", "boots") if i % 3 == 0 else ("tie",),) * (1 + i % 2),
         )  # fmt: skip
         found = truth(scene)
         regions = (*found.people, *found.faces, *found.objects, *found.attributes, *found.props)
         assert len(found.people) == len(found.faces) == len(found.props) == len(scene.people)
         for region in regions:
-            if not region.visible:
+            if not region.mask.any():
                 assert np.isnan(region.box).all()
                 continue
             rows, columns = np.nonzero(region.mask)
@@ -140,11 +142,11 @@ def test_boxes_are_the_tightest_around_masks():
 
 def test_a_face_fills_a_tenth_of_the_frame():
     rng = np.random.default_rng(11)
-    for i in range(500):
+    for i in range(2 * len(NAMES)):
         count = 1 + i % 2
         wear = [(), ("boots",), ("skirt", "hat"), ("gloves",)][i % 4]
         names = (NAMES[i % len(NAMES)],) * count
-        scene = sample_scene(rng, genders=(None,) * count, occupations=names, attributes=wear)
+        scene = sample_scene(rng, genders=(None,) * count, occupations=names, attributes=(wear,) * count)
         width = round(64 * scene.aspect)
         for face in truth(scene).faces:
             left, top, right, bottom = face.box
@@ -156,7 +158,9 @@ def test_a_face_fills_a_tenth_of_the_frame():
 def test_what_is_worn_is_seen():
     rng = np.random.default_rng(2)
     for i, name in enumerate(ATTRIBUTES * 8):
-        scene = sample_scene(rng, occupations=(None if i % 2 else NAMES[i % len(NAMES)],), attributes=(name,))
+        scene = sample_scene(
+            rng, occupations=(None if i % 2 else NAMES[i % len(NAMES)],), attributes=((name,),)
+        )
         seen = {r.name: r.mask.sum() for r in truth(scene).attributes}
         assert seen.keys() == set(scene.people[0].attributes)
         # 35 pixels of 4,096 at the least: a square of 6.
@@ -229,7 +233,7 @@ def test_a_hidden_object_has_no_box():
     p = scene.people[0]
     behind = replace(scene, things=(Thing("bird", p.x, p.y, 0.05),))
     region = truth(behind).objects[0]
-    assert not region.visible and np.isnan(region.box).all()
+    assert not region.mask.any() and np.isnan(region.box).all()
 
 
 def test_left_person_stays_left_and_props_outside():
@@ -243,7 +247,7 @@ def test_left_person_stays_left_and_props_outside():
 
 
 def test_a_decoy_shows_a_thing_and_nobody():
-    found = truth(sample_scene(np.random.default_rng(0), decoy="chef"))
+    found = truth(sample_scene(np.random.default_rng(0), decoy="pan"))
     assert found.people == found.faces == ()
     assert [r.name for r in found.props] == ["pan"]
     assert found.props[0].mask.mean() > 0.08
@@ -255,12 +259,8 @@ def test_bad_input_is_named():
         with pytest.raises(ParameterError, match="size is"):
             render(scene, size)
     with pytest.raises(UnknownNameError, match="no place named 'moon'"):
-        render(replace(scene, place="moon"))
+        replace(scene, place="moon")
     with pytest.raises(UnknownNameError, match="no object named 'kite'"):
-        render(replace(scene, things=(Thing("kite", 0.5, 0.5, 0.2),)))
+        Thing("kite", 0.5, 0.5, 0.2)
     with pytest.raises(UnknownNameError, match="named 'balloon'"):
-        render(replace(scene, people=(), decoy="balloon"))
-    with pytest.raises(ParameterError, match="no scenes"):
-        render_many([])
-    with pytest.raises(ParameterError, match="64 and 96 pixels wide"):
-        render_many([scene, sample_scene(np.random.default_rng(0), genders=(None, None))])
+        replace(scene, people=(), decoy="balloon")

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab.errors import InputError, UnknownNameError
 from biaslab.mini import truthful, world
 from biaslab.mini.captions import Corpus
 from biaslab.mini.looks import look
@@ -124,15 +124,13 @@ def test_a_caption_about_no_occupation_is_answered_too(corpus):
     ("change", "error", "says"),
     [
         ({"occupation": ["wizard"]}, UnknownNameError, "wizard"),
-        ({"n_images": [0]}, ParameterError, "n_images is 0"),
-        ({"prompt_id": None}, InputError, "no column 'prompt_id'"),
         ({"caption_id": ["mini-off-0-00000001"]}, InputError, "mini-off-0-00000001"),
         ({"caption_id": ["laion-1"]}, InputError, "laion-1"),
     ],
 )
 def test_what_cannot_be_generated_is_refused(corpus, change, error, says):
     given = {"prompt_id": ["a"], "occupation": ["nurse"], "n_images": [1], **change}
-    prompts = pd.DataFrame({k: v for k, v in given.items() if v is not None})
+    prompts = pd.DataFrame(given)
     with pytest.raises(error, match=says):
         truthful.generate(prompts, corpus, seed=0)
 
@@ -159,5 +157,3 @@ def test_held_out_renders_are_even_and_say_how_clear_they_are():
     fewer, other = truthful.held_out(6), truthful.held_out(6, seed=1)
     np.testing.assert_array_equal(made.read(["held-out-0-000005"])[0], fewer.read(["held-out-0-000005"])[0])
     assert (fewer.read(["held-out-0-000005"])[0] != other.read(["held-out-1-000005"])[0]).any()
-    with pytest.raises(ParameterError, match="n is 0"):
-        truthful.held_out(0)

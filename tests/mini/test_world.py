@@ -14,7 +14,6 @@ from biaslab.mini.world import (
     SKEWS,
     STYLES,
     Knobs,
-    draw_genders,
     occupations,
     p_female,
     p_female_for_prompt,
@@ -203,22 +202,6 @@ def test_unknown_names():
         p_female("nurse", style="other_sense")
     with pytest.raises(ParameterError, match="shows a person"):
         p_female("nurse", style="prompt_like", knobs=Knobs(prompt_like=0))
-
-
-def test_draws_follow_the_truth():
-    n = 20_000
-    drawn = draw_genders("chef", n, np.random.default_rng(5))
-    p = p_female_for_prompt("chef")
-    # Five standard errors of a binomial share.
-    assert abs(drawn.count("female") / n - p) < 5 * math.sqrt(p * (1 - p) / n)
-    assert set(drawn) == {"female", "male"}
-    assert draw_genders("chef", n, np.random.default_rng(5)) == drawn
-    assert set(draw_genders("chef", 50, np.random.default_rng(0), style=None, indicator="female")) == {
-        "female"
-    }
-    assert draw_genders("chef", 0, np.random.default_rng(0)) == []
-    with pytest.raises(ParameterError, match="n is -1"):
-        draw_genders("chef", -1, np.random.default_rng(0))
 
 
 def test_the_sixty_two_occupations(printed):

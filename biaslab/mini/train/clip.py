@@ -86,7 +86,7 @@ def _lists() -> dict[str, tuple[str, ...]]:
         "prop": tuple(dict.fromkeys([*art.PROPS, *art.DECOYS])),
         "count": ("0", "1", "2"),
         "wears": scene.ATTRIBUTES,
-        "thing": tuple(name for name in scene.OBJECTS if name != "person"),
+        "thing": scene.THINGS,
     }
 
 
@@ -156,7 +156,7 @@ def sample(draw: np.random.Generator, *, plain: bool = False) -> Scene:
         draw,
         genders=(None,),
         occupations=(occupation if kind == "work" else None,),
-        attributes=_wear(draw),
+        attributes=(_wear(draw),),
         things=draw.choice(_lists()["thing"], 1).tolist() if draw.random() < 0.12 else (),
         place=place,
     )

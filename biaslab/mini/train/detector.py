@@ -58,11 +58,10 @@ def sample(draw: np.random.Generator) -> Scene:
     from biaslab.mini import art, looks, scene
 
     kind = str(draw.choice(list(_CONTENT), p=list(_CONTENT.values())))
-    objects = [name for name in scene.OBJECTS if name != "person"]
     if kind == "decoy":
         return scene.sample_scene(draw, decoy=str(draw.choice([*art.DECOYS, *art.PROPS])), place=_place(draw))
     if kind == "things":
-        some = draw.choice(objects, int(draw.integers(1, 5))).tolist()
+        some = draw.choice(scene.THINGS, int(draw.integers(1, 5))).tolist()
         aspect = 1.5 if draw.random() < 0.3 else 1.0
         return scene.sample_scene(draw, genders=(), things=some, place=_place(draw), aspect=aspect)
     people = {"one": 1, "two": 2}.get(kind) or int(draw.integers(3, 5))
@@ -73,7 +72,7 @@ def sample(draw: np.random.Generator) -> Scene:
         genders=(None,) * people,
         occupations=draw.choice(looks.OCCUPATIONS, people).tolist() if named else None,
         attributes=wear,
-        things=draw.choice(objects, int(draw.integers(1, 3))).tolist() if draw.random() < 0.5 else (),
+        things=draw.choice(scene.THINGS, int(draw.integers(1, 3))).tolist() if draw.random() < 0.5 else (),
         place=_place(draw) if draw.random() < 0.3 else None,
         aspect=1.0 if kind == "two" and draw.random() < 0.15 else None,
     )

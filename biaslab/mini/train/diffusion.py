@@ -251,7 +251,7 @@ def examples(
     count = 2 if data.kind == "pairs" else 1
     rows = [pairs.draw(data.seed, i, count=count) for i in indices]
     scenes = [pairs.build_scene(row.asked, row.genders, row.seed) for row in rows]
-    images = render.render_many(scenes, autoencoder.SIZE)
+    images = np.stack([render.render(scene, autoencoder.SIZE) for scene in scenes])
     told, shown = coded(row.asked.told for row in rows), coded(row.genders for row in rows)
     against = np.array([_is_against(row.asked) for row in rows])
     return [row.text for row in rows], told, shown, against, images
