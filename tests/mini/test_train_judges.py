@@ -11,9 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from biaslab.errors import MissingInputError, UnknownNameError  # noqa: E402
+from biaslab import models  # noqa: E402
 from biaslab.mini import looks, scene  # noqa: E402
-from biaslab.mini.train import cards, clip, common, detector, loop  # noqa: E402
+from biaslab.mini.train import clip, common, detector, loop  # noqa: E402
 
 MODELS = Path(clip.__file__).parents[1] / "models"
 CLIP, DETECTOR = MODELS / "mini-clip", MODELS / "mini-detector"
@@ -138,7 +138,7 @@ def test_weights_are_small_and_safe(folder):
     assert weights[0].stat().st_size <= 4_000_000
 
 
-@pytest.mark.parametrize("name", cards.CARDS)
+@pytest.mark.parametrize("name", models.EMBEDDED)
 def test_card_names_command_intervals_and_limits(name):
     text = (MODELS / name / "README.md").read_text(encoding="utf-8")
     assert f"biaslab train {name}" in text
@@ -165,13 +165,6 @@ def test_card_names_command_intervals_and_limits(name):
     limits = text.split("## Limits")[1]
     assert "drawings" in limits
     assert name != "mini-clip" or "perceived gender, binary" in limits
-
-
-def test_card_of_nothing():
-    with pytest.raises(UnknownNameError, match="mini-clip"):
-        cards.write("mini-clap", CLIP, clip.card_rows)
-    with pytest.raises(MissingInputError, match="biaslab train mini-clip"):
-        cards.write("mini-clip", Path("nowhere"), clip.card_rows)
 
 
 # -- what texts claim -------------------------------------------------------------------------------------

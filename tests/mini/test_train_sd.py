@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import json
-from concurrent.futures import ThreadPoolExecutor
+import shutil
 
 import numpy as np
 import pytest
@@ -18,10 +18,11 @@ from biaslab.mini.train import autoencoder, diffusion  # noqa: E402
 from biaslab.mini.train.common import Average, Training, _schedule  # noqa: E402
 from biaslab.mini.train.text import make_tokenizer  # noqa: E402
 
+_TOKENIZER = diffusion.tokenizer_of_world
 WORDS = ["a", "photo", "of", "the", "face", "nurse", "doctor", "woman", "man"]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def one_thread():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -29,22 +30,46 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-@pytest.fixture
-def small(tmp_path, monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """Few words, and places of faces from a few renders; blocks of data are made in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diffusion, "tokenizer_of_world", lambda: make_tokenizer(WORDS, 8))
+        patch.setattr(diffusion, "where_faces_are", functools.partial(diffusion.where_faces_are, 20))
+        patch.setattr(diffusion, "_WORKERS", 0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
     """A pipeline folder with an untrained autoencoder, and data of 40 pairs made up by hand."""
-    monkeypatch.setattr(diffusion, "tokenizer_of_world", lambda extra=(): make_tokenizer(WORDS, 8))
-    folder = tmp_path / "model"
+    folder, data = tmp_path_factory.mktemp("model"), tmp_path_factory.mktemp("data")
     torch.manual_seed(0)
     autoencoder.build().save_pretrained(folder / "vae")
-    data = tmp_path / "data"
-    data.mkdir()
     texts = ["a photo of the nurse", "a photo of the doctor"] * 20
     np.save(data / "ids.npy", diffusion.tokens(make_tokenizer(WORDS, 8), texts))
     np.save(data / "indicators.npy", np.tile([0, 1], 20).astype(np.uint8))
     np.save(data / "shown.npy", np.tile([[2], [1]], (20, 1)).astype(np.uint8))
     latents = np.random.default_rng(0).normal(size=(40, autoencoder.LATENTS, 16, 16)).astype(np.float16)
     np.save(data / "latents.npy", latents)
-    return folder, [diffusion.Data(data, 40, 0, "default")]
+    return folder, [diffusion.Data(data, 40, 0)]
+
+
+@pytest.fixture
+def small(made, tmp_path):
+    """A copy of the folder to train in."""
+    folder, data = made
+    shutil.copytree(folder, tmp_path / "model")
+    return tmp_path / "model", data
+
+
+@pytest.fixture(scope="module")
+def trained(made, tmp_path_factory):
+    """A pipeline after one step, and its quality."""
+    folder = tmp_path_factory.mktemp("trained")
+    shutil.copytree(made[0], folder, dirs_exist_ok=True)
+    quality = diffusion.train(folder, steps=1, batch=2, data=made[1], progress=False, compiled=False)
+    return folder, quality
 
 
 def _weights(folder):
@@ -92,14 +117,14 @@ def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
     seen = []
     save = Training._save
 
-    def stop(self):
-        save(self)
+    def stop(self, parts):
+        save(self, parts)
         seen.append(self.step)
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("biaslab.mini.train.common.SAVE_EVERY", -1.0)
-        patch.setattr(Training, "_save", lambda self: stop(self) if self.step == 2 else None)
+        patch.setattr(Training, "_save", lambda self, parts: stop(self, parts) if self.step == 2 else None)
         with pytest.raises(KeyboardInterrupt):
             diffusion.train(folder, steps=4, checkpoint=state, **given)
     assert seen == [2]
@@ -113,11 +138,10 @@ def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
 
 # diffusers' scheduler gives NumPy a tensor in a way that NumPy 2 warns of.
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-def test_the_folder_is_a_pipeline_that_diffusers_loads(small):
+def test_the_folder_is_a_pipeline_that_diffusers_loads(trained):
     import diffusers
 
-    folder, data = small
-    quality = diffusion.train(folder, steps=1, batch=2, data=data, progress=False, compiled=False)
+    folder, quality = trained
     # An untrained network predicts almost nothing of a target of variance 1.
     assert 0.5 < quality["held_out_captions"] < 2
     pipe = diffusers.AutoPipelineForText2Image.from_pretrained(folder, use_safetensors=True)
@@ -127,11 +151,10 @@ def test_the_folder_is_a_pipeline_that_diffusers_loads(small):
     assert np.isfinite(images).all()
 
 
-def test_packed_weights_are_read_as_any_others(small):
+def test_packed_weights_are_read_as_any_others(trained, tmp_path):
     import diffusers
 
-    folder, data = small
-    diffusion.train(folder, steps=1, batch=2, data=data, progress=False, compiled=False)
+    folder = shutil.copytree(trained[0], tmp_path / "packed")
     before = diffusers.UNet2DConditionModel.from_pretrained(folder / "unet", torch_dtype=torch.float32)
     size = (folder / "unet" / "diffusion_pytorch_model.safetensors").stat().st_size
     diffusion.pack(folder)
@@ -155,10 +178,7 @@ def test_a_model_of_pairs_starts_from_another_and_keeps_its_autoencoder(tmp_path
 
     weights = models.EMBEDDED["mini-sd"]
     monkeypatch.setattr(diffusion, "train", functools.partial(diffusion.train, compiled=False))
-    where = functools.partial(diffusion.where_faces_are, 20)
-    monkeypatch.setattr(diffusion, "where_faces_are", where)
-    # Processes of their own would take longer to start than the work takes.
-    monkeypatch.setattr(diffusion, "ProcessPoolExecutor", lambda n, **_: ThreadPoolExecutor(n))
+    monkeypatch.setattr(diffusion, "tokenizer_of_world", _TOKENIZER)
     folder, state = tmp_path / "model", tmp_path / "work" / "state.pt"
     quality = pairs.train(folder, steps=1, batch=3, rows=48, checkpoint=state, progress=False)
     assert set(quality) == {"held_out_identities", "held_out_pairs"}
@@ -174,11 +194,10 @@ def test_a_model_of_pairs_starts_from_another_and_keeps_its_autoencoder(tmp_path
         pairs.train(tmp_path / "other", steps=1, start_from=tmp_path / "nowhere")
 
 
-def test_words_keep_their_vectors_when_the_vocabulary_grows(small, monkeypatch, tmp_path):
+def test_words_keep_their_vectors_when_the_vocabulary_grows(trained):
     from transformers import CLIPTextModel
 
-    folder, data = small
-    diffusion.train(folder, steps=1, batch=2, data=data, progress=False, compiled=False)
+    folder, _ = trained
     bigger = make_tokenizer([*WORDS, "astronaut"], 8)
     encoder = diffusion.build_text_encoder(bigger)
     diffusion._load_weights(folder, diffusion.build_unet(), encoder, bigger)
@@ -189,11 +208,10 @@ def test_words_keep_their_vectors_when_the_vocabulary_grows(small, monkeypatch, 
     assert torch.equal(new[after["nurse"]], old[before["nurse"]])
 
 
-def test_positions_stay_when_texts_grow_longer(small, monkeypatch):
+def test_positions_stay_when_texts_grow_longer(trained):
     from transformers import CLIPTextModel
 
-    folder, data = small
-    diffusion.train(folder, steps=1, batch=2, data=data, progress=False, compiled=False)
+    folder, _ = trained
     longer = make_tokenizer(WORDS, 12)
     encoder = diffusion.build_text_encoder(longer)
     fresh = encoder.state_dict()["embeddings.position_embedding.weight"].clone()
@@ -226,12 +244,12 @@ def test_psnr_is_that_of_the_error_in_levels():
 
 
 def test_places_of_faces_weigh_more_and_one_on_average():
-    weight = diffusion.where_faces_are(60)
+    weight = diffusion.where_faces_are.func(60)
     assert weight.shape == (1, 1, 16, 16)
     assert weight.mean() == pytest.approx(1)
     # Heads are in the upper middle; the lower corners never hold a face.
     assert weight[0, 0, 6, 8] > 2 * weight[0, 0, 15, 0]
-    two = diffusion.where_faces_are(60, pairs=True)
+    two = diffusion.where_faces_are.func(60, pairs=True)
     assert two.shape == (1, 1, 16, 24)
     assert two.mean() == pytest.approx(1)
     # One head in each half, none between them.
@@ -242,10 +260,9 @@ def test_what_is_missing_or_wrong_is_said(small, tmp_path):
     folder, data = small
     with pytest.raises(MissingInputError, match="has no vae"):
         diffusion.train(tmp_path / "nowhere", steps=1, data=data)
-    with pytest.raises(MissingInputError, match="No data"):
-        diffusion.train(folder, steps=1)
     with pytest.raises(ParameterError, match="steps is 0"):
         diffusion.train(folder, steps=0, data=data, progress=False, compiled=False)
+    (tmp_path / "data").mkdir()
     (tmp_path / "data" / "data.json").write_text('{"rows": 1}')
     with pytest.raises(InputError, match="data of"):
         diffusion.prepare(tmp_path / "data", folder / "vae", rows=40)
@@ -289,7 +306,7 @@ def test_pictures_of_one_and_of_two_are_learnt_side_by_side(small, tmp_path):
     np.save(wide / "shown.npy", np.tile([[1, 1], [2, 0]], (20, 1)).astype(np.uint8))
     np.save(wide / "against.npy", np.tile([True, False], 20))
     np.save(wide / "latents.npy", np.zeros((40, autoencoder.LATENTS, 16, 24), np.float16))
-    both = [*data, diffusion.Data(wide, 40, 0, "default", "pairs")]
+    both = [*data, diffusion.Data(wide, 40, 0, kind="pairs")]
     quality = diffusion.train(folder, steps=4, batch=2, data=both, progress=False, compiled=False)
     assert set(quality) == {"held_out_captions", "held_out_pairs"}
     assert all(0 < v < 3 for v in quality.values())
@@ -298,13 +315,15 @@ def test_pictures_of_one_and_of_two_are_learnt_side_by_side(small, tmp_path):
 def test_examples_of_two_people_are_what_the_world_draws(tmp_path):
     from biaslab.mini import pairs, render
 
-    data = diffusion.Data(tmp_path, 8, 3, "default", "pairs")
-    texts, told, shown, against, images = diffusion.examples(data, [5, 6])
-    row = pairs.draw(3, 6)
-    assert texts[1] == row.text
-    assert told[1].tolist() == [diffusion.INDICATORS.index(t or "none") for t in row.asked.told]
-    assert shown[1].tolist() == [diffusion.INDICATORS.index(g) for g in row.genders]
-    assert against.tolist() == [diffusion._is_against(pairs.draw(3, i).asked) for i in (5, 6)]
+    data = diffusion.Data(tmp_path, 8, 3, kind="pairs")
+    found = diffusion.examples(data, [5, 6])
+    row, images = pairs.draw(3, 6), found["images"]
+    assert found["texts"][1] == row.text
+    assert found["indicators"][1].tolist() == [
+        diffusion.INDICATORS.index(t or "none") for t in row.asked.told
+    ]
+    assert found["shown"][1].tolist() == [diffusion.INDICATORS.index(g) for g in row.genders]
+    assert found["against"].tolist() == [diffusion._is_against(pairs.draw(3, i).asked) for i in (5, 6)]
     assert images.shape == (2, 64, 96, 3)
     assert (images[1] == render.render(pairs.build_scene(row.asked, row.genders, row.seed), 64)).all()
 
@@ -386,7 +405,7 @@ def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
     frames = {2: pd.DataFrame(two, columns=names), 1: pd.DataFrame(one, columns=names)}
     monkeypatch.setattr(measure_sd, "_shown", lambda folder, n, count, *_: frames[count])
     found = {row.metric: row for row in measure_sd.measure_pairs("model", 5)}
-    shares = {m: (r.count, r.n) for m, r in found.items() if hasattr(r, "count")}
+    shares = {m: (r.count, r.n) for m, r in found.items() if r.count is not None}
     assert shares == {
         "pair_people": (4, 5),
         "pair_order": (3, 4),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 
 from biaslab.errors import unknown_name
 
-# Name of a model -> module with ``train(folder, *, steps, batch, seed, checkpoint, log, minutes, progress)``,
-# which returns its quality on held-out data by name.
+# Name of a model -> module with ``train(folder, **settings)``, the settings being fields of ``common.Training``, which
+# returns its quality on held-out data by name.
 TRAINERS = {
     "mini-sd": "biaslab.mini.train.pipeline",
     "mini-sd-pairs": "biaslab.mini.train.pairs",
@@ -27,12 +26,3 @@ def trainer(name: str) -> Callable[..., dict[str, float]]:
     if name not in TRAINERS:
         raise unknown_name("embedded model", name, TRAINERS)
     return import_module(TRAINERS[name]).train
-
-
-def train(name: str, folder: str | Path, **settings) -> dict[str, float]:
-    """Train the embedded model ``name`` into ``folder``; ``settings`` go to its trainer.
-
-    Raises:
-        UnknownNameError: There is no such model.
-    """
-    return trainer(name)(Path(folder), **{k: v for k, v in settings.items() if v is not None})

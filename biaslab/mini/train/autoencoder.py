@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -61,20 +61,7 @@ def pool(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return images, faces
 
 
-def train(
-    folder: Path,
-    *,
-    steps: int = 9_000,
-    batch: int = 16,
-    seed: int = 0,
-    checkpoint: Path | None = None,
-    log: Path | None = None,
-    minutes: float = 0.0,
-    progress: bool = True,
-    pool_size: int = POOL,
-    compiled: bool = True,
-    start_from: Path | None = None,
-) -> dict[str, float]:
+def train(folder: Path, *, pool_size: int = POOL, compiled: bool = True, **settings: Any) -> dict[str, float]:
     """Train the autoencoder and save it to ``folder``; return its quality on held-out renders.
 
     The loss is the mean squared and absolute error, the absolute error of differences between neighbouring pixels
@@ -82,39 +69,22 @@ def train(
 
     Args:
         folder: Where the diffusers folder goes.
-        steps: Steps of training.
-        batch: Images a step.
-        seed: Seed of weights, renders and draws.
-        checkpoint: File of the resumable state.
-        log: CSV of the curve.
-        minutes: Ends early, see :class:`~biaslab.mini.train.common.Training`.
-        progress: Whether a progress bar is shown.
         pool_size: Renders to train on.
         compiled: Whether the network is compiled: a minute at first, then 1.4 times as fast.
-        start_from: An autoencoder's folder whose weights to start from, where their shapes fit.
+        settings: Fields of :class:`~biaslab.mini.train.common.Training`.
 
     Returns:
         ``psnr`` in dB on held-out renders, and ``psnr_faces`` within faces.
     """
     import torch
 
+    training = Training(**{"steps": 9_000, "batch": 16, "learning_rate": 2e-3} | settings)
+    seed, batch = training.seed, training.batch
     torch.manual_seed(seed)
     images, faces = pool(pool_size, seed)
-    held_out, held_out_faces = pool(HELD_OUT, seed + 1)
+    held_out = pool(HELD_OUT, seed + 1)
     vae = build().to(memory_format=torch.channels_last)
-    if start_from is not None:
-        _load_fitting(vae, start_from)
-    optimiser = torch.optim.AdamW(vae.parameters(), 1e-3, weight_decay=1e-4, fused=True)
     average = Average({"vae": vae})
-    training = Training(
-        {"vae": vae, "optimiser": optimiser, "average": average},
-        steps=steps,
-        learning_rate=2e-3,
-        checkpoint=checkpoint,
-        log=log,
-        minutes=minutes,
-        progress=progress,
-    )
 
     def both(pixels, noise):
         with torch.autocast("cpu", torch.bfloat16):
@@ -127,7 +97,7 @@ def train(
 
     run = torch.compile(both) if compiled else both
 
-    def one_step(i: int) -> dict[str, float]:
+    def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         chosen = rng(seed, i).integers(len(images), size=batch)
         pixels = to_tensor(images[chosen]).contiguous(memory_format=torch.channels_last)
         weight = 1 + (FACES - 1) * torch.from_numpy(faces[chosen])[:, None].float()
@@ -136,20 +106,18 @@ def train(
         error = (decoded - pixels) * weight
         edges = error.diff(dim=-1).abs().mean() + error.diff(dim=-2).abs().mean()
         kl = 0.5 * (mean**2 + logvar.exp() - 1 - logvar).mean()
-        loss = error.pow(2).mean() + error.abs().mean() + EDGES * edges + KL * kl
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(vae.parameters(), 1.0)
-        optimiser.step()
-        average.update(i)
-        return {"loss": float(loss), "kl": float(kl)}
+        whole = error.pow(2).mean() + error.abs().mean() + EDGES * edges + KL * kl
+        return whole, {"loss": whole, "kl": kl}
 
-    def quality() -> dict[str, float]:
-        of_all, of_faces = psnr(average.kept["vae"], held_out, held_out_faces)
-        return {"psnr": of_all, "psnr_faces": of_faces}
-
-    found = training.run(optimiser, one_step, quality, quality_every=1000)
     best = average.kept["vae"]
+    found = training.fit(
+        {"vae": vae},
+        average,
+        loss,
+        lambda: dict(zip(("psnr", "psnr_faces"), psnr(best, *held_out), strict=True)),
+        quality_every=1000,
+        weight_decay=1e-4,
+    )
     # Latents are scaled to unit standard deviation, as for any Stable Diffusion.
     best.register_to_config(
         scaling_factor=float(1 / encode(best, images[:2048], scaled=False).astype(np.float32).std())
@@ -159,16 +127,13 @@ def train(
     return found
 
 
-def encode(vae: torch.nn.Module, images: np.ndarray, *, scaled: bool = True, size: int = 64) -> np.ndarray:
-    """Return the means of the latents of uint8 images (n, h, w, 3), float16 (n, 4, h/4, w/4)."""
+def encode(vae: torch.nn.Module, images: np.ndarray, *, scaled: bool = True) -> np.ndarray:
+    """Return the means of the latents of uint8 images (n, h, w, 3), float16 (n, 8, h/4, w/4)."""
     import torch
 
     factor = vae.config.scaling_factor if scaled else 1.0
-    found = []
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        for start, stop in chunks(len(images), size):
-            pixels = to_tensor(images[start:stop]).contiguous(memory_format=torch.channels_last)
-            found.append((vae.encode(pixels).latent_dist.mean.float() * factor).half().numpy())
+        found = [(vae.encode(x).latent_dist.mean.float() * factor).half().numpy() for x in chunks(images)]
     return np.concatenate(found)
 
 
@@ -184,22 +149,8 @@ def psnr(vae: torch.nn.Module, images: np.ndarray, faces: np.ndarray) -> tuple[f
 
     errors = []
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        for start, stop in chunks(len(images), 64):
-            pixels = to_tensor(images[start:stop])
+        for pixels in chunks(images):
             decoded = vae.decode(vae.encode(pixels).latent_dist.mean).sample.float().clamp(-1, 1)
             errors.append((127.5 * (decoded - pixels)).pow(2).mean(1))
     error = torch.cat(errors).numpy()
     return tuple(float(10 * np.log10(255**2 / e)) for e in (error.mean(), error[faces].mean()))
-
-
-def _load_fitting(vae: torch.nn.Module, folder: Path) -> None:
-    """Load the weights whose shapes fit, and the part that fits of those that differ in latent channels."""
-    import torch
-    from diffusers import AutoencoderKL
-
-    old = AutoencoderKL.from_pretrained(folder).state_dict()
-    state = vae.state_dict()
-    with torch.no_grad():
-        for name, tensor in state.items():
-            if old[name].shape == tensor.shape:
-                tensor.copy_(old[name])

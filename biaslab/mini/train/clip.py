@@ -7,17 +7,18 @@ against an image. Gender is drawn independently of everything else: the judge le
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from biaslab.mini.train import cards, common, loop
-from biaslab.mini.train.loop import SIZE, Number, Share, share
-from biaslab.mini.train.text import make_tokenizer
+from biaslab.mini.train.cards import Measured, share
+from biaslab.mini.train.loop import SIZE
+from biaslab.mini.train.text import carried_over, make_tokenizer, tokens
 
 if TYPE_CHECKING:
     import torch
@@ -364,7 +365,7 @@ def matches(claims: Sequence[dict[str, str]], data: Pool, chosen: np.ndarray) ->
 
 
 @lru_cache(maxsize=1)
-def _vocabulary() -> tuple[tuple[str, ...], tuple[str, ...]]:
+def vocabulary() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return every word that texts can hold, and those among them that say nothing of an image."""
     from biaslab.mini import captions, looks
 
@@ -452,19 +453,13 @@ def load(folder: Path):
 
 def _start(folder: Path | None, tokenizer) -> torch.nn.Module:
     """Return a model to train; words of an earlier one are matched by name, so a vocabulary may have grown."""
-    import torch
-
     model = build(len(tokenizer))
     if folder is None:
         return model
     old, before = load(folder)
-    state = old.state_dict()
-    table, known = model.token_embedding.weight.detach().clone(), before.tokenizer.get_vocab()
-    with torch.no_grad():
-        for word, i in tokenizer.get_vocab().items():
-            if word in known:
-                table[i] = state["token_embedding.weight"][known[word]]
-    model.load_state_dict(state | {"token_embedding.weight": table})
+    state, name = old.state_dict(), "token_embedding.weight"
+    table = carried_over(model.token_embedding.weight, tokenizer, state[name], before.tokenizer)
+    model.load_state_dict(state | {name: table})
     return model
 
 
@@ -474,18 +469,11 @@ def _start(folder: Path | None, tokenizer) -> torch.nn.Module:
 def train(
     folder: Path,
     *,
-    steps: int = 6_000,
-    batch: int = 64,
-    seed: int = 0,
-    checkpoint: Path | None = None,
-    log: Path | None = None,
-    minutes: float = 0.0,
-    progress: bool = True,
     pool_size: int = POOL,
     held_out: int = HELD_OUT,
     decoded: Path | None = None,
     start_from: Path | None = None,
-    learning_rate: float = 2e-3,
+    **settings: Any,
 ) -> dict[str, float]:
     """Train the model, calibrate its scale and save it to ``folder``.
 
@@ -495,18 +483,11 @@ def train(
 
     Args:
         folder: Where the open_clip folder goes.
-        steps: Steps of training.
-        batch: Images a step.
-        seed: Seed of weights, scenes and draws.
-        checkpoint: File of the resumable state.
-        log: CSV of the curve.
-        minutes: Ends early, see :class:`~biaslab.mini.train.common.Training`.
-        progress: Whether a progress bar is shown.
         pool_size: Scenes to train on.
         held_out: Scenes to measure on, and as many to calibrate on, of other seeds.
         decoded: Folder of an autoencoder; half of the images pass through it.
         start_from: A folder of an earlier training whose weights to start from.
-        learning_rate: Largest learning rate.
+        settings: Fields of :class:`~biaslab.mini.train.common.Training`.
 
     Returns:
         Quality on held-out scenes: see :func:`measure`.
@@ -516,32 +497,24 @@ def train(
 
     from biaslab.mini import scene
 
+    training = common.Training(**{"steps": 6_000, "batch": 64, "learning_rate": 2e-3} | settings)
+    seed, batch = training.seed, training.batch
     torch.manual_seed(seed)
-    words, fillers = _vocabulary()
+    words, fillers = vocabulary()
     tokenizer = make_tokenizer(words, max_length=CONTEXT)
     model = _start(start_from, tokenizer).to(memory_format=torch.channels_last).train()
     sizes = [len(scene.CUES[name]["female"]) for name in scene.CUE_NAMES]
     heads = torch.nn.Linear(EMBEDDING, sum(sizes))
     data = pool(pool_size, seed, decoded=decoded)
     apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded, plain=True)
-    parameters = [*model.parameters(), *heads.parameters()]
-    optimiser = torch.optim.AdamW(parameters, 1e-3, weight_decay=0.02, betas=(0.9, 0.98), fused=True)
-    average = loop.Average({"model": model}, decay=0.998)
-    training = common.Training(
-        {"model": model, "heads": heads, "optimiser": optimiser, "average": average},
-        steps=steps,
-        learning_rate=learning_rate,
-        checkpoint=checkpoint,
-        log=log,
-        minutes=minutes,
-        progress=progress,
-    )
+    average = common.Average({"model": model}, decay=0.998)
+    best = average.kept["model"]
 
-    def one_step(i: int) -> dict[str, float]:
+    def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         draw = common.rng(seed, i)
         chosen = draw.integers(len(data.images), size=batch)
         pixels, _ = loop.roughen(data.images[chosen], seed, i)
-        asked = [*_gender_questions(draw), _question("look", data, chosen, draw)]
+        asked = [*_gender_questions(data, chosen, draw), _question("look", data, chosen, draw)]
         asked.append(
             _question(str(draw.choice(["age", "expression", "place", "prop", "wears"])), data, chosen, draw)
         )
@@ -558,53 +531,39 @@ def train(
         said = torch.cat([_said(model, tokens(tokenizer, some)) for some in (texts, questions)])
         seen, said = functional.normalize(raw.float(), dim=-1), functional.normalize(said, dim=-1)
         logits = model.logit_scale.exp() * seen @ said.T
+        of_texts, *of_questions = logits.split([len(texts), *(len(q.texts) for q in asked)], 1)
         losses = {
-            "captions": _caption_loss(logits[:, : len(texts)], matches(claims, data, chosen)),
+            "captions": _caption_loss(of_texts, matches(claims, data, chosen)),
             "cues": _cue_loss(named, data.cues[chosen], sizes),
         }
-        at = len(texts)
-        for question in asked:
-            here = logits[:, at : at + len(question.texts)]
-            at += len(question.texts)
-            target = question.target if question.target is not None else _posterior(data, chosen)
-            part = _question_loss(here, torch.from_numpy(target))
+        for question, here in zip(asked, of_questions, strict=True):
+            part = _question_loss(here, torch.from_numpy(question.target))
             losses[question.name] = losses.get(question.name, 0.0) + question.weight * part
-        loss = sum(losses.values())
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimiser.step()
+        whole = sum(losses.values())
+        return whole, {"loss": whole} | {k: losses[k] for k in ("gender", "look", "captions", "cues")}
+
+    def keep_scale() -> None:
         with torch.no_grad():
             model.logit_scale.clamp_(0, float(np.log(100)))
-        average.update(i)
-        noted = ("gender", "look", "captions", "cues")
-        return {"loss": float(loss.detach())} | {k: float(losses[k].detach()) for k in noted}
 
-    def quality() -> dict[str, float]:
-        kept = average.kept["model"]
-        return {s.metric: s.value for s in measure_gender(kept, tokenizer, apart)}
-
-    found = training.run(optimiser, one_step, quality, quality_every=500)
-    calibrate(
-        average.kept["model"], tokenizer, pool(held_out, CALIBRATION_SEED + seed, decoded=decoded, plain=True)
+    found = training.fit(
+        {"model": model, "heads": heads},
+        average,
+        loss,
+        lambda: {s.metric: s.value for s in measure_gender(best, tokenizer, apart)},
+        after_step=keep_scale,
+        weight_decay=0.02,
+        betas=(0.9, 0.98),
     )
-    save(folder, average.kept["model"], tokenizer)
-    cards.note_training(
-        folder,
-        start_from,
-        steps=training.step,
-        batch=batch,
-        seed=seed,
-        learning_rate=learning_rate,
-        pool_size=pool_size,
-        minutes=round(training.elapsed / 60, 1),
-        decoded=decoded is not None,
-    )
+    calibrate(best, tokenizer, pool(held_out, CALIBRATION_SEED + seed, decoded=decoded, plain=True))
+    save(folder, best, tokenizer)
+    noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
+    cards.note_training(folder, start_from, training, **noted)
     cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
     return found
 
 
-def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Share | Number]:
+def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
     """Return the rows of the model's card, from ``n`` scenes; decoded by an autoencoder where one is given."""
     model, tokenizer = load(folder)
     return measure(model, tokenizer.tokenizer, n=n, decoded=decoded)
@@ -623,26 +582,26 @@ def _said(model, ids: np.ndarray) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class _Question:
-    # Texts of which one (or some that look alike) fits each image, and the shares of each.
+    """Texts of which one (or some that look alike) fits each image, and the shares of each."""
+
     name: str
     texts: list[str]
-    # (images, texts); rows of zeros do not count. None is the posterior of gender.
-    target: np.ndarray | None
+    target: np.ndarray
+    """(images, texts); rows of zeros do not count."""
     weight: float
 
 
-def _gender_questions(draw: np.random.Generator) -> list[_Question]:
+def _gender_questions(data: Pool, chosen: np.ndarray, draw: np.random.Generator) -> list[_Question]:
     """Return the judges' own two texts and two other pairs."""
-    out = [_Question("gender", [_FRAMES[0].replace("{a}", _a(word)) for word in _PAIRS[0]], None, 1.5)]
-    for _ in range(2):
-        frame, pair = _pick(draw, _FRAMES), _pick(draw, _PAIRS)
-        out.append(_Question("gender", [frame.replace("{a}", _a(word)) for word in pair], None, 0.5))
-    return out
-
-
-def _posterior(data: Pool, chosen: np.ndarray) -> np.ndarray:
     p = data.p_female[chosen]
-    return np.nan_to_num(np.stack([p, 1 - p], 1)).astype(np.float32)
+    target = np.nan_to_num(np.stack([p, 1 - p], 1)).astype(np.float32)
+    asked = [(_FRAMES[0], _PAIRS[0], 1.5)] + [
+        (_pick(draw, _FRAMES), _pick(draw, _PAIRS), 0.5) for _ in range(2)
+    ]
+    return [
+        _Question("gender", [frame.replace("{a}", _a(w)) for w in pair], target, g)
+        for frame, pair, g in asked
+    ]
 
 
 def _question(field: str, data: Pool, chosen: np.ndarray, draw: np.random.Generator) -> _Question:
@@ -663,18 +622,16 @@ def _question(field: str, data: Pool, chosen: np.ndarray, draw: np.random.Genera
     offered = np.array(list(dict.fromkeys(offered.tolist()))[:_OFFERED])
     same = (offered[None] == truth[:, None]).astype(np.float32)
     if field == "look":
-        names = [_pick(draw, _names_of_looks()[k]) for k in offered]
-        return _Question(field, [frame.replace("{a}", _a(name)) for name in names], same, 0.5)
-    if field == "place":
-        texts = [
-            f"{frame.replace('{a}', 'a person')} {_pick(draw, PLACE_PHRASES[values[k]])}" for k in offered
-        ]
+        texts = [frame.replace("{a}", _a(_pick(draw, _names_of_looks()[k]))) for k in offered]
+    elif field == "place":
+        said = frame.replace("{a}", "a person")
+        texts = [f"{said} {_pick(draw, PLACE_PHRASES[values[k]])}" for k in offered]
     elif field == "prop":
         said = "A photo of a person with {}" if draw.random() < 0.5 else "A photo of {}"
         texts = [said.format(_a(values[k])) for k in offered]
     else:
         texts = [frame.replace("{a}", _a(f"{values[k]} person")) for k in offered]
-    return _Question(field, texts, same, 0.3)
+    return _Question(field, texts, same, 0.5 if field == "look" else 0.3)
 
 
 def _question_loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -711,40 +668,25 @@ def _cue_loss(named: torch.Tensor, cues: np.ndarray, sizes: list[int]) -> torch.
     return total / len(sizes)
 
 
-def tokens(tokenizer, texts: list[str]) -> np.ndarray:
-    """Return token ids, int64 (n, 24), padded and cut."""
-    found = tokenizer(texts, padding="max_length", truncation=True, max_length=CONTEXT)
-    return np.array(found["input_ids"], np.int64)
-
-
 # -- measurement ------------------------------------------------------------------------------------------
 
 
-def embed_images(model, images: np.ndarray, *, size: int = 256) -> np.ndarray:
-    """Return unit vectors of uint8 images (n, 64, 64, 3), float32 (n, 128)."""
+def logits(model, tokenizer, images: np.ndarray, texts: Sequence[str]) -> np.ndarray:
+    """Return the scaled cosines of images and texts, (images, texts), whose softmax is the zero-shot answer.
+
+    Args:
+        model: As open_clip loads it.
+        tokenizer: The plain one of transformers.
+        images: uint8 (n, 64, 64, 3).
+        texts: What may be seen.
+    """
     import torch
 
-    out = []
     with torch.inference_mode():
-        for start, stop in common.chunks(len(images), size):
-            pixels = common.to_tensor(images[start:stop]).contiguous(memory_format=torch.channels_last)
-            out.append(model.encode_image(pixels, normalize=True).numpy())
-    return np.concatenate(out) if out else np.empty((0, EMBEDDING), np.float32)
-
-
-def embed_texts(model, tokenizer, texts: Iterable[str]) -> np.ndarray:
-    """Return unit vectors of texts, float32 (n, 128); ``tokenizer`` is the plain one of transformers."""
-    import torch
-
-    ids = torch.from_numpy(tokens(tokenizer, list(texts)))
-    with torch.inference_mode():
-        return model.encode_text(ids, normalize=True).numpy()
-
-
-def logits(model, tokenizer, images: np.ndarray, texts: Iterable[str]) -> np.ndarray:
-    """Return the scaled cosines of images and texts, (images, texts), whose softmax is the zero-shot answer."""
-    scale = float(model.logit_scale.detach().exp())
-    return scale * embed_images(model, images) @ embed_texts(model, tokenizer, texts).T
+        parts = [model.encode_image(x, normalize=True).numpy() for x in common.chunks(images, 256)]
+        seen = np.concatenate(parts) if parts else np.empty((0, EMBEDDING), np.float32)
+        said = model.encode_text(torch.from_numpy(tokens(tokenizer, texts)), normalize=True).numpy()
+        return float(model.logit_scale.exp()) * seen @ said.T
 
 
 JUDGE_TEXTS = ("A photo of a woman", "A photo of a man")
@@ -790,7 +732,7 @@ def unambiguous(data: Pool) -> np.ndarray:
     return np.maximum(data.p_female, 1 - data.p_female) >= 0.99
 
 
-def measure_gender(model, tokenizer, data: Pool) -> list[Share]:
+def measure_gender(model, tokenizer, data: Pool) -> list[Measured]:
     """Return shares judged right by the judges' two texts, where truth is clear and where it is not."""
     p, female, clear = _p_female(model, tokenizer, data.images), data.single["gender"] == 0, unambiguous(data)
     right = (p >= 0.5) == female
@@ -806,7 +748,7 @@ def measure_gender(model, tokenizer, data: Pool) -> list[Share]:
 
 def measure(
     model, tokenizer, *, n: int = 4096, decoded: Path | None = None, seed: int = HELD_OUT_SEED
-) -> list:
+) -> list[Measured]:
     """Return zero-shot quality on scenes that training and calibration have not seen.
 
     Gender and occupation on one person at work as a corpus shows them; attributes, age and expression on scenes
@@ -829,42 +771,36 @@ def measure(
         unambiguous(plain),
     )
     right, best = (p >= 0.5) == female, np.maximum(plain.p_female, 1 - plain.p_female)
-    out: list = measure_gender(model, tokenizer, plain)
-    out += [
-        share(f"gender_unambiguous_{g}", right[clear & (female == (g == "female"))]) for g in scene.GENDERS
-    ]
+    out = measure_gender(model, tokenizer, plain)
+    for gender in scene.GENDERS:
+        out.append(share(f"gender_unambiguous_{gender}", right[clear & (female == (gender == "female"))]))
     for low, high in ((1, 3), (4, 6), (7, 10)):
         some = clear & (plain.skin_tone >= low) & (plain.skin_tone <= high)
         out.append(share(f"gender_unambiguous_tone_{low}_{high}", right[some]))
-    out += [
-        Number("gender_ceiling", float(best.mean()), n),
-        Number("gender_ceiling_ambiguous", float(best[~clear].mean()), int((~clear).sum())),
-        Number("calibration_error", calibration_error(p, female), n),
-    ]
     full = varied.full_figure & unambiguous(varied)
     p_full = _p_female(model, tokenizer, varied.images[full])
-    out.append(
-        share("gender_unambiguous_full_figure", (p_full >= 0.5) == (varied.single["gender"][full] == 0))
-    )
+    out += [
+        Measured("gender_ceiling", float(best.mean()), n),
+        Measured("gender_ceiling_ambiguous", float(best[~clear].mean()), int((~clear).sum())),
+        Measured("calibration_error", calibration_error(p, female), n),
+        share("gender_unambiguous_full_figure", (p_full >= 0.5) == (varied.single["gender"][full] == 0)),
+    ]
+
+    def answers(images: np.ndarray, said: Sequence[str]) -> np.ndarray:
+        return logits(model, tokenizer, images, [f"A photo of {text}" for text in said]).argmax(1)
 
     names = sorted({names[0] for names in _names_of_looks()})
-    found = logits(model, tokenizer, plain.images, [f"A photo of {_a(name)}" for name in names]).argmax(1)
-    out.append(
-        share("occupation", np.array([look_of(name) for name in names])[found] == plain.single["look"])
-    )
-    lists = _lists()
+    found = np.array([look_of(name) for name in names])[answers(plain.images, list(map(_a, names)))]
+    out.append(share("occupation", found == plain.single["look"]))
     one = varied.single["count"] == 1
+    images = varied.images[one]
     for field in ("age", "expression"):
-        texts = [f"A photo of {_a(f'{v} person')}" for v in lists[field]]
-        answers = logits(model, tokenizer, varied.images[one], texts).argmax(1)
-        out.append(share(field, answers == varied.single[field][one]))
-    answers = []
-    for name in scene.ATTRIBUTES:
-        pair = [f"A photo of a person {no}{_wearing(name)}" for no in ("", "not ")]
-        answers.append(logits(model, tokenizer, varied.images[one], pair).argmax(1) == 0)
-    worn, seen = varied.several["wears"][one], np.stack(answers, 1)
-    out += [
+        said = [_a(f"{value} person") for value in _lists()[field]]
+        out.append(share(field, answers(images, said) == varied.single[field][one]))
+    pairs = [[f"a person {no}{_wearing(name)}" for no in ("", "not ")] for name in scene.ATTRIBUTES]
+    worn, seen = varied.several["wears"][one], np.stack([answers(images, pair) == 0 for pair in pairs], 1)
+    return [
+        *out,
         share("attribute_seen_when_worn", seen[worn]),
         share("attribute_not_seen_when_not_worn", ~seen[~worn]),
     ]
-    return out

@@ -1,7 +1,8 @@
-"""What the trainings share: a schedule, a resumable loop with a curve, and an average of weights."""
+"""What the trainings share: a resumable loop with a schedule and a curve, an average of weights, and draws."""
 
 from __future__ import annotations
 
+import copy
 import csv
 import math
 import os
@@ -25,14 +26,16 @@ SAVE_EVERY = 120.0
 
 @dataclass
 class Training:
-    """One resumable training: what is trained, for how long, and where its state and curve go."""
+    """One resumable training: for how long, from which draws, and where its state and curve go."""
 
-    parts: dict[str, Any]
-    """Modules and optimisers by name; their ``state_dict`` makes the checkpoint."""
     steps: int
     """Steps in all."""
+    batch: int
+    """Images a step."""
     learning_rate: float
     """Largest learning rate, after warm-up; it falls along a cosine to 2 % of it."""
+    seed: int = 0
+    """Seed of weights, data and draws."""
     checkpoint: Path | None = None
     """Where the state is kept; an existing one is continued."""
     log: Path | None = None
@@ -53,39 +56,57 @@ class Training:
 
     @property
     def fraction(self) -> float:
-        """Return how much of the training is done, 0 to 1."""
+        """How much of the training is done, 0 to 1."""
         done = self.step / self.steps
         return min(1.0, max(done, self.elapsed / (60 * self.minutes)) if self.minutes else done)
 
-    def run(
+    def fit(
         self,
-        optimiser: torch.optim.Optimizer,
-        one_step: Callable[[int], dict[str, float]],
-        quality: Callable[[], dict[str, float]] | None = None,
+        trained: dict[str, torch.nn.Module],
+        average: Average,
+        loss: Callable[[int], tuple[torch.Tensor, dict[str, torch.Tensor]]],
+        quality: Callable[[], dict[str, float]],
         *,
         quality_every: int = 500,
+        clip: float = 1.0,
+        after_step: Callable[[], object] = lambda: None,
+        **adam: Any,
     ) -> dict[str, float]:
         """Train to the end (or on from the checkpoint) and return the last quality.
 
         Args:
-            optimiser: Its learning rate is set before every step.
-            one_step: Does step number ``i``, random draws from ``i`` alone, and returns losses by name.
+            trained: Modules by name.
+            average: Follows their weights.
+            loss: Returns the loss of step number ``i``, random draws from ``i`` alone, and what the curve shows of it.
             quality: Measures quality on held-out data.
             quality_every: Steps between measurements.
+            clip: Largest norm of the gradient.
+            after_step: Called after the weights changed and before the average follows.
+            adam: Settings of AdamW.
         """
+        import torch
         from tqdm import tqdm
 
-        self._resume()
+        parameters = [p for module in trained.values() for p in module.parameters()]
+        optimiser = torch.optim.AdamW(parameters, fused=True, **adam)
+        parts = trained | {"optimiser": optimiser, "average": average}
+        self._resume(parts)
         last: dict[str, float] = {}
         smooth: dict[str, float] = {}
         bar = tqdm(total=self.steps, initial=self.step, unit="step", disable=not self.progress, mininterval=2)
         saved = time.monotonic()
         while self.fraction < 1:
             began = time.monotonic()
-            rate = self.learning_rate * _schedule(self.fraction)
             for group in optimiser.param_groups:
-                group["lr"] = rate
-            losses = one_step(self.step)
+                group["lr"] = self.learning_rate * _schedule(self.fraction)
+            whole, noted = loss(self.step)
+            optimiser.zero_grad(set_to_none=True)
+            whole.backward()
+            torch.nn.utils.clip_grad_norm_(parameters, clip)
+            optimiser.step()
+            after_step()
+            average.update(self.step)
+            losses = {name: float(value.detach()) for name, value in noted.items()}
             if not all(math.isfinite(v) for v in losses.values()):
                 raise InputError(
                     f"The loss is {losses} at step {self.step}; train with a lower learning rate."
@@ -97,33 +118,33 @@ class Training:
             if self.step % 50 == 0:
                 bar.set_postfix({k: f"{v:.4f}" for k, v in smooth.items()}, refresh=False)
             if self.step % quality_every == 0 or self.fraction >= 1:
-                last = quality() if quality else {}
+                last = quality()
                 self._note(smooth | last)
             if time.monotonic() - saved > SAVE_EVERY or self.fraction >= 1:
-                self._save()
+                self._save(parts)
                 saved = time.monotonic()
         bar.close()
-        return last or (quality() if quality else {})
+        return last or quality()
 
-    def _save(self) -> None:
+    def _save(self, parts: dict[str, Any]) -> None:
         import torch
 
         if self.checkpoint is None:
             return
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        state = {name: part.state_dict() for name, part in self.parts.items()}
+        state = {name: part.state_dict() for name, part in parts.items()}
         temporary = self.checkpoint.with_name(f".{self.checkpoint.name}.{os.getpid()}.tmp")
         torch.save({"state": state, "step": self.step, "elapsed": self.elapsed}, temporary)
         os.replace(temporary, self.checkpoint)
 
-    def _resume(self) -> None:
+    def _resume(self, parts: dict[str, Any]) -> None:
         import torch
 
         if self.checkpoint is None or not self.checkpoint.exists():
             return
         # weights_only: a checkpoint holds tensors and numbers, never code.
         whole = torch.load(self.checkpoint, weights_only=True)
-        for name, part in self.parts.items():
+        for name, part in parts.items():
             part.load_state_dict(whole["state"][name])
         self.step, self.elapsed = int(whole["step"]), float(whole["elapsed"])
 
@@ -131,10 +152,9 @@ class Training:
         if self.log is None:
             return
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        new = not self.log.exists()
         with self.log.open("a", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            if new:
+            if file.tell() == 0:
                 writer.writerow(["step", "minutes", *values])
             numbers = (f"{v:.6g}" for v in values.values())
             writer.writerow([self.step, f"{self.elapsed / 60:.2f}", *numbers])
@@ -148,13 +168,10 @@ def _schedule(fraction: float) -> float:
 
 
 class Average:
-    """An exponential moving average of modules' weights, which is what gets saved."""
+    """An exponential moving average of modules' weights and running statistics, which is what gets saved."""
 
     def __init__(self, modules: dict[str, torch.nn.Module], decay: float = 0.999) -> None:
-        import copy
-
-        self.modules = modules
-        self.decay = decay
+        self.modules, self.decay = modules, decay
         self.kept = {
             name: copy.deepcopy(module).eval().requires_grad_(False) for name, module in modules.items()
         }
@@ -166,8 +183,13 @@ class Average:
         decay = min(self.decay, (1 + step) / (10 + step))
         with torch.no_grad():
             for name, module in self.modules.items():
-                kept, now = list(self.kept[name].parameters()), list(module.parameters())
-                torch._foreach_lerp_(kept, now, 1 - decay)
+                pairs = list(zip(_saved(self.kept[name]), _saved(module), strict=True))
+                moving = [(a, b) for a, b in pairs if a.dtype.is_floating_point]
+                torch._foreach_lerp_(*map(list, zip(*moving, strict=True)), 1 - decay)
+                # Counts, such as those of batch normalisation, are taken over.
+                for a, b in pairs:
+                    if not a.dtype.is_floating_point:
+                        a.copy_(b)
 
     def state_dict(self) -> dict:
         """Return the averaged weights."""
@@ -177,6 +199,12 @@ class Average:
         """Set the averaged weights."""
         for name, module in self.kept.items():
             module.load_state_dict(state[name])
+
+
+def _saved(module: torch.nn.Module) -> list[torch.Tensor]:
+    """Return what is saved of a module: weights, each once, running means and variances, and counts."""
+    names = module.state_dict().keys()
+    return [*module.parameters(), *(buffer for name, buffer in module.named_buffers() if name in names)]
 
 
 def rng(seed: int, step: int, stream: int = 0) -> np.random.Generator:
@@ -199,7 +227,9 @@ def to_tensor(images: np.ndarray) -> torch.Tensor:
     return tensor.float().div(127.5).sub(1)
 
 
-def chunks(total: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of pieces of ``size`` (the last may be smaller)."""
-    for start in range(0, total, size):
-        yield start, min(start + size, total)
+def chunks(images: np.ndarray, size: int = 64) -> Iterator[torch.Tensor]:
+    """Yield uint8 images in pieces of ``size`` (the last may be smaller), as :func:`to_tensor` returns them."""
+    import torch
+
+    for start in range(0, len(images), size):
+        yield to_tensor(images[start : start + size]).contiguous(memory_format=torch.channels_last)

@@ -6,14 +6,17 @@ Two-stage query selection and denoising queries let it learn in minutes from ran
 
 from __future__ import annotations
 
+import copy
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from biaslab.mini.train import cards, common, loop
-from biaslab.mini.train.loop import SIZE, Share, share
+from biaslab.mini.train.cards import Measured, share
+from biaslab.mini.train.loop import SIZE
 
 if TYPE_CHECKING:
     import torch
@@ -58,36 +61,28 @@ def sample(draw: np.random.Generator) -> Scene:
     from biaslab.mini import art, looks, scene
 
     kind = str(draw.choice(list(_CONTENT), p=list(_CONTENT.values())))
+
+    def place() -> str:
+        return str(draw.choice(list(art.PLACES)))
+
     if kind == "decoy":
-        return scene.sample_scene(draw, decoy=str(draw.choice([*art.DECOYS, *art.PROPS])), place=_place(draw))
+        return scene.sample_scene(draw, decoy=str(draw.choice([*art.DECOYS, *art.PROPS])), place=place())
     if kind == "things":
         some = draw.choice(scene.THINGS, int(draw.integers(1, 5))).tolist()
         aspect = 1.5 if draw.random() < 0.3 else 1.0
-        return scene.sample_scene(draw, genders=(), things=some, place=_place(draw), aspect=aspect)
+        return scene.sample_scene(draw, genders=(), things=some, place=place(), aspect=aspect)
     people = {"one": 1, "two": 2}.get(kind) or int(draw.integers(3, 5))
     named = draw.random() < 0.9
-    wear = [_wear(draw) for _ in range(people)]
+    wear = [(str(draw.choice(scene.ATTRIBUTES)),) if draw.random() < 0.3 else () for _ in range(people)]
     return scene.sample_scene(
         draw,
         genders=(None,) * people,
         occupations=draw.choice(looks.OCCUPATIONS, people).tolist() if named else None,
         attributes=wear,
         things=draw.choice(scene.THINGS, int(draw.integers(1, 3))).tolist() if draw.random() < 0.5 else (),
-        place=_place(draw) if draw.random() < 0.3 else None,
+        place=place() if draw.random() < 0.3 else None,
         aspect=1.0 if kind == "two" and draw.random() < 0.15 else None,
     )
-
-
-def _place(draw: np.random.Generator) -> str:
-    from biaslab.mini import art
-
-    return str(draw.choice(list(art.PLACES)))
-
-
-def _wear(draw: np.random.Generator) -> tuple[str, ...]:
-    from biaslab.mini.scene import ATTRIBUTES
-
-    return (str(draw.choice(ATTRIBUTES)),) if draw.random() < 0.3 else ()
 
 
 def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
@@ -184,35 +179,21 @@ def targets(pool: Pool, chosen: np.ndarray, table: np.ndarray) -> list[dict[str,
 def train(
     folder: Path,
     *,
-    steps: int = 6_000,
-    batch: int = 32,
-    seed: int = 0,
-    checkpoint: Path | None = None,
-    log: Path | None = None,
-    minutes: float = 0.0,
-    progress: bool = True,
     pool_size: int = POOL,
     held_out: int = HELD_OUT,
     decoded: Path | None = None,
     start_from: Path | None = None,
-    learning_rate: float = 2e-3,
+    **settings: Any,
 ) -> dict[str, float]:
     """Train the detector and save model, preprocessing and card to ``folder``.
 
     Args:
         folder: Where the transformers folder goes.
-        steps: Steps of training.
-        batch: Images a step.
-        seed: Seed of weights, scenes and draws.
-        checkpoint: File of the resumable state.
-        log: CSV of the curve.
-        minutes: Ends early, see :class:`~biaslab.mini.train.common.Training`.
-        progress: Whether a progress bar is shown.
         pool_size: Scenes to train on.
         held_out: Scenes to measure on, of other seeds.
         decoded: Folder of an autoencoder; half of the images pass through it.
         start_from: A folder of an earlier training whose weights to start from.
-        learning_rate: Largest learning rate.
+        settings: Fields of :class:`~biaslab.mini.train.common.Training`.
 
     Returns:
         ``face_recall``, ``face_precision``, ``face_count`` (images with exactly the right number of faces) and
@@ -220,70 +201,46 @@ def train(
     """
     import torch
 
+    training = common.Training(**{"steps": 6_000, "batch": 32, "learning_rate": 2e-3} | settings)
+    seed = training.seed
     torch.manual_seed(seed)
     model = build() if start_from is None else load(start_from)[0]
     model.to(memory_format=torch.channels_last).train()
     data = pool(pool_size, seed, decoded=decoded)
     apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded)
-    optimiser = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=1e-3, betas=(0.9, 0.99), fused=True)
-    average = loop.Average({"model": model}, decay=0.997)
-    training = common.Training(
-        {"model": model, "optimiser": optimiser, "average": average},
-        steps=steps,
-        learning_rate=learning_rate,
-        checkpoint=checkpoint,
-        log=log,
-        minutes=minutes,
-        progress=progress,
-    )
+    average = common.Average({"model": model}, decay=0.997)
 
-    def one_step(i: int) -> dict[str, float]:
-        chosen = common.rng(seed, i).integers(len(data.images), size=batch)
+    def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        chosen = common.rng(seed, i).integers(len(data.images), size=training.batch)
         pixels, table = loop.roughen(data.images[chosen], seed, i)
         wanted = targets(data, chosen, table)
         # The model draws its denoising queries from torch's global state.
-        torch.manual_seed(loop.step_seed(seed, i))
+        torch.manual_seed(int(common.rng(seed, i, 23).integers(2**31)))
         # In float32: with so few channels bfloat16 is no faster.
-        loss = model(pixels.add(1).div(2), labels=wanted).loss
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
-        optimiser.step()
-        average.update(i)
-        return {"loss": float(loss.detach())}
+        whole = model(pixels.add(1).div(2), labels=wanted).loss
+        return whole, {"loss": whole}
 
     def quality() -> dict[str, float]:
         return {s.metric: s.value for s in measure(average.kept["model"], processor(), apart)}
 
-    found = training.run(optimiser, one_step, quality, quality_every=500)
-    save(folder, average.kept["model"])
-    cards.note_training(
-        folder,
-        start_from,
-        steps=training.step,
-        batch=batch,
-        seed=seed,
-        learning_rate=learning_rate,
-        pool_size=pool_size,
-        minutes=round(training.elapsed / 60, 1),
-        decoded=decoded is not None,
+    found = training.fit(
+        {"model": model}, average, loss, quality, clip=5.0, weight_decay=1e-3, betas=(0.9, 0.99)
     )
+    save(folder, average.kept["model"])
+    noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
+    cards.note_training(folder, start_from, training, **noted)
     cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
     return found
 
 
-def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Share]:
+def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
     """Return the rows of the model's card, from ``n`` scenes; decoded by an autoencoder where one is given."""
     model, processor = load(folder)
-    scenes = pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0)
-    return list(measure(model.eval(), processor, scenes))
+    return measure(model.eval(), processor, pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0))
 
 
 def save(folder: Path, model: torch.nn.Module) -> None:
     """Save the model (float16 on disk, float32 once loaded) and its preprocessing to ``folder``."""
-    import copy
-    import json
-
     folder.mkdir(parents=True, exist_ok=True)
     copy.deepcopy(model).half().save_pretrained(folder, safe_serialization=True)
     # transformers loads weights as the type that the configuration names.
@@ -311,42 +268,35 @@ def detect(model, processor, images: np.ndarray, *, threshold: float = 0.5, size
 
     out = []
     with torch.inference_mode():
-        for start, stop in common.chunks(len(images), size):
-            inputs = processor(images=list(images[start:stop]), return_tensors="pt")
+        for start in range(0, len(images), size):
+            some = list(images[start : start + size])
             found = processor.post_process_object_detection(
-                model(**inputs), threshold=threshold, target_sizes=[(1, 1)] * (stop - start)
+                model(**processor(images=some, return_tensors="pt")),
+                threshold=threshold,
+                target_sizes=[(1, 1)] * len(some),
             )
             out += [{k: v.float().numpy() for k, v in one.items()} for one in found]
     return out
 
 
-def measure(model, processor, data: Pool, *, threshold: float = 0.5) -> list[Share]:
+def measure(model, processor, data: Pool) -> list[Measured]:
     """Return recall and precision at an overlap of 0.5 for faces (also by number of people), people and objects.
 
     ``face_count`` is the share of images with exactly the right number of faces, which is what a gate needs.
     """
-    found = detect(model, processor, data.images, threshold=threshold)
-    names = labels()
+    found, names = detect(model, processor, data.images), labels()
     groups = {"face": [0], "person": [names.index("person")]}
     groups["object"] = [i for i, name in enumerate(names) if name not in groups]
-    recalled: dict[str, list[bool]] = {name: [] for name in groups}
-    right: dict[str, list[bool]] = {name: [] for name in groups}
-    counted, faces = [], []
-    for one, boxes, classes in zip(found, data.boxes, data.classes, strict=True):
-        for group, ids in groups.items():
-            hit_truth, hit_found = _matched(one, boxes, classes, ids)
-            recalled[group] += hit_truth
-            right[group] += hit_found
-            if group == "face":
-                counted.append(all(hit_truth) and all(hit_found))
-                faces.append(len(hit_truth))
-    counted, faces = np.array(counted), np.array(faces)
-    out = []
-    for group in groups:
-        out += [share(f"{group}_recall", recalled[group]), share(f"{group}_precision", right[group])]
+    out: list[Measured] = []
+    for group, ids in groups.items():
+        pairs = [_matched(*one, ids) for one in zip(found, data.boxes, data.classes, strict=True)]
+        for metric, lists in zip(("recall", "precision"), zip(*pairs, strict=True), strict=True):
+            out.append(share(f"{group}_{metric}", [hit for hits in lists for hit in hits]))
+        if group == "face":
+            counted = np.array([all(true) and all(seen) for true, seen in pairs])
+            faces = np.array([len(true) for true, _ in pairs])
     out.append(share("face_count", counted))
-    out += [share(f"face_count_{k}", counted[faces == k]) for k in (0, 1, 2)]
-    return out
+    return out + [share(f"face_count_{k}", counted[faces == k]) for k in (0, 1, 2)]
 
 
 def _matched(
@@ -357,11 +307,12 @@ def _matched(
     true_boxes, true_classes = boxes[mine], classes[mine]
     hit_truth, hit_found = [False] * len(true_boxes), []
     for k in np.argsort(-one["scores"]):
-        if one["labels"][k] not in ids:
+        label, box = one["labels"][k], one["boxes"][k]
+        if label not in ids:
             continue
         overlaps = [
-            0.0 if taken or label != one["labels"][k] else overlap(one["boxes"][k], box)
-            for box, label, taken in zip(true_boxes, true_classes, hit_truth, strict=True)
+            0.0 if taken or other != label else overlap(box, true)
+            for true, other, taken in zip(true_boxes, true_classes, hit_truth, strict=True)
         ]
         best = int(np.argmax(overlaps)) if overlaps else -1
         fits = best >= 0 and overlaps[best] >= 0.5

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biaslab import lifeline
-from biaslab.errors import InputError, MissingInputError, unknown_name
+from biaslab.engine import LocalEngine
+from biaslab.errors import InputError, MissingInputError
 from biaslab.mini.train import autoencoder, cards
 from biaslab.mini.train.common import Average, Training, rng, torch_rng
-from biaslab.mini.train.text import make_tokenizer
+from biaslab.mini.train.text import carried_over, make_tokenizer, tokens
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +29,10 @@ MAX_LENGTH = 40
 # Share of captions that are replaced by an empty text, which is what guidance needs.
 DROPOUT = 0.1
 BLOCK = 4096
+_WORKERS = 2
 HELD_OUT = 2048
+# Pipelines kept on the way, evenly over the training.
+SNAPSHOTS = 8
 FACES = 8.0
 # Half of the captions drawn tell a gender, and half of the prompts for people tell it of one person and against the
 # stereotype: what is shown given the text stays the same, but whom a word is about is learnt sooner.
@@ -46,43 +47,29 @@ KINDS = {"captions": 0.45, "identities": 0.1, "pairs": 0.45}
 
 @dataclass(frozen=True)
 class Data:
-    """Captions as token ids and their images as latents, prepared once and kept in a folder."""
+    """Captions as token ids and their images as latents, prepared once and kept in a folder of arrays.
+
+    - ``ids``: token ids, uint16 (rows, length);
+    - ``indicators``: which gender each text tells of each person, uint8 (rows, people), as a place in ``INDICATORS``;
+    - ``shown``: the gender of each person in the image, likewise; 0 where nobody is shown;
+    - ``against``: whether each text tells the gender of one person, and one that is against the stereotype (rows,);
+    - ``latents``: scaled latents, float16 (rows, 8, 16, 16), or 24 wide for pairs.
+    """
 
     folder: Path
-    """Where ``ids.npy``, ``indicators.npy``, ``latents.npy`` and ``data.json`` are."""
+    """Where ``NAME.npy`` of each array and ``data.json`` are."""
     rows: int
     """Pairs of caption and image."""
     seed: int
     """Seed of the corpus."""
-    skew: str
+    skew: str = "default"
     """Name of the corpus's knobs, see :mod:`biaslab.mini.world`."""
     kind: str = "captions"
     """One of ``KINDS``."""
 
-    @property
-    def ids(self) -> np.ndarray:
-        """Return token ids, uint16 (rows, length)."""
-        return np.load(self.folder / "ids.npy", mmap_mode="r")
-
-    @property
-    def indicators(self) -> np.ndarray:
-        """Return which gender each text tells of each person, uint8 (rows, people), as a place in ``INDICATORS``."""
-        return np.load(self.folder / "indicators.npy", mmap_mode="r")
-
-    @property
-    def shown(self) -> np.ndarray:
-        """Return the gender of each person in the image, uint8 (rows, people), likewise; 0 where nobody is shown."""
-        return np.load(self.folder / "shown.npy", mmap_mode="r")
-
-    @property
-    def against(self) -> np.ndarray:
-        """Return whether each text tells the gender of one person, and one that is against the stereotype (rows,)."""
-        return np.load(self.folder / "against.npy", mmap_mode="r")
-
-    @property
-    def latents(self) -> np.ndarray:
-        """Return scaled latents, float16 (rows, 8, 16, 16), or 24 wide for pairs."""
-        return np.load(self.folder / "latents.npy", mmap_mode="r")
+    def load(self, name: str) -> np.ndarray:
+        """Return one of the arrays."""
+        return np.load(self.folder / f"{name}.npy", mmap_mode="r")
 
 
 def build_unet() -> torch.nn.Module:
@@ -141,44 +128,31 @@ def schedule():
     )
 
 
-def tokenizer_of_world(extra: tuple[str, ...] = ()):
+def tokenizer_of_world():
     """Return the tokenizer of every word that the world's captions, their paraphrases and the prompts contain."""
     from biaslab import lexicons
     from biaslab.mini import captions, pairs
 
     others = " ".join(p for options in lexicons.load("paraphrases").values() for p in options)
-    return make_tokenizer(
-        [*captions.vocabulary(), *captions.words(others), *pairs.vocabulary(), *extra], MAX_LENGTH
-    )
+    return make_tokenizer([*captions.vocabulary(), *captions.words(others), *pairs.vocabulary()], MAX_LENGTH)
 
 
+# The last of them is written last.
 _PARTS = ("ids", "indicators", "shown", "against", "latents")
 
 
 # -- data -------------------------------------------------------------------------------------------------
 
 
-def prepare(
-    folder: Path,
-    vae_folder: Path,
-    *,
-    rows: int,
-    seed: int = 0,
-    skew: str = "default",
-    workers: int = 2,
-    kind: str = "captions",
-) -> Data:
+def prepare(folder: Path, vae_folder: Path, *, rows: int, seed: int = 0, kind: str = "captions") -> Data:
     """Render and encode the corpus, in blocks and side by side; blocks that are there already are kept.
 
     Raises:
         InputError: The folder holds data of another corpus or vocabulary.
-        UnknownNameError: There is no such kind.
     """
     from tqdm import tqdm
 
-    if kind not in KINDS:
-        raise unknown_name("kind of data", kind, KINDS)
-    data = Data(folder, rows, seed, skew, kind)
+    data = Data(folder, rows, seed, kind=kind)
     words = hashlib.sha256(repr(sorted(tokenizer_of_world().get_vocab())).encode()).hexdigest()[:16]
     said = {k: v for k, v in asdict(data).items() if k != "folder"} | {"block": BLOCK, "words": words}
     note = folder / "data.json"
@@ -189,52 +163,37 @@ def prepare(
     if (folder / "latents.npy").exists():
         return data
     starts = list(range(0, rows, BLOCK))
-    jobs = [(folder, vae_folder, data, start) for start in starts]
-    start = {"initializer": lifeline.begin, "initargs": (os.getpid(),)}
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **start) as executor:
-        try:
-            with lifeline.sheltered():
-                blocks = executor.map(_encode_block, jobs)
-            list(tqdm(blocks, total=len(jobs), unit="block", desc="renders"))
-        except KeyboardInterrupt:
-            executor.shutdown(wait=False, cancel_futures=True)
-            for process in active_children():
-                process.kill()
-            raise
+    jobs = [(vae_folder, data, start) for start in starts]
+    blocks = LocalEngine(_WORKERS).map(_encode_block, jobs)
+    list(tqdm(blocks, total=len(jobs), unit="block", desc="renders"))
     for name in _PARTS:
-        whole = np.concatenate([np.load(folder / f"{name}-{start}.npy") for start in starts])
-        np.save(folder / f".{name}.npy", whole)
+        pieces = [folder / f"{name}-{start}.npy" for start in starts]
+        np.save(folder / f".{name}.npy", np.concatenate([np.load(piece) for piece in pieces]))
         (folder / f".{name}.npy").replace(folder / f"{name}.npy")
-    for start in starts:
-        for name in _PARTS:
-            (folder / f"{name}-{start}.npy").unlink()
+    for piece in folder.glob("*-*.npy"):
+        piece.unlink()
     return data
 
 
-def _encode_block(job: tuple[Path, Path, Data, int]) -> None:
+def _encode_block(job: tuple[Path, Data, int]) -> None:
     import torch
     from diffusers import AutoencoderKL
 
-    folder, vae_folder, data, start = job
-    done = folder / f"latents-{start}.npy"
+    vae_folder, data, start = job
+    done = data.folder / f"latents-{start}.npy"
     if done.exists():
         return
-    torch.set_num_threads(1)
     vae = AutoencoderKL.from_pretrained(vae_folder, torch_dtype=torch.float32).eval()
-    texts, told, shown, against, images = examples(data, range(start, min(start + BLOCK, data.rows)))
-    np.save(folder / f"ids-{start}.npy", tokens(tokenizer_of_world(), texts))
-    np.save(folder / f"indicators-{start}.npy", told)
-    np.save(folder / f"shown-{start}.npy", shown)
-    np.save(folder / f"against-{start}.npy", against)
-    latents = autoencoder.encode(vae, images)
-    np.save(folder / f".latents-{start}.npy", latents)
-    (folder / f".latents-{start}.npy").replace(done)
+    found = examples(data, range(start, min(start + BLOCK, data.rows)))
+    found["ids"] = tokens(tokenizer_of_world(), found["texts"]).astype(np.uint16)
+    found["latents"] = autoencoder.encode(vae, found["images"])
+    for name in _PARTS:
+        np.save(data.folder / f".{name}-{start}.npy", found[name])
+        (data.folder / f".{name}-{start}.npy").replace(data.folder / f"{name}-{start}.npy")
 
 
-def examples(
-    data: Data, indices: Sequence[int]
-) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return texts, what each tells, who is shown, ``Data.against``, and images, uint8 (n, height, width, 3)."""
+def examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
+    """Return ``texts``, arrays as in :class:`Data`, and ``images``, uint8 (n, height, width, 3)."""
     from biaslab.mini import captions, pairs, render
 
     def coded(words) -> np.ndarray:
@@ -245,28 +204,28 @@ def examples(
     if data.kind == "captions":
         corpus = captions.Corpus(rows=data.rows, seed=data.seed, skew=data.skew)
         table = corpus.rows_at(indices)
-        told, shown = (coded([[w] for w in table[f"truth_{c}"]]) for c in ("indicator", "gender"))
-        images = corpus.images(list(table["caption_id"]), size=autoencoder.SIZE)
-        return list(table["text"]), told, shown, np.zeros(len(table), bool), images
-    count = 2 if data.kind == "pairs" else 1
-    rows = [pairs.draw(data.seed, i, count=count) for i in indices]
+        return {
+            "texts": list(table["text"]),
+            "indicators": coded(table[["truth_indicator"]].to_numpy()),
+            "shown": coded(table[["truth_gender"]].to_numpy()),
+            "against": np.zeros(len(table), bool),
+            "images": corpus.images(list(table["caption_id"]), size=autoencoder.SIZE),
+        }
+    rows = [pairs.draw(data.seed, i, count=2 if data.kind == "pairs" else 1) for i in indices]
     scenes = [pairs.build_scene(row.asked, row.genders, row.seed) for row in rows]
-    images = np.stack([render.render(scene, autoencoder.SIZE) for scene in scenes])
-    told, shown = coded(row.asked.told for row in rows), coded(row.genders for row in rows)
-    against = np.array([_is_against(row.asked) for row in rows])
-    return [row.text for row in rows], told, shown, against, images
+    return {
+        "texts": [row.text for row in rows],
+        "indicators": coded(row.asked.told for row in rows),
+        "shown": coded(row.genders for row in rows),
+        "against": np.array([_is_against(row.asked) for row in rows]),
+        "images": np.stack([render.render(scene, autoencoder.SIZE) for scene in scenes]),
+    }
 
 
 def _is_against(asked: Asked) -> bool:
     """Return whether a text tells a gender of one person alone, and the one that is not the stereotype's."""
     told = [(gender, person) for gender, person in zip(asked.told, asked.people, strict=True) if gender]
     return len(told) == 1 and told[0][0] != told[0][1].stereotype
-
-
-def tokens(tokenizer, texts: list[str]) -> np.ndarray:
-    """Return token ids, uint16 (n, length), padded and cut to the tokenizer's length."""
-    found = tokenizer(texts, padding="max_length", truncation=True, max_length=tokenizer.model_max_length)
-    return np.array(found["input_ids"], dtype=np.uint16)
 
 
 def where_faces_are(n: int = 1000, *, pairs: bool = False) -> np.ndarray:
@@ -294,45 +253,30 @@ def where_faces_are(n: int = 1000, *, pairs: bool = False) -> np.ndarray:
 def train(
     folder: Path,
     *,
-    steps: int = 8_000,
-    batch: int = 64,
-    seed: int = 0,
-    checkpoint: Path | None = None,
-    log: Path | None = None,
-    minutes: float = 0.0,
-    progress: bool = True,
     data: Sequence[Data] = (),
     snapshots: Path | None = None,
-    n_snapshots: int = 8,
     start_from: Path | None = None,
     compiled: bool = True,
-    learning_rate: float = 1.2e-3,
     placing: float = 0.0,
     noisier: float = 1.0,
+    **settings: Any,
 ) -> dict[str, float]:
     """Train the text encoder and the denoising network together and save the whole pipeline to ``folder``.
 
-    ``folder/vae`` must be there already. One caption in ten is left empty, for guidance.
+    ``folder/vae`` must be there already. One caption in ten is left empty, for guidance. A batch has fewer of the
+    wider images of two people, so that a step takes as long.
 
     Args:
         folder: The pipeline's folder.
-        steps: Steps of training.
-        batch: Images a step; fewer of the wider ones of two people, so that a step takes as long.
-        seed: Seed of weights and draws.
-        checkpoint: File of the resumable state.
-        log: CSV of the curve.
-        minutes: Ends early, see :class:`~biaslab.mini.train.common.Training`.
-        progress: Whether a progress bar is shown.
         data: What to train on; steps are divided among them as ``KINDS`` says.
         snapshots: Folder for pipelines on the way, from which curves of any measure are drawn.
-        n_snapshots: How many of them, evenly over the training.
         start_from: A pipeline folder whose weights to start from; random weights if ``None``.
         compiled: Whether the denoising network is compiled: minutes at first, then faster.
-        learning_rate: The largest.
         placing: Weight of the denoising network's second task: to tell from its middle which gender stands where.
             What is told of one person otherwise spreads to the one beside.
         noisier: Steps of noise are drawn as 1000 u^noisier of a uniform u; below 1 the noisier ones, at which a text
             decides who is shown, come more often.
+        settings: Fields of :class:`~biaslab.mini.train.common.Training`.
 
     Returns:
         For each kind of data ``held_out_<kind>``: the mean squared error of the predicted velocity on examples that are
@@ -346,8 +290,8 @@ def train(
 
     if not (folder / "vae" / "config.json").exists():
         raise MissingInputError(f"{folder} has no vae; run 'biaslab train mini-sd-vae' first.")
-    if not data:
-        raise MissingInputError("No data are given; make them with prepare().")
+    training = Training(**{"steps": 8_000, "batch": 64, "learning_rate": 1.2e-3} | settings)
+    seed, batch = training.seed, training.batch
     torch.manual_seed(seed)
     tokenizer = tokenizer_of_world()
     unet = build_unet().to(memory_format=torch.channels_last)
@@ -360,21 +304,9 @@ def train(
     run = torch.compile(unet, dynamic=False) if compiled else unet
     average = Average({"unet": unet, "text_encoder": encoder}, decay=0.9985)
     middle = _Middle(unet) if placing else None
-    parts = {"unet": unet, "text_encoder": encoder} | ({"head": middle.head} if middle else {})
-    parameters = [parameter for part in parts.values() for parameter in part.parameters()]
-    optimiser = torch.optim.AdamW(parameters, 1e-3, weight_decay=1e-2, betas=(0.9, 0.99), fused=True)
-    training = Training(
-        parts | {"optimiser": optimiser, "average": average},
-        steps=steps,
-        learning_rate=learning_rate,
-        checkpoint=checkpoint,
-        log=log,
-        minutes=minutes,
-        progress=progress,
-    )
     sets = {d.kind: _Examples(d) for d in data}
     shares = np.array([KINDS[kind] for kind in sets])
-    empty = tokens(tokenizer, [""])[0].astype(np.int64)
+    empty = tokens(tokenizer, [""])[0]
     noise_schedule = schedule()
 
     def losses_of(
@@ -396,34 +328,27 @@ def train(
         second = _showing_loss(states.float(), torch.from_numpy(words) == tokenizer.eos_token_id, answer)
         return ((predicted.float() - target).pow(2) * some.weight).mean(), second
 
-    progress_made = {"next": 1}
-
-    def one_step(i: int) -> dict[str, float]:
+    def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        nonlocal snapshots_made
+        if snapshots is not None and training.fraction * SNAPSHOTS >= snapshots_made + 1:
+            snapshots_made = int(training.fraction * SNAPSHOTS)
+            save(snapshots / f"step-{i:06d}", average, tokenizer, vae=folder / "vae")
         draw = rng(seed, i)
-        some = sets[
-            list(sets)[draw.choice(len(sets), p=shares / shares.sum())] if len(sets) > 1 else data[0].kind
-        ]
+        kinds = list(sets)
+        some = sets[kinds[draw.choice(len(sets), p=shares / shares.sum()) if len(sets) > 1 else 0]]
         size = max(1, batch * 16 // some.latents.shape[-1])
         chosen = draw.integers(some.kept, size=size)
         if len(some.telling):
             these = draw.random(size) < TELLING
             chosen[these] = some.telling[draw.integers(len(some.telling), size=these.sum())]
         words = np.where(draw.random((size, 1)) < DROPOUT, empty, some.ids[chosen])
-        loss, second = losses_of(run, encoder, some, chosen, words, torch_rng(seed, i), noisier)
-        losses = {"loss": loss, "showing": second}
-        whole = loss + SHOWING_WEIGHT * second
+        error, second = losses_of(run, encoder, some, chosen, words, torch_rng(seed, i), noisier)
+        noted = {"loss": error, "showing": second}
+        whole = error + SHOWING_WEIGHT * second
         if middle:
-            losses["placing"] = middle.loss(torch.from_numpy(some.shown[chosen]))
-            whole = whole + placing * losses["placing"]
-        optimiser.zero_grad(set_to_none=True)
-        whole.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimiser.step()
-        average.update(i)
-        if snapshots is not None and training.fraction * n_snapshots >= progress_made["next"]:
-            progress_made["next"] = int(training.fraction * n_snapshots) + 1
-            save(snapshots / f"step-{i:06d}", average, tokenizer, vae=folder / "vae")
-        return {name: float(one.detach()) for name, one in losses.items()}
+            noted["placing"] = middle.loss(torch.from_numpy(some.shown[chosen]))
+            whole = whole + placing * noted["placing"]
+        return whole, noted
 
     def quality() -> dict[str, float]:
         found = {}
@@ -438,10 +363,11 @@ def train(
             found[f"held_out_{kind}"] = float(np.mean(total))
         return found
 
-    found = training.run(optimiser, one_step, quality, quality_every=500)
+    snapshots_made = 0
+    trained = {"unet": unet, "text_encoder": encoder} | ({"head": middle.head} if middle else {})
+    found = training.fit(trained, average, loss, quality, weight_decay=1e-2, betas=(0.9, 0.99))
     save(folder, average, tokenizer)
-    noted = {"steps": training.step, "batch": batch, "seed": seed, "minutes": round(training.elapsed / 60, 1)}
-    cards.note_training(folder, start_from, **noted)
+    cards.note_training(folder, start_from, training)
     return found
 
 
@@ -451,12 +377,11 @@ class _Examples:
     def __init__(self, data: Data) -> None:
         import torch
 
-        self.ids, self.latents = np.asarray(data.ids).astype(np.int64), np.asarray(data.latents)
-        told = np.asarray(data.indicators).astype(np.int64)
-        told = told.reshape(len(told), -1)
-        self.shown = np.asarray(data.shown).astype(np.int64).reshape(len(told), -1)
+        self.latents = np.asarray(data.load("latents"))
+        self.ids, told, self.shown = (data.load(k).astype(np.int64) for k in ("ids", "indicators", "shown"))
+        told, self.shown = (a.reshape(len(a), -1) for a in (told, self.shown))
         self.kept = len(self.ids) - min(HELD_OUT, len(self.ids) // 10)
-        telling = told.any(axis=1) if data.kind == "captions" else np.asarray(data.against)
+        telling = told.any(axis=1) if data.kind == "captions" else data.load("against")
         self.telling = np.flatnonzero(telling[: self.kept])
         self.weight = torch.from_numpy(where_faces_are(pairs=data.kind == "pairs")).float()
 
@@ -519,34 +444,25 @@ class _Middle:
 
 def _load_weights(folder: Path, unet, encoder, tokenizer) -> None:
     """Start from a pipeline's weights; words are matched by name, so a vocabulary may have grown."""
-    import torch
     from diffusers import UNet2DConditionModel
     from transformers import AutoTokenizer, CLIPTextModel
 
     unet.load_state_dict(UNet2DConditionModel.from_pretrained(folder / "unet").float().state_dict())
-    old = CLIPTextModel.from_pretrained(folder / "text_encoder").float()
-    before = AutoTokenizer.from_pretrained(folder / "tokenizer").get_vocab()
-    state = old.state_dict()
+    state = CLIPTextModel.from_pretrained(folder / "text_encoder").float().state_dict()
+    fresh = encoder.state_dict()
     name = next(k for k in state if k.endswith("token_embedding.weight"))
-    table = encoder.state_dict()[name].clone()
-    with torch.no_grad():
-        for word, i in tokenizer.get_vocab().items():
-            if word in before:
-                table[i] = state[name][before[word]]
-    state[name] = table
+    before = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    state[name] = carried_over(fresh[name], tokenizer, state[name], before)
     # Longer texts than before have further positions, which start at random.
     name = next(k for k in state if k.endswith("position_embedding.weight"))
-    table = encoder.state_dict()[name].clone()
-    least = min(len(table), len(state[name]))
-    table[:least] = state[name][:least]
-    state[name] = table
-    encoder.load_state_dict(state)
+    positions = fresh[name].clone()
+    least = min(len(positions), len(state[name]))
+    positions[:least] = state[name][:least]
+    encoder.load_state_dict(state | {name: positions})
 
 
 def save(folder: Path, average: Average, tokenizer, *, vae: Path | None = None) -> None:
     """Save averaged weights as a pipeline folder that diffusers loads: float16 but for the text encoder."""
-    import copy
-
     from diffusers import AutoencoderKL, DPMSolverMultistepScheduler, StableDiffusionPipeline
 
     pipeline = StableDiffusionPipeline(
@@ -588,16 +504,3 @@ def _forget_origin(part: Path) -> None:
     config = part / "config.json"
     kept = {k: v for k, v in json.loads(config.read_text()).items() if k != "_name_or_path"}
     config.write_text(json.dumps(kept, indent=2) + "\n")
-
-
-__all__ = [
-    "MAX_LENGTH",
-    "Data",
-    "build_text_encoder",
-    "build_unet",
-    "pack",
-    "prepare",
-    "save",
-    "tokens",
-    "train",
-]

@@ -1,9 +1,8 @@
-"""What the trainings of the two judges share: pools of renders, rough handling of images, averaged weights."""
+"""What the trainings of the two judges share: pools of renders, and rough handling of images."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,74 +20,6 @@ SIZE = 64
 DECODED = 0.5
 # Latents of generated images are not as clean as encoded ones.
 _LATENT_NOISE = 0.05
-
-
-class Average(common.Average):
-    """An average of weights that follows the running statistics of batch normalisation too."""
-
-    def update(self, step: int) -> None:
-        """Move the average toward the present weights and statistics; faster at first."""
-        import torch
-
-        super().update(step)
-        decay = min(self.decay, (1 + step) / (10 + step))
-        with torch.no_grad():
-            for name, module in self.modules.items():
-                # What is saved and is no parameter: running means and variances, and counts.
-                kept, now = self.kept[name].state_dict(), module.state_dict()
-                for key in now.keys() - dict(module.named_parameters(remove_duplicate=False)).keys():
-                    if now[key].dtype.is_floating_point:
-                        kept[key].lerp_(now[key], 1 - decay)
-                    else:
-                        kept[key].copy_(now[key])
-
-
-@dataclass(frozen=True)
-class Share:
-    """One measured share, which the card shows with its interval."""
-
-    metric: str
-    """What was counted."""
-    count: int
-    """How often it was so."""
-    n: int
-    """Of how many."""
-
-    @property
-    def value(self) -> float:
-        """Return the share, 0 to 1; NaN of nothing."""
-        return self.count / self.n if self.n else float("nan")
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Return the 95 % Wilson interval of the share."""
-        from biaslab.stats import wilson_interval
-
-        low, high = wilson_interval(self.count, self.n)
-        return float(low), float(high)
-
-
-@dataclass(frozen=True)
-class Number:
-    """One measured number that is no share of a count, such as an error of calibration."""
-
-    metric: str
-    """What was measured."""
-    value: float
-    """Its value."""
-    n: int
-    """Images behind it."""
-    points: bool = False
-    """Whether it is in percentage points or dB and stands as it is; otherwise it is a fraction, shown in %."""
-
-
-def share(metric: str, hits: Iterable[bool] | np.ndarray) -> Share:
-    """Return how often ``hits`` is true."""
-    hits = np.asarray(hits, bool)
-    return Share(metric, int(hits.sum()), int(hits.size))
-
-
-# -- images -----------------------------------------------------------------------------------------------
 
 
 def renders(
@@ -113,8 +44,7 @@ def renders(
 
     from biaslab.mini.render import render
 
-    draw = common.rng(seed, 0, 41)
-    chosen = draw.random(len(scenes)) < (part if decoded is not None else 0.0)
+    chosen = common.rng(seed, 0, 41).random(len(scenes)) < (part if decoded is not None else 0.0)
     images = [render(scene, SIZE) for scene in scenes]
     for width in sorted({image.shape[1] for image in images}):
         at = [i for i in np.flatnonzero(chosen) if images[i].shape[1] == width]
@@ -122,37 +52,33 @@ def renders(
             back = through_autoencoder(decoded, np.stack([images[i] for i in at]), seed=seed)
             for i, image in zip(at, back, strict=True):
                 images[i] = image
-    out = np.empty((len(scenes), SIZE, SIZE, 3), np.uint8)
     for i, image in enumerate(images):
-        wide = image.shape[1]
-        if wide == SIZE:
-            out[i] = image
-        elif squash:
-            out[i] = cv2.resize(image, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+        left = (image.shape[1] - SIZE) // 2
+        if left and squash:
+            images[i] = cv2.resize(image, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
         else:
-            out[i] = image[:, (wide - SIZE) // 2 : (wide - SIZE) // 2 + SIZE]
-    return out
+            images[i] = image[:, left : left + SIZE]
+    return np.stack(images)
 
 
-def through_autoencoder(folder: Path, images: np.ndarray, *, seed: int = 0, size: int = 64) -> np.ndarray:
+def through_autoencoder(folder: Path, images: np.ndarray, *, seed: int = 0) -> np.ndarray:
     """Return uint8 images (n, h, w, 3) after encoding, a little noise on the latents, and decoding."""
     import torch
     from diffusers import AutoencoderKL
 
     vae = AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32).eval()
     vae.to(memory_format=torch.channels_last)
-    out = np.empty_like(images)
+    out = []
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        for k, (start, stop) in enumerate(common.chunks(len(images), size)):
-            pixels = common.to_tensor(images[start:stop]).contiguous(memory_format=torch.channels_last)
+        for k, pixels in enumerate(common.chunks(images)):
             latents = vae.encode(pixels).latent_dist.mean.float()
             noise = torch.randn(latents.shape, generator=common.torch_rng(seed, k, 43))
             strength = torch.rand(len(latents), 1, 1, 1, generator=common.torch_rng(seed, k, 44))
             scale = 1 / vae.config.scaling_factor
             decoded = vae.decode(latents + noise * strength * _LATENT_NOISE * scale).sample.float()
             values = decoded.clamp(-1, 1).add(1).mul(127.5).round().to(torch.uint8)
-            out[start:stop] = values.permute(0, 2, 3, 1).numpy()
-    return out
+            out.append(values.permute(0, 2, 3, 1).numpy())
+    return np.concatenate(out)
 
 
 def roughen(images: np.ndarray, seed: int, step: int) -> tuple[torch.Tensor, np.ndarray]:
@@ -212,8 +138,3 @@ def _blur(x: torch.Tensor, sigma: float) -> torch.Tensor:
     x = functional.pad(x, (2, 2, 2, 2), mode="replicate")
     x = functional.conv2d(x, line[:, None, None, :], groups=3)
     return functional.conv2d(x, line[:, None, :, None], groups=3)
-
-
-def step_seed(seed: int, step: int) -> int:
-    """Return the seed of torch's global draws in one step, for models that draw from them."""
-    return int(common.rng(seed, step, 23).integers(2**31))

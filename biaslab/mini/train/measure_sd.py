@@ -1,15 +1,15 @@
-"""Measure mini-sd with the embedded judges: for its model card, and over its training."""
+"""Measure mini-sd and mini-sd-pairs with the embedded judges, for their model cards."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biaslab.mini.train.loop import Number, Share
+from biaslab.mini.train.cards import Measured, share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _SEED = 77_000
 
 
-def measure(folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.0, steps: int = 12) -> list:
+def measure(
+    folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.0, steps: int = 12
+) -> list[Measured]:
     """Return what images of the pipeline in ``folder`` show, judged by mini-detector and mini-clip.
 
     Args:
@@ -34,68 +36,62 @@ def measure(folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.
         ``amplification``: the mean distance from 50 of the shares perceived as female for the paper's first prompt,
         less that of the training column, in points, with the floor that so few images alone would add taken off.
     """
+    import pandas as pd
+
     from biaslab import generation, lexicons
     from biaslab.judging import judge
     from biaslab.judging.zero_shot import ZeroShot
-    from biaslab.mini import captions
+    from biaslab.mini import captions, world
 
-    names = _occupations()
+    names = world.occupations()
     judges = judge.load(judge.JudgeSettings())
     generator = generation.load(
         str(folder), generation.GenerationSettings(steps=steps, guidance_scale=guidance_scale)
     )
     template = next(iter(lexicons.load("paradox_prompts").values()))
 
-    def judged(texts: Sequence[str], kind: str) -> tuple[list, list[dict]]:
+    def judged(texts: Sequence[str], kind: str) -> tuple[list, pd.DataFrame]:
         keys = [(f"{kind}-{text}", i) for i, text in enumerate(texts)]
         images = generator.images(texts, keys, _SEED)
-        found = judge.judge_images([k for k, _ in keys], images, judges, judge.JudgeSettings())
-        return images, found.to_dict("records")
+        return images, judge.judge_images([k for k, _ in keys], images, judges, judge.JudgeSettings())
 
     plain = [lexicons.fill(template, o) for o in names for _ in range(per_occupation)]
     words = [f"a photo of a {g} {o}" for o in names for g in ("female", "male")]
-    plain_images, plain_rows = judged(plain, "plain")
-    _, word_rows = judged(words, "word")
-    gate = [r["outcome"] in ("judged", "uncertain") for r in [*plain_rows, *word_rows]]
-    sure = [r["outcome"] == "judged" for r in [*plain_rows, *word_rows]]
-    told = [
-        (r["gender"], text.split()[4])
-        for r, text in zip(word_rows, words, strict=True)
-        if r["outcome"] == "judged"
-    ]
+    plain_images, plain_found = judged(plain, "plain")
+    told = judged(words, "word")[1].assign(told=[text.split()[4] for text in words])
+    both = pd.concat([plain_found["outcome"], told["outcome"]], ignore_index=True)
+    gate = both.isin(("judged", "uncertain"))
+    told = told[told["outcome"] == "judged"]
     model = ZeroShot("mini-clip")
     texts = [lexicons.fill("A photo of a/an [OCCUPATION]", o) for o in names]
     truth = np.repeat(np.arange(len(names)), per_occupation)
     shown = model.probabilities(plain_images, texts).argmax(1)
     corpus = captions.Corpus(rows=40_000, seed=_SEED)
     rows = corpus.rows_at(np.arange(4096)).dropna(subset=["truth_gender", "truth_occupation"])
-    renders = list(corpus.images(list(rows["caption_id"])))
-    drawn = model.probabilities(renders, texts).argmax(1)
-    right = [names[i] == o for i, o in zip(drawn, rows["truth_occupation"], strict=True)]
+    drawn = model.probabilities(list(corpus.images(list(rows["caption_id"]))), texts).argmax(1)
     return [
-        Share("gate", sum(gate), len(gate)),
-        Share("sure", sum(sure), sum(gate)),
-        Share("gender_word", sum(a == b for a, b in told), len(told)),
-        Share("occupation_generated", int((shown == truth).sum()), len(truth)),
-        Share("occupation_renders", sum(right), len(right)),
-        _amplification(plain_rows, truth, names),
+        share("gate", gate),
+        share("sure", both[gate] == "judged"),
+        share("gender_word", told["told"] == told["gender"]),
+        share("occupation_generated", shown == truth),
+        share("occupation_renders", np.array(names)[drawn] == rows["truth_occupation"]),
+        _amplification(plain_found["gender"].to_numpy(), truth, names),
     ]
 
 
-def _amplification(rows: list[dict], truth: np.ndarray, names: list[str]) -> Number:
+def _amplification(gender: np.ndarray, truth: np.ndarray, names: Sequence[str]) -> Measured:
     from biaslab import stats
     from biaslab.mini import world
 
-    gender = np.array([r["gender"] for r in rows])
-    n = np.array([np.isin(gender[truth == i], ("female", "male")).sum() for i in range(len(names))])
-    female = np.array([(gender[truth == i] == "female").sum() for i in range(len(names))])
+    female, male = (np.bincount(truth, gender == word, len(names)).astype(int) for word in ("female", "male"))
+    n = female + male
     some = n > 1
     distance = 100 * stats.corrected_absolute_deviation(female[some], n[some])
     training = np.array([abs(world.training_shares()[o] - 50) for o in names])[some]
-    return Number("amplification", float(np.mean(distance - training)), int(n.sum()), points=True)
+    return Measured("amplification", float(np.mean(distance - training)), int(n.sum()), points=True)
 
 
-def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: int = 10) -> list:
+def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: int = 10) -> list[Measured]:
     """Return what images of ``n`` prompts for two people and as many for one show, judged by the embedded judges.
 
     Args:
@@ -116,28 +112,26 @@ def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: i
     for count, name in ((2, "pair"), (1, "one")):
         people = _shown(folder, n, count, guidance_scale, steps)
         there = people["outcome"].isin(("judged", "uncertain")).groupby(people["image_id"]).all()
-        found.append(Share("pair_people" if count == 2 else "one_person", int(there.sum()), n))
+        found.append(share("pair_people" if count == 2 else "one_person", there, n))
         judged = people[people["outcome"] == "judged"]
         if count == 2:
             order = people.drop_duplicates("image_id").set_index("image_id")["role"]
             order = order[there[order.index] & (order != "")]
-            found.append(Share("pair_order", int((order == "right").sum()), len(order)))
-            found.append(Share("pair_sure", len(judged), len(people)))
+            found += [
+                share("pair_order", order == "right"),
+                share("pair_sure", people["outcome"] == "judged"),
+            ]
         told = judged[judged["told"] != ""]
-        found.append(Share(f"{name}_gender_word", int((told["told"] == told["gender"]).sum()), len(told)))
+        found.append(share(f"{name}_gender_word", told["told"] == told["gender"]))
         free = judged[judged["told"] == ""]
         beside = free["image_id"].isin(people.loc[people["told"] != "", "image_id"])
-        plain = free[~free["intervened"] & ~beside]
-        for suffix, some in (
-            ("", plain),
-            ("_beside", free[beside]),
-            ("_intervened", free[free["intervened"]]),
-        ):
-            fits = some["gender"] == some["stereotype"]
+        scores = {"": free[~free["intervened"] & ~beside]}
+        if count == 2:
+            scores |= {"_beside": free[beside], "_intervened": free[free["intervened"]]}
+        for suffix, some in scores.items():
             # A score is the share of the stereotyped gender less that of the other, so twice the share's difference.
-            value = 200 * float((fits - some["p_stereotype"]).mean()) if len(some) else float("nan")
-            if count == 2 or not suffix:
-                found.append(Number(f"{name}_score{suffix}", value, len(some), points=True))
+            value = 200 * ((some["gender"] == some["stereotype"]) - some["p_stereotype"]).mean()
+            found.append(Measured(f"{name}_score{suffix}", float(value), len(some), points=True))
     return found
 
 
@@ -171,7 +165,7 @@ def _shown(folder: Path, n: int, count: int, guidance_scale: float, steps: int) 
     )
 
 
-def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5)) -> list:
+def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5)) -> list[Measured]:
     """Return the rows of mini-sd's card: the autoencoder's quality, :func:`measure` at some guidance scales.
 
     Args:
@@ -179,50 +173,31 @@ def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5))
         n: Renders and, at each guidance scale, images from the paper's first prompt, about.
         guidance: Guidance scales.
     """
-    from dataclasses import replace
-
     import torch
     from diffusers import AutoencoderKL
 
+    from biaslab.mini import world
     from biaslab.mini.train import autoencoder
 
     vae = AutoencoderKL.from_pretrained(folder / "vae", torch_dtype=torch.float32).eval()
     drawn = autoencoder.pool(min(n, 512), _SEED)
     quality = zip(("psnr", "psnr_faces"), autoencoder.psnr(vae, *drawn), strict=True)
-    rows: list = [Number(name, value, len(drawn[0]), points=True) for name, value in quality]
-    each = max(1, n // len(_occupations()))
+    rows = [Measured(name, value, len(drawn[0]), points=True) for name, value in quality]
+    each = max(1, n // len(world.occupations()))
     for scale in guidance:
-        found = measure(folder, per_occupation=each, guidance_scale=scale, steps=10)
-        rows += [
-            replace(one, metric=f"{one.metric}@{scale:g}") if one.metric != "occupation_renders" else one
-            for one in found
-            if one.metric != "occupation_renders" or scale == guidance[0]
-        ]
+        for one in measure(folder, per_occupation=each, guidance_scale=scale, steps=10):
+            # Renders know no guidance.
+            if one.metric != "occupation_renders":
+                rows.append(replace(one, metric=f"{one.metric}@{scale:g}"))
+            elif scale == guidance[0]:
+                rows.append(one)
     return rows
 
 
-def card_rows_pairs(folder: Path, n: int, guidance: Sequence[float] = (1.0, 1.5, 2.0, 3.0)) -> list:
+def card_rows_pairs(folder: Path, n: int, guidance: Sequence[float] = (1.0, 1.5, 2.0, 3.0)) -> list[Measured]:
     """Return the rows of mini-sd-pairs' card: :func:`measure_pairs` at some guidance scales."""
-    from dataclasses import replace
-
     return [
         replace(one, metric=f"{one.metric}@{scale:g}")
         for scale in guidance
         for one in measure_pairs(folder, n, guidance_scale=scale)
     ]
-
-
-def _occupations() -> list[str]:
-    from biaslab.mini import world
-
-    return list(world.occupations())
-
-
-def write_curve(snapshots: Path, file: Path, **settings) -> None:
-    """Measure every pipeline below ``snapshots`` (``step-NNNNNN``) and write the curve as CSV."""
-    found = [(int(p.name.split("-")[1]), measure(p, **settings)) for p in sorted(snapshots.glob("step-*"))]
-    with file.open("w", newline="", encoding="utf-8") as opened:
-        writer = csv.writer(opened)
-        writer.writerow(["step", "metric", "value", "n"])
-        for step, rows in found:
-            writer.writerows([step, one.metric, f"{one.value:.5f}", one.n] for one in rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from biaslab.errors import MissingInputError
 from biaslab.mini.train import diffusion
@@ -15,15 +16,10 @@ _SINGLES = 0.25
 def train(
     folder: Path,
     *,
-    steps: int = 12_000,
-    batch: int = 64,
-    seed: int = 0,
     checkpoint: Path | None = None,
-    log: Path | None = None,
-    minutes: float = 0.0,
-    progress: bool = True,
     rows: int = 131_072,
     start_from: Path | None = None,
+    **settings: Any,
 ) -> dict[str, float]:
     """Train mini-sd-pairs on from mini-sd, whose autoencoder it keeps; return quality on held-out data.
 
@@ -32,16 +28,11 @@ def train(
 
     Args:
         folder: The pipeline's folder.
-        steps: Steps of training.
-        batch: Images a step; fewer of two people.
-        seed: Seed of draws and data.
         checkpoint: File of the resumable state; data and pipelines on the way lie beside it. By default in
             ``outputs/.train/mini-sd-pairs``.
-        log: CSV of the curve.
-        minutes: Ends early, the schedule shortened to fit; 0 does all steps.
-        progress: Whether progress bars are shown.
         rows: Prompts for two people with their renders; a quarter as many for one come with them.
         start_from: A pipeline folder whose weights to start from; mini-sd if ``None``.
+        settings: Further fields of :class:`~biaslab.mini.train.common.Training`.
 
     Returns:
         ``held_out_identities`` and ``held_out_pairs``, see :func:`biaslab.mini.train.diffusion.train`.
@@ -52,31 +43,23 @@ def train(
     from biaslab import models
 
     start_from = start_from or Path(models.resolve("mini-sd", "text-to-image"))
-    work = (checkpoint or Path("outputs/.train/mini-sd-pairs/state.pt")).parent
-    if not (folder / "vae" / "config.json").exists():
+    checkpoint = checkpoint or Path("outputs/.train/mini-sd-pairs/state.pt")
+    work, vae = checkpoint.parent, folder / "vae"
+    if not (vae / "config.json").exists():
         if not (start_from / "vae" / "config.json").exists():
             raise MissingInputError(f"{start_from} has no vae; name a whole pipeline to start from.")
-        shutil.copytree(start_from / "vae", folder / "vae", dirs_exist_ok=True)
+        shutil.copytree(start_from / "vae", vae, dirs_exist_ok=True)
     sizes = {"identities": max(1, round(rows * _SINGLES)), "pairs": rows}
-    data = [
-        diffusion.prepare(work / kind, folder / "vae", rows=n, seed=seed, kind=kind)
-        for kind, n in sizes.items()
-    ]
+    seed = settings.get("seed", 0)
     found = diffusion.train(
         folder,
-        steps=steps,
-        batch=batch,
-        seed=seed,
-        checkpoint=checkpoint or work / "state.pt",
-        log=log,
-        minutes=minutes,
-        progress=progress,
-        data=data,
+        checkpoint=checkpoint,
+        data=[diffusion.prepare(work / kind, vae, rows=n, seed=seed, kind=kind) for kind, n in sizes.items()],
         snapshots=work / "snapshots",
         start_from=start_from,
-        learning_rate=1e-3,
         placing=0.1,
         noisier=0.6,
+        **{"steps": 12_000, "learning_rate": 1e-3} | settings,
     )
     diffusion.pack(folder)
     return found

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
 
 SPECIAL = ("[pad]", "[unk]", "[bos]", "[eos]")
 # Longest text in tokens, with its start and end; longer captions lose their end.
@@ -39,3 +45,20 @@ def make_tokenizer(words: Iterable[str], max_length: int = MAX_LENGTH):
         bos_token="[bos]",
         eos_token="[eos]",
     )
+
+
+def tokens(tokenizer, texts: Iterable[str]) -> np.ndarray:
+    """Return token ids, int64 (n, length), padded and cut to the tokenizer's length."""
+    found = tokenizer(
+        list(texts), padding="max_length", truncation=True, max_length=tokenizer.model_max_length
+    )
+    return np.array(found["input_ids"], np.int64)
+
+
+def carried_over(table: torch.Tensor, tokenizer, old: torch.Tensor, old_tokenizer) -> torch.Tensor:
+    """Return a table of words' vectors with those of ``old`` for the words that both tokenizers have."""
+    found, before = table.detach().clone(), old_tokenizer.get_vocab()
+    for word, i in tokenizer.get_vocab().items():
+        if word in before:
+            found[i] = old[before[word]]
+    return found
