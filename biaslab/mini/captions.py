@@ -130,22 +130,6 @@ def _parts(template: str) -> tuple[str, ...]:
     return tuple(_SLOT.split(template))
 
 
-class _Draws:
-    """The uniform numbers of one row, handed out in order."""
-
-    __slots__ = ("at", "values")
-
-    def __init__(self, values: list[float], at: int = 0) -> None:
-        self.values, self.at = values, at
-
-    def next(self) -> float:
-        self.at += 1
-        return self.values[self.at - 1]
-
-    def pick(self, options: Sequence):
-        return options[int(self.next() * len(options))]
-
-
 # More than any caption uses.
 _ROW_DRAWS = 32
 # The embedded models read no more words and marks than this; longer captions are written anew.
@@ -158,10 +142,15 @@ class _Writer:
 
     __slots__ = ("draws", "facts", "gender", "indicator", "occupation", "subject")
 
-    def __init__(self, occupation: str | None, gender: str | None, indicator: str, draws: _Draws) -> None:
+    def __init__(
+        self, occupation: str | None, gender: str | None, indicator: str, draws: Iterator[float]
+    ) -> None:
         self.occupation, self.gender, self.indicator, self.draws = occupation, gender, indicator, draws
         self.facts: dict = {}
         self.subject = "none"
+
+    def pick(self, options: Sequence):
+        return options[int(next(self.draws) * len(options))]
 
     def fill(self, template: str) -> str:
         parts = _parts(template)
@@ -173,42 +162,42 @@ class _Writer:
         return "".join(out)
 
     def slot(self, name: str) -> str:
-        draws, facts = self.draws, self.facts
+        pick, facts = self.pick, self.facts
         if name in _SIMPLE_SLOTS:
-            return draws.pick(_SIMPLE_SLOTS[name])
+            return pick(_SIMPLE_SLOTS[name])
         match name:
             case "S":
-                return self.person(draws.pick(_WORDS["subjects"][self.subject]))
+                return self.person(pick(_WORDS["subjects"][self.subject]))
             case "V":
-                return self.person(draws.pick(_WORDS["plain_persons"][self.subject]))
+                return self.person(pick(_WORDS["plain_persons"][self.subject]))
             case "N":
-                return f"{draws.pick(FIRST_NAMES[self.gender])} {draws.pick(SURNAMES)}"
+                return f"{pick(FIRST_NAMES[self.gender])} {pick(SURNAMES)}"
             case "M":
-                return f"{draws.pick(FIRST_NAMES[_OTHER[self.gender]])} {draws.pick(SURNAMES)}"
+                return f"{pick(FIRST_NAMES[_OTHER[self.gender]])} {pick(SURNAMES)}"
             case "I":
-                return f"{draws.pick(_WORDS['initials'])}. {draws.pick(SURNAMES)}"
+                return f"{pick(_WORDS['initials'])}. {pick(SURNAMES)}"
             case "P":
                 return self.place()
             case "F":
-                phrase, face = draws.pick(_WORDS["faces"])
+                phrase, face = pick(_WORDS["faces"])
                 if facts.setdefault("expression", face) != face:
                     return next(phrase for phrase, face in _WORDS["faces"] if face == facts["expression"])
                 return phrase
             case "W":
-                i = min(bisect(_WEAR_STEPS, draws.next() * _WEAR_STEPS[-1]), len(_WEAR_STEPS) - 1)
+                i = min(bisect(_WEAR_STEPS, next(self.draws) * _WEAR_STEPS[-1]), len(_WEAR_STEPS) - 1)
                 name, phrase, _ = _WORDS["wear"][i]
                 facts["attributes"] = (name,)
                 return phrase
             case "L":
-                phrase, facts["light"] = draws.pick(_WORDS["light"])
+                phrase, facts["light"] = pick(_WORDS["light"])
                 return phrase
             case "age":
-                facts["age"] = draws.pick(_WORDS["ages"])
+                facts["age"] = pick(_WORDS["ages"])
                 return facts["age"]
         return _said(self.occupation, self.gender)[name]
 
     def place(self) -> str:
-        own, other, phrase = (self.draws.next() for _ in range(3))
+        own, other, phrase = next(self.draws), next(self.draws), next(self.draws)
         if self.occupation is not None and own < _OWN_PLACE:
             place = look(self.occupation).place
         else:
@@ -218,7 +207,7 @@ class _Writer:
 
     def person(self, form: str) -> str:
         """Put adjectives before a person: an age in 22 % of captions, an expression in 10 %."""
-        age, face = self.draws.next(), self.draws.next()
+        age, face = next(self.draws), next(self.draws)
         text = self.fill(form)
         if face < 0.10:
             word, expression = _WORDS["smiles"][int(face * 30)]
@@ -236,22 +225,22 @@ class _Writer:
 
 
 def _write(w: _Writer, style: str) -> str:
-    draws, told = w.draws, w.indicator
+    pick, told = w.pick, w.indicator
     if style == "plain":
         w.subject = told
-        return w.fill(draws.pick(_WORDS["plain"]))
+        return w.fill(pick(_WORDS["plain"]))
     if style == "other_sense":
         own = _WORDS["own_decoys"].get(w.occupation, ())
-        text, decoy = draws.pick(own if own and draws.next() < 0.5 else _WORDS["decoys"])
+        text, decoy = pick(own if own and next(w.draws) < 0.5 else _WORDS["decoys"])
         w.facts["decoy"] = look(w.occupation).prop if decoy == "-" else decoy
         return w.fill(text)
     if told == "both":
-        return w.fill(draws.pick(_WORDS["both"]))
-    kind = draws.next()
+        return w.fill(pick(_WORDS["both"]))
+    kind = next(w.draws)
     if style == "named":
         form = "none" if told == "none" else "name" if kind < 0.8 else "pronoun"
-        return w.fill(draws.pick(_WORDS["named"][form]))
-    template = draws.pick(_WORDS["templates"][style])
+        return w.fill(pick(_WORDS["named"][form]))
+    template = pick(_WORDS["templates"][style])
     # What the template itself says of the scene comes first; adjectives drawn later agree with it.
     if "smiling" in template or "Cheerful" in template:
         w.facts["expression"] = "smiling"
@@ -266,13 +255,13 @@ def _write(w: _Writer, style: str) -> str:
         w.subject = told
         return w.fill(template)
     if kind < pronoun:
-        end, faces = draws.pick(_WORDS["pronoun_ends"]), _WORDS["end_faces"]
+        end, faces = pick(_WORDS["pronoun_ends"]), _WORDS["end_faces"]
         if end in faces and w.facts.setdefault("expression", faces[end]) != faces[end]:
             end = "at {his} work"
         return f"{w.fill(template)} {w.fill(end)}"
     if style == "prompt_like":
         return w.fill(template.replace("{S}", "{o} {N}").replace("a~ ", "").replace("A~ ", ""))
-    return w.fill(draws.pick(_WORDS["name_starts"])) + w.fill(template)
+    return w.fill(pick(_WORDS["name_starts"])) + w.fill(template)
 
 
 def _write_short(w: _Writer, style: str) -> str:
@@ -316,17 +305,17 @@ def _draw_block(seed: int, block: int, skew: str) -> list[Row]:
     for o, is_plain, cell, scene_seed, values in zip(
         which.tolist(), plain, chosen, seeds, uniform, strict=True
     ):
-        draws = _Draws(values)
-        lower = draws.next() < 0.3
+        draws = iter(values)
+        lower = next(draws) < 0.3
         if is_plain:
-            gender = "female" if draws.next() < 0.5 else "male"
-            occupation, style, told = None, "plain", gender if draws.next() < 0.7 else "none"
+            gender = "female" if next(draws) < 0.5 else "male"
+            occupation, style, told = None, "plain", gender if next(draws) < 0.7 else "none"
         else:
             occupation, (style, told, gender) = names[o], cells[cell]
         w = _Writer(occupation, gender, told, draws)
         text = _ARTICLE.sub(_article, _BARE.sub("", _write(w, style)))
         if text.count(" ") > 12 and len(words(text)) > LONGEST:
-            w = _Writer(occupation, gender, told, _Draws(values, 3))
+            w = _Writer(occupation, gender, told, iter(values[3:]))
             text = _ARTICLE.sub(_article, _write_short(w, style))
         # Names keep their capitals.
         lower = lower and style != "named" and (told == "none" or w.subject != "none")

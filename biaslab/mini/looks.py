@@ -20,27 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # What each kind of attire shows of the attributes of DALL-Eval's Table 22.
+_NO_ATTRIBUTE = (
+    "lab coat", "apron", "overalls", "vest", "jumper", "coat", "robe", "sports shirt", "cardigan", "striped",
+)  # fmt: skip
 ATTIRES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "suit": ("suit",),
-        "lab coat": (),
-        "scrubs": ("uniform",),
-        "apron": (),
-        "overalls": (),
-        "uniform": ("uniform",),
-        "vest": (),
-        "jumper": (),
-        "shirt": ("shirt",),
-        "waistcoat": ("shirt",),
-        "coat": (),
-        "robe": (),
-        "sports shirt": (),
-        "jacket": ("jacket",),
-        "cardigan": (),
-        "striped": (),
-        "checked": ("shirt",),
-        "dress": ("dress",),
-    }
+    dict.fromkeys(_NO_ATTRIBUTE, ())
+    | {name: (name,) for name in ("suit", "shirt", "uniform", "jacket", "dress")}
+    | {"scrubs": ("uniform",), "waistcoat": ("shirt",), "checked": ("shirt",)}
 )
 
 
@@ -96,16 +82,8 @@ def _read() -> dict[str, Look]:
             hat = None if kind == "-" else kind
             shown = [*ATTIRES[row["attire"]], *filter(None, row["attributes"].split(";"))]
             shown += ["hat"] if hat and kind not in NOT_HATS else []
-            looks[row["name"]] = Look(
-                row["attire"],
-                row["colour"],
-                row["second_colour"],
-                hat,
-                hat_colour or row["colour"],
-                row["prop"],
-                row["place"],
-                tuple(shown),
-            )
+            worn = (row["attire"], row["colour"], row["second_colour"], hat, hat_colour or row["colour"])
+            looks[row["name"]] = Look(*worn, row["prop"], row["place"], tuple(shown))
     return looks
 
 

@@ -85,8 +85,9 @@ class _Drawing:
     def __init__(self):
         self.points, self.counts, self.colours, self.parts = [], [], [], []
 
-    def add(self, shapes, scale, x, y, *, tilt=0.0, flip=False):
-        """Add ``(points, colour, part)`` triples after scaling, mirroring, turning and moving them."""
+    def add(self, layers, scale, x, y, *, tilt=0.0, flip=False):
+        """Add layers, ``(polygons, colour, part)``, after scaling, mirroring, turning and moving them."""
+        shapes = [(points, colour, part) for polygons, colour, part in layers for points in polygons]
         if not shapes:
             return
         points = np.concatenate([s[0] for s in shapes]) * ((-scale if flip else scale), scale)
@@ -101,8 +102,9 @@ class _Drawing:
             self.parts.append(part)
 
 
-def _of(part: _Part, shapes) -> list:
-    return [(points, colour, part) for points, colour in shapes]
+def _of(part: _Part, art) -> list:
+    """Return art as layers."""
+    return [([points], colour, part) for points, colour in art]
 
 
 def luminance(colour) -> float:
@@ -329,7 +331,7 @@ _TIE = [poly(-0.1, 0.82, 0.1, 0.82, 0.07, 0.96, -0.07, 0.96),
 _LONG = 2.6
 _FULL_BODY = 0.78
 _REFLECTIVE = (226, 230, 236)
-# Attire whose collar has the second colour, and attire over a shirt on which a tie lies.
+# Attire whose collar has the second colour.
 _SECOND_COLLAR = (
     "suit",
     "waistcoat",
@@ -341,7 +343,6 @@ _SECOND_COLLAR = (
     "uniform",
     "vest",
 )
-_OVER_SHIRT = ("suit", "waistcoat", "jacket")
 # Attire that lets the second colour be seen below.
 _OVER_SECOND = ("apron", "overalls", "vest", "waistcoat")
 
@@ -493,11 +494,6 @@ _SCLERA_WHITE, _IRIS_DARK, _TEETH = (246, 246, 244), (36, 26, 24), (250, 250, 24
 _MASK_COLOURS = ((150, 206, 226), (112, 172, 198), (112, 172, 198))
 
 
-def _layers(layers) -> list:
-    """Return ``(points, colour, part)`` triples of layers ``(polygons, colour, part)``."""
-    return [(points, colour, part) for shapes, colour, part in layers for points in shapes]
-
-
 def _draw_person(d: _Drawing, index: int, p: Person) -> None:
     scarf = COLOURS[_SCARVES[int(p.variant * 97) % len(_SCARVES)]]
     hat = attire_of(p)[3]
@@ -510,11 +506,11 @@ def _draw_person(d: _Drawing, index: int, p: Person) -> None:
         behind = (_BUN_UNDER_HAT, hair, plain)
     else:
         behind = (_BEHIND.get(p.cues.hair_style, ()), hair, plain)
-    d.add(_layers([behind]), **head)
+    d.add([behind], **head)
     # A full figure has a larger head for its body, so that the face stays legible; both meet at the chin.
     ratio = _FULL_BODY if p.full_figure else 1.0
-    d.add(_layers(_body(p, index)), p.scale * ratio, p.x, p.y + 0.5 * p.scale * (1 - ratio))
-    d.add(_layers(_head(p, index, scarf)), **head)
+    d.add(_body(p, index), p.scale * ratio, p.x, p.y + 0.5 * p.scale * (1 - ratio))
+    d.add(_head(p, index, scarf), **head)
 
 
 def _body(p: Person, index: int) -> list:
@@ -675,17 +671,13 @@ def _draw_prop(d: _Drawing, index: int, p: Person, aspect: float) -> None:
         holding = x - s * (half - 0.01) if p.occupation is not None else p.x + s * 0.16
         for side, centre in ((s, holding), (-s, p.x - s * 0.17)):
             hand = [disc(0, 0, 0.2, 0.22, 12), disc(-side * 0.17, -0.05, 0.08, 0.13, 8)]
-            d.add(
-                _layers([(hand, _GLOVE, part), ([rect(-0.2, 0.14, 0.2, 0.28)], _CUFF, part)]),
-                p.scale,
-                centre,
-                0.86,
-            )
+            cuff = [rect(-0.2, 0.14, 0.2, 0.28)]
+            d.add([(hand, _GLOVE, part), (cuff, _CUFF, part)], p.scale, centre, 0.86)
     elif p.occupation is not None:
         # A hand at the inner edge of the prop.
         hand = [disc(0, 0, 0.034, 0.042, 10), disc(0, -0.03, 0.02, 0.026, 8)]
-        hand = _layers([(hand, SKIN[p.skin_tone - 1], _Part("person", index))])
-        d.add(hand, 1.0, x - s * (half - 0.03), y + 0.09)
+        layer = (hand, SKIN[p.skin_tone - 1], _Part("person", index))
+        d.add([layer], 1.0, x - s * (half - 0.03), y + 0.09)
 
 
 def _draw(scene: Scene) -> _Drawing:
@@ -703,7 +695,7 @@ def _draw(scene: Scene) -> _Drawing:
         art = DECOYS.get(scene.decoy) or PROPS.get(scene.decoy)
         x, y = aspect / 2 + 0.06 * jitter, 0.5 + 0.05 * (((scene.seed >> 17) % 101) / 100 - 0.5)
         size = 0.58 + 0.14 * ((scene.seed >> 5) % 33) / 32
-        d.add([(disc(0, 0.5, 0.46, 0.06), (150, 152, 158), _Part("place"))], size, x, y)
+        d.add([([disc(0, 0.5, 0.46, 0.06)], (150, 152, 158), _Part("place"))], size, x, y)
         d.add(_of(_Part("prop"), art), size, x, y, flip=flip)
     for i, person in enumerate(scene.people):
         _draw_person(d, i, person)

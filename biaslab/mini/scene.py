@@ -9,7 +9,7 @@ else (skin tone, age, expression, hair colour, light, attire, prop and place) is
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, product
@@ -223,19 +223,8 @@ class Scene:
             raise unknown_name("decoy or prop", self.decoy, [*DECOYS, *PROPS])
 
 
-def posterior_female(cues: Cues, hidden: Iterable[str] = ()) -> float:
-    """Return P(female | cues) by Bayes' rule with equal priors, 0–1.
-
-    Args:
-        cues: What is seen.
-        hidden: Names of cues that something covers and that say nothing.
-
-    Raises:
-        UnknownNameError: A hidden cue that ``CUES`` does not have.
-    """
-    hidden = frozenset(hidden)
-    if wrong := hidden - set(CUE_NAMES):
-        raise unknown_name("cue", min(wrong), CUE_NAMES)
+def posterior_female(cues: Cues, hidden: Collection[str] = ()) -> float:
+    """Return P(female | cues) by Bayes' rule with equal priors, 0–1; ``hidden`` cues are covered and say nothing."""
     female = male = 1.0
     for name in CUE_NAMES:
         value = getattr(cues, name)
@@ -247,12 +236,8 @@ def posterior_female(cues: Cues, hidden: Iterable[str] = ()) -> float:
 
 def hidden_cues(person: Person) -> frozenset[str]:
     """Return the names of the cues that what ``person`` wears covers."""
-    hidden = set()
-    if "mask" in person.attributes:
-        hidden |= {"lips", "facial_hair", "jaw"}
-    if person.cues.hair_style == "covered":
-        hidden |= {"earrings"}
-    return frozenset(hidden)
+    masked = {"lips", "facial_hair", "jaw"} if "mask" in person.attributes else set()
+    return frozenset(masked | ({"earrings"} if person.cues.hair_style == "covered" else set()))
 
 
 def is_ambiguous(person: Person, threshold: float = 0.99) -> bool:
@@ -263,15 +248,10 @@ def is_ambiguous(person: Person, threshold: float = 0.99) -> bool:
 
 @lru_cache(maxsize=1)
 def cue_ceiling(threshold: float = 0.99) -> tuple[float, float]:
-    """Return the best accuracy any judge of the cues can reach and the share that is ambiguous.
+    """Return the best accuracy any judge of the cues can reach and the share that is ambiguous, both 0–1.
 
-    By enumerating every combination of cues, with as many women as men and nothing hidden.
-
-    Args:
-        threshold: Posterior from which a person counts as unambiguous.
-
-    Returns:
-        Bayes accuracy and ambiguous share, both 0–1.
+    By enumerating every combination of cues, with as many women as men and nothing hidden. Whose posterior reaches
+    ``threshold`` counts as unambiguous.
     """
     female = male = np.ones(1)
     for name in CUE_NAMES:
@@ -299,12 +279,9 @@ _TALL_HATS = ("toque", "top hat", "hard hat", "helmet", "peaked", "mortarboard")
 
 
 def worn(look_: Look | None, attributes: Sequence[str], casual: str) -> tuple[str, ...]:
-    """Return everything of ``ATTRIBUTES`` that shows: what is asked for and what the look brings.
+    """Return everything of ``ATTRIBUTES`` that shows: what is asked for, and what it leaves of the look.
 
-    Args:
-        look_: The occupation's look, or ``None``.
-        attributes: What is asked for; it replaces attire of the look that it excludes.
-        casual: Kind of attire without a look.
+    Without a look it is the attire ``casual``.
 
     Raises:
         UnknownNameError: An attribute that does not exist.

@@ -128,7 +128,8 @@ def test_mini_detector_takes_images_of_any_size(mini_detector):
     boxes = found["boxes"][found["labels"] == 0].numpy()
     true = [np.array(face.box) for face in truth(pair, 256).faces]
     assert len(boxes) == len(true) == 2
-    assert all(max(detector.overlap(box, face) for box in boxes) >= 0.5 for face in true)
+    hit = {"boxes": boxes, "scores": np.ones(2), "labels": np.zeros(2)}
+    assert detector._matched(hit, np.array(true), np.zeros(2), [0])[0] == [True, True]
 
 
 @pytest.mark.parametrize("folder", [CLIP, DETECTOR], ids=lambda f: f.name)
@@ -215,10 +216,16 @@ def test_calibration_error_by_hand():
 # -- boxes ------------------------------------------------------------------------------------------------
 
 
-def test_overlap_by_hand():
-    # 2x2 and 2x2 shifted by one: 2 shared of 6.
-    assert detector.overlap(np.array([0, 0, 2, 2.0]), np.array([1, 0, 3, 2.0])) == pytest.approx(1 / 3)
-    assert detector.overlap(np.array([0, 0, 1, 1.0]), np.array([2, 2, 3, 3.0])) == 0
+def test_found_boxes_meet_true_ones_by_hand():
+    # Squares of 2, shifted by a half: 3 of 5 are shared. By one: 2 of 6. The better score comes first.
+    true, shifts = np.array([[0, 0, 2, 2.0]]), (1.0, 0.5, 0.0, 0.0)
+    boxes = np.array([[x, 0, x + 2, 2.0] for x in shifts])
+    found = {"boxes": boxes, "scores": np.array([0.9, 0.8, 0.7, 0.95]), "labels": np.array([3, 3, 3, 4])}
+    assert detector._matched(found, true, np.array([3]), [3]) == ([True], [False, True, False])
+    assert detector._matched(found, true, np.array([3]), [3, 4]) == ([True], [False, False, True, False])
+    assert detector._matched(found, true[:0], np.array([], int), [3]) == ([], [False] * 3)
+    far = np.array([[5, 5, 7, 7.0]])
+    assert detector._matched(found, far, np.array([4]), [4]) == ([False], [False])
 
 
 def test_boxes_follow_their_images_through_shifts_and_mirrors():

@@ -662,10 +662,9 @@ def _cue_loss(named: torch.Tensor, cues: np.ndarray, sizes: list[int]) -> torch.
     import torch
     from torch.nn import functional
 
-    total, truth = 0.0, torch.from_numpy(cues.astype(np.int64))
-    for k, part in enumerate(named.split(sizes, 1)):
-        total = total + functional.cross_entropy(part, truth[:, k], ignore_index=-1)
-    return total / len(sizes)
+    truth = torch.from_numpy(cues.astype(np.int64))
+    parts = enumerate(named.split(sizes, 1))
+    return sum(functional.cross_entropy(x, truth[:, k], ignore_index=-1) for k, x in parts) / len(sizes)
 
 
 # -- measurement ------------------------------------------------------------------------------------------

@@ -303,28 +303,17 @@ def _matched(
     one: dict, boxes: np.ndarray, classes: np.ndarray, ids: list[int]
 ) -> tuple[list[bool], list[bool]]:
     """Return which true and which found boxes of ``ids`` have a partner of the same class, best scores first."""
-    mine = np.isin(classes, ids)
-    true_boxes, true_classes = boxes[mine], classes[mine]
-    hit_truth, hit_found = [False] * len(true_boxes), []
-    for k in np.argsort(-one["scores"]):
-        label, box = one["labels"][k], one["boxes"][k]
-        if label not in ids:
-            continue
-        overlaps = [
-            0.0 if taken or other != label else overlap(box, true)
-            for true, other, taken in zip(true_boxes, true_classes, hit_truth, strict=True)
-        ]
-        best = int(np.argmax(overlaps)) if overlaps else -1
-        fits = best >= 0 and overlaps[best] >= 0.5
-        hit_found.append(fits)
-        if fits:
-            hit_truth[best] = True
+    import torch
+    from torchvision.ops import box_iou
+
+    mine, best_first = np.isin(classes, ids), np.argsort(-one["scores"])
+    best_first = best_first[np.isin(one["labels"][best_first], ids)]
+    overlaps = box_iou(torch.from_numpy(one["boxes"][best_first]), torch.from_numpy(boxes[mine])).numpy()
+    overlaps[one["labels"][best_first][:, None] != classes[mine]] = 0
+    hit_truth, hit_found = [False] * int(mine.sum()), []
+    for row in overlaps:
+        row[hit_truth] = 0
+        hit_found.append(bool((row >= 0.5).any()))
+        if hit_found[-1]:
+            hit_truth[int(row.argmax())] = True
     return hit_truth, hit_found
-
-
-def overlap(a: np.ndarray, b: np.ndarray) -> float:
-    """Return the intersection of two boxes (left, top, right, bottom) over their union, 0 to 1."""
-    sides = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
-    both = float(np.prod(np.maximum(sides, 0)))
-    whole = float(np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2])) - both
-    return both / whole if whole > 0 else 0.0
