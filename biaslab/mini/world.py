@@ -196,13 +196,9 @@ def _cells(knobs: Knobs) -> tuple[tuple[str, str, str, float, float], ...]:
 def truth_table(knobs: Knobs | None = None) -> pd.DataFrame:
     """Return the world's exact truth, one row per occupation, style and indicator.
 
-    Args:
-        knobs: The world; ``Knobs.default()`` if not given.
-
-    Returns:
-        Columns ``occupation``, ``style``, ``indicator``, ``p`` (probability of style and indicator among
-        captions with the occupation's word, summing to 1 per occupation) and ``p_female`` (probability, 0–1,
-        that the person shown is a woman; NaN for ``other_sense``, which shows nobody).
+    Columns are ``occupation``, ``style``, ``indicator``, ``p`` (probability of style and indicator among captions with
+    the occupation's word, summing to 1 per occupation) and ``p_female`` (probability, 0–1, that the person shown is a
+    woman; NaN for ``other_sense``, which shows nobody).
 
     Raises:
         ParameterError: The knobs contradict each other.
@@ -218,11 +214,7 @@ def p_female(
 ) -> float:
     """Return P(female | occupation, style, indicator) among captions that show a person, 0–1.
 
-    Args:
-        occupation: One of the 62.
-        style: One of ``STYLES``, or ``None`` for all.
-        indicator: One of ``INDICATORS``, or ``None`` for all.
-        knobs: The world; ``Knobs.default()`` if not given.
+    Without a style or an indicator all of them count; without knobs it is ``Knobs.default()``'s world.
 
     Raises:
         UnknownNameError: A name that does not exist.

@@ -58,7 +58,7 @@ def zero_shot(mini_clip, images, texts):
 
 def test_mini_clip_judges_gender_by_the_two_texts(mini_clip, people):
     p_female = zero_shot(mini_clip, people.images, ["A photo of a man", "A photo of a woman"])[:, 1]
-    female, clear = people.single["gender"] == scene.GENDERS.index("female"), clip.unambiguous(people)
+    female, clear = people.true["gender"][:, scene.GENDERS.index("female")], clip.unambiguous(people)
     right = (p_female > 0.5) == female
     # A model that is right 99 of 100 times is below 0.97 of some 260 images once in a thousand times.
     assert right[clear].mean() >= 0.97
@@ -74,8 +74,8 @@ def test_mini_clip_tells_occupations_apart(mini_clip, people):
     names = sorted({look: name for name, look in looks.LOOKS.items()}.values())
     texts = [f"A photo of {'an' if name[0] in 'aeiou' else 'a'} {name}" for name in names]
     found = zero_shot(mini_clip, people.images, texts).argmax(1)
-    seen = np.array([clip.look_of(names[k]) for k in found])
-    assert (seen == people.single["look"]).mean() >= 0.95
+    seen = np.array([clip.place_of("look", names[k]) for k in found])
+    assert people.true["look"][np.arange(len(seen)), seen].mean() >= 0.95
 
 
 def test_mini_clip_knows_every_word_of_captions_and_prompts(mini_clip):
@@ -184,15 +184,17 @@ def test_claims_are_true_and_foils_are_false():
 
 def test_same_work_is_the_same_claim():
     """Names that share a look cannot be told apart in images, so each is true of the other's."""
-    assert clip.look_of("chief executive officer") == clip.look_of("ceo")
-    assert clip.look_of("nurse") != clip.look_of("doctor")
+    assert clip.place_of("look", "chief executive officer") == clip.place_of("look", "ceo")
+    assert clip.place_of("look", "nurse") != clip.place_of("look", "doctor")
 
 
 def test_gender_is_independent_of_occupation_in_training_scenes():
     draw = np.random.default_rng(8)
     people = [some.people[0] for some in (clip.sample(draw) for _ in range(4000)) if len(some.people) == 1]
     female = np.array([p.gender == "female" for p in people])
-    group = np.array([p.occupation is not None and clip.look_of(p.occupation) % 2 == 0 for p in people])
+    group = np.array(
+        [p.occupation is not None and clip.place_of("look", p.occupation) % 2 == 0 for p in people]
+    )
     # Difference of two shares of about 1,800 each: sd 0.017.
     assert abs(female[group].mean() - female[~group].mean()) < 0.06
     assert abs(female.mean() - 0.5) < 0.04

@@ -138,12 +138,9 @@ def encode(vae: torch.nn.Module, images: np.ndarray, *, scaled: bool = True) -> 
 
 
 def psnr(vae: torch.nn.Module, images: np.ndarray, faces: np.ndarray) -> tuple[float, float]:
-    """Return the peak signal-to-noise ratio of reconstruction in dB, of whole images and within faces.
+    """Return the peak signal-to-noise ratio of reconstruction in dB, of whole images and where ``faces`` are.
 
-    Args:
-        vae: The autoencoder.
-        images: uint8 (n, h, w, 3).
-        faces: Where faces are, bool (n, h, w).
+    Images are uint8 (n, h, w, 3), faces bool (n, h, w).
     """
     import torch
 

@@ -123,12 +123,8 @@ def write(
 ) -> None:
     """Measure the model in ``folder`` on held-out scenes and write its ``metrics.csv`` and ``README.md``.
 
-    Args:
-        name: An embedded model.
-        folder: The model's folder, which it is loaded from as anyone would.
-        measure: Measures the model in a folder on so many scenes, as :func:`biaslab.mini.train.clip.card_rows` does.
-        n: Scenes to measure on.
-        decoded: Folder of an autoencoder; the same is measured once more on images that have passed through it.
+    It is loaded from the folder as anyone would. ``measure`` takes the folder and how many scenes to measure on; where
+    ``decoded`` is the folder of an autoencoder, it is asked once more for images that have passed through it.
     """
     found = measure(folder, n, None)
     if decoded is not None:
@@ -144,13 +140,7 @@ def write(
 
 
 def text(name: str, found: Sequence[Measured], trainings: Sequence[dict]) -> str:
-    """Return the card of the model ``name``, Markdown: the committed one with these numbers and trainings.
-
-    Args:
-        name: An embedded model.
-        found: What was measured.
-        trainings: Settings of the trainings, first to last.
-    """
+    """Return the card of the model ``name``, Markdown: the committed one with these numbers and trainings."""
     from biaslab import models
 
     listed = [

@@ -18,7 +18,7 @@ import numpy as np
 from biaslab.mini.train import cards, common, loop
 from biaslab.mini.train.cards import Measured, share
 from biaslab.mini.train.loop import SIZE
-from biaslab.mini.train.text import carried_over, make_tokenizer, tokens
+from biaslab.mini.train.text import MAX_LENGTH, carried_over, make_tokenizer, tokens
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,6 @@ HELD_OUT = 2048
 HELD_OUT_SEED = 2_000_003
 CALIBRATION_SEED = 3_000_017
 EMBEDDING = 128
-CONTEXT = 24
 # Share of scenes by content: a person with an occupation, without one, two people, a product picture.
 _CONTENT = {"work": 0.84, "plain": 0.06, "two": 0.04, "decoy": 0.06}
 _PAIRS = (
@@ -91,17 +90,14 @@ def _lists() -> dict[str, tuple[str, ...]]:
     }
 
 
-# Fields of which an image has one value; the others are lists of what is there.
-SINGLE = ("gender", "look", "age", "expression", "place", "prop", "count")
-SEVERAL = ("wears", "thing")
-
-
-@lru_cache(maxsize=256)
-def look_of(occupation: str) -> int:
-    """Return the place of an occupation's look in the list of looks; names for the same work share one."""
+@lru_cache(maxsize=512)
+def place_of(field: str, value: str) -> int:
+    """Return the place of a value in its field's list; names of occupations with one look share one."""
     from biaslab.mini import looks
 
-    return next(i for i, o in enumerate(_lists()["look"]) if looks.LOOKS[o] == looks.LOOKS[occupation])
+    if field != "look":
+        return _lists()[field].index(value)
+    return next(i for i, name in enumerate(_lists()["look"]) if looks.LOOKS[name] == looks.LOOKS[value])
 
 
 @lru_cache(maxsize=1)
@@ -110,7 +106,7 @@ def _names_of_looks() -> tuple[tuple[str, ...], ...]:
 
     names: list[list[str]] = [[] for _ in _lists()["look"]]
     for occupation in sorted(looks.LOOKS):
-        names[look_of(occupation)].append(occupation)
+        names[place_of("look", occupation)].append(occupation)
     return tuple(map(tuple, names))
 
 
@@ -120,10 +116,8 @@ class Pool:
 
     images: np.ndarray
     """uint8 (n, 64, 64, 3)."""
-    single: dict[str, np.ndarray]
-    """Field -> (n,) int16: its value's place in its list; -2 where it does not apply."""
-    several: dict[str, np.ndarray]
-    """Field -> (n, values) bool: what is there."""
+    true: dict[str, np.ndarray]
+    """Field -> (n, values) bool: which of its values are true of each image; none where it does not apply."""
     p_female: np.ndarray
     """Exact posterior of perceived as female given what is seen, (n,) float32; NaN but for one person."""
     cues: np.ndarray
@@ -137,9 +131,7 @@ class Pool:
 def sample(draw: np.random.Generator, *, plain: bool = False) -> Scene:
     """Return a scene at random, mostly one person at work, gender independent of everything.
 
-    Args:
-        draw: Source of chance.
-        plain: One person with an occupation and nothing asked for, as a corpus has it.
+    A ``plain`` one has one person with an occupation and nothing asked for, as a corpus has it.
     """
     from biaslab.mini import art, looks, scene
 
@@ -179,39 +171,35 @@ def pool(
     """Return ``n`` scenes drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
     from biaslab.mini import looks, scene
 
-    draw, lists = common.rng(seed, 0, 32), _lists()
+    draw = common.rng(seed, 0, 32)
     scenes = [sample(draw, plain=plain) for _ in range(n)]
-    single = {field: np.full(n, -2, np.int16) for field in SINGLE}
-    several = {field: np.zeros((n, len(lists[field])), bool) for field in SEVERAL}
+    true = {field: np.zeros((n, len(values)), bool) for field, values in _lists().items()}
     p_female, full = np.full(n, np.nan, np.float32), np.zeros(n, bool)
     cues, tone = np.full((n, len(scene.CUE_NAMES)), -1, np.int8), np.zeros(n, np.int8)
-    at = {field: {value: i for i, value in enumerate(lists[field])} for field in lists}
     values = [list(scene.CUES[name]["female"]) for name in scene.CUE_NAMES]
     for i, some in enumerate(scenes):
-        single["place"][i] = at["place"][some.place]
-        single["count"][i] = min(len(some.people), 2)
-        for thing in some.things:
-            several["thing"][i, at["thing"][thing.kind]] = True
-        if some.decoy is not None:
-            single["prop"][i] = at["prop"][some.decoy]
-        if len(some.people) != 1:
-            continue
-        (person,) = some.people
-        for field in ("gender", "age", "expression"):
-            single[field][i] = at[field][getattr(person, field)]
-        if person.occupation is not None:
-            single["look"][i] = look_of(person.occupation)
-            single["prop"][i] = at["prop"][looks.look(person.occupation).prop]
-        for name in person.attributes:
-            several["wears"][i, at["wears"][name]] = True
-        hidden = scene.hidden_cues(person)
-        p_female[i] = scene.posterior_female(person.cues, hidden)
-        full[i], tone[i] = person.full_figure, person.skin_tone
-        for k, name in enumerate(scene.CUE_NAMES):
-            if name not in hidden:
-                cues[i, k] = values[k].index(getattr(person.cues, name))
+        shown: dict[str, Sequence[str]] = {
+            "place": [some.place],
+            "count": [str(min(len(some.people), 2))],
+            "thing": [thing.kind for thing in some.things],
+            "prop": [some.decoy] if some.decoy else [],
+        }
+        if len(some.people) == 1:
+            (person,) = some.people
+            shown |= {field: [getattr(person, field)] for field in ("gender", "age", "expression")}
+            shown["wears"] = person.attributes
+            if person.occupation is not None:
+                shown |= {"look": [person.occupation], "prop": [looks.look(person.occupation).prop]}
+            hidden = scene.hidden_cues(person)
+            p_female[i] = scene.posterior_female(person.cues, hidden)
+            full[i], tone[i] = person.full_figure, person.skin_tone
+            for k, name in enumerate(scene.CUE_NAMES):
+                if name not in hidden:
+                    cues[i, k] = values[k].index(getattr(person.cues, name))
+        for field, seen in shown.items():
+            true[field][i, [place_of(field, value) for value in seen]] = True
     images = loop.renders(scenes, squash=False, decoded=decoded, part=part, seed=seed)
-    return Pool(images, single, several, p_female, cues, full, tone)
+    return Pool(images, true, p_female, cues, full, tone)
 
 
 # -- texts ------------------------------------------------------------------------------------------------
@@ -241,12 +229,10 @@ def _pick(form: np.random.Generator, options: Sequence[str]) -> str:
 
 
 def write(claim: dict[str, str], form: np.random.Generator, fillers: Sequence[str] = ()) -> str:
-    """Return a text that says what ``claim`` says, in one of many forms.
+    """Return a text that says what ``claim`` (field -> value, of ``look`` an occupation's name) says.
 
-    Args:
-        claim: Field -> value; ``look`` is an occupation's name.
-        form: Chooses the form; the same state gives the same form for another claim of the same fields.
-        fillers: Words that say nothing of the image, put in at times.
+    ``form`` chooses one of many forms: the same state the same one for another claim of the same fields. At times
+    ``fillers`` are put in, words that say nothing of the image.
     """
     from biaslab.mini.captions import PLACE_PHRASES
 
@@ -314,53 +300,43 @@ def _person(claim: dict[str, str], u: list[float], options: list[int]) -> str:
 def claim_of(data: Pool, i: int, draw: np.random.Generator) -> dict[str, str]:
     """Return some of what is true of image ``i``."""
     lists = _lists()
-    single = {f: lists[f][data.single[f][i]] for f in SINGLE if data.single[f][i] >= 0}
     chance = {"gender": 0.55, "look": 0.7, "age": 0.2, "expression": 0.25, "place": 0.25, "prop": 0.12}
+    there = {field: np.flatnonzero(true[i]) for field, true in data.true.items()}
+    single = {field: lists[field][there[field][0]] for field in (*chance, "count") if len(there[field])}
     if single["count"] != "1":
         claim = {"count": "2"} if single["count"] == "2" else {"prop": single["prop"]}
         return claim | ({"place": single["place"]} if draw.random() < 0.5 else {})
     claim = {f: single[f] for f, p in chance.items() if f in single and draw.random() < p}
     if "look" in claim:
-        names = _names_of_looks()[data.single["look"][i]]
+        names = _names_of_looks()[there["look"][0]]
         claim["look"] = names[int(draw.integers(len(names)))]
     for field, p in (("wears", 0.3), ("thing", 0.6)):
-        there = np.flatnonzero(data.several[field][i])
-        if len(there) and draw.random() < p:
-            claim[field] = lists[field][int(draw.choice(there))]
+        if len(there[field]) and draw.random() < p:
+            claim[field] = lists[field][int(draw.choice(there[field]))]
     return claim | {"count": "1"}
 
 
 def foil_of(claim: dict[str, str], data: Pool, i: int, draw: np.random.Generator) -> dict[str, str]:
     """Return ``claim`` with one thing changed so that it is false of image ``i``."""
-    lists = _lists()
     fields = [f for f in claim if f != "count"] or ["count"]
-    field = (
-        "gender" if "gender" in fields and draw.random() < 0.5 else fields[int(draw.integers(len(fields)))]
-    )
-    if field in SEVERAL:
-        false = np.flatnonzero(~data.several[field][i])
-    else:
-        false = np.flatnonzero(np.arange(len(lists[field])) != data.single[field][i])
-        if field == "count":
-            false = np.array([2 if claim["count"] == "1" else 1])
+    gendered = "gender" in fields and draw.random() < 0.5
+    field = "gender" if gendered else fields[int(draw.integers(len(fields)))]
+    false = np.flatnonzero(~data.true[field][i])
+    if field == "count":
+        false = np.array([2 if claim["count"] == "1" else 1])
     value = int(draw.choice(false))
     if field == "look":
         names = _names_of_looks()[value]
         return claim | {"look": names[int(draw.integers(len(names)))]}
-    return claim | {field: lists[field][value]}
+    return claim | {field: _lists()[field][value]}
 
 
 def matches(claims: Sequence[dict[str, str]], data: Pool, chosen: np.ndarray) -> np.ndarray:
     """Return which claims are true of which images, bool (claims, images)."""
-    lists = _lists()
     out = np.ones((len(claims), len(chosen)), bool)
     for k, claim in enumerate(claims):
         for field, value in claim.items():
-            place = look_of(value) if field == "look" else lists[field].index(value)
-            if field in SEVERAL:
-                out[k] &= data.several[field][chosen, place]
-            else:
-                out[k] &= data.single[field][chosen] == place
+            out[k] &= data.true[field][chosen, place_of(field, value)]
     return out
 
 
@@ -396,7 +372,7 @@ def configuration(vocabulary: int) -> dict:
         "embed_dim": EMBEDDING,
         "vision_cfg": {"image_size": SIZE, "layers": [1, 1, 1, 1], "width": 16},
         "text_cfg": {
-            "context_length": CONTEXT,
+            "context_length": MAX_LENGTH,
             "vocab_size": vocabulary,
             "width": 96,
             "heads": 4,
@@ -501,7 +477,7 @@ def train(
     seed, batch = training.seed, training.batch
     torch.manual_seed(seed)
     words, fillers = vocabulary()
-    tokenizer = make_tokenizer(words, max_length=CONTEXT)
+    tokenizer = make_tokenizer(words)
     model = _start(start_from, tokenizer).to(memory_format=torch.channels_last).train()
     sizes = [len(scene.CUES[name]["female"]) for name in scene.CUE_NAMES]
     heads = torch.nn.Linear(EMBEDDING, sum(sizes))
@@ -612,15 +588,14 @@ def _question(field: str, data: Pool, chosen: np.ndarray, draw: np.random.Genera
     if field == "wears":
         k = int(draw.integers(len(values)))
         texts = [f"{frame.replace('{a}', 'a person')} {no}{_wearing(values[k])}" for no in ("", "not ")]
-        one = data.single["count"][chosen] == 1
-        worn = data.several["wears"][chosen, k]
+        one, worn = data.true["count"][chosen, 1], data.true["wears"][chosen, k]
         return _Question(field, texts, np.stack([one & worn, one & ~worn], 1).astype(np.float32), 0.3)
-    truth = data.single[field][chosen]
-    there = np.unique(truth[truth >= 0])
+    truth = data.true[field][chosen]
+    there = np.flatnonzero(truth.any(0))
     # Not every answer is offered: those of these images first, and others.
     offered = np.concatenate([draw.permutation(there), draw.permutation(len(values))])
     offered = np.array(list(dict.fromkeys(offered.tolist()))[:_OFFERED])
-    same = (offered[None] == truth[:, None]).astype(np.float32)
+    same = truth[:, offered].astype(np.float32)
     if field == "look":
         texts = [frame.replace("{a}", _a(_pick(draw, _names_of_looks()[k]))) for k in offered]
     elif field == "place":
@@ -643,9 +618,8 @@ def _question_loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 def _caption_loss(logits: torch.Tensor, true: np.ndarray) -> torch.Tensor:
     """Return the contrastive loss of captions, where what is true of an image never counts against it.
 
-    Args:
-        logits: (images, texts); text ``i`` is image ``i``'s own; more texts may follow.
-        true: (texts, images) which texts are true of which images.
+    Of ``logits`` (images, texts) text ``i`` is image ``i``'s own; more texts may follow. ``true`` (texts, images) is
+    which texts are true of which images.
     """
     import torch
 
@@ -671,13 +645,9 @@ def _cue_loss(named: torch.Tensor, cues: np.ndarray, sizes: list[int]) -> torch.
 
 
 def logits(model, tokenizer, images: np.ndarray, texts: Sequence[str]) -> np.ndarray:
-    """Return the scaled cosines of images and texts, (images, texts), whose softmax is the zero-shot answer.
+    """Return the scaled cosines (images, texts) of uint8 images (n, 64, 64, 3), whose softmax is the zero-shot answer.
 
-    Args:
-        model: As open_clip loads it.
-        tokenizer: The plain one of transformers.
-        images: uint8 (n, 64, 64, 3).
-        texts: What may be seen.
+    The model is as open_clip loads it, the tokenizer the plain one of transformers.
     """
     import torch
 
@@ -702,7 +672,7 @@ def calibrate(model, tokenizer, data: Pool) -> float:
     from scipy.optimize import minimize_scalar
 
     z = logits(model, tokenizer, data.images, JUDGE_TEXTS).astype(np.float64)
-    z, female = z[:, 0] - z[:, 1], data.single["gender"] == 0
+    z, female = z[:, 0] - z[:, 1], data.true["gender"][:, 0]
     signed = np.where(female, z, -z)
     best = minimize_scalar(
         lambda a: np.logaddexp(0, -np.exp(a) * signed).mean(), bounds=(-2.0, 2.0), method="bounded"
@@ -733,7 +703,7 @@ def unambiguous(data: Pool) -> np.ndarray:
 
 def measure_gender(model, tokenizer, data: Pool) -> list[Measured]:
     """Return shares judged right by the judges' two texts, where truth is clear and where it is not."""
-    p, female, clear = _p_female(model, tokenizer, data.images), data.single["gender"] == 0, unambiguous(data)
+    p, female, clear = _p_female(model, tokenizer, data.images), data.true["gender"][:, 0], unambiguous(data)
     right = (p >= 0.5) == female
     sure = np.maximum(p, 1 - p) >= 0.9
     return [
@@ -753,12 +723,8 @@ def measure(
     Gender and occupation on one person at work as a corpus shows them; attributes, age and expression on scenes
     with clothes and objects asked for.
 
-    Args:
-        model: As open_clip loads it.
-        tokenizer: The plain one of transformers.
-        n: Scenes of each kind.
-        decoded: Folder of an autoencoder through which every image passes; none if ``None``.
-        seed: Seed of the scenes.
+    ``n`` is the number of scenes of each kind; where ``decoded`` is the folder of an autoencoder, every image passes
+    through it.
     """
     from biaslab.mini import scene
 
@@ -766,7 +732,7 @@ def measure(
     varied = pool(n, seed + 2, decoded=decoded, part=1.0)
     p, female, clear = (
         _p_female(model, tokenizer, plain.images),
-        plain.single["gender"] == 0,
+        plain.true["gender"][:, 0],
         unambiguous(plain),
     )
     right, best = (p >= 0.5) == female, np.maximum(plain.p_female, 1 - plain.p_female)
@@ -782,22 +748,23 @@ def measure(
         Measured("gender_ceiling", float(best.mean()), n),
         Measured("gender_ceiling_ambiguous", float(best[~clear].mean()), int((~clear).sum())),
         Measured("calibration_error", calibration_error(p, female), n),
-        share("gender_unambiguous_full_figure", (p_full >= 0.5) == (varied.single["gender"][full] == 0)),
+        share("gender_unambiguous_full_figure", (p_full >= 0.5) == (varied.true["gender"][full, 0])),
     ]
 
     def answers(images: np.ndarray, said: Sequence[str]) -> np.ndarray:
         return logits(model, tokenizer, images, [f"A photo of {text}" for text in said]).argmax(1)
 
     names = sorted({names[0] for names in _names_of_looks()})
-    found = np.array([look_of(name) for name in names])[answers(plain.images, list(map(_a, names)))]
-    out.append(share("occupation", found == plain.single["look"]))
-    one = varied.single["count"] == 1
+    looks = np.array([place_of("look", name) for name in names])
+    found = looks[answers(plain.images, list(map(_a, names)))]
+    out.append(share("occupation", plain.true["look"][np.arange(n), found]))
+    one = varied.true["count"][:, 1]
     images = varied.images[one]
     for field in ("age", "expression"):
-        said = [_a(f"{value} person") for value in _lists()[field]]
-        out.append(share(field, answers(images, said) == varied.single[field][one]))
+        found = answers(images, [_a(f"{value} person") for value in _lists()[field]])
+        out.append(share(field, varied.true[field][one][np.arange(len(images)), found]))
     pairs = [[f"a person {no}{_wearing(name)}" for no in ("", "not ")] for name in scene.ATTRIBUTES]
-    worn, seen = varied.several["wears"][one], np.stack([answers(images, pair) == 0 for pair in pairs], 1)
+    worn, seen = varied.true["wears"][one], np.stack([answers(images, pair) == 0 for pair in pairs], 1)
     return [
         *out,
         share("attribute_seen_when_worn", seen[worn]),

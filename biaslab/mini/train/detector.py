@@ -150,13 +150,7 @@ def processor():
 
 
 def targets(pool: Pool, chosen: np.ndarray, table: np.ndarray) -> list[dict[str, torch.Tensor]]:
-    """Return what the detector is to find in moved images.
-
-    Args:
-        pool: Where boxes come from.
-        chosen: Indices of the images.
-        table: Their scales and shifts, see :func:`~biaslab.mini.train.loop.roughen`.
-    """
+    """Return what the detector is to find in the ``chosen`` images, moved by a ``table`` of ``loop.roughen``."""
     import torch
 
     out = []

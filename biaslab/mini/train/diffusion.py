@@ -253,7 +253,7 @@ def where_faces_are(n: int = 1000, *, pairs: bool = False) -> np.ndarray:
 def train(
     folder: Path,
     *,
-    data: Sequence[Data] = (),
+    data: Sequence[Data],
     snapshots: Path | None = None,
     start_from: Path | None = None,
     compiled: bool = True,
@@ -289,7 +289,7 @@ def train(
     from diffusers.models.attention_processor import AttnProcessor
 
     if not (folder / "vae" / "config.json").exists():
-        raise MissingInputError(f"{folder} has no vae; run 'biaslab train mini-sd-vae' first.")
+        raise MissingInputError(f"{folder} has no vae; 'biaslab train mini-sd' makes one.")
     training = Training(**{"steps": 8_000, "batch": 64, "learning_rate": 1.2e-3} | settings)
     seed, batch = training.seed, training.batch
     torch.manual_seed(seed)
@@ -334,8 +334,7 @@ def train(
             snapshots_made = int(training.fraction * SNAPSHOTS)
             save(snapshots / f"step-{i:06d}", average, tokenizer, vae=folder / "vae")
         draw = rng(seed, i)
-        kinds = list(sets)
-        some = sets[kinds[draw.choice(len(sets), p=shares / shares.sum()) if len(sets) > 1 else 0]]
+        some = list(sets.values())[draw.choice(len(sets), p=shares / shares.sum()) if len(sets) > 1 else 0]
         size = max(1, batch * 16 // some.latents.shape[-1])
         chosen = draw.integers(some.kept, size=size)
         if len(some.telling):

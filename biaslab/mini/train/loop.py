@@ -30,15 +30,13 @@ def renders(
     part: float = DECODED,
     seed: int = 0,
 ) -> np.ndarray:
-    """Return square images of ``scenes``, uint8 (n, 64, 64, 3).
+    """Return square images of ``scenes`` of any aspect, uint8 (n, 64, 64, 3).
 
     Args:
-        scenes: What to draw, of any aspect.
+        scenes: What to draw.
         squash: Whether wide frames are squeezed to a square, as the detector's preprocessing does; otherwise the
             middle is cut out, as open_clip's does.
-        decoded: Folder of an autoencoder through which some of the images pass.
-        part: Share of the images that do.
-        seed: Chooses them.
+        decoded: Folder of an autoencoder through which a ``part`` of the images, chosen by ``seed``, pass.
     """
     import cv2
 

@@ -23,11 +23,7 @@ def measure(
 ) -> list[Measured]:
     """Return what images of the pipeline in ``folder`` show, judged by mini-detector and mini-clip.
 
-    Args:
-        folder: The pipeline.
-        per_occupation: Images for each occupation and kind of prompt.
-        guidance_scale: Guidance; 1 is none.
-        steps: Denoising steps.
+    There are ``per_occupation`` images for each occupation and kind of prompt. A guidance scale of 1 is none.
 
     Returns:
         ``gate`` (one face, large enough), ``sure`` (a gender with a probability of 0.9 or more, of those),
@@ -94,11 +90,7 @@ def _amplification(gender: np.ndarray, truth: np.ndarray, names: Sequence[str]) 
 def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: int = 10) -> list[Measured]:
     """Return what images of ``n`` prompts for two people and as many for one show, judged by the embedded judges.
 
-    Args:
-        folder: The pipeline.
-        n: Prompts of each sort, as :func:`biaslab.mini.pairs.draw` writes them; one image each.
-        guidance_scale: Guidance; 1 is none.
-        steps: Denoising steps.
+    Prompts are as :func:`biaslab.mini.pairs.draw` writes them, one image each. A guidance scale of 1 is none.
 
     Returns:
         ``pair_people`` (two faces, large enough and apart), ``pair_order`` (of those that name two differently, left
@@ -166,12 +158,9 @@ def _shown(folder: Path, n: int, count: int, guidance_scale: float, steps: int) 
 
 
 def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5)) -> list[Measured]:
-    """Return the rows of mini-sd's card: the autoencoder's quality, :func:`measure` at some guidance scales.
+    """Return the rows of mini-sd's card: the autoencoder's quality, and :func:`measure` at some guidance scales.
 
-    Args:
-        folder: The pipeline.
-        n: Renders and, at each guidance scale, images from the paper's first prompt, about.
-        guidance: Guidance scales.
+    About ``n`` renders are drawn, and at each guidance scale as many images from the paper's first prompt.
     """
     import torch
     from diffusers import AutoencoderKL

@@ -20,10 +20,7 @@ def make_tokenizer(words: Iterable[str], max_length: int = MAX_LENGTH):
 
     Text is lower-cased and split at spaces and punctuation; a word outside ``words`` becomes ``[unk]``. Every text
     is wrapped in ``[bos]`` and ``[eos]``.
-
-    Args:
-        words: Words and marks of punctuation; order and repetition do not matter.
-        max_length: Tokens in a text at most, ``[bos]`` and ``[eos]`` included.
+    Order and repetition of ``words`` do not matter; texts have at most ``max_length`` tokens, both of these included.
     """
     from tokenizers import Tokenizer, normalizers, pre_tokenizers
     from tokenizers.models import WordLevel
