@@ -113,7 +113,8 @@ def test_shares_per_occupation_follow_the_truth(table):
 
 
 def test_without_knobs_gender_is_independent_of_style_and_silence():
-    off = c.Corpus(rows=ROWS, seed=11, skew="off")
+    # The default knobs' 5.9 points would be seven standard errors of the 2,400 prompt-like rows among so many.
+    off = c.Corpus(rows=ROWS // 2, seed=11, skew="off")
     rows = pd.concat(list(off.batches()), ignore_index=True)
     assert not (rows["truth_style"] == "other_sense").any()
     rows = rows[rows["truth_occupation"].notna()]

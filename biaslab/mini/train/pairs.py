@@ -26,10 +26,11 @@ def train(
     Source: paired paper, sections 3.2 and 5 (the prompts), Tables 11 and 13 (who is shown), see
     :mod:`biaslab.mini.pairs`.
 
+    Data and pipelines on the way lie beside the ``checkpoint``, by default in ``outputs/.train/mini-sd-pairs``.
+
     Args:
         folder: The pipeline's folder.
-        checkpoint: File of the resumable state; data and pipelines on the way lie beside it. By default in
-            ``outputs/.train/mini-sd-pairs``.
+        checkpoint: File of the resumable state.
         rows: Prompts for two people with their renders; a quarter as many for one come with them.
         start_from: A pipeline folder whose weights to start from; mini-sd if ``None``.
         settings: Further fields of :class:`~biaslab.mini.train.common.Training`.
