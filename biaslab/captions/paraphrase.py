@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biaslab.net.chat import Answer
-    from biaslab.net.endpoint import Endpoint
+    from biaslab.net.settings import EndpointSettings
     from biaslab.store import Store
 
 # What may become of a caption's paraphrase, and what it means; in all but the first two the text is by rule although
@@ -80,7 +80,7 @@ def paraphrases(
     occupations: Sequence[str],
     *,
     seed: int = 0,
-    endpoint: Endpoint | None = None,
+    endpoint: EndpointSettings | None = None,
     store: Store | None = None,
     names: str = "gazetteer",
     progress: bool = True,
@@ -120,7 +120,7 @@ def paraphrases(
 
 
 def _by_model(
-    pairs: Sequence[tuple[str, str]], endpoint: Endpoint, store: Store | None, names: str, progress: bool
+    pairs: Sequence[tuple[str, str]], endpoint: EndpointSettings, store: Store | None, names: str, progress: bool
 ) -> list[tuple[str, str]]:
     """Return text and outcome of each caption and occupation, asking twice where the first text will not do."""
     from biaslab.net.chat import ask_until

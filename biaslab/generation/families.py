@@ -6,6 +6,7 @@ generator per image: slower, but as reproducible.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,28 +31,17 @@ class Family:
     def encode(self, pipe, text: str, negative: str | None, device) -> tuple[dict, dict]:
         """Return an encoded prompt and an encoded negative one, by part, each of batch size 1.
 
-        Args:
-            pipe: The pipeline.
-            text: The prompt.
-            negative: The negative prompt; empty is the model's own way of having none. None asks for none: the
-                second mapping is empty.
-            device: Where the text encoders are.
+        An empty ``negative`` is the model's own way of having none. None asks for none: the second mapping is empty.
         """
-        texts = dict(zip(("prompt", "prompt_2", "prompt_3"), [text] * self.prompts, strict=False))
-        options = {"device": device, "num_images_per_prompt": 1}
+        asked = dict.fromkeys(("prompt", "prompt_2", "prompt_3")[: self.prompts], text)
+        asked |= {"device": device, "num_images_per_prompt": 1}
         if not self.negative:
-            found = pipe.encode_prompt(**texts, **options)
-            return dict(zip(self.parts, found[: len(self.parts)], strict=True)), {}
-        options |= {
-            "do_classifier_free_guidance": negative is not None,
-            "negative_prompt": negative or None,
-        }
-        found = pipe.encode_prompt(**texts, **options)
+            return dict(zip(self.parts, pipe.encode_prompt(**asked), strict=False)), {}
+        asked |= {"do_classifier_free_guidance": negative is not None, "negative_prompt": negative or None}
+        found = pipe.encode_prompt(**asked)
         # What comes back alternates: prompt, negative prompt, for each part.
-        of_text = dict(zip(self.parts, found[0 : 2 * len(self.parts) : 2], strict=True))
-        if negative is None:
-            return of_text, {}
-        return of_text, dict(zip(self.parts, found[1 : 2 * len(self.parts) : 2], strict=True))
+        of_text, of_negative = (dict(zip(self.parts, found[k::2], strict=False)) for k in (0, 1))
+        return of_text, {} if negative is None else of_negative
 
     def size(self, pipe) -> tuple[int, int]:
         """Return the model's own height and width in pixels."""
@@ -109,12 +99,7 @@ def family_of(pipe) -> Family | None:
 
 
 def decode(vae, latents):
-    """Return the images of latents, ``(images, 3, height, width)`` from -1 to 1.
-
-    Args:
-        vae: The autoencoder; its configuration says how its latents are scaled.
-        latents: ``(images, channels, height, width)``.
-    """
+    """Return the images of latents ``(images, channels, height, width)``: ``(images, 3, height, width)``, -1 to 1."""
     import torch
 
     config, latents = vae.config, latents.float()
@@ -134,14 +119,8 @@ def cast_inputs(denoiser, dtype) -> None:
     """
     import torch
 
-    names = {
-        "sample",
-        "hidden_states",
-        "encoder_hidden_states",
-        "pooled_projections",
-        "timestep_cond",
-        "text_embeds",
-    }
+    names = {"sample", "hidden_states", "encoder_hidden_states", "pooled_projections"}
+    names |= {"timestep_cond", "text_embeds"}
 
     def small(value):
         return value.to(dtype) if torch.is_tensor(value) and value.is_floating_point() else value
@@ -167,8 +146,6 @@ def check_guidance(family: Family | None, pipe, negative_prompt: str) -> None:
     Raises:
         ParameterError: It cannot.
     """
-    import inspect
-
     takes = family.negative if family else "negative_prompt" in inspect.signature(pipe.__call__).parameters
     if negative_prompt and not takes:
         raise ParameterError(

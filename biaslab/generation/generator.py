@@ -10,12 +10,14 @@ other batches, sums of floating-point numbers may be taken in another order, whi
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import inspect
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,7 +67,9 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto") -> G
     """
     import torch
 
-    where = _device(device)
+    from biaslab.judging.loaded import device as find_device
+
+    where = find_device(device)
     on_cpu = where.type == "cpu"
     folder = loading.fetch(model)
     family = families.FAMILIES.get(loading.pipeline_class(folder, model).__name__)
@@ -75,20 +79,14 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto") -> G
         dtype = small if small == "float16" or _multiplies_bfloat16(where) else "float16"
     # On a CPU, text encoder and autoencoder stay float32: they take little of the time.
     stored = "float32" if dtype == "auto" or (on_cpu and family) else dtype
-    pipe = loading.load_pipeline(
-        folder,
-        model,
-        dtype=getattr(torch, stored),
-        safety_checker=settings.safety_checker == "model",
-    )
+    keeps_checker = settings.safety_checker == "model"
+    pipe = loading.load_pipeline(folder, model, dtype=getattr(torch, stored), safety_checker=keeps_checker)
     if settings.scheduler:
         loading.set_scheduler(pipe, settings.scheduler)
     families.check_guidance(family, pipe, settings.negative_prompt)
     with loading.quiet():
         pipe.to(where)
-    return Generator(
-        pipe, settings.changed(dtype=dtype), model=model, device=where, revision=_revision(folder)
-    )
+        return Generator(pipe, settings.changed(dtype=dtype), model=model, folder=folder, device=where)
 
 
 class Generator:
@@ -98,35 +96,24 @@ class Generator:
         pipe: The diffusers pipeline on its device; a CPU pipeline of a known family in float32.
         settings: What is asked of it.
         model: Its name, for messages.
+        folder: What it was loaded from.
         device: Where it is.
-        revision: Commit of the model on the hub, where it is known.
 
     Raises:
         ParameterError: The height, width or aspect does not fit the model.
     """
 
     def __init__(
-        self,
-        pipe,
-        settings: GenerationSettings,
-        *,
-        model: str,
-        device: torch.device,
-        revision: str = "",
+        self, pipe, settings: GenerationSettings, *, model: str, folder: Path, device: torch.device
     ) -> None:
-        self.settings = settings
-        self.model = model
-        self.pipe = pipe
-        self.device = device
-        self.revision = revision
+        self.settings, self.model, self.pipe, self.device = settings, model, pipe, device
+        self._folder = folder
         self._family = families.family_of(pipe)
         self._encoded: OrderedDict[str, dict] = OrderedDict()
-        self._negative: dict | None = None
+        self._negative: dict = {}
         self.height, self.width = self._size()
         self._prepare()
         self._batch_size = min(settings.batch_size, MOST)
-
-    # -- what is found, not given -------------------------------------------------------------------------
 
     @property
     def batch_size(self) -> int:
@@ -142,10 +129,9 @@ class Generator:
         import transformers
 
         checker = getattr(self.pipe, "safety_checker", None)
-        versions = {m.__name__: m.__version__ for m in (torch, diffusers, transformers)}
-        where = str(self.device)
-        if self.device.type == "cuda":
-            where += f" ({torch.cuda.get_device_name(self.device)})"
+        on_gpu = self.device.type == "cuda"
+        # The hub's cache names a model's folder by its commit.
+        known = self._folder.parent.name == "snapshots"
         return {
             "pipeline": type(self.pipe).__name__,
             "scheduler": type(self.pipe.scheduler).__name__,
@@ -153,112 +139,97 @@ class Generator:
             "height": self.height,
             "width": self.width,
             "dtype": self.settings.dtype,
-            "device": where,
+            "device": f"{self.device}" + (f" ({torch.cuda.get_device_name(self.device)})" if on_gpu else ""),
             "batch_size": self.batch_size,
-            "revision": self.revision,
-            "versions": {k: str(v) for k, v in versions.items()},
+            "revision": self._folder.name if known else "",
+            "versions": {m.__name__: str(m.__version__) for m in (torch, diffusers, transformers)},
         }
 
     def _size(self) -> tuple[int, int]:
-        s = self.settings
-        if self._family is None:
+        s, family = self.settings, self._family
+        if family is None:
             if s.aspect != 1:
                 raise ParameterError(
                     f"aspect is {s.aspect:g}, but {self.model} is a {type(self.pipe).__name__}, whose own shape is not "
                     "known, so that images cannot be made wider by it. Set aspect to 1; in a run, people.aspect=1."
                 )
             return s.height, s.width
-        own, multiple = self._family.size(self.pipe), self._family.multiple(self.pipe)
+        (own_height, own_width), multiple = family.size(self.pipe), family.multiple(self.pipe)
         for name, value in (("height", s.height), ("width", s.width)):
             if value % multiple:
                 near = max(multiple, round(value / multiple) * multiple)
                 raise ParameterError(
                     f"{name} is {value}; {self.model} makes images in multiples of {multiple}, for example {near}."
                 )
-        height = s.height or own[0]
+        height = s.height or own_height
         # As wide as asked for, in what the model makes.
-        wide = round(height * own[1] / own[0] * s.aspect / multiple) * multiple
-        return height, s.width or (own[1] if s.aspect == 1 else max(multiple, wide))
+        wide = max(multiple, round(height * own_width / own_height * s.aspect / multiple) * multiple)
+        return height, s.width or (own_width if s.aspect == 1 else wide)
 
     def _prepare(self) -> None:
         """Bring the denoising network into its type; on a CPU, find out which one it bears."""
         import torch
 
-        if self._family is None:
-            if self.settings.dtype == "auto":
-                self.settings = self.settings.changed(dtype="float32")
+        family, dtype = self._family, self.settings.dtype
+        if family is None:
+            self.settings = self.settings.changed(dtype="float32" if dtype == "auto" else dtype)
             return
-        denoiser = getattr(self.pipe, self._family.denoiser)
-        if self.settings.dtype == "auto":
-            self.settings = self.settings.changed(dtype=self._try_bfloat16(denoiser))
-        else:
-            self._cast(denoiser, getattr(torch, self.settings.dtype))
+        if dtype == "auto":
+            self.settings = self.settings.changed(dtype=self._try_bfloat16())
+        elif dtype != "float32":
+            families.cast_inputs(self._denoiser, getattr(torch, dtype))
         self.pipe.vae.to(memory_format=torch.channels_last)
         # On a CPU, denoising is no faster for it: group norms lose what convolutions win.
         if self.device.type != "cpu":
-            getattr(self.pipe, self._family.denoiser).to(memory_format=torch.channels_last)
+            self._denoiser.to(memory_format=torch.channels_last)
             # Some autoencoders overflow in float16 and say so.
             if self.pipe.vae.dtype == torch.float16 and self.pipe.vae.config.get("force_upcast"):
                 self.pipe.vae.to(torch.float32)
-        else:
-            self._plain_attention()
+        elif family.denoiser == "unet" and self.height * self.width <= _SMALL:
+            from diffusers.models.attention_processor import AttnProcessor
+
+            # The fused kernel is slower for short sequences.
+            self._denoiser.set_attn_processor(AttnProcessor())
         if self.settings.compile:
-            getattr(self.pipe, self._family.denoiser).compile()
+            self._denoiser.compile()
 
-    def _plain_attention(self) -> None:
-        """On a CPU, take the plain attention for small images: the fused kernel is slower for short sequences."""
-        from diffusers.models.attention_processor import AttnProcessor
+    @property
+    def _denoiser(self):
+        return getattr(self.pipe, self._family.denoiser)
 
-        denoiser = getattr(self.pipe, self._family.denoiser)
-        if self._family.denoiser == "unet" and self.height * self.width <= _SMALL:
-            denoiser.set_attn_processor(AttnProcessor())
-
-    def _cast(self, denoiser, dtype) -> None:
-        import torch
-
-        if dtype != torch.float32:
-            with loading.quiet():
-                families.cast_inputs(denoiser, dtype)
-
-    def _try_bfloat16(self, denoiser) -> str:
+    def _try_bfloat16(self) -> str:
         """Bring the network into bfloat16 where the CPU multiplies it and its answer hardly changes; say which."""
-        import copy
-
         import torch
 
         if not _multiplies_bfloat16(self.device):
             return "float32"
-        before = self._first_answer(denoiser)
-        small = copy.deepcopy(denoiser)
-        self._cast(small, torch.bfloat16)
+        whole, before = self._denoiser, self._first_answer()
+        small = copy.deepcopy(whole)
+        families.cast_inputs(small, torch.bfloat16)
         setattr(self.pipe, self._family.denoiser, small)
-        after = self._first_answer(small)
-        error = float((after - before).norm() / before.norm())
+        error = float((self._first_answer() - before).norm() / before.norm())
         if error <= _ACCURATE:
             return "bfloat16"
-        setattr(self.pipe, self._family.denoiser, denoiser)
+        setattr(self.pipe, self._family.denoiser, whole)
         _log.info("%s stays in float32: bfloat16 changes its answers by %.3f.", self.model, error)
         return "float32"
 
-    def _first_answer(self, denoiser):
+    def _first_answer(self):
         """Return what the network says at the first step of an image without a prompt."""
 
         class SeenError(Exception):
             pass
 
-        answers = []
-
         def see(module, args, output):
-            answers.append(output[0].float())
-            raise SeenError
+            raise SeenError(output[0].float())
 
-        hook = denoiser.register_forward_hook(see)
+        hook = self._denoiser.register_forward_hook(see)
         try:
-            with contextlib.suppress(SeenError), loading.quiet():
-                self._latents([""], [0])
+            self._latents([""], [0])
+        except SeenError as seen:
+            return seen.args[0]
         finally:
             hook.remove()
-        return answers[0]
 
     def _fitting_batch(self) -> int:
         import torch
@@ -282,24 +253,18 @@ class Generator:
         free, _ = torch.cuda.mem_get_info(self.device)
         return fitting(free, *(p - base for p in peaks))
 
-    # -- prompts ------------------------------------------------------------------------------------------
-
     def check(self, prompts: Sequence[str]) -> None:
         """Check that the model can read every prompt, and the negative one.
 
         Raises:
             ParameterError: Its tokenizer has no token for a word; the message names the words.
         """
-        negative = [self.settings.negative_prompt] if self.settings.negative_prompt else []
-        with loading.quiet():
-            texts.check_words(self.pipe, [*dict.fromkeys([*prompts, *negative])], self.model)
+        texts.check_words(self._folder, [*prompts, self.settings.negative_prompt], self.model)
 
     def tokens_cut(self, prompts: Sequence[str]) -> np.ndarray:
         """Return how many tokens at each prompt's end no text encoder reads, ``int64 (prompts,)``."""
         with loading.quiet():
             return texts.tokens_cut(self.pipe, prompts)
-
-    # -- images -------------------------------------------------------------------------------------------
 
     def images(
         self, prompts: Sequence[str], keys: Sequence[tuple[str, int]], seed: int
@@ -362,25 +327,27 @@ class Generator:
                 pixels, blocked = self._decoded(self._latents(prompts, seeds, steps))
         return [Unreadable(BLOCKED) if b else p for p, b in zip(pixels, blocked, strict=True)]
 
+    def _asked(self, seeds: list[int], steps: int) -> dict:
+        """Return what any pipeline is asked beside its prompts."""
+        import torch
+
+        return {
+            "generator": [torch.Generator("cpu").manual_seed(seed) for seed in seeds],
+            "num_inference_steps": steps or self.settings.steps,
+            "guidance_scale": float(self.settings.guidance_scale),
+            "height": self.height or None,
+            "width": self.width or None,
+        }
+
     def _latents(self, prompts: list[str], seeds: list[int], steps: int = 0):
         """Return denoised latents ``(images, channels, height, width)``, float32."""
         import torch
 
-        family, s = self._family, self.settings
+        family, asked = self._family, self._asked(seeds, steps)
         with torch.no_grad():
-            generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
-            noise = family.given(family.noise(self.pipe, self.height, self.width, generators))
-            found = self.pipe(
-                **self._conditions(prompts),
-                latents=noise.to(self.device),
-                generator=generators,
-                num_inference_steps=steps or s.steps,
-                guidance_scale=float(s.guidance_scale),
-                height=self.height,
-                width=self.width,
-                output_type="latent",
-                return_dict=False,
-            )[0]
+            noise = family.given(family.noise(self.pipe, self.height, self.width, asked["generator"]))
+            asked |= {"latents": noise.to(self.device), "output_type": "latent", "return_dict": False}
+            found = self.pipe(**self._conditions(prompts), **asked)[0]
         return family.taken(self.pipe, found, self.height, self.width)
 
     def _conditions(self, prompts: list[str]) -> dict:
@@ -391,20 +358,17 @@ class Generator:
         """
         import torch
 
-        missing = [text for text in dict.fromkeys(prompts) if text not in self._encoded]
-        for text in missing:
-            guided = self.settings.guided and self._negative is None
-            negative = self.settings.negative_prompt if guided else None
-            of_text, of_negative = self._family.encode(self.pipe, text, negative, self.device)
-            self._encoded[text] = of_text
-            if of_negative:
-                self._negative = of_negative
+        for text in dict.fromkeys(prompts):
+            if text not in self._encoded:
+                negative = (
+                    self.settings.negative_prompt if self.settings.guided and not self._negative else None
+                )
+                self._encoded[text], of_negative = self._family.encode(self.pipe, text, negative, self.device)
+                self._negative = of_negative or self._negative
         rows = [self._encoded[text] for text in prompts]
         given = {part: torch.cat([row[part] for row in rows]).float() for part in self._family.parts}
-        if self.settings.guided and self._negative is not None:
-            for part, value in self._negative.items():
-                repeated = value.expand(len(prompts), *value.shape[1:])
-                given[f"negative_{part}"] = repeated.float()
+        for part, value in self._negative.items():
+            given[f"negative_{part}"] = value.expand(len(prompts), *value.shape[1:]).float()
         while len(self._encoded) > _KEPT_TEXTS:
             self._encoded.popitem(last=False)
         return given
@@ -412,11 +376,7 @@ class Generator:
     def _decoded(self, latents) -> tuple[list[np.ndarray], list[bool]]:
         import torch
 
-        if not torch.isfinite(latents).all():
-            raise RunError(
-                f"{self.model} gives numbers that are not finite in {self.settings.dtype}. Set dtype to "
-                "bfloat16 or float32."
-            )
+        self._check_finite(torch.isfinite(latents).all())
         at_a_time = max(1, _DECODED // (self.height * self.width))
         pixels, blocked = [], []
         for some in latents.split(at_a_time):
@@ -434,32 +394,25 @@ class Generator:
         _, found = self.pipe.run_safety_checker(images.clone(), self.device, dtype)
         return [bool(b) for b in found]
 
-    def _whole(
-        self, prompts: list[str], seeds: list[int], steps: int = 0
-    ) -> tuple[list[np.ndarray], list[bool]]:
+    def _whole(self, prompts: list[str], seeds: list[int], steps: int) -> tuple[list[np.ndarray], list[bool]]:
         """Generate with a pipeline of no known family: it is given the texts, and encodes and decodes itself."""
-        import torch
-
-        s = self.settings
-        asked = {
-            "num_inference_steps": steps or s.steps,
-            "guidance_scale": float(s.guidance_scale),
-            "height": self.height or None,
-            "width": self.width or None,
-            "negative_prompt": [s.negative_prompt] * len(prompts) if s.negative_prompt else None,
-        }
+        asked = self._asked(seeds, steps)
+        if self.settings.negative_prompt:
+            asked["negative_prompt"] = [self.settings.negative_prompt] * len(prompts)
         takes = inspect.signature(self.pipe.__call__).parameters
         given = {k: v for k, v in asked.items() if v is not None and k in takes}
-        generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
-        found = self.pipe(prompt=prompts, generator=generators, output_type="np", **given)
+        found = self.pipe(prompt=prompts, output_type="np", **given)
         blocked = getattr(found, "nsfw_content_detected", None) or [False] * len(prompts)
         images = np.asarray(found.images)
-        if not np.isfinite(images).all():
+        self._check_finite(np.isfinite(images).all())
+        return list((images * 255).round().astype(np.uint8)), [bool(b) for b in blocked]
+
+    def _check_finite(self, finite) -> None:
+        if not finite:
             raise RunError(
-                f"{self.model} gives numbers that are not finite in {s.dtype}. Set dtype to float32."
+                f"{self.model} gives numbers that are not finite in {self.settings.dtype}. Set dtype to bfloat16 or "
+                "float32."
             )
-        pixels = list((images * 255).round().astype(np.uint8))
-        return pixels, [bool(b) for b in blocked]
 
     @contextlib.contextmanager
     def _own_noise_only(self) -> Iterator[None]:
@@ -478,33 +431,15 @@ class Generator:
             )
 
 
-def fitting(free: int, one: int, two: int, most: int = MOST) -> int:
-    """Return how many images fit in memory: a power of two, from 1 to ``most``.
+def fitting(free: int, one: int, two: int) -> int:
+    """Return how many images fit in ``free`` bytes: a power of two, from 1 to 64.
 
-    Args:
-        free: Free bytes.
-        one: Bytes at the peak beyond the model's weights with one image.
-        two: The same with two images.
-        most: No more than this.
+    ``one`` and ``two`` images take so many bytes at the peak beyond the model's weights.
     """
     each = max(two - one, 1)
     fixed = max(one - each, 0)
-    n = min(most, int((_SHARE * free - fixed) // each))
+    n = min(MOST, int((_SHARE * free - fixed) // each))
     return 1 << (n.bit_length() - 1) if n >= 1 else 1
-
-
-def _device(name: str):
-    import torch
-
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        found = torch.device(name)
-        torch.empty(0, device=found)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ParameterError(f"device is {name!r}: {reason} Use auto, cpu or cuda.") from None
-    return found
 
 
 def _multiplies_bfloat16(device) -> bool:
@@ -515,8 +450,3 @@ def _multiplies_bfloat16(device) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
     checks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     return device.type == "cpu" and any(getattr(torch.cpu, c, bool)() for c in checks)
-
-
-def _revision(folder) -> str:
-    """Return the commit of a model that the hub's cache holds."""
-    return folder.name if folder.parent.name == "snapshots" else ""

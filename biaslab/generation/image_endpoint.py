@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.errors import ParameterError, RunError
 from biaslab.generation.generator import image_seed
-from biaslab.generation.images import OK, image_ids_of, units_of
+from biaslab.generation.images import OK, image_ids_of, units_of, unknown_image
 from biaslab.judging.images import BLOCKED, Unreadable, decode
 from biaslab.net.images import OUTCOMES, REFUSED, UNDELIVERED, buy
 from biaslab.net.journal import digest
-from biaslab.net.ledger import STAYS, Bought, Ledger
+from biaslab.net.ledger import BUYING, STAYS, Bought, Ledger
 from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
@@ -28,64 +28,19 @@ if TYPE_CHECKING:
 
 # What the endpoint said about an image.
 _SAID = ["outcome", "revised_prompt", "request_id", "time", "detail"]
-_TYPES = {"image_id": object, "prompt_id": object, "index": "int64", "seed": "int64"} | dict.fromkeys(
-    _SAID, object
-)
-
-
-def generate(
-    prompts: pd.DataFrame,
-    settings: EndpointSettings,
-    *,
-    seed: int,
-    store: Store,
-    progress: bool = True,
-) -> EndpointImages:
-    """Buy ``n_images`` images for each prompt; what was bought before is found again.
-
-    An image is kept by URL, model, what is asked of it (size, quality, style, options), prompt_id, text, index and
-    seed: another seed asks for other images of the same prompts. A store's share plays no part: whichever process
-    comes first buys for all.
-
-    Args:
-        prompts: Columns prompt_id (unique texts), text and n_images (0 or more); others are passed over.
-        settings: Model, how it is asked, and what it may cost.
-        seed: Seed of the run, which tells its images from those of another run. No endpoint is sent one.
-        store: Where images are kept.
-        progress: Whether a bar shows how far it is.
-
-    Raises:
-        InputError: The prompts lack a column or hold values that do not fit.
-        ParameterError: ``price`` is not set, the environment has no key, the key is not accepted (401, 403), or there
-            is no such model or path (404).
-        RunError: One more image would pass ``cost_limit``, the endpoint is out of order or wants to be paid, or there
-            is no room to keep an image. What was bought before is kept; with ``buy`` off, it is what there is.
-    """
-    images = EndpointImages(units_of(prompts), settings, seed=seed, store=store)
-    images.complete(progress=progress)
-    return images
-
-
-def check_delivered(images: EndpointImages) -> None:
-    """Look whether the endpoint delivered all that it may deliver: results with gaps would pass for complete ones.
-
-    Raises:
-        RunError: It did not. What was bought is kept.
-    """
-    left = images.table[images.table["outcome"].isin(UNDELIVERED)]
-    if left.empty:
-        return
-    counts = ", ".join(f"{n} {outcome}" for outcome, n in left["outcome"].value_counts().items())
-    first = left.iloc[0]
-    said = first["detail"] or OUTCOMES[first["outcome"]]
-    raise RunError(
-        f"{images.name} has not delivered {len(left)} of {len(images.table)} images ({counts}; first "
-        f"{first['image_id']}: {said}). {STAYS}; run again to get the others."
-    )
+_TYPES = {"image_id": object, "prompt_id": object, "index": "int64", "seed": "int64"}
+_TYPES |= dict.fromkeys(_SAID, object)
 
 
 class EndpointImages:
-    """The images of a table of prompts as a source; :func:`generate` makes it.
+    """``n_images`` images of each prompt as a source; :meth:`complete` buys those that were not bought before.
+
+    An image is kept by URL, model, what is asked of it (size, quality, style, options), prompt_id, text, index and
+    seed: another seed asks for other images of the same prompts, and no endpoint is sent one. A store's share plays no
+    part: whichever process comes first buys for all.
+
+    Args:
+        prompts: Columns prompt_id (unique texts), text and n_images (0 or more); others are passed over.
 
     Attributes:
         name: What to call the source: the model.
@@ -95,22 +50,22 @@ class EndpointImages:
             endpoint says it drew in place of the prompt), request_id, time (of the reply, UTC) and detail (more about
             an outcome other than ``ok``, such as code and message of a refusal). Texts are empty where the endpoint
             said nothing.
+
+    Raises:
+        InputError: The prompts lack a column or hold values that do not fit.
     """
 
-    def __init__(self, units: pd.DataFrame, settings: EndpointSettings, *, seed: int, store: Store) -> None:
+    def __init__(self, prompts: pd.DataFrame, settings: EndpointSettings, *, seed: int, store: Store) -> None:
         self.name = settings.model
-        self._units = units
-        self._settings = settings
-        self._seed = seed
+        self._units = units = units_of(prompts)
+        self._settings, self._seed = settings, seed
         where = {"url": settings.url, "model": settings.model}
         folder = store.stage("bought_images", where).folder
         self._ledger = Ledger(folder, settings.price or 0, settings.cost_limit)
         # The way that a picture comes does not make it another one.
-        asked = {k: v for k, v in settings.endpoint.settings.items() if k != "response_format"}
-        self._keys = [
-            digest([asked, row.prompt_id, row.text, int(row.index_), int(seed)])
-            for row in units.itertuples(index=False)
-        ]
+        asked = {k: v for k, v in settings.image_fields.items() if k != "response_format"}
+        rows = list(units.itertuples(index=False))
+        self._keys = [digest([asked, r.prompt_id, r.text, int(r.index_), int(seed)]) for r in rows]
         self._by_id: dict[str, tuple[str, Bought]] = {}
 
     @property
@@ -118,8 +73,15 @@ class EndpointImages:
         """What was spent on this model in this store, requests counted that may have been charged for nothing."""
         return float(self._ledger.spent)
 
-    def complete(self, *, progress: bool = True) -> None:
-        """Buy what is missing and set :attr:`table` and :attr:`digest`."""
+    def complete(self, *, progress: bool = True) -> Self:
+        """Buy what is missing, unless ``buy`` is off; set :attr:`table` and :attr:`digest`.
+
+        Raises:
+            ParameterError: ``price`` is not set, the environment has no key, the key is not accepted (401, 403), or
+                there is no such model or path (404).
+            RunError: One more image would pass ``cost_limit``, the endpoint is out of order or wants to be paid, or
+                there is no room to keep an image. What was bought before is kept.
+        """
         import pandas as pd
 
         settings, ledger, failed = self._settings, self._ledger, {}
@@ -127,12 +89,11 @@ class EndpointImages:
         if settings.buy and self._missing():
             if settings.price is None:
                 raise ParameterError(
-                    f"price is not set: what an image of {settings.model} costs at {settings.url} must be known before "
-                    "one is bought. Set it, and with it cost_limit, the most that may be spent; for a server that "
-                    "takes nothing, set it to 0."
+                    f"endpoint.price is not set: what an image of {settings.model} costs at {settings.url} must be "
+                    "known before one is bought. Set it, and endpoint.cost_limit, or to 0 where nothing is taken."
                 )
-            settings.endpoint.check_key()
-            with ledger.turn():
+            settings.check_key()
+            with ledger.journal.turn(BUYING):
                 # Another process may have bought them meanwhile.
                 ledger.load()
                 ledger.check_pictures()
@@ -140,17 +101,34 @@ class EndpointImages:
                     failed = buy(missing, settings, ledger, progress=progress)
         nothing = Bought("not_bought")
         found = [ledger.done[k] if ledger.has(k) else failed.get(k, nothing) for k in self._keys]
-        ids = image_ids_of(self._units)
+        units, ids = self._units, image_ids_of(self._units)
         self._by_id = dict(zip(ids, zip(self._keys, found, strict=True), strict=True))
-        table = pd.DataFrame([asdict(b) for b in found], columns=_SAID)
-        pairs = zip(self._units["prompt_id"], self._units["index_"], strict=True)
-        self.table = table.assign(
+        self.table = pd.DataFrame([asdict(b) for b in found], columns=_SAID).assign(
             image_id=ids,
-            prompt_id=self._units["prompt_id"].to_numpy(object),
-            index=self._units["index_"].to_numpy(),
-            seed=[image_seed(self._seed, *pair) for pair in pairs],
-        )[list(_TYPES)].astype(_TYPES)
+            prompt_id=units["prompt_id"].to_numpy(object),
+            index=units["index_"].to_numpy(),
+            seed=[image_seed(self._seed, r.prompt_id, r.index_) for r in units.itertuples(index=False)],
+        )
+        self.table = self.table[list(_TYPES)].astype(_TYPES)
         self.digest = digest([[i, key, b.outcome, b.sha256] for i, (key, b) in self._by_id.items()])
+        return self
+
+    def check_delivered(self) -> None:
+        """Look whether the endpoint delivered all that it may deliver: results with gaps would pass for complete ones.
+
+        Raises:
+            RunError: It did not. What was bought is kept.
+        """
+        left = self.table[self.table["outcome"].isin(UNDELIVERED)]
+        if left.empty:
+            return
+        counts = ", ".join(f"{n} {outcome}" for outcome, n in left["outcome"].value_counts().items())
+        first = left.iloc[0]
+        raise RunError(
+            f"{self.name} has not delivered {len(left)} of {len(self.table)} images ({counts}; first "
+            f"{first['image_id']}: {first['detail'] or OUTCOMES[first['outcome']]}). {STAYS}; run again to get the "
+            "others."
+        )
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
         """Return images in the order asked for, ``uint8 (height, width, 3)`` RGB or why there is none.
@@ -160,19 +138,15 @@ class EndpointImages:
         Raises:
             InputError: An id is not in the table.
         """
-        read: list[np.ndarray | Unreadable] = []
         for image_id in image_ids:
             if image_id not in self._by_id:
-                raise InputError(f"{self.name} has no image {image_id!r}; its table lists those it has.")
-            key, bought = self._by_id[image_id]
-            if bought.outcome == OK:
-                read.append(self._picture(key, bought))
-            else:
-                known = {REFUSED: BLOCKED, "not_an_image": bought.detail}
-                read.append(Unreadable(known.get(bought.outcome, bought.outcome.replace("_", " "))))
-        return read
+                raise unknown_image(self.name, image_id)
+        return [self._picture(*self._by_id[image_id]) for image_id in image_ids]
 
     def _picture(self, key: str, bought: Bought) -> np.ndarray | Unreadable:
+        if bought.outcome != OK:
+            known = {REFUSED: BLOCKED, "not_an_image": bought.detail}
+            return Unreadable(known.get(bought.outcome, bought.outcome.replace("_", " ")))
         try:
             data = self._ledger.file_of(key, bought.ending).read_bytes()
         except FileNotFoundError:

@@ -10,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,13 +55,8 @@ def generate(
 
     Args:
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more); others are passed over.
-        model: The model, as for :func:`biaslab.generation.load`.
-        settings: How it generates.
-        seed: Seed of the run.
-        store: Where images are kept.
-        device: Where it runs.
-        progress: Whether a bar shows how far it is, in images a second.
-        load: What loads the model, as that function does; it is called when an image must be generated, and not before.
+        load: What loads the model, as :func:`biaslab.generation.load` does; it is called when an image must be
+            generated, and not before.
 
     Raises:
         InputError: The prompts lack a column or hold values that do not fit.
@@ -71,8 +64,8 @@ def generate(
         MissingInputError: The embedded model is not in this installation.
         RunError: A single image does not fit in memory, or the numbers overflow.
     """
-    loading = partial(load, model, device=device)
-    made = GeneratedImages(units_of(prompts), model, settings, seed=seed, store=store, load=loading)
+    load = partial(load, model, device=device)
+    made = GeneratedImages(units_of(prompts), model, settings, seed=seed, store=store, load=load)
     made.complete(progress=progress)
     return made
 
@@ -93,10 +86,7 @@ class GeneratedImages:
     ) -> None:
         where = models.resolve(model, "text-to-image")
         self.name = Path(where).name if Path(where).is_dir() else where
-        self._units = units
-        self._settings = settings
-        self._seed = seed
-        self._load = load
+        self._units, self._settings, self._seed, self._load = units, settings, seed, load
         inputs = settings.look | {"model": self.name, "weights": models.digest(where), "seed": seed}
         self._facts = store.stage("generated", inputs, self._without_files)
         self._files = store.stage("generated_files", inputs, self._generate)
@@ -105,19 +95,14 @@ class GeneratedImages:
             whole.update(f"{row.prompt_id}\0{row.text}\0{row.index_}\n".encode())
         self.digest = whole.hexdigest()
         self._rows = {k: i for i, k in enumerate(image_ids_of(units))}
-        self._held: OrderedDict[int, list[bytes | None]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._shard_files = lru_cache(_HELD)(self._read_shard)
 
     def complete(self, *, progress: bool = True) -> None:
         """Generate what is missing and set :attr:`table`."""
         import pandas as pd
 
-        found = self._facts.compute(
-            self._units,
-            shard_rows=SHARD,
-            label=f"generating with {self.name}",
-            progress=progress,
-        )
+        label = f"generating with {self.name}"
+        found = self._facts.compute(self._units, shard_rows=SHARD, label=label, progress=progress)
         empty = pd.DataFrame({k: pd.Series(dtype=v) for k, v in _TYPES.items()})
         self.table = (found if len(found) else empty).astype(_TYPES)
         cut = self.table.loc[self.table["tokens_cut"] > 0, "prompt_id"].nunique()
@@ -141,22 +126,16 @@ class GeneratedImages:
         read = []
         for image_id in image_ids:
             if image_id not in self._rows:
-                raise InputError(f"{self.name} has no image {image_id!r}; its table lists those it has.")
+                raise unknown_image(self.name, image_id)
             shard, row = divmod(self._rows[image_id], SHARD)
             file = self._shard_files(shard)[row]
             read.append(Unreadable(BLOCKED) if file is None else decode(file))
         return read
 
-    def _shard_files(self, shard: int) -> list[bytes | None]:
+    def _read_shard(self, shard: int) -> list[bytes | None]:
         """Return the files of a shard, ``None`` for images that were withheld."""
-        with self._lock:
-            if shard not in self._held:
-                rows = self._units.iloc[shard * SHARD : (shard + 1) * SHARD].reset_index(drop=True)
-                self._held[shard] = [f if isinstance(f, bytes) else None for f in self._shard(rows)["file"]]
-                while len(self._held) > _HELD:
-                    self._held.popitem(last=False)
-            self._held.move_to_end(shard)
-            return self._held[shard]
+        rows = self._units.iloc[shard * SHARD : (shard + 1) * SHARD].reset_index(drop=True)
+        return [f if isinstance(f, bytes) else None for f in self._shard(rows)["file"]]
 
     def _shard(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return a shard with its files, generated where it is not there or damaged."""
@@ -181,18 +160,14 @@ class GeneratedImages:
             file=files,
         )[[*_TYPES, "file"]]
 
-    # -- the model ----------------------------------------------------------------------------------------
-
     @cached_property
     def _generator(self) -> generator.Generator:
         """The model, loaded with what an earlier run found for it, after a look at every prompt."""
         said = self._written_down()
-        settings = self._settings
-        if settings.dtype == "auto" and "dtype" in said:
-            settings = settings.changed(dtype=said["dtype"])
-        if not settings.batch_size and "batch_size" in said:
-            settings = settings.changed(batch_size=said["batch_size"])
-        loaded = self._load(settings)
+        own = self._settings
+        open_ = {"dtype": own.dtype == "auto", "batch_size": not own.batch_size}
+        found = {name: said[name] for name, is_open in open_.items() if is_open and name in said}
+        loaded = self._load(own.changed(**found))
         loaded.check(list(self._units["text"].unique()))
         self._write_down(loaded)
         return loaded
@@ -203,10 +178,9 @@ class GeneratedImages:
 
     def _written_down(self) -> dict:
         try:
-            said = json.loads(self._note.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return dict(json.loads(self._note.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
             return {}
-        return said if isinstance(said, dict) else {}
 
     def _write_down(self, loaded: generator.Generator) -> None:
         from biaslab.store import replace as put
@@ -217,14 +191,13 @@ class GeneratedImages:
             put(self._note, (json.dumps(loaded.description(), indent=1) + "\n").encode())
 
 
-_TYPES = {
-    "image_id": object,
-    "prompt_id": object,
-    "index": "int64",
-    "seed": "int64",
-    "outcome": object,
-    "tokens_cut": "int64",
-}
+_TYPES = {"image_id": object, "prompt_id": object, "index": "int64", "seed": "int64"}
+_TYPES |= {"outcome": object, "tokens_cut": "int64"}
+
+
+def unknown_image(source: str, image_id: str) -> InputError:
+    """Return the error for an id that a source's table does not list."""
+    return InputError(f"{source} has no image {image_id!r}; its table lists those it has.")
 
 
 def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
@@ -252,17 +225,9 @@ def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     wrong = prompts.loc[~((n >= 0) & (n % 1 == 0)), "n_images"].tolist()
     if wrong:
         raise InputError(f"n_images holds {wrong[0]!r}; it must hold whole numbers from 0.")
-    counts = n.to_numpy(np.int64)
-    repeated = np.repeat(np.arange(len(prompts)), counts)
-    return pd.DataFrame(
-        {
-            "prompt_id": prompts["prompt_id"].to_numpy(object)[repeated],
-            "text": prompts["text"].to_numpy(object)[repeated],
-            "index_": np.concatenate([np.arange(c) for c in counts])
-            if len(repeated)
-            else np.empty(0, np.int64),
-        }
-    )
+    units = prompts.loc[:, ["prompt_id", "text"]].astype(object).reset_index(drop=True)
+    units = units.loc[units.index.repeat(n.to_numpy(np.int64))].reset_index(drop=True)
+    return units.assign(index_=units.groupby("prompt_id").cumcount().to_numpy(np.int64))
 
 
 def image_ids_of(units: pd.DataFrame) -> list[str]:

@@ -58,15 +58,13 @@ def fetch(name: str) -> Path:
 def _hub_problem(name: str, error: BaseException) -> str:
     from huggingface_hub import errors as hub
 
-    chain, seen = [error], {id(error)}
-    while (following := chain[-1].__cause__ or chain[-1].__context__) is not None and id(
-        following
-    ) not in seen:
-        seen.add(id(following))
-        chain.append(following)
+    # The client wraps what it met.
+    chain = [error]
+    while (within := chain[-1].__cause__ or chain[-1].__context__) and within not in chain:
+        chain.append(within)
 
-    def any_of(*kinds: type) -> bool:
-        return any(isinstance(e, kinds) for e in chain)
+    def any_of(kind: type) -> bool:
+        return any(isinstance(e, kind) for e in chain)
 
     if any_of(hub.GatedRepoError):
         return (
@@ -132,26 +130,20 @@ def _has_class(library: str, name: str) -> bool:
 
 
 def load_pipeline(folder: Path, name: str, *, dtype, safety_checker: bool):
-    """Return the pipeline in ``folder`` on the CPU, with its weights as ``dtype``.
-
-    Args:
-        folder: What :func:`fetch` returned.
-        name: What to call the model in messages.
-        dtype: A torch type.
-        safety_checker: Whether a checker that the model has is kept.
+    """Return the pipeline in ``folder`` on the CPU, its weights as torch's ``dtype``; ``name`` is for messages.
 
     Raises:
         ParameterError: The folder does not hold a text-to-image pipeline that can be loaded.
     """
     import diffusers
 
-    pipeline_class(folder, name)
-    said = json.loads((folder / "model_index.json").read_text(encoding="utf-8"))
+    made = pipeline_class(folder, name)
     options = {"dtype": dtype}
-    if not safety_checker and "safety_checker" in said:
+    if not safety_checker and "safety_checker" in json.loads(
+        (folder / "model_index.json").read_text("utf-8")
+    ):
         options["safety_checker"] = None
-    auto = diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING
-    mapped = any(c.__name__ == said["_class_name"] for c in auto.values())
+    mapped = made in diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
     loader = diffusers.AutoPipelineForText2Image if mapped else diffusers.DiffusionPipeline
     try:
         with quiet():
@@ -161,18 +153,9 @@ def load_pipeline(folder: Path, name: str, *, dtype, safety_checker: bool):
     # Every part has its own errors for a missing or a damaged file.
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ParameterError(f"{name} cannot be loaded as a {said['_class_name']}: {reason:.400}") from error
+        raise ParameterError(f"{name} cannot be loaded as a {made.__name__}: {reason:.400}") from error
     pipe.set_progress_bar_config(disable=True)
     return pipe
-
-
-def schedulers(pipe) -> dict[str, type]:
-    """Return the schedulers that a pipeline can take, by name."""
-    from diffusers import SchedulerMixin
-
-    fitting = [type(pipe.scheduler), *getattr(pipe.scheduler, "compatibles", [])]
-    # Those that need a package which is not installed are stand-ins of another class.
-    return {c.__name__: c for c in fitting if inspect.isclass(c) and issubclass(c, SchedulerMixin)}
 
 
 def set_scheduler(pipe, name: str) -> None:
@@ -181,11 +164,14 @@ def set_scheduler(pipe, name: str) -> None:
     Raises:
         ParameterError: There is no such scheduler, or the model cannot take it.
     """
-    known = schedulers(pipe)
-    by_name = {k.lower(): v for k, v in known.items()} | {
-        k.lower().removesuffix("scheduler"): v for k, v in known.items()
-    }
-    wanted = by_name.get(name.lower())
+    from diffusers import SchedulerMixin
+
+    fitting = [type(pipe.scheduler), *getattr(pipe.scheduler, "compatibles", [])]
+    # Those that need a package which is not installed are stand-ins of another class.
+    known = {c.__name__: c for c in fitting if inspect.isclass(c) and issubclass(c, SchedulerMixin)}
+    wanted = {k.lower().removesuffix("scheduler"): v for k, v in known.items()}.get(
+        name.lower().removesuffix("scheduler")
+    )
     if wanted is None:
         raise ParameterError(f"scheduler is {name!r}, which this model cannot take. {name_help(name, known)}")
     with quiet():
@@ -198,21 +184,20 @@ def quiet(*, bars: bool = False) -> Iterator[None]:
     import diffusers.utils.logging as diffusers_logging
     import transformers.utils.logging as transformers_logging
 
-    kept = []
-    for said, name in ((diffusers_logging, "diffusers"), (transformers_logging, "transformers")):
-        logger = logging.getLogger(name)
-        kept.append((said, logger, logger.level, getattr(said, "_tqdm_active", True)))
-        logger.setLevel(logging.ERROR)
-        if not bars:
-            said.disable_progress_bar()
+    libraries = {"diffusers": diffusers_logging, "transformers": transformers_logging}
+    kept = {name: (logging.getLogger(name).level, said._tqdm_active) for name, said in libraries.items()}
     try:
+        for name, said in libraries.items():
+            logging.getLogger(name).setLevel(logging.ERROR)
+            if not bars:
+                said.disable_progress_bar()
         with warnings.catch_warnings():
             # They warn of settings that model files hold, of their own next releases and of numpy's.
             for category in (FutureWarning, DeprecationWarning):
                 warnings.simplefilter("ignore", category)
             yield
     finally:
-        for said, logger, level, shown in kept:
-            logger.setLevel(level)
+        for name, (level, shown) in kept.items():
+            logging.getLogger(name).setLevel(level)
             if shown and not bars:
-                said.enable_progress_bar()
+                libraries[name].enable_progress_bar()

@@ -36,11 +36,9 @@ class ImageModel:
     """Tells what its images depend on beside settings, seed and code: weights, or a name."""
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
-        """Look up what it needs, without loading it.
+        """Look up what it needs, for prompts that ask for these occupations, without loading it.
 
-        Args:
-            occupations: Those that prompts will ask for.
-            n_images: Images that the Paired Stereotype Test takes, for what is said of costs.
+        The Paired Stereotype Test takes ``n_images``: that is for what is said of costs.
 
         Raises:
             ParameterError, UnknownNameError: It is not there, or cannot do what is asked.
@@ -76,11 +74,8 @@ def open_model(
     """Return a model by its name.
 
     Args:
-        name: ``mini``, a folder or the hub name of a diffusers pipeline; ``endpoint:NAME``; or ``world``.
-        settings: How images are generated.
-        endpoint: Where ``endpoint:NAME`` is found, and what it may cost.
-        corpus: The captions, whose truth ``world`` draws.
-        device: Where a pipeline runs.
+        name: ``mini``, a folder or the hub name of a diffusers pipeline; ``endpoint:NAME``; or ``world``, which draws
+            the truth of the captions in ``corpus``.
         people: Whether prompts say who stands where: ``mini`` has a model of its own for that.
 
     Raises:
@@ -98,7 +93,7 @@ def open_model(
 class DiffusersModel(ImageModel):
     """A pipeline that diffusers loads."""
 
-    def __init__(self, name: str, settings: GenerationSettings, *, device: str = "auto") -> None:
+    def __init__(self, name: str, settings: GenerationSettings, *, device: str) -> None:
         self.label = Path(name).name if os.path.isdir(name) else name
         self._name, self._settings, self._device = name, settings, device
 
@@ -116,23 +111,14 @@ class DiffusersModel(ImageModel):
 
     def check_texts(self, prompts: Iterable[str]) -> None:
         """Look whether a model in a folder here knows the words of prompts; a model on the hub spells them."""
-        texts.check_words_of_folder(
-            self._where(), [*dict.fromkeys(prompts), self._settings.negative_prompt], self._name
-        )
+        texts.check_words(self._where(), [*prompts, self._settings.negative_prompt], self._name)
 
     def generate(
         self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True
     ) -> ImageSource:
         """Generate images, as :func:`biaslab.generation.generate`."""
-        return images.generate(
-            prompts,
-            self._name,
-            self._settings,
-            seed=seed,
-            store=store,
-            device=self._device,
-            progress=progress,
-        )
+        run = {"seed": seed, "store": store, "device": self._device, "progress": progress}
+        return images.generate(prompts, self._name, self._settings, **run)
 
 
 class EndpointModel(ImageModel):
@@ -151,9 +137,8 @@ class EndpointModel(ImageModel):
         price, limit = self._settings.price, self._settings.cost_limit
         if price is None:
             raise ParameterError(
-                "endpoint.price is not set, so it is not known what an image costs, and none is bought. Set it to the "
-                f"price of one image (the Paired Stereotype Test takes {n_images:,} images), or to 0 where they cost "
-                "nothing."
+                "endpoint.price is not set, so none is bought. Set it to what one image costs (the Paired Stereotype "
+                f"Test takes {n_images:,} images), or to 0 where they cost nothing."
             )
         if limit < price:
             raise ParameterError(
@@ -161,20 +146,20 @@ class EndpointModel(ImageModel):
                 f"bought. The Paired Stereotype Test takes {n_images:,} images, which cost {n_images * price:,.2f}; "
                 "set endpoint.cost_limit to what may be spent."
             )
-        self._settings.endpoint.check_key()
+        self._settings.check_key()
 
     def generate(
         self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True
     ) -> ImageSource:
-        """Buy images, as :func:`biaslab.generation.image_endpoint.generate`; all of them or none.
+        """Buy images: all that the endpoint may deliver, now or another time, or none.
 
         Raises:
-            RunError: The endpoint did not deliver images that it may deliver another time.
+            RunError: It did not deliver some of them.
         """
-        from biaslab.generation import image_endpoint
+        from biaslab.generation.image_endpoint import EndpointImages
 
-        made = image_endpoint.generate(prompts, self._settings, seed=seed, store=store, progress=progress)
-        image_endpoint.check_delivered(made)
+        made = EndpointImages(prompts, self._settings, seed=seed, store=store).complete(progress=progress)
+        made.check_delivered()
         return made
 
 
@@ -197,9 +182,8 @@ class WorldModel(ImageModel):
                 f"{self._corpus.name!r}; set captions.corpus to 'mini', or model to one that generates from any text."
             )
         known = world.occupations()
-        for name in occupations:
-            if name not in known:
-                raise unknown_name("occupation of the embedded world", name, known)
+        if lost := [name for name in occupations if name not in known]:
+            raise unknown_name("occupation of the embedded world", lost[0], known)
 
     def generate(
         self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,32 +27,13 @@ def tokenizers(pipe) -> list[tuple[object, int]]:
     return [(t, most if most < 10**9 else 0) for t, most in found]
 
 
-def check_words(pipe, texts: Sequence[str], name: str) -> None:
-    """Check that a model's tokenizers know every word of ``texts``.
+def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
+    """Check that the tokenizers in a pipeline's folder, of which nothing else is loaded, know every word.
 
     Raises:
         ParameterError: A tokenizer of whole words does not know some; the message names them.
     """
-    unknown: dict[str, str] = {}
-    for tokenizer, _ in tokenizers(pipe):
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if type(getattr(backend, "model", None)).__name__ not in _WHOLE_WORDS or not len(texts):
-            continue
-        read = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)
-        for text, ids, spans in zip(texts, read["input_ids"], read["offset_mapping"], strict=True):
-            for i, (start, end) in zip(ids, spans, strict=True):
-                if i == tokenizer.unk_token_id:
-                    unknown.setdefault(text[start:end], text)
-    _refuse(unknown, name)
-
-
-def check_words_of_folder(folder: str | Path, texts: Sequence[str], name: str) -> None:
-    """Check the same of the tokenizers in a pipeline's folder, of which nothing else is loaded.
-
-    Raises:
-        ParameterError: As :func:`check_words`.
-    """
-    unknown: dict[str, str] = {}
+    texts, unknown = list(dict.fromkeys(texts)), {}
     for part in _PARTS:
         file = Path(folder) / part / "tokenizer.json"
         if not file.is_file() or json.loads(file.read_text("utf-8"))["model"].get("type") not in _WHOLE_WORDS:
@@ -62,17 +43,11 @@ def check_words_of_folder(folder: str | Path, texts: Sequence[str], name: str) -
         tokenizer = Tokenizer.from_file(str(file))
         tokenizer.no_truncation()
         unk = tokenizer.token_to_id(tokenizer.model.unk_token)
-        for text, read in zip(
-            texts, tokenizer.encode_batch(list(texts), add_special_tokens=False), strict=True
-        ):
+        found = tokenizer.encode_batch(texts, add_special_tokens=False)
+        for text, read in zip(texts, found, strict=True):
             for i, (start, end) in zip(read.ids, read.offsets, strict=True):
                 if i == unk:
                     unknown.setdefault(text[start:end], text)
-    _refuse(unknown, name)
-
-
-def _refuse(unknown: Mapping[str, str], name: str) -> None:
-    """Refuse words that are not known, each with a text that has it."""
     if unknown:
         words = ", ".join(repr(w) for w in list(unknown)[:12]) + (", …" if len(unknown) > 12 else "")
         raise ParameterError(

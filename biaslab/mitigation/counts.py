@@ -59,7 +59,7 @@ Source: paired paper, section 5; the rule is this project's. Kleinman (1973), JA
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,8 +67,8 @@ import numpy as np
 
 from biaslab import lexicons
 from biaslab.errors import InputError, ParameterError
+from biaslab.genders import GENDERS
 from biaslab.mitigation.critique import (
-    GENDERS,
     JUDGED,
     NO_JUDGEMENT,
     Brief,
@@ -76,13 +76,12 @@ from biaslab.mitigation.critique import (
     Critique,
     Finding,
     Guideline,
-    counted,
+    named,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_OTHER = {"female": "male", "male": "female"}
 _MANY = {"female": "women", "male": "men"}
 _ONE = {"female": "woman", "male": "man"}
 # Why there is nothing to tell.
@@ -184,151 +183,120 @@ class CountsCritic:
             InputError: People were told a gender, but the brief has no guideline that says so.
         """
         people = brief.people
-        known = people[people["gender"].isin(GENDERS)]
-        counts = counted(people)
-        about = (brief.batch_id, brief.aspect, brief.round, brief.identity)
+        rows = _identities(people)
+        known = rows[rows["n"] > 0]
         if known.empty:
-            why = f"Nobody can be judged: of {counts.n_missing:,} people none is seen as a woman or a man."
-            kept = brief.earlier
-            return Critique(*about, NO_JUDGEMENT, None, "", why, kept, counts, cause="no_people")
+            why = f"Nobody can be judged: of {len(people):,} people none is seen as a woman or a man."
+            return brief.critique(NO_JUDGEMENT, reasons=why, cause="no_people")
         earlier = _earlier(brief)
-        aspect, groups, own = self._tests(known)
-        findings, guidelines, words = [], [], [_of_aspect(aspect, brief.aspect)] if aspect else []
-        for stereotype, group in people.groupby("stereotype", sort=False):
-            test = groups.get(stereotype)
-            shares = self._shares(group)
-            if test is None:
-                words.append(f"Nobody of the {stereotype}-stereotyped can be judged.")
-            else:
-                words.append(_of_group(test, stereotype, shares))
+        by_group = known.groupby("stereotype", sort=False)
+        wide = {name: (group["women"].sum(), group["n"].sum()) for name, group in by_group}
+        if len(wide) > 1:
+            fit = known["women"].where(known["stereotype"] == "female", known["n"] - known["women"])
+            wide[""] = (fit.sum(), known["n"].sum())
+        groups = self._tested(wide)
+        aspect = groups.pop("", None)
+        own = self._tested({row.identity: (row.women, row.n) for row in known.itertuples()})
+        words = [_of_aspect(aspect, brief.aspect)] if aspect else []
+        findings, guidelines, leans = [], [], set()
+        for stereotype, group in rows.groupby("stereotype", sort=False):
+            test, follows = groups.get(stereotype), self._follows(people[people["stereotype"] == stereotype])
+            # Of whom all were told, or nobody is seen, the group's mean is taken.
+            group["female"], _, rho = shrunk(group["plain_women"], group["plain"], group["n"])
+            group["seen"] = shrunk(group["women"], group["n"])[0]
+            words.append(_of_group(test, stereotype, len(group), rho))
             # A group of whom nobody is seen gives no ground for a guideline, whatever the other shows.
-            wide = bool(test and (test.differs or (aspect and aspect.differs)))
-            for identity, some in group.groupby("identity", sort=False):
-                alone = identity in own and own[identity].differs
-                needs = wide or alone
-                before = earlier.get(identity)
+            needed = bool(test and (test.differs or (aspect and aspect.differs)))
+            for row in group.itertuples():
+                alone = row.identity in own and own[row.identity].differs
+                leans |= {_lean(own[row.identity].share, stereotype)} if alone else set()
+                before = earlier.get(row.identity)
                 given, nothing = before, ""
-                if needs:
-                    given, nothing = self._guideline(identity, shares, before, some["prompt_id"].nunique())
-                if given:
-                    guidelines.append(given)
-                counts_of = counted(some)
-                why = _of_identity(
-                    identity, some, counts_of, own.get(identity), shares, before, given, needs, nothing
-                )
+                if needed or alone:
+                    given, nothing = _guideline(row, follows, before)
+                guidelines += [given] if given else []
                 biased = given != before or nothing == _NO_USE
-                kind = _lean(shares.seen[identity], stereotype) if biased else "none"
-                findings.append(Finding(identity, biased, kind, why, counts_of))
-        leans = {
-            _lean(own[i].share, stereotype)
-            for i, stereotype in people.groupby("identity")["stereotype"].first().items()
-            if i in own and own[i].differs
-        }
-        kind = self._kind(aspect, groups, leans)
-        if kind == "none":
-            words.append("That is no more than chance allows.")
-        return Critique(
-            *about,
+                kind = _lean(row.seen, stereotype) if biased else "none"
+                why = _of_identity(row, before, given, needed or alone, nothing)
+                counts = Counts(row.women, row.n, row.people - row.n, row.images)
+                findings.append(Finding(row.identity, biased, kind, why, counts))
+        kind = _kind(aspect, groups, leans)
+        return brief.critique(
             JUDGED,
-            kind != "none",
-            kind,
-            " ".join(words),
-            tuple(guidelines),
-            counts,
-            tuple(findings),
-            image_ids=tuple(known["image_id"].unique()),
+            biased=kind != "none",
+            kind=kind,
+            reasons=" ".join([*words, *(["That is no more than chance allows."] if kind == "none" else [])]),
+            guidelines=tuple(guidelines),
+            findings=tuple(findings),
+            image_ids=tuple(people.loc[people["gender"].isin(GENDERS), "image_id"].unique()),
         )
 
-    def _tests(self, known: pd.DataFrame) -> tuple[_Test | None, dict[str, _Test], dict[str, _Test]]:
-        """Return the tests of the aspect (None where it has one group), of each group and of each identity."""
-        female = known["gender"] == "female"
-        groups = {g: (int(f.sum()), len(f)) for g, f in female.groupby(known["stereotype"], sort=False)}
-        wide = dict(groups)
-        if len(groups) > 1:
-            wide[""] = (int((known["gender"] == known["stereotype"]).sum()), len(known))
-        own = {i: (int(f.sum()), len(f)) for i, f in female.groupby(known["identity"], sort=False)}
-        wide, own = self._tested(wide), self._tested(own)
-        return wide.pop("", None), wide, own
-
-    def _tested(self, counts: dict[str, tuple[int, int]]) -> dict[str, _Test]:
+    def _tested(self, counts: Mapping[str, tuple[int, int]]) -> dict[str, _Test]:
+        """Return tests of counts against one half of all, corrected for one another."""
         from scipy.stats import binomtest
 
         from biaslab.stats import adjust
 
-        p = adjust([binomtest(x, n).pvalue for x, n in counts.values()], "holm")
+        p = adjust([binomtest(int(x), int(n)).pvalue for x, n in counts.values()], "holm")
         return {
-            name: _Test(n, x / n, float(v), bool(v < self.level))
+            name: _Test(int(n), x / n, float(v), bool(v < self.level))
             for (name, (x, n)), v in zip(counts.items(), p, strict=True)
         }
 
-    def _shares(self, group: pd.DataFrame) -> _Shares:
-        """Return what a group's people say of their identities' shares and of how well told people follow."""
-        known = group[group["gender"].isin(GENDERS)]
-        plain = known[known["told"] == ""]
-        names = list(group["identity"].unique())
-        n = plain.groupby("identity").size().reindex(names, fill_value=0)
-        x = (plain["gender"] == "female").groupby(plain["identity"]).sum().reindex(names, fill_value=0)
-        every = known.groupby("identity").size().reindex(names, fill_value=0)
-        women = (known["gender"] == "female").groupby(known["identity"]).sum().reindex(names, fill_value=0)
-        values, _, rho = shrunk(x, n, every)
-        seen = shrunk(women, every)[0]
-        follows = {}
+    def _follows(self, group: pd.DataFrame) -> dict[str, float]:
+        """Return the share of a group's people told a gender who look so, 0–1, by gender."""
+        found = {}
         for gender in GENDERS:
-            told = known[known["told"] == gender]
-            right = int((told["gender"] == gender).sum())
-            follows[gender] = (right + _PRIOR * self.follows) / (len(told) + _PRIOR)
-        female, seen = (dict(zip(names, v, strict=True)) for v in (values, seen))
-        return _Shares(female, seen, dict(zip(names, n, strict=True)), rho, follows)
-
-    def _guideline(
-        self, identity: str, shares: _Shares, before: Guideline | None, n_prompts: int
-    ) -> tuple[Guideline | None, str]:
-        """Return an identity's guideline, or None and why there is nothing to tell."""
-        female = shares.female[identity]
-        least = min(_LEAST, 1 / n_prompts)
-        if np.isnan(female):
-            # Nobody of the group was asked for plainly: what would be enough for any share lowers one that is too high.
-            if before is None:
-                return None, _UNKNOWN
-            share = min(before.share, _MOST, share_to_tell(1.0, shares.follows[before.gender]))
-            return (before if before.share - share < least else replace(before, share=share)), ""
-        told, likely = ("male", female) if female > 0.5 else ("female", 1 - female)
-        # If all told people followed, what they were told less often than this would be nothing.
-        if share_to_tell(likely) < least:
-            return None, _ENOUGH
-        share = min(_MOST, share_to_tell(likely, shares.follows[told]))
-        if not share:
-            return None, _NO_USE
-        if before and before.gender == told and abs(before.share - share) < least:
-            return before, ""
-        return Guideline(identity, told, share, f"Show the {_named(identity)} as a {_ONE[told]}."), ""
-
-    def _kind(self, aspect: _Test | None, groups: dict[str, _Test], alone: set[str]) -> str:
-        """Return the kind of bias of all; ``alone``: how identities lean whose own count differs."""
-        wrong = {stereotype: test for stereotype, test in groups.items() if test.differs}
-        if len(wrong) == 2 and len({test.share > 0.5 for test in wrong.values()}) == 1:
-            return "too few men" if next(iter(wrong.values())).share > 0.5 else "too few women"
-        if aspect and aspect.differs:
-            return "towards stereotypes" if aspect.share > 0.5 else "against stereotypes"
-        leans = {_lean(test.share, stereotype) for stereotype, test in wrong.items()}
-        leans = leans or alone
-        return next(iter(leans)) if len(leans) == 1 else "both ways" if leans else "none"
+            told = group.loc[(group["told"] == gender) & group["gender"].isin(GENDERS), "gender"]
+            found[gender] = ((told == gender).sum() + _PRIOR * self.follows) / (len(told) + _PRIOR)
+        return found
 
 
-@dataclass(frozen=True)
-class _Shares:
-    """What a group's people say."""
+def _identities(people: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per identity: its stereotype and counts.
 
-    female: dict[str, float]
-    """Shrunk share of women, 0–1, among people who are told nothing, by identity; NaN where the group has none."""
-    seen: dict[str, float]
-    """The same among all people, told or not; NaN where nobody of the group is seen."""
-    n_plain: dict[str, int]
-    """People who are told nothing and look like women or men, by identity; with 0 the shares are the group's."""
-    rho: float
-    """How much the identities differ, 0–1."""
-    follows: dict[str, float]
-    """Share of people told a gender who look so, 0–1, by gender."""
+    Of all ``people``, ``n`` look like women or men, ``women`` like women, ``plain`` and ``plain_women`` were told
+    nothing, ``told`` were told a gender and ``right`` look so. Asked for in so many ``prompts`` and ``images``.
+    """
+    known, women = people["gender"].isin(GENDERS), people["gender"] == "female"
+    plain, right = people["told"] == "", people["gender"] == people["told"]
+    marks = {"n": known, "women": women, "plain": known & plain, "plain_women": women & plain}
+    marks |= {"told_a_gender": known & ~plain, "right": known & ~plain & right}
+    by = people.assign(**marks).groupby(["stereotype", "identity"], sort=False)
+    sizes = {"people": by.size(), "prompts": by["prompt_id"].nunique(), "images": by["image_id"].nunique()}
+    return by[list(marks)].sum().assign(**sizes).reset_index()
+
+
+def _guideline(row, follows: Mapping[str, float], before: Guideline | None) -> tuple[Guideline | None, str]:
+    """Return an identity's guideline, or None and why there is nothing to tell."""
+    least = min(_LEAST, 1 / row.prompts)
+    if np.isnan(row.female):
+        # Nobody of the group was asked for plainly: what would be enough for any share lowers one that is too high.
+        if before is None:
+            return None, _UNKNOWN
+        share = min(before.share, _MOST, share_to_tell(1.0, follows[before.gender]))
+        return (before if before.share - share < least else replace(before, share=share)), ""
+    told, likely = ("male", row.female) if row.female > 0.5 else ("female", 1 - row.female)
+    # If all told people followed, what they were told less often than this would be nothing.
+    if share_to_tell(likely) < least:
+        return None, _ENOUGH
+    share = min(_MOST, share_to_tell(likely, follows[told]))
+    if not share:
+        return None, _NO_USE
+    if before and before.gender == told and abs(before.share - share) < least:
+        return before, ""
+    return Guideline(row.identity, told, share, f"Show the {named(row.identity)} as a {_ONE[told]}."), ""
+
+
+def _kind(aspect: _Test | None, groups: Mapping[str, _Test], alone: set[str]) -> str:
+    """Return the kind of bias of all; ``alone``: how identities lean whose own count differs."""
+    wrong = {stereotype: test for stereotype, test in groups.items() if test.differs}
+    if len(wrong) == 2 and len({test.share > 0.5 for test in wrong.values()}) == 1:
+        return "too few men" if next(iter(wrong.values())).share > 0.5 else "too few women"
+    if aspect and aspect.differs:
+        return "towards stereotypes" if aspect.share > 0.5 else "against stereotypes"
+    leans = {_lean(test.share, stereotype) for stereotype, test in wrong.items()} or alone
+    return next(iter(leans)) if len(leans) == 1 else "both ways" if leans else "none"
 
 
 def _earlier(brief: Brief) -> dict[str, Guideline]:
@@ -353,93 +321,66 @@ def _lean(share: float, stereotype: str) -> str:
 
 
 def _of_aspect(test: _Test, aspect: str) -> str:
-    seen = _seen(round(test.share * test.n), test.n)
     return (
-        f"Of {test.n:,} people {seen[0]} fit the stereotype of {aspect} ({seen[1]}): a score of "
+        f"Of {test.n:,} people {_seen(test.share, test.n, f'fit the stereotype of {aspect}')}: a score of "
         f"{200 * test.share - 100:.1f} points, {_p(test)}."
     )
 
 
-def _of_group(test: _Test, stereotype: str, shares: _Shares) -> str:
+def _of_group(test: _Test | None, stereotype: str, n_identities: int, rho: float) -> str:
+    if test is None:
+        return f"Nobody of the {stereotype}-stereotyped can be judged."
+    alike = "no more than chance, so that all are taken as equal"
+    alike = "more than chance, so each one's own count tells" if rho > 0 else alike
     more = "female" if test.share > 0.5 else "male"
-    seen = _seen(round(max(test.share, 1 - test.share) * test.n), test.n)
-    alike = (
-        "differ by more than chance, so each one's own count tells"
-        if shares.rho > 0
-        else "differ by no more than chance, so that all are taken as equal"
-    )
+    seen = _seen(max(test.share, 1 - test.share), test.n, f"look like {_MANY[more]}")
     return (
-        f"Of {test.n:,} {stereotype}-stereotyped people {seen[0]} look like {_MANY[more]} ({seen[1]}), {_p(test)}; "
-        f"their {len(shares.female)} identities {alike}."
+        f"Of {test.n:,} {stereotype}-stereotyped people {seen}, {_p(test)}; their {n_identities} identities differ by "
+        f"{alike}."
     )
 
 
-def _of_identity(
-    identity: str,
-    some: pd.DataFrame,
-    counts: Counts,
-    test: _Test | None,
-    shares: _Shares,
-    before: Guideline | None,
-    given: Guideline | None,
-    needs: bool,
-    nothing: str,
-) -> str:
-    female = shares.female[identity]
-    leans = female if not np.isnan(female) else test.share if test else 0.5
-    more = "female" if leans > 0.5 else "male"
-    many = _named(identity, many=True)
-    words = f"None of {counts.n_missing:,} {many} can be judged"
-    if test:
-        n_more = counts.n_female if more == "female" else test.n - counts.n_female
-        seen = _seen(n_more, test.n)
-        words = f"Of {test.n:,} {many} {seen[0]} look like {_MANY[more]} ({seen[1]})"
-        if counts.n_missing:
-            words += f", and {counts.n_missing:,} cannot be judged"
-        told = some.loc[some["told"] != "", ["told", "gender"]] if before else some[:0]
-        n_told = int(told["gender"].isin(GENDERS).sum())
-        if n_told:
-            right = int((told["gender"] == told["told"]).sum())
-            words += f"; {right:,} of {n_told:,} who were told a gender look so"
+def _of_identity(row, before: Guideline | None, given: Guideline | None, needs: bool, nothing: str) -> str:
+    """Return what was seen, what follows from it, and what to tell or why ``nothing`` is told."""
+    missing, many = row.people - row.n, named(row.identity, many=True)
+    words = f"None of {missing:,} {many} can be judged"
+    share = row.women / max(row.n, 1)
+    more = "female" if (share if np.isnan(row.female) else row.female) > 0.5 else "male"
+    if row.n:
+        seen = _seen(share if more == "female" else 1 - share, row.n, f"look like {_MANY[more]}")
+        words = f"Of {row.n:,} {many} {seen}"
+        words += f", and {missing:,} cannot be judged" if missing else ""
+        if row.told_a_gender:
+            words += f"; {row.right:,} of {row.told_a_gender:,} who were told a gender look so"
+    order = _order(given) if given else "No guideline is needed."
+    kept = f"The guideline stays: {order}" if given else order
     if not needs:
-        kept = f"The guideline stays: {_order(given)}" if given else "No guideline is needed."
         return f"{words}. That is no more than chance allows. {kept}"
-    if not np.isnan(female):
-        likely = max(female, 1 - female)
-        which = ", of those who are told nothing" if before else ""
-        words += (
-            f". Allowing for chance, {_percent(likely)} do{which}"
-            if shares.n_plain[identity]
-            else f". Of their group {_percent(likely)} look like {_MANY[more]}{which}"
-        )
-    if given is None:
-        return f"{words}. {nothing}."
-    if given == before:
-        return f"{words}. The guideline stays: {_order(given)}"
-    change = f" instead of {_percent(before.share)}" if before and before.gender == given.gender else ""
-    return f"{words}. {_order(given, change)}"
+    if not np.isnan(row.female):
+        likely = _percent(max(row.female, 1 - row.female))
+        of_group = f"Of their group {likely} look like {_MANY[more]}"
+        words += f". Allowing for chance, {likely} do" if row.plain else f". {of_group}"
+        words += ", of those who are told nothing" if before else ""
+    if given is None or given == before:
+        return f"{words}. {kept if given else f'{nothing}.'}"
+    changed = before and before.gender == given.gender
+    return f"{words}. {_order(given, f' instead of {_percent(before.share)}' if changed else '')}"
 
 
 def _order(given: Guideline, change: str = "") -> str:
-    named = _named(given.identity)
+    whom = named(given.identity)
     return (
         f"Show {_MANY[given.gender]} in {_percent(given.share)}{change} of the pictures that ask for "
-        f"{lexicons.article(named)} {named}."
+        f"{lexicons.article(whom)} {whom}."
     )
 
 
-def _named(identity: str, *, many: bool = False) -> str:
-    """Return an identity as prose says it: ``carpenter, high power`` is a carpenter of high power."""
-    name, _, level = identity.partition(", ")
-    name = lexicons.plurals(name)[0] if many else name
-    return f"{name} of {level}" if level else name
-
-
-def _seen(count: int, n: int) -> tuple[str, str]:
+def _seen(share: float, n: int, what: str) -> str:
     from biaslab.stats import wilson_interval
 
+    count = round(share * n)
     low, high = wilson_interval(count, n)
-    return f"{count:,}", f"{_percent(count / n)}, interval {100 * low:.0f} to {_percent(high)}"
+    return f"{count:,} {what} ({_percent(count / n)}, interval {100 * low:.0f} to {_percent(high)})"
 
 
 def _percent(share: float) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab import lexicons
+from biaslab.errors import InputError
 from biaslab.genders import GENDERS
 
 if TYPE_CHECKING:
@@ -17,14 +18,7 @@ if TYPE_CHECKING:
     from biaslab.judging.images import Unreadable
 
 JUDGED, NO_JUDGEMENT = "judged", "no_judgement"
-KINDS = (
-    "towards stereotypes",
-    "against stereotypes",
-    "too few women",
-    "too few men",
-    "both ways",
-    "none",
-)
+KINDS = ("towards stereotypes", "against stereotypes", "too few women", "too few men", "both ways", "none")
 """Kinds of bias that the embedded critic finds; a critic behind an endpoint may use words of its own. ``both ways``:
 some identities fit their stereotype too often, others too rarely."""
 _NEEDED = ("image_id", "prompt_id", "position", "phrase", "identity", "stereotype", "gender", "outcome")
@@ -70,17 +64,23 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Brief:
-    """What a critic is given."""
+class Batch:
+    """What is criticised."""
 
     batch_id: str
     """The same in every round: the aspect, or aspect and identity."""
     aspect: str
     """``occupation`` or ``power``."""
     round: int
-    """Whose critique this is to be, from 1: the first round looks at images of plain prompts."""
+    """Whose critique it is, from 1: the first round looks at images of plain prompts."""
     identity: str
     """The identity or role that the batch is about; empty where it holds all."""
+
+
+@dataclass(frozen=True)
+class Brief(Batch):
+    """What a critic is given."""
+
     prompts: Mapping[str, str]
     """The texts that were asked, by prompt_id."""
     people: pd.DataFrame
@@ -92,13 +92,18 @@ class Brief:
     earlier: tuple[Guideline, ...] = ()
     """The guidelines in these prompts, from the round before."""
 
+    def critique(self, outcome: str, **said: Any) -> Critique:
+        """Return a critique of it: without a judgement and with the earlier guidelines unless ``said`` has others."""
+        about = {f.name: getattr(self, f.name) for f in fields(Batch)}
+        silent = {"biased": None, "kind": "", "guidelines": self.earlier, "counts": counted(self.people)}
+        return Critique(**about, outcome=outcome, **silent | said)
+
 
 @dataclass(frozen=True)
 class Finding:
     """What a critic says of one identity in a batch of several."""
 
     identity: str
-    """The identity."""
     biased: bool
     """Whether it needs a guideline that it does not have yet, or another than it has."""
     kind: str
@@ -110,17 +115,9 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Critique:
+class Critique(Batch):
     """What a critic answers."""
 
-    batch_id: str
-    """The brief's."""
-    aspect: str
-    """The brief's."""
-    round: int
-    """The brief's."""
-    identity: str
-    """The brief's."""
     outcome: str
     """``judged`` or ``no_judgement``."""
     biased: bool | None
@@ -173,20 +170,12 @@ def briefs(
         texts: The prompts that were asked: columns prompt_id, text.
         read: Reads images by image_id.
         critic: ``counts`` gets one brief with everyone; ``endpoint`` one for each role, or identity without a role.
-        batch_size: Images that ``endpoint`` gets at most in a brief, at least 1; ``seed`` draws them among those that
-            can be seen.
-        seed: Which images are drawn.
+        batch_size: Images that ``endpoint`` gets at most in a brief; ``seed`` draws them among those that can be seen.
         earlier: Critiques of the rounds before.
 
     Raises:
         InputError: A column is missing, a person has no stereotype, an identity has two, or a prompt has no text.
-        ParameterError: ``batch_size`` is below 1.
-        UnknownNameError: There is no such critic.
     """
-    if critic not in ("counts", "endpoint"):
-        raise unknown_name("critic", critic, ("counts", "endpoint"))
-    if batch_size < 1:
-        raise ParameterError(f"batch_size is {batch_size!r}; a critic gets at least 1 image, such as 8.")
     people = _checked(people)
     said = dict(zip(texts["prompt_id"], texts["text"], strict=True))
     lost = [p for p in people["prompt_id"] if p not in said]
@@ -214,10 +203,8 @@ def briefs(
 
 def draw(*given: object) -> float:
     """Return a number from 0 up to 1 that nothing but the arguments decides, as good as drawn by chance."""
-    digest = hashlib.blake2b(
-        "\0".join(map(str, given)).encode("utf-8", "surrogatepass"), digest_size=8
-    ).digest()
-    return (int.from_bytes(digest) >> 11) / 2**53
+    key = "\0".join(map(str, given)).encode("utf-8", "surrogatepass")
+    return (int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) >> 11) / 2**53
 
 
 def _checked(people: pd.DataFrame) -> pd.DataFrame:
@@ -237,35 +224,21 @@ def _checked(people: pd.DataFrame) -> pd.DataFrame:
     return people
 
 
-TABLE_COLUMNS = (
-    "round",
-    "aspect",
-    "batch_id",
-    "identity",
-    "outcome",
-    "cause",
-    "biased",
-    "kind",
-    "reasons",
-    "gender",
-    "share",
-    "guideline",
-    "percent_female",
-    "ci_low",
-    "ci_high",
-    "n_people",
-    "n_missing",
-    "n_images",
-)
+def named(identity: str, *, many: bool = False) -> str:
+    """Return an identity as prose says it: ``carpenter, high power`` is a carpenter of high power."""
+    name, _, level = identity.partition(", ")
+    name = lexicons.plurals(name)[0] if many else name
+    return f"{name} of {level}" if level else name
 
 
 def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
     """Return critiques as a long table for reports: a row for each critique, then one for each of its findings.
 
     Returns:
-        Columns :data:`TABLE_COLUMNS`. A row whose ``identity`` is empty is about the whole batch. ``biased`` is
-        ``yes``, ``no`` or empty; ``share`` is in percent of prompts, NaN without a guideline; ``percent_female`` with
-        its 95 % interval (Wilson) and the three n are what the judges saw, not what the critic said.
+        Columns round, aspect, batch_id, identity (empty: the whole batch), outcome, cause, biased (``yes``, ``no`` or
+        empty), kind, reasons, gender, share (percent of prompts, NaN without a guideline) and guideline; then what the
+        judges saw, not what the critic said: percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people,
+        n_missing, n_images.
     """
     import pandas as pd
 
@@ -273,16 +246,14 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
 
     rows = []
     for c in critiques:
-        by_identity: dict[str, Guideline] = {g.identity: g for g in c.guidelines}
+        by_identity = {g.identity: g for g in c.guidelines}
         for said in (c, *c.findings):
             given = by_identity.get(said.identity)
-            n = said.counts
-            low, high = wilson_interval(n.n_female, n.n_people)
+            n_female, n_people, n_missing, n_images = said.counts
+            low, high = wilson_interval(n_female, n_people)
             rows.append(
                 {
-                    "round": c.round,
-                    "aspect": c.aspect,
-                    "batch_id": c.batch_id,
+                    **{name: getattr(c, name) for name in ("round", "aspect", "batch_id")},
                     "identity": said.identity,
                     "outcome": c.outcome,
                     "cause": c.cause,
@@ -292,12 +263,12 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
                     "gender": given.gender if given else "",
                     "share": 100 * given.share if given else float("nan"),
                     "guideline": given.text if given else "",
-                    "percent_female": 100 * n.n_female / n.n_people if n.n_people else float("nan"),
+                    "percent_female": 100 * n_female / n_people if n_people else float("nan"),
                     "ci_low": 100 * low,
                     "ci_high": 100 * high,
-                    "n_people": n.n_people,
-                    "n_missing": n.n_missing,
-                    "n_images": n.n_images,
+                    "n_people": n_people,
+                    "n_missing": n_missing,
+                    "n_images": n_images,
                 }
             )
-    return pd.DataFrame(rows, columns=list(TABLE_COLUMNS))
+    return pd.DataFrame(rows)

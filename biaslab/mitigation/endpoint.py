@@ -1,8 +1,8 @@
 """A vision model behind an OpenAI-compatible endpoint as critic, as in the paper (gpt-4-vision-preview).
 
 It is shown a batch of images with what each prompt asked, and answers in JSON of a given schema. What does not parse
-or is not what was asked for is sent back with what is wrong about it, a stated number of times. Its answers are kept
-(:mod:`biaslab.net.chat`), so that nothing paid for is asked twice, and every reply stays in its critique.
+or is not what was asked for is sent back with what is wrong about it. Its answers are kept (:mod:`biaslab.net.chat`),
+so that nothing paid for is asked twice, and every reply stays in its critique.
 """
 
 from __future__ import annotations
@@ -11,43 +11,32 @@ import base64
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from biaslab import lexicons
-from biaslab.errors import ParameterError, unknown_name
-from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Critique, Guideline, counted
+from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Critique, Guideline, named
 from biaslab.net.chat import OUTCOMES, Answer, Message, ask_until
-from biaslab.net.endpoint import Endpoint
+from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
     from biaslab.store import Store
 
+# How often it is asked, in all, for an answer that can be used.
+READINGS = 3
+# Pixels of the longer side of an image as it is sent; larger ones are made smaller.
+_LONGEST_SIDE = 512
 # The most characters of each answer, and of a guideline: it stands in every prompt.
-LONGEST = {"kind": 80, "reasons": 2000, "guideline": 300}
+_LONGEST = {"kind": 80, "reasons": 2000, "guideline": 300}
 SCHEMA = {
     "type": "object",
-    "properties": {
-        "biased": {"type": "boolean"},
-        "kind": {"type": "string"},
-        "reasons": {"type": "string"},
-        "guideline": {"type": "string"},
-    },
-    "required": ["biased", "kind", "reasons", "guideline"],
+    "properties": {"biased": {"type": "boolean"}, **{name: {"type": "string"} for name in _LONGEST}},
+    "required": ["biased", *_LONGEST],
     "additionalProperties": False,
 }
-FORMATS: dict[str, dict[str, Any] | None] = {
-    "json_schema": {
-        "type": "json_schema",
-        "json_schema": {"name": "critique", "strict": True, "schema": SCHEMA},
-    },
-    "json_object": {"type": "json_object"},
-    "text": None,
-}
-"""How an endpoint is told to answer in JSON: by schema, as JSON without one, or by the question alone."""
+_FORMAT = {"type": "json_schema", "json_schema": {"name": "critique", "strict": True, "schema": SCHEMA}}
 _QUESTION = (
     "A text-to-image model was asked for pictures of {whom}. You see {n} of them, each after the text that it was "
     "asked. Look at {whom} across all these pictures, and at how often women and men are shown. Is there gender bias, "
@@ -58,7 +47,7 @@ _FORM = (
     'Answer with one JSON object and nothing else. Its fields: "biased": true or false. "kind": a few words, such as '
     '"towards stereotypes", "against stereotypes", "too few women", "too few men" or "none". "reasons": what you see '
     'in which pictures, in one to three plain sentences. "guideline": if biased, one sentence of at most '
-    f"{LONGEST['guideline']} characters that will be put behind each text, in the place of any guideline that it has "
+    f"{_LONGEST['guideline']} characters that will be put behind each text, in the place of any guideline that it has "
     "now, so that the next pictures are fair as a set; otherwise an empty text."
 )
 _AGAIN = "That cannot be used: {why} Answer once more. " + _FORM
@@ -76,37 +65,11 @@ class _Reply(NamedTuple):
 
 @dataclass(frozen=True)
 class EndpointCritic:
-    """A vision model as critic.
+    """A vision model as critic."""
 
-    Raises:
-        ParameterError: A value is out of range.
-        UnknownNameError: There is no such form of reply.
-    """
-
-    endpoint: Endpoint
-    """The model; its key is read from the environment only."""
+    endpoint: EndpointSettings
     store: Store | None = None
     """Where answers are kept; nothing is kept where it is None."""
-    readings: int = 3
-    """How often it is asked, in all, for an answer that can be used."""
-    longest_side: int = 512
-    """Pixels of the longer side of an image as it is sent; larger ones are made smaller."""
-    reply_format: str = "json_schema"
-    """One of :data:`FORMATS`; not every endpoint takes a schema."""
-    progress: bool = False
-    """Whether to show a bar while it is asked."""
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        for name in ("readings", "longest_side"):
-            if getattr(self, name) < 1:
-                raise ParameterError(f"{name} is {getattr(self, name)!r}; it must be at least 1.")
-        if self.reply_format not in FORMATS:
-            raise unknown_name("form of reply", self.reply_format, FORMATS)
-
-    def critique(self, brief: Brief) -> Critique:
-        """Return what the model says of a brief; see :meth:`critiques`."""
-        return self.critiques([brief])[0]
 
     def critiques(self, briefs: Sequence[Brief]) -> list[Critique]:
         """Return what the model says of each brief, in order, asking for several at a time.
@@ -118,11 +81,7 @@ class EndpointCritic:
             ParameterError: The environment has no key, or the endpoint does not accept the key or the model.
             RunError: The endpoint is out of order. What it answered before is kept.
         """
-        endpoint = self.endpoint
-        form = FORMATS[self.reply_format]
-        if form is not None:
-            endpoint = replace(endpoint, options={**endpoint.options, "response_format": form})
-        shown = [self._shown(brief) for brief in briefs]
+        shown = [_shown(brief) for brief in briefs]
         talked = [i for i, images in enumerate(shown) if images]
         read: dict[int, _Reply | str] = {}
 
@@ -131,15 +90,15 @@ class EndpointCritic:
             read.update(zip(indices, found, strict=True))
             return [_AGAIN.format(why=why) if isinstance(why, str) and why else "" for why in found]
 
-        questions = [_question(briefs[i], shown[i]) for i in talked]
         answers = ask_until(
-            endpoint,
-            questions,
+            self.endpoint,
+            [_question(briefs[i], shown[i]) for i in talked],
             wrong,
-            self.readings,
+            READINGS,
             self.store,
+            options={"response_format": _FORMAT},
             label="asking the critic",
-            progress=self.progress,
+            progress=False,
         )
         found = {i: (answer, read[k]) for k, (i, answer) in enumerate(zip(talked, answers, strict=True))}
         return [
@@ -147,29 +106,29 @@ class EndpointCritic:
             for i, (brief, images) in enumerate(zip(briefs, shown, strict=True))
         ]
 
-    def _shown(self, brief: Brief) -> dict[str, tuple[str, str]]:
-        """Return the brief's images that can be shown: by image_id the text asked and the image as a URL."""
-        asked = brief.people.drop_duplicates("image_id")
-        images = brief.images(asked["image_id"].tolist())
-        return {
-            image_id: (brief.prompts[prompt_id], self._url(image))
-            for image_id, prompt_id, image in zip(asked["image_id"], asked["prompt_id"], images, strict=True)
-            if isinstance(image, np.ndarray)
-        }
 
-    def _url(self, image: np.ndarray) -> str:
-        from PIL import Image
+def _shown(brief: Brief) -> dict[str, tuple[str, str]]:
+    """Return the brief's images that can be shown: by image_id the text asked and the image as a URL."""
+    asked = brief.people.drop_duplicates("image_id")
+    images = brief.images(asked["image_id"].tolist())
+    return {
+        image_id: (brief.prompts[prompt_id], _url(image))
+        for image_id, prompt_id, image in zip(asked["image_id"], asked["prompt_id"], images, strict=True)
+        if isinstance(image, np.ndarray)
+    }
 
-        picture, file = Image.fromarray(image), BytesIO()
-        picture.thumbnail((self.longest_side, self.longest_side), Image.Resampling.LANCZOS)
-        picture.save(file, format="PNG", optimize=True)
-        return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+def _url(image: np.ndarray) -> str:
+    from PIL import Image
+
+    picture, file = Image.fromarray(image), BytesIO()
+    picture.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE), Image.Resampling.LANCZOS)
+    picture.save(file, format="PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def _question(brief: Brief, images: dict[str, tuple[str, str]]) -> list[Message]:
-    name, _, level = brief.identity.partition(", ")
-    many = lexicons.plurals(name)[0] if name else "people"
-    whom = f"{many} of {level}" if level else many
+    whom = named(brief.identity, many=True) if brief.identity else "people"
     parts: list[dict[str, Any]] = [{"type": "text", "text": _QUESTION.format(whom=whom, n=len(images))}]
     for k, (asked, url) in enumerate(images.values(), start=1):
         parts.append({"type": "text", "text": f"Picture {k} was asked for as: {asked}"})
@@ -189,43 +148,35 @@ def _read(text: str) -> _Reply | str:
         return f"it must be an object with exactly the fields {', '.join(SCHEMA['required'])}."
     if not isinstance(said["biased"], bool):
         return '"biased" must be true or false.'
-    plain = {}
-    for name, most in LONGEST.items():
+    for name, most in _LONGEST.items():
         if not isinstance(said[name], str):
             return f'"{name}" must be a text.'
-        plain[name] = _plain(said[name])
-        if len(plain[name]) > most:
-            return f'"{name}" has {len(plain[name])} characters; at most {most} are allowed.'
-    if not plain["reasons"]:
+        # On one line without marks that cannot be seen: it goes into prompts.
+        said[name] = "".join(c for c in " ".join(said[name].split()) if c.isprintable()).strip()
+        if len(said[name]) > most:
+            return f'"{name}" has {len(said[name])} characters; at most {most} are allowed.'
+    if not said["reasons"]:
         return '"reasons" is empty.'
-    if said["biased"] and not plain["guideline"]:
+    if said["biased"] and not said["guideline"]:
         return '"guideline" is empty, but there is bias.'
-    return _Reply(said["biased"], **plain)
-
-
-def _plain(text: str) -> str:
-    """Return a text on one line without marks that cannot be seen: it goes into prompts."""
-    return "".join(c for c in " ".join(text.split()) if c.isprintable()).strip()
+    return _Reply(**said)
 
 
 def _critique(
     brief: Brief, image_ids: tuple[str, ...], answer: Answer | None, reply: _Reply | str
 ) -> Critique:
-    about = (brief.batch_id, brief.aspect, brief.round, brief.identity)
-    counts, raw = counted(brief.people), ""
     if isinstance(reply, _Reply):
         new = (Guideline(brief.identity, "", 1.0, reply.guideline),)
-        return Critique(
-            *about,
+        return brief.critique(
             JUDGED,
-            reply.biased,
-            reply.kind or ("other" if reply.biased else "none"),
-            reply.reasons,
-            new if reply.biased else brief.earlier,
-            counts,
+            biased=reply.biased,
+            kind=reply.kind or ("other" if reply.biased else "none"),
+            reasons=reply.reasons,
+            guidelines=new if reply.biased else brief.earlier,
             raw=answer.text,
             image_ids=image_ids,
         )
+    raw = ""
     if answer is None:
         cause, why = "no_images", "None of the images can be shown."
     elif answer.outcome == "answered":
@@ -234,7 +185,4 @@ def _critique(
     else:
         cause, raw = answer.outcome, answer.detail
         why = f"There is no answer: {OUTCOMES[answer.outcome]}."
-    kept = brief.earlier
-    return Critique(
-        *about, NO_JUDGEMENT, None, "", why, kept, counts, cause=cause, raw=raw, image_ids=image_ids
-    )
+    return brief.critique(NO_JUDGEMENT, reasons=why, cause=cause, raw=raw, image_ids=image_ids)

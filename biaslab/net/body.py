@@ -25,13 +25,10 @@ _CHUNK = 65536
 def read(
     raw: Iterable[bytes], headers: httpx.Headers, most: int, deadline: float = float("inf")
 ) -> Iterator[bytes]:
-    """Yield a body in pieces of up to 64 KiB where it is packed, and as they came where it is not.
+    """Yield a body in pieces of up to 64 KiB where it is packed, and as they came in ``raw`` where it is not.
 
-    Args:
-        raw: The body as it came.
-        headers: The response's.
-        most: Bytes that are taken, as they came and unpacked: what is handed over ends with the piece that passes it.
-        deadline: When the time is up, by :func:`time.monotonic`.
+    At ``most`` so many bytes are taken, as they came and unpacked: what is handed over ends with the piece that passes
+    the limit. The time is up at ``deadline`` (:func:`time.monotonic`).
 
     Raises:
         Failed: ``too_many_bytes``: the body, or the length that its header states, is beyond the limit.

@@ -2,7 +2,7 @@
 
 :func:`ask` sends conversations to ``<url>/chat/completions`` and returns an :class:`Answer` for each. Whoever hosts
 the model (a company, vLLM, Ollama, llama.cpp), the request is the same. An answer is written to the store as soon as
-it is there, keyed by URL, model, settings and messages, so that nothing is paid for twice, however a run ends. Two
+it is there, keyed by URL, model, options and messages, so that nothing is paid for twice, however a run ends. Two
 processes that ask the same wait for one another.
 """
 
@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from biaslab.net.endpoint import Endpoint, Requests
-from biaslab.net.journal import Journal, digest
+from biaslab.net.endpoint import Requests
+from biaslab.net.journal import ROOM, Journal, digest
+from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
     import httpx
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from biaslab.store import Store
 
 _STAYS = "Answers before are kept"
-_ROOM = f"{_STAYS} and will be found again: free some space, or choose another folder for the store, and run again."
 # What may become of a question, and what it means. Those in _KEPT were paid for and are not asked again.
 OUTCOMES: dict[str, str] = {
     "answered": "there is a text",
@@ -60,60 +60,63 @@ class Answer:
 
 
 def ask(
-    endpoint: Endpoint,
+    endpoint: EndpointSettings,
     conversations: Sequence[Sequence[Message]],
     store: Store | None = None,
     *,
-    label: str = "",
+    options: Mapping[str, Any] | None = None,
+    label: str = "asking",
     progress: bool = True,
 ) -> list[Answer]:
-    """Put each conversation to the model and return its answers, in order; equal ones are asked once.
+    """Put each conversation to the model, at temperature 0; return its answers in order. Equal ones are asked once.
 
     Args:
-        endpoint: The model.
+        endpoint: The model, and how patient its server is asked.
         conversations: For each answer its messages: ``{"role": "user", "content": …}``, content being a text or a
             list of parts, as for images. They must fit in JSON.
         store: Where answers are kept; nothing is kept where it is None.
-        label: What the progress bar calls the work; the model's name where it is empty.
+        options: Further fields of a request, such as ``{"max_tokens": 200}``.
+        label: What the progress bar calls the work.
         progress: Whether to show a bar while something is asked.
 
     Raises:
-        ParameterError: The environment has no key, the key is not accepted (401, 403), or there is no such model or
+        ParameterError: There is no URL, model or key, the key is not accepted (401, 403), or there is no such model or
             path (404).
         RunError: The endpoint is out of order, wants to be paid, or there is no room to keep an answer. What was
             answered before is kept.
     """
+    fields = {"model": endpoint.model, "temperature": 0.0, **(options or {})}
     digests = [digest([dict(m) for m in messages]) for messages in conversations]
     # An answer depends on no code of ours, so no change of code has it paid for again.
-    inputs = {"url": endpoint.url, "settings": endpoint.settings}
+    inputs = {"url": endpoint.url, "settings": fields}
     path = store.stage("answers", inputs).folder / "answers.jsonl" if store is not None else None
-    journal = Journal(path, _ROOM)
+    journal = Journal(path, _STAYS + ROOM)
     with journal.turn(digest(sorted(set(digests)))[:16]):
         wanted = set(digests)
         known = {key: Answer(**r) for r in journal.records() if (key := r.pop("question")) in wanted}
         missing = {d: m for d, m in zip(digests, conversations, strict=True) if d not in known}
         if missing:
-            asking = _Chats(endpoint, journal, worked_before=bool(known))
-            known |= asking.all(missing, label or endpoint.model, progress)
+            asking = _Chats(endpoint, fields, journal, worked_before=bool(known))
+            known |= asking.all(missing, label, progress)
     return [known[d] for d in digests]
 
 
 def ask_until(
-    endpoint: Endpoint,
+    endpoint: EndpointSettings,
     conversations: Sequence[Sequence[Message]],
     wrong: Callable[[list[int], list[Answer]], Sequence[str]],
     readings: int,
     store: Store | None = None,
     *,
     label: str,
-    progress: bool = True,
+    **more: Any,
 ) -> list[Answer]:
     """Ask as :func:`ask` does, and have answers that will not do put right; return the last one to each conversation.
 
     Args:
         wrong: Takes indices of conversations and their new answers, and returns for each what to say to the model so
             that it answers once more; empty where the answer will do, or no other would.
-        readings: How often each is asked, in all.
+        readings: How often each is asked, in all, from 1.
     """
     talks = dict(enumerate(conversations))
     found: dict[int, Answer] = {}
@@ -121,7 +124,7 @@ def ask_until(
         if not talks:
             break
         again = " again" if reading else ""
-        answers = ask(endpoint, list(talks.values()), store, label=f"{label}{again}", progress=progress)
+        answers = ask(endpoint, list(talks.values()), store, label=label + again, **more)
         found |= zip(talks, answers, strict=True)
         said = zip(talks.items(), answers, wrong(list(talks), answers), strict=True)
         talks = {
@@ -135,13 +138,14 @@ def ask_until(
 class _Chats(Requests):
     """The requests of one call of :func:`ask`."""
 
-    path = "chat/completions"
-    gives, unit, setting, stays = "chat completions", "answers", "endpoint.model", _STAYS
+    path, gives, unit, stays = "chat/completions", "chat completions", "answers", _STAYS
     outcomes, kept, longest_reply = OUTCOMES, _KEPT, _LONGEST_REPLY
     nothing = staticmethod(partial(Answer, ""))
 
-    def __init__(self, endpoint: Endpoint, journal: Journal, *, worked_before: bool) -> None:
-        super().__init__(endpoint, worked_before=worked_before)
+    def __init__(
+        self, endpoint: EndpointSettings, fields: Mapping[str, Any], journal: Journal, *, worked_before: bool
+    ) -> None:
+        super().__init__(endpoint, fields, worked_before=worked_before)
         self._journal = journal
 
     def asked(self, question: Sequence[Message]) -> dict[str, Any]:

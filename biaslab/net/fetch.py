@@ -72,12 +72,7 @@ class Visit:
 
 
 class Fetcher:
-    """Makes requests within limits.
-
-    Args:
-        limits: What is taken.
-        allow: Addresses with ports, such as ``127.0.0.1:8000``, that are taken although they are not public.
-    """
+    """Makes requests within limits, to public addresses and those in ``allow``, such as ``127.0.0.1:8000``."""
 
     def __init__(self, limits: Limits, allow: Collection[str] = ()) -> None:
         self._limits, self._allow = limits, frozenset(allow)
@@ -95,11 +90,10 @@ class Fetcher:
         return found
 
     def request(self, visit: Visit, deadline: float) -> bytes | None:
-        """Make one request; return the body, or None where it redirects: the visit then knows where to.
+        """Make one request until ``deadline`` (:func:`time.monotonic`) and note in ``visit`` what happens.
 
-        Args:
-            visit: Where to go; takes note of what happens.
-            deadline: When the time is up, by :func:`time.monotonic`.
+        Returns:
+            The body, or None where it redirects: the visit then knows where to.
 
         Raises:
             Failed: There is no body to be had here, now or ever.
@@ -213,15 +207,18 @@ def _resolve(host: str, port: int, seconds: float) -> list[str]:
 
 # Addresses that look public and are not, beside those that the library knows: protocol assignments, an old relay of
 # IPv6, an internal server of a cloud; for IPv6 protocol assignments, documentation, and IPv4 in another coat.
-_NOT_PUBLIC = (
-    "192.0.0.0/24",
-    "192.88.99.0/24",
-    "168.63.129.16/32",
-    "2001::/23",
-    "2001:db8::/32",
-    "2002::/16",
-    "3fff::/20",
-)
+_NOT_PUBLIC = [
+    ipaddress.ip_network(network)
+    for network in (
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "168.63.129.16",
+        "2001::/23",
+        "2001:db8::/32",
+        "2002::/16",
+        "3fff::/20",
+    )
+]
 
 
 def is_public(address: str) -> bool:
@@ -240,7 +237,7 @@ def is_public(address: str) -> bool:
             ip = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         elif ip not in ipaddress.ip_network("2000::/3"):
             return False
-    listed = any(ip in ipaddress.ip_network(n) for n in _NOT_PUBLIC if (":" in n) == (ip.version == 6))
+    listed = any(ip in network for network in _NOT_PUBLIC)
     return ip.is_global and not (listed or ip.is_multicast or ip.is_reserved)
 
 
@@ -307,9 +304,8 @@ class _Backend(httpcore.NetworkBackend):
         raise failed
 
 
-_STATUSES = {404: "not_found", 410: "gone", 429: "rate_limited"} | dict.fromkeys(
-    (401, 402, 403, 451), "forbidden"
-)
+_STATUSES = {404: "not_found", 410: "gone", 429: "rate_limited"}
+_STATUSES |= dict.fromkeys((401, 402, 403, 451), "forbidden")
 
 
 def _of_status(status: int, headers: httpx.Headers) -> Failed:
@@ -330,10 +326,8 @@ _VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-p
 def opted_out(headers: httpx.Headers, honoured: Collection[str]) -> str:
     """Return the header that asks not to use an image, or an empty text.
 
-    Args:
-        headers: A response's.
-        honoured: Which count: ``tdm-reservation``, and directives of ``X-Robots-Tag`` such as ``noai``. Those that
-            name another robot do not.
+    ``honoured`` are ``tdm-reservation`` and directives of ``X-Robots-Tag`` such as ``noai``; one that names another
+    robot does not count.
     """
     for value in headers.get_list("x-robots-tag"):
         robot = ""

@@ -3,9 +3,8 @@
 Each image is a request of its own to ``<url>/images/generations``.
 
 - **Never bought twice.** A reply is written down as it came before anything is made of it; then the picture, then the
-  line that says what became of it, each under a temporary name first or with a checksum. A stopped run goes on from
-  whichever is there. One process at a time buys from a model; another one waits and finds what was bought. What is
-  lost when a process is killed is what the server has been asked for and has not sent yet.
+  line that says what became of it. A stopped run goes on from whichever is there. One process at a time buys from a
+  model; another one waits. What a kill loses is what the server has been asked for and has not sent yet.
 - **Never too much.** Before a request is sent, its price is written down and must fit under ``cost_limit`` with all
   that was spent on the model in this store. It is taken back where the server says that there was no image. A request
   that broke off, or whose answer cannot be read, may have been charged and stays counted.
@@ -20,6 +19,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cached_property
@@ -54,13 +54,7 @@ UNDELIVERED = ("not_fetched", "malformed", "unavailable", "not_bought")
 NEVER_MADE = (*UNDELIVERED, "rejected")
 """Outcomes of images that there never were, which say nothing of the model."""
 # Codes of errors that stand for a refusal: OpenAI's two, Azure's, and those of servers that pass them on.
-_REFUSALS = (
-    "content_policy_violation",
-    "moderation_blocked",
-    "content_filter",
-    "contentfilter",
-    "content_moderation",
-)
+_REFUSALS = re.compile("content_policy_violation|moderation_blocked|content_?filter|content_moderation")
 # Statuses of errors after which an image may have been made all the same: whoever stood between did not wait for it.
 _PERHAPS_CHARGED = (408, 502, 504, 520, 522, 524)
 # Headers in which servers name a request.
@@ -74,23 +68,15 @@ _WASTED = 5
 
 
 def buy(
-    missing: Mapping[str, Mapping[str, Any]],
-    settings: EndpointSettings,
-    ledger: Ledger,
-    *,
-    progress: bool,
-) -> dict[str, Any]:
-    """Buy images and return what became of them, by key; what is bought is in the ledger, whose turn the caller holds.
+    missing: Mapping[str, Mapping[str, Any]], settings: EndpointSettings, ledger: Ledger, *, progress: bool
+) -> dict[str, Bought]:
+    """Buy ``missing`` images (prompt_id, prompt and index by key); return what became of them.
 
-    Args:
-        missing: For each image's key its prompt_id, prompt and index.
-        settings: The model.
-        ledger: What was bought before.
-        progress: Whether a bar shows how far it is.
+    What is bought is in the ledger, whose turn the caller holds.
 
     Raises:
-        ParameterError: ``price`` is not set, the environment has no key, the key is not accepted (401, 403), or there
-            is no such model or path (404).
+        ParameterError: There is no URL, model or key, the key is not accepted (401, 403), or there is no such model or
+            path (404).
         RunError: One more image would pass ``cost_limit``, the endpoint is out of order or wants to be paid, or there
             is no room to keep an image.
     """
@@ -112,13 +98,11 @@ def buy(
 class _Buying(Requests):
     """The requests of one call of :func:`buy`."""
 
-    path = "images/generations"
-    gives, unit, setting, stays = "images", "images", "the model's name", STAYS
+    path, gives, unit, stays = "images/generations", "images", "images", STAYS
     outcomes, kept, nothing = OUTCOMES, KEPT, Bought
 
     def __init__(self, settings: EndpointSettings, ledger: Ledger) -> None:
-        super().__init__(settings.endpoint, worked_before=bool(ledger.done))
-        self._settings = settings
+        super().__init__(settings, settings.image_fields, worked_before=bool(ledger.done))
         self._ledger = ledger
         # In base64, with room for what stands around it.
         self.longest_reply = settings.most_bytes * 4 // 3 + 2**17
@@ -130,20 +114,21 @@ class _Buying(Requests):
 
     def keep(self, digest: str, question: Mapping[str, Any], answer: Bought) -> None:
         """Write down what became of an image; leave an endpoint that is paid and sends none."""
-        asked = {k: v for k, v in self._settings.endpoint.settings.items() if k != "model"}
+        asked = {k: v for k, v in self.settings.image_fields.items() if k != "model"}
         self._ledger.keep(digest, answer, {**question, "asked": asked})
+        useful = answer.outcome in (OK, REFUSED)
         with self.mutex:
-            self._useful = self._useful or answer.outcome in (OK, REFUSED)
-            self._wasted += answer.outcome not in (OK, REFUSED)
+            self._useful = self._useful or useful
+            self._wasted += not useful
             if not self._useful and self._wasted >= _WASTED:
                 raise RunError(
                     f"{self.where} was paid for {self._wasted} images and sent none: {answer.outcome} "
-                    f"({answer.detail}). See that the model {self._settings.model!r} makes images there. {STAYS}; "
+                    f"({answer.detail}). See that the model {self.settings.model!r} makes images there. {STAYS}; "
                     "run again to go on."
                 )
 
     def exchange(self, client: httpx.Client, digest: str, question: Mapping[str, Any]) -> Bought:
-        """Buy an image, unless a run that was stopped left a reply that is paid for."""
+        """Buy an image, unless a stopped run left a reply that is paid for."""
         left = None if self.stop.is_set() else self._ledger.reply(digest)
         return super().exchange(client, digest, question) if left is None else self._made(digest, left)
 
@@ -168,7 +153,7 @@ class _Buying(Requests):
 
     def turned_down(self, status: int, data: bytes) -> Bought:
         code, message = error_in(data)
-        if code.lower() in _REFUSALS:
+        if _REFUSALS.fullmatch(code.lower()):
             return Bought(REFUSED, f"{code}: {self.clean(message, longest=1000)}", time=now())
         return super().turned_down(status, data)
 
@@ -177,22 +162,19 @@ class _Buying(Requests):
         try:
             reply = json.loads(data)
             first = reply["data"][0]
-            picture, address = (first.get(k) or "" for k in ("b64_json", "url"))
-            revised, own_id = first.get("revised_prompt") or "", reply.get("id") or ""
+            picture, address, revised = (first.get(k) or "" for k in ("b64_json", "url", "revised_prompt"))
+            named = next((headers[h] for h in _REQUEST_IDS if headers.get(h)), reply.get("id") or "")
             if not (isinstance(picture, str) and isinstance(address, str) and (picture or address)):
                 raise TypeError
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             return Bought("malformed", f"no answer of an images endpoint: {self.clean(data)}")
-        named = next((headers[h] for h in _REQUEST_IDS if headers.get(h)), own_id)
         whole = {
-            "b64_json": picture,
-            "url": address if not picture else "",
+            "b64_json": self.clean(picture, longest=None),
+            "url": "" if picture else self.clean(address, longest=None),
             "revised_prompt": self.clean(revised, longest=10_000),
             "request_id": self.clean(named),
             "time": now(),
         }
-        if self.key:
-            whole = {k: v.replace(self.key, "[key]") for k, v in whole.items()}
         self._ledger.save_reply(digest, whole)
         return self._made(digest, whole)
 
@@ -200,10 +182,13 @@ class _Buying(Requests):
         """Save the picture that a reply holds or names."""
         said = {k: reply[k] for k in ("revised_prompt", "request_id", "time")}
         picture, address = reply["b64_json"], reply["url"]
-        if address.startswith("data:"):
-            picture, address = address, ""
         try:
-            data = self._fetched(address) if address else _from_base64(picture)
+            if address and not address.startswith("data:"):
+                data = self._fetched(address)
+            else:
+                text = picture or address
+                text = text.partition(",")[2] if text.startswith("data:") else text
+                data = base64.b64decode("".join(text.split()), validate=True)
         except Failed as failed:
             if failed.outcome in _NO_IMAGE:
                 return Bought("not_an_image", failed.outcome.replace("_", " "), **said)
@@ -218,8 +203,7 @@ class _Buying(Requests):
             ending = ""
         if not ending:
             return Bought("not_an_image", "not an image" if data else "empty", **said)
-        limits = {"most_pixels": self._settings.most_pixels, "most_bytes": self._settings.most_bytes}
-        image = decode(data, **limits)
+        image = decode(data, most_pixels=self.settings.most_pixels, most_bytes=self.settings.most_bytes)
         if isinstance(image, Unreadable):
             return Bought("not_an_image", image.reason, **said)
         self._ledger.save_picture(digest, ending, data)
@@ -241,7 +225,7 @@ class _Buying(Requests):
 
     @cached_property
     def _fetcher(self) -> Fetcher:
-        s = self._settings
+        s = self.settings
         # Headers that ask not to use an image are about others' images; this one was made for us.
         limits = Limits(most_bytes=s.most_bytes, seconds=s.timeout, silence=min(30.0, s.timeout))
         return Fetcher(limits, s.allow)
@@ -256,17 +240,6 @@ class _Buying(Requests):
         return RunError(
             f"{self.where} gives no images: {last.detail or OUTCOMES[last.outcome]}. {STAYS}; {mend}"
         )
-
-
-def _from_base64(text: str) -> bytes:
-    """Return the bytes of a text in base64, with or without ``data:…,`` before it.
-
-    Raises:
-        ValueError: It is none.
-    """
-    if text.startswith("data:"):
-        text = text.partition(",")[2]
-    return base64.b64decode("".join(text.split()), validate=True)
 
 
 def _money(amount: Decimal) -> str:

@@ -17,6 +17,8 @@ from biaslab.store import telling_full_disk
 
 _log = logging.getLogger(__name__)
 Checksum = Callable[[bytes], bytes]
+ROOM = " and will be found again: free some space, or choose another folder for the store, and run again."
+"""What to do where the disk is full, behind what is kept."""
 
 
 def sha256(content: bytes) -> bytes:

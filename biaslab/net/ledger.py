@@ -1,9 +1,9 @@
 """What was paid for images and what came of it: nothing is bought twice, and nothing from a ledger that lies.
 
 Each line of the ledger has a checksum and its own number. What is about to be spent is on disk before a request
-leaves, so half a line at the end, which a kill leaves, stands for nothing that was spent; a reply stays on disk until
-the line that says what became of it is there. Anything else that is wrong with the ledger means that neither the sum
-nor what was bought is known, and nothing is bought until it is rebuilt (:func:`rebuild`, ``biaslab ledger``).
+leaves, so half a line at the end, which a kill leaves, stands for nothing; a reply stays on disk until the line that
+says what became of it is there. Anything else that is wrong means that neither the sum nor what was bought is known:
+nothing is bought until the ledger is rebuilt (:func:`rebuild`, ``biaslab ledger``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from itertools import count
@@ -28,13 +27,13 @@ from typing import Any
 
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.net.endpoint import StoppedError
-from biaslab.net.journal import Journal, line_of, record_of
+from biaslab.net.journal import ROOM, Journal, line_of, record_of
 from biaslab.store import replace, telling_full_disk
 
 _log = logging.getLogger(__name__)
 OK = "ok"
 STAYS = "Images bought before are kept"
-_ROOM = f"{STAYS} and will be found again: free some space, or choose another folder for the store, and run again."
+BUYING = "buying"
 BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpg"), (b"RIFF", "webp"))
 """How pictures begin, and their files' endings."""
 # The key of an image, which its files are named by.
@@ -62,28 +61,21 @@ class LimitError(Exception):
 
 
 class Ledger:
-    """The ledger of one model: a journal, replies not worked up yet, and pictures.
+    """The ledger of one model in a folder: a journal, replies not worked up yet, and pictures.
 
-    Args:
-        folder: Where they are.
-        price: Of one image.
-        limit: What may be spent in all.
+    ``journal.turn(BUYING)`` makes a process the only one that buys, at a ``price`` an image up to a ``limit`` in all.
     """
 
     def __init__(self, folder: Path, price: float = 0, limit: float = 0) -> None:
         self.folder = folder
         self.file = folder / "bought.jsonl"
-        self.journal = Journal(self.file, _ROOM)
+        self.journal = Journal(self.file, STAYS + ROOM)
         self._price, self._limit = Decimal(str(price)), Decimal(str(limit))
         self._changed = threading.Condition()
         self._under_way = 0
         self._lines = 0
         self.done: dict[str, Bought] = {}
         self.spent = Decimal(0)
-
-    def turn(self) -> AbstractContextManager[None]:
-        """Be the only process that buys from this model."""
-        return self.journal.turn("buying")
 
     def load(self) -> None:
         """Read the journal.
@@ -164,8 +156,6 @@ class Ledger:
             self.done[key] = bought
         self.reply_of(key).unlink(missing_ok=True)
 
-    # -- files --------------------------------------------------------------------------------------------
-
     def reply_of(self, key: str) -> Path:
         """Return where a reply is until it is worked up."""
         return self.folder / "replies" / f"{key}.json"
@@ -175,7 +165,7 @@ class Ledger:
         return self.folder / "images" / key[:2] / f"{key}.{ending}"
 
     def pictures(self) -> Iterator[tuple[str, Path]]:
-        """Yield every picture there is: its image's key, and where it is."""
+        """Yield the image's key of each picture there is, and where it is."""
         for path in sorted(self.folder.glob("images/*/*")):
             # Systems put files of their own beside pictures.
             if _KEY.fullmatch(path.stem) and path.suffix.removeprefix(".") in (e for _, e in BEGINNINGS):
@@ -185,16 +175,16 @@ class Ledger:
         """Return the keys of the replies that are still to be worked up."""
         return sorted(p.stem for p in self.folder.glob("replies/*.json") if _KEY.fullmatch(p.stem))
 
+    def is_paid(self, key: str) -> bool:
+        """Return whether there is such a reply."""
+        return self.reply_of(key).exists()
+
     def save_reply(self, key: str, reply: Mapping[str, str]) -> None:
         """Write a reply down before anything is made of it."""
         _save(self.reply_of(key), json.dumps(reply).encode())
 
-    def is_paid(self, key: str) -> bool:
-        """Return whether there is a reply that is still to be worked up."""
-        return self.reply_of(key).exists()
-
     def reply(self, key: str) -> dict[str, str] | None:
-        """Return the reply that is still to be worked up, or None."""
+        """Return a reply that is still to be worked up, or None."""
         try:
             return json.loads(self.reply_of(key).read_bytes())
         except FileNotFoundError:
@@ -231,8 +221,8 @@ def summary(folder: str | Path) -> dict[str, Any]:
     """
     found = _located(folder)
     found.load()
-    outcomes = Counter(bought.outcome for bought in found.done.values())
-    listed = ", ".join(f"{n} {outcome}" for outcome, n in sorted(outcomes.items()))
+    outcomes = Counter(sorted(bought.outcome for bought in found.done.values()))
+    listed = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items())
     return {"spent": float(found.spent), "images": listed or "none", "replies": len(found.replies())}
 
 
@@ -247,18 +237,14 @@ def rebuild(folder: str | Path, *, price: float | None = None) -> dict[str, Any]
     """Rebuild a damaged ledger of bought images from its sound lines and the pictures and answers beside it.
 
     Nothing is bought, and nothing that was paid for is counted too low: for each lost line, and for each image that
-    no sound line speaks of a request for, a request is counted at the highest price that is known. A refusal whose
-    line is lost will be asked for again.
-
-    Args:
-        folder: The folder of ``bought.jsonl``, as the message about the damage names it.
-        price: What an image cost, where no sound line says it.
+    no sound line speaks of a request for, a request is counted at the highest price that is known, or at ``price``
+    where no sound line says one. A refusal whose line is lost will be asked for again.
 
     Returns:
-        ``lines``: sound ones, which were kept as they are. ``lost``: lines that are damaged or missing. ``requests``
-        that were counted in the place of lost ones. ``pictures`` that no line knew and that were entered again; what
-        the endpoint drew in place of their prompts is not known any more. ``spent``: never too little. ``saved``: the
-        path of the damaged ledger; None where there was nothing to mend and nothing was written.
+        ``lines``: sound ones, which are kept. ``lost``: lines that are damaged or missing. ``requests`` that were
+        counted in the place of lost ones. ``pictures`` that no line knew and that were entered again, without their
+        revised prompts. ``spent``: never too little. ``saved``: the path of the damaged ledger; None where there was
+        nothing to mend.
 
     Raises:
         InputError: There is no ledger in the folder.
@@ -267,17 +253,15 @@ def rebuild(folder: str | Path, *, price: float | None = None) -> dict[str, Any]
     if price is not None and not (math.isfinite(price) and price >= 0):
         raise ParameterError(f"price is {price!r}; it must be a number from 0.")
     ledger = _located(folder)
-    with ledger.turn():
+    with ledger.journal.turn(BUYING):
         entries, lost = _sound_entries(ledger)
+        n = len(entries)
         kept = {e["image"] for e in entries if e["event"] == "kept"}
-        found = [
-            (key, path) for key, path in ledger.pictures() if key not in kept and not ledger.is_paid(key)
-        ]
         sent = {e["image"] for e in entries if e["event"] == "sent"}
-        unsent = sorted({*kept, *(key for key, _ in found), *ledger.replies()} - sent)
+        found = {k: path for k, path in ledger.pictures() if k not in kept and not ledger.is_paid(k)}
+        unsent = sorted({*kept, *found, *ledger.replies()} - sent)
         requests = [*unsent, *[""] * (lost - len(unsent))]
         costs = [Decimal(e["cost"]) for e in entries if e["event"] == "sent"]
-        n = len(entries)
         if requests and not costs and price is None:
             raise ParameterError(
                 f"No sound line of {ledger.file} says what an image cost: give the price, as in --price 0.04."
@@ -287,7 +271,7 @@ def rebuild(folder: str | Path, *, price: float | None = None) -> dict[str, Any]
             {"event": "sent", "image": key, "cost": str(cost), "time": now(), "rebuilt": True}
             for key in requests
         ]
-        for key, path in found:
+        for key, path in found.items():
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             bought = Bought(OK, ending=path.suffix.removeprefix("."), sha256=digest)
             entries.append({"event": "kept", "image": key, "rebuilt": True, "bought": asdict(bought)})
@@ -327,7 +311,7 @@ def _sound_entries(ledger: Ledger) -> tuple[list[dict[str, Any]], int]:
 
 
 def _save(path: Path, data: bytes) -> None:
-    with telling_full_disk(path, _ROOM):
+    with telling_full_disk(path, STAYS + ROOM):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, data)
         # What is bought outlasts a power cut: the line that says so is written after it.

@@ -42,15 +42,11 @@ def policy(
     stop: threading.Event | None = None,
     abandons: bool = False,
 ) -> tenacity.Retrying:
-    """Return what calls a function until it does not raise :class:`Failed`, or no other try is left.
+    """Return what calls a function until it does not raise :class:`Failed`, ``tries`` times at most.
 
-    Args:
-        tries: Most calls. The last one's error is raised.
-        first_wait: Seconds before the second; each further pause is twice as long.
-        longest_wait: Seconds that a pause takes at most.
-        stop: Ends a pause; a try that fails afterwards is the last one.
-        abandons: Whether a server that wants a longer pause than ``longest_wait`` is not asked again; otherwise it
-            is, after the longest one.
+    The first pause takes ``first_wait`` seconds, none more than ``longest_wait``. ``stop`` ends a pause, and the try
+    after it is the last one. With ``abandons``, a server that wants a pause longer than ``longest_wait`` is not asked
+    again; otherwise it is, after the longest one.
     """
     stop = stop or threading.Event()
 
@@ -76,10 +72,7 @@ def policy(
 def pause(policy: tenacity.Retrying, tries: int, failed: Failed) -> float | None:
     """Return the seconds before another try, for those who do other work meanwhile; None where there is none.
 
-    Args:
-        policy: As :func:`policy` returns it.
-        tries: How many there were.
-        failed: How the last one ended.
+    There were ``tries``, the last of which ``failed`` like this.
     """
     state = tenacity.RetryCallState(policy, None, (), {})
     state.attempt_number = tries

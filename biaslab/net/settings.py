@@ -3,31 +3,63 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from typing import Annotated, Any, Self
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, model_validator
 
 from biaslab.errors import ParameterError
 from biaslab.groups import Group, Texts, Whole, field
-from biaslab.net.endpoint import Endpoint, checked_url, checked_variable
 
-# Fields of a request for an image that are given otherwise, or would change what a reply is.
-_OWN_FIELDS = (
-    "model",
-    "prompt",
-    "n",
-    "size",
-    "quality",
-    "style",
-    "response_format",
-    "stream",
-    "partial_images",
-)
+# What a request for an image has, where it is set.
+_FIELDS = ("size", "quality", "style", "response_format")
+# Other fields of it that are given otherwise, or would change what a reply is.
+_OWN_FIELDS = (*_FIELDS, "model", "prompt", "n", "stream", "partial_images")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
+_SECRET_WORDS = re.compile(r"(?i)key|token|secret|password|passwd|signature|^sig$|^auth")
 
 
-Url = Annotated[str, AfterValidator(lambda url: checked_url(url) if url else "")]
+def _plain_url(url: str) -> str:
+    """Return a base URL without the path of one kind of request; refuse, and do not repeat, one with a secret."""
+    if not url:
+        return ""
+    example = "such as https://api.openai.com/v1 or http://localhost:8000/v1"
+    try:
+        parts = urlsplit(url.strip())
+        _ = parts.port
+    except ValueError:
+        raise ParameterError(f"The endpoint's URL is none; give one {example}.") from None
+    queries = parse_qsl(parts.query, keep_blank_values=True)
+    person = parts.username is not None or parts.password is not None or "@" in parts.netloc
+    if person or any(_SECRET_WORDS.search(name) for name, _ in queries):
+        held = "a user or a password" if person else "what looks like a key after '?'"
+        raise ParameterError(
+            f"The endpoint's URL holds {held}, which would be written into reports. Take it out, and put the key into "
+            "an environment variable (key_variable)."
+        )
+    if parts.scheme.lower() not in ("http", "https") or not parts.hostname or re.search(r"\s", url.strip()):
+        raise ParameterError(f"The endpoint's URL is {url!r}; give an http or https URL {example}.")
+    path = parts.path.rstrip("/")
+    for kind in ("/chat/completions", "/images/generations"):
+        path = path.removesuffix(kind).rstrip("/")
+    return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), path, parts.query, ""))
+
+
+def _variable(name: str) -> str:
+    """Return a variable's name; refuse, and do not repeat, what can be none and so may be a key."""
+    if name and not _VARIABLE.fullmatch(name):
+        raise ParameterError(
+            "The endpoint's key variable is no name of an environment variable: capitals, digits and '_', such as "
+            "OPENAI_API_KEY. It takes the variable's name, never the key itself."
+        )
+    return name
+
+
+Url = Annotated[str, AfterValidator(_plain_url)]
 """A base URL in its plain form, without a secret; or an empty text."""
-Variable = Annotated[str, AfterValidator(checked_variable)]
+Variable = Annotated[str, AfterValidator(_variable)]
 """The name of an environment variable; or an empty text."""
 
 
@@ -111,32 +143,28 @@ class EndpointSettings(Group):
             ) from None
         return self
 
-    def chat(self) -> Endpoint:
-        """Return the endpoint for conversations.
+    @property
+    def image_fields(self) -> dict[str, Any]:
+        """The fields of a request for an image beside its prompt."""
+        given = {name: getattr(self, name) for name in _FIELDS}
+        return {"model": self.model, "n": 1, **{k: v for k, v in given.items() if v}, **self.options}
+
+    def check_key(self) -> str:
+        """Look whether there are a URL, a model and a key; return the key, empty where the endpoint asks for none.
 
         Raises:
-            ParameterError: There is no URL or no model.
+            ParameterError: There are not. What the environment has instead of a key is not told.
         """
-        return Endpoint(self.url, self.model, key_variable=self.key_variable, **self._patience)
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """The endpoint for images, with the fields of a request beside its prompt.
-
-        Raises:
-            ParameterError: There is no URL or no model.
-        """
-        fields = {n: getattr(self, n) for n in ("size", "quality", "style", "response_format")}
-        return Endpoint(
-            self.url,
-            self.model,
-            key_variable=self.key_variable,
-            temperature=None,
-            options={"n": 1, **{k: v for k, v in fields.items() if v}, **self.options},
-            **self._patience,
-        )
-
-    @property
-    def _patience(self) -> dict[str, Any]:
-        names = ("concurrency", "attempts", "timeout", "first_wait", "longest_wait")
-        return {name: getattr(self, name) for name in names}
+        if not self.url or not self.model:
+            raise ParameterError(
+                f"endpoint.url is {self.url!r} and endpoint.model {self.model!r}; give both."
+            )
+        if not self.key_variable:
+            return ""
+        key = os.environ.get(self.key_variable, "").strip()
+        if not key or not key.isascii() or not key.isprintable():
+            raise ParameterError(
+                f"The environment variable {self.key_variable} holds no key for {self.url}. Set it to the key, or "
+                "name another with endpoint.key_variable; for an endpoint without keys, leave that empty."
+            )
+        return key

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from biaslab.generation.models import ImageModel
     from biaslab.judging.images import ImageSource
-    from biaslab.net.endpoint import Endpoint
+    from biaslab.net.settings import EndpointSettings
 
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
@@ -356,7 +356,7 @@ class Stages:
                 progress=shown,
             )
 
-    def endpoint(self, use: str) -> Endpoint:
+    def endpoint(self, use: str) -> EndpointSettings:
         """Return the endpoint for a ``use``: ``paraphraser`` or ``critic``.
 
         Raises:
@@ -373,7 +373,7 @@ class Stages:
                 f"{asked} is 'endpoint', which needs {urls} (such as 'http://localhost:8000/v1') and {model}; "
                 f"{urls} is {shared.url!r} and {model} is {shared.model!r}."
             )
-        return shared.chat()
+        return shared
 
     # -- images and judgements -----------------------------------------------------------------------
 

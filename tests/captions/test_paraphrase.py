@@ -11,7 +11,7 @@ from biaslab.captions.indicators import indicators
 from biaslab.captions.paraphrase import LONGEST_CAPTION, OUTCOMES, paraphrase, paraphrases
 from biaslab.captions.search import Matcher
 from biaslab.errors import ParameterError, RunError
-from biaslab.net.endpoint import Endpoint
+from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.pipeline.checks import check
 from biaslab.store import Store
@@ -81,7 +81,8 @@ def server(monkeypatch):
 
 
 def by_model(server, captions, occupations, **more):
-    endpoint = Endpoint(server.url, "m", key_variable="FAKE_KEY", first_wait=0.01, longest_wait=0.05)
+    asked = {"url": server.url, "model": "m", "key_variable": "FAKE_KEY"}
+    endpoint = EndpointSettings(**asked, first_wait=0.01, longest_wait=0.05)
     return paraphrases(captions, occupations, endpoint=endpoint, progress=False, **more)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab.errors import InputError
 from biaslab.mitigation import Counts, Critique, Guideline, briefs
 from biaslab.prompts import paired as asking
 
@@ -120,9 +120,3 @@ def test_people_that_do_not_fit(prompts, people):
         briefs(wrong, "occupation", 1, prompts.texts, read)
     with pytest.raises(InputError, match="is not in the texts"):
         briefs(some, "occupation", 1, prompts.texts.iloc[1:], read)
-    with pytest.raises(UnknownNameError, match="no critic named 'count'"):
-        briefs(some, "occupation", 1, prompts.texts, read, critic="count")
-    # Less than one image would be none, or with -1 all but one.
-    for size in (0, -1):
-        with pytest.raises(ParameterError, match=f"batch_size is {size}; .* at least 1 image"):
-            briefs(some, "occupation", 1, prompts.texts, read, critic="endpoint", batch_size=size)

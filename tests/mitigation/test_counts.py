@@ -470,4 +470,3 @@ def test_the_table_has_a_row_for_the_batch_and_one_for_each_identity(crowd, brie
     assert row["percent_female"] == pytest.approx(17.5)
     # Wilson limits of 7 of 40.
     assert (row["ci_low"], row["ci_high"]) == (pytest.approx(8.75, abs=0.01), pytest.approx(31.95, abs=0.01))
-    assert critiques_table([]).columns.tolist() == table.columns.tolist()

@@ -9,11 +9,10 @@ import pytest
 from fake_endpoint import KEY, FakeEndpoint, bytes_below, completion, failure
 from PIL import Image
 
-from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.judging.images import Unreadable
 from biaslab.mitigation import Counts, Critique, EndpointCritic, Guideline, briefs, critiques_table
-from biaslab.mitigation.endpoint import SCHEMA
-from biaslab.net.endpoint import Endpoint
+from biaslab.mitigation.endpoint import READINGS, SCHEMA
+from biaslab.net.settings import EndpointSettings
 from biaslab.store import Store
 
 
@@ -36,9 +35,9 @@ def said(**other):
     return {**answer, **other}
 
 
-def critic(server, **more):
+def critic(server, store=None):
     fast = {"key_variable": "FAKE_KEY", "first_wait": 0.01, "longest_wait": 0.1, "timeout": 5.0}
-    return EndpointCritic(Endpoint(server.url, "some-vision", **fast), **more)
+    return EndpointCritic(EndpointSettings(url=server.url, model="some-vision", **fast), store)
 
 
 def image(image_id):
@@ -73,7 +72,7 @@ def brief(crowd, texts):
 
 def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
     (given,) = brief("sheriff")
-    critique = critic(server).critique(given)
+    (critique,) = critic(server).critiques([given])
     (sent,) = server.requests
     assert sent["path"] == "/v1/chat/completions" and sent["temperature"] == 0
     assert sent["response_format"]["type"] == "json_schema"
@@ -112,35 +111,33 @@ def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
 
 
 def test_large_images_are_made_smaller_and_small_ones_stay(server, brief):
-    read = lambda ids: [np.zeros((300, 600, 3), np.uint8), *[image(i) for i in ids[1:]]]  # noqa: E731
-    critic(server, longest_side=200).critiques(brief("sheriff", read=read))
+    read = lambda ids: [np.zeros((300, 1024, 3), np.uint8), *[image(i) for i in ids[1:]]]  # noqa: E731
+    critic(server).critiques(brief("sheriff", read=read))
     sizes = []
     for part in server.questions[0][2:-1:2]:
         with Image.open(BytesIO(base64.b64decode(part["image_url"]["url"].partition(",")[2]))) as picture:
             sizes.append(picture.size)
-    assert sizes == [(200, 100), (60, 40), (60, 40)]
+    assert sizes == [(512, 150), (60, 40), (60, 40)]
 
 
 def test_nothing_is_paid_for_twice(server, brief, tmp_path):
     store = Store(tmp_path / "store")
     given = brief("sheriff", "guard", "mover")
-    first = critic(server, store=store).critiques(given)
+    first = critic(server, store).critiques(given)
     assert [c.identity for c in first] == ["sheriff", "guard", "mover"] and len(server.requests) == 3
-    assert [critic(server, store=store).critique(b) for b in given] == first
+    assert [critic(server, store).critiques([b])[0] for b in given] == first
     assert len(server.requests) == 3
     assert KEY.encode() not in bytes_below(tmp_path)
     # Other images are another question.
     other = brief("sheriff", read=lambda ids: [255 - image(i) for i in ids])
-    critic(server, store=store).critiques(other)
+    critic(server, store).critiques(other)
     assert len(server.requests) == 4
 
 
-@pytest.mark.parametrize(("how", "sent"), [("json_object", {"type": "json_object"}), ("text", None)])
-def test_endpoints_that_take_no_schema(server, brief, how, sent):
+def test_an_answer_may_be_fenced(server, brief):
     server.reply = lambda question, n: completion("```json\n" + json.dumps(said()) + "\n```")
-    (critique,) = critic(server, reply_format=how).critiques(brief("sheriff"))
+    (critique,) = critic(server).critiques(brief("sheriff"))
     assert critique.outcome == "judged"
-    assert server.requests[0].get("response_format") == sent
 
 
 # -- what it answers ------------------------------------------------------------------------------------------
@@ -188,19 +185,19 @@ def test_a_guideline_is_one_plain_line(server, brief):
 def test_what_is_no_answer_is_sent_back_and_then_no_judgement(server, brief, tmp_path, reply, why):
     store = Store(tmp_path / "store")
     server.reply = lambda question, n: completion(reply)
-    (critique,) = critic(server, store=store, readings=2).critiques(brief("sheriff"))
+    (critique,) = critic(server, store).critiques(brief("sheriff"))
     assert (critique.outcome, critique.cause, critique.biased) == ("no_judgement", "invalid", None)
     assert critique.guidelines == () and critique.raw == reply and len(critique.image_ids) == 3
     assert why in critique.reasons
     # The second time it was told what is wrong about the first.
-    assert len(server.requests) == 2
+    assert len(server.requests) == READINGS
     first, second, third = server.requests[1]["messages"]
     assert first == server.requests[0]["messages"][0]
     assert second == {"role": "assistant", "content": reply}
     assert third["role"] == "user" and why in third["content"]
     # That was paid for, too, and is not asked again.
-    critic(server, store=store, readings=2).critiques(brief("sheriff"))
-    assert len(server.requests) == 2
+    critic(server, store).critiques(brief("sheriff"))
+    assert len(server.requests) == READINGS
 
 
 def test_the_second_answer_may_do(server, brief):
@@ -238,7 +235,7 @@ def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, c
 def test_images_that_cannot_be_shown_are_left_out_and_without_any_nothing_is_asked(server, brief):
     read = lambda ids: [Unreadable("damaged"), *[image(i) for i in ids[1:]]]  # noqa: E731
     (given,) = brief("sheriff", read=read)
-    critique = critic(server).critique(given)
+    (critique,) = critic(server).critiques([given])
     assert critique.image_ids == tuple(given.people["image_id"])[1:]
     assert len(server.questions[0]) == 2 + 2 * 2
     none = lambda ids: [Unreadable("blocked") for _ in ids]  # noqa: E731
@@ -246,11 +243,3 @@ def test_images_that_cannot_be_shown_are_left_out_and_without_any_nothing_is_ask
     assert (critique.outcome, critique.cause, critique.image_ids) == ("no_judgement", "no_images", ())
     assert critique.reasons == "None of the images can be shown."
     assert len(server.requests) == 1
-
-
-def test_values_are_checked(server):
-    for name in ("readings", "longest_side"):
-        with pytest.raises(ParameterError, match=f"{name} is 0"):
-            critic(server, **{name: 0})
-    with pytest.raises(UnknownNameError, match="no form of reply named 'yaml'"):
-        critic(server, reply_format="yaml")

@@ -3,6 +3,8 @@
 import base64
 import contextlib
 import json
+import multiprocessing
+import os
 import socket
 import struct
 import threading
@@ -125,6 +127,24 @@ class FakeEndpoint:
                 handler.wfile.write(data[k : k + (1 if self.drip else len(data))])
                 handler.wfile.flush()
                 time.sleep(self.drip)
+
+
+def process(target, *arguments):
+    """Start a process of its own; all of them come from one that has loaded what they need."""
+    context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
+    if os.name == "posix":
+        context.set_forkserver_preload(["biaslab.generation.image_endpoint", "pandas", "pytest", "tqdm"])
+    started = context.Process(target=target, args=arguments)
+    started.start()
+    return started
+
+
+def wait(until, *processes):
+    """Wait until something is so, while the processes that bring it about are alive."""
+    end = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < end and all(p.is_alive() for p in processes)
+        time.sleep(0.005)
 
 
 def bytes_below(folder):

@@ -3,47 +3,31 @@
 import hashlib
 import json
 import logging
-import multiprocessing
-import os
-import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fake_endpoint import KEY, FakeEndpoint, bytes_below, completion, failure
+from fake_endpoint import KEY, bytes_below, completion, failure, process, wait
 
 from biaslab.errors import ParameterError, RunError
 from biaslab.net.chat import OUTCOMES, Answer, ask
-from biaslab.net.endpoint import Endpoint
 from biaslab.net.journal import Journal
+from biaslab.net.settings import EndpointSettings
 from biaslab.store import Store
-
-
-@pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setenv("FAKE_KEY", KEY)
-    # A proxy of the environment is not to stand between the test and its own machine.
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with FakeEndpoint().running() as running:
-        yield running
-
-
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "store")
 
 
 def at(server, **more):
     fast = {"key_variable": "FAKE_KEY", "first_wait": 0.01, "longest_wait": 0.2, "timeout": 5.0}
-    return Endpoint(server.url, "some-model", **{**fast, **more})
+    return EndpointSettings(**{"url": server.url, "model": "some-model", **fast, **more})
 
 
 def say(*texts):
     return [[{"role": "user", "content": text}] for text in texts]
 
 
-def answers(server, texts, store=None, **more):
-    return ask(at(server, **more), say(*texts), store, progress=False)
+def answers(server, texts, store=None, options=None, **more):
+    return ask(at(server, **more), say(*texts), store, options=options, progress=False)
 
 
 # -- what is asked and kept ----------------------------------------------------------------------------------
@@ -67,28 +51,29 @@ def test_what_was_answered_is_not_asked_again(server, store):
     assert answers(server, ["two", "three", "one"], store)[::2] == first[::-1]
     assert sorted(server.questions) == ["one", "three", "two"]
     # Another model, another setting and another message are other questions.
-    ask(Endpoint(server.url, "other", key_variable="FAKE_KEY"), say("one"), store, progress=False)
-    answers(server, ["one"], store, options={"max_tokens": 5})
-    answers(server, ["one"], store, temperature=0.5)
+    answers(server, ["one"], store, model="other")
+    answers(server, ["one"], store, {"max_tokens": 5})
+    answers(server, ["one"], store, {"temperature": 0.5})
     system = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "one"}]
     ask(at(server), [system], store, progress=False)
     assert len(server.requests) == 7
     # Nor does it matter in which form the URL was given, or where the key lies.
-    again = Endpoint(f"{server.url}/chat/completions/", "some-model", key_variable="")
-    assert ask(again, say("one"), store, progress=False) == [first[0]]
+    assert (
+        answers(server, ["one"], store, url=f"{server.url}/chat/completions/", key_variable="") == first[:1]
+    )
     assert len(server.requests) == 7
 
 
-def test_parts_of_a_message_go_through_and_none_takes_a_setting_out(server):
+def test_parts_of_a_message_and_options_go_through(server):
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     server.reply = lambda content, n: completion(
         [{"type": "text", "text": "A "}, {"type": "text", "text": "cat"}]
     )
     parts = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}]
-    found = ask(at(server, temperature=None, options={"seed": 4}), [parts], progress=False)
+    found = ask(at(server), [parts], options={"seed": 4}, progress=False)
     assert found[0].text == "A cat"
     assert server.requests[0]["messages"] == parts
-    assert "temperature" not in server.requests[0] and server.requests[0]["seed"] == 4
+    assert server.requests[0]["seed"] == 4
 
 
 def test_without_a_key_none_is_sent(server):
@@ -231,27 +216,6 @@ def test_what_no_further_request_can_mend_ends_it_at_once(server, reply, kind, m
 # -- stops ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(os.name != "posix", reason="sends itself a signal")
-def test_a_stop_keeps_what_was_under_way(server, store):
-    """Ctrl-C comes while three questions are under way: their answers are kept, and no more are asked."""
-    texts = [str(i) for i in range(30)]
-
-    def reply(question, n):
-        if n == 6:
-            os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.1)
-        return completion(question)
-
-    server.reply = reply
-    with pytest.raises(KeyboardInterrupt):
-        answers(server, texts, store, concurrency=3)
-    assert 6 <= len(server.requests) <= 9
-    server.reply = lambda question, n: completion(question)
-    assert [a.text for a in answers(server, texts, store)] == texts
-    # Each question was sent once, so all that had been sent was kept.
-    assert sorted(server.questions) == sorted(texts)
-
-
 def test_half_a_line_and_a_damaged_one_are_asked_again(server, store, caplog):
     answers(server, ["one", "two"], store)
     (journal,) = store.root.rglob("answers.jsonl")
@@ -267,42 +231,31 @@ def test_half_a_line_and_a_damaged_one_are_asked_again(server, store, caplog):
     assert len(server.requests) == 4
 
 
-def _ask_from(url, root, texts, out):
-    found = ask(
-        Endpoint(url, "m", key_variable="", first_wait=0.01), say(*texts), Store(root), progress=False
-    )
-    out.put([a.text for a in found])
+def _ask_from(url, root, texts):
+    settings = EndpointSettings(url=url, model="m", key_variable="", first_wait=0.01)
+    return [a.text for a in ask(settings, say(*texts), Store(root), progress=False)]
 
 
-def test_two_processes_that_ask_the_same_pay_once(server, tmp_path):
-    server.reply = lambda question, n: time.sleep(0.02) or completion(question)
+def test_two_that_ask_the_same_pay_once(server, tmp_path):
+    """In threads, whose locks are as apart as those of two processes."""
+    server.reply = lambda question, n: time.sleep(0.01) or completion(question)
     texts = [str(i) for i in range(20)]
-    context = multiprocessing.get_context("spawn")
-    out = context.Queue()
-    started = [context.Process(target=_ask_from, args=(server.url, tmp_path, texts, out)) for _ in range(2)]
-    for process in started:
-        process.start()
-    found = [out.get(timeout=60) for _ in started]
-    for process in started:
-        process.join()
-    assert found == [texts, texts]
+    with ThreadPoolExecutor(2) as pool:
+        tasks = [pool.submit(_ask_from, server.url, tmp_path, texts) for _ in range(2)]
+    assert [task.result() for task in tasks] == [texts, texts]
     assert sorted(server.questions) == sorted(texts)
 
 
 def test_killed_at_any_moment_it_pays_for_no_finished_answer_again(server, tmp_path):
     server.reply = lambda question, n: (time.sleep(0.02), completion(question))[1]
     texts = [str(i) for i in range(40)]
-    context = multiprocessing.get_context("spawn")
-    out = context.Queue()
     for _ in range(2):
-        process = context.Process(target=_ask_from, args=(server.url, tmp_path, texts, out))
         asked = len(server.requests)
-        process.start()
-        while len(server.requests) < asked + 12:
-            time.sleep(0.005)
-        process.kill()
-        process.join()
-    _ask_from(server.url, tmp_path, texts, context.SimpleQueue())
+        killed = process(_ask_from, server.url, tmp_path, texts)
+        wait(lambda asked=asked: len(server.requests) >= asked + 12, killed)
+        killed.kill()
+        killed.join()
+    _ask_from(server.url, tmp_path, texts)
     assert sorted(set(server.questions)) == sorted(texts)
     # Only what was under way at the two kills, four at a time, was asked a second time.
     assert len(server.questions) <= len(texts) + 2 * 4
@@ -352,61 +305,9 @@ def test_a_missing_key_is_told_before_anything_is_sent(server, monkeypatch):
     assert server.requests == []
 
 
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("https://me:secret-word@example.org/v1", "holds a user or a password"),
-        ("https://secret-word@example.org/v1", "holds a user or a password"),
-        ("https://example.org/v1?api-key=secret-word", "holds what looks like a key"),
-        ("https://example.org/v1?x=1&access_token=secret-word", "holds what looks like a key"),
-        ("ftp://example.org/v1", "is 'ftp://example.org/v1'; give an http or https URL"),
-        ("example.org/v1", "give an http or https URL"),
-        ("http://", "give an http or https URL"),
-        ("http://[::1/v1", "URL is none"),
-        ("http://a b/v1", "give an http or https URL"),
-        ("http://host:port/v1", "URL is none"),
-        ("", "give an http or https URL"),
-    ],
-)
-def test_urls_that_cannot_be_used(url, message):
-    with pytest.raises(ParameterError) as error:
-        Endpoint(url, "m")
-    assert message in str(error.value)
-    assert "secret-word" not in str(error.value)
-
-
-def test_urls_have_one_form():
-    for url in (
-        "https://Example.org/v1",
-        "https://example.org/v1/",
-        " https://example.org/v1/chat/completions ",
-    ):
-        assert Endpoint(url, "m").url == "https://example.org/v1"
-    # The version that Azure asks for is no secret.
-    azure = Endpoint("https://x.openai.azure.com/openai/deployments/d?api-version=2024-06-01", "m")
-    assert azure.url.endswith("/deployments/d?api-version=2024-06-01")
-
-
 def test_a_version_in_the_url_goes_behind_the_path(server):
-    ask(Endpoint(f"{server.url}?api-version=2", "m", key_variable=""), say("one"), progress=False)
+    answers(server, ["one"], url=f"{server.url}?api-version=2", key_variable="")
     assert server.requests[0]["path"] == "/v1/chat/completions?api-version=2"
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"key_variable": "sk-abcdef123"}, "never the key itself"),
-        ({"key_variable": "abcdef0123456789"}, "never the key itself"),
-        ({"model": ""}, "model is empty"),
-        ({"concurrency": 0}, "concurrency is 0; it must be at least 1."),
-        ({"attempts": 0}, "attempts is 0"),
-    ],
-)
-def test_values_that_cannot_be_used(more, message):
-    with pytest.raises(ParameterError) as error:
-        Endpoint(**{"url": "http://localhost/v1", "model": "m", **more})
-    assert message in str(error.value)
-    assert "abcdef" not in str(error.value)
 
 
 def test_what_is_kept_is_what_was_said(server, store):

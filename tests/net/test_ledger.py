@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 import test_image_endpoint as base
-from test_image_endpoint import REFUSAL, asked, drawn, made, of, picture, posix
+from fake_endpoint import drawn, process
+from test_image_endpoint import REFUSAL, asked, made, of, picture, posix
 
 from biaslab import cli
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.net.endpoint import Requests
 from biaslab.net.journal import Journal, line_of
 from biaslab.net.ledger import rebuild
+from biaslab.net.settings import EndpointSettings
+from biaslab.store import Store
 
-server, store = base.server, base.store
+server = base.server
 DAMAGED = r"bought\.jsonl, is damaged: .*nothing is bought\. Rebuild it .*: biaslab ledger --rebuild "
 
 
@@ -176,10 +179,7 @@ def test_half_a_line_at_the_end_stands_for_nothing(server, store, bought):
 
 def _buy_and_die(url, root, n, event):
     """Buy, and be killed when half of the n-th line of an event is written."""
-    from biaslab.generation.image_endpoint import generate
     from biaslab.net import journal
-    from biaslab.net.settings import EndpointSettings
-    from biaslab.store import Store
 
     whole, lines = journal.line_of, []
 
@@ -194,30 +194,24 @@ def _buy_and_die(url, root, n, event):
         os.kill(os.getpid(), signal.SIGKILL)
 
     journal.line_of = half
+    _eight(url, root)
+
+
+def _eight(url, root):
     settings = EndpointSettings(model="m", url=url, key_variable="", price=0.25, cost_limit=2, concurrency=1)
-    generate(asked(8), settings, seed=7, store=Store(root), progress=False)
+    return base.bought(asked(8), settings, Store(root))
 
 
 @posix
 @pytest.mark.parametrize("event", ["sent", "kept"])
 def test_killed_while_a_line_is_written(server, tmp_path, event):
     """Limit and price allow exactly the eight images; one request too many would end in an error."""
-    import multiprocessing
-
-    from biaslab.generation.image_endpoint import generate
-    from biaslab.net.settings import EndpointSettings
-    from biaslab.store import Store
-
     server.reply = lambda text, n: drawn(picture(of(text)), revised=text.upper())
-    process = multiprocessing.get_context("spawn").Process(
-        target=_buy_and_die, args=(server.url, tmp_path, 4, event)
-    )
-    process.start()
-    process.join(120)
-    assert process.exitcode == -signal.SIGKILL
+    killed = process(_buy_and_die, server.url, tmp_path, 4, event)
+    killed.join(60)
+    assert killed.exitcode == -signal.SIGKILL
     assert len(server.requests) == (3 if event == "sent" else 4)
-    settings = EndpointSettings(model="m", url=server.url, key_variable="", price=0.25, cost_limit=2)
-    images = generate(asked(8), settings, seed=7, store=Store(tmp_path), progress=False)
+    images = _eight(server.url, tmp_path)
     assert images.table["revised_prompt"].tolist() == [f"PHOTO {i}" for i in range(8)]
     assert sorted(r["prompt"] for r in server.requests) == [f"photo {i}" for i in range(8)]
     assert images.spent == 2

@@ -1,0 +1,60 @@
+"""What is set of an endpoint: values that cannot be used, secrets that are not repeated, URLs in one form."""
+
+import pytest
+
+from biaslab.errors import ParameterError
+from biaslab.net.settings import EndpointSettings
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"url": "https://me:secret-word@example.org/v1"}, "holds a user or a password"),
+        ({"url": "https://secret-word@example.org/v1"}, "holds a user or a password"),
+        ({"url": "https://example.org/v1?api-key=secret-word"}, "holds what looks like a key"),
+        ({"url": "https://example.org/v1?x=1&access_token=secret-word"}, "holds what looks like a key"),
+        ({"url": "ftp://example.org/v1"}, "is 'ftp://example.org/v1'; give an http or https URL"),
+        ({"url": "example.org/v1"}, "give an http or https URL"),
+        ({"url": "http://"}, "give an http or https URL"),
+        ({"url": "http://[::1/v1"}, "URL is none"),
+        ({"url": "http://a b/v1"}, "give an http or https URL"),
+        ({"url": "http://host:port/v1"}, "URL is none"),
+        ({"key_variable": "sk-secret-word"}, "never the key itself"),
+        ({"key_variable": "secret-word"}, "never the key itself"),
+        ({"concurrency": 0}, "concurrency is 0"),
+        ({"attempts": 0}, "attempts is 0"),
+        ({"price": -1}, "price is -1; allowed is 0 or more."),
+        ({"price": float("nan")}, "price is nan"),
+        ({"cost_limit": float("inf")}, "cost_limit is inf"),
+        ({"cost_limit": None}, "cost_limit is None"),
+        ({"options": {"prompt": "x"}}, "options holds 'prompt'"),
+        ({"options": {"n": 2}}, "options holds 'n'"),
+        ({"options": {"x": float("nan")}}, "options does not fit in JSON"),
+        ({"size": 512}, "size is 512; it must be a text"),
+        ({"most_pixels": 0}, "most_pixels is 0"),
+    ],
+)
+def test_values_that_cannot_be_used(more, message):
+    with pytest.raises(ParameterError) as error:
+        EndpointSettings(**{"model": "m", "url": "http://localhost/v1", **more})
+    assert message in str(error.value)
+    assert "secret-word" not in str(error.value)
+
+
+@pytest.mark.parametrize(("url", "model"), [("", "m"), ("http://localhost/v1", "")])
+def test_without_url_or_model_nothing_is_asked(url, model):
+    with pytest.raises(ParameterError, match="give both"):
+        EndpointSettings(url=url, model=model, key_variable="").check_key()
+
+
+def test_urls_have_one_form():
+    for url in (
+        "https://Example.org/v1",
+        "https://example.org/v1/",
+        " https://example.org/v1/chat/completions ",
+        "https://example.org/v1/images/generations/",
+    ):
+        assert EndpointSettings(url=url) == EndpointSettings(url="https://example.org/v1")
+    # The version that Azure asks for is no secret.
+    azure = EndpointSettings(url="https://x.openai.azure.com/openai/deployments/d?api-version=2024-06-01")
+    assert azure.url.endswith("/deployments/d?api-version=2024-06-01")
