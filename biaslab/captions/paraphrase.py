@@ -120,7 +120,11 @@ def paraphrases(
 
 
 def _by_model(
-    pairs: Sequence[tuple[str, str]], endpoint: EndpointSettings, store: Store | None, names: str, progress: bool
+    pairs: Sequence[tuple[str, str]],
+    endpoint: EndpointSettings,
+    store: Store | None,
+    names: str,
+    progress: bool,
 ) -> list[tuple[str, str]]:
     """Return text and outcome of each caption and occupation, asking twice where the first text will not do."""
     from biaslab.net.chat import ask_until
