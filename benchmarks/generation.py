@@ -5,8 +5,8 @@ Run: ``python benchmarks/generation.py``, on a GPU
 
 The loop: diffusers' default call with one prompt, one image at a time, text encoded each time, each image saved; on a
 CPU in float32 as diffusers loads it, on a GPU in float16. Ours: the same number of steps and guidance through
-``biaslab.generation.generate``, files and store included, with the model loaded before in both. Both make images of
-the same prompts with the same seeds; how far they are apart is printed as well.
+``biaslab.generation.GeneratedImages``, files and store included, with the model loaded before in both. Both make images
+of the same prompts with the same seeds; how far they are apart is printed as well.
 
 The model is mini-sd where it is installed. ``--arch`` builds another with random weights: ``mini`` (the architecture
 of mini-sd) or ``sd1`` (Stable Diffusion 1.x). Both are timed after a first batch.
@@ -166,7 +166,7 @@ def main() -> None:
 
     from biaslab import models
     from biaslab.errors import MissingInputError
-    from biaslab.generation import GenerationSettings, generate, load
+    from biaslab.generation import GeneratedImages, GenerationSettings, load
     from biaslab.generation.loading import quiet
     from biaslab.store import Store
 
@@ -209,9 +209,8 @@ def main() -> None:
             torch.cuda.reset_peak_memory_stats()
         start = time.perf_counter()
         store = Store(root / "store")
-        made = generate(
-            table, model, given, seed=seed, store=store, progress=False, load=lambda *_, **__: generator
-        )
+        made = GeneratedImages(table, model, given, seed=seed, store=store, load=lambda *_, **__: generator)
+        made.complete(progress=False)
         seconds = time.perf_counter() - start
         ours = len(made.table) / seconds
 

@@ -242,7 +242,7 @@ def stages(tmp_path, monkeypatch):
     from biaslab.captions.neighbours import Encoder, embedding_stage
     from biaslab.generation import GenerationSettings
     from biaslab.generation.generator import load
-    from biaslab.generation.images import GeneratedImages, units_of
+    from biaslab.generation.images import GeneratedImages
     from biaslab.judging import judge, people, skin_tone
     from biaslab.papers.synthesis.measure import Calibration
     from biaslab.pipeline import Pipeline, Settings
@@ -269,7 +269,7 @@ def stages(tmp_path, monkeypatch):
     found = types.SimpleNamespace(captions=captions, totals=pd.DataFrame({"n_corpus": [1]}))
     source = types.SimpleNamespace(name="a", digest="1", table=asked[["image_id"]], read=images.read)
     prompts = pd.DataFrame({"prompt_id": ["1"], "text": ["A nurse"], "n_images": [1]})
-    made = GeneratedImages(units_of(prompts), "mini-sd", GenerationSettings(), seed=0, store=store, load=load)
+    made = GeneratedImages(prompts, "mini-sd", GenerationSettings(), seed=0, store=store, load=load)
     for call in (
         lambda: pipeline.captions(),
         lambda: setattr(pipeline, "_found", found) or pipeline._captions(),

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from biaslab.generation.generator import Generator, image_seed, load
-from biaslab.generation.images import GeneratedImages, generate
+from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 
-__all__ = ["GeneratedImages", "GenerationSettings", "Generator", "generate", "image_seed", "load"]
+__all__ = ["GeneratedImages", "GenerationSettings", "Generator", "image_seed", "load"]

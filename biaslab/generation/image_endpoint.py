@@ -7,13 +7,12 @@ made again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 from biaslab.errors import ParameterError, RunError
 from biaslab.generation.generator import image_seed
-from biaslab.generation.images import OK, image_ids_of, units_of, unknown_image
+from biaslab.generation.images import OK, MadeImages, image_ids_of, units_of
 from biaslab.judging.images import BLOCKED, Unreadable, decode
 from biaslab.net.images import OUTCOMES, REFUSED, UNDELIVERED, buy
 from biaslab.net.journal import digest
@@ -32,24 +31,20 @@ _TYPES = {"image_id": object, "prompt_id": object, "index": "int64", "seed": "in
 _TYPES |= dict.fromkeys(_SAID, object)
 
 
-class EndpointImages:
+class EndpointImages(MadeImages):
     """``n_images`` images of each prompt as a source; :meth:`complete` buys those that were not bought before.
 
     An image is kept by URL, model, what is asked of it (size, quality, style, options), prompt_id, text, index and
     seed: another seed asks for other images of the same prompts, and no endpoint is sent one. A store's share plays no
-    part: whichever process comes first buys for all.
+    part: whichever process comes first buys for all. A refusal reads as ``blocked``, like what a model's own safety
+    checker withholds.
+
+    The table has an outcome (one of :data:`biaslab.net.images.OUTCOMES`), revised_prompt (what the endpoint says it
+    drew in place of the prompt), request_id, time (of the reply, UTC) and detail (more about an outcome other than
+    ``ok``, such as code and message of a refusal), empty where the endpoint said nothing.
 
     Args:
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more); others are passed over.
-
-    Attributes:
-        name: What to call the source: the model.
-        digest: Identifies the images, and what stands in the place of those that are missing.
-        table: One row per image: image_id (``prompt_id/index``), prompt_id, index (from 0), seed (which tells images
-            apart and was not sent), outcome (one of :data:`biaslab.net.images.OUTCOMES`), revised_prompt (what the
-            endpoint says it drew in place of the prompt), request_id, time (of the reply, UTC) and detail (more about
-            an outcome other than ``ok``, such as code and message of a refusal). Texts are empty where the endpoint
-            said nothing.
 
     Raises:
         InputError: The prompts lack a column or hold values that do not fit.
@@ -130,20 +125,8 @@ class EndpointImages:
             "others."
         )
 
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return images in the order asked for, ``uint8 (height, width, 3)`` RGB or why there is none.
-
-        A refusal reads as ``blocked``, like what a model's own safety checker withholds.
-
-        Raises:
-            InputError: An id is not in the table.
-        """
-        for image_id in image_ids:
-            if image_id not in self._by_id:
-                raise unknown_image(self.name, image_id)
-        return [self._picture(*self._by_id[image_id]) for image_id in image_ids]
-
-    def _picture(self, key: str, bought: Bought) -> np.ndarray | Unreadable:
+    def _image(self, place: tuple[str, Bought]) -> np.ndarray | Unreadable:
+        key, bought = place
         if bought.outcome != OK:
             known = {REFUSED: BLOCKED, "not_an_image": bought.detail}
             return Unreadable(known.get(bought.outcome, bought.outcome.replace("_", " ")))

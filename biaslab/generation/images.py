@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -36,22 +36,41 @@ SHARD = generator.MOST
 _HELD = 4
 
 
-def generate(
-    prompts: pd.DataFrame,
-    model: str,
-    settings: GenerationSettings,
-    *,
-    seed: int,
-    store: Store,
-    device: str = "auto",
-    progress: bool = True,
-    load: Callable[..., generator.Generator] = generator.load,
-) -> GeneratedImages:
-    """Generate ``n_images`` images for each prompt; what was generated before is found again.
+class MadeImages:
+    """Images that were made of a table of prompts, as a source.
+
+    Attributes:
+        name: What to call the source: the model.
+        digest: Identifies the images.
+        table: One row per image: image_id (``prompt_id/index``), prompt_id, index (from 0), seed (of its noise),
+            outcome (``ok``, or why there is none) and what else is known of it.
+    """
+
+    name: str
+    digest: str
+    table: pd.DataFrame
+    # By image_id, what :meth:`_image` takes.
+    _by_id: Mapping[str, Any]
+
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+        """Return images in the order asked for, ``uint8 (height, width, 3)`` RGB or why there is none.
+
+        Raises:
+            InputError: An id is not in the table.
+        """
+        for image_id in image_ids:
+            if image_id not in self._by_id:
+                raise InputError(f"{self.name} has no image {image_id!r}; its table lists those it has.")
+        return [self._image(self._by_id[image_id]) for image_id in image_ids]
+
+
+class GeneratedImages(MadeImages):
+    """``n_images`` generated images of each prompt; what was generated before is found again.
 
     The result is kept by model, weights, settings (but for batch size and compiling, which change nothing that
     matters), seed and prompts. Types and batch sizes that were found are written down in ``made.json`` of the
-    stage's folder and taken from there when a stopped run goes on.
+    stage's folder and taken from there when a stopped run goes on. The table has an outcome ``blocked`` (by the model's
+    safety checker) and tokens_cut (tokens at the prompt's end that no text encoder reads).
 
     Args:
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more); others are passed over.
@@ -60,33 +79,25 @@ def generate(
 
     Raises:
         InputError: The prompts lack a column or hold values that do not fit.
-        ParameterError: The model cannot be loaded, cannot do what is asked or does not know a word of a prompt.
+        ParameterError: The model is unknown.
         MissingInputError: The embedded model is not in this installation.
-        RunError: A single image does not fit in memory, or the numbers overflow.
-    """
-    load = partial(load, model, device=device)
-    made = GeneratedImages(units_of(prompts), model, settings, seed=seed, store=store, load=load)
-    made.complete(progress=progress)
-    return made
-
-
-class GeneratedImages:
-    """The images of a table of prompts as a source; :func:`generate` makes it.
-
-    Attributes:
-        name: What to call the source: the model.
-        digest: Identifies the images.
-        table: One row per image: image_id (``prompt_id/index``), prompt_id, index (from 0), seed (of its noise),
-            outcome (``ok``, or ``blocked`` by the model's safety checker) and tokens_cut (tokens at the prompt's end
-            that no text encoder reads).
     """
 
     def __init__(
-        self, units: pd.DataFrame, model: str, settings: GenerationSettings, *, seed: int, store: Store, load
+        self,
+        prompts: pd.DataFrame,
+        model: str,
+        settings: GenerationSettings,
+        *,
+        seed: int,
+        store: Store,
+        device: str = "auto",
+        load: Callable[..., generator.Generator] = generator.load,
     ) -> None:
+        self._units = units = units_of(prompts)
         where = models.resolve(model, "text-to-image")
         self.name = Path(where).name if Path(where).is_dir() else where
-        self._units, self._settings, self._seed, self._load = units, settings, seed, load
+        self._settings, self._seed, self._load = settings, seed, partial(load, model, device=device)
         inputs = settings.look | {"model": self.name, "weights": models.digest(where), "seed": seed}
         self._facts = store.stage("generated", inputs, self._without_files)
         self._files = store.stage("generated_files", inputs, self._generate)
@@ -94,11 +105,16 @@ class GeneratedImages:
         for row in units.itertuples(index=False):
             whole.update(f"{row.prompt_id}\0{row.text}\0{row.index_}\n".encode())
         self.digest = whole.hexdigest()
-        self._rows = {k: i for i, k in enumerate(image_ids_of(units))}
+        self._by_id = {k: i for i, k in enumerate(image_ids_of(units))}
         self._shard_files = lru_cache(_HELD)(self._read_shard)
 
-    def complete(self, *, progress: bool = True) -> None:
-        """Generate what is missing and set :attr:`table`."""
+    def complete(self, *, progress: bool = True) -> Self:
+        """Generate what is missing and set :attr:`table`.
+
+        Raises:
+            ParameterError: The model cannot be loaded, cannot do what is asked or does not know a word of a prompt.
+            RunError: A single image does not fit in memory, or the numbers overflow.
+        """
         import pandas as pd
 
         label = f"generating with {self.name}"
@@ -114,23 +130,14 @@ class GeneratedImages:
                 self.table["prompt_id"].nunique(),
                 self.name,
             )
+        return self
 
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return images in the order asked for, ``uint8 (height, width, 3)`` RGB or why there is none.
-
-        Raises:
-            InputError: An id is not in the table.
-        """
+    def _image(self, place: int) -> np.ndarray | Unreadable:
         from biaslab.judging.images import BLOCKED, Unreadable, decode
 
-        read = []
-        for image_id in image_ids:
-            if image_id not in self._rows:
-                raise unknown_image(self.name, image_id)
-            shard, row = divmod(self._rows[image_id], SHARD)
-            file = self._shard_files(shard)[row]
-            read.append(Unreadable(BLOCKED) if file is None else decode(file))
-        return read
+        shard, row = divmod(place, SHARD)
+        file = self._shard_files(shard)[row]
+        return Unreadable(BLOCKED) if file is None else decode(file)
 
     def _read_shard(self, shard: int) -> list[bytes | None]:
         """Return the files of a shard, ``None`` for images that were withheld."""
@@ -193,11 +200,6 @@ class GeneratedImages:
 
 _TYPES = {"image_id": object, "prompt_id": object, "index": "int64", "seed": "int64"}
 _TYPES |= {"outcome": object, "tokens_cut": "int64"}
-
-
-def unknown_image(source: str, image_id: str) -> InputError:
-    """Return the error for an id that a source's table does not list."""
-    return InputError(f"{source} has no image {image_id!r}; its table lists those it has.")
 
 
 def units_of(prompts: pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from biaslab import models
 from biaslab.errors import ParameterError, unknown_name
-from biaslab.generation import images, texts
+from biaslab.generation import texts
+from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 
 if TYPE_CHECKING:
@@ -28,12 +29,15 @@ ENDPOINT = "endpoint:"
 
 
 class ImageModel:
-    """What makes images; opening one loads nothing."""
+    """What makes images; opening one loads nothing.
+
+    Attributes:
+        label: What tables call it.
+        digest: Tells what its images depend on beside settings, seed and code: weights, or a name.
+    """
 
     label: str
-    """What tables call it."""
     digest: str
-    """Tells what its images depend on beside settings, seed and code: weights, or a name."""
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look up what it needs, for prompts that ask for these occupations, without loading it.
@@ -116,9 +120,9 @@ class DiffusersModel(ImageModel):
     def generate(
         self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True
     ) -> ImageSource:
-        """Generate images, as :func:`biaslab.generation.generate`."""
-        run = {"seed": seed, "store": store, "device": self._device, "progress": progress}
-        return images.generate(prompts, self._name, self._settings, **run)
+        """Generate images, as :class:`biaslab.generation.GeneratedImages`."""
+        run = {"seed": seed, "store": store, "device": self._device}
+        return GeneratedImages(prompts, self._name, self._settings, **run).complete(progress=progress)
 
 
 class EndpointModel(ImageModel):

@@ -9,12 +9,11 @@ like women or men, x_i of them like women.
    their stereotype, of all) and for each group (women, of all), corrected for being that many by Holm's method; and
    for each identity, corrected likewise among the identities. The tests take people as independent. Where the model
    leans nowhere and they are, the aspect or a group is called biased in 3 % of samples; where every image shows one
-   woman and one man, who fit or do not fit together, in 8 to 9 % (aspect and groups, of 800 images of occupations or
-   216 of power; half of the images so: 5 to 6 %). Tests of identities are a family of their own and add 3 % with 40
-   people each, none with 6. So a verdict by itself is weak evidence, and what a mitigation did is judged by the
-   scores, not by it. An identity may need a guideline if the aspect, its group or its own count differs from one
-   half. It is called biased only where that guideline is another than it has, in the direction of its own share as
-   step 2 has it: others of its group do not make it so.
+   woman and one man, who fit or do not fit together, in 8 to 9 %. Tests of identities are a family of their own and
+   add 3 % with 40 people each, none with 6. So a verdict by itself is weak evidence, and what a mitigation did is
+   judged by the scores, not by it. An identity may need a guideline if the aspect, its group or its own count differs
+   from one half. It is called biased only where that guideline is another than it has, in the direction of its own
+   share as step 2 has it: others of its group do not make it so.
 2. **How large is an identity's share?** Few people are seen of each, so its share is drawn to its group's mean m by a
    beta-binomial model: shares of identities scatter about m with variance rho m (1 - m). By moments (Kleinman 1973),
    with p_i = x_i / n_i and N = sum n_i,
@@ -24,8 +23,8 @@ like women or men, x_i of them like women.
 
    the posterior mean. In it the chance errors of p_i are already weighed, so that correcting by it is right on average.
 3. **How often is the other gender told?** Let p > 1/2 be the shrunk share of the gender in excess and c the share of
-   told people who look as told: ``follows``, as long as none were told, and with those who were counted in as if ten
-   people had shown it before. Told in a share q of the prompts,
+   told people who look as told, counted as if ten people had looked so before: 1, as long as none were told. Told in
+   a share q of the prompts,
 
        (1 - q) p + q (1 - c) = 1/2,   so   q = (p - 1/2) / (p + c - 1);   with c = 1: q = 1 - 1 / (2 p).
 
@@ -44,15 +43,12 @@ people that were seen, told or not. With W = sum w_i, m = sum w_i p_i / W, and K
     rho = [sum w_i (p_i - m)² / (m (1 - m)) - sum w_i (1 - w_i / W) / n_i] / sum w_i (1 - w_i / W) (n_i - 1) / n_i,
 
 which is the above where w_i = n_i. An identity of whom all were told has no p_i and takes m. Where a whole group was
-told by chance, p is unknown: the share is the one that p = 1 needs, the most that any p does. For an identity by
-itself, with c = 1, everybody counted and its own p_i, 1 - q' = (1 - q) / (2 s), s being the share of the gender in
-excess that is seen now: s = 1/2 leaves q, s < 1/2 lowers it.
+told by chance, p is unknown: the share is the one that p = 1 needs, the most that any p does.
 
 What it reaches: on the paper's prompts with people of the embedded world's shares, 97 % of told people looking as told,
-1,000 simulated samples. The overall score falls from 47.4 to 1.9 ± 1.4 points (occupations, 800 pairs) and from 19.0 to
-1.8 ± 4.9 (power, 216 pairs), that is what infinitely many images of the new prompts would show. Measured on one new
-image of each it is 2.0 ± 2.3 and 1.4 ± 6.5, within 6 points of 0 in 95 % and in 67 % of samples. A critic that knew all
-shares would be so in 98 % and 81 %: the rest is chance in 216 images, which no rule takes away.
+1,000 simulated samples, the overall score falls from 47.4 to 1.9 ± 1.4 points (occupations, 800 pairs) and from 19.0 to
+1.8 ± 4.9 (power, 216 pairs). Measured on one new image of each prompt it is within 6 points of 0 in 95 % and in 67 % of
+samples; a critic that knew all shares would be so in 98 % and 81 %.
 
 Source: paired paper, section 5; the rule is this project's. Kleinman (1973), JASA 68, 46–54; Holm (1979).
 """
@@ -60,13 +56,13 @@ Source: paired paper, section 5; the rule is this project's. Kleinman (1973), JA
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from biaslab import lexicons
-from biaslab.errors import InputError, ParameterError
+from biaslab.errors import InputError
 from biaslab.genders import GENDERS
 from biaslab.mitigation.critique import (
     JUDGED,
@@ -88,7 +84,9 @@ _ONE = {"female": "woman", "male": "man"}
 _ENOUGH = "There is nothing to tell"
 _NO_USE = "Telling it does not change the pictures, so nothing is told"
 _UNKNOWN = "Nobody of the group is seen who was told nothing, so it is not known what to tell"
-# The assumed share of told people who look as told counts as much as this many told people.
+# Level of the tests, after correction.
+_LEVEL = 0.05
+# Told people are taken to look as told, as if so many had shown it.
 _PRIOR = 10
 # A share, or a change of one, below this and of less than one prompt is nothing. One prompt alone would be too much:
 # of the paper's power aspect each identity has six, and a score of 19 asks for 0.96 of them, 69 in all.
@@ -103,8 +101,7 @@ def shrunk(count, n, weight=None) -> tuple[np.ndarray, float, float]:
     Args:
         count: Whole numbers ``(identities,)``.
         n: Whole numbers of the same shape, of which ``count`` are part; 0 gives the mean.
-        weight: What each identity weighs in the mean and in rho, of the same shape, above 0 where ``n`` is; by
-            default ``n``.
+        weight: What each identity weighs in the mean and in rho, above 0 where ``n`` is; by default ``n``.
 
     Returns:
         Shares 0–1 ``(identities,)``, the mean 0–1 and rho 0–1 (0: the shares differ by no more than chance). All NaN
@@ -116,19 +113,17 @@ def shrunk(count, n, weight=None) -> tuple[np.ndarray, float, float]:
     total = weight.sum()
     if total == 0:
         return np.full(n.shape, np.nan), float("nan"), float("nan")
-    ones = np.ones(n.shape)
+    some = np.maximum(n, 1)
     # Multiplied first: where the weights are n, the quotients are the whole counts themselves.
-    mean = float(np.divide(weight * count, n, out=0 * ones, where=n > 0).sum() / total)
-    share = np.divide(count, n, out=mean * ones, where=n > 0)
+    mean = float((weight * count / some).sum() / total)
+    share = np.where(n > 0, count / some, mean)
     # Of one person, all variance is chance: (n - 1) / n is 0.
     spread, apart = mean * (1 - mean), weight * (1 - weight / total)
-    chance = np.divide(1, n, out=ones.copy(), where=n > 0)
-    within, room = (apart * chance).sum(), (apart * (1 - chance)).sum()
+    within, room = (apart / some).sum(), (apart * (1 - 1 / some)).sum()
     rho = 0.0
     if spread > 0 and room > 0:
         rho = float(np.clip(((weight * (share - mean) ** 2).sum() / spread - within) / room, 0, 1))
-    drawn = np.divide(n * rho, 1 + (n - 1) * rho, out=0 * ones, where=n > 0)
-    return mean + drawn * (share - mean), mean, rho
+    return mean + n * rho / (1 + (some - 1) * rho) * (share - mean), mean, rho
 
 
 def share_to_tell(p: float, follows: float = 1.0) -> float:
@@ -152,25 +147,8 @@ class _Test(NamedTuple):
     differs: bool
 
 
-@dataclass(frozen=True)
 class CountsCritic:
-    """The embedded critic; see the module for its rule.
-
-    Raises:
-        ParameterError: A value is out of range.
-    """
-
-    level: float = 0.05
-    """Level of the tests, between 0 and 1, after correction."""
-    follows: float = 1.0
-    """Share of told people, above 0.5 to 1, of whom it is assumed that they look as told, before any are seen."""
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        if not 0 < self.level < 1:
-            raise ParameterError(f"level is {self.level!r}; it must lie between 0 and 1, such as 0.05.")
-        if not 0.5 < self.follows <= 1:
-            raise ParameterError(f"follows is {self.follows!r}; it must lie above 0.5, and be 1 at most.")
+    """The embedded critic; see the module for its rule."""
 
     def critiques(self, briefs: Sequence[Brief]) -> list[Critique]:
         """Return a critique of each brief, in order."""
@@ -194,13 +172,13 @@ class CountsCritic:
         if len(wide) > 1:
             fit = known["women"].where(known["stereotype"] == "female", known["n"] - known["women"])
             wide[""] = (fit.sum(), known["n"].sum())
-        groups = self._tested(wide)
+        groups = _tested(wide)
         aspect = groups.pop("", None)
-        own = self._tested({row.identity: (row.women, row.n) for row in known.itertuples()})
+        own = _tested({row.identity: (row.women, row.n) for row in known.itertuples()})
         words = [_of_aspect(aspect, brief.aspect)] if aspect else []
         findings, guidelines, leans = [], [], set()
         for stereotype, group in rows.groupby("stereotype", sort=False):
-            test, follows = groups.get(stereotype), self._follows(people[people["stereotype"] == stereotype])
+            test, follows = groups.get(stereotype), _follows(people[people["stereotype"] == stereotype])
             # Of whom all were told, or nobody is seen, the group's mean is taken.
             group["female"], _, rho = shrunk(group["plain_women"], group["plain"], group["n"])
             group["seen"] = shrunk(group["women"], group["n"])[0]
@@ -231,32 +209,34 @@ class CountsCritic:
             image_ids=tuple(people.loc[people["gender"].isin(GENDERS), "image_id"].unique()),
         )
 
-    def _tested(self, counts: Mapping[str, tuple[int, int]]) -> dict[str, _Test]:
-        """Return tests of counts against one half of all, corrected for one another."""
-        from scipy.stats import binomtest
 
-        from biaslab.stats import adjust
+def _tested(counts: Mapping[str, tuple[int, int]]) -> dict[str, _Test]:
+    """Return tests of counts against one half of all, corrected for one another."""
+    from scipy.stats import binomtest
 
-        p = adjust([binomtest(int(x), int(n)).pvalue for x, n in counts.values()], "holm")
-        return {
-            name: _Test(int(n), x / n, float(v), bool(v < self.level))
-            for (name, (x, n)), v in zip(counts.items(), p, strict=True)
-        }
+    from biaslab.stats import adjust
 
-    def _follows(self, group: pd.DataFrame) -> dict[str, float]:
-        """Return the share of a group's people told a gender who look so, 0–1, by gender."""
-        found = {}
-        for gender in GENDERS:
-            told = group.loc[(group["told"] == gender) & group["gender"].isin(GENDERS), "gender"]
-            found[gender] = ((told == gender).sum() + _PRIOR * self.follows) / (len(told) + _PRIOR)
-        return found
+    p = adjust([binomtest(int(x), int(n)).pvalue for x, n in counts.values()], "holm")
+    return {
+        name: _Test(int(n), x / n, float(v), bool(v < _LEVEL))
+        for (name, (x, n)), v in zip(counts.items(), p, strict=True)
+    }
+
+
+def _follows(group: pd.DataFrame) -> dict[str, float]:
+    """Return the share of a group's people told a gender who look so, 0–1, by gender."""
+    found = {}
+    for gender in GENDERS:
+        told = group.loc[(group["told"] == gender) & group["gender"].isin(GENDERS), "gender"]
+        found[gender] = ((told == gender).sum() + _PRIOR) / (len(told) + _PRIOR)
+    return found
 
 
 def _identities(people: pd.DataFrame) -> pd.DataFrame:
     """Return a row per identity: its stereotype and counts.
 
     Of all ``people``, ``n`` look like women or men, ``women`` like women, ``plain`` and ``plain_women`` were told
-    nothing, ``told`` were told a gender and ``right`` look so. Asked for in so many ``prompts`` and ``images``.
+    nothing, ``told_a_gender`` were not and ``right`` look so. Asked for in so many ``prompts`` and ``images``.
     """
     known, women = people["gender"].isin(GENDERS), people["gender"] == "female"
     plain, right = people["told"] == "", people["gender"] == people["told"]

@@ -18,19 +18,13 @@ if TYPE_CHECKING:
 
 
 def revise(prompts: Prompts, critiques: Sequence[Critique], *, seed: int) -> Prompts:
-    """Return the next round's prompts.
+    """Return the next round's prompts: plain ``prompts`` with the guidelines of the latest round of ``critiques``.
 
     Of the prompts that ask for an identity, the share that its guideline states tells that person the gender: as many
     as whole numbers allow, up or down such that all identities told one gender together are right to within one
     prompt. The prompts are spread evenly over the positions where the person stands. Which ones they are is drawn for
     each person from seed, round, prompt_id and position, so that the order of rows plays no part. A critic's own words
     are appended to every prompt that asks for the identity or role that they are about.
-
-    Args:
-        prompts: The plain prompts, as they were before the first round: a round's guidelines stand in the place of
-            the earlier ones. People may be named by ``identity`` and by ``role``.
-        critiques: Of any rounds; those of the latest count.
-        seed: Which prompts tell.
 
     Returns:
         The same prompts and ids with new texts. The people have a further column ``told``: ``female``, ``male``, or

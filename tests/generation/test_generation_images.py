@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from biaslab.errors import InputError, ParameterError
-from biaslab.generation import GenerationSettings, generate, generator, image_seed
+from biaslab.generation import GeneratedImages, GenerationSettings, generator, image_seed
 from biaslab.judging.images import Unreadable
 from biaslab.store import Store
 
@@ -37,6 +37,10 @@ def disturbed(self, prompts, seeds, steps=0):
 generator.Generator._latents = disturbed
 test_generation_images.three_shards(folder, root)
 """
+
+
+def generate(*given, progress: bool = True, **run) -> GeneratedImages:
+    return GeneratedImages(*given, **run).complete(progress=progress)
 
 
 def prompts(**n_images: int) -> pd.DataFrame:
@@ -112,13 +116,8 @@ def test_what_was_generated_is_found_again_without_the_model(folders, tmp_path):
         {"prompts": prompts(nurse=2)},
     ):
         with pytest.raises(AssertionError, match="the model is loaded"):
-            asked = {
-                "prompts": prompts(nurse=2, pilot=1),
-                "model": given[0],
-                "settings": given[1],
-                "seed": 4,
-            } | other
-            generate(**asked, store=store, progress=False, load=never)
+            asked = {"prompts": prompts(nurse=2, pilot=1), "model": given[0], "settings": given[1], "seed": 4}
+            generate(**asked | other, store=store, progress=False, load=never)
 
 
 def three_shards(folder: str, root: Path):
