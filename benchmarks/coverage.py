@@ -32,6 +32,18 @@ def truth(training: np.ndarray, generated: np.ndarray) -> np.ndarray:
     return definitions(training[:, None], generated[:, None])
 
 
+def _bootstrap(rng, counts, n, replicates: int, drawing=None) -> stats.Bootstrap:
+    """Return our estimate from counts, training first."""
+    return stats.hierarchical_bootstrap(
+        counts,
+        n,
+        lambda shares: definitions(shares[..., :1], shares[..., 1:]),
+        replicates=replicates,
+        seed=int(rng.integers(2**31)),
+        drawing=drawing,
+    )
+
+
 # -- amplification where captions are the prompts ------------------------------------------------------------------
 
 
@@ -40,17 +52,9 @@ def captions_as_prompts(
 ) -> Iterator[dict]:
     """Yield each study's results: training and generated images of the same captions.
 
-    Args:
-        rng: Numbers at random.
-        studies: How many studies.
-        replicates: Of each bootstrap.
-        occupations: In a study.
-        captions: Of an occupation.
-        images: Generated from a caption.
-        copied: Of the generated images show the gender of their caption's own image. The others are drawn from the
-            occupation: half women where nearly all are copied, so that 0.956 makes 97.8 % the same; else amplified,
-            by other amounts in other occupations.
-        judged: Share of images that have a gender.
+    A share ``copied`` of the generated images show the gender of their caption's own image. The others are drawn from
+    the occupation: half women where nearly all are copied, so that 0.956 makes 97.8 % the same; else amplified, by
+    other amounts in other occupations. A share ``judged`` of images have a gender.
     """
 
     def generated(p: np.ndarray) -> np.ndarray:
@@ -77,17 +81,10 @@ def captions_as_prompts(
             occupations,
         )
 
-        def boot(drawing, counts=ours.counts, n=ours.n):
-            return stats.hierarchical_bootstrap(
-                counts,
-                n,
-                lambda shares: definitions(shares[..., :1], shares[..., 1:]),
-                replicates=replicates,
-                seed=int(rng.integers(2**31)),
-                drawing=drawing,
-            )
-
-        ways = {"by caption": boot(ours), "one by one": boot(None)}
+        ways = {
+            way: _bootstrap(rng, ours.counts, ours.n, replicates, drawing)
+            for way, drawing in {"by caption": ours, "one by one": None}.items()
+        }
         yield {name: _of(found, known) for name, found in ways.items()}
 
 
@@ -107,15 +104,8 @@ def nothing_amplified(
 ) -> Iterator[dict]:
     """Yield each study's results where generated images have exactly the shares of training images.
 
-    Args:
-        rng: Numbers at random.
-        studies: How many studies.
-        replicates: Of each bootstrap.
-        occupations: In a study.
-        training: Fewest and most training images of an occupation.
-        images: The same of a prompt's images.
-        prompts: How many prompts; more than one are averaged.
-        around: Parameters of the Beta distribution of the shares.
+    An occupation has from the fewest to the most ``training`` images, a prompt so many ``images``; several ``prompts``
+    are averaged. Shares are of a Beta distribution with the parameters ``around``.
     """
     for _ in range(studies):
         p = rng.beta(*around, size=(occupations, 1))
@@ -126,13 +116,7 @@ def nothing_amplified(
             ]
         )
         counts = rng.binomial(n, p)
-        found = stats.hierarchical_bootstrap(
-            counts,
-            n,
-            lambda shares: definitions(shares[..., :1], shares[..., 1:]),
-            replicates=replicates,
-            seed=int(rng.integers(2**31)),
-        )
+        found = _bootstrap(rng, counts, n, replicates)
         yield {"corrected": _of(found, np.zeros(3)), "plain t-test": _plain(counts / n)}
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.stats import binom, norm
 
 from biaslab import measures, published, stats
-from biaslab.mitigation.counts import CountsCritic
+from biaslab.mitigation.counts import tested
 from biaslab.papers.paired.analysis import dependence, means, scores
 from biaslab.papers.paired.analysis import labour as of_labour
 
@@ -31,14 +31,9 @@ def crossed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw who fits the stereotype: of the female and of the male list, each (n, n, images) of 0 and 1.
 
-    Args:
-        rng: Numbers at random.
-        kind: ``independent``: each person by the own identity. ``one woman and one man``: both fit or neither, by both
-            identities. ``half and half``: every other image on average is of either kind.
-        n: Identities of a list.
-        images: Of each pair.
-        spread: Probabilities of identities lie as far to either side of the mean.
-        mean: The mean, which is the truth of both lists.
+    Of a ``kind``: ``independent``: each person by the own identity. ``one woman and one man``: both fit or neither, by
+    both identities. ``half and half``: every other image on average is of either kind. Probabilities of identities lie
+    up to ``spread`` to either side of the ``mean``, which is the truth of both lists.
     """
     shape = (n, n, images)
     a, b = rng.uniform(-spread, spread, (n, 1, 1)), rng.uniform(-spread, spread, (1, n, 1))
@@ -198,14 +193,9 @@ def over_images(rng, studies, *, kind, n, images=2, spread=0.25) -> Iterator[dic
 def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=0.0) -> Iterator[dict]:
     """Yield what is said of both roles of an occupation in shared images: both fit, one gender twice.
 
-    Args:
-        rng: Numbers at random.
-        studies: How many studies.
-        joint: Share of images that show one woman and one man whatever the identities; else people are independent.
-        occupations: How many.
-        runs: Images of an occupation in either order.
-        spread: Occupations lean as far to either side, the low-power role to women as far as the other to men.
-        position: By how much the person on the left is a woman more often.
+    A ``joint`` share of images shows one woman and one man whatever the identities; else people are independent.
+    Occupations lean up to ``spread`` to either side, the low-power role to women as far as the other to men. The person
+    on the left is a woman more often by ``position``. There are so many ``runs`` in either order.
     """
     i, side, _ = (part.ravel() for part in np.indices((occupations, 2, runs)))
     # Numbers for names: the high-power roles' follow the low-power roles'.
@@ -309,26 +299,20 @@ def identities(rng, studies, *, n, tests=72) -> Iterator[dict]:
 def critic(rng, studies, *, joint, n=20, images=2, identities=True) -> Iterator[dict]:
     """Yield whether the embedded critic's tests find bias in the aspect, a list or an identity where there is none.
 
-    Args:
-        rng: Numbers at random.
-        studies: How many studies.
-        joint: Share of images that show one woman and one man, who fit or do not fit together.
-        n: Identities of a list.
-        images: Of each pair.
-        identities: Whether to test them, too, which takes most of the time.
+    A ``joint`` share of images shows one woman and one man, who fit or do not fit together. To test ``identities``,
+    too, takes most of the time.
     """
-    judge = CountsCritic()
     shape = (n, n, images)
     for _ in range(studies):
         female = rng.random(shape) < 0.5
         male = np.where(rng.random(shape) < joint, ~female, rng.random(shape) < 0.5)
         women, people = (int(female.sum()), int(male.sum())), female.size
-        # As in CountsCritic: the aspect counts who fits, each list its women, identities theirs.
+        # As in the critic: the aspect counts who fits, each list its women, identities theirs.
         wide = {"": (women[0] + people - women[1], 2 * people)}
         wide |= {s: (x, people) for s, x in zip(LISTS, women, strict=True)}
         counts = [*female.sum(axis=(1, 2)), *male.sum(axis=(0, 2))]
         own = {str(k): (int(x), n * images) for k, x in enumerate(counts)} if identities else {}
-        found = [any(test.differs for test in judge._tested(of).values()) for of in (wide, own)]
+        found = [any(test.differs for test in tested(of).values()) for of in (wide, own)]
         says = {"aspect or group": found[0], "an identity": found[1], "any": any(found)}
         yield {way: np.array([np.nan, hit, np.nan]) for way, hit in says.items()}
 
@@ -345,18 +329,8 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
         for kind in KINDS
     },
     **{
-        f"overall, nothing there, {n} x {n}, {kind}": (
-            overall,
-            {"kind": kind, "n": n, "mean": 0.5},
-        )
-        for n in (10, 20)
-        for kind in KINDS
-    },
-    **{
-        f"overall, all identities alike, {n} x {n}, {kind}": (
-            overall,
-            {"kind": kind, "n": n, "spread": 0.0, "mean": 0.5},
-        )
+        f"overall, {what}, {n} x {n}, {kind}": (overall, {"kind": kind, "n": n, "mean": 0.5, **more})
+        for what, more in (("nothing there", {}), ("all identities alike", {"spread": 0.0}))
         for n in (10, 20)
         for kind in KINDS
     },

@@ -172,9 +172,9 @@ class CountsCritic:
         if len(wide) > 1:
             fit = known["women"].where(known["stereotype"] == "female", known["n"] - known["women"])
             wide[""] = (fit.sum(), known["n"].sum())
-        groups = _tested(wide)
+        groups = tested(wide)
         aspect = groups.pop("", None)
-        own = _tested({row.identity: (row.women, row.n) for row in known.itertuples()})
+        own = tested({row.identity: (row.women, row.n) for row in known.itertuples()})
         words = [_of_aspect(aspect, brief.aspect)] if aspect else []
         findings, guidelines, leans = [], [], set()
         for stereotype, group in rows.groupby("stereotype", sort=False):
@@ -210,7 +210,7 @@ class CountsCritic:
         )
 
 
-def _tested(counts: Mapping[str, tuple[int, int]]) -> dict[str, _Test]:
+def tested(counts: Mapping[str, tuple[int, int]]) -> dict[str, _Test]:
     """Return tests of counts against one half of all, corrected for one another."""
     from scipy.stats import binomtest
 

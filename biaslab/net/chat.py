@@ -71,13 +71,11 @@ def ask(
     """Put each conversation to the model, at temperature 0; return its answers in order. Equal ones are asked once.
 
     Args:
-        endpoint: The model, and how patient its server is asked.
         conversations: For each answer its messages: ``{"role": "user", "content": …}``, content being a text or a
             list of parts, as for images. They must fit in JSON.
         store: Where answers are kept; nothing is kept where it is None.
         options: Further fields of a request, such as ``{"max_tokens": 200}``.
-        label: What the progress bar calls the work.
-        progress: Whether to show a bar while something is asked.
+        label: What the progress bar, if one is shown, calls the work.
 
     Raises:
         ParameterError: There is no URL, model or key, the key is not accepted (401, 403), or there is no such model or

@@ -79,11 +79,7 @@ class Fetcher:
         self._tls = httpx.create_ssl_context(trust_env=False)
 
     def get(self, url: str) -> bytes:
-        """Return the body at a URL, wherever it redirects to.
-
-        Raises:
-            Failed: There is none to be had, now or ever.
-        """
+        """Return the body at a URL, wherever it redirects to; raise :class:`Failed` where there is none to be had."""
         visit, deadline = Visit(parsed(url)), time.monotonic() + self._limits.seconds
         while (found := self.request(visit, deadline)) is None:
             pass
@@ -92,11 +88,8 @@ class Fetcher:
     def request(self, visit: Visit, deadline: float) -> bytes | None:
         """Make one request until ``deadline`` (:func:`time.monotonic`) and note in ``visit`` what happens.
 
-        Returns:
-            The body, or None where it redirects: the visit then knows where to.
-
-        Raises:
-            Failed: There is no body to be had here, now or ever.
+        Returns the body, or None where it redirects: the visit then knows where to. Raises :class:`Failed` where there
+        is no body to be had, now or ever.
         """
         url, silence = visit.at, self._limits.silence
         port = url.port or (443 if url.scheme == "https" else 80)

@@ -35,7 +35,7 @@ def disturbed(self, prompts, seeds, steps=0):
     return denoise(self, prompts, seeds, steps)
 
 generator.Generator._latents = disturbed
-test_generation_images.three_shards(folder, root)
+test_generation_images.two_shards(folder, root)
 """
 
 
@@ -120,9 +120,9 @@ def test_what_was_generated_is_found_again_without_the_model(folders, tmp_path):
             generate(**asked | other, store=store, progress=False, load=never)
 
 
-def three_shards(folder: str, root: Path):
-    """Generate 150 images: shards of 64, 64 and 22 in batches of at most 24, that is 3, 3 and 1."""
-    asked = prompts(nurse=90, pilot=60)
+def two_shards(folder: str, root: Path):
+    """Generate 96 images: shards of 64 and 32 in batches of at most 24, that is 3 and 2."""
+    asked = prompts(nurse=90, pilot=6)
     given = settings(folder, batch_size=24)
     return generate(asked, *given, seed=11, store=Store(root), progress=False)
 
@@ -149,10 +149,10 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(folders, tmp_path, mo
         return denoise(self, prompts, seeds, steps)
 
     monkeypatch.setattr(generator.Generator, "_latents", counted)
-    resumed = three_shards(folders("sd1"), tmp_path / "killed")
-    assert batches == [24, 24, 16, 22]
-    whole = three_shards(folders("sd1"), tmp_path / "whole")
-    assert batches[4:] == [24, 24, 16, 24, 24, 16, 22]
+    resumed = two_shards(folders("sd1"), tmp_path / "killed")
+    assert batches == [24, 8]
+    whole = two_shards(folders("sd1"), tmp_path / "whole")
+    assert batches[2:] == [24, 24, 16, 24, 8]
     pd.testing.assert_frame_equal(resumed.table, whole.table)
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
 
