@@ -72,7 +72,7 @@ def one_at_a_time(ids, phrases, images, judges: Judge, transform, *, roles: bool
             ]
             here = float("nan")
             if roles and len(set(told)) > 1:
-                texts = [lexicons.fill(people.PEOPLE.role_text, phrase) for phrase in told]
+                texts = [lexicons.fill(people.ROLE_TEXT, phrase) for phrase in told]
                 logits = [
                     scores(people.wider(image, *at), texts).double().numpy()
                     for at in zip(faces, strips, strict=True)
@@ -112,7 +112,7 @@ def main() -> None:
 
     def ours(n, some):
         parts = [slice(k, min(k + step, n)) for k in range(0, n, step)]
-        found = [people._look(ids[p], phrases[p], images[p], some, people.PEOPLE) for p in parts]
+        found = [people._look(ids[p], phrases[p], images[p], some) for p in parts]
         return [image for part in found for image in part]
 
     def peer(n, some):

@@ -45,6 +45,7 @@ HUB = {
     ),
     "clip": ("laion/CLIP-ViT-L-14-laion2B-s32B-b82K", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"),
     "detector": ("hustvl/yolos-tiny", "facebook/detr-resnet-50"),
+    "vqa": ("Salesforce/blip-vqa-base", "Salesforce/blip2-opt-2.7b", "Salesforce/blip2-flan-t5-xl"),
 }
 # How files of weights end that are not safetensors.
 OTHER_WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".pkl", ".msgpack", ".h5")
@@ -69,7 +70,7 @@ def resolve(name: str, kind: str) -> str:
 
     Args:
         name: ``mini`` or another embedded model, a folder, or a name on the hub (``owner/name``).
-        kind: ``text-to-image``, ``clip`` or ``detector``.
+        kind: ``text-to-image``, ``clip``, ``detector`` or ``vqa``, of which none is embedded.
 
     Raises:
         ParameterError: The name is unknown or stands for another kind of model, a folder that it names does not
@@ -77,13 +78,23 @@ def resolve(name: str, kind: str) -> str:
         MissingInputError: The embedded model is not in this installation.
         UnknownNameError: There is no such kind.
     """
-    if kind not in KINDS:
-        raise unknown_name("kind of model", kind, KINDS)
+    if kind not in HUB:
+        raise unknown_name("kind of model", kind, HUB)
+    own = f"'mini' (the embedded {KINDS[kind]}), " if kind in KINDS else ""
+    allowed = f"Give {own}a folder, or a name on the hub, which is made of owner and name, such as {HUB[kind][0]!r}."
     if not isinstance(name, str) or not name:
-        raise ParameterError(f"The {kind} model is {name!r}; give {_names_help(kind)}.")
-    name = KINDS[kind] if name == "mini" else name
+        raise ParameterError(f"The {kind} model is {name!r}. {allowed}")
+    name = KINDS.get(kind, name) if name == "mini" else name
     if name in EMBEDDED:
-        return str(_embedded(name, kind))
+        if KIND_OF[name] != kind:
+            raise ParameterError(
+                f"{name!r} is a {KIND_OF[name]} model, and a {kind} model is needed. {allowed}"
+            )
+        if not _complete(EMBEDDED[name]):
+            raise MissingInputError(
+                f"The embedded model {name!r} is not in {EMBEDDED[name]}; train it with 'biaslab train {name}'."
+            )
+        return str(EMBEDDED[name])
     path = Path(os.path.expanduser(name))
     if os.path.isdir(path):
         check_folder(path)
@@ -96,35 +107,15 @@ def resolve(name: str, kind: str) -> str:
     if _HUB_NAME.fullmatch(name):
         return name
     if "/" in name or "\\" in name or name.startswith((".", "~")):
-        raise ParameterError(f"There is no folder {name!r}. Give {_names_help(kind)}.")
-    raise ParameterError(
-        f"There is no {kind} model named {name!r}. {near_help(name, kind)}Give {_names_help(kind)}."
-    )
+        raise ParameterError(f"There is no folder {name!r}. {allowed}")
+    raise ParameterError(f"There is no {kind} model named {name!r}. {near_help(name, kind)}{allowed}")
 
 
 def near_help(name: str, kind: str) -> str:
     """Return the part of an error message that names models spelt like ``name``; empty where there are none."""
     own = [model for model, of in KIND_OF.items() if of == kind]
-    near = near_matches(name, ["mini", *own, *HUB[kind]])
+    near = near_matches(name, ["mini", *own, *HUB[kind]] if own else HUB[kind])
     return f"Did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
-
-
-def _names_help(kind: str) -> str:
-    return (
-        f"'mini' (the embedded {KINDS[kind]}), a folder, or a name on the hub, which is made of owner and name, such "
-        f"as {HUB[kind][0]!r}"
-    )
-
-
-def _embedded(name: str, kind: str) -> Path:
-    of = KIND_OF[name]
-    if of != kind:
-        raise ParameterError(f"{name!r} is a {of} model, and a {kind} model is needed: {KINDS[kind]!r}.")
-    if not _complete(EMBEDDED[name]):
-        raise MissingInputError(
-            f"The embedded model {name!r} is not in {EMBEDDED[name]}; train it with 'biaslab train {name}'."
-        )
-    return EMBEDDED[name]
 
 
 def _complete(folder: Path) -> bool:
@@ -177,64 +168,61 @@ def check_folder(path: str | Path) -> None:
         ParameterError: There is such a file; the message names it and what to do.
     """
     folder = Path(path)
-    for file in _files(folder):
-        shown = file.relative_to(folder).as_posix()
-        if _RUNS.search(file.name):
-            raise ParameterError(
-                f"{folder} holds {shown}, which could be run when the model is loaded. {_NEVER_RUN} Delete the file or "
-                "move it out of the folder; a model that does not load without it cannot be used here."
-            )
-        if file.suffix.lower() == ".json" and file.name not in _VOCABULARIES:
-            _check_configuration(folder, file, shown)
+    root = folder.resolve()
+    # In the hub's cache, files are links to its blobs.
+    inside = [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
+    for at, folders, files in os.walk(folder):
+        for file in (Path(at, name) for name in (*folders, *files)):
+            if why := _why_refused(file, inside):
+                raise ParameterError(f"{folder} holds {file.relative_to(folder).as_posix()}, {why}")
+        folders[:] = [name for name in folders if not name.startswith(".")]
     check_safetensors(folder)
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder; no link may lead out of it, but for those of the hub's cache to its blobs."""
-    root = folder.resolve()
-    inside = [root]
-    if root.parent.name == "snapshots":
-        inside.append(root.parents[1] / "blobs")
-    for at, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            file = Path(at, name)
-            if file.is_symlink() and not any(file.resolve().is_relative_to(place) for place in inside):
-                raise ParameterError(
-                    f"{folder} holds {file.relative_to(folder).as_posix()}, a link that leads out of the folder, to "
-                    "what nobody looked through. Put a copy of what it leads to in its place."
-                )
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(at, name) for name in files)
-
-
-def _check_configuration(folder: Path, file: Path, shown: str) -> None:
+def _why_refused(file: Path, inside: Sequence[Path]) -> str:
+    """Say why a folder with this file or folder in it is refused; empty where it is not."""
+    if file.is_symlink() and not any(file.resolve().is_relative_to(place) for place in inside):
+        return (
+            "a link that leads out of the folder, to what nobody looked through. Put a copy of what it leads to in its "
+            "place."
+        )
+    if file.is_dir():
+        return ""
+    if _RUNS.search(file.name):
+        return (
+            f"which could be run when the model is loaded. {_NEVER_RUN} Delete the file or move it out of the folder; "
+            "a model that does not load without it cannot be used here."
+        )
+    if file.suffix.lower() != ".json" or file.name in _VOCABULARIES:
+        return ""
     try:
         said = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         # No library can read it either, and what it says about it is clearer than what could be said here.
-        return
+        return ""
     for key, value in _entries(said):
         if key in _CODE_ENTRIES and value:
-            raise ParameterError(
-                f"{folder} holds {shown}, which names code to be loaded with the model ({key}). {_NEVER_RUN} Take this "
-                "entry out; a model that does not load without it cannot be used here."
+            return (
+                f"which names code to be loaded with the model ({key}). {_NEVER_RUN} Take this entry out; a model "
+                "that does not load without it cannot be used here."
             )
     if file.name == "modules.json":
         kinds = [str(m.get("type")) for m in said if isinstance(m, dict)] if isinstance(said, list) else ["?"]
-        other = [kind for kind in kinds if not kind.startswith("sentence_transformers.")]
-        if other:
-            raise ParameterError(
-                f"{folder} holds {shown}, which names the module {other[0]!r}, none of sentence_transformers. "
-                f"{_NEVER_RUN} Choose an encoder that is made of the library's own modules."
-            )
-    shards = said.get("weight_map") if isinstance(said, dict) and file.name.endswith(".index.json") else None
-    if isinstance(shards, dict) and ".safetensors" in file.name:
-        other = [v for v in shards.values() if not re.fullmatch(r"[\w.-]+\.safetensors", str(v))]
-        if other:
-            raise ParameterError(
-                f"{folder} holds {shown}, which names {str(other[0])[:100]!r} as a file of weights; they are read from "
-                ".safetensors beside it only. Save the model once more with save_pretrained(folder)."
-            )
+        for kind in kinds:
+            if not kind.startswith("sentence_transformers."):
+                return (
+                    f"which names the module {kind!r}, none of sentence_transformers. {_NEVER_RUN} Choose an encoder "
+                    "that is made of the library's own modules."
+                )
+    shards = said.get("weight_map") if isinstance(said, dict) else None
+    if isinstance(shards, dict) and file.name.endswith(".index.json") and ".safetensors" in file.name:
+        for shard in map(str, shards.values()):
+            if not re.fullmatch(r"[\w.-]+\.safetensors", shard):
+                return (
+                    f"which names {shard[:100]!r} as a file of weights; they are read from .safetensors beside it "
+                    "only. Save the model once more with save_pretrained(folder)."
+                )
+    return ""
 
 
 def _entries(said: Any) -> Iterator[tuple[str, Any]]:
@@ -336,17 +324,9 @@ def embedded() -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for name, kind in KIND_OF.items():
-        folder = EMBEDDED[name]
+    for name, folder in EMBEDDED.items():
         card = folder / "README.md"
         size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) / 1e6
-        rows.append(
-            {
-                "name": name,
-                "kind": kind,
-                "folder": str(folder),
-                "megabytes": round(size, 1) if _complete(folder) else float("nan"),
-                "card": str(card) if card.is_file() else "",
-            }
-        )
-    return pd.DataFrame(rows)
+        megabytes = round(size, 1) if _complete(folder) else float("nan")
+        rows.append((name, KIND_OF[name], str(folder), megabytes, str(card) if card.is_file() else ""))
+    return pd.DataFrame(rows, columns=["name", "kind", "folder", "megabytes", "card"])

@@ -17,7 +17,8 @@ import csv
 import difflib
 import io
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,9 +32,10 @@ from biaslab.measures.agreement import LABELS, majority_vote
 SOURCES = ("training", "generated")
 OUTCOMES = ("female", "male", "tie", "unsure", "unrated")
 SYNONYMS = {
-    **dict.fromkeys(("f", "w", "woman", "women", "girl"), "female"),
-    **dict.fromkeys(("m", "man", "men", "boy"), "male"),
+    **dict.fromkeys(("f", "w", "woman", "women", "girl", "feminine"), "female"),
+    **dict.fromkeys(("m", "man", "men", "boy", "masculine"), "male"),
     **dict.fromkeys(("u", "?", "not sure", "unclear", "uncertain", "undecided", "unknown"), "unsure"),
+    "cannot identify": "unsure",
     **dict.fromkeys(("na", "n/a", "nan", "null"), ""),
 }
 UNNAMED = "unnamed"
@@ -49,6 +51,7 @@ _NEEDS = {
     "long": "Ratings in long form need: image, source, occupation, rater, label.",
     "shares": "Shares need: occupation, source, percent_female, n.",
 }
+_LONG = ("rater", "label")
 _OPTIONAL = ("model", "prompt")
 # Prompts of training shares that serve all prompts.
 _SHARED = ("ratings", "captions")
@@ -61,6 +64,8 @@ MOST_CELLS = 300_000_000
 _MOST_BYTES = 1_000_000_000
 _MOST_IMAGES = 1_000_000_000
 _ENDINGS = (".csv", ".parquet", ".pq")
+# What a spreadsheet would run as a formula is written with an apostrophe before it.
+_ESCAPED = r"^'(?=[=+\-@\t\r'])"
 
 Note = tuple[str, float, str]
 
@@ -113,6 +118,38 @@ class Rated:
             part=len(models) > 1,
         )
 
+    def votes(self) -> pd.Series:
+        """Return each image's label by image id.
+
+        Raises:
+            InputError: An image stands in several rows (models, sources or occupations).
+        """
+        ids = image_ids(self.images["image"])
+        if ids.duplicated().any():
+            raise InputError(
+                f"Image {ids[ids.duplicated()].iloc[0]!r} stands in several rows of the ratings (other models, sources "
+                "or occupations); keep the rows of the images that are judged here."
+            )
+        return pd.Series(self.images["label"].astype(str).to_numpy(object), index=ids.to_numpy(object))
+
+
+@dataclass(frozen=True)
+class Votes:
+    """Ratings of items of any kind, and how the vote on each ended."""
+
+    items: pd.DataFrame
+    """One row per item: the columns that name it."""
+    label: np.ndarray
+    """Each item's vote, one of :data:`OUTCOMES`."""
+    ratings: pd.DataFrame
+    """The same rows, a column for each rater with a rating; as :attr:`Rated.ratings`."""
+    raters: tuple[str, ...]
+    """Names of these columns if each is one rater."""
+    n_raters: int
+    """Raters with at least one rating."""
+    notes: list[Note]
+    """How ratings were understood."""
+
 
 def read(path: str | Path) -> Rated:
     """Read ratings or shares from ``path`` and resolve them.
@@ -125,34 +162,49 @@ def read(path: str | Path) -> Rated:
             allowed, a row is there twice, or no image is rated. The message names the value and the fix.
     """
     path = located(path)
-    frame, ignored = _named(load_table(path), path)
+    frame = load_table(path, {name for names in _FORMATS.values() for name in names} | {*_OPTIONAL})
     kind = _kind(list(frame.columns), path)
-    for name in _FORMATS[kind]:
-        if name not in frame.columns:
-            others = [c for c in frame.columns if c not in (*_FORMATS[kind], *_OPTIONAL)]
-            close = difflib.get_close_matches(name, others, n=1, cutoff=0.6)
-            meant = f"Rename {close[0]!r} to {name!r}. " if close else ""
-            raise InputError(
-                f"{path} has no column {name!r}. {meant}{_NEEDS[kind]} {columns_told(frame.columns)}"
-            )
+    needed = _FORMATS[kind]
+    require(frame, needed, path, _NEEDS[kind], {*needed, *_OPTIONAL})
     form = _NEEDS[kind].partition(" need")[0].lower()
-    notes: list[Note] = [("rows read", len(frame), f"{form} from {shortened(path.name)}"), *ignored]
-    if kind != "shares" and "prompt" in frame.columns:
+    notes: list[Note] = [("rows read", len(frame), f"{form} from {shortened(path.name)}")]
+    if kind != "shares" and "prompt" in frame:
         notes.append(("columns not used: prompt", 1, "an occupation's images of all prompts count together"))
         frame = frame.drop(columns="prompt")
+    unused = [c for c in frame if c not in {*needed, *_OPTIONAL} and (not c or kind != "wide")]
+    for name in unused:
+        meant = difflib.get_close_matches(name.lower(), _OPTIONAL, n=1, cutoff=0.75)
+        if meant:
+            raise InputError(f"{path} has a column {name!r}. Did you mean {meant[0]!r}? Rename or remove it.")
+    if unused:
+        told = ", ".join(name or "without a name" for name in unused)
+        notes.append(("columns not used", len(unused), told))
+        frame = frame.drop(columns=unused)
     for name in ("occupation", *_OPTIONAL):
-        if name in frame.columns:
+        if name in frame:
             frame[name] = _names(frame[name], path, empty=name != "occupation")
     frame["source"] = _sources(frame["source"], path)
-    if "model" not in frame.columns:
-        frame["model"] = ""
     frame["model"] = _models(frame, path)
     if kind == "shares":
         return _shares(frame, path, notes)
     frame["image"] = frame["image"].str.strip()
     refuse(frame["image"] == "", path, "image is empty", "name each image")
     refuse(frame["image"].str.contains("\n"), path, "image spans several lines", "look for a quote left open")
-    return (_wide if kind == "wide" else _long)(frame, path, notes)
+    raters = None if kind == "long" else [c for c in frame if c not in _ITEM]
+    if raters == []:
+        raise InputError(f"{path} has no column of ratings. {_NEEDS['wide']}")
+    votes = votes_on(frame, _ITEM, raters, path, _image)
+    if not votes.n_raters:
+        raise InputError(f"{path} holds no rating: every one is empty. Allowed are {', '.join(LABELS)}.")
+    return _resolved(kind, votes, notes)
+
+
+def read_ratings(path: str | Path) -> Rated:
+    """Read ratings from ``path``; as :func:`read`, but shares are an InputError, too."""
+    rated = read(path)
+    if rated.ratings is None:
+        raise InputError(f"{path} holds shares; give ratings, one row per image.")
+    return rated
 
 
 def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.DataFrame:
@@ -179,9 +231,7 @@ def located(path: str | Path) -> Path:
     Raises:
         InputError: It is neither CSV nor Parquet, or does not exist.
     """
-    path = Path(path)
-    if path.parts[:1] == ("~",):
-        path = Path.home().joinpath(*path.parts[1:])
+    path = Path(os.path.expanduser(path))
     if path.suffix.lower() not in _ENDINGS:
         raise InputError(f"{path} is neither CSV nor Parquet; give a file that ends in .csv or .parquet.")
     if not os.path.isfile(path):
@@ -189,45 +239,77 @@ def located(path: str | Path) -> Path:
     return path
 
 
-# -- the three formats -----------------------------------------------------------------------------------
+def image_ids(column: pd.Series) -> pd.Series:
+    """Return the image ids in a column of a file, without what tables are written with against formulas."""
+    return column.astype(str).str.strip().str.replace(_ESCAPED, "", regex=True)
 
 
-def _wide(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
-    columns = [c for c in frame.columns if c not in _ITEM]
-    if not columns:
-        raise InputError(f"{path} has no column of ratings. {_NEEDS['wide']}")
-    again = frame.duplicated(_ITEM)
-    if again.any():
-        raise InputError(
-            f"{path} has {_image(frame, again)} twice (again in data row {row_told(again)}); give it once. "
-            "With one row per image and rater, name the columns rater and label."
-        )
-    codes, read_as = label_codes({c: frame[c] for c in columns}, path)
-    items = frame[_ITEM].reset_index(drop=True)
-    n_raters = int((codes >= 0).any(axis=0).sum())
-    return _resolved("wide", items, codes, columns, n_raters, path, notes + read_as)
+# -- ratings to votes ------------------------------------------------------------------------------------
 
 
-def _long(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
-    notes = notes + _unused(frame, path, _FORMATS["long"])
-    label, read_as = label_codes({"label": frame["label"]}, path)
-    label = label[:, 0]
+def votes_on(
+    frame: pd.DataFrame,
+    keys: list[str],
+    raters: list[str] | None,
+    path: Path,
+    called: Callable[[pd.Series], str],
+) -> Votes:
+    """Return the ratings in a table and the votes on its items, whether or not there are any.
+
+    Args:
+        frame: Cells as text; its index counts the file's rows from 0.
+        keys: The columns that name an item.
+        raters: The columns of ratings; ``None`` where the columns rater and label hold one rating in each row.
+        path: The file, for errors.
+        called: What an error calls the item of a row.
+
+    Raises:
+        InputError: A cell is no rating, a rater has no name, or an item is there twice, or twice for one rater.
+    """
+    codes, notes = _label_codes(frame[raters or ["label"]], path)
+    if raters:
+        again = frame.duplicated(keys)
+        if again.any():
+            raise InputError(
+                f"{path} has {called(frame[again].iloc[0])} twice (again in data row {row_told(again)}); give it once. "
+                "With one row for each rating, name the columns rater and label."
+            )
+        items, names = frame[keys].reset_index(drop=True), raters
+    else:
+        items, codes, names = _spread(frame, keys, codes[:, 0], path, called)
+    given = (codes >= 0).any(axis=0)
+    few = len(names) <= MOST_COLUMNS
+    columns = names if few else [str(k + 1) for k in range(codes.shape[1])]
+    ratings = {c: pd.Categorical.from_codes(codes[:, k], LABELS) for k, c in enumerate(columns) if given[k]}
+    table, empty = pd.DataFrame(ratings, index=items.index), [c for c in columns if c not in ratings]
+    n_raters = int(given.sum()) if raters else len(names)
+    by_label = ", ".join(f"{(codes == k).sum()} {label}" for k, label in enumerate(LABELS))
+    notes += [("raters", n_raters, ", ".join(table) if few else "too many to name")]
+    notes += [("raters without a rating", len(empty), ", ".join(empty))] if empty and few else []
+    notes += [("ratings", int((codes >= 0).sum()), by_label)]
+    vote = majority_vote(np.array([*LABELS, None], dtype=object)[codes])
+    return Votes(items, vote.labels, table, tuple(table) if few else (), n_raters, notes)
+
+
+def _spread(
+    frame: pd.DataFrame, keys: list[str], label: np.ndarray, path: Path, called: Callable[[pd.Series], str]
+) -> tuple[pd.DataFrame, np.ndarray, list[str]]:
+    """Return items, their ratings side by side (items, columns), and who rated."""
     given = label >= 0
-    rater, raters = pd.factorize(_names(frame["rater"], path, empty=True))
     # An image that nobody rated has no rater either.
-    refuse((frame["rater"].str.strip() == "") & given, path, "rater is empty", "name who gave the rating")
-    item = frame.groupby(_ITEM, sort=False, observed=True).ngroup().to_numpy()
-    again = pd.Series(item * len(raters) + rater).duplicated()
+    refuse(given & (frame["rater"].str.strip() == ""), path, "rater is empty", "name who gave the rating")
+    rater = _names(frame["rater"], path, empty=True)
+    item = frame.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
+    again = given & pd.DataFrame({"item": item, "rater": rater, "given": given}).duplicated().to_numpy()
     if again.any():
         raise InputError(
-            f"{path} has two ratings of {_image(frame, again)} by rater "
-            f"{shortened(raters[rater[again.argmax()]])} (the second in data row {row_told(again)}); keep one."
+            f"{path} has two ratings of {called(frame[again].iloc[0])} by rater {shortened(rater[again][0])} (the "
+            f"second in data row {row_told(pd.Series(again, index=frame.index))}); keep one."
         )
-    items = frame.loc[~pd.Series(item).duplicated().to_numpy(), _ITEM].reset_index(drop=True)
-    item, rater, label = item[given], rater[given], label[given]
-    used, rater = np.unique(rater, return_inverse=True)
-    names = [str(name) for name in raters[used]]
-    column, width = rater, len(names)
+    items = frame.loc[~pd.Series(item, index=frame.index).duplicated(), keys].reset_index(drop=True)
+    item, label = item[given], label[given]
+    column, names = pd.factorize(rater[given])
+    width = len(names)
     if width > MOST_COLUMNS:
         # Which rater it was does not matter to votes and to agreement over all raters.
         column = pd.Series(item).groupby(item).cumcount().to_numpy()
@@ -236,55 +318,34 @@ def _long(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
         raise InputError(f"{path} has {len(items)} images with up to {width} ratings, too many to hold.")
     codes = np.full((len(items), width), -1, dtype=np.int8)
     codes[item, column] = label
-    return _resolved("long", items, codes, names, len(names), path, notes + read_as)
+    return items, codes, list(names)
 
 
-def _resolved(
-    kind: str,
-    items: pd.DataFrame,
-    codes: np.ndarray,
-    names: list[str],
-    n_raters: int,
-    path: Path,
-    notes: list,
-) -> Rated:
-    """Return ratings, given as positions in LABELS (images, columns; -1 missing), with votes and shares."""
-    given = (codes >= 0).sum(axis=0)
-    if not given.any():
-        raise InputError(f"{path} holds no rating: every one is empty. Allowed are {', '.join(LABELS)}.")
-    named = len(names) <= MOST_COLUMNS
-    columns = names if named else [str(k + 1) for k in range(codes.shape[1])]
-    empty = [c for c, n in zip(columns, given, strict=True) if not n]
-    codes, columns = codes[:, given > 0], [c for c, n in zip(columns, given, strict=True) if n]
-    ratings = pd.DataFrame({c: pd.Categorical.from_codes(codes[:, k], LABELS) for k, c in enumerate(columns)})
-    vote = majority_vote(np.array([*LABELS, None], dtype=object)[codes])
-    images = items.assign(label=pd.Categorical(vote.labels, OUTCOMES))
+# -- the three formats -----------------------------------------------------------------------------------
 
+
+def _resolved(kind: str, votes: Votes, notes: list[Note]) -> Rated:
+    images = votes.items.assign(label=pd.Categorical(votes.label, OUTCOMES))
     percent_female = shares(images, images["label"] == "female", images["label"] == "male")
-    each = images[["model", "occupation", "source"]].assign(
-        **{name: images["label"] == name for name in OUTCOMES}, n_images=1
-    )
-    counts = each.groupby(["model", "occupation", "source"], as_index=False, observed=True).sum()
-    outcomes = _finished(counts)
-
+    each = pd.get_dummies(images["label"], dtype=int).assign(n_images=1)
+    cells = [images[name] for name in ("model", "occupation", "source")]
+    counts = each.groupby(cells, observed=True).sum().reset_index()
     n = images["label"].value_counts()
-    by_label = ", ".join(f"{(codes == k).sum()} {label}" for k, label in enumerate(LABELS))
-    gaps = (codes < 0).any(axis=1) & (codes >= 0).any(axis=1)
+    rated = votes.ratings.notna()
+    gaps = int((rated.any(axis=1) & ~rated.all(axis=1)).sum())
     notes = [
         *notes,
-        ("raters", n_raters, ", ".join(columns) if named else "too many to name"),
-        *([("raters without a rating", len(empty), ", ".join(empty))] if empty and named else []),
-        ("ratings", int(given.sum()), by_label),
+        *votes.notes,
         ("images", len(images), ""),
         *_repeated(images),
-        *([("images with a rating missing", int(gaps.sum()), "")] if named else []),
+        *([("images with a rating missing", gaps, "")] if votes.raters else []),
         ("images decided female or male", int(n["female"] + n["male"]), "they make the shares"),
         ("images left out: unsure", int(n["unsure"]), "unsure has more ratings than any other"),
         ("images left out: tie", int(n["tie"]), "no rating has more than the others"),
         ("images left out: unrated", int(n["unrated"]), ""),
     ]
-    raters = tuple(columns) if named else ()
-    return _rated(kind, images, ratings, raters, n_raters, percent_female, outcomes, notes)
+    outcomes, notes = _paired(_finished(counts), percent_female, notes)
+    return Rated(kind, images, votes.ratings, votes.raters, votes.n_raters, percent_female, outcomes, notes)
 
 
 def _repeated(images: pd.DataFrame) -> list[Note]:
@@ -293,39 +354,30 @@ def _repeated(images: pd.DataFrame) -> list[Note]:
     names = places.loc[places["image"].duplicated(), "image"].drop_duplicates()
     if names.empty:
         return []
-    listed = ", ".join(shortened(name) for name in names[:5]) + (", …" if len(names) > 5 else "")
-    detail = f"counted as another image in each; if it is one image, correct the file: {listed}"
+    detail = f"counted as another image in each; if it is one image, correct the file: {listed(names)}"
     return [("images under several sources or occupations", len(names), detail)]
 
 
 def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
-    notes = notes + _unused(frame, path, _FORMATS["shares"])
     percent = _numbers(frame["percent_female"], path)
     n = _numbers(frame["n"], path)
-    outside = (percent < 0) | (percent > 100)
-    if outside.any():
-        raise InputError(
-            f"{path}: percent_female is {percent[outside].iloc[0]:g} in data row {row_told(outside)}; "
-            "allowed is 0 to 100."
-        )
-    if percent.max() <= 1 and percent.max() > 0:
+    for column, bad, allowed in (
+        (percent, (percent < 0) | (percent > 100), "give 0 to 100"),
+        (
+            n,
+            (n < 1) | (n != n.round()) | (n > _MOST_IMAGES),
+            "give the number of images behind the share, a whole number from 1 to "
+            f"{_MOST_IMAGES:,}; leave out rows without images",
+        ),
+    ):
+        value = column[bad].iloc[0] if bad.any() else 0
+        refuse(bad, path, f"{column.name} is {value:g}", allowed)
+    if 0 < percent.max() <= 1:
         raise InputError(
             f"{path}: no percent_female is above 1, so the shares seem to be given as 0 to 1; "
             "percent_female is 0 to 100: multiply by 100."
         )
-    bad = (n < 1) | (n != n.round())
-    if bad.any():
-        raise InputError(
-            f"{path}: n is {n[bad].iloc[0]:g} in data row {row_told(bad)}; it is the number of images behind the "
-            "share, a whole number of 1 or more. Leave out rows without images."
-        )
-    large = n > _MOST_IMAGES
-    if large.any():
-        raise InputError(
-            f"{path}: n is {n[large].iloc[0]:g} in data row {row_told(large)}; it is the number of images behind the "
-            f"share, at most {_MOST_IMAGES:,}."
-        )
-    prompt = frame["prompt"].astype(object) if "prompt" in frame.columns else pd.Series("", index=frame.index)
+    prompt = frame["prompt"].astype(object) if "prompt" in frame else pd.Series("", index=frame.index)
     frame = frame.assign(percent_female=percent, n=n, prompt=prompt.where(prompt != "", "ratings"))
     again = frame.duplicated(_CELL)
     if again.any():
@@ -335,11 +387,12 @@ def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
             f"row {row_told(again)}; give one, or tell them apart by the columns model or prompt."
         )
     _check_prompts(frame, path)
-    outcomes = _finished(frame[_CELL].assign(n_images=np.nan, **dict.fromkeys(OUTCOMES, np.nan)))
     percent_female = _finished(frame[[*_CELL, "percent_female", "n"]])
-    images = pd.DataFrame(columns=[*_ITEM, "label"], dtype=object)
+    outcomes = _finished(frame[_CELL].assign(n_images=np.nan, **dict.fromkeys(OUTCOMES, np.nan)))
     notes.append(("images decided female or male", int(n.sum()), "they make the shares"))
-    return _rated("shares", images, None, (), 0, percent_female, outcomes, notes)
+    outcomes, notes = _paired(outcomes, percent_female, notes)
+    images = pd.DataFrame(columns=[*_ITEM, "label"], dtype=object)
+    return Rated("shares", images, None, (), 0, percent_female, outcomes, notes)
 
 
 def _check_prompts(frame: pd.DataFrame, path: Path) -> None:
@@ -355,17 +408,18 @@ def _check_prompts(frame: pd.DataFrame, path: Path) -> None:
         )
 
 
-def _rated(kind, images, ratings, raters, n_raters, percent_female, outcomes, notes) -> Rated:
-    """Join shares with outcomes, say which rows have no counterpart, and number the occupations."""
-    cell = [c for c in _CELL if c in outcomes.columns]
-    outcomes = outcomes.merge(percent_female.drop(columns="approach"), on=cell, validate="one_to_one")
+def _paired(
+    outcomes: pd.DataFrame, percent_female: pd.DataFrame, notes: list[Note]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return outcomes with shares and why a row has no counterpart, and the notes as a table."""
+    outcomes = outcomes.merge(percent_female.drop(columns="approach"), on=_CELL, validate="one_to_one")
     decided = outcomes.pivot_table(
         index=["model", "occupation"], columns="source", values="n", aggfunc="sum", observed=True
     ).reindex(columns=list(SOURCES))
     pair = decided.reindex(pd.MultiIndex.from_frame(outcomes[["model", "occupation"]]))
     reason = pd.Series("", index=outcomes.index, dtype=object)
     for source in SOURCES:
-        reason[(pair[source].isna()).to_numpy()] = f"no {source} images of this occupation"
+        reason[pair[source].isna().to_numpy()] = f"no {source} images of this occupation"
         reason[(pair[source] == 0).to_numpy()] = f"no {source} image was decided female or male"
     columns = [*_CELL, "n_images", *OUTCOMES, "n", "percent_female"]
     outcomes = outcomes[columns].assign(reason=reason)
@@ -375,8 +429,7 @@ def _rated(kind, images, ratings, raters, n_raters, percent_female, outcomes, no
         ("occupations", outcomes["occupation"].nunique(), ""),
         ("occupations with one source only", len(alone), "; ".join(alone)),
     ]
-    notes = pd.DataFrame(notes, columns=["item", "n", "detail"])
-    return Rated(kind, images, ratings, raters, n_raters, percent_female, outcomes, notes)
+    return outcomes, pd.DataFrame(notes, columns=["item", "n", "detail"])
 
 
 def _finished(cells: pd.DataFrame) -> pd.DataFrame:
@@ -386,36 +439,15 @@ def _finished(cells: pd.DataFrame) -> pd.DataFrame:
     shared = cells["model"] == ""
     repeated = [cells[shared].assign(model=model) for model in models]
     cells = pd.concat([cells[~shared], *repeated], ignore_index=True)
-    if "prompt" not in cells.columns:
+    if "prompt" not in cells:
         cells["prompt"] = "ratings"
-    if "percent_female" in cells.columns:
+    if "percent_female" in cells:
         cells["approach"] = "naive"
         cells = cells[["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]]
-    return cells.sort_values([*_CELL], ignore_index=True)
+    return cells.sort_values(_CELL, ignore_index=True)
 
 
 # -- cells to values -------------------------------------------------------------------------------------
-
-
-def _named(frame: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, list[Note]]:
-    """Return the table with known columns in their usual spelling; a nameless index column is left aside."""
-    known = {name for names in _FORMATS.values() for name in names} | set(_OPTIONAL)
-    names = []
-    for given in frame.columns:
-        name = " ".join(str(given).split())
-        if not name.isprintable():
-            raise InputError(
-                f"{path} has a column {given!r}; its name holds characters that cannot be printed."
-            )
-        usual = name.lower().replace(" ", "_").replace("-", "_")
-        names.append(usual if usual in known else name)
-    twice = [name for name in names if names.count(name) > 1]
-    if twice and twice[0]:
-        raise InputError(f"{path} has two columns named {twice[0]!r}; give each its own name.")
-    frame.columns = names
-    nameless = names.count("")
-    notes = [("columns not used", nameless, "without a name")] if nameless else []
-    return frame.loc[:, [name != "" for name in names]], notes
 
 
 def _kind(columns: list[str], path: Path) -> str:
@@ -432,76 +464,66 @@ def _kind(columns: list[str], path: Path) -> str:
         return "shares"
     if like("image") or {"occupation", "source"} <= set(columns):
         return "wide"
-    raise InputError(f"{path} fits no format. {columns_told(columns)} {' '.join(_NEEDS.values())}")
+    raise InputError(f"{path} fits no format. {_columns_told(columns)} {' '.join(_NEEDS.values())}")
 
 
-def columns_told(columns: Iterable[str]) -> str:
-    """Say which columns a file has."""
+def require(frame: pd.DataFrame, needed: Iterable[str], path: Path, needs: str, known: set[str]) -> None:
+    """Raise InputError for the first column of ``needed`` that is missing; name one of no use that is spelt like it."""
+    for name in needed:
+        if name not in frame:
+            close = difflib.get_close_matches(name, [c for c in frame if c not in known], n=1, cutoff=0.6)
+            meant = f"Rename {close[0]!r} to {name!r}. " if close else ""
+            raise InputError(f"{path} has no column {name!r}. {meant}{needs} {_columns_told(frame)}")
+
+
+def _columns_told(columns: Iterable[str]) -> str:
     columns = list(columns)
     return f"It has: {', '.join(columns[:20])}{', …' if len(columns) > 20 else ''}."
-
-
-def _unused(frame: pd.DataFrame, path: Path, used: Iterable[str]) -> list[Note]:
-    """Note the columns that are of no use; one that is spelt like an optional column is an error."""
-    unused = [c for c in frame.columns if c not in {*used, *_OPTIONAL}]
-    for name in unused:
-        meant = difflib.get_close_matches(name.lower(), _OPTIONAL, n=1, cutoff=0.75)
-        if meant:
-            raise InputError(f"{path} has a column {name!r}. Did you mean {meant[0]!r}? Rename or remove it.")
-    return [("columns not used", len(unused), ", ".join(unused))] if unused else []
 
 
 def _names(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categorical:
     """Return names with single spaces; refuse empty and unprintable ones, and one name in two spellings."""
     codes, found = pd.factorize(column)
-    clean = [" ".join(str(value).split()) for value in found]
-    spelt: dict[str, str] = {}
-    for k, name in enumerate(clean):
-        if not name and not empty:
-            refuse(codes == k, path, f"{column.name} is empty", "fill it in or leave the row out")
-        if "\n" in str(found[k]).strip():
-            refuse(codes == k, path, f"{column.name} spans several lines", "look for a quote left open")
-        if not name.isprintable():
-            refuse(
-                codes == k,
-                path,
-                f"{column.name} is {shortened(found[k])}",
-                "remove characters that cannot be printed",
-            )
-        other = spelt.setdefault(name.casefold(), name)
-        if other != name:
-            raise InputError(
-                f"{path}: {column.name} is spelt {shortened(other)} and {shortened(name)}; spell it one way."
-            )
-    categories, index = np.unique(np.array(clean, dtype=object), return_inverse=True)
-    return pd.Categorical.from_codes(index[codes], categories)
+    found = pd.Series(found, dtype=object).astype(str)
+    clean = found.str.split().str.join(" ")
+    problems = [
+        (found.str.strip().str.contains("\n"), "spans several lines", "look for a quote left open"),
+        (~clean.map(str.isprintable).astype(bool), "is {}", "remove characters that cannot be printed"),
+    ]
+    if not empty:
+        problems.append((clean == "", "is empty", "fill it in or leave the row out"))
+    for bad, problem, fix in problems:
+        shown = shortened(found[bad].iloc[0]) if bad.any() else ""
+        rows = pd.Series(bad.to_numpy()[codes], index=column.index)
+        refuse(rows, path, f"{column.name} {problem.format(shown)}", fix)
+    spelt = clean.drop_duplicates()
+    folded = spelt.str.casefold()
+    if folded.duplicated().any():
+        two = spelt[folded == folded[folded.duplicated()].iloc[0]].map(shortened)
+        raise InputError(f"{path}: {column.name} is spelt {' and '.join(two[:2])}; spell it one way.")
+    return pd.Categorical(clean.to_numpy(object)[codes])
 
 
 def _sources(column: pd.Series, path: Path) -> pd.Categorical:
-    codes, found = pd.factorize(column)
-    clean = [str(value).strip().lower() for value in found]
-    for k, name in enumerate(clean):
-        if name not in SOURCES:
-            row = row_told(codes == k)
-            raise InputError(
-                f"{path}: source is {shortened(found[k])} in data row {row}. {name_help(name[:40], SOURCES)}"
-            )
-    return pd.Categorical.from_codes(np.array([SOURCES.index(name) for name in clean])[codes], SOURCES)
+    clean = column.str.strip().str.lower()
+    strange = ~clean.isin(SOURCES)
+    if strange.any():
+        raise InputError(
+            f"{path}: source is {shortened(column[strange].iloc[0])} in data row {row_told(strange)}. "
+            f"{name_help(clean[strange].iloc[0][:40], SOURCES)}"
+        )
+    return pd.Categorical(clean, SOURCES)
 
 
 def _models(frame: pd.DataFrame, path: Path) -> pd.Categorical:
     """Return the models: all empty where the file names none, checked where it does."""
-    model = pd.Series(frame["model"]).astype(object)
-    if (model == "").all():
-        return pd.Categorical(model)
+    if "model" not in frame or (frame["model"] == "").all():
+        return pd.Categorical([""] * len(frame))
+    model = frame["model"].astype(object)
     generated = frame["source"] == "generated"
     nameless = generated & (model == "")
-    refuse(
-        nameless,
-        path,
-        "model is empty for generated images",
-        "name the model; only training images may have none",
-    )
+    fix = "name the model; only training images may have none"
+    refuse(nameless, path, "model is empty for generated images", fix)
     known = set(model[generated])
     strange = ~generated & (model != "") & ~model.isin(known)
     if known and strange.any():
@@ -513,24 +535,22 @@ def _models(frame: pd.DataFrame, path: Path) -> pd.Categorical:
     return pd.Categorical(model)
 
 
-def label_codes(columns: dict[str, pd.Series], path: Path) -> tuple[np.ndarray, list[Note]]:
+def _label_codes(columns: pd.DataFrame, path: Path) -> tuple[np.ndarray, list[Note]]:
     """Return positions in LABELS (-1 not rated), shape (rows, columns), and notes on other spellings."""
     position = {"": -1, **{label: k for k, label in enumerate(LABELS)}}
-    out = np.empty((len(next(iter(columns.values()))), len(columns)), dtype=np.int8)
-    read_as: dict[tuple[str, str], int] = {}
+    out = np.empty(columns.shape, dtype=np.int8)
+    read_as: Counter[tuple[str, str]] = Counter()
     for k, (name, column) in enumerate(columns.items()):
         codes, found = pd.factorize(column)
-        count = np.bincount(codes, minlength=len(found))
-        label_of = np.empty(len(found), dtype=np.int8)
-        for j, value in enumerate(found):
-            spelt = " ".join(value.split()).lower()
-            label = SYNONYMS.get(spelt, spelt)
+        spelt = [" ".join(value.split()).lower() for value in found]
+        labels = [SYNONYMS.get(text, text) for text in spelt]
+        for j, label in enumerate(labels):
             if label not in position:
-                raise InputError(_not_a_label(name, value, row_told(codes == j), path))
-            label_of[j] = position[label]
-            if label != spelt:
-                read_as[spelt, label] = read_as.get((spelt, label), 0) + int(count[j])
-        out[:, k] = label_of[codes]
+                row = row_told(pd.Series(codes == j, index=columns.index))
+                raise InputError(_not_a_label(str(name), found[j], row, path))
+            if label != spelt[j]:
+                read_as[spelt[j], label] += int((codes == j).sum())
+        out[:, k] = np.array([position[label] for label in labels], np.int8)[codes]
     return out, [
         (f"read {a!r} as {b or 'not rated'}", n, "another spelling") for (a, b), n in read_as.items()
     ]
@@ -538,12 +558,9 @@ def label_codes(columns: dict[str, pd.Series], path: Path) -> tuple[np.ndarray, 
 
 def _not_a_label(name: str, value: str, row: int, path: Path) -> str:
     meant = difflib.get_close_matches(name.lower(), (*_FORMATS["long"], *_OPTIONAL), n=1, cutoff=0.75)
-    if name in _FORMATS["long"]:
-        fix = ""
-    elif meant:
-        fix = f" Or is column {name!r} {meant[0]!r} misspelt?"
-    else:
-        fix = f" If {name!r} is not a rater, remove it."
+    fix = f" If {name!r} is not a rater, remove it."
+    if meant:
+        fix = "" if name in _FORMATS["long"] else f" Or is column {name!r} {meant[0]!r} misspelt?"
     return (
         f"{path}: column {name!r} holds {shortened(value)} in data row {row}, which is not a rating. "
         f"{name_help(value[:40], LABELS).rstrip('.')}, or empty for not rated.{fix}"
@@ -551,29 +568,25 @@ def _not_a_label(name: str, value: str, row: int, path: Path) -> str:
 
 
 def _numbers(column: pd.Series, path: Path) -> pd.Series:
-    text = column.str.strip()
-    refuse(text == "", path, f"{column.name} is empty", "fill it in or leave the row out")
-    values = pd.to_numeric(text, errors="coerce").astype(float)
+    values = pd.to_numeric(column.str.strip(), errors="coerce").astype(float)
     bad = ~np.isfinite(values)
-    if bad.any():
-        refuse(bad, path, f"{column.name} is {shortened(text[bad].iloc[0])}", "give a number such as 37.5")
+    shown = shortened(column[bad].iloc[0].strip()) if bad.any() else ""
+    refuse(bad, path, f"{column.name} is {shown}", "give a number such as 37.5, or leave the row out")
     return values
 
 
-def refuse(rows, path: Path, problem: str, fix: str) -> None:
+def refuse(rows: pd.Series, path: Path, problem: str, fix: str) -> None:
     """Raise InputError if any of ``rows`` is true."""
-    rows = np.asarray(rows, dtype=bool)
     if rows.any():
         raise InputError(f"{path}: {problem} in data row {row_told(rows)}; {fix}.")
 
 
-def row_told(rows) -> int:
-    """Return the number of the first true row; the first row below the header is 1."""
-    return int(np.argmax(np.asarray(rows))) + 1
+def row_told(rows: pd.Series) -> int:
+    """Return the number of the first true row, by an index that counts from 0; the row below the header is 1."""
+    return int(rows.idxmax()) + 1
 
 
-def _image(frame: pd.DataFrame, rows) -> str:
-    row = frame[np.asarray(rows)].iloc[0]
+def _image(row: pd.Series) -> str:
     return f"image {shortened(row['image'])} ({row['source']}, {row['occupation']})"
 
 
@@ -583,20 +596,37 @@ def shortened(value: object, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def listed(values: Iterable[object]) -> str:
+    """Return the first five values as in :func:`shortened`, and whether there are more."""
+    values = list(values)
+    return ", ".join(shortened(value) for value in values[:5]) + (", …" if len(values) > 5 else "")
+
+
 # -- a file to a table of text ---------------------------------------------------------------------------
 
 
-def load_table(path: Path) -> pd.DataFrame:
-    """Return the file's cells as text, missing ones as ""."""
+def load_table(path: Path, known: set[str]) -> pd.DataFrame:
+    """Return the file's cells as text, missing ones as ""; columns in ``known`` get their usual spelling."""
     size = path.stat().st_size
-    if size == 0:
-        raise InputError(f"{path} is empty; it needs a header and rows.")
     if size > _MOST_BYTES:
         raise InputError(f"{path} has {size:,} bytes; at most {_MOST_BYTES:,} are read.")
     table = (_load_csv if path.suffix.lower() == ".csv" else _load_parquet)(path)
     if not table.num_rows:
         raise InputError(f"{path} has a header but no rows.")
-    return table.to_pandas()
+    frame = table.to_pandas()
+    names = []
+    for given in table.column_names:
+        name = " ".join(given.split())
+        if not name.isprintable():
+            raise InputError(
+                f"{path} has a column {given!r}; its name holds characters that cannot be printed."
+            )
+        usual = name.lower().replace(" ", "_").replace("-", "_")
+        names.append(usual if usual in known else name)
+    twice = [name for name, n in Counter(names).items() if name and n > 1]
+    if twice:
+        raise InputError(f"{path} has two columns named {twice[0]!r}; give each its own name.")
+    return frame.set_axis(names, axis=1)
 
 
 def _load_csv(path: Path):
@@ -610,8 +640,7 @@ def _load_csv(path: Path):
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
-    head = text[:1_000_000].strip()
-    if not head:
+    if not text.strip():
         raise InputError(f"{path} is empty; it needs a header and rows.")
     if text.count('"') % 2:
         raise InputError(f'{path} opens a quote (") that it never closes; quotes must come in pairs.')
@@ -623,13 +652,11 @@ def _load_csv(path: Path):
     separator = next((s for s in ";\t|" if len(names) == 1 and s in names[0]), "")
     if separator:
         raise InputError(f"{path} separates its columns by {separator!r}; save it with commas.")
-    if len(head.splitlines()) == 1 and len(text) < 1_000_000:
-        raise InputError(f"{path} has a header but no rows.")
     del text
     try:
         # Strict about the number of cells in each row, and quick: a million rows take about a second.
         return pa_csv.read_csv(
-            io.BytesIO(data),
+            io.BytesIO(data if data.endswith(b"\n") else data + b"\n"),
             read_options=pa_csv.ReadOptions(use_threads=False),
             parse_options=pa_csv.ParseOptions(newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# The endpoint that tells tests what it was asked.
-sys.path.append(str(ROOT / "tests" / "net"))
+# The endpoint that tells tests what it was asked, and images in memory.
+sys.path += [str(ROOT / "tests" / "net"), str(ROOT / "tests" / "judging")]
 
 # A shell's background jobs begin with Ctrl-C ignored, and so would everything that the tests start and stop.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

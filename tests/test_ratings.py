@@ -341,6 +341,7 @@ NEEDS_WIDE = "Ratings in wide form need: image, source, occupation and one colum
 NEEDS_LONG = "Ratings in long form need: image, source, occupation, rater, label."
 NEEDS_SHARES = "Shares need: occupation, source, percent_female, n."
 LABELS = "Known: female, male, unsure, or empty for not rated."
+NUMBER = "give a number such as 37.5, or leave the row out."
 
 BAD = {
     "empty": (b"", " is empty; it needs a header and rows."),
@@ -457,7 +458,7 @@ BAD = {
     "an image twice": (
         WIDE + "a,training,nurse,male,male,male\n",
         " has image 'a' (training, nurse) twice (again in data row 8); give it once. "
-        "With one row per image and rater, name the columns rater and label.",
+        "With one row for each rating, name the columns rater and label.",
     ),
     "a rating twice": (
         LONG + "a,training,nurse,y,male\n",
@@ -469,11 +470,11 @@ BAD = {
     ),
     "share above 100": (
         SHARES.replace("97.5", "197.5"),
-        ": percent_female is 197.5 in data row 2; allowed is 0 to 100.",
+        ": percent_female is 197.5 in data row 2; give 0 to 100.",
     ),
     "share below 0": (
         SHARES.replace("97.5", "-1"),
-        ": percent_female is -1 in data row 2; allowed is 0 to 100.",
+        ": percent_female is -1 in data row 2; give 0 to 100.",
     ),
     "shares as 0 to 1": (
         "occupation,source,percent_female,n\nnurse,training,0.9,200\nnurse,generated,1,40\n",
@@ -482,11 +483,11 @@ BAD = {
     ),
     "share that is no number": (
         SHARES.replace("97.5", '"97,5"'),
-        ": percent_female is '97,5' in data row 2; give a number such as 37.5.",
+        f": percent_female is '97,5' in data row 2; {NUMBER}",
     ),
     "share that is empty": (
         SHARES.replace("97.5", ""),
-        ": percent_female is empty in data row 2; fill it in or leave the row out.",
+        f": percent_female is '' in data row 2; {NUMBER}",
     ),
     "share twice": (
         SHARES + "nurse,training,90,200\n",
@@ -496,22 +497,18 @@ BAD = {
     **{
         f"n is {n}": (
             SHARES.replace(",40\n", f",{n}\n"),
-            f": n is {n} in data row 2; it is the number of images behind the share, a whole number "
-            "of 1 or more. Leave out rows without images.",
+            f": n is {n} in data row 2; give the number of images behind the share, a whole number from 1 to "
+            "1,000,000,000; leave out rows without images.",
         )
-        for n in ("0", "-40", "40.5")
+        for n in ("0", "-40", "40.5", "1e+300")
     },
     **{
         f"percent_female is {value}": (
             f"occupation,source,percent_female,n\nnurse,training,50,20\nnurse,generated,{value},20\n",
-            f": percent_female is {value!r} in data row 2; give a number such as 37.5.",
+            f": percent_female is {value!r} in data row 2; {NUMBER}",
         )
         for value in ("nan", "inf", "-Infinity", "1e999")
     },
-    "n beyond all images": (
-        SHARES.replace(",40\n", ",1e300\n"),
-        ": n is 1e+300 in data row 2; it is the number of images behind the share, at most 1,000,000,000.",
-    ),
 }
 
 

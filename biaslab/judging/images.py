@@ -96,34 +96,26 @@ def decode(
 
 
 class FolderImages:
-    """The images in a folder; an image's id is its path below the folder, with forward slashes.
+    """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
 
     Args:
         path: The folder.
-        pattern: Which files, as in :meth:`pathlib.Path.glob`. Empty takes every file at any depth that ends
-            like an image; what a given pattern names is taken whatever its ending.
-        most_pixels: Images with more pixels are :class:`Unreadable`, without being decoded.
 
     Raises:
-        InputError: There is no such folder, or no file fits.
+        InputError: There is no such folder, or no file in it ends like an image.
     """
 
-    def __init__(self, path: str | Path, pattern: str = "", *, most_pixels: int = MOST_PIXELS) -> None:
-
-        self.path = Path(path).expanduser()
-        if not self.path.is_dir():
+    def __init__(self, path: str | Path) -> None:
+        folder = Path(path).expanduser()
+        if not folder.is_dir():
             raise InputError(f"{path} is not a folder; give a folder that holds images.")
-        found = sorted(p for p in self.path.glob(pattern or "**/*") if p.is_file())
-        if not pattern:
-            found = [p for p in found if p.suffix.lower() in ENDINGS]
+        found = sorted(p for p in folder.glob("**/*") if p.suffix.lower() in ENDINGS and p.is_file())
         if not found:
-            wanted = f"matches {pattern!r}" if pattern else f"ends in {', '.join(ENDINGS)}"
-            raise InputError(f"{path} holds no file that {wanted}.")
-        self.name = self.path.name
-        self.table = pd.DataFrame({"image_id": [p.relative_to(self.path).as_posix() for p in found]})
-        self._files = dict(zip(self.table["image_id"], found, strict=True))
-        self._most_pixels = most_pixels
-        whole = hashlib.sha256(str(most_pixels).encode())
+            raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}.")
+        self.name = folder.name
+        self._files = {p.relative_to(folder).as_posix(): p for p in found}
+        self.table = pd.DataFrame({"image_id": list(self._files)})
+        whole = hashlib.sha256()
         for image_id, file in self._files.items():
             state = file.stat()
             whole.update(f"{image_id}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
@@ -135,72 +127,20 @@ class FolderImages:
         Raises:
             InputError: An id is not in the table.
         """
-        files = [_known(self._files, image_id, self.name) for image_id in image_ids]
+        for image_id in image_ids:
+            if image_id not in self._files:
+                raise InputError(f"{self.name} has no image {image_id!r}; its table lists those it has.")
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            return list(pool.map(self._read_one, files))
-
-    def _read_one(self, file: Path) -> np.ndarray | Unreadable:
-        try:
-            if file.stat().st_size > MOST_BYTES:
-                return Unreadable("too large")
-            return decode(file.read_bytes(), most_pixels=self._most_pixels)
-        except FileNotFoundError:
-            return Unreadable("missing")
-        except OSError:
-            return Unreadable("cannot be opened")
+            return list(pool.map(_read_file, (self._files[image_id] for image_id in image_ids)))
 
 
-class ArrayImages:
-    """Images in memory as a source.
-
-    Args:
-        images: ``uint8 (n, height, width, 3)`` RGB, or a sequence of such images of any sizes, in which
-            :class:`Unreadable` may stand for one that is missing.
-        image_ids: Unique texts, one per image; by default ``"0"``, ``"1"``, …
-        table: Further columns, one row per image, in the images' order.
-        name: What to call the source.
-
-    Raises:
-        InputError: An image has another shape or type, or the numbers do not fit together.
-    """
-
-    def __init__(
-        self,
-        images: np.ndarray | Sequence[np.ndarray | Unreadable],
-        image_ids: Sequence[str] | None = None,
-        *,
-        table: pd.DataFrame | None = None,
-        name: str = "arrays",
-    ) -> None:
-
-        ids = [str(k) for k in range(len(images))] if image_ids is None else [str(k) for k in image_ids]
-        if len(ids) != len(images) or (table is not None and len(table) != len(images)):
-            rows = "" if table is None else f" and {len(table)} rows of table"
-            raise InputError(f"There are {len(images)} images but {len(ids)} ids{rows}; give one for each.")
-        if len(set(ids)) < len(ids):
-            twice = next(k for k in ids if ids.count(k) > 1)
-            raise InputError(f"image id {twice!r} stands for two images; ids must be unique.")
-        self.name = name
-        further = {} if table is None else {c: table[c].to_numpy() for c in table if c != "image_id"}
-        self.table = pd.DataFrame({"image_id": pd.Series(ids, dtype=object), **further})
-        whole = hashlib.sha256()
-        for image_id, image in zip(ids, images, strict=True):
-            whole.update(image_id.encode())
-            if isinstance(image, Unreadable):
-                whole.update(image.reason.encode())
-            else:
-                image = check_image(image, f"image {image_id!r}")
-                whole.update(str(image.shape).encode() + np.ascontiguousarray(image).tobytes())
-        self.digest = whole.hexdigest()
-        self._images = dict(zip(ids, images, strict=True))
-
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return the images in the order asked for.
-
-        Raises:
-            InputError: An id is not in the table.
-        """
-        return [_known(self._images, image_id, self.name) for image_id in image_ids]
+def _read_file(file: Path) -> np.ndarray | Unreadable:
+    try:
+        return Unreadable("too large") if file.stat().st_size > MOST_BYTES else decode(file.read_bytes())
+    except FileNotFoundError:
+        return Unreadable("missing")
+    except OSError:
+        return Unreadable("cannot be opened")
 
 
 def check_image(image: object, what: str = "an image") -> np.ndarray:
@@ -209,19 +149,11 @@ def check_image(image: object, what: str = "an image") -> np.ndarray:
     Raises:
         InputError: It has another type or shape.
     """
-    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3:
-        shape = f"{image.dtype} {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
-        raise InputError(f"{what} is {shape}; images are uint8 arrays (height, width, 3) in RGB, 0 to 255.")
-    if image.shape[2] != 3 or not image.size:
-        raise InputError(f"{what} has the shape {image.shape}; images have the shape (height, width, 3).")
+    is_array = isinstance(image, np.ndarray)
+    if not is_array or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+        shown = f"{image.dtype} {image.shape}" if is_array else type(image).__name__
+        raise InputError(f"{what} is {shown}; images are uint8 arrays (height, width, 3) in RGB, 0 to 255.")
     return image
-
-
-def _known(kept: dict, image_id: str, name: str):
-    try:
-        return kept[image_id]
-    except KeyError:
-        raise InputError(f"{name} has no image {image_id!r}; its table lists those it has.") from None
 
 
 class DescribedImages:
@@ -233,27 +165,16 @@ class DescribedImages:
     """
 
     def __init__(self, source: ImageSource, table: pd.DataFrame) -> None:
-        self.source = source
-        self.name, self.digest = source.name, source.digest
-        self.table = table
-
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return the images in the order asked for."""
-        return self.source.read(image_ids)
+        self.source, self.table = source, table
+        self.name, self.digest, self.read = source.name, source.digest, source.read
 
 
-class Subset:
-    """Some images of a source that may have very many.
-
-    Args:
-        source: Where the images come from; its own table is not looked at.
-        image_ids: Which images, each once.
-    """
+class Subset(DescribedImages):
+    """Some images of a source that may have very many; each id once."""
 
     def __init__(self, source: ImageSource, image_ids: Sequence[str]) -> None:
-        self.name, self.digest = f"training images of {source.name}", source.digest
-        self.table = pd.DataFrame({"image_id": list(image_ids)}, dtype=object)
-        self.read = source.read
+        super().__init__(source, pd.DataFrame({"image_id": list(image_ids)}, dtype=object))
+        self.name = f"training images of {source.name}"
 
 
 class CaptionImages:

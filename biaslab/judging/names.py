@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 from biaslab import models
@@ -11,14 +12,26 @@ FILES = ("mediapipe:", "fairface:", "ratings:")
 """How names of models that judge by a file begin."""
 VQA = "vqa:"
 """How names of models begin that answer questions about people."""
+WHOLE = "whole image"
+"""The name of a gate that lets every image pass: to judge without one, or to see what the gate changes."""
+# How open_clip's own weights are named, such as ViT-L-14:openai; one letter before a colon is a drive.
+_ARCHITECTURE_AND_TAG = re.compile(r"[^/\\:]{2,}:[^/\\:]+")
 
 
 def files_digest(name: str, kind: str) -> str:
-    """Return a digest of the files behind the name of a model; of the name where there are none here."""
-    if name.startswith(FILES):
-        path = Path(name.split(":", 1)[1])
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else name
-    if name.startswith(VQA):
-        folder = Path(name.removeprefix(VQA)).expanduser()
-        return models.digest(folder) if folder.is_dir() else name
-    return name if ":" in name else models.digest(models.resolve(name, kind))
+    """Return a digest of the files behind the name of a model; of the name where there are none here.
+
+    Raises:
+        ParameterError: The name is unknown.
+        MissingInputError: The embedded model is not in this installation.
+    """
+    prefix = next((prefix for prefix in (*FILES, VQA) if name.startswith(prefix)), "")
+    path = Path(name.removeprefix(prefix)).expanduser()
+    if prefix and path.is_file():
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    if prefix:
+        return models.digest(path) if path.is_dir() else name
+    if name == WHOLE or _ARCHITECTURE_AND_TAG.fullmatch(name):
+        return name
+    return models.digest(models.resolve(name, kind))

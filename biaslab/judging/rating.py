@@ -15,7 +15,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,16 +24,15 @@ import pandas as pd
 
 from biaslab import ratings, tables
 from biaslab.errors import InputError, ParameterError, unknown_name
-from biaslab.judging.error import REFERENCES, known_truth
+from biaslab.judging.error import known_truth
 from biaslab.judging.images import ImageSource, Unreadable
-from biaslab.judging.judge import JUDGED, rated_ids
+from biaslab.judging.judge import JUDGED
 from biaslab.measures import agreement as measures
-from biaslab.ratings import LABELS, Rated
+from biaslab.ratings import LABELS, SOURCES, Rated
 
 if TYPE_CHECKING:
     import ipywidgets
 
-SOURCES = ratings.SOURCES
 LABEL_SETS = {"female/male/unsure": LABELS, "female/male": ("female", "male")}
 PUBLISHED = {("krippendorff_alpha", "female/male/unsure"): 0.948, ("judge_agreement", "female/male"): 98.0}
 """What A.4 prints, for all its images."""
@@ -41,7 +40,6 @@ NO_RATINGS = "no image has been rated yet"
 _NAME = re.compile(r"[\w-]{1,40}")
 # Names of columns in a file of ratings: a rater of that name would be read as something else.
 _RESERVED = ("image", "source", "occupation", "model", "prompt", "rater", "label")
-_RATINGS = "ratings.csv"
 _SHOWN = 400  # pixels of the longer side, so that small images can be judged by eye
 
 
@@ -53,19 +51,10 @@ def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] =
             ``training`` and ``generated``.
         outcomes: By default the images that the judge decided, as in the paper; with all outcomes the raters
             check the gate, too.
-
-    Raises:
-        InputError: A column is missing.
-        UnknownNameError: A source is neither ``training`` nor ``generated``.
     """
-    frames = []
-    for source, table in judgements.items():
-        if source not in SOURCES:
-            raise unknown_name("source of images", source, SOURCES)
-        for column in ("image_id", "outcome", "occupation"):
-            if column not in table:
-                raise InputError(f"The judgements of {source} images have no column {column!r}.")
-        frames.append(table[table["outcome"].isin(outcomes)].assign(source=source))
+    frames = [
+        table[table["outcome"].isin(outcomes)].assign(source=source) for source, table in judgements.items()
+    ]
     return pd.concat(frames, ignore_index=True)
 
 
@@ -94,23 +83,14 @@ def sample(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     images = images.sort_values(["source", "image_id"], kind="stable").reset_index(drop=True)
     images = images.iloc[rng.permutation(len(images))].drop_duplicates(["source", "image_id"])
     # An image's turn: which of its occupation it is, in shuffled order. Taking images by turn, and
-    # occupations at random within a turn, is a round-robin over occupations.
+    # occupations at random within a turn, is a round-robin over occupations; sources then take turns, too.
     turn = images.groupby(["source", "occupation"], sort=False).cumcount()
-    images = images.assign(_turn=turn, _chance=rng.random(len(images))).sort_values(["_turn", "_chance"])
-    of_source = [rows.drop(columns=["_turn", "_chance"]) for _, rows in images.groupby("source")]
-    quota = _quota([len(rows) for rows in of_source], n)
-    drawn = pd.concat([rows.head(k) for rows, k in zip(of_source, quota, strict=True)])
+    shuffled = images.assign(_turn=turn, _chance=rng.random(len(images))).sort_values(["_turn", "_chance"])
+    turn = shuffled.groupby("source").cumcount()
+    drawn = shuffled.assign(_turn=turn).sort_values(["_turn", "source"]).head(n)
+    drawn = drawn.sort_values(["source", "_turn"])[images.columns]
     drawn = drawn.iloc[rng.permutation(len(drawn))].reset_index(drop=True)
     return drawn.assign(item=np.arange(1, len(drawn) + 1))[["item", *drawn.columns]]
-
-
-def _quota(sizes: list[int], n: int) -> list[int]:
-    """Divide ``n`` evenly over groups of these sizes; what a small group cannot give, larger ones do."""
-    quota = [0] * len(sizes)
-    for _ in range(min(n, sum(sizes))):
-        open_groups = [k for k, size in enumerate(sizes) if quota[k] < size]
-        quota[min(open_groups, key=lambda k: quota[k])] += 1
-    return quota
 
 
 class Session:
@@ -157,7 +137,7 @@ class Session:
     @property
     def file(self) -> Path:
         """The file of ratings: image, source, occupation, (model) and one column per rater."""
-        return self.folder / _RATINGS
+        return self.folder / "ratings.csv"
 
     def order(self, rater: str) -> list[int]:
         """Return the items in the order in which ``rater`` sees them: the same each time, another for each."""
@@ -183,14 +163,12 @@ class Session:
         path = self._labels_file(rater)
         if not path.exists():
             return {}
-        lines = path.read_text(encoding="utf-8").splitlines()
-        found = [line.split(",") for line in lines[1:]]
-        good = [len(cells) == 2 and cells[0].isdigit() and cells[1] in LABELS for cells in found]
-        if lines[:1] != ["item,label"] or not all(good):
+        text = path.read_text(encoding="utf-8")
+        if not re.fullmatch(rf"item,label\n(\d+,({'|'.join(LABELS)})\n)*", text):
             raise InputError(
                 f"{path} is damaged: it must hold the lines 'item,label' with the labels {', '.join(LABELS)}."
             )
-        return {int(item): label for item, label in found}
+        return {int(item): label for item, label in (line.split(",") for line in text.splitlines()[1:])}
 
     def label(self, rater: str, item: int, label: str) -> None:
         """Keep a label, in place of an earlier one: it is on disk when this returns.
@@ -198,13 +176,17 @@ class Session:
         Raises:
             UnknownNameError: There is no such label, rater or item.
         """
-        if label not in LABELS:
-            raise unknown_name("label", label, LABELS)
-        if rater not in self.raters:
-            raise unknown_name("rater", rater, self.raters)
-        if not 1 <= item <= len(self.sample):
-            raise unknown_name("item", str(item), [f"1 to {len(self.sample)}"])
-        self._keep(rater, {item: label})
+        known = {"label": LABELS, "rater": self.raters, "item": range(1, len(self.sample) + 1)}
+        for kind, given in {"label": label, "rater": rater, "item": item}.items():
+            if given not in known[kind]:
+                raise unknown_name(kind, str(given), map(str, known[kind]))
+        from filelock import FileLock
+
+        with FileLock(self.folder / ".lock"):
+            labels = sorted({**self.labels(rater), item: label}.items())
+            lines = [f"{item},{label}" for item, label in labels]
+            _write(self._labels_file(rater), "\n".join(["item,label", *lines, ""]))
+            tables.write(self.table(), self.file)
 
     def table(self) -> pd.DataFrame:
         """Return the ratings: image, source, occupation, model (where known), and a column per rater."""
@@ -213,14 +195,6 @@ class Session:
             given = self.labels(rater)
             out[rater] = [given.get(item, "") for item in self.sample["item"]]
         return out
-
-    def _keep(self, rater: str, labels: Mapping[int, str]) -> None:
-        from filelock import FileLock
-
-        with FileLock(self.folder / ".lock"):
-            lines = [f"{item},{label}" for item, label in sorted({**self.labels(rater), **labels}.items())]
-            _write(self._labels_file(rater), "\n".join(["item,label", *lines, ""]))
-            tables.write(self.table(), self.file)
 
     def _labels_file(self, rater: str) -> Path:
         return self.folder / f"rater-{rater}.csv"
@@ -362,21 +336,13 @@ def simulate(
         raise ParameterError(
             f"error is {error!r} and unsure {unsure!r}; both are 0 to 1, and so is their sum."
         )
-    chance = np.random.default_rng(seed).random((raters, len(sampled)))
-    shows = [truth.get(image_id) for image_id in sampled["image_id"]]
     out = sampled.drop(columns="item").rename(columns={"image_id": "image"})
-    for k, row in enumerate(chance):
-        out[f"simulated-{k + 1}"] = [_answer(s, u, error, unsure) for s, u in zip(shows, row, strict=True)]
+    shows = out["image"].map(truth.to_dict()).fillna("")
+    other = shows.replace({"female": "male", "male": "female"})
+    for k, chance in enumerate(np.random.default_rng(seed).random((raters, len(sampled)))):
+        answers = [shows == "", (shows == "neither") | (chance < unsure), chance < unsure + error]
+        out[f"simulated-{k + 1}"] = np.select(answers, ["", "unsure", other], shows)
     return out
-
-
-def _answer(shows: str | None, u: float, error: float, unsure: float) -> str:
-    if shows not in REFERENCES:
-        return ""
-    if shows == "neither" or u < unsure:
-        return "unsure"
-    other = {"female": "male", "male": "female"}
-    return other[shows] if u < unsure + error else shows
 
 
 class Collected(NamedTuple):
@@ -416,12 +382,11 @@ def collect(
         InputError: The file cannot be read as ratings, or holds shares.
         ParameterError: A probability is out of its range.
     """
-    if file:
-        rated = _read(file)
-        return Collected(rated, "ratings", f"Ratings come from {Path(file).name}: {_by(rated.n_raters)}.")
-    if any(session.labels(rater) for rater in session.raters):
-        rated = _read(session.file)
-        return Collected(rated, "ratings", f"Ratings come from this session: {_by(rated.n_raters)}.")
+    if file or any(session.labels(rater) for rater in session.raters):
+        rated = ratings.read_ratings(file or session.file)
+        where = Path(file).name if file else "this session"
+        by = f"{rated.n_raters} rater{'' if rated.n_raters == 1 else 's'}"
+        return Collected(rated, "ratings", f"Ratings come from {where}: {by}.")
     known = session.sample["image_id"].isin(() if truth is None else truth.index).sum()
     if session.raters or not known or not simulated:
         return Collected(
@@ -433,18 +398,7 @@ def collect(
         f"{len(made)} images and err independently ({100 * error:g} % the other gender, {100 * unsure:g} % unsure). "
         "They show the tables, and say nothing about people."
     )
-    return Collected(_read(tables.write(made, session.folder / "simulated.csv")), "simulated", note)
-
-
-def _by(n_raters: int) -> str:
-    return f"{n_raters} rater{'' if n_raters == 1 else 's'}"
-
-
-def _read(path: str | Path) -> Rated:
-    rated = ratings.read(path)
-    if rated.ratings is None:
-        raise InputError(f"{path} holds shares; agreement needs ratings, one row per image.")
-    return rated
+    return Collected(ratings.read(tables.write(made, session.folder / "simulated.csv")), "simulated", note)
 
 
 def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
@@ -458,24 +412,17 @@ def votes(rated: Rated | None) -> pd.Series:
 
     Images that nobody rated are not in it. Raises InputError where an image stands in several rows.
     """
-    if rated is None:
-        return pd.Series(dtype=object)
-    ids = rated_ids(rated.images)
-    if ids.duplicated().any():
-        raise InputError(f"Image {ids[ids.duplicated()].iloc[0]!r} stands in several rows of the ratings.")
-    found = pd.Series(rated.images["label"].astype(str).to_numpy(object), index=ids.to_numpy(object))
+    found = pd.Series(dtype=object) if rated is None else rated.votes()
     return found[found != "unrated"]
 
 
 def sample_outcomes(session: Session, rated: Rated | None) -> pd.DataFrame:
     """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
-    voted = votes(rated).to_dict()
-    vote = session.sample["image_id"].map(lambda image_id: voted.get(image_id, "unrated"))
-    counts = pd.crosstab(session.sample["source"], vote)
-    sources = [s for s in SOURCES if s in counts.index]
-    counts = counts.reindex(index=sources, columns=list(ratings.OUTCOMES), fill_value=0)
-    rows = [(s, v, int(counts.loc[s, v]), int(counts.loc[s].sum())) for s in sources for v in counts]
-    return pd.DataFrame(rows, columns=["source", "vote", "n", "n_images"])
+    vote = session.sample["image_id"].map(votes(rated).to_dict()).astype(object).fillna("unrated")
+    counts = pd.crosstab(session.sample["source"], pd.Categorical(vote, ratings.OUTCOMES), dropna=False)
+    counts = counts.loc[[s for s in SOURCES if s in counts.index]].rename_axis(columns="vote")
+    rows = counts.stack().rename("n").reset_index()
+    return rows.assign(n_images=rows.groupby("source")["n"].transform("sum"))
 
 
 def agreement(
@@ -498,11 +445,19 @@ def agreement(
     Returns:
         The rows of table ``judging_agreement``.
     """
+    draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    pairs = judged_and_voted(rated, judgements)
     rows = []
     for subset in ("all", *SOURCES):
+        here = pairs[(pairs["source"] == subset) | (subset == "all")]
+        matrix = None
+        if rated is not None:
+            matrix = rated.ratings[(rated.images["source"] == subset) | (subset == "all")].to_numpy(object)
         for labels, used in LABEL_SETS.items():
-            alpha = _alpha(rated, subset, used, seed, replicates, confidence)
-            judge = _with_judge(rated, judgements, subset, used, confidence)
+            alpha = judge = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
+            if matrix is not None:
+                alpha = measures.krippendorff_alpha(matrix, used, **draws)
+                judge = _with_judge(here, used, confidence, int(pd.notna(matrix).any(axis=0).sum()))
             for statistic, found in (("krippendorff_alpha", alpha), ("judge_agreement", judge)):
                 printed = PUBLISHED.get((statistic, labels), np.nan) if subset == "all" else np.nan
                 rows.append([statistic, labels, subset, *found[:5], printed, found[5]])
@@ -511,25 +466,11 @@ def agreement(
     return out.sort_values("statistic", ascending=False, kind="stable", ignore_index=True)
 
 
-def _alpha(rated: Rated | None, subset: str, used, seed: int, replicates: int, confidence: float) -> tuple:
-    if rated is None:
-        return np.nan, np.nan, np.nan, 0, 0, NO_RATINGS
-    matrix = rated.ratings.to_numpy(object)[_of_subset(rated.images["source"], subset)]
-    settings = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    return tuple(measures.krippendorff_alpha(matrix, used, **settings))
-
-
-def _with_judge(rated, judgements: pd.DataFrame, subset: str, used, confidence: float) -> tuple:
+def _with_judge(pairs: pd.DataFrame, used: Sequence[str], confidence: float, n_raters: int) -> tuple:
     from biaslab.stats import wilson_interval
 
-    if rated is None:
-        return np.nan, np.nan, np.nan, 0, 0, NO_RATINGS
-    pairs = judged_and_voted(rated, judgements)
-    pairs = pairs[_of_subset(pairs["source"], subset)]
     pairs = pairs[pairs["gender"].isin(used) & pairs["vote"].isin(used)]
     n, same = len(pairs), int((pairs["gender"] == pairs["vote"]).sum())
-    here = _of_subset(rated.images["source"], subset)
-    n_raters = int(rated.ratings[here].notna().any().sum())
     if not n:
         return np.nan, np.nan, np.nan, 0, n_raters, "no image has both a judgement and a majority"
     low, high = wilson_interval(same, n, confidence)
@@ -538,10 +479,9 @@ def _with_judge(rated, judgements: pd.DataFrame, subset: str, used, confidence: 
 
 def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
     """Return the judgements of rated images, one row each, with a column ``vote``; none where nothing is rated."""
-    voted = votes(rated).to_dict()
     once = judgements.drop_duplicates("image_id")
-    once = once[once["image_id"].isin(voted)].reset_index(drop=True)
-    return once.assign(vote=once["image_id"].map(voted).astype(object))
+    once = once.assign(vote=once["image_id"].map(votes(rated).to_dict()).astype(object))
+    return once[once["vote"].notna()].reset_index(drop=True)
 
 
 def disagreements(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
@@ -550,11 +490,6 @@ def disagreements(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame
     wrong = pairs[(pairs["outcome"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
     sure = (wrong["p_female"] - 0.5).abs()
     return wrong.loc[sure.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
-
-
-def _of_subset(source: Iterable, subset: str) -> np.ndarray:
-    source = np.asarray(source, dtype=object)
-    return np.full(len(source), True) if subset == "all" else source == subset
 
 
 def _checked(raters: Sequence[str]) -> list[str]:

@@ -15,14 +15,12 @@ R > 95 and R - G > 15) refuse the lightest and the darkest Monk tones outright. 
 :mod:`biaslab.measures.skin_tone`.
 
 What is seen is skin under the light of the picture. DALL-Eval takes the light out with TRUST's albedo (section
-4.2.3, Table 18), a model of its own. Here ``illuminant="white_patch"`` corrects the colour of the light, not its
-strength, by the classical assumption that the brightest things in the picture are white; it is off by default,
-because it does harm where nothing is.
+4.2.3, Table 18), a model of its own; here nothing does.
 
 On 2,000 faces of rendered pairs of 64 pixels' height, whose light varies by 7 % in each channel and from 0.84 to 1.06
-in strength, 66 % of tones are exact and 96 % within one; 85 % and 99 % with ``white_patch``. Without error in
-reading, the lit colours themselves give 69 % and 95 %. Tones 2 to 4 are told apart worst (18 to 49 % exact): a
-little yellow in the light moves their angle by a tone. Tone 1 is seen 0.7 tones too dark.
+in strength, 66 % of tones are exact and 96 % within one. Without error in reading, the lit colours themselves give
+69 % and 95 %. Tones 2 to 4 are told apart worst (18 to 49 % exact): a little yellow in the light moves their angle by
+a tone. Tone 1 is seen 0.7 tones too dark.
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.errors import InputError
 from biaslab.judging.images import ImageSource, Unreadable, check_image
-from biaslab.measures.skin_tone import COMPUTATIONS, monk_tone, srgb_to_lab, typology_angle
+from biaslab.measures.skin_tone import monk_tone, srgb_to_lab, typology_angle
 
 if TYPE_CHECKING:
     from biaslab.store import Store
@@ -43,9 +41,8 @@ if TYPE_CHECKING:
 MIDDLE = 0.6
 NEAR = 12.0
 LEAST_SHARE = 0.2
-ILLUMINANTS = ("none", "white_patch")
-COLUMNS = ("tone", "angle", "red", "green", "blue", "share", "reason")
 
+_BOX = ("x0", "y0", "x1", "y1")
 _ROUNDS = 3
 _ACROSS = 24  # points across the ellipse
 _LEAST_SIDE = 4.0
@@ -53,18 +50,10 @@ _LEAST_SIDE = 4.0
 # of other colours turns them further the greyer they are. Up to this chroma, hue says nothing.
 _HUES = (0.0, 125.0)
 _GREY = 12.0
-_WHITE_QUANTILE = 0.99
-_BLOCK = 1024
-_BOX = ("x0", "y0", "x1", "y1")
 
 
 def face_tones(
-    images: Sequence[np.ndarray | Unreadable],
-    boxes: np.ndarray,
-    of: Sequence[int] | None = None,
-    *,
-    illuminant: str = "none",
-    computation: str = "cielab",
+    images: Sequence[np.ndarray | Unreadable], boxes: np.ndarray, of: Sequence[int]
 ) -> pd.DataFrame:
     """Return the skin tone of faces, all at once.
 
@@ -72,51 +61,17 @@ def face_tones(
         images: ``uint8 (height, width, 3)`` RGB of any sizes; :class:`Unreadable` where there is none.
         boxes: Faces as x0, y0, x1, y1 in pixels, shape (faces, 4); NaN (one is enough) where no face is known.
             What lies beyond the image is cut off.
-        of: For each face the index of its image; by default face k is in image k.
-        illuminant: ``none``, or ``white_patch``: each channel of the image is divided by its 99th percentile, over
-            the largest of the three.
-        computation: How a colour becomes a tone, as for :func:`biaslab.measures.skin_tone.monk_tone`.
+        of: For each face the index of its image.
 
     Returns:
         One row per face: tone (Monk scale, 1 light to 10 dark), angle (ITA in degrees, CIELAB), red, green, blue
         (the skin's colour, 0–255), share (0–1 of the points in the middle that it rests on), reason (empty, or
         why the numbers are missing: ``no face``, ``unreadable``, ``face too small``, ``no even colour``,
         ``not the colour of skin``; the last two keep colour and share).
-
-    Raises:
-        InputError: The boxes have another shape, or an index names no image.
-        ParameterError: There is no such illuminant or computation.
     """
-    for name, value, known in (
-        ("illuminant", illuminant, ILLUMINANTS),
-        ("computation", computation, COMPUTATIONS),
-    ):
-        if value not in known:
-            raise ParameterError(f"{name} is {value!r}. {name_help(str(value), known)}")
-    boxes = np.asarray(boxes, float)
-    if boxes.size == 0:
-        boxes = boxes.reshape(0, 4)
-    if boxes.ndim != 2 or boxes.shape[1] != 4:
-        raise InputError(f"boxes has the shape {boxes.shape}; give x0, y0, x1, y1 for each face: (faces, 4).")
-    of = np.arange(len(boxes)) if of is None else np.asarray(of, int)
-    if len(of) != len(boxes) or (len(of) and not (of.min() >= 0 and of.max() < len(images))):
-        raise InputError(
-            f"There are {len(boxes)} boxes, {len(of)} indices of images and {len(images)} images; "
-            "give each box the index of its image."
-        )
-    order = np.argsort(of, kind="stable")
-    parts = [
-        _tones(images, boxes[some], of[some], illuminant, computation)
-        for some in np.split(order, range(_BLOCK, len(order), _BLOCK))
-    ]
-    return pd.concat(parts, ignore_index=True).iloc[np.argsort(order)].reset_index(drop=True)
-
-
-def _tones(images, boxes: np.ndarray, of: np.ndarray, illuminant: str, computation: str) -> pd.DataFrame:
-    reason = np.full(len(boxes), "", dtype=object)
-    reason[np.isnan(boxes).any(axis=1)] = "no face"
+    boxes, of = np.asarray(boxes, float), np.asarray(of, int)
+    reason = np.where(np.isnan(boxes).any(axis=1), "no face", "").astype(object)
     points = np.zeros((len(boxes), len(_PLACES), 3), np.uint8)
-    gains = np.ones((len(boxes), 3))
     for k in np.unique(of):
         here = np.flatnonzero(of == k)
         image = images[k]
@@ -132,26 +87,17 @@ def _tones(images, boxes: np.ndarray, of: np.ndarray, illuminant: str, computati
         here, middle, half = here[use], (low + high)[use] / 2, (high - low)[use] / 2 * MIDDLE
         at = np.floor(middle[:, None] + half[:, None] * _PLACES).astype(int)
         points[here] = image[at[..., 1], at[..., 0]]
-        if illuminant == "white_patch" and len(here):
-            gains[here] = _white_gain(image)
     seen = np.flatnonzero(reason == "")
     rgb = np.full((len(boxes), 3), np.nan)
     share = np.full(len(boxes), np.nan)
-    rgb[seen], share[seen] = _main_colour(np.minimum(points[seen] * gains[seen, None], 255.0))
+    rgb[seen], share[seen] = _main_colour(points[seen].astype(float))
     lab = srgb_to_lab(rgb)
     reason[(reason == "") & (share < LEAST_SHARE)] = "no even colour"
     reason[(reason == "") & ~_may_be_skin(lab)] = "not the colour of skin"
     good = (reason == "")[:, None]
-    return pd.DataFrame(
-        {
-            "tone": monk_tone(np.where(good, rgb, np.nan), computation),
-            "angle": typology_angle(np.where(good, lab, np.nan)),
-            **dict(zip(("red", "green", "blue"), rgb.T, strict=True)),
-            "share": share,
-            "reason": reason,
-        },
-        columns=list(COLUMNS),
-    )
+    tone, angle = monk_tone(np.where(good, rgb, np.nan)), typology_angle(np.where(good, lab, np.nan))
+    colour = dict(zip(("red", "green", "blue"), rgb.T, strict=True))
+    return pd.DataFrame({"tone": tone, "angle": angle, **colour, "share": share, "reason": reason})
 
 
 def _ellipse() -> np.ndarray:
@@ -191,19 +137,8 @@ def _may_be_skin(lab: np.ndarray) -> np.ndarray:
     return grey | ((hue >= _HUES[0]) & (hue <= _HUES[1]))
 
 
-def _white_gain(image: np.ndarray) -> np.ndarray:
-    """Return what each channel is multiplied by so that the brightest things become white, (3,)."""
-    white = np.quantile(image.reshape(-1, 3), _WHITE_QUANTILE, axis=0)
-    return white.max() / np.maximum(white, 1.0)
-
-
 def judge_skin_tones(
-    images: ImageSource,
-    people: pd.DataFrame,
-    *,
-    store: Store,
-    illuminant: str = "none",
-    progress: bool = True,
+    images: ImageSource, people: pd.DataFrame, *, store: Store, progress: bool = True
 ) -> pd.DataFrame:
     """Return the skin tone of people whose faces are known; what was looked at before is read again.
 
@@ -212,7 +147,6 @@ def judge_skin_tones(
         people: One row per person: image_id, x0, y0, x1, y1 (the face in pixels, NaN where there is none), as
             people's judges return them.
         store: Where tones are kept.
-        illuminant: As for :func:`face_tones`.
         progress: Whether a bar shows how far it is.
 
     Returns:
@@ -220,23 +154,15 @@ def judge_skin_tones(
         ``people`` in its order.
 
     Raises:
-        InputError: A column or an image_id is missing, or an image is not in the source's table.
-        ParameterError: There is no such illuminant.
+        InputError: A column is missing, or an image is not in the source's table.
     """
     for column in ("image_id", *_BOX):
         if column not in people:
             raise InputError(f"The people have no column {column!r}; give image_id and {', '.join(_BOX)}.")
-    nameless = np.flatnonzero(people["image_id"].isna())
-    if len(nameless):
-        raise InputError(
-            f"The people's row {nameless[0]} (from 0) has no image_id; name its image, or leave the row out."
-        )
-    if illuminant not in ILLUMINANTS:
-        raise ParameterError(f"illuminant is {illuminant!r}. {name_help(str(illuminant), ILLUMINANTS)}")
     units = people[["image_id", *_BOX]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
     names = [c for c in ("image_id", "position") if c in people]
     if units.empty:
-        return people[names].assign(**face_tones([], np.empty((0, 4))))
+        return people[names].assign(**face_tones([], np.empty((0, 4)), []))
 
     def look(shard: pd.DataFrame) -> pd.DataFrame:
         of, ids = pd.factorize(shard["image_id"])
@@ -245,12 +171,11 @@ def judge_skin_tones(
         for start in range(0, len(ids), 64):
             here = (of >= start) & (of < start + 64)
             read = images.read(list(ids[start : start + 64]))
-            tones = face_tones(read, shard.loc[here, list(_BOX)], of[here] - start, illuminant=illuminant)
+            tones = face_tones(read, shard.loc[here, list(_BOX)], of[here] - start)
             found.append(tones.set_index(np.flatnonzero(here)))
         return pd.concat(found).sort_index()
 
-    stage = store.stage("skin_tones", {"images": images.digest, "illuminant": illuminant}, look)
-    tones = stage.compute(
+    tones = store.stage("skin_tones", {"images": images.digest}, look).compute(
         units.reset_index(drop=True),
         shard_rows=1024,
         label=f"skin tones of {images.name}",
@@ -258,38 +183,3 @@ def judge_skin_tones(
         progress=progress,
     )
     return pd.concat([people[names].reset_index(drop=True), tones], axis=1)
-
-
-def tone_error(tones: np.ndarray, truth: np.ndarray) -> pd.DataFrame:
-    """Return how far tones are from known ones, for each true tone and for all.
-
-    Args:
-        tones: Tones seen, 1–10, shape (faces,); NaN is missing.
-        truth: True tones, whole numbers 1–10, shape (faces,).
-
-    Returns:
-        truth (``1`` … ``10``, those that occur, then ``all``), n (faces with a tone), n_missing, percent_exact,
-        percent_within_one (0–100; DALL-Eval's Precision@0 and @1, Table 18), mean_error (seen less true, in tones:
-        above 0 is seen too dark), mean_absolute_error (the table's average difference). NaN where n is 0.
-
-    Raises:
-        InputError: The shapes differ, or a true tone is not on the scale.
-    """
-    tones, truth = np.asarray(tones, float), np.asarray(truth, float)
-    if tones.ndim != 1 or tones.shape != truth.shape:
-        raise InputError(f"tones {tones.shape} and truth {truth.shape} must be of one length.")
-    if not np.isin(truth, range(1, 11)).all():
-        wrong = truth[~np.isin(truth, range(1, 11))][0]
-        raise InputError(f"A true tone is {wrong:g}; the Monk scale runs from 1 to 10 in whole numbers.")
-    rows = []
-    for name in [*sorted(set(truth.tolist())), "all"]:
-        off = (tones - truth)[slice(None) if name == "all" else truth == name]
-        known = off[~np.isnan(off)]
-        values = [np.nan] * 4
-        if len(known):
-            size = np.abs(known)
-            values = [100 * (size == 0).mean(), 100 * (size <= 1).mean(), known.mean(), size.mean()]
-        label = name if name == "all" else str(int(name))
-        rows.append((label, len(known), len(off) - len(known), *values))
-    columns = ["truth", "n", "n_missing", "percent_exact", "percent_within_one", "mean_error"]
-    return pd.DataFrame(rows, columns=[*columns, "mean_absolute_error"])

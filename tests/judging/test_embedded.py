@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from array_images import ArrayImages
 
 import biaslab
 from biaslab.judging.error import judge_error
 from biaslab.judging.faces import load
-from biaslab.judging.images import ArrayImages
 from biaslab.judging.judge import JudgeSettings, judge
 from biaslab.store import Store
 

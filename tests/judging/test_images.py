@@ -1,16 +1,15 @@
-"""Folders and arrays as sources of images; files that are not what they seem."""
+"""Folders as sources of images; files that are not what they seem."""
 
 import io
 import struct
 import zlib
 
 import numpy as np
-import pandas as pd
 import pytest
 from PIL import Image
 
 from biaslab.errors import InputError
-from biaslab.judging.images import ArrayImages, FolderImages, Unreadable, decode
+from biaslab.judging.images import FolderImages, Unreadable, check_image, decode
 
 
 def png(array, **options):
@@ -92,15 +91,6 @@ def test_a_folder_lists_images_at_any_depth_and_keeps_those_it_cannot_read(tmp_p
     assert cut == Unreadable("truncated")
 
 
-def test_a_pattern_takes_what_it_names(tmp_path, noise):
-    (tmp_path / "a.png").write_bytes(png(noise))
-    (tmp_path / "a.dat").write_bytes(png(noise))
-    (tmp_path / "b.dat").write_text("none")
-    source = FolderImages(tmp_path, "*.dat")
-    assert list(source.table["image_id"]) == ["a.dat", "b.dat"]
-    assert [isinstance(i, Unreadable) for i in source.read(["a.dat", "b.dat"])] == [False, True]
-
-
 def test_the_digest_follows_the_files(tmp_path, noise):
     path = tmp_path / "a.png"
     path.write_bytes(png(noise))
@@ -133,28 +123,11 @@ def test_folders_without_images_say_so(tmp_path):
         FolderImages(tmp_path / "none")
     with pytest.raises(InputError, match=r"holds no file that ends in \.png"):
         FolderImages(tmp_path)
-    with pytest.raises(InputError, match=r"holds no file that matches '\*\.jpg'"):
-        FolderImages(tmp_path, "*.jpg")
 
 
-def test_arrays_keep_their_order_and_columns(noise):
-    stack = np.stack([noise, 255 - noise])
-    source = ArrayImages(stack, ["x", "y"], table=pd.DataFrame({"occupation": ["nurse", "pilot"]}))
-    assert source.table.to_dict("list") == {"image_id": ["x", "y"], "occupation": ["nurse", "pilot"]}
-    y, x = source.read(["y", "x"])
-    np.testing.assert_array_equal(x, noise)
-    np.testing.assert_array_equal(y, 255 - noise)
-    same = ArrayImages([noise.copy(), 255 - noise], ["x", "y"])
-    assert source.digest == same.digest
-    assert source.digest != ArrayImages([noise, Unreadable("missing")], ["x", "y"]).digest
-
-
-def test_arrays_that_are_no_images_are_refused(noise):
-    with pytest.raises(InputError, match=r"float64 \(12, 9, 3\); images are uint8"):
-        ArrayImages([noise / 255])
-    with pytest.raises(InputError, match=r"has the shape \(12, 9, 1\)"):
-        ArrayImages([noise[..., :1]])
-    with pytest.raises(InputError, match="'a' stands for two images"):
-        ArrayImages([noise, noise], ["a", "a"])
-    with pytest.raises(InputError, match="There are 1 images but 2 ids"):
-        ArrayImages([noise], ["a", "b"])
+@pytest.mark.parametrize(
+    "image", [np.zeros((4, 3, 3)), np.zeros((4, 3, 1), np.uint8), np.zeros((0, 3, 3), np.uint8), None]
+)
+def test_what_is_no_image_array_is_refused(image):
+    with pytest.raises(InputError, match=r"image 'a' is .*uint8 arrays"):
+        check_image(image, "image 'a'")

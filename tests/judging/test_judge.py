@@ -6,11 +6,13 @@ import importlib.util
 import numpy as np
 import pandas as pd
 import pytest
+from array_images import ArrayImages
 
 from biaslab.errors import InputError, ParameterError
 from biaslab.judging import judge as module
-from biaslab.judging.images import ArrayImages, FolderImages, Unreadable
+from biaslab.judging.images import FolderImages, Unreadable
 from biaslab.judging.judge import JudgeSettings, decide, from_ratings, judge, judge_images, outcomes
+from biaslab.judging.names import WHOLE, files_digest
 from biaslab.store import Store
 
 needs_torch = pytest.mark.skipif(
@@ -21,7 +23,7 @@ needs_torch = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def no_weights(monkeypatch):
     """The told judges have no files; the settings' names are their identity."""
-    monkeypatch.setattr(module, "_weights", lambda name, *_: name)
+    monkeypatch.setattr(module, "files_digest", lambda name, *_: name)
 
 
 @pytest.fixture
@@ -129,28 +131,6 @@ def test_other_limits_decide_on_the_same_answers(cases, told, tmp_path):
 
 
 @needs_torch
-def test_some_images_in_the_order_asked_for(cases, told, tmp_path):
-    found = run(cases, told, tmp_path, ids=["8", "0"])
-    assert list(found["image_id"]) == ["8", "0"] and list(found["gender"]) == ["male", "female"]
-    with pytest.raises(InputError, match="has no image '99'"):
-        run(cases, told, tmp_path, ids=["99"])
-    with pytest.raises(InputError, match="names an image twice"):
-        run(cases, told, tmp_path, ids=["1", "1"])
-    none = run(cases, told, tmp_path, ids=[])
-    assert list(none.columns) == list(module.COLUMNS) and none.empty
-
-
-@needs_torch
-def test_a_withheld_image_is_not_even_read(told, tmp_path, picture):
-    table = pd.DataFrame({"outcome": ["ok", "blocked"]})
-    source = ArrayImages([picture(15, 97)] * 2, ["a", "b"], table=table)
-    read, asked = source.read, []
-    source.read = lambda ids: asked.extend(ids) or read(ids)
-    found = run(source, told, tmp_path)
-    assert list(found["outcome"]) == ["judged", "blocked"] and asked == ["a"]
-
-
-@needs_torch
 def test_a_truncated_file_is_labelled_and_counted(told, tmp_path, picture):
     from PIL import Image
 
@@ -167,8 +147,7 @@ def test_a_truncated_file_is_labelled_and_counted(told, tmp_path, picture):
         "good.png": "",
         "page.jpg": "not an image",
     }
-    counts = outcomes(found).set_index("outcome")["n"]
-    assert counts["unreadable"] == 2 and counts.sum() == 3
+    assert list(found["outcome"]) == ["unreadable", "face_too_small", "unreadable"]
 
 
 def test_a_model_that_sees_faces_gets_them_cut_out(told, picture):
@@ -185,11 +164,11 @@ def test_a_model_that_sees_faces_gets_them_cut_out(told, picture):
 @pytest.mark.parametrize(
     ("p", "expected"),
     [
-        (0.9, ("judged", "female")),
-        (0.1, ("judged", "male")),
-        (0.8999, ("uncertain", "unsure")),
-        (0.1001, ("uncertain", "unsure")),
-        (float("nan"), ("uncertain", "unsure")),
+        (0.9, "female"),
+        (0.1, "male"),
+        (0.8999, "unsure"),
+        (0.1001, "unsure"),
+        (float("nan"), "unsure"),
     ],
 )
 def test_the_threshold_holds_on_both_sides(p, expected):
@@ -208,12 +187,6 @@ def test_outcomes_count_what_never_occurs_and_every_image():
     # Wilson, 3 of 4 at 95 %, z = 1.96: (3/4 + z²/8) / (1 + z²/4) = 0.628; half 0.328 (by hand).
     assert found.loc[("nurse", "judged"), "ci_low"] == pytest.approx(30.06, abs=0.01)
     assert found.loc[("nurse", "judged"), "ci_high"] == pytest.approx(95.44, abs=0.01)
-    assert outcomes(judged)["n"].sum() == 5
-    with pytest.raises(InputError, match="no column 'prompt'"):
-        outcomes(judged, ["prompt"])
-    with pytest.raises(InputError, match="An outcome is 'noface'"):
-        outcomes(judged.replace("no_face", "noface"))
-    assert outcomes(judged[:0])["percent"].isna().all()
 
 
 def test_settings_refuse_what_cannot_be(cases):
@@ -244,7 +217,7 @@ def test_raters_as_the_judge(tmp_path):
     assert list(found["gender"]) == ["male", "", "unsure", "unsure", "male", "female", ""]
     assert list(found["outcome"]) == ["judged", "unrated", *["uncertain"] * 2, *["judged"] * 2, "unrated"]
     assert list(found["reason"]) == ["", "", "unsure", "tie", "", "", "not in the file"]
-    counts = outcomes(found).set_index("outcome")["n"]
+    counts = outcomes(found.assign(prompt="1"), ["prompt"]).set_index("outcome")["n"]
     assert counts["unrated"] == 2 and counts["uncertain"] == 2 and counts["judged"] == 3
 
 
@@ -257,7 +230,7 @@ def test_ratings_judge_without_models_and_refuse_doubles(cases, tmp_path):
     path.write_text(
         "image,source,occupation,model,ana\n0,generated,nurse,A,female\n0,generated,nurse,B,male\n"
     )
-    with pytest.raises(InputError, match="rates image '0' in several rows"):
+    with pytest.raises(InputError, match="Image '0' stands in several rows"):
         from_ratings(path, ["0"])
     path.write_text("occupation,source,percent_female,n\nnurse,generated,50,2\nnurse,training,50,2\n")
     with pytest.raises(InputError, match="holds shares"):
@@ -285,18 +258,19 @@ def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tm
     assert [len(f) for f in models.faces.faces(images)] == list(alone["n_faces"])
 
 
-def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
-    monkeypatch.undo()
+def test_other_weights_are_other_judgements(tmp_path):
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"one")
-    before = module._weights(str(tmp_path), "x:", "clip")
+    before = files_digest(str(tmp_path), "clip")
     file.write_bytes(b"two")
-    assert module._weights(str(tmp_path), "x:", "clip") != before
+    assert files_digest(str(tmp_path), "clip") != before
+    assert files_digest(f"vqa:{tmp_path}", "clip") == files_digest(str(tmp_path), "clip")
     # A single file by its content; names of weights that lie elsewhere by themselves.
     two = hashlib.sha256(b"two").hexdigest()
-    assert module._weights(f"fairface:{file}", "fairface:", "clip") == two
-    for name in ("ViT-L-14:openai", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"):
-        assert module._weights(name, "fairface:", "clip") == name
+    assert files_digest(f"fairface:{file}", "clip") == two
+    elsewhere = ("ViT-L-14:openai", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "vqa:a/b", "mediapipe:x", WHOLE)
+    for name in elsewhere:
+        assert files_digest(name, "clip") == name
 
 
 def test_an_unknown_judge_is_refused_before_any_image_is_read(cases, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from biaslab import tables
-from biaslab.errors import InputError, ParameterError
+from biaslab.errors import InputError
 from biaslab.judging.people import COLUMNS
 from biaslab.judging.person_ratings import (
     AGREEMENT_COLUMNS,
@@ -46,7 +46,7 @@ c,middle,F,,
 c,right,,,m
 d,1,,,
 """
-LABELS = ["female", "male", "tie", "unsure", "female", "male", "unrated", "unrated"]
+LABELS = ["female", "male", "tie", "unsure", "female", "male", "unrated", "missing"]
 LONG = """rater,image_id,position,label
 Ann,a,1,female
 Ben,a,,female
@@ -64,20 +64,18 @@ Cy,c,3,male
 """
 
 
-def notes(rated):
-    return rated.notes.set_index("item")["n"]
+def labels(rated):
+    return rated.people["label"].fillna("missing").tolist()
 
 
 @pytest.mark.parametrize("content", [WIDE, LONG])
 def test_both_forms_say_the_same(content, write):
     rated = read(write(content), ASKED)
-    assert list(rated.people["label"]) == LABELS
-    assert list(rated.people["n_ratings"]) == [3, 3, 2, 2, 1, 1, 0, 0]
-    assert list(rated.people["in_file"]) == [True] * 7 + [False]
+    assert labels(rated) == LABELS
+    assert rated.ratings.notna().sum(axis=1).tolist() == [3, 3, 2, 2, 1, 1, 0, 0]
     assert list(rated.ratings) == ["Ann", "Ben", "Cy"] and rated.n_raters == 3
     # In the order asked: the right person of b comes before the left one.
     assert list(rated.ratings["Cy"].astype(object).fillna("")) == ["male", "male", "", "", "", "male", "", ""]
-    assert notes(rated)["ratings"] == 12 and notes(rated)["people: tie"] == 1
     # The form that the measures take: two ratings at least for a, both of b, left of c.
     assert agreement.krippendorff_alpha(rated.ratings, seed=1, replicates=10).n_items == 4
 
@@ -85,7 +83,7 @@ def test_both_forms_say_the_same(content, write):
 def test_parquet_with_whole_numbers(write):
     frame = pd.DataFrame({"image_id": ["a", "b"], "position": [1, 2], "Ann": ["female", None]})
     rated = read(write(frame, "ratings.parquet"), ASKED)
-    assert list(rated.people["label"][:3]) == ["female", "unrated", "unrated"]
+    assert labels(rated)[:3] == ["female", "unrated", "missing"]
 
 
 def test_judgements_have_the_shape_of_every_judge(write):
@@ -106,29 +104,17 @@ def test_judgements_have_the_shape_of_every_judge(write):
 STRANGERS = "image_id,position,Ann\na,1,female\nzz,1,male\nb,3,male\na,left,male\nb,middle,female\n"
 
 
-def test_ratings_of_others_are_named_or_counted(write):
+def test_ratings_of_others_are_named_or_left_aside(write):
     path = write(STRANGERS)
-    with pytest.raises(InputError, match=r"rates 1 images that nobody asked for .*data row 2\): 'zz'"):
-        read(path, ASKED)
     # Two stand in b, so nobody is third or in the middle; of one person in a nobody is left.
-    with pytest.raises(
-        InputError, match=r"rates 3 positions .*data row 3\): 'b at 3', 'a at left', 'b at middle'"
-    ):
-        read(write(STRANGERS.replace("zz,1,male\n", "c,1,male\n")), ASKED)
-    path = write(STRANGERS)
-    rated = read(path, ASKED, unknown="count")
-    assert notes(rated)["rows of images not asked for"] == 1
-    assert notes(rated)["rows of positions not asked for"] == 3
-    assert list(rated.people["label"]) == ["female"] + ["unrated"] * 7
+    listed = r"'1' of image 'zz'.*'3' of image 'b'.*'left' of image 'a'.*'middle' of image 'b'"
+    with pytest.raises(InputError, match=rf"rates 4 people .*data row 2\): .*{listed}"):
+        read(path, ASKED)
     # One file serves several tables of people: what is about others is left aside, even if that is all.
-    assert list(read(path, ASKED, unknown="aside").people["label"]) == ["female"] + ["unrated"] * 7
+    assert labels(read(path, ASKED, unknown="aside")) == ["female"] + ["missing"] * 7
     others = pd.DataFrame({"image_id": ["q", "q"], "position": [1, 2]})
     assert read(path, others, unknown="aside").n_raters == 0
     assert list(judge_people_ratings(others, path, unknown="aside")["outcome"]) == ["unrated"] * 2
-    with pytest.raises(ParameterError, match="unknown is 'skip'"):
-        read(path, ASKED, unknown="skip")
-    with pytest.raises(InputError, match="rates none of the 8 people"):
-        read(write("image_id,position,Ann\nzz,1,male\n"), ASKED, unknown="count")
 
 
 @pytest.mark.parametrize(
@@ -149,14 +135,13 @@ def test_ratings_of_others_are_named_or_counted(write):
             "position is empty for an image of several people in data row 1",
         ),
         ("image_id,position,Ann\n,1,female\n", "image_id is empty in data row 1"),
-        ("image_id,position,Ann\nb,1,female\nb,left,male\n", "rates position 'left' of image 'b' twice"),
+        ("image_id,position,Ann\nb,1,female\nb,left,male\n", "has position 'left' of image 'b' twice"),
         (
             "image_id,position,rater,label\nb,1,Ann,male\nb,left,Ann,male\n",
             r"two ratings of position 'left' of image 'b' by rater 'Ann' \(the second in data row 2\)",
         ),
         ("image_id,position,rater,label\na,1,,male\n", "rater is empty in data row 1"),
         ("image_id,position,Ann,ann\na,1,male,male\n", None),
-        ("image_id,image,position,Ann\na,a,1,male\n", "two columns named 'image_id'"),
         ("image_id,position,Ann\na,1,\n", "rates none of the 8 people"),
         ("image_id;position;Ann\na;1;male\n", "separates its columns by ';'"),
     ],
@@ -172,8 +157,6 @@ def test_bad_files_say_what_and_where(content, message, write):
 def test_people_asked_for_twice_are_an_error(write):
     with pytest.raises(InputError, match="Position 1 of image 'a' is asked for twice"):
         read(write(WIDE), pd.concat([ASKED, ASKED[:1]]))
-    with pytest.raises(InputError, match="at position 0"):
-        read(write(WIDE), ASKED.assign(position=0))
 
 
 def test_a_crowd_keeps_each_persons_ratings(write):
@@ -182,7 +165,7 @@ def test_a_crowd_keeps_each_persons_ratings(write):
     rows += [f"b,1,r{k},male" for k in range(21, 40)]
     rated = read(write("image_id,position,rater,label\n" + "\n".join(rows)), ASKED)
     assert rated.n_raters == 40 and rated.ratings.shape == (8, 21)
-    assert list(rated.people["label"][:3]) == ["female", "unrated", "male"]
+    assert labels(rated)[:3] == ["female", "missing", "male"]
 
 
 # -- agreement ---------------------------------------------------------------------------------------------
@@ -343,14 +326,8 @@ def test_what_has_no_value_has_a_reason(write):
     assert agreement_tables({}, seed=1).empty
 
 
-def test_bad_tables_are_errors():
+def test_a_person_twice_is_an_error():
     people = world(1, 6)
     shown = people[["image_id", "position", "truth"]].rename(columns={"truth": "gender"})
-    with pytest.raises(InputError, match="judge 'x' has no column 'setting'"):
-        agreement_tables({"x": people.drop(columns="setting")}, shown, seed=1)
-    with pytest.raises(InputError, match="truth has position 1 of image 'occupation0' twice"):
+    with pytest.raises(InputError, match="Position 1 of image 'occupation0' stands there twice"):
         agreement_tables({"x": people}, pd.concat([shown, shown[:1]]), seed=1)
-    with pytest.raises(ParameterError, match="confidence is 95"):
-        agreement_tables({"x": people}, shown, seed=1, confidence=95)
-    with pytest.raises(ParameterError, match="replicates is 0"):
-        agreement_tables({"x": people}, shown, seed=1, replicates=0)

@@ -7,10 +7,10 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from array_images import ArrayImages
 
 from biaslab import sources, tables
 from biaslab import study as module
-from biaslab.judging.images import ArrayImages
 
 OCCUPATIONS = ("nurse", "pilot", "baker", "clerk")
 

@@ -1,20 +1,20 @@
 """Skin tone of faces: swatches by hand, what cannot be skin, and rendered faces whose tone is known."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
+from array_images import ArrayImages
 
-from biaslab.errors import InputError, ParameterError
+from biaslab.errors import InputError
 from biaslab.judging import skin_tone
-from biaslab.judging.images import ArrayImages, Unreadable
-from biaslab.judging.skin_tone import face_tones, judge_skin_tones, tone_error
+from biaslab.judging.images import Unreadable
+from biaslab.judging.skin_tone import face_tones, judge_skin_tones
 from biaslab.measures.skin_tone import swatch_rgb
 from biaslab.mini import pairs, render
 from biaslab.store import Store
 
 BOX = (10.0, 5.0, 30.0, 29.0)
+COLUMNS = ["tone", "angle", "red", "green", "blue", "share", "reason"]
 
 
 def face(colour, ground=(20, 90, 200)):
@@ -25,8 +25,8 @@ def face(colour, ground=(20, 90, 200)):
 
 
 def test_each_swatch_is_its_own_tone():
-    found = face_tones([face(c) for c in swatch_rgb()], np.tile(BOX, (10, 1)))
-    assert list(found) == list(skin_tone.COLUMNS)
+    found = face_tones([face(c) for c in swatch_rgb()], np.tile(BOX, (10, 1)), range(10))
+    assert list(found) == COLUMNS
     assert list(found["tone"]) == list(range(1, 11))
     np.testing.assert_array_equal(found[["red", "green", "blue"]], swatch_rgb())
     assert (found["share"] == 1).all() and (found["reason"] == "").all()
@@ -35,18 +35,12 @@ def test_each_swatch_is_its_own_tone():
     assert found["angle"].is_monotonic_decreasing
 
 
-def test_the_released_computation_can_be_asked_for():
-    found = face_tones([face(c) for c in swatch_rgb()], np.tile(BOX, (10, 1)), computation="released")
-    # What the paper's script answers on the ten swatches themselves.
-    assert list(found["tone"]) == [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]
-
-
 def test_features_and_background_do_not_count():
     skin = swatch_rgb()[6]
     image = face(skin)
     image[12:15, 14:18] = image[12:15, 22:26] = (250, 250, 250)  # eyes
     image[22:26, 15:25] = (30, 20, 20)  # a beard below the mouth
-    found = face_tones([image], [BOX]).iloc[0]
+    found = face_tones([image], [BOX], [0]).iloc[0]
     np.testing.assert_array_equal(found[["red", "green", "blue"]].astype(float), skin)
     assert found["tone"] == 7
     # The ellipse reaches 6 and 7.2 pixels around the middle (20, 17): eyes and beard within it, pixel by pixel.
@@ -59,7 +53,7 @@ def test_features_and_background_do_not_count():
 def test_a_small_part_of_skin_beside_one_other_colour_is_not_the_tone():
     image = face(swatch_rgb()[2])
     image[15:29, 10:30] = (40, 150, 160)  # a teal mask over more than half
-    found = face_tones([image], [BOX]).iloc[0]
+    found = face_tones([image], [BOX], [0]).iloc[0]
     assert np.isnan(found["tone"]) and np.isnan(found["angle"])
     assert found["reason"] == "not the colour of skin" and found["share"] > 0.5
 
@@ -82,34 +76,21 @@ def test_what_is_not_there_has_a_reason():
 
 def test_boxes_at_the_edge_read_inside_the_image():
     image = np.full((20, 20, 3), swatch_rgb()[8], np.uint8)
-    found = face_tones([image] * 2, [(0, 0, 20, 20), (12, 14, 40, 40)])
+    found = face_tones([image] * 2, [(0, 0, 20, 20), (12, 14, 40, 40)], [0, 1])
     assert list(found["tone"]) == [9, 9]
 
 
-def test_order_blocks_and_size_change_nothing(monkeypatch):
+def test_order_and_size_change_nothing():
     rng = np.random.default_rng(3)
     tones = rng.integers(0, 10, 30)
     images = [face(swatch_rgb()[t]) for t in tones]
     of = rng.permutation(30)
     whole = face_tones(images, np.tile(BOX, (30, 1)), of)
     assert list(whole["tone"]) == list(tones[of] + 1)
-    monkeypatch.setattr(skin_tone, "_BLOCK", 7)
-    pd.testing.assert_frame_equal(face_tones(images, np.tile(BOX, (30, 1)), of), whole)
     large = [np.kron(image, np.ones((9, 9, 1), np.uint8)) for image in images]
     pd.testing.assert_frame_equal(face_tones(large, np.tile(BOX, (30, 1)) * 9, of), whole)
-    empty = face_tones([], np.empty((0, 4)))
-    assert empty.empty and list(empty) == list(skin_tone.COLUMNS)
-
-
-def test_white_patch_takes_out_the_colour_of_light():
-    skin = swatch_rgb()[2]  # 247, 234, 208
-    gain = np.array([1.0, 0.97, 0.8])
-    image = np.full((40, 48, 3), 255 * gain, np.uint8)  # a white wall in yellow light
-    image[5:29, 10:30] = skin * gain
-    seen, corrected = (face_tones([image], [BOX], illuminant=i).iloc[0] for i in ("none", "white_patch"))
-    assert seen["tone"] > 3 and corrected["tone"] == 3
-    # Rounded down to whole levels before it is multiplied.
-    np.testing.assert_allclose(corrected[["red", "green", "blue"]].astype(float), skin, atol=2)
+    empty = face_tones([], np.empty((0, 4)), [])
+    assert empty.empty and list(empty) == COLUMNS
 
 
 @pytest.fixture(scope="module")
@@ -131,16 +112,12 @@ def rendered():
 def test_rendered_faces_show_their_tone(rendered):
     images, boxes, of, tones = rendered
     found = face_tones(images, boxes, of)
-    error = tone_error(found["tone"], tones).set_index("truth")
+    off = (found["tone"] - tones).dropna()
     # On 2,000 other faces: 66 % exact, 95.7 % within one. The lit colour itself, read without error, gives 69
     # and 95.4: the light, not the reading, is what remains.
-    assert error.loc["all", "percent_exact"] > 60 and error.loc["all", "percent_within_one"] > 93
-    assert abs(error.loc["all", "mean_error"]) < 0.25
-    assert error.loc["all", "n_missing"] < 0.02 * len(tones)
-    assert (error["mean_error"].abs() < 1).all()
-    white = tone_error(face_tones(images, boxes, of, illuminant="white_patch")["tone"], tones).iloc[-1]
-    # 85 % and 99 % on those faces.
-    assert white["percent_exact"] > 80 and white["percent_within_one"] > 97
+    assert (off == 0).mean() > 0.60 and (off.abs() <= 1).mean() > 0.93
+    assert abs(off.mean()) < 0.25 and len(off) > 0.98 * len(tones)
+    assert (off.groupby(tones[off.index]).mean().abs() < 1).all()
 
 
 def test_judged_people_are_looked_at_once(rendered, tmp_path, monkeypatch):
@@ -155,39 +132,8 @@ def test_judged_people_are_looked_at_once(rendered, tmp_path, monkeypatch):
     found = judge_skin_tones(source, people, store=store, progress=False)
     assert list(found["image_id"]) == list(people["image_id"]) and found["reason"][3] == "no face"
     direct = face_tones(images, people[["x0", "y0", "x1", "y1"]], [int(k[1:]) for k in people["image_id"]])
-    pd.testing.assert_frame_equal(found[list(skin_tone.COLUMNS)], direct, check_dtype=False)
+    pd.testing.assert_frame_equal(found[COLUMNS], direct, check_dtype=False)
     monkeypatch.setattr(skin_tone, "face_tones", lambda *_, **__: pytest.fail("looked again"))
     pd.testing.assert_frame_equal(judge_skin_tones(source, people, store=store, progress=False), found)
     with pytest.raises(InputError, match="no column 'x1'"):
         judge_skin_tones(source, people.drop(columns="x1"), store=store)
-    with pytest.raises(InputError, match=r"row 2 \(from 0\) has no image_id"):
-        unnamed = people["image_id"].where(np.arange(len(people)) != 2)
-        judge_skin_tones(source, people.assign(image_id=unnamed), store=store)
-
-
-def test_tone_error_by_hand():
-    found = tone_error([3, 5, np.nan, 7, 8], [3, 3, 3, 8, 8])
-    assert list(found["truth"]) == ["3", "8", "all"]
-    # Errors: 0, 2, missing; -1, 0; all four: 0, 2, -1, 0.
-    expected = [[2, 1, 50, 50, 1.0, 1.0], [2, 0, 50, 100, -0.5, 0.5], [4, 1, 50, 75, 0.25, 0.75]]
-    np.testing.assert_allclose(found.iloc[:, 1:].astype(float), expected)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        nothing = tone_error([np.nan], [4])
-    assert nothing["n"].tolist() == [0, 0] and nothing["mean_error"].isna().all()
-    with pytest.raises(InputError, match=r"A true tone is 0\b"):
-        tone_error([3], [0])
-    with pytest.raises(InputError, match="of one length"):
-        tone_error([3], [3, 4])
-
-
-def test_bad_requests_are_errors():
-    image = face(swatch_rgb()[0])
-    with pytest.raises(InputError, match=r"boxes has the shape \(1, 3\)"):
-        face_tones([image], [(1, 2, 3)])
-    with pytest.raises(InputError, match="give each box the index"):
-        face_tones([image], [BOX], [1])
-    with pytest.raises(ParameterError, match=r"illuminant is 'white'. Did you mean 'white_patch'"):
-        face_tones([image], [BOX], illuminant="white")
-    with pytest.raises(ParameterError, match="computation is 'lab'"):
-        face_tones([image], [BOX], computation="lab")

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from array_images import ArrayImages
 
-from biaslab.judging.images import ArrayImages
 from biaslab.papers.paradox import figures, pictures
 from biaslab.plots import gallery
 

@@ -4,13 +4,13 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from array_images import ArrayImages
 from ideal import OCCUPATIONS, IdealPipeline
 from scipy import stats as scipy_stats
 
 from biaslab import tables
 from biaslab.errors import MissingInputError
 from biaslab.judging.faces import Face
-from biaslab.judging.images import ArrayImages
 from biaslab.judging.judge import JUDGED, Judge, JudgeSettings, judge
 from biaslab.mini import scene, world
 from biaslab.mini.captions import Corpus
