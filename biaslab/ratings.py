@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -41,17 +42,13 @@ SYNONYMS = {
 UNNAMED = "unnamed"
 """The model's name where the file gives none."""
 
-_FORMATS = {
-    "wide": ("image", "source", "occupation"),
-    "long": ("image", "source", "occupation", "rater", "label"),
-    "shares": ("occupation", "source", "percent_female", "n"),
-}
+_LONG = ("image", "source", "occupation", "rater", "label")
+_FORMATS = {"wide": _LONG[:3], "long": _LONG, "shares": ("occupation", "source", "percent_female", "n")}
 _NEEDS = {
     "wide": "Ratings in wide form need: image, source, occupation and one column per rater.",
     "long": "Ratings in long form need: image, source, occupation, rater, label.",
     "shares": "Shares need: occupation, source, percent_female, n.",
 }
-_LONG = ("rater", "label")
 _OPTIONAL = ("model", "prompt")
 # Prompts of training shares that serve all prompts.
 _SHARED = ("ratings", "captions")
@@ -133,22 +130,15 @@ class Rated:
         return pd.Series(self.images["label"].astype(str).to_numpy(object), index=ids.to_numpy(object))
 
 
-@dataclass(frozen=True)
-class Votes:
+class Votes(NamedTuple):
     """Ratings of items of any kind, and how the vote on each ended."""
 
-    items: pd.DataFrame
-    """One row per item: the columns that name it."""
-    label: np.ndarray
-    """Each item's vote, one of :data:`OUTCOMES`."""
-    ratings: pd.DataFrame
-    """The same rows, a column for each rater with a rating; as :attr:`Rated.ratings`."""
-    raters: tuple[str, ...]
-    """Names of these columns if each is one rater."""
-    n_raters: int
-    """Raters with at least one rating."""
-    notes: list[Note]
-    """How ratings were understood."""
+    items: pd.DataFrame  # the columns that name an item, one row each
+    label: np.ndarray  # each item's vote, one of OUTCOMES
+    ratings: pd.DataFrame  # as Rated's
+    raters: tuple[str, ...]  # likewise
+    n_raters: int  # raters with at least one rating
+    notes: list[Note]  # how ratings were understood
 
 
 def read(path: str | Path) -> Rated:
@@ -162,7 +152,7 @@ def read(path: str | Path) -> Rated:
             allowed, a row is there twice, or no image is rated. The message names the value and the fix.
     """
     path = located(path)
-    frame = load_table(path, {name for names in _FORMATS.values() for name in names} | {*_OPTIONAL})
+    frame = load_table(path, {*_LONG, *_FORMATS["shares"], *_OPTIONAL})
     kind = _kind(list(frame.columns), path)
     needed = _FORMATS[kind]
     require(frame, needed, path, _NEEDS[kind], {*needed, *_OPTIONAL})
@@ -188,8 +178,8 @@ def read(path: str | Path) -> Rated:
     if kind == "shares":
         return _shares(frame, path, notes)
     frame["image"] = frame["image"].str.strip()
-    refuse(frame["image"] == "", path, "image is empty", "name each image")
-    refuse(frame["image"].str.contains("\n"), path, "image spans several lines", "look for a quote left open")
+    strange = (frame["image"] == "") | frame["image"].str.contains("\n")
+    refuse(strange, path, "image is empty or of several lines", "name each image; look for a quote left open")
     raters = None if kind == "long" else [c for c in frame if c not in _ITEM]
     if raters == []:
         raise InputError(f"{path} has no column of ratings. {_NEEDS['wide']}")
@@ -210,14 +200,9 @@ def read_ratings(path: str | Path) -> Rated:
 def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.DataFrame:
     """Return the share of female among decided images for each model, occupation and source.
 
-    Args:
-        images: Rows as in :attr:`Rated.images`.
-        female: How much each image counts as female, shape (images,): 0 or 1, or between for a split vote.
-        male: The same for male.
-
-    Returns:
-        The columns of table ``paradox_percent_female``. ``n`` is the sum of both (not always whole for split
-        votes); the share is NaN where it is 0. Training images without a model count for every model.
+    ``female`` and ``male`` say how much each row of ``images`` (as in :attr:`Rated.images`) counts as either, shape
+    (images,): 0 or 1, or between for a split vote. Columns are those of table ``paradox_percent_female``: ``n`` is the
+    sum of both, the share NaN where it is 0. Training images without a model count for every model.
     """
     weighed = images[["model", "occupation", "source"]].assign(female=female, n=np.add(female, male))
     summed = weighed.groupby(["model", "occupation", "source"], as_index=False, observed=True).sum()
@@ -258,10 +243,8 @@ def votes_on(
 
     Args:
         frame: Cells as text; its index counts the file's rows from 0.
-        keys: The columns that name an item.
+        keys: The columns that name an item, which an error calls as ``called`` says.
         raters: The columns of ratings; ``None`` where the columns rater and label hold one rating in each row.
-        path: The file, for errors.
-        called: What an error calls the item of a row.
 
     Raises:
         InputError: A cell is no rating, a rater has no name, or an item is there twice, or twice for one rater.
@@ -361,17 +344,9 @@ def _repeated(images: pd.DataFrame) -> list[Note]:
 def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
     percent = _numbers(frame["percent_female"], path)
     n = _numbers(frame["n"], path)
-    for column, bad, allowed in (
-        (percent, (percent < 0) | (percent > 100), "give 0 to 100"),
-        (
-            n,
-            (n < 1) | (n != n.round()) | (n > _MOST_IMAGES),
-            "give the number of images behind the share, a whole number from 1 to "
-            f"{_MOST_IMAGES:,}; leave out rows without images",
-        ),
-    ):
-        value = column[bad].iloc[0] if bad.any() else 0
-        refuse(bad, path, f"{column.name} is {value:g}", allowed)
+    _refuse_values(frame["percent_female"], (percent < 0) | (percent > 100), path, "give 0 to 100")
+    fix = f"give the number of images behind the share, a whole number from 1 to {_MOST_IMAGES:,}; leave out rows "
+    _refuse_values(frame["n"], (n < 1) | (n != n.round()) | (n > _MOST_IMAGES), path, fix + "without images")
     if 0 < percent.max() <= 1:
         raise InputError(
             f"{path}: no percent_female is above 1, so the shares seem to be given as 0 to 1; "
@@ -486,16 +461,13 @@ def _names(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categori
     codes, found = pd.factorize(column)
     found = pd.Series(found, dtype=object).astype(str)
     clean = found.str.split().str.join(" ")
-    problems = [
-        (found.str.strip().str.contains("\n"), "spans several lines", "look for a quote left open"),
-        (~clean.map(str.isprintable).astype(bool), "is {}", "remove characters that cannot be printed"),
-    ]
-    if not empty:
-        problems.append((clean == "", "is empty", "fill it in or leave the row out"))
-    for bad, problem, fix in problems:
-        shown = shortened(found[bad].iloc[0]) if bad.any() else ""
-        rows = pd.Series(bad.to_numpy()[codes], index=column.index)
-        refuse(rows, path, f"{column.name} {problem.format(shown)}", fix)
+    for bad, fix in (
+        (found.str.strip().str.contains("\n"), "give a name of one line, look for a quote left open"),
+        (~clean.map(str.isprintable).astype(bool), "remove characters that cannot be printed"),
+        ((clean == "") & (not empty), "fill it in or leave the row out"),
+    ):
+        rows = pd.Series(bad.to_numpy(bool)[codes], index=column.index)
+        _refuse_values(column, rows, path, fix)
     spelt = clean.drop_duplicates()
     folded = spelt.str.casefold()
     if folded.duplicated().any():
@@ -569,10 +541,15 @@ def _not_a_label(name: str, value: str, row: int, path: Path) -> str:
 
 def _numbers(column: pd.Series, path: Path) -> pd.Series:
     values = pd.to_numeric(column.str.strip(), errors="coerce").astype(float)
-    bad = ~np.isfinite(values)
-    shown = shortened(column[bad].iloc[0].strip()) if bad.any() else ""
-    refuse(bad, path, f"{column.name} is {shown}", "give a number such as 37.5, or leave the row out")
+    fix = "give a number such as 37.5, or leave the row out"
+    _refuse_values(column, ~np.isfinite(values), path, fix)
     return values
+
+
+def _refuse_values(column: pd.Series, bad: pd.Series, path: Path, fix: str) -> None:
+    """Raise InputError that names the first bad value of a column, if there is one."""
+    if bad.any():
+        refuse(bad, path, f"{column.name} is {shortened(column[bad].iloc[0])}", fix)
 
 
 def refuse(rows: pd.Series, path: Path, problem: str, fix: str) -> None:

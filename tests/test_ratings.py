@@ -441,15 +441,16 @@ BAD = {
     ),
     "a quote open over lines": (
         'image,source,occupation,r1\na,training,"nurse,female\nb,training,nurse",female\n',
-        ": occupation spans several lines in data row 1; look for a quote left open.",
+        ": occupation is 'nurse,female\\nb,training,nurse' in data row 1; give a name of one line, look for a quote "
+        "left open.",
     ),
     "empty occupation": (
         "image,source,occupation,r1\na,training, ,female\n",
-        ": occupation is empty in data row 1; fill it in or leave the row out.",
+        ": occupation is ' ' in data row 1; fill it in or leave the row out.",
     ),
     "empty image": (
         "image,source,occupation,r1\na,training,nurse,female\n ,training,nurse,female\n",
-        ": image is empty in data row 2; name each image.",
+        ": image is empty or of several lines in data row 2; name each image; look for a quote left open.",
     ),
     "two spellings": (
         "image,source,occupation,r1\na,training,Nurse,female\nb,training,nurse,female\n",
@@ -470,11 +471,11 @@ BAD = {
     ),
     "share above 100": (
         SHARES.replace("97.5", "197.5"),
-        ": percent_female is 197.5 in data row 2; give 0 to 100.",
+        ": percent_female is '197.5' in data row 2; give 0 to 100.",
     ),
     "share below 0": (
         SHARES.replace("97.5", "-1"),
-        ": percent_female is -1 in data row 2; give 0 to 100.",
+        ": percent_female is '-1' in data row 2; give 0 to 100.",
     ),
     "shares as 0 to 1": (
         "occupation,source,percent_female,n\nnurse,training,0.9,200\nnurse,generated,1,40\n",
@@ -497,7 +498,7 @@ BAD = {
     **{
         f"n is {n}": (
             SHARES.replace(",40\n", f",{n}\n"),
-            f": n is {n} in data row 2; give the number of images behind the share, a whole number from 1 to "
+            f": n is '{n}' in data row 2; give the number of images behind the share, a whole number from 1 to "
             "1,000,000,000; leave out rows without images.",
         )
         for n in ("0", "-40", "40.5", "1e+300")

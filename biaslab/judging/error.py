@@ -7,7 +7,7 @@ first can be corrected by sensitivity and specificity, the second is shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,12 @@ of judged images that show a man, those judged male; ``judged_female``, ``judged
 one, those that were judged at all; ``judged_neither``: of images that show neither by the reference (no person,
 several, raters unsure), those that were judged although they should not have been."""
 REFERENCES = ("female", "male", "neither")
+_CORRECTED = (
+    *("percent_corrected", "corrected_low", "corrected_high", "reference"),
+    *("sensitivity", "specificity", "sensitivity_n", "specificity_n", "reason"),
+)
+LEAST = 30
+"""Reference images of each gender on which a group's own sensitivity and specificity must rest."""
 
 
 def known_truth(judgements: pd.DataFrame) -> pd.Series:
@@ -53,25 +59,20 @@ def confusion(judgements: pd.DataFrame, truth: pd.Series, group: str = "") -> pd
         per combination that occurs, for ``all`` and then for each group.
 
     Raises:
-        InputError: A truth is no known label, an image has two truths, or the column is missing.
+        InputError: A truth is no known label, or an image has two truths.
     """
-    if group and group not in judgements:
-        raise InputError(f"The judgements have no column {group!r}; merge it in from the images' table.")
     known = _labels(truth)
     rows = judgements[judgements["image_id"].isin(known.index)]
     rows = rows.assign(
         truth=rows["image_id"].map(known),
         judged=rows["gender"].where(rows["outcome"] == JUDGED, rows["outcome"]),
     )
-    counted = [_counted(rows.drop_duplicates("image_id").assign(group=OVERALL))]
+    apart = [rows.drop_duplicates("image_id").assign(group=OVERALL)]
     if group:
-        counted.append(_counted(rows.assign(group=rows[group].astype(str))))
-    return pd.concat(counted, ignore_index=True)
-
-
-def _counted(rows: pd.DataFrame) -> pd.DataFrame:
+        apart.append(rows.assign(group=rows[group].astype(str)))
     keys = ["group", "truth", "judged"]
-    return rows.groupby(keys, sort=True, observed=True).size().rename("n").reset_index()
+    counted = [some.groupby(keys, observed=True).size().rename("n").reset_index() for some in apart]
+    return pd.concat(counted, ignore_index=True)
 
 
 def judge_error(
@@ -88,12 +89,12 @@ def judge_error(
     counts = confusion(judgements, truth, group)
     rows = []
     for name, of_group in counts.groupby("group", sort=False):
-        table = of_group.pivot_table(index="truth", columns="judged", values="n", aggfunc="sum", fill_value=0)
-        table = table.reindex(index=list(REFERENCES), fill_value=0)
-        table = table.reindex(columns=list(dict.fromkeys([*GENDERS, *table.columns])), fill_value=0)
-        decided, total = table[list(GENDERS)].sum(axis=1), table.sum(axis=1)
-        rows.append((name, "sensitivity", table.loc["female", "female"], decided["female"]))
-        rows.append((name, "specificity", table.loc["male", "male"], decided["male"]))
+        known = of_group.set_index(["truth", "judged"])["n"]
+        total = known.groupby("truth").sum().reindex(REFERENCES, fill_value=0)
+        said = known.unstack(fill_value=0).reindex(index=REFERENCES, columns=list(GENDERS), fill_value=0)
+        decided = said.sum(axis=1)
+        rows.append((name, "sensitivity", said.loc["female", "female"], decided["female"]))
+        rows.append((name, "specificity", said.loc["male", "male"], decided["male"]))
         rows += [(name, f"judged_{r}", decided[r], total[r]) for r in REFERENCES]
     out = pd.DataFrame(rows, columns=["group", "measure", "count", "n"])
     low, high = wilson_interval(out["count"], out["n"], confidence)
@@ -107,7 +108,6 @@ def correct(
     errors: pd.DataFrame,
     *,
     group: str = "",
-    least: int = 30,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Correct shares for the judge's error, as :func:`biaslab.stats.corrected_shares` does.
@@ -116,83 +116,57 @@ def correct(
         shares: Rows with percent_female (0–100) and n (images judged female or male).
         errors: Sensitivity and specificity as from :func:`judge_error`.
         group: The column of ``shares`` that names the group of ``errors``, such as ``"occupation"``; empty
-            takes the judge's error over all images.
-        least: A group whose sensitivity or specificity rests on fewer reference images takes those of all.
+            takes the judge's error over all images, as does a group of fewer than :data:`LEAST` reference images.
         confidence: Level of the intervals, which include the uncertainty of sensitivity and specificity.
 
     Returns:
         ``shares`` with percent_corrected, corrected_low, corrected_high (0–100), reference (the group whose
         error was used, or ``all``), sensitivity, specificity (0–100), sensitivity_n, specificity_n, and the
         reason where a share cannot be corrected.
-
-    Raises:
-        InputError: A column is missing.
     """
-    for column in ("percent_female", "n", *([group] if group else [])):
-        if column not in shares:
-            raise InputError(f"The shares have no column {column!r}.")
     wide = errors.pivot(index="group", columns="measure", values=["value", "n"])
-    if OVERALL not in wide.index:
-        raise InputError(f"The errors have no group {OVERALL!r}; take them from judge_error.")
-    enough = (wide["n"][["sensitivity", "specificity"]] >= least).all(axis=1)
-    usable = set(wide.index[enough])
+    enough = (wide["n"][["sensitivity", "specificity"]] >= LEAST).all(axis=1)
     names = shares[group].astype(str) if group else pd.Series(OVERALL, index=shares.index)
-    reference = names.where(names.isin(usable), OVERALL)
-    sens, spec = (wide["value"][m].reindex(reference).to_numpy(float) for m in ("sensitivity", "specificity"))
-    sens_n, spec_n = (wide["n"][m].reindex(reference).to_numpy(float) for m in ("sensitivity", "specificity"))
+    reference = names.where(names.isin(wide.index[enough]), OVERALL)
+    used = wide.reindex(reference)
+    sens, spec, sens_n, spec_n = (
+        used[what, of].to_numpy(float) for what in ("value", "n") for of in ("sensitivity", "specificity")
+    )
 
     n = shares["n"].to_numpy(float)
     count = np.round(shares["percent_female"].to_numpy(float) * n / 100)
-    reason = np.full(len(shares), "", dtype=object)
-    reason[~(n > 0) | np.isnan(count)] = "no image was judged"
     unknown = ~(sens_n > 0) | ~(spec_n > 0)
-    reason[unknown] = "no reference images of one gender"
-    reason[~unknown & ~(sens + spec > 100)] = "the judge is no better than chance here"
+    problems = {
+        "no reference images of one gender": unknown,
+        "the judge is no better than chance here": ~(sens + spec > 100),
+        "no image was judged": ~(n > 0) | np.isnan(count),
+    }
+    reason = np.select(list(problems.values()), list(problems), "").astype(object)
     ok = reason == ""
     out = np.full((3, len(shares)), np.nan)
     if ok.any():
-        found = corrected_shares(
-            count[ok], n[ok], sens[ok] / 100, spec[ok] / 100, sens_n[ok], spec_n[ok], confidence
-        )
+        known = (sens[ok] / 100, spec[ok] / 100, sens_n[ok], spec_n[ok])
+        found = corrected_shares(count[ok], n[ok], *known, confidence)
         out[:, ok] = 100 * np.stack([found.share, found.ci_low, found.ci_high])
-    return shares.assign(
-        percent_corrected=out[0],
-        corrected_low=out[1],
-        corrected_high=out[2],
-        reference=reference.to_numpy(object),
-        sensitivity=sens,
-        specificity=spec,
-        sensitivity_n=sens_n,
-        specificity_n=spec_n,
-        reason=reason,
-    )
+    values = (*out, reference.to_numpy(object), sens, spec, sens_n, spec_n, reason)
+    return shares.assign(**dict(zip(_CORRECTED, values, strict=True)))
 
 
 def by_source(
-    judgements: Mapping[str, pd.DataFrame],
-    references: Mapping[str, pd.Series],
-    group: str = "occupation",
-    *,
-    confidence: float = 0.95,
+    judgements: Mapping[str, pd.DataFrame], references: Mapping[str, pd.Series], *, confidence: float = 0.95
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return errors and confusions for each reference and each source of images.
+    """Return errors and confusions by occupation: the rows of the tables ``judging_error`` and ``judging_confusion``.
 
-    Args:
-        judgements: Rows as from :func:`biaslab.judging.judge.judge`, by source (``training``, ``generated``).
-        references: What images show, by image_id, for each reference (``truth``, ``ratings``, …); a reference that
-            knows none of a source's images gives no rows.
-        group: The column to measure apart.
-        confidence: Level of the intervals.
-
-    Returns:
-        The rows of the tables ``judging_error`` and ``judging_confusion``. Errors as in :func:`confusion`.
+    Judgements are rows as from :func:`biaslab.judging.judge.judge`, by source (``training``, ``generated``); references
+    say what images show, by image_id, for each reference (``truth``, ``ratings``, …), of which one that knows none of a
+    source's images gives no rows. Errors as in :func:`confusion`.
     """
     errors, counts = [], []
     for reference, truth in references.items():
         for source, rows in judgements.items():
             at = {"reference": reference, "source": source}
-            errors.append(judge_error(rows, truth, group, confidence=confidence).assign(**at))
-            counts.append(confusion(rows, truth, group).assign(**at))
+            errors.append(judge_error(rows, truth, "occupation", confidence=confidence).assign(**at))
+            counts.append(confusion(rows, truth, "occupation").assign(**at))
     names = ["reference", "source", "group", "measure", "value", "ci_low", "ci_high", "n"]
     return (
         pd.concat(errors, ignore_index=True)[names],
@@ -201,38 +175,23 @@ def by_source(
 
 
 def correct_by_source(
-    shares: pd.DataFrame,
-    errors: pd.DataFrame,
-    *,
-    references: Sequence[str] = ("truth", "ratings"),
-    confidence: float = 0.95,
+    shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95
 ) -> pd.DataFrame:
     """Correct shares with the errors measured on images of the same source, where there are any.
 
-    Args:
-        shares: Rows of table ``paradox_percent_female``.
-        errors: Rows of table ``judging_error``.
-        references: Which references may correct, the best first.
-        confidence: Level of the intervals.
-
-    Returns:
-        The rows of table ``judging_corrected``; shares of a source without a reference keep a reason.
+    The truth corrects where it is known, else raters do, but never simulated ones. Shares are rows of table
+    ``paradox_percent_female``, errors of ``judging_error``, what is returned of ``judging_corrected``: shares of a
+    source without a reference have a reason.
     """
     out = []
     for source, rows in shares.groupby("source", sort=False):
-        there = errors[errors["source"] == source]
-        best = next((r for r in references if (there["reference"] == r).any()), None)
+        there = errors[errors["source"] == source].set_index("reference")
+        best = next((r for r in ("truth", "ratings") if r in there.index), None)
         if best is None:
-            rows = rows.assign(**_UNCORRECTED, reason=f"no reference for {source} images")
+            out.append(rows.assign(reference="", reason=f"no reference for {source} images"))
         else:
-            rows = correct(rows, there[there["reference"] == best], group="occupation", confidence=confidence)
-        out.append(rows)
-    return pd.concat(out, ignore_index=True) if out else shares.assign(**_UNCORRECTED, reason="")
-
-
-_UNCORRECTED = dict.fromkeys(
-    ("percent_corrected", "corrected_low", "corrected_high", "sensitivity", "specificity"), np.nan
-) | {"reference": "", "sensitivity_n": np.nan, "specificity_n": np.nan}
+            out.append(correct(rows, there.loc[[best]], group="occupation", confidence=confidence))
+    return pd.concat([shares[:0], *out], ignore_index=True).reindex(columns=[*shares, *_CORRECTED])
 
 
 def _labels(truth: pd.Series) -> pd.Series:

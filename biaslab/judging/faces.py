@@ -18,6 +18,7 @@ import numpy as np
 from biaslab import models
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import loaded
+from biaslab.judging.names import WHOLE
 
 MEDIAPIPE = "mediapipe:"
 # Where the model's file is to be had.
@@ -26,8 +27,6 @@ WHERE = (
     "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/float16/latest/"
     "blaze_face_short_range.tflite and set judging.faces to 'mediapipe:' and its path."
 )
-WHOLE = "whole image"
-"""The name of a gate that lets every image pass: to judge without one, or to see what the gate changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +34,9 @@ class Face:
     """Where a face is, in pixels of its image, x to the right and y down."""
 
     x0: float
-    """Left edge."""
     y0: float
-    """Upper edge."""
     x1: float
-    """Right edge."""
     y1: float
-    """Lower edge."""
     score: float
     """How sure the detector is, 0 to 1."""
 
@@ -55,16 +50,10 @@ class FaceDetector(Protocol):
 
 
 def gate(faces: Sequence[Face], width: int, height: int, min_face: float = 0.1) -> str:
-    """Return why an image is not judged, or ``""`` where it shows one face that is large enough.
+    """Return why an image is not judged: ``""`` where it shows one face that is large enough.
 
-    Args:
-        faces: All faces found in the image.
-        width: The image's width in pixels.
-        height: The image's height in pixels.
-        min_face: Smallest share of the image's width and of its height that a face must have.
-
-    Returns:
-        ``""``, ``"no_face"``, ``"several_faces"`` or ``"face_too_small"``.
+    Otherwise it is ``"no_face"``, ``"several_faces"`` or ``"face_too_small"``: ``min_face`` is the smallest share of
+    the image's width and of its height, both in pixels, that a face must have.
 
     Source: paradox paper, section 3; the size from its released code.
     """
@@ -78,11 +67,9 @@ def gate(faces: Sequence[Face], width: int, height: int, min_face: float = 0.1) 
 
 
 def large_enough(x0, y0, x1, y1, width, height, min_face: float = 0.1, people=1):
-    """Return whether boxes are at least ``min_face`` of their image's width and of its height.
+    """Return whether boxes are at least ``min_face`` of the image's height and of each person's part of its width.
 
-    Where an image is to show several ``people``, each has an equal part of its width, and the limit is a share of
-    that part. All but ``min_face`` are numbers or arrays of one shape, boxes and sizes in pixels; a missing box is
-    not large enough.
+    All but ``min_face`` are numbers or arrays of one shape, in pixels; a missing box is not large enough.
     """
     # Boxes come as floats: a face of exactly the limit counts, whatever rounding does to it.
     slack = 1e-6
@@ -97,7 +84,7 @@ def load(name: str, *, min_score: float = 0.5, device: str = "auto", batch_size:
             model that knows "face", ``mediapipe:FILE`` with the model file of MediaPipe's face detector, or
             ``whole image`` (:data:`WHOLE`).
         min_score: Faces with a lower score do not count, 0 to 1.
-        device: ``"auto"``, ``"cpu"``, ``"cuda"``, …
+        device: As for :func:`biaslab.judging.loaded.device`.
         batch_size: Images at a time; 0 finds it.
 
     Raises:
@@ -168,15 +155,9 @@ class DetectorFaces:
 
 
 class MediaPipeFaces:
-    """Faces by MediaPipe's face detector, the one that the paradox paper uses.
+    """Faces by MediaPipe's face detector, the one that the paradox paper uses; arguments and errors as in :func:`load`.
 
-    Args:
-        file: The model file (``.tflite``), for example ``blaze_face_short_range.tflite``.
-        min_score: Faces with a lower score do not count, 0 to 1; 0.5 is MediaPipe's own default.
-
-    Raises:
-        MissingInputError: The file or the package ``mediapipe`` is not there.
-        ParameterError: MediaPipe cannot read the file.
+    The file is a model such as ``blaze_face_short_range.tflite``; a least score of 0.5 is MediaPipe's own default.
     """
 
     def __init__(self, file: str | Path, *, min_score: float = 0.5) -> None:

@@ -31,13 +31,9 @@ _PIXELS = Pixels((224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bili
 
 
 class FairFaceGender:
-    """FairFace's perceived gender of a face.
+    """FairFace's perceived gender of a face; arguments as for :class:`biaslab.judging.zero_shot.ZeroShot`.
 
-    Args:
-        file: The state dict as safetensors.
-        device: ``"auto"``, ``"cpu"``, ``"cuda"``, …
-        dtype: As for :class:`biaslab.judging.zero_shot.ZeroShot`.
-        batch_size: Images at a time; 0 finds it.
+    The file is the state dict as safetensors.
 
     Raises:
         MissingInputError: There is no such file.
@@ -71,11 +67,7 @@ class FairFaceGender:
         self._model.eval().to(self._device, self._dtype)
 
     def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the probability of perceived as female against as male, ``float32 (images,)``.
-
-        Args:
-            images: Faces cut out of their images, ``uint8 (height, width, 3)``.
-        """
+        """Return the probability of perceived as female against as male, ``float32 (images,)``, of faces cut out."""
         # Faces come in as many sizes as there are images: brought to one first, they go through together.
         from PIL import Image
 
@@ -91,32 +83,23 @@ class FairFaceGender:
             return outputs[:, [_MALE, _FEMALE]].softmax(dim=1)[:, 1].cpu().numpy()
 
 
-def cut_out(
-    image: np.ndarray,
-    box: Sequence[float],
-    *,
-    margin: float = 0.25,
-    within: tuple[int, int] | None = None,
-) -> np.ndarray:
-    """Return the square around a face, widened by ``margin`` of its size on all sides, as FairFace takes it.
+def cut_out(image: np.ndarray, box: Sequence[float], within: tuple[int, int] | None = None) -> np.ndarray:
+    """Return the square around a face, widened by a quarter of its longer side all around, as FairFace takes it.
 
-    What lies beyond the image, or beyond the columns ``within``, is black.
+    What lies beyond the image is black.
 
     Args:
         image: ``uint8 (height, width, 3)``.
         box: (x0, y0, x1, y1) in pixels.
-        margin: How much wider than the longer side of the box, on each side.
         within: First column that may be seen and the one after the last; all of the image's where it is None.
     """
     x0, y0, x1, y1 = box
-    half = max(1, round(max(x1 - x0, y1 - y0) * (0.5 + margin)))
+    half = max(1, round(max(x1 - x0, y1 - y0) * 0.75))
     left, top = round((x0 + x1) / 2) - half, round((y0 + y1) / 2) - half
     out = np.zeros((2 * half, 2 * half, 3), np.uint8)
     height, width = image.shape[:2]
     first, last = within or (0, width)
-    rows, columns = (
-        slice(max(top, 0), min(top + 2 * half, height)),
-        slice(max(left, first), min(left + 2 * half, last)),
-    )
+    rows = slice(max(top, 0), min(top + 2 * half, height))
+    columns = slice(max(left, first), min(left + 2 * half, last))
     out[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left] = image[rows, columns]
     return out

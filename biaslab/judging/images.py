@@ -59,15 +59,8 @@ def decode(
     """Return the image that ``data`` (the content of a file) holds, or why there is none.
 
     Photos are turned upright as their EXIF orientation says, transparency is put on white, and of several
-    frames the first is taken. Nothing in ``data`` raises.
-
-    Args:
-        data: The content of a PNG, JPEG, WebP, BMP, GIF or TIFF file.
-        most_pixels: More pixels than this are refused before they are decoded.
-        most_bytes: More bytes than this are refused.
-
-    Returns:
-        ``uint8 (height, width, 3)`` RGB, or :class:`Unreadable`.
+    frames the first is taken. Nothing in ``data`` raises. More pixels than ``most_pixels`` are refused before they are
+    decoded, as are more bytes than ``most_bytes``. The image is ``uint8 (height, width, 3)`` RGB.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -97,9 +90,6 @@ def decode(
 
 class FolderImages:
     """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
-
-    Args:
-        path: The folder.
 
     Raises:
         InputError: There is no such folder, or no file in it ends like an image.
@@ -157,12 +147,7 @@ def check_image(image: object, what: str = "an image") -> np.ndarray:
 
 
 class DescribedImages:
-    """A source of images with a table that says what each image belongs to.
-
-    Args:
-        source: Where the images come from.
-        table: One row per image and what it belongs to, with ``image_id``.
-    """
+    """A source of images with a table of one row per image and what it belongs to, with ``image_id``."""
 
     def __init__(self, source: ImageSource, table: pd.DataFrame) -> None:
         self.source, self.table = source, table
@@ -180,9 +165,7 @@ class Subset(DescribedImages):
 class CaptionImages:
     """Training images in a folder, at any depth, each named by its caption's id.
 
-    Args:
-        folder: The folder.
-        caption_ids: The captions, each once; one without a file is :class:`Unreadable` (``missing``).
+    A caption without a file is :class:`Unreadable` (``missing``).
 
     Raises:
         InputError: There is no such folder, or it holds no image.

@@ -100,15 +100,9 @@ def judge(
     progress: bool = True,
     models: Callable[[JudgeSettings, str], Judge] = load,
 ) -> pd.DataFrame:
-    """Judge every image of a source's table; what was judged before is read again.
+    """Judge every image of a source's table; what was judged before is read again from ``store``.
 
-    Args:
-        images: Where the images come from.
-        settings: How they are judged.
-        store: Where judgements are kept.
-        device: Where the models run.
-        progress: Whether a bar shows how far it is.
-        models: What loads the models, as :func:`load` does; it is called when an image must be judged, not before.
+    ``models`` loads the models, as :func:`load` does; it is called when an image must be judged, not before.
 
     Returns:
         One row per image, in the table's order: image_id, outcome (one of :data:`OUTCOMES`), gender
@@ -226,12 +220,9 @@ def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], j
 
 
 def decided(seen: pd.DataFrame, settings: JudgeSettings, people: int | pd.Series = 1) -> pd.DataFrame:
-    """Return judgements: what the models saw, with the limits of ``settings``.
+    """Return judgements: what the models saw (outcome empty where nothing is in the way), with the limits of settings.
 
-    Args:
-        seen: What they saw; outcome is empty where nothing is in the way.
-        settings: The limits.
-        people: How many people share the width of each row's image.
+    ``people`` is how many share the width of each row's image.
     """
     standing = seen["outcome"] == ""
     sizes = (seen[c] for c in (*BOX, "image_width", "image_height"))
@@ -291,14 +282,9 @@ def of_votes(label: pd.Series) -> pd.DataFrame:
 def outcomes(judgements: pd.DataFrame, by: Sequence[str], *, confidence: float = 0.95) -> pd.DataFrame:
     """Count the outcomes of judgements, those that never occur among them.
 
-    Args:
-        judgements: Rows as from :func:`judge`, with the columns ``by`` merged in.
-        by: Columns to count apart; only combinations that occur have rows.
-        confidence: Level of the intervals.
-
-    Returns:
-        One row per combination of ``by`` and outcome: ``by``, outcome, n, n_images (all of the combination),
-        percent (0–100 of n_images), ci_low, ci_high (Wilson). ``unrated`` has rows only where ratings judged.
+    Judgements are rows as from :func:`judge`, with the columns ``by`` merged in. There is a row for each combination of
+    ``by`` that occurs and each outcome (``unrated`` only where ratings judged): ``by``, outcome, n, n_images (all of
+    the combination), percent (0–100 of n_images), ci_low, ci_high (Wilson).
     """
     from biaslab.stats import wilson_interval
 

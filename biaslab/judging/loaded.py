@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 
@@ -48,12 +46,7 @@ def dtype(name: str, where):
 
 
 class Batches:
-    """How many images go through a model at a time.
-
-    Args:
-        device: Where the model runs.
-        size: Images at a time; 0 takes as many as are usual for the device and the images' size.
-    """
+    """How many images go through a model at a time: ``size``, or where it is 0 what is usual on ``device``."""
 
     def __init__(self, device, size: int = 0) -> None:
         self.gpu = device.type != "cpu"
@@ -69,16 +62,14 @@ class Batches:
         for k, image in enumerate(images):
             groups.setdefault(image.shape, []).append(k)
         out: list = [None] * len(images)
-        for shape, positions in groups.items():
-            at = 0
-            while at < len(positions):
-                chunk = positions[at : at + self._at_a_time(shape)]
+        for shape, left in groups.items():
+            while left:
+                chunk = left[: self._at_a_time(shape)]
                 found = self._try([images[k] for k in chunk], work)
-                if found is None:
-                    continue
-                for k, result in zip(chunk, found, strict=True):
-                    out[k] = result
-                at += len(chunk)
+                if found is not None:
+                    for k, result in zip(chunk, found, strict=True):
+                        out[k] = result
+                    left = left[len(chunk) :]
         return out
 
     def _at_a_time(self, shape: tuple[int, ...]) -> int:
@@ -135,12 +126,3 @@ def without_bars() -> Iterator[None]:
     finally:
         if shown:
             logging.enable_progress_bar()
-
-
-def file_digest(path: str | Path) -> str:
-    """Return a digest of a model's file; of one that does not exist, its name."""
-    path = Path(path).expanduser()
-    if not path.is_file():
-        return str(path)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -90,15 +90,8 @@ def judge_people(
     ``too_many_faces``. The limit ``min_face`` is a share of the image's height and, where n people are asked for,
     of an n-th of its width.
 
-    Args:
-        images: Where the images come from.
-        asked: Whom to look for: image_id, position (1 is the leftmost), phrase (as the prompt says it, such as
-            ``carpenter manager``); one row per person.
-        settings: How each person is judged.
-        store: Where judgements are kept.
-        device: Where the models run.
-        progress: Whether a bar shows how far it is.
-        models: What loads the models; it is called when an image must be judged, and not before.
+    ``asked`` says whom to look for: image_id, position (1 is the leftmost), phrase (as the prompt says it, such as
+    ``carpenter manager``); one row per person. Other arguments are as for one person.
 
     Returns:
         One row per row of ``asked``, in its order: image_id, position, outcome (one of :data:`OUTCOMES`), gender
@@ -142,11 +135,7 @@ def judge_people(
 
 
 def check_asked(asked: pd.DataFrame, *, most: int = MOST_PEOPLE) -> dict[str, list[str]]:
-    """Return whom each image is to show: the phrases from left to right, by image id.
-
-    Args:
-        asked: image_id, position (1 is the leftmost), phrase; one row per person.
-        most: People of one image at most.
+    """Return whom each image is to show, as in :func:`judge_people`: the phrases from left to right, by image id.
 
     Raises:
         InputError: A column or a phrase is missing, or the positions of an image are not 1, 2, … up to ``most``.
@@ -182,17 +171,9 @@ def judge_people_images(
     judges: Judge,
     settings: JudgeSettings,
 ) -> pd.DataFrame:
-    """Judge people of images in memory, all at once.
+    """Judge people of images in memory, all at once: one row per image and person, in order, as :func:`judge_people`.
 
-    Args:
-        image_ids: The images' ids.
-        phrases: For each image whom it is to show, from left to right.
-        images: ``uint8 (height, width, 3)`` RGB, of any sizes.
-        judges: The models.
-        settings: The limits.
-
-    Returns:
-        One row per image and person, in order, with the columns of :func:`judge_people`.
+    ``phrases`` are those of each image, from left to right.
     """
     return _decided(_frame([_look(image_ids, phrases, images, judges)]), settings)
 
@@ -243,14 +224,9 @@ def _shown(image: np.ndarray, face: Face, part: tuple[int, int], gender, people:
 
 
 def gate(faces: Sequence[Face], people: int) -> str:
-    """Return why the people of an image are not judged, or ``""`` where each has a face and a side.
+    """Return why the people of an image are not judged: ``""`` where each of the ``people`` has a face and a side.
 
-    Args:
-        faces: All faces found in the image.
-        people: How many people were asked for, at least 1.
-
-    Returns:
-        ``""``, ``"no_face"``, ``"one_face"`` (fewer than people), ``"too_many_faces"`` or ``"overlapping"``.
+    Otherwise it is ``"no_face"``, ``"one_face"`` (fewer than people), ``"too_many_faces"`` or ``"overlapping"``.
     """
     if len(faces) != people:
         return "no_face" if not faces else "one_face" if len(faces) < people else "too_many_faces"
@@ -265,11 +241,8 @@ def gate(faces: Sequence[Face], people: int) -> str:
 def parts(faces: Sequence[Face], width: int) -> list[tuple[int, int]]:
     """Return each person's columns of an image, the first and the one after the last.
 
-    They end half-way between two faces, or where the other's face begins if boxes share columns.
-
-    Args:
-        faces: The faces from left to right, none of them overlapping (:func:`gate`).
-        width: The image's width in pixels.
+    They end half-way between two faces, or where the other's face begins if boxes share columns. Faces are given from
+    left to right, none of them overlapping (:func:`gate`).
     """
     ends, starts = [], [0]
     for left, right in pairwise(faces):
@@ -283,16 +256,10 @@ def parts(faces: Sequence[Face], width: int) -> list[tuple[int, int]]:
 def head_and_shoulders(
     image: np.ndarray, face: Face, within: tuple[int, int], *, side: int = 0
 ) -> np.ndarray:
-    """Return the square around a face that shows what a picture of that person alone would.
+    """Return the square around a face that shows what a picture of that person alone would, ``uint8 (side, side, 3)``.
 
-    Args:
-        image: ``uint8 (height, width, 3)``.
-        face: The face, in pixels.
-        within: The person's columns (:func:`parts`); beyond them the last one is repeated.
-        side: Pixels on a side of the result; 0 leaves them as they are cut.
-
-    Returns:
-        ``uint8 (side, side, 3)``.
+    Beyond the person's columns ``within`` (:func:`parts`) the last one is repeated; a side of 0 leaves the pixels as
+    they are cut.
     """
     size = max(1, round((face.y1 - face.y0) / FACE_SHARE))
     left = round((face.x0 + face.x1) / 2 - size / 2)
@@ -360,11 +327,8 @@ def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
     """Return the probability that people stand as asked, and of the likeliest other order, each 0–1.
 
     An order's logit is the sum of the logits of each person with the phrase at that place; what all people share,
-    such as the background, is in every sum and decides nothing. Phrases that occur twice make fewer orders.
-
-    Args:
-        logits: People from left to right by phrases in the order asked for, ``(n, n)``.
-        phrases: The phrases.
+    such as the background, is in every sum and decides nothing. Phrases that occur twice make fewer orders. Logits are
+    of people from left to right by phrases in the order asked for, ``(n, n)``.
     """
     n = len(phrases)
     sums = {

@@ -15,14 +15,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Pixels:
-    """A resize, a crop in the middle and a normalisation."""
+    """A resize to height and width, a crop in the middle, and a normalisation of values 0 to 1 of each channel."""
 
     size: tuple[int, int]
-    """Height and width that the model takes."""
     mean: tuple[float, ...]
-    """Subtracted from each channel of values 0 to 1."""
     std: tuple[float, ...]
-    """Each channel is divided by it after that."""
     interpolation: str = "bicubic"
     """``bicubic`` or ``bilinear``, both without aliasing."""
     squash: bool = False
@@ -32,12 +29,7 @@ class Pixels:
 
     @classmethod
     def of_open_clip(cls, settings: dict, transform: Callable) -> Pixels:
-        """Return the preprocessing that an open_clip model's settings ask for.
-
-        Args:
-            settings: ``model.visual.preprocess_cfg``.
-            transform: open_clip's own preprocessing, for settings that are of another kind.
-        """
+        """Return the preprocessing that ``model.visual.preprocess_cfg`` asks for; ``transform`` is open_clip's own."""
         size, mode = settings["size"], settings.get("resize_mode") or "shortest"
         size = (size, size) if isinstance(size, int) else tuple(size)
         kind = settings.get("interpolation") or "bicubic"

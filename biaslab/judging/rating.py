@@ -46,11 +46,9 @@ _SHOWN = 400  # pixels of the longer side, so that small images can be judged by
 def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] = (JUDGED,)) -> pd.DataFrame:
     """Return the images that may be rated: those with one of ``outcomes``, all sources in one table.
 
-    Args:
-        judgements: Rows as from :func:`biaslab.judging.judge.judge` with a column ``occupation``, for
-            ``training`` and ``generated``.
-        outcomes: By default the images that the judge decided, as in the paper; with all outcomes the raters
-            check the gate, too.
+    Judgements are rows as from :func:`biaslab.judging.judge.judge` with a column ``occupation``, for ``training`` and
+    ``generated``. By default these are images that the judge decided, as in the paper; with all outcomes the raters
+    check the gate, too.
     """
     frames = [
         table[table["outcome"].isin(outcomes)].assign(source=source) for source, table in judgements.items()
@@ -61,15 +59,9 @@ def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] =
 def sample(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     """Draw ``n`` images, spread as evenly as they allow over sources, and within each over occupations.
 
-    Args:
-        images: image_id, source, occupation, and further columns, which are kept. An image that stands in
-            several rows of a source is drawn at most once.
-        n: How many; fewer are drawn where there are fewer.
-        seed: Seed of the draw.
-
-    Returns:
-        Rows of ``images`` with a new first column ``item`` (1, 2, …) in random order, which says nothing of
-        where an image comes from.
+    Fewer are drawn where there are fewer, and an image that stands in several rows of a source at most once. Returned
+    are rows of ``images`` (image_id, source, occupation, …) with a new first column ``item`` (1, 2, …) in random order,
+    which says nothing of where an image comes from.
 
     Raises:
         ParameterError: ``n`` is below 1.
@@ -234,8 +226,8 @@ class _Page:
 
         self.session, self.item, self.history = session, None, []
         self.who = w.Dropdown(options=session.raters, description="Rater")
-        # In its own size: a box would stretch it to the page's width.
         self.note = w.HTML()
+        # In its own size: a box would stretch it to the page's width.
         self.picture = w.Image(format="png", layout=w.Layout(align_self="flex-start", max_width="100%"))
         wide = w.Layout(width="9em")
         self.answers = {label: w.Button(description=label.capitalize(), layout=wide) for label in LABELS}
@@ -259,19 +251,18 @@ class _Page:
     def show(self, item: int | None) -> None:
         self.item = item
         done, n = len(self.session.labels(self.who.value)), len(self.session.sample)
+        self.note.value = f"{done} of {n} rated."
         for button in self.answers.values():
             button.disabled = item is None
+        image = None if item is None else self.session.image(item)
         if item is None:
             self.note.value = f"<b>All {n} images are rated. Thank you.</b>"
-            self.picture.layout.display = "none"
-            return
-        image = self.session.image(item)
-        shown = not isinstance(image, Unreadable)
+        elif isinstance(image, Unreadable):
+            self.note.value += " This image cannot be shown: answer Unsure."
+        shown = isinstance(image, np.ndarray)
         self.picture.layout.display = "" if shown else "none"
         if shown:
             self.picture.value = _png(image)
-        trouble = "" if shown else " This image cannot be shown: answer Unsure."
-        self.note.value = f"{done} of {n} rated.{trouble}"
 
     def answer(self, label: str) -> None:
         if self.item is None:
@@ -313,18 +304,10 @@ def simulate(
 ) -> pd.DataFrame:
     """Let made-up raters rate what is known: only to show what the tables look like, never as a finding.
 
-    Each says what the image shows, with probability ``error`` the other gender and with probability ``unsure``
-    that they are unsure, independently of one another; of an image that shows neither they are unsure. People err
-    together on the same hard images, so real agreement has another shape. Images whose truth is not known stay
-    unrated.
-
-    Args:
-        sampled: A session's sample.
-        truth: ``female``, ``male`` or ``neither``, by image_id.
-        raters: How many.
-        seed: Seed of their errors.
-        error: Probability of the other gender, 0 to 1.
-        unsure: Probability of unsure, 0 to 1.
+    Each says what the image shows (``truth``: ``female``, ``male`` or ``neither``, by image_id), with probability
+    ``error`` the other gender and with probability ``unsure`` that they are unsure, independently of one another; of an
+    image that shows neither they are unsure. People err together on the same hard images, so real agreement has another
+    shape. Images whose truth is not known stay unrated.
 
     Returns:
         image, source, occupation, model (where known), and columns ``simulated-1``, ``simulated-2``, ….
@@ -367,16 +350,8 @@ def collect(
 ) -> Collected:
     """Return the ratings to report: those in ``file``, else those given in the session, else simulated ones.
 
-    Simulated raters stand in only where no rater is named and the truth of some images of the sample is known;
-    their ratings are kept as ``simulated.csv`` in the session's folder.
-
-    Args:
-        session: The session.
-        file: A file of ratings; empty for those of the session.
-        truth: What images show, by image_id, where that is known.
-        simulated: How many raters to simulate; 0 simulates none.
-        error: As for :func:`simulate`.
-        unsure: As for :func:`simulate`.
+    Simulated raters (:func:`simulate`; 0 are none) stand in only where no rater is named and the truth of some images
+    of the sample is known; their ratings are kept as ``simulated.csv`` in the session's folder.
 
     Raises:
         InputError: The file cannot be read as ratings, or holds shares.
@@ -435,15 +410,9 @@ def agreement(
 ) -> pd.DataFrame:
     """Return the agreement of raters with one another and of the judge with their majority.
 
-    Args:
-        rated: The ratings; ``None`` gives rows without values.
-        judgements: image_id, source, outcome, gender: rows as from :func:`biaslab.judging.judge.judge`.
-        seed: Seed of the bootstrap over images.
-        replicates: Replicates of the bootstrap.
-        confidence: Level of the intervals (bootstrap for alpha, Wilson for the judge).
-
-    Returns:
-        The rows of table ``judging_agreement``.
+    Intervals are of a bootstrap over images for alpha and Wilson's for the judge. Judgements are rows as from
+    :func:`biaslab.judging.judge.judge` with a source; without ratings the rows of the table ``judging_agreement`` have
+    no values.
     """
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
     pairs = judged_and_voted(rated, judgements)

@@ -146,8 +146,6 @@ def judge_skin_tones(
         images: Where the images come from.
         people: One row per person: image_id, x0, y0, x1, y1 (the face in pixels, NaN where there is none), as
             people's judges return them.
-        store: Where tones are kept.
-        progress: Whether a bar shows how far it is.
 
     Returns:
         image_id, position (where ``people`` has it) and the columns of :func:`face_tones`, one row per row of

@@ -58,13 +58,7 @@ class Answers(Protocol):
 
 
 def question(phrase: str, position: int, people: int) -> str:
-    """Return the question about one person.
-
-    Args:
-        phrase: Whom the prompt asks for, such as ``nurse``.
-        position: 1 is the leftmost.
-        people: How many people the prompt asks for, 1 to 3.
-    """
+    """Return the question about one person, such as a ``nurse``, of up to three; position 1 is the leftmost."""
     return QUESTION.format(phrase=phrase, where=WHERE[people][position - 1])
 
 
@@ -108,17 +102,14 @@ def judge_people_vqa(
     progress: bool = True,
     models: Callable[..., Answers] | None = None,
 ) -> pd.DataFrame:
-    """Judge the people of images by asking about each; what was asked before is read again.
+    """Judge the people of images by asking about each; what was asked before is read again from ``store``.
 
     Args:
         images: Where the images come from.
         asked: Whom the prompts ask for: image_id, position (1 is the leftmost), phrase; one row per person, up to
             three to an image.
         name: ``vqa:`` and a hub name or folder of a BLIP model for questions or of a BLIP-2 model.
-        store: Where answers are kept.
-        device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, …
         batch_size: Images, and questions, at a time; 0 finds it.
-        progress: Whether a bar shows how far it is.
         models: What loads the model (:func:`load`); it is called when somebody must be asked about, not before.
 
     Returns:

@@ -17,21 +17,12 @@ from biaslab.judging.pixels import Pixels
 
 # The texts of the paradox paper's released code: for perceived as male, then as female.
 GENDER_TEXTS = ("A photo of a man", "A photo of a woman")
-
-
 # What a folder holds that has a tokenizer of its own.
-_TOKENIZERS = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.json",
-    "vocab.txt",
-    "tokenizer.model",
-    "spiece.model",
-)
+_TOKENIZERS = ("tokenizer*.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 
 
 class ZeroShot:
-    """An open_clip model, its preprocessing and its tokenizer.
+    """An open_clip model, its preprocessing and its tokenizer; ``side`` is how many pixels a side it takes.
 
     Args:
         name: ``mini-clip``; a folder with ``open_clip_config.json`` and safetensors; ``ARCHITECTURE:TAG`` as
@@ -48,43 +39,32 @@ class ZeroShot:
     def __init__(self, name: str, *, device: str = "auto", dtype: str = "auto", batch_size: int = 0) -> None:
         import open_clip
 
-        self.name = name
         where = loaded.device(device)
-        self._dtype = loaded.dtype(dtype, where)
         model, tag, options, tokenizer = _named(name)
         with loaded.loading(name, "an open_clip model"):
-            self._model, _, transform = open_clip.create_model_and_transforms(
+            made, _, transform = open_clip.create_model_and_transforms(
                 model, pretrained=tag, device=where, pretrained_text=False, **options
             )
-            self._tokenizer = open_clip.get_tokenizer(tokenizer)
-        self._model.eval()
-        self._start(where, transform, batch_size)
+            words = open_clip.get_tokenizer(tokenizer)
+        self._start(name, made, transform, words, dtype, batch_size)
 
     @classmethod
     def of(cls, model, transform, tokenizer, *, dtype: str = "auto", batch_size: int = 0) -> ZeroShot:
-        """Return the zero-shot classifier of an open_clip model that is loaded already.
-
-        Args:
-            model: The model, on its device.
-            transform: Its preprocessing of one PIL image.
-            tokenizer: Its tokenizer.
-            dtype: As for the class.
-            batch_size: As for the class.
-        """
+        """Return the zero-shot classifier of an open_clip model that is loaded already, on its device."""
         made = cls.__new__(cls)
-        made.name, made._model, made._tokenizer = type(model).__name__, model.eval(), tokenizer
-        where = next(model.parameters()).device
-        made._dtype = loaded.dtype(dtype, where)
-        made._start(where, transform, batch_size)
+        made._start(type(model).__name__, model, transform, tokenizer, dtype, batch_size)
         return made
 
-    def _start(self, where, transform, batch_size: int) -> None:
-        self._device = where
-        self._batches = loaded.Batches(where, batch_size)
-        self._scale = float(self._model.logit_scale.detach().exp())
+    def _start(self, name: str, model, transform, tokenizer, dtype: str, batch_size: int) -> None:
+        self.name, self._model, self._tokenizer = name, model.eval(), tokenizer
+        self._device = next(model.parameters()).device
+        self._dtype = loaded.dtype(dtype, self._device)
+        self._batches = loaded.Batches(self._device, batch_size)
+        self._scale = float(model.logit_scale.detach().exp())
         # Texts are few and are encoded as trained; only the image tower takes the smaller type.
-        self._model.visual.to(self._dtype)
-        self._pixels = Pixels.of_open_clip(self._model.visual.preprocess_cfg, transform)
+        model.visual.to(self._dtype)
+        self._pixels = Pixels.of_open_clip(model.visual.preprocess_cfg, transform)
+        self.side = self._pixels.size[0]
         self._texts: dict[str, np.ndarray] = {}
 
     def probabilities(self, images: Sequence[np.ndarray], texts: Sequence[str]) -> np.ndarray:
@@ -109,11 +89,6 @@ class ZeroShot:
         cosines = self.image_embeddings(images) @ self.text_embeddings(texts).T
         return self._scale * cosines.astype(np.float64)
 
-    @property
-    def side(self) -> int:
-        """Pixels on a side of the squares that the model takes."""
-        return self._pixels.size[0]
-
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the images' embeddings, ``float32 (images, dimensions)``, of length 1.
 
@@ -121,9 +96,7 @@ class ZeroShot:
             InputError: An embedding is not finite (``float16`` is too small for this model).
         """
         found = self._batches.run(images, self._same_size)
-        if not found:
-            return np.empty((0, self._dimensions()), np.float32)
-        return np.stack(found)
+        return np.stack(found) if found else self.text_embeddings(["a photo"])[:0]
 
     def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
         import torch
@@ -155,7 +128,7 @@ class ZeroShot:
                 tokens = self._tokenizer(some).to(self._device)
                 found = torch.nn.functional.normalize(self._model.encode_text(tokens).float(), dim=-1)
             self._texts.update(zip(some, found.cpu().numpy(), strict=True))
-        return np.stack([self._texts[text] for text in texts]) if len(texts) else np.empty((0, 0), np.float32)
+        return np.stack([self._texts[text] for text in texts])
 
     def _check_words(self, texts: Sequence[str]) -> None:
         # Tokenizers of whole words have a token for every word they do not know; others spell words out.
@@ -170,9 +143,6 @@ class ZeroShot:
                     f"The tokenizer of {self.name} does not know {', '.join(map(repr, words))} in the text "
                     f"{text!r}; use words that the model was trained on."
                 )
-
-    def _dimensions(self) -> int:
-        return self.text_embeddings(["a photo"]).shape[1]
 
 
 class ZeroShotGender:
@@ -226,7 +196,7 @@ def _named(name: str) -> tuple[str, str | None, dict, str]:
                 "can run code when they are opened. Choose a copy of the model that has them."
             )
     # It may leave its tokenizer to another model of the hub: files of words, which open_clip fetches by itself.
-    own = any((folder / file).is_file() for file in _TOKENIZERS)
+    own = any(any(folder.glob(pattern)) for pattern in _TOKENIZERS)
     return f"local-dir:{folder}", None, {}, f"local-dir:{folder}" if own else f"hf-hub:{where}"
 
 
@@ -243,14 +213,11 @@ def _tagged(architecture: str, tag: str) -> tuple[str, str, dict, str]:
         )
     settings = open_clip.get_pretrained_cfg(architecture, tag)
     with loaded.loading(f"{architecture}:{tag}", "an open_clip model"):
-        _only_safetensors(f"{architecture}:{tag}", download_pretrained(settings))
+        file = Path(download_pretrained(settings))
+        if file.suffix != ".safetensors":
+            raise ParameterError(
+                f"The weights of {architecture}:{tag} are {file.name}; only .safetensors are read, because other "
+                "formats can run code when they are opened. Choose weights that come as safetensors."
+            )
     # OpenAI's weights were trained with another activation than open_clip's architecture of that name has.
     return architecture, tag, {"force_quick_gelu": bool(settings.get("quick_gelu"))}, architecture
-
-
-def _only_safetensors(name: str, file: str) -> None:
-    if not str(file).endswith(".safetensors"):
-        raise ParameterError(
-            f"The weights of {name} are {Path(file).name}; only .safetensors are read, because other formats "
-            "can run code when they are opened. Choose weights that come as safetensors."
-        )
