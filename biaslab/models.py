@@ -136,10 +136,7 @@ def local(where: str) -> Path:
 def fetched(name: str, weights: Sequence[str] = ("*.safetensors",), skip: Sequence[str] = ()) -> Path:
     """Return the folder of the model ``name`` of the hub, fetched without code or pickles, and looked through.
 
-    Args:
-        name: Owner and name.
-        weights: Patterns of the files of weights.
-        skip: Patterns of files that are left out.
+    ``weights`` and ``skip`` are patterns of the files of weights, and of files that are left out.
 
     Raises:
         ParameterError: The folder in the cache brings code, or its weights are of other formats only.
@@ -160,9 +157,6 @@ def check_folder(path: str | Path) -> None:
     name code (``auto_map`` and its like), modules of sentence encoders that are not the library's own, shards of
     weights that are no safetensors, an index of a pipeline whose parts are not named plainly, and parts whose
     weights are in other formats only. Folders whose names begin with a dot are passed over, as all loaders do.
-
-    Args:
-        path: A folder with weights, or a diffusers pipeline with a folder for each part.
 
     Raises:
         ParameterError: There is such a file; the message names it and what to do.
@@ -238,10 +232,7 @@ def _entries(said: Any) -> Iterator[tuple[str, Any]]:
 
 
 def check_safetensors(path: str | Path) -> None:
-    """Check that every part of a model's folder that has weights has them as safetensors.
-
-    Args:
-        path: A folder with weights, or a diffusers pipeline with a folder for each part.
+    """Check that every part of a model's folder, or of a pipeline's, that has weights has them as safetensors.
 
     Raises:
         ParameterError: A part has weights in other formats only.
@@ -294,11 +285,10 @@ def _plain(name: Any) -> bool:
 
 
 def digest(where: str | Path) -> str:
-    """Return a digest of a model, so that other weights give other results.
+    """Return a digest of what :func:`resolve` returned, so that other weights give other results.
 
-    Args:
-        where: What :func:`resolve` returned. Of a folder, configurations, vocabularies and safetensors count: up to
-            64 MB with their content, beyond with size and time of change. A name on the hub stands for itself.
+    Of a folder, configurations, vocabularies and safetensors count: up to 64 MB with their content, beyond with size
+    and time of change. A name on the hub stands for itself.
     """
     folder = Path(where)
     if not folder.is_dir():

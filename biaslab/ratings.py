@@ -46,8 +46,8 @@ _LONG = ("image", "source", "occupation", "rater", "label")
 _FORMATS = {"wide": _LONG[:3], "long": _LONG, "shares": ("occupation", "source", "percent_female", "n")}
 _NEEDS = {
     "wide": "Ratings in wide form need: image, source, occupation and one column per rater.",
-    "long": "Ratings in long form need: image, source, occupation, rater, label.",
-    "shares": "Shares need: occupation, source, percent_female, n.",
+    "long": f"Ratings in long form need: {', '.join(_LONG)}.",
+    "shares": f"Shares need: {', '.join(_FORMATS['shares'])}.",
 }
 _OPTIONAL = ("model", "prompt")
 # Prompts of training shares that serve all prompts.
@@ -60,7 +60,6 @@ _NARROWER = "With more raters, give one row per image and rater, with the column
 MOST_CELLS = 300_000_000
 _MOST_BYTES = 1_000_000_000
 _MOST_IMAGES = 1_000_000_000
-_ENDINGS = (".csv", ".parquet", ".pq")
 # What a spreadsheet would run as a formula is written with an apostrophe before it.
 _ESCAPED = r"^'(?=[=+\-@\t\r'])"
 
@@ -77,18 +76,17 @@ class Rated:
     """One row per image: image, source, occupation, model (empty: shared by all models), label (one of
     :data:`OUTCOMES`). No rows for shares."""
     ratings: pd.DataFrame | None
-    """One row per image, in the order of ``images``, one column per rater: a label, missing where not rated.
-    With more than 30 raters the columns are an image's first, second, … rating. ``None`` for shares."""
+    """The same rows, one column per rater: a label, missing where not rated. With more than 30 raters the columns are
+    an image's first, second, … rating. ``None`` for shares."""
     raters: tuple[str, ...]
-    """The columns of ``ratings`` if each is one rater; empty for shares and for more than 30 raters."""
+    """The columns of ``ratings`` if each is one rater, else empty."""
     n_raters: int
     """Raters with at least one rating; 0 for shares."""
     percent_female: pd.DataFrame
     """The columns of table ``paradox_percent_female``; NaN with n 0 where no image was decided."""
     outcomes: pd.DataFrame
-    """One row per row of ``percent_female``: model, occupation, source, prompt, n_images, how many images
-    ended as each of :data:`OUTCOMES` (both NaN for shares), n, percent_female, and the reason why the row
-    cannot count for amplification, if so."""
+    """The same rows: model, occupation, source, prompt, n_images, how many images ended as each of :data:`OUTCOMES`
+    (both NaN for shares), n, percent_female, and the reason why the row cannot count for amplification, if so."""
     notes: pd.DataFrame
     """What was read, how it was understood and what was left aside: item, n, detail."""
     part: bool = False
@@ -106,14 +104,14 @@ class Rated:
         if model not in models:
             raise unknown_name("model in ratings", model, models)
         wanted = self.images["model"].isin(["", model]).to_numpy()
-        return replace(
-            self,
-            images=self.images[wanted].reset_index(drop=True),
-            ratings=None if self.ratings is None else self.ratings[wanted].reset_index(drop=True),
-            percent_female=self.percent_female[self.percent_female["model"] == model].reset_index(drop=True),
-            outcomes=self.outcomes[self.outcomes["model"] == model].reset_index(drop=True),
-            part=len(models) > 1,
-        )
+        own = {
+            "images": self.images[wanted],
+            "ratings": None if self.ratings is None else self.ratings[wanted],
+            "percent_female": self.percent_female[self.percent_female["model"] == model],
+            "outcomes": self.outcomes[self.outcomes["model"] == model],
+        }
+        own = {name: None if rows is None else rows.reset_index(drop=True) for name, rows in own.items()}
+        return replace(self, **own, part=len(models) > 1)
 
     def votes(self) -> pd.Series:
         """Return each image's label by image id.
@@ -156,7 +154,7 @@ def read(path: str | Path) -> Rated:
     kind = _kind(list(frame.columns), path)
     needed = _FORMATS[kind]
     require(frame, needed, path, _NEEDS[kind], {*needed, *_OPTIONAL})
-    form = _NEEDS[kind].partition(" need")[0].lower()
+    form = "shares" if kind == "shares" else f"ratings in {kind} form"
     notes: list[Note] = [("rows read", len(frame), f"{form} from {shortened(path.name)}")]
     if kind != "shares" and "prompt" in frame:
         notes.append(("columns not used: prompt", 1, "an occupation's images of all prompts count together"))
@@ -217,7 +215,7 @@ def located(path: str | Path) -> Path:
         InputError: It is neither CSV nor Parquet, or does not exist.
     """
     path = Path(os.path.expanduser(path))
-    if path.suffix.lower() not in _ENDINGS:
+    if path.suffix.lower() not in (".csv", ".parquet", ".pq"):
         raise InputError(f"{path} is neither CSV nor Parquet; give a file that ends in .csv or .parquet.")
     if not os.path.isfile(path):
         raise InputError(f"{path} does not exist; set ratings to a CSV or Parquet file.")
@@ -263,7 +261,10 @@ def votes_on(
     given = (codes >= 0).any(axis=0)
     few = len(names) <= MOST_COLUMNS
     columns = names if few else [str(k + 1) for k in range(codes.shape[1])]
-    ratings = {c: pd.Categorical.from_codes(codes[:, k], LABELS) for k, c in enumerate(columns) if given[k]}
+    kind = pd.CategoricalDtype(list(LABELS))
+    ratings = {
+        c: pd.Categorical.from_codes(codes[:, k], dtype=kind) for k, c in enumerate(columns) if given[k]
+    }
     table, empty = pd.DataFrame(ratings, index=items.index), [c for c in columns if c not in ratings]
     n_raters = int(given.sum()) if raters else len(names)
     by_label = ", ".join(f"{(codes == k).sum()} {label}" for k, label in enumerate(LABELS))
@@ -393,9 +394,9 @@ def _paired(
     ).reindex(columns=list(SOURCES))
     pair = decided.reindex(pd.MultiIndex.from_frame(outcomes[["model", "occupation"]]))
     reason = pd.Series("", index=outcomes.index, dtype=object)
-    for source in SOURCES:
-        reason[pair[source].isna().to_numpy()] = f"no {source} images of this occupation"
-        reason[(pair[source] == 0).to_numpy()] = f"no {source} image was decided female or male"
+    for source, n in pair.items():
+        reason[n.isna().to_numpy()] = f"no {source} images of this occupation"
+        reason[(n == 0).to_numpy()] = f"no {source} image was decided female or male"
     columns = [*_CELL, "n_images", *OUTCOMES, "n", "percent_female"]
     outcomes = outcomes[columns].assign(reason=reason)
     alone = sorted(set(outcomes.loc[reason.str.endswith("of this occupation"), "occupation"]))
@@ -429,13 +430,9 @@ def _kind(columns: list[str], path: Path) -> str:
     def like(name: str) -> list[str]:
         return difflib.get_close_matches(name, columns, n=1, cutoff=0.7)
 
-    if "percent_female" in columns:
-        return "shares"
     if "rater" in columns or ("label" in columns and like("rater")):
-        return "long"
-    if "image" in columns:
-        return "wide"
-    if like("percent_female") or {"occupation", "source", "n"} <= set(columns):
+        return "shares" if "percent_female" in columns else "long"
+    if "percent_female" in columns or ("image" not in columns and (like("percent_female") or "n" in columns)):
         return "shares"
     if like("image") or {"occupation", "source"} <= set(columns):
         return "wide"

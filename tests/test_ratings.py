@@ -582,23 +582,26 @@ def test_real_ratings_agree_with_a_count_by_hand():
 
 
 @pytest.mark.slow
-def test_a_million_rows_are_read_within_bounds(write):
+def test_many_rows_are_read_within_bounds(write):
     import time
     import tracemalloc
 
     rng = np.random.default_rng(0)
-    n = 1_000_000
+    n = 200_000
     label = np.array(["female", "male", "unsure", ""])
     frame = pd.DataFrame({"image": np.arange(n), "source": rng.choice(["training", "generated"], n)})
     frame["occupation"] = rng.choice([f"occupation {k}" for k in range(60)], n)
     frame["r1"], frame["r2"] = label[rng.integers(0, 4, n)], label[rng.integers(0, 4, n)]
     path = write(frame.to_csv(index=False))
-    start = time.perf_counter()
-    tracemalloc.start()
+    start = time.process_time()
     rated = ratings.read(path)
+    seconds = time.process_time() - start
+    tracemalloc.start()
+    ratings.read(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert rated.outcomes["n_images"].sum() == n
     # Two raters decide an image unless they differ (6 of 16 pairs), are unsure (3 of 16) or silent (1 of 16).
-    assert rated.outcomes["n"].sum() / n == pytest.approx(6 / 16, abs=0.003)
-    assert time.perf_counter() - start < 30 and peak < 1e9
+    assert rated.outcomes["n"].sum() / n == pytest.approx(6 / 16, abs=0.006)
+    # 30 seconds and a gigabyte for a million.
+    assert seconds < 6 and peak < 2e8

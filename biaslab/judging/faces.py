@@ -8,7 +8,7 @@ one), and MediaPipe's (:class:`MediaPipeFaces`), which the paradox paper uses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -27,6 +27,8 @@ WHERE = (
     "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/float16/latest/"
     "blaze_face_short_range.tflite and set judging.faces to 'mediapipe:' and its path."
 )
+# Of two boxes that share more than this part of their union, the better one counts.
+_COVERS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +148,15 @@ class DetectorFaces:
         return [self._of_one(one, width, height) for one in found]
 
     def _of_one(self, found: dict, width: int, height: int) -> list[Face]:
-        labels, scores, boxes = (found[k].numpy() for k in ("labels", "scores", "boxes"))
-        wanted = np.isin(labels, self._labels)
-        return _distinct(
-            _clipped(*map(float, box), float(score), width, height)
-            for box, score in zip(boxes[wanted], scores[wanted], strict=True)
-        )
+        import torch
+        from torchvision.ops import clip_boxes_to_image, nms
+
+        wanted = torch.isin(found["labels"].long(), torch.tensor(self._labels))
+        boxes, scores = clip_boxes_to_image(found["boxes"][wanted], (height, width)), found["scores"][wanted]
+        best = nms(boxes, scores, _COVERS)
+        return [
+            Face(*box, score) for box, score in zip(boxes[best].tolist(), scores[best].tolist(), strict=True)
+        ]
 
 
 class MediaPipeFaces:
@@ -192,7 +197,7 @@ class MediaPipeFaces:
         for detection in self._detector.detect(seen).detections:
             box, score = detection.bounding_box, detection.categories[0].score
             corners = (box.origin_x, box.origin_y, box.origin_x + box.width, box.origin_y + box.height)
-            found.append(_clipped(*corners, score, width, height))
+            found.append(Face(*np.clip(corners, 0.0, [width, height] * 2).tolist(), float(score)))
         return sorted(found, key=lambda face: -face.score)
 
 
@@ -202,27 +207,3 @@ class WholeImage:
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         """Return one face for each image: all of it."""
         return [[Face(0.0, 0.0, float(image.shape[1]), float(image.shape[0]), 1.0)] for image in images]
-
-
-def _clipped(x0: float, y0: float, x1: float, y1: float, score: float, width: int, height: int) -> Face:
-    x0, x1 = min(max(x0, 0.0), width), min(max(x1, 0.0), width)
-    y0, y1 = min(max(y0, 0.0), height), min(max(y1, 0.0), height)
-    return Face(float(x0), float(y0), float(x1), float(y1), float(score))
-
-
-def _distinct(faces: Iterable[Face]) -> list[Face]:
-    """Return faces, best first, without those that a better one covers by half or more of their union."""
-    kept: list[Face] = []
-    for face in sorted(faces, key=lambda face: -face.score):
-        if all(_overlap(face, other) < 0.5 for other in kept):
-            kept.append(face)
-    return kept
-
-
-def _overlap(a: Face, b: Face) -> float:
-    """Return the intersection of two boxes over their union."""
-    width = max(0.0, min(a.x1, b.x1) - max(a.x0, b.x0))
-    height = max(0.0, min(a.y1, b.y1) - max(a.y0, b.y0))
-    shared = width * height
-    union = (a.x1 - a.x0) * (a.y1 - a.y0) + (b.x1 - b.x0) * (b.y1 - b.y0) - shared
-    return shared / union if union > 0 else 0.0

@@ -112,19 +112,14 @@ class FolderImages:
         self.digest = whole.hexdigest()
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return the images in the order asked for; files are decoded side by side.
-
-        Raises:
-            InputError: An id is not in the table.
-        """
-        for image_id in image_ids:
-            if image_id not in self._files:
-                raise InputError(f"{self.name} has no image {image_id!r}; its table lists those it has.")
+        """Return the images in the order asked for; files are decoded side by side, and only those of the folder."""
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            return list(pool.map(_read_file, (self._files[image_id] for image_id in image_ids)))
+            return list(pool.map(_read_file, map(self._files.get, image_ids)))
 
 
-def _read_file(file: Path) -> np.ndarray | Unreadable:
+def _read_file(file: Path | None) -> np.ndarray | Unreadable:
+    if file is None:
+        return Unreadable("missing")
     try:
         return Unreadable("too large") if file.stat().st_size > MOST_BYTES else decode(file.read_bytes())
     except FileNotFoundError:
@@ -162,23 +157,10 @@ class Subset(DescribedImages):
         self.name = f"training images of {source.name}"
 
 
-class CaptionImages:
-    """Training images in a folder, at any depth, each named by its caption's id.
-
-    A caption without a file is :class:`Unreadable` (``missing``).
-
-    Raises:
-        InputError: There is no such folder, or it holds no image.
-    """
+class CaptionImages(FolderImages):
+    """Training images in a folder, each named by its caption's id; one without a file is ``missing``."""
 
     def __init__(self, folder: str, caption_ids: Sequence[str]) -> None:
-        self._files = FolderImages(folder)
-        self._of = {Path(image_id).stem: image_id for image_id in self._files.table["image_id"]}
-        self.name, self.digest = self._files.name, self._files.digest
+        super().__init__(folder)
+        self._files = {file.stem: file for file in self._files.values()}
         self.table = pd.DataFrame({"image_id": list(caption_ids)}, dtype=object)
-
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return the images of captions in the order asked for."""
-        there = [i for i in image_ids if i in self._of]
-        read = dict(zip(there, self._files.read([self._of[i] for i in there]), strict=True))
-        return [read.get(i, Unreadable("missing")) for i in image_ids]

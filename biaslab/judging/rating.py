@@ -93,8 +93,7 @@ class Session:
 
     Args:
         images: Where the images of each source are read.
-        candidates: Which may be drawn, as from :func:`candidates`.
-        n: How many images to draw.
+        candidates: Which may be drawn, as from :func:`candidates`; ``n`` of them are.
         seed: Seed of the draw and of the raters' orders.
         raters: Names: letters, digits, ``-`` and ``_``. Raters of an earlier sitting are kept.
         folder: Where the sample and the labels are kept.

@@ -33,11 +33,21 @@ def test_the_gate_wants_one_face_of_a_tenth_of_each_side():
     assert gate([Face(0.2, 0.2, 0.2 + 0.1 * 64, 0.2 + 0.1 * 64, 0.9)], 64, 64) == ""
 
 
-def test_boxes_that_cover_one_another_are_one_face():
-    # 10 x 10 shifted by 3: 7 * 10 shared of 130, 0.54; shifted by 4: 60 of 140, 0.43.
-    best, near, far = (Face(x, 0.0, x + 10, 10.0, s) for x, s in ((0.0, 0.9), (3.0, 0.8), (4.0, 0.7)))
-    assert faces._distinct([near, best]) == [best]
-    assert faces._distinct([far, best]) == [best, far]
+@needs_torch
+def test_boxes_that_cover_one_another_are_one_face_inside_the_image():
+    import torch
+
+    detector = DetectorFaces.__new__(DetectorFaces)
+    detector._labels = [1, 3]
+
+    def found(*shifts):
+        boxes = torch.tensor([[x, -5.0, x + 10, 10] for x in shifts])
+        scores = torch.tensor([0.5 + k / 8 for k in range(len(shifts))])
+        return detector._of_one({"boxes": boxes, "scores": scores, "labels": torch.tensor([3, 1])}, 40, 40)
+
+    # 10 x 10 within the image, shifted by 3: 7 * 10 shared of 130, 0.54; shifted by 4: 60 of 140, 0.43.
+    assert found(3.0, 0.0) == [Face(0.0, 0.0, 10.0, 10.0, 0.625)]
+    assert found(4.0, 0.0) == [Face(0.0, 0.0, 10.0, 10.0, 0.625), Face(4.0, 0.0, 14.0, 10.0, 0.5)]
 
 
 @needs_torch

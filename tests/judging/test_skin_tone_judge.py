@@ -95,9 +95,9 @@ def test_order_and_size_change_nothing():
 
 @pytest.fixture(scope="module")
 def rendered():
-    """300 rendered pairs under their own lights: images, boxes, index of the image, true tones."""
+    """150 rendered pairs under their own lights: images, boxes, index of the image, true tones."""
     images, boxes, of, tones = [], [], [], []
-    for i in range(300):
+    for i in range(150):
         row = pairs.draw(78, i)
         scene = pairs.build_scene(row.asked, row.genders, row.seed)
         for person, region in zip(scene.people, render.truth(scene, 64).faces, strict=True):
