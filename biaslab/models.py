@@ -246,11 +246,16 @@ def check_safetensors(path: str | Path) -> None:
             continue
         others = sorted(p.name for p in part.iterdir() if p.suffix.lower() in OTHER_WEIGHTS)
         if others:
-            raise ParameterError(
-                f"{part} holds only {', '.join(others)}; weights are read from .safetensors only, because other "
-                "formats can run code when they are opened. Load the model once where you trust it and save it with "
-                "save_pretrained(folder, safe_serialization=True)."
-            )
+            fix = "Load the model once where you trust it and save it with save_pretrained(folder)."
+            raise not_safetensors(f"{part} holds only {', '.join(others)}", fix)
+
+
+def not_safetensors(problem: str, fix: str) -> ParameterError:
+    """Return the error for weights in another format."""
+    return ParameterError(
+        f"{problem}; weights are read from .safetensors only, because other formats can run code when they are opened. "
+        f"{fix}"
+    )
 
 
 def check_index(index: Path) -> list[str]:

@@ -587,7 +587,7 @@ def test_many_rows_are_read_within_bounds(write):
     import tracemalloc
 
     rng = np.random.default_rng(0)
-    n = 200_000
+    n = 100_000
     label = np.array(["female", "male", "unsure", ""])
     frame = pd.DataFrame({"image": np.arange(n), "source": rng.choice(["training", "generated"], n)})
     frame["occupation"] = rng.choice([f"occupation {k}" for k in range(60)], n)
@@ -602,6 +602,6 @@ def test_many_rows_are_read_within_bounds(write):
     tracemalloc.stop()
     assert rated.outcomes["n_images"].sum() == n
     # Two raters decide an image unless they differ (6 of 16 pairs), are unsure (3 of 16) or silent (1 of 16).
-    assert rated.outcomes["n"].sum() / n == pytest.approx(6 / 16, abs=0.006)
+    assert rated.outcomes["n"].sum() / n == pytest.approx(6 / 16, abs=0.008)
     # 30 seconds and a gigabyte for a million.
-    assert seconds < 6 and peak < 2e8
+    assert seconds < 3 and peak < 1e8

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab.errors import MissingInputError, ParameterError
+from biaslab import models
+from biaslab.errors import MissingInputError
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
 
@@ -49,10 +50,8 @@ class FairFaceGender:
         if not str(file) or not path.is_file():
             raise MissingInputError(f"gender is '{FAIRFACE}{file}', but there is no such file. {WHERE}")
         if path.suffix != ".safetensors":
-            raise ParameterError(
-                f"{path} is not .safetensors; other formats can run code when they are opened. Convert it: "
-                "safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'fairface.safetensors')."
-            )
+            fix = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'fairface.safetensors')"
+            raise models.not_safetensors(f"{path} is not .safetensors", f"Convert it: {fix}.")
         import torch
         from safetensors.torch import load_file
         from torchvision.models import resnet34

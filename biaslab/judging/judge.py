@@ -30,14 +30,8 @@ if TYPE_CHECKING:
 RATINGS = "ratings:"
 JUDGED = "judged"
 OUTCOMES = (
-    JUDGED,
-    "uncertain",
-    "no_face",
-    "several_faces",
-    "face_too_small",
-    "unreadable",
-    BLOCKED,
-    "unrated",
+    *(JUDGED, "uncertain", "no_face", "several_faces"),
+    *("face_too_small", "unreadable", BLOCKED, "unrated"),
 )
 """``judged`` (female or male), or why not: ``uncertain`` (a probability between 1 - threshold and threshold;
 raters who are unsure or divided), ``no_face``, ``several_faces``, ``face_too_small``, ``unreadable`` (column

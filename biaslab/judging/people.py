@@ -36,16 +36,8 @@ if TYPE_CHECKING:
     from biaslab.store import Store
 
 OUTCOMES = (
-    JUDGED,
-    "uncertain",
-    "no_face",
-    "one_face",
-    "too_many_faces",
-    "overlapping",
-    "face_too_small",
-    "unreadable",
-    BLOCKED,
-    "unrated",
+    *(JUDGED, "uncertain", "no_face", "one_face", "too_many_faces"),
+    *("overlapping", "face_too_small", "unreadable", BLOCKED, "unrated"),
 )
 """``judged`` (female or male), or why not. Of one person: ``uncertain``, ``face_too_small``. Of a whole image:
 ``no_face``; ``one_face`` (fewer than people asked for; of three asked for it may be two, ``n_faces`` says it);

@@ -155,7 +155,7 @@ class Session:
         if not path.exists():
             return {}
         text = path.read_text(encoding="utf-8")
-        if not re.fullmatch(rf"item,label\n(\d+,({'|'.join(LABELS)})\n)*", text):
+        if not re.fullmatch(rf"item,label(\n\d+,({'|'.join(LABELS)}))*\n?", text):
             raise InputError(
                 f"{path} is damaged: it must hold the lines 'item,label' with the labels {', '.join(LABELS)}."
             )

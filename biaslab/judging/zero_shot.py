@@ -191,10 +191,8 @@ def _named(name: str) -> tuple[str, str | None, dict, str]:
     with loaded.loading(name, "an open_clip model"):
         folder = models.fetched(where, ("open_clip*.safetensors",))
         if not any(folder.glob("open_clip*.safetensors")):
-            raise ParameterError(
-                f"{name} has no weights that open_clip reads as .safetensors; other formats are not read, because they "
-                "can run code when they are opened. Choose a copy of the model that has them."
-            )
+            fix = "Choose a copy of the model that has weights which open_clip reads as .safetensors."
+            raise models.not_safetensors(f"{name} has none", fix)
     # It may leave its tokenizer to another model of the hub: files of words, which open_clip fetches by itself.
     own = any(any(folder.glob(pattern)) for pattern in _TOKENIZERS)
     return f"local-dir:{folder}", None, {}, f"local-dir:{folder}" if own else f"hf-hub:{where}"
@@ -215,9 +213,7 @@ def _tagged(architecture: str, tag: str) -> tuple[str, str, dict, str]:
     with loaded.loading(f"{architecture}:{tag}", "an open_clip model"):
         file = Path(download_pretrained(settings))
         if file.suffix != ".safetensors":
-            raise ParameterError(
-                f"The weights of {architecture}:{tag} are {file.name}; only .safetensors are read, because other "
-                "formats can run code when they are opened. Choose weights that come as safetensors."
-            )
+            fix = "Choose weights that come as safetensors."
+            raise models.not_safetensors(f"The weights of {architecture}:{tag} are {file.name}", fix)
     # OpenAI's weights were trained with another activation than open_clip's architecture of that name has.
     return architecture, tag, {"force_quick_gelu": bool(settings.get("quick_gelu"))}, architecture
