@@ -20,7 +20,7 @@ import time
 import numpy as np
 
 from biaslab.judging import faces as detectors
-from biaslab.judging.faces import WholeImage, gate
+from biaslab.judging.faces import WholeImage, gate, large_enough
 from biaslab.judging.judge import Judge, JudgeSettings, judge_images
 from biaslab.judging.zero_shot import GENDER_TEXTS, ZeroShot, ZeroShotGender
 
@@ -91,6 +91,10 @@ def _place(name: str) -> tuple:
     return _named(name)[:2]
 
 
+def passes(faces, width: int, height: int) -> bool:
+    return not gate(faces) and large_enough(*faces[0][:4], width, height)
+
+
 def one_at_a_time(images, judges: Judge, clip: ZeroShot, transform, tokenizer, *, texts_too: bool) -> None:
     """Take each image alone through the libraries' own calls."""
     import torch
@@ -108,7 +112,7 @@ def one_at_a_time(images, judges: Judge, clip: ZeroShot, transform, tokenizer, *
                 model(**inputs), threshold=detector.min_score, target_sizes=[picture.size[::-1]]
             )[0]
             boxes = detector._of_one({k: v.float().cpu() for k, v in found.items()}, *picture.size)
-            if not isinstance(judges.faces, AlwaysOne) and gate(boxes, *picture.size):
+            if not isinstance(judges.faces, AlwaysOne) and not passes(boxes, *picture.size):
                 continue
             pixels = transform(picture).unsqueeze(0).to(device, clip._dtype)
             if texts_too:

@@ -9,9 +9,8 @@ one), and MediaPipe's (:class:`MediaPipeFaces`), which the paradox paper uses.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,16 +30,14 @@ WHERE = (
 _COVERS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Face:
-    """Where a face is, in pixels of its image, x to the right and y down."""
+class Face(NamedTuple):
+    """Where a face is, in pixels of its image, x to the right and y down; and how sure the detector is, 0 to 1."""
 
     x0: float
     y0: float
     x1: float
     y1: float
     score: float
-    """How sure the detector is, 0 to 1."""
 
 
 class FaceDetector(Protocol):
@@ -51,21 +48,13 @@ class FaceDetector(Protocol):
         ...
 
 
-def gate(faces: Sequence[Face], width: int, height: int, min_face: float = 0.1) -> str:
-    """Return why an image is not judged: ``""`` where it shows one face that is large enough.
+def gate(faces: Sequence[Face]) -> str:
+    """Return why an image is not judged, ``"no_face"`` or ``"several_faces"``: ``""`` where it shows one face.
 
-    Otherwise it is ``"no_face"``, ``"several_faces"`` or ``"face_too_small"``: ``min_face`` is the smallest share of
-    the image's width and of its height, both in pixels, that a face must have.
-
-    Source: paradox paper, section 3; the size from its released code.
+    Whether that is :func:`large_enough` is decided later. Source: paradox paper, section 3; the size from its released
+    code.
     """
-    if not faces:
-        return "no_face"
-    if len(faces) > 1:
-        return "several_faces"
-    face = faces[0]
-    large = large_enough(face.x0, face.y0, face.x1, face.y1, width, height, min_face)
-    return "" if large else "face_too_small"
+    return "" if len(faces) == 1 else "several_faces" if faces else "no_face"
 
 
 def large_enough(x0, y0, x1, y1, width, height, min_face: float = 0.1, people=1):

@@ -200,13 +200,10 @@ def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], j
         row["boxes"] = []
     shown = {}
     for k, faces in found.items():
-        # How large it must be is decided later.
-        outcome = gate(faces, *images[k].shape[1::-1], min_face=0)
-        rows[k].update(outcome=outcome, boxes=[float(v) for face in faces for v in corners(face)])
+        rows[k].update(outcome=gate(faces), boxes=[float(v) for face in faces for v in face[:4]])
         if len(faces) == 1:
-            box = corners(faces[0])
-            rows[k].update(zip(BOX, box, strict=True))
-            shown[k] = cut_out(images[k], box) if judges.gender.sees == "face" else images[k]
+            rows[k].update(zip(BOX, faces[0][:4], strict=True))
+            shown[k] = cut_out(images[k], faces[0][:4]) if judges.gender.sees == "face" else images[k]
     if shown:
         for k, p in zip(shown, judges.gender.p_female(list(shown.values())), strict=True):
             rows[k]["p_female"] = float(p)
@@ -296,8 +293,3 @@ def frame(rows: Iterable[dict] | pd.DataFrame, columns: Sequence[str] = COLUMNS)
     """Return rows of judgements as a table with these columns, typed alike with or without rows."""
     made = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
     return made.reindex(columns=list(columns)).astype({c: _TYPES.get(c, float) for c in columns})
-
-
-def corners(face: Face) -> tuple[float, float, float, float]:
-    """Return a face's box: x0, y0, x1, y1 in pixels."""
-    return face.x0, face.y0, face.x1, face.y1

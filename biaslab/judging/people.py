@@ -193,7 +193,7 @@ def _look(
     shown, of = [], []
     for k, faces in standing.items():
         for row, face, part in zip(out[k], faces, parts(faces, images[k].shape[1]), strict=True):
-            row.update(zip(BOX, alone.corners(face), strict=True))
+            row.update(zip(BOX, face[:4], strict=True))
             shown.append(_shown(images[k], face, part, judges.gender, len(faces)))
             of.append(row)
     if shown:
@@ -211,7 +211,7 @@ def _look(
 def _shown(image: np.ndarray, face: Face, part: tuple[int, int], gender, people: int) -> np.ndarray:
     """Return what a model of gender is shown of a person."""
     if gender.sees == "face":
-        return cut_out(image, alone.corners(face), within=part)
+        return cut_out(image, face[:4], part)
     return image if people == 1 else head_and_shoulders(image, face, part, side=getattr(gender, "side", 0))
 
 

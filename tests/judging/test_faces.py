@@ -10,7 +10,7 @@ import pytest
 
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import faces
-from biaslab.judging.faces import DetectorFaces, Face, MediaPipeFaces, gate
+from biaslab.judging.faces import DetectorFaces, Face, MediaPipeFaces, gate, large_enough
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="judging needs the extra 'models'"
@@ -22,15 +22,16 @@ def face(width, height, score=0.9):
 
 
 def test_the_gate_wants_one_face_of_a_tenth_of_each_side():
+    assert (
+        gate([]) == "no_face"
+        and gate([face(50, 50), face(2, 2)]) == "several_faces"
+        and gate([face(1, 1)]) == ""
+    )
     # An image of 200 x 100: a face must be at least 20 wide and 10 high.
-    assert gate([], 200, 100) == "no_face"
-    assert gate([face(50, 50), face(2, 2)], 200, 100) == "several_faces"
-    assert gate([face(20, 10)], 200, 100) == ""
-    assert gate([face(19.9, 10)], 200, 100) == "face_too_small"
-    assert gate([face(20, 9.9)], 200, 100) == "face_too_small"
-    assert gate([face(1, 1)], 200, 100, min_face=0) == ""
+    for size, large in (((20, 10), True), ((19.9, 10), False), ((20, 9.9), False)):
+        assert large_enough(*face(*size)[:4], 200, 100) == large
     # In floating point 0.1 + 0.2 - 0.2 is a hair below 0.1: a face of just the limit counts all the same.
-    assert gate([Face(0.2, 0.2, 0.2 + 0.1 * 64, 0.2 + 0.1 * 64, 0.9)], 64, 64) == ""
+    assert large_enough(0.2, 0.2, 0.2 + 0.1 * 64, 0.2 + 0.1 * 64, 64, 64)
 
 
 @needs_torch
@@ -183,7 +184,7 @@ def test_mediapipe_says_what_is_missing(tflite, monkeypatch):
 def test_without_a_gate_every_image_passes():
     images = [np.zeros((30, 40, 3), np.uint8)]
     found = faces.load(faces.WHOLE).faces(images)
-    assert found == [[Face(0.0, 0.0, 40.0, 30.0, 1.0)]] and gate(found[0], 40, 30, min_face=1) == ""
+    assert found == [[Face(0.0, 0.0, 40.0, 30.0, 1.0)]] and gate(found[0]) == ""
 
 
 def test_the_contract_has_no_heavy_import():
