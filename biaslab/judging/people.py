@@ -294,12 +294,7 @@ def _orders(
 ) -> dict[int, dict]:
     """Return role_p and role_other of the images in ``phrases``, or the reason why there are none."""
     texts = {p: lexicons.fill(ROLE_TEXT, p) for told in phrases.values() for p in told}
-    unknown = {}
-    for phrase, text in texts.items():
-        try:
-            classifier.text_embeddings([text])
-        except ParameterError as error:
-            unknown[phrase] = f"roles: {error}"
+    unknown = _unknown(texts, classifier)
     why = {k: next((unknown[p] for p in told if p in unknown), "") for k, told in phrases.items()}
     found = {k: {"reason": reason} for k, reason in why.items() if reason}
     side, shown, at = getattr(classifier, "side", 0), [], {}
@@ -313,6 +308,17 @@ def _orders(
         own = logits[rows][:, [known.index(p) for p in phrases[k]]]
         found[k] = dict(zip(("role_p", "role_other"), order(own, phrases[k]), strict=True))
     return found
+
+
+def _unknown(texts: dict[str, str], classifier: ZeroShot) -> dict[str, str]:
+    """Return the phrases whose texts the classifier does not know, with why; all are asked for at once first."""
+    try:
+        classifier.text_embeddings(list(texts.values()))
+    except ParameterError as error:
+        if len(texts) == 1:
+            return dict.fromkeys(texts, f"roles: {error}")
+        return {p: why for one in texts.items() for p, why in _unknown(dict([one]), classifier).items()}
+    return {}
 
 
 def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
