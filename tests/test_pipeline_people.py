@@ -220,8 +220,8 @@ BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_variable": ""}}
     ("model", "given", "message"),
     [
         ("mini", {"people": {"occupations": 21}}, "people.occupations is 21; allowed is 1 to 20"),
-        ("mini", {"judging": {"gender": "vqa:blip"}}, "The judge is 'vqa:blip'"),
-        ("mini", {"judging": {"further": ["vqa:blip"]}}, "The judge is 'vqa:blip'"),
+        ("mini", {"judging": {"gender": "vqa:blip"}}, "no vqa model named 'blip'"),
+        ("mini", {"judging": {"further": ["vqa:blip"]}}, "no vqa model named 'blip'"),
         ("mini", {"judging": {"further": ["ratings:no.csv"]}}, "There is no file no.csv"),
         ("mini", {"judging": {"further": ["mini-clop"]}}, "There is no clip model named 'mini-clop'"),
         # 336 of one person, 1016 pairs, 266 with the intervention, 1016 revised, 80 controls, 24 of three.
@@ -326,7 +326,7 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
 
     class Sees:
         def ask(self, images, of, questions):
-            return [vqa.Answer("a woman" if "left" in q else "a man", 0.5) for q in questions]
+            return ["a woman" if "left" in q else "a man" for q in questions]
 
     monkeypatch.setattr(vqa, "load", lambda *_, **__: Sees())
     monkeypatch.setattr(vqa.named, "digest", lambda where: "weights")
