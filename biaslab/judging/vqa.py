@@ -205,33 +205,25 @@ def load(name: str, *, device: str = "auto", batch_size: int = 0) -> Answers:
             f"{name} is a model of the kind {kind!r}; questions are put to {' or '.join(map(repr, _KINDS))}, such as "
             f"{VQA}{named.HUB['vqa'][0]}."
         )
-    return _Vqa(name, where, kind, loaded.device(device), batch_size)
-
-
-# model_type of a checkpoint -> transformers' class for it, and how a question is put.
-_KINDS = {
-    "blip": ("BlipForQuestionAnswering", "{}"),
-    "blip-2": ("Blip2ForConditionalGeneration", "Question: {} Answer:"),
-}
+    return _KINDS[kind](name, where, loaded.device(device), batch_size)
 
 
 class _Vqa:
-    """Asks in batches of questions of one length.
+    """What both kinds share: images are seen once, then asked about in batches of questions of one length.
 
     Questions are never padded: BLIP's decoder looks at padding, so that an answer would depend on its neighbours.
     """
 
-    def __init__(self, name: str, where: str, kind: str, device, batch_size: int) -> None:
+    def __init__(self, name: str, where: str, device, batch_size: int) -> None:
         import torch
         import transformers
 
-        class_name, self._prompt = _KINDS[kind]
         self._device = device
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
         self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
         self._batches = loaded.Batches(device, batch_size or (8 if device.type == "cpu" else 64))
-        with loaded.loading(name, f"a {class_name} model"), loaded.without_bars():
-            self._model, info = getattr(transformers, class_name).from_pretrained(
+        with loaded.loading(name, f"a {self._class} model"), loaded.without_bars():
+            self._model, info = getattr(transformers, self._class).from_pretrained(
                 where, use_safetensors=True, trust_remote_code=False, output_loading_info=True
             )
             self._processor = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=False)
@@ -239,36 +231,89 @@ class _Vqa:
         missing = sorted(info["missing_keys"])
         if missing:
             raise ParameterError(
-                f"{name} lacks {len(missing)} weights of a {class_name} model, such as {missing[0]}; it was trained "
+                f"{name} lacks {len(missing)} weights of a {self._class} model, such as {missing[0]}; it was trained "
                 f"for something else. Choose one for questions, such as {VQA}{named.HUB['vqa'][0]}."
             )
         self._model.eval().to(device, self._dtype)
-        language = getattr(self._model, "language_model", None)
-        # Language models without an encoder repeat what they were given.
-        self._repeats = language is not None and not language.config.is_encoder_decoder
-        # Where BLIP-2 puts what it sees: before the question.
-        config = self._model.config
-        self._before = [] if language is None else [config.image_token_index] * config.num_query_tokens
 
     def ask(self, images: Sequence[np.ndarray], of: Sequence[int], questions: Sequence[str]) -> list[str]:
         """Return the answer to each question; ``of`` is the index of the image that it is about."""
+        seen = self._batches.run(images, self._look)
+        tokens = [self._processor.tokenizer(self._prompt.format(q))["input_ids"] for q in questions]
+        # Each row is the image's index and the question's tokens; rows of one length go together.
+        rows = [np.array([k, *t]) for k, t in zip(of, tokens, strict=True)]
+        return self._batches.run(rows, lambda some: self._some(seen, np.stack(some)))
+
+    def _look(self, images: Sequence[np.ndarray]):
+        import torch
+
         # torch warns of memory that it may not write to, such as that of decoded files.
         writable = [np.require(image, requirements="W") for image in images]
         pixels = self._processor.image_processor(
             writable, return_tensors="pt", input_data_format="channels_last"
         )["pixel_values"]
-        tokens = [self._processor.tokenizer(self._prompt.format(q))["input_ids"] for q in questions]
-        # Each row is the image's index and the question's tokens; rows of one length go together.
-        rows = [np.array([k, *self._before, *t]) for k, t in zip(of, tokens, strict=True)]
-        return self._batches.run(rows, lambda some: self._some(pixels, np.stack(some)))
+        with torch.inference_mode():
+            return self._see(pixels.to(self._device, self._dtype))
 
-    def _some(self, pixels, rows: np.ndarray) -> list[str]:
+    def _some(self, seen: list, rows: np.ndarray) -> list[str]:
         import torch
 
         tokens = torch.from_numpy(rows[:, 1:]).to(self._device)
-        shown = pixels[rows[:, 0]].to(self._device, self._dtype)
         with torch.inference_mode():
-            given = {"pixel_values": shown, "input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
-            out = self._model.generate(**given, **_GREEDY)
-        said = out[:, tokens.shape[1] :] if self._repeats else out
+            said = self._answer(torch.stack([seen[k] for k in rows[:, 0]]), tokens)
         return self._processor.tokenizer.batch_decode(said, skip_special_tokens=True)
+
+
+class _Blip(_Vqa):
+    _class = "BlipForQuestionAnswering"
+    _prompt = "{}"
+
+    def _see(self, pixels):
+        return self._model.vision_model(pixel_values=pixels).last_hidden_state
+
+    def _answer(self, seen, tokens):
+        import torch
+
+        model, text = self._model, self._model.config.text_config
+        asked = model.text_encoder(
+            input_ids=tokens,
+            attention_mask=torch.ones_like(tokens),
+            encoder_hidden_states=seen,
+            encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long, device=seen.device),
+        ).last_hidden_state
+        start = torch.full((len(tokens), 1), text.bos_token_id, device=tokens.device)
+        return model.text_decoder.generate(
+            input_ids=start,
+            encoder_hidden_states=asked,
+            encoder_attention_mask=torch.ones_like(tokens),
+            eos_token_id=text.sep_token_id,
+            pad_token_id=text.pad_token_id,
+            **_GREEDY,
+        )[:, 1:]
+
+
+class _Blip2(_Vqa):
+    _class = "Blip2ForConditionalGeneration"
+    _prompt = "Question: {} Answer:"
+
+    def _see(self, pixels):
+        model = self._model
+        seen = model.vision_model(pixel_values=pixels).last_hidden_state
+        queries = model.query_tokens.expand(len(seen), -1, -1).to(seen.dtype)
+        looked = model.qformer(query_embeds=queries, encoder_hidden_states=seen).last_hidden_state
+        return model.language_projection(looked)
+
+    def _answer(self, seen, tokens):
+        import torch
+
+        language = self._model.language_model
+        # What was seen stands before the question, as the model was trained.
+        words = language.get_input_embeddings()(tokens)
+        given = torch.cat([seen.to(words.dtype), words], dim=1)
+        mask = torch.ones(given.shape[:2], dtype=torch.long, device=given.device)
+        pad = self._processor.tokenizer.pad_token_id
+        return language.generate(inputs_embeds=given, attention_mask=mask, pad_token_id=pad, **_GREEDY)
+
+
+# model_type of a checkpoint -> what asks it.
+_KINDS = {"blip": _Blip, "blip-2": _Blip2}
