@@ -205,8 +205,10 @@ def check(frame: pd.DataFrame, name: str, *, where: str = "", more_keys: Sequenc
     return out[known + [c for c in out.columns if c not in known]].reset_index(drop=True)
 
 
-def of(rows: Sequence[Mapping] | pd.DataFrame, name: str) -> pd.DataFrame:
+def of(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name: str) -> pd.DataFrame:
     """Return rows as the table ``name``: what they do not give is missing, what is not declared is left out.
+
+    Rows that are lists have a value for each column that every such table has, in order.
 
     Raises:
         InputError: A value does not fit its column, or two rows have the same identity.
@@ -215,7 +217,8 @@ def of(rows: Sequence[Mapping] | pd.DataFrame, name: str) -> pd.DataFrame:
     import pandas as pd
 
     columns = [c.name for c in schema(name).columns]
-    frame = pd.DataFrame(rows)
+    lists = isinstance(rows, list) and rows and isinstance(rows[0], list | tuple)
+    frame = pd.DataFrame(rows, columns=schema(name).names if lists else None)
     needed = [c for c in columns if c in frame.columns or c in schema(name).names]
     return check(frame.reindex(columns=needed), name)
 

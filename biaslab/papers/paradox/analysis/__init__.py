@@ -38,6 +38,7 @@ from biaslab.papers.paradox.analysis.groups import (
     expected,
     groups,
     kept_values,
+    percents,
     wilson_percent,
 )
 
@@ -67,6 +68,7 @@ __all__ = [
     "occupation_amplification",
     "outcomes",
     "paraphrase_check",
+    "percents",
     "printed_comparison",
     "printed_spread",
     "prompt_variation",

@@ -213,6 +213,15 @@ def wilson_percent(count, n, confidence: float) -> tuple[np.ndarray, np.ndarray]
     return np.where(missing, np.nan, 100 * np.asarray(low)), np.where(missing, np.nan, 100 * np.asarray(high))
 
 
+def percents(
+    count, n, confidence: float, names: tuple[str, str, str] = ("percent", "ci_low", "ci_high")
+) -> dict[str, np.ndarray]:
+    """Return shares of ``n`` in per cent and their Wilson limits, by the names of their columns; NaN without any."""
+    count, n = np.asarray(count, float), np.asarray(n, float)
+    share = 100 * np.divide(count, n, out=np.full(n.shape, np.nan), where=n > 0)
+    return dict(zip(names, (share, *wilson_percent(count, n, confidence)), strict=True))
+
+
 def expected(group: Group, training: np.ndarray, generated: np.ndarray, definition: str) -> np.ndarray:
     """Return expected amplification (..., prompts + mean) of percentages (..., occupations, prompts), in points."""
     by_prompt = measures.expected_amplification(generated, training, definition, axis=-2).amplification
