@@ -80,6 +80,29 @@ class Finding:
         return told | {"numbers": self.numbers, "details": list(self.details)}
 
 
+def from_row(
+    row,
+    question: str,
+    answer: str,
+    value: str,
+    unit: str,
+    n: str,
+    of: str,
+    *,
+    limits: tuple[str, str] = ("ci_low", "ci_high"),
+    details: Iterable[str] = (),
+    **more,
+) -> Finding:
+    """Return a finding whose model and numbers are those of a table's row, a named tuple or a Series.
+
+    ``value``, ``n`` and ``limits`` name its columns; empty details are left out; ``more`` are fields as they are.
+    """
+    low, high = (getattr(row, name) for name in limits)
+    numbers = {"estimate": getattr(row, value), "ci_low": low, "ci_high": high, "n": getattr(row, n)}
+    told = {"model": getattr(row, "model", ""), "details": tuple(filter(None, details))} | more
+    return Finding(question, answer, unit=unit, of=of, **numbers, **told)
+
+
 def each(
     table: pd.DataFrame, by: list[str], say: Callable[..., Finding | Iterable[Finding] | None]
 ) -> list[Finding]:

@@ -1,4 +1,7 @@
-"""What the paradox's tables show, as findings: frames in, findings out."""
+"""What the paradox's tables show, as findings: frames in, findings out.
+
+Functions take rows of the tables that they name.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.captions.settings import SELECTED
-from biaslab.findings import Finding, count, each, level, moved, p_words, spoken
+from biaslab.findings import Finding, count, each, from_row, level, moved, p_words, spoken
 from biaslab.papers.paradox.analysis import FETCHED, LEAST_IMAGES, LEVEL, wilson_percent
 from biaslab.papers.paradox.figures import APPROACH_NAMES, slug
 
@@ -17,11 +20,7 @@ _EMBEDDED = ("mini", "mini-sd")
 
 
 def embedded(settings: pd.DataFrame) -> list[Finding]:
-    """Say of each model that is measured in the embedded world that it is no real one.
-
-    Args:
-        settings: Rows of ``pipeline_settings``.
-    """
+    """Say of each model that is measured in the embedded world that it is no real one (``pipeline_settings``)."""
     found = []
     for model, rows in settings.groupby("model", sort=False):
         asked = "Do these numbers describe a real model?"
@@ -38,16 +37,12 @@ def embedded(settings: pd.DataFrame) -> list[Finding]:
 
 
 def captions_found(found: pd.DataFrame) -> list[Finding]:
-    """Say how many captions name an occupation, and which occupations have too few.
-
-    Args:
-        found: Rows of ``paradox_captions_found``.
-    """
+    """Say how many captions name an occupation, and which have too few (``paradox_captions_found``)."""
 
     def say(corpus: str, rows: pd.DataFrame) -> Finding:
         most, n = rows["n_sampled"].max(), rows["n_captions"]
         short = ", ".join(rows.loc[rows["n_sampled"] < most, "occupation"])
-        details = (
+        searched = (
             f"{rows['n_corpus'].max():,.0f} captions were searched; {most:,.0f} are taken of each at random."
         )
         return Finding(
@@ -55,7 +50,7 @@ def captions_found(found: pd.DataFrame) -> list[Finding]:
             f"Between {n.min():,.0f} and {n.max():,.0f}; {spoken(n.median())} in the middle.",
             **_number(n.median(), "captions", len(rows), "occupations"),
             figure="paradox_captions_found",
-            details=(details, f"Fewer than that name {short}.") if short else (details,),
+            details=(searched, f"Fewer than that name {short}.") if short else (searched,),
         )
 
     return each(found, ["corpus"], say)
@@ -71,12 +66,12 @@ def gate(rates: pd.DataFrame, outcomes: pd.DataFrame) -> list[Finding]:
     keys = ["model", "source", "approach", "prompt"]
     judged = outcomes[outcomes["outcome"] == "judged"].set_index(keys)["percent"]
     return [
-        Finding(
+        from_row(
+            row,
             f"How many {row.source} images ({_whose(row.prompt)}) show one clear face?",
             f"{spoken(row.percent)} %; {spoken(judged[row.model, row.source, row.approach, row.prompt])} % are "
             "judged female or male.",
-            row.model,
-            **_numbers(row, "percent", "%", "n_images", "images"),
+            *("percent", "%", "n_images", "images"),
             figure="paradox_outcomes",
         )
         for row in rates[rates["approach"] == "naive"].itertuples()
@@ -101,21 +96,20 @@ def survival(found: pd.DataFrame, counts: pd.DataFrame, *, confidence: float) ->
     rows, counts = (f[(f["corpus"] == corpus) & (f["approach"] == approach)] for f in (found, counts))
     n, n_missing = rows["n"].sum(), rows["n_missing"].sum()
     (low,), (high,) = wilson_percent([n - n_missing], [n], confidence)
-    worst, best = (rows.sort_values("percent", kind="stable").iloc[i] for i in (0, -1))
+    worst, best = rows.loc[rows["percent"].idxmin()], rows.sort_values("percent", kind="stable").iloc[-1]
     why = counts[counts["outcome"] != FETCHED].groupby("outcome")["n"].sum()
     why = why.sort_values(ascending=False, kind="stable").head(3)
-    details = [
-        f"By occupation between {worst['percent']:.1f} % ({worst['occupation']}) and {best['percent']:.1f} % "
-        f"({best['occupation']}).",
-        f"Most frequent: {', '.join(f'{name} ({k:,.0f})' for name, k in why.items()) or 'none missing'}.",
-    ]
     fetched = 100 * (n - n_missing) / n
     said = [
         Finding(
             f"How many training images of {corpus} could be fetched?",
             f"{spoken(fetched)} %.",
             **_number(fetched, "%", n, f"images ({approach})", low, high),
-            details=tuple(details),
+            details=(
+                f"By occupation between {worst['percent']:.1f} % ({worst['occupation']}) and {best['percent']:.1f} % "
+                f"({best['occupation']}).",
+                f"Most frequent: {', '.join(f'{name} ({k:,.0f})' for name, k in why.items()) or 'none missing'}.",
+            ),
         )
     ]
     some = rows.dropna(subset=["percent_female"])
@@ -133,11 +127,7 @@ def survival(found: pd.DataFrame, counts: pd.DataFrame, *, confidence: float) ->
 
 
 def bounds(bounds: pd.DataFrame) -> list[Finding]:
-    """Say between which values amplification lies whatever the missing images show.
-
-    Args:
-        bounds: Rows of ``paradox_amplification_bounds``; those of its first approach are told.
-    """
+    """Say where amplification lies whatever missing images show (``paradox_amplification_bounds``, first approach)."""
     rows = bounds[(bounds["definition"] == "published") & (bounds["reason"] == "")]
     return [
         Finding(
@@ -154,17 +144,12 @@ def bounds(bounds: pd.DataFrame) -> list[Finding]:
 # -- section 4 ---------------------------------------------------------------------------------------------------
 
 
-def impossible_shares(shares: pd.DataFrame, *, decimals: int = 1) -> list[Finding]:
-    """Say how many printed shares cannot come from exactly their stated number of images.
-
-    Args:
-        shares: Rows of ``paradox_percent_female`` as printed.
-        decimals: Digits after the point that they are printed to.
-    """
+def impossible_shares(shares: pd.DataFrame) -> list[Finding]:
+    """Say how many shares printed to 0.1 % cannot come from their number of images (``paradox_percent_female``)."""
 
     def say(model: str, source: str, rows: pd.DataFrame) -> Finding:
         images = rows["percent_female"] * rows["n"] / 100
-        off = int(((images - images.round()).abs() > 0.5 * 10.0**-decimals * rows["n"] / 100 + 1e-9).sum())
+        off = int(((images - images.round()).abs() > 0.05 * rows["n"] / 100 + 1e-9).sum())
         return Finding(
             f"Can the {source} shares come from exactly the stated number of images?",
             f"{count(off, 'share', 'shares')} of {len(rows)} cannot." if off else "All can.",
@@ -176,43 +161,29 @@ def impossible_shares(shares: pd.DataFrame, *, decimals: int = 1) -> list[Findin
 
 
 def baseline(amplification: pd.DataFrame) -> list[Finding]:
-    """Say whether the naive approach amplifies bias, by the published rule and along the training lean.
-
-    Args:
-        amplification: Rows of ``paradox_amplification``.
-    """
+    """Say whether the naive approach amplifies bias, by rule and along the lean (``paradox_amplification``)."""
     naive = amplification[(amplification["approach"] == "naive") & amplification["ci_low"].notna()]
     found = []
     for row in _summary(naive).itertuples():
-        of = naive[(naive["model"] == row.model) & (naive["definition"] == row.definition)]
-        if row.definition != "no_exclusion":
-            rule = row.definition == "published"
-            asked = (
-                "Is bias amplified, by the published rule?"
-                if rule
-                else "Do images move along the training lean?"
-            )
+        if row.definition == "published":
+            of = naive[(naive["model"] == row.model) & (naive["definition"] == row.definition)]
+            found.append(_amplified("Is bias amplified, by the published rule?", row, _counted(of)))
+        elif row.definition == "directional":
             over = "Over all occupations: one whose lean flips counts as the fall it is."
-            found.append(_amplified(asked, row, _counted(of) if rule else over))
+            found.append(_amplified("Do images move along the training lean?", row, over))
     return found
 
 
 def _amplified(asked: str, row, *details: str) -> Finding:
     by = spoken(abs(row.amplification))
-    answer = moved(
-        row.ci_low,
-        row.ci_high,
-        f"Yes, by {by} points.",
-        f"No: it falls by {by} points.",
-        "Not told apart from 0.",
-    )
-    return Finding(
+    words = f"Yes, by {by} points.", f"No: it falls by {by} points.", "Not told apart from 0."
+    return from_row(
+        row,
         asked,
-        answer if np.isfinite(row.ci_low) else "Cannot be told: no interval.",
-        row.model,
-        **_numbers(row, "amplification", "points", "n_occupations", "occupations"),
+        moved(row.ci_low, row.ci_high, *words) if np.isfinite(row.ci_low) else "Cannot be told: no interval.",
+        *("amplification", "points", "n_occupations", "occupations"),
         figure="paradox_amplification_by_definition" if row.approach == "naive" else "",
-        details=tuple(filter(None, details)),
+        details=details,
     )
 
 
@@ -226,70 +197,68 @@ def _counted(rows: pd.DataFrame) -> str:
 
 
 def shuffled(shuffled: pd.DataFrame) -> list[Finding]:
-    """Say whether a definition gives more than with generated shares shuffled among occupations.
+    """Say whether a definition gives more than with shares shuffled among occupations (``paradox_shuffled``).
 
-    Args:
-        shuffled: Rows of ``paradox_shuffled``; ``no_exclusion`` cannot change, so nothing is said of it.
+    ``no_exclusion`` cannot change, so nothing is said of it.
     """
     rule = {"published": "By the published rule", "directional": "Along the training lean"}
     rows = _summary(shuffled[(shuffled["approach"] == "naive") & shuffled["definition"].isin(rule)])
-    found = []
-    for row in rows.itertuples():
-        observed = row.amplification_plain
-        low, high = observed - row.shuffled_high, observed - row.shuffled_low
-        found.append(
-            Finding(
-                f"{rule[row.definition]}: is there more amplification than with shuffled shares?",
-                moved(low, high, "More.", "Less.", "Not told apart."),
-                row.model,
-                **_number(
-                    observed - row.shuffled,
-                    "points more than shuffled",
-                    row.n_shuffles,
-                    "shuffles",
-                    low,
-                    high,
-                ),
-                details=(
-                    f"{spoken(observed)} points as observed, {spoken(row.shuffled)} shuffled; noise left in.",
-                ),
-            )
+    observed = rows["amplification_plain"]
+    more = rows.assign(
+        more=observed - rows["shuffled"],
+        ci_low=observed - rows["shuffled_high"],
+        ci_high=observed - rows["shuffled_low"],
+    )
+    return [
+        from_row(
+            row,
+            f"{rule[row.definition]}: is there more amplification than with shuffled shares?",
+            moved(row.ci_low, row.ci_high, "More.", "Less.", "Not told apart."),
+            *("more", "points more than shuffled", "n_shuffles", "shuffles"),
+            details=(
+                f"{spoken(row.amplification_plain)} points as observed, {spoken(row.shuffled)} shuffled; noise left "
+                "in.",
+            ),
         )
-    return found
+        for row in more.itertuples()
+    ]
 
 
 # -- section 5 ---------------------------------------------------------------------------------------------------
 
 
 def indicators(use: pd.DataFrame) -> list[Finding]:
-    """Say how often captions indicate a gender, and whether more often the rarer one (section 5.1).
-
-    Args:
-        use: Rows of ``paradox_indicator_use``.
-    """
+    """Say how often captions indicate a gender, and whether the rarer one more (``paradox_indicator_use``, 5.1)."""
 
     def say(corpus: str, rows: pd.DataFrame) -> list[Finding]:
         by = {row.images: row for row in rows.itertuples()}
-        stated = f"The paper states {by['all'].published:g} % for LAION."
         planted = "The embedded world was set to that share: that the two are near is no replication."
+        every, gap = by["all"], by["difference"]
         said = [
-            Finding(
+            from_row(
+                every,
                 f"How often do captions of {corpus} indicate a gender?",
-                f"{spoken(by['all'].percent)} % do.",
-                **_numbers(by["all"], "percent", "%", "n", "occupations"),
+                f"{spoken(every.percent)} % do.",
+                *("percent", "%", "n", "occupations"),
                 figure="paradox_indicator_correlation",
-                details=(stated, planted) if corpus == "mini" else (stated,),
+                details=(
+                    f"The paper states {every.published:g} % for LAION.",
+                    planted if corpus == "mini" else "",
+                ),
             )
         ]
-        gap, shares = by["difference"], [spoken(by[name].percent) for name in ("rarer", "commoner")]
         if np.isfinite(gap.ci_low):
             said.append(
-                Finding(
+                from_row(
+                    gap,
                     f"Do captions of {corpus} name the rarer gender more often?",
                     moved(gap.ci_low, gap.ci_high, "Yes.", "No: less often.", "Not told apart."),
-                    **_numbers(gap, "percent", "points", "n", "occupations"),
+                    *("percent", "points", "n", "occupations"),
                     figure="paradox_indicator_use",
-                    details=("{} % for images of the rarer gender, {} % for the other.".format(*shares),),
+                    details=(
+                        f"{spoken(by['rarer'].percent)} % for images of the rarer gender, "
+                        f"{spoken(by['commoner'].percent)} % for the other.",
+                    ),
                 )
             )
         return said
@@ -298,44 +267,39 @@ def indicators(use: pd.DataFrame) -> list[Finding]:
 
 
 def correlation(correlation: pd.DataFrame) -> list[Finding]:
-    """Say how the share perceived as female goes with female indicators, and whether its sign is the paper's (5.1).
-
-    Args:
-        correlation: Rows of ``paradox_indicator_correlation``.
-    """
+    """Say how women in images go with female indicators (``paradox_indicator_correlation``, section 5.1)."""
     rows = correlation[(correlation["gender"] == "female") & (correlation["counted"] == "any")]
-    found = []
-    for row in rows[rows["ci_low"].notna()].itertuples():
-        opposite = row.ci_low > 0 > row.published or row.ci_high < 0 < row.published
-        signs = "They rise together.", "One falls as the other rises.", "No sign is told."
-        found.append(
-            Finding(
-                f"Do female indicators in captions of {row.corpus} go with women in the images?",
-                moved(row.ci_low, row.ci_high, *signs),
-                **_numbers(row, "r", "(Pearson's r)", "n", "occupations"),
-                figure="paradox_indicator_correlation",
-                details=(
-                    f"The paper prints {row.published:g} for LAION{': the opposite sign' if opposite else ''}.",
-                ),
-            )
+    rows = rows[rows["ci_low"].notna()]
+    signs = "They rise together.", "One falls as the other rises.", "No sign is told."
+    opposite = ((rows["ci_low"] > 0) & (rows["published"] < 0)) | (
+        (rows["ci_high"] < 0) & (rows["published"] > 0)
+    )
+    return [
+        from_row(
+            row,
+            f"Do female indicators in captions of {row.corpus} go with women in the images?",
+            moved(row.ci_low, row.ci_high, *signs),
+            *("r", "(Pearson's r)", "n", "occupations"),
+            figure="paradox_indicator_correlation",
+            details=(
+                f"The paper prints {row.published:g} for LAION{': the opposite sign' if row.other else ''}.",
+            ),
         )
-    return found
+        for row in rows.assign(other=opposite).itertuples()
+    ]
 
 
 def similarity(means: pd.DataFrame) -> list[Finding]:
-    """Say how much nearer the nearest captions and their images are to prompts and generated images (section 5.2).
-
-    Args:
-        means: Rows of ``paradox_similarity_mean``.
-    """
+    """Say how much nearer the nearest captions and their images are (``paradox_similarity_mean``, 5.2)."""
     what = {"text": "captions nearer to the prompts", "image": "training images nearer to generated ones"}
     rows = means[(means["prompt"] == "mean") & (means["approach"] == "nearest") & means["change"].notna()]
     return [
-        Finding(
+        from_row(
+            row,
             f"Are the nearest {what[row.compared]} than random ones?",
             moved(row.change_low, row.change_high, "Yes.", "No: farther.", "Not told apart."),
-            row.model,
-            **_number(row.change, "(mean cosine)", row.n, "occupations", row.change_low, row.change_high),
+            *("change", "(mean cosine)", "n", "occupations"),
+            limits=("change_low", "change_high"),
             figure="paradox_similarity",
             details=(
                 f"{row.change_percent:+.0f} %; the paper states {row.published_percent:+.0f} % for LAION.",
@@ -346,10 +310,9 @@ def similarity(means: pd.DataFrame) -> list[Finding]:
 
 
 def reduction(reduction: pd.DataFrame) -> list[Finding]:
-    """Say how far printed averages fall from the naive to the most restrictive selection (Table 3).
+    """Say how far printed averages fall to the most restrictive selection (``paradox_reduction``, Table 3).
 
-    Args:
-        reduction: Rows of ``paradox_reduction``; those whose change has an interval are told by :func:`changes`.
+    Approaches whose change has an interval are told by :func:`changes`.
     """
     plain = reduction[(reduction["scale"] == "plain") & reduction["approach"].isin(SELECTED)]
     return [
@@ -374,12 +337,7 @@ def _percent(row, base: float) -> str:
 
 
 def changes(change: pd.DataFrame, approaches: Sequence[str]) -> list[Finding]:
-    """Say whether amplification changes from a reference to each of ``approaches``, by the published rule.
-
-    Args:
-        change: Rows of ``paradox_approach_change``.
-        approaches: Which approaches, in order.
-    """
+    """Say whether the published measure changes to each of ``approaches`` (``paradox_approach_change``)."""
     rows = change[(change["definition"] == "published") & change["prompt"].isin(["mean", "captions"])]
     found = []
     for row in (r for a in approaches for r in rows[rows["approach"] == a].itertuples()):
@@ -387,25 +345,20 @@ def changes(change: pd.DataFrame, approaches: Sequence[str]) -> list[Finding]:
         base = row.reference_amplification
         said = f"From {spoken(base)} to {spoken(row.amplification)} points{_percent(row, base)}."
         found.append(
-            Finding(
+            from_row(
+                row,
                 f"Is there less amplification with {first} than with {second}?",
                 moved(row.ci_low, row.ci_high, "No: more.", "Yes.", "Not told apart."),
-                row.model,
-                **_numbers(row, "change", "points", "n_occupations", "occupations"),
+                *("change", "points", "n_occupations", "occupations"),
                 figure="paradox_approach_change",
-                details=tuple(filter(None, (said, row.reason))),
+                details=(said, row.reason),
             )
         )
     return found
 
 
 def t_tests(amplification: pd.DataFrame, approaches: Sequence[str]) -> list[Finding]:
-    """Say for which prompts the test rejects that expected amplification is 0, image noise taken out.
-
-    Args:
-        amplification: Rows of ``paradox_amplification``.
-        approaches: Which approaches.
-    """
+    """Say for which prompts the test rejects that amplification is 0, noise taken out (``paradox_amplification``)."""
     rows = amplification[(amplification["definition"] == "published") & amplification["t"].notna()]
     rows = rows[rows["approach"].isin(approaches) & (rows["prompt"] != "mean")]
 
@@ -426,11 +379,7 @@ def t_tests(amplification: pd.DataFrame, approaches: Sequence[str]) -> list[Find
 
 
 def printed_tests(tests: pd.DataFrame) -> list[Finding]:
-    """Say which of the paper's tests cannot be made again, because it prints no shares for them.
-
-    Args:
-        tests: Rows of ``paradox_t_tests``.
-    """
+    """Say which of the paper's tests cannot be made again, because it prints no shares (``paradox_t_tests``)."""
     lost = tests[(tests["printed"] != "") & tests["p"].isna()]
     return [
         Finding(
@@ -476,49 +425,42 @@ def captions_as_prompts(
 
 
 def gender_words(accuracy: pd.DataFrame, approach: str) -> list[Finding]:
-    """Say how often generated images follow the gender indicators in their captions (section 6).
+    """Say how often images follow the gender indicators in captions (``paradox_gender_word_accuracy``, section 6).
 
-    Args:
-        accuracy: Rows of ``paradox_gender_word_accuracy``.
-        approach: ``caption_prompts`` or ``paraphrased``.
+    ``approach`` is ``caption_prompts`` or ``paraphrased``.
     """
-    rows = accuracy[
-        (accuracy["approach"] == approach) & (accuracy["indicator"] == "all") & (accuracy["n"] > 0)
-    ]
+    rows = accuracy[(accuracy["approach"] == approach) & (accuracy["indicator"] == "all")]
     shown = {
         "training image": "that the caption's own image shows",
         "indicator": "that the caption indicates",
     }
     return [
-        Finding(
+        from_row(
+            row,
             f"{APPROACH_NAMES[approach]}: how many generated images have the gender {shown[row.against]}?",
             f"{spoken(row.percent)} %.",
-            row.model,
-            **_numbers(row, "percent", "%", "n", "images"),
-            details=(f"The paper states {row.published:g} % for SD 1.4.",)
-            if np.isfinite(row.published)
-            else (),
+            *("percent", "%", "n", "images"),
+            details=(
+                f"The paper states {row.published:g} % for SD 1.4." if np.isfinite(row.published) else "",
+            ),
         )
-        for row in rows.itertuples()
+        for row in rows[rows["n"] > 0].itertuples()
     ]
 
 
 def paraphrases(check: pd.DataFrame) -> list[Finding]:
-    """Say how many paraphrases changed their caption and kept what they had to (A.6).
-
-    Args:
-        check: Rows of ``paradox_paraphrase_check``.
-    """
+    """Say how many paraphrases changed their caption and kept what they had to (``paradox_paraphrase_check``, A.6)."""
     asked = {
         "changed": "differ from their caption",
         "occupation_kept": "keep the occupation",
         "indicator_kept": "keep the gender indicator",
     }
     return [
-        Finding(
+        from_row(
+            row,
             f"How many paraphrases of {row.corpus} {asked[row.check]}?",
             f"{spoken(row.percent)} %.",
-            **_numbers(row, "percent", "%", "n", "paraphrases"),
+            *("percent", "%", "n", "paraphrases"),
         )
         for row in check[check["n"] > 0].itertuples()
     ]
@@ -541,14 +483,11 @@ def variation(variation: pd.DataFrame, *, confidence: float) -> list[Finding]:
         details = [f"Median standard deviation over prompts: {sd} points, {noise} by noise alone."]
         details += [f"Counted is a p below {LEVEL:g}, adjusted over occupations (Holm)."] if tested else []
         numbers = _number(100 * beyond / tested, "% of occupations", tested, "tested") if tested else {}
-        flips, clear = rows["lean_flips"] != "no", int((rows["lean_flips"] == "beyond intervals").sum())
+        flips, surely = rows["lean_flips"] != "no", "too few images to be sure"
         # Where no prompts' intervals could lie on either side of 50, that none did says nothing.
-        possible = (rows["flip_possible"] == "yes").any()
-        surely = (
-            f"{clear} with {level(confidence)} intervals clear of 50"
-            if possible
-            else "too few images to be sure"
-        )
+        if (rows["flip_possible"] == "yes").any():
+            clear = (rows["lean_flips"] == "beyond intervals").sum()
+            surely = f"{clear} with {level(confidence)} intervals clear of 50"
         return [
             Finding(
                 "Do shares differ between prompts beyond sampling noise?",
@@ -560,7 +499,7 @@ def variation(variation: pd.DataFrame, *, confidence: float) -> list[Finding]:
             ),
             Finding(
                 "Does the lean of an occupation turn with the prompt?",
-                f"For {int(flips.sum())} of {len(rows)}; {surely}.",
+                f"For {flips.sum()} of {len(rows)}; {surely}.",
                 model,
                 **_number(100 * flips.mean(), "% of occupations", len(rows), "occupations"),
                 figure=f"paradox_prompt_variation_{slug(model)}",
@@ -571,11 +510,7 @@ def variation(variation: pd.DataFrame, *, confidence: float) -> list[Finding]:
 
 
 def printed_spread(spread: pd.DataFrame) -> list[Finding]:
-    """Say how far computed spreads over prompts are from printed ones (arXiv version, Tables 5 and 6).
-
-    Args:
-        spread: Rows of ``paradox_printed_spread``.
-    """
+    """Say how far computed spreads over prompts are from printed ones (``paradox_printed_spread``)."""
     most = spread["difference"].abs().groupby(spread["model"], sort=False).agg(["max", "size"])
     return [
         Finding(
@@ -616,52 +551,42 @@ def rater_agreement(agreement: pd.DataFrame, kind: str, note: str) -> list[Findi
         ("krippendorff_alpha", "female/male/unsure"): ("How far do {} agree?", "alpha"),
         ("judge_agreement", "female/male"): ("How often does the judge say what most {} say?", "%"),
     }
+    who = "simulated raters" if kind == "simulated" else "raters"
     found = []
     for row in agreement[(agreement["subset"] == "all") & agreement["value"].notna()].itertuples():
-        question, unit = asked.get((row.statistic, row.labels), ("", ""))
-        beside = "this says nothing about people" if kind == "simulated" else f"printed {row.published:g}"
-        if question:
+        if (row.statistic, row.labels) in asked:
+            question, unit = asked[row.statistic, row.labels]
+            value = f"{row.value:.3f}" if unit == "alpha" else f"{spoken(row.value)} %"
+            beside = "this says nothing about people" if kind == "simulated" else f"printed {row.published:g}"
+            numbers = "value", unit, "n_items", "images"
             found.append(
-                Finding(
-                    question.format("simulated raters" if kind == "simulated" else "raters"),
-                    f"{row.value:.3f}; {beside}." if unit == "alpha" else f"{spoken(row.value)} %; {beside}.",
-                    **_numbers(row, "value", unit, "n_items", "images"),
-                    details=(note,),
-                )
+                from_row(row, question.format(who), f"{value}; {beside}.", *numbers, details=(note,))
             )
     return found
 
 
 def judge_error(errors: pd.DataFrame) -> list[Finding]:
-    """Say how often the judge is right over all images of each source, against each reference.
-
-    Args:
-        errors: Rows of ``judging_error``.
-    """
+    """Say how often the judge is right over all images of a source, against each reference (``judging_error``)."""
     return [
-        Finding(
+        from_row(
+            row,
             _MEASURES[row.measure].format(row.source),
             f"{spoken(row.value)} %, against the {_REFERENCES[row.reference]}.",
-            **_numbers(row, "value", "%", "n", "images"),
+            *("value", "%", "n", "images"),
         )
         for row in errors[(errors["group"] == "all") & errors["value"].notna()].itertuples()
     ]
 
 
 def correction(corrected: pd.DataFrame) -> list[Finding]:
-    """Say how far a correction for the judge's errors moves shares.
-
-    Args:
-        corrected: Rows of ``judging_corrected``.
-    """
+    """Say how far a correction for the judge's errors moves shares (``judging_corrected``)."""
 
     def say(source: str, rows: pd.DataFrame) -> Finding:
         asked = f"How far does correction move shares of {source} images?"
         by = (rows["percent_corrected"] - rows["percent_female"]).abs().dropna()
         if by.empty:
-            return Finding(
-                asked, "They are not corrected.", details=(f"{rows['reason'].iloc[0].capitalize()}.",)
-            )
+            why = f"{rows['reason'].iloc[0].capitalize()}."
+            return Finding(asked, "They are not corrected.", details=(why,))
         said = f"By {spoken(by.mean())} points on average, at most {spoken(by.max())}."
         return Finding(asked, said, **_number(by.mean(), "points", len(by), "shares"))
 
@@ -675,11 +600,6 @@ def _summary(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the prompt that stands for all: their mean, or the only one."""
     mean = rows["prompt"] == "mean"
     return rows[mean if mean.any() else rows["prompt"].isin(rows["prompt"].head(1))]
-
-
-def _numbers(row, value: str, unit: str, n: str, of: str) -> dict:
-    """Return the numbers of a finding from a row with ``ci_low`` and ``ci_high``."""
-    return _number(getattr(row, value), unit, getattr(row, n), of, row.ci_low, row.ci_high)
 
 
 def _number(estimate: float, unit: str, n: float, of: str, low: float = np.nan, high: float = np.nan) -> dict:

@@ -1,13 +1,15 @@
-"""What calibration, the embedded world and the specification curve show: tables in, findings out."""
+"""What calibration, the embedded world and the specification curve show: tables in, findings out.
+
+Functions take the tables that they name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import isfinite
 
 import pandas as pd
 
-from biaslab.findings import Finding, interval, level, moved, spoken
+from biaslab.findings import Finding, from_row, interval, level, moved, spoken
 from biaslab.papers.synthesis.figures import KIND_NAMES, NAMES
 from biaslab.papers.synthesis.measure import MATCHED, WORLD
 
@@ -36,59 +38,44 @@ def judge(table: pd.DataFrame, *, models: tuple[str, ...] = ()) -> list[Finding]
         table: The table ``calibration_judge``.
         models: Gate and judge, to say of embedded ones what they have learnt from.
     """
-    rows = table[(table["truth"] == "all") & (table["answers"] == "likelier")].set_index("cues")
-    learnt = [name for name in models if name in _EMBEDDED]
-    details = [
-        f"{' and '.join(learnt)} learnt from drawings of the same renderer with the same cues: this is the best case, "
-        "and says nothing about other images."
-    ]
-    found = []
-    for cues in ("unambiguous", "ambiguous"):
-        if cues not in rows.index:
-            continue
-        row = rows.loc[cues]
-        found.append(
-            Finding(
-                f"How often does the judge name people with {cues} cues rightly?",
-                f"In {row['accuracy']:.1f} % of those that pass the gate; an ideal judge in {row['ceiling']:.1f} %.",
-                **_estimate(row, "accuracy", "%", "n", "renders"),
-                figure="calibration_judge",
-                details=tuple(details) if learnt else (),
-            )
+    rows = table[(table["truth"] == "all") & (table["answers"] == "likelier") & (table["cues"] != "all")]
+    learnt = " and ".join(name for name in models if name in _EMBEDDED)
+    best = (
+        f"{learnt} learnt from drawings of the same renderer with the same cues: this is the best case, and says "
+        "nothing about other images."
+    )
+    return [
+        from_row(
+            row,
+            f"How often does the judge name people with {row.cues} cues rightly?",
+            f"In {row.accuracy:.1f} % of those that pass the gate; an ideal judge in {row.ceiling:.1f} %.",
+            *("accuracy", "%", "n", "renders"),
+            figure="calibration_judge",
+            details=(best if learnt else "",),
         )
-    return found
+        for row in rows.itertuples()
+    ]
 
 
 def by_occupation(errors: pd.DataFrame) -> list[Finding]:
-    """Say where the judge errs most.
-
-    Args:
-        errors: The table ``calibration_judge_by_occupation``.
-    """
+    """Say where the judge errs most (``calibration_judge_by_occupation``)."""
     some = errors[errors["measure"].isin(["sensitivity", "specificity"]) & (errors["occupation"] != "all")]
-    some = some[some["n"] >= _LEAST_RENDERS]
-    if some.empty:
-        return []
-    worst = some.loc[some["value"].idxmin()]
-    who = "women" if worst["measure"] == "sensitivity" else "men"
+    some = some[some["n"] >= _LEAST_RENDERS].nsmallest(1, "value")
     return [
-        Finding(
+        from_row(
+            row,
             "Where does the judge err most?",
-            f"For {who} as {worst['occupation']}.",
-            **_estimate(worst, "value", "%", "n", "renders"),
+            f"For {'women' if row.measure == 'sensitivity' else 'men'} as {row.occupation}.",
+            *("value", "%", "n", "renders"),
             figure="calibration_judge_by_occupation",
             details=(f"Of occupations with {_LEAST_RENDERS} renders or more of a gender.",),
         )
+        for row in some.itertuples()
     ]
 
 
 def inside(table: pd.DataFrame, *, confidence: float) -> list[Finding]:
-    """Say how many intervals hold the true share, and where they are fewer than chance lets.
-
-    Args:
-        table: The table ``calibration_inside``.
-        confidence: Level of the intervals, 0–1.
-    """
+    """Say how many intervals (level ``confidence``) hold the true share, and where too few (``calibration_inside``)."""
     found = []
     for counted, question in _COUNTED.items():
         some = table[(table["counted"] == counted) & (table["n"] > 0)]
@@ -97,10 +84,10 @@ def inside(table: pd.DataFrame, *, confidence: float) -> list[Finding]:
         few = some[some["p_holm"] < 0.05]
         held, n = some["inside"].sum(), some["n"].sum()
         said = "fewer than chance lets" if len(few) else "as chance lets"
-        details = [
+        where = "; ".join(
             f"{row.inside:.0f} of {row.n:.0f} for {_what(row)} (p = {row.p_holm:.2g})"
             for row in few.itertuples()
-        ]
+        )
         found.append(
             Finding(
                 question,
@@ -110,7 +97,7 @@ def inside(table: pd.DataFrame, *, confidence: float) -> list[Finding]:
                 n=float(n),
                 of="intervals",
                 figure="calibration_shares",
-                details=(f"Fewer, after Holm's correction: {'; '.join(details)}.",) if details else (),
+                details=(f"Fewer, after Holm's correction: {where}.",) if where else (),
             )
         )
     return found
@@ -133,34 +120,38 @@ def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
         return []
     keyed = some.set_index(["generator", "skew", "approach"])
     own = some["skew"].iloc[0]
-    asked = [
-        ((WORLD, own, "naive"), "Without any model, is there naive amplification?"),
-        ((WORLD, own, MATCHED), "And against captions that ask what the prompts ask?"),
-        ((model, own, "naive"), "What does the model add to naive amplification?"),
-        ((model, own, MATCHED), "And against captions that ask the same?"),
-        ((WORLD, "off", "naive"), "Is anything left in the world with every knob off?"),
-    ]
-    found, told = [], set()
-    for key, question in asked:
-        if key not in keyed.index or key in told:
+    asked = {
+        (WORLD, own, "naive"): "Without any model, is there naive amplification?",
+        (WORLD, own, MATCHED): "And against captions that ask what the prompts ask?",
+        (model, own, "naive"): "What does the model add to naive amplification?",
+        (model, own, MATCHED): "And against captions that ask the same?",
+    }
+    if own != "off":
+        asked[WORLD, "off", "naive"] = "Is anything left in the world with every knob off?"
+    words = {
+        True: ("Yes, it is above 0.", "It is below 0.", "No amplification is shown."),
+        False: (
+            "It adds to what true shares imply.",
+            "It takes away from what true shares imply.",
+            "No addition is shown.",
+        ),
+    }
+    found = []
+    for (generator, skew, approach), question in asked.items():
+        if (generator, skew, approach) not in keyed.index:
             continue
-        told.add(key)
-        row = keyed.loc[key]
-        of_model = key[0] != WORLD
-        name = "excess" if of_model or key[1] == "off" else "beyond_floor"
-        limits = ("excess_low", "excess_high") if name == "excess" else ("ci_low", "ci_high")
-        answer = moved(
-            *row[list(limits)],
-            "Yes, it is above 0." if not of_model else "It adds to what true shares imply.",
-            "It is below 0." if not of_model else "It takes away from what true shares imply.",
-            "No amplification is shown." if not of_model else "No addition is shown.",
-        )
+        row = keyed.loc[generator, skew, approach]
+        # Of the model, and where true shares imply none, what is beyond them; else what is beyond the floor.
+        excess = generator != WORLD or skew == "off"
+        limits = ("excess_low", "excess_high") if excess else ("ci_low", "ci_high")
         found.append(
-            Finding(
+            from_row(
+                row,
                 question,
-                answer,
-                model=key[0],
-                **_estimate(row, name, "points", "n_occupations", "occupations", limits),
+                moved(*row[list(limits)], *words[generator == WORLD]),
+                *("excess" if excess else "beyond_floor", "points", "n_occupations", "occupations"),
+                limits=limits,
+                model=generator,
                 figure="calibration_amplification",
                 details=(
                     f"True shares imply {spoken(row['implied'])} points; as measured it is "
@@ -172,31 +163,25 @@ def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
 
 
 def guidance(table: pd.DataFrame) -> list[Finding]:
-    """Say what measurement, model and guidance add at the highest guidance.
-
-    Args:
-        table: The table ``calibration_guidance``.
-    """
-    if table.empty:
-        return []
+    """Say what measurement, model and guidance add at the highest guidance (``calibration_guidance``)."""
     scales = table["guidance_scale"].astype(float)
-    top, lowest = scales.max(), scales.min()
     found = []
     for approach in [a for a in ("naive", MATCHED) if a in set(table["approach"])]:
-        rows = table[(scales == top) & (table["approach"] == approach)].set_index("part")
+        rows = table[(scales == scales.max()) & (table["approach"] == approach)].set_index("part")
         total, more = rows.loc["total"], rows.loc["guidance"]
-        answer = moved(more["ci_low"], more["ci_high"], "Guidance adds to it.", "Guidance takes away from it.",
-                       "No part of guidance is shown.")  # fmt: skip
+        words = "Guidance adds to it.", "Guidance takes away from it.", "No part of guidance is shown."
         found.append(
-            Finding(
+            from_row(
+                total,
                 f"What makes the change along the true lean, {_lower(NAMES[approach])}?",
-                answer,
+                moved(more["ci_low"], more["ci_high"], *words),
+                *("points", "points", "n_occupations", "occupations"),
                 model=str(total["generator"]),
-                **_estimate(total, "points", "points", "n_occupations", "occupations"),
                 figure="calibration_guidance",
                 details=(
-                    f"At guidance {top:g}: {spoken(rows.loc['measurement', 'points'])} points of measurement, "
-                    f"{_points(rows.loc['model'])} of the model at guidance {lowest:g}, {_points(more)} of guidance.",
+                    f"At guidance {scales.max():g}: {spoken(rows.loc['measurement', 'points'])} points of measurement, "
+                    f"{_points(rows.loc['model'])} of the model at guidance {scales.min():g}, {_points(more)} of "
+                    "guidance.",
                 ),
             )
         )
@@ -204,23 +189,17 @@ def guidance(table: pd.DataFrame) -> list[Finding]:
 
 
 def contributions(table: pd.DataFrame) -> list[Finding]:
-    """Say which rules contribute more than chance to the naive score.
-
-    Args:
-        table: The table ``calibration_contributions``.
-    """
+    """Say which rules contribute more than chance to the naive score (``calibration_contributions``)."""
     some = table[(table["approach"] == "naive") & table["contribution"].notna()]
     found = []
     for generator, rows in some.groupby("generator", sort=False):
         known = rows[(rows["ci_low"] > 0) | (rows["ci_high"] < 0)]
         listed = [f"{_RULES[r['component']]}, {_points(r, 'contribution')}" for _, r in known.iterrows()]
-        few = rows.loc[rows["component"] == "finite_samples", "contribution"]
         details = [f"{', '.join(listed).capitalize()} points."] if listed else []
-        details += (
-            [f"Few images add {spoken(few.iloc[0])} points (estimated, without an interval)."]
-            if len(few)
-            else []
-        )
+        details += [
+            f"Few images add {spoken(few)} points (estimated, without an interval)."
+            for few in rows.loc[rows["component"] == "finite_samples", "contribution"]
+        ]
         found.append(
             Finding(
                 "Which rules of measurement contribute to naive amplification?",
@@ -234,28 +213,23 @@ def contributions(table: pd.DataFrame) -> list[Finding]:
 
 
 def quality(table: pd.DataFrame) -> list[Finding]:
-    """Say which requirements the embedded world and models meet.
-
-    Args:
-        table: The table ``mini_quality``.
-    """
+    """Say which requirements the embedded world and models meet (``mini_quality``)."""
     asked = table[table["reach"] != ""]
     groups = {
-        "met, but the interval reaches beyond": "yes, not certain",
-        "missed, but the interval reaches it": "no, not certain",
-        "missed": "no",
-        "not measured": "",
+        "yes, not certain": "Met, but the interval reaches beyond",
+        "no, not certain": "Missed, but the interval reaches it",
+        "no": "Missed",
+        "": "Not measured",
     }
     details = [
-        f"{what.capitalize()}: {', '.join(asked.loc[asked['met'] == met, 'metric'])}."
-        for what, met in groups.items()
+        f"{what}: {', '.join(asked.loc[asked['met'] == met, 'metric'])}."
+        for met, what in groups.items()
         if (asked["met"] == met).any()
     ]
-    met = int((asked["met"] == "yes").sum())
     return [
         Finding(
             "Do the embedded world and models reach what they must?",
-            f"{met} of {len(asked)} requirements are met with their whole interval.",
+            f"{(asked['met'] == 'yes').sum()} of {len(asked)} requirements are met with their whole interval.",
             details=tuple(details),
         )
     ]
@@ -265,39 +239,26 @@ def quality(table: pd.DataFrame) -> list[Finding]:
 
 
 def conditional(table: pd.DataFrame) -> list[Finding]:
-    """Say how large the paradox is in each world, by algebra.
-
-    Args:
-        table: The table ``world_conditional``.
-    """
-    gain = table.set_index(["skew", "captions"])["lean_gain"]
+    """Say how large the paradox is in each world, by algebra (``world_conditional``)."""
     kind = "prompt-like, no indicator"
-    details = [
-        "The sizes were set from what the paradox paper prints (Table 3, and 59.5 % of captions with an indicator): "
-        "that runs on this world find them again is no replication."
-    ]
-    if {"naming", "prompts", "off"} <= set(table["skew"]):
-        details.insert(
-            0,
-            f"Naming alone gives {spoken(gain['naming', kind])} points, skewed prompt-like captions alone "
-            f"{spoken(gain['prompts', kind])}; with every knob off it is {spoken(abs(gain['off', kind]))}.",
-        )
+    gain = table[table["captions"] == kind].set_index("skew")["lean_gain"]
     return [
         Finding(
             "How much naive amplification does a generator without any bias show here?",
-            f"{spoken(gain['default', kind])} points: {KIND_NAMES[kind]}, captions lean further than all captions do.",
+            f"{spoken(gain['default'])} points: {KIND_NAMES[kind]}, captions lean further than all captions do.",
             figure="world_conditional",
-            details=tuple(details),
+            details=(
+                f"Naming alone gives {spoken(gain['naming'])} points, skewed prompt-like captions alone "
+                f"{spoken(gain['prompts'])}; with every knob off it is {spoken(abs(gain['off']))}.",
+                "The sizes were set from what the paradox paper prints (Table 3, and 59.5 % of captions with an "
+                "indicator): that runs on this world find them again is no replication.",
+            ),
         )
     ]
 
 
 def ceiling(table: pd.DataFrame) -> list[Finding]:
-    """Say how well an ideal judge can do.
-
-    Args:
-        table: The table ``world_ceiling``.
-    """
+    """Say how well an ideal judge can do (``world_ceiling``)."""
     row = table.set_index("sure").loc["0.99"]
     return [
         Finding(
@@ -316,16 +277,12 @@ def ceiling(table: pd.DataFrame) -> list[Finding]:
 
 
 def curve(table: pd.DataFrame) -> list[Finding]:
-    """Say how far the result reaches, and how often its interval lies above 0 under which rules.
-
-    Args:
-        table: The table ``synthesis_specification_curve``.
-    """
+    """Say how far the result reaches, and where its interval lies above 0 (``synthesis_specification_curve``)."""
     along = (table["measure"] == "directional") & (table["exclusion"] != "same_lean")
     above = table["ci_low"] > 0
     least, most = (table.loc[i] for i in (table["amplification"].idxmin(), table["amplification"].idxmax()))
     ends = spoken(least["amplification"]), spoken(most["amplification"])
-    sides = [f"{int((above & some).sum())} of {int(some.sum())}" for some in (~along, along)]
+    sides = [f"{(above & some).sum()} of {some.sum()}" for some in (~along, along)]
     return [
         Finding(
             "Does amplification depend on how the same shares are analysed?",
@@ -352,36 +309,25 @@ def _named(row: pd.Series) -> str:
 
 
 def choices(effects: pd.DataFrame) -> list[Finding]:
-    """Say which choices move the result most.
-
-    Args:
-        effects: The table ``synthesis_choice_effect``.
-    """
+    """Say which choices move the result most (``synthesis_choice_effect``)."""
     ranges = effects.drop_duplicates("choice").set_index("choice")["range"]
-    if ranges.empty:
-        return []
+    others = ", ".join(f"{name} ({spoken(size)})" for name, size in ranges[1:].items())
     return [
         Finding(
             "Which choice of analysis matters most?",
-            f"The {ranges.index[0]}: its options differ by {spoken(ranges.iloc[0])} points on average.",
+            f"The {name}: its options differ by {spoken(size)} points on average.",
             figure="synthesis_choice_effects",
-            details=(
-                f"Others: {', '.join(f'{name} ({spoken(size)})' for name, size in ranges[1:].items())}.",
-            ),
+            details=(f"Others: {others}.",),
         )
+        for name, size in ranges[:1].items()
     ]
 
 
 def interaction(grid: pd.DataFrame) -> list[Finding]:
-    """Say what the exclusion rule does under each measure.
-
-    Args:
-        grid: The table ``synthesis_exclusion_by_measure``.
-    """
-    value: Mapping = grid.set_index(["measure", "exclusion"])["amplification"]
+    """Say what the exclusion rule does under each measure (``synthesis_exclusion_by_measure``)."""
+    value = grid.pivot(index="measure", columns="exclusion", values="amplification")
     moves = {
-        m: f"from {spoken(value[m, 'none'])} to {spoken(value[m, 'same_lean'])} points"
-        for m in ("distance", "directional")
+        row.Index: f"from {spoken(row.none)} to {spoken(row.same_lean)} points" for row in value.itertuples()
     }
     return [
         Finding(
@@ -396,20 +342,6 @@ def interaction(grid: pd.DataFrame) -> list[Finding]:
 
 
 # -- how things are said ---------------------------------------------------------------------------------------------
-
-
-def _estimate(
-    row: pd.Series, value: str, unit: str, n: str, of: str, limits: tuple[str, str] = ("ci_low", "ci_high")
-) -> dict:
-    low, high = (float(row[name]) for name in limits)
-    return {
-        "estimate": float(row[value]),
-        "ci_low": low,
-        "ci_high": high,
-        "unit": unit,
-        "n": float(row[n]),
-        "of": of,
-    }
 
 
 def _points(row: pd.Series, value: str = "points") -> str:
