@@ -223,6 +223,13 @@ def of(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name: str) -
     return check(frame.reindex(columns=needed), name)
 
 
+def joined(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
+    """Return frames below one another as the table ``name``, as :func:`of` does; without frames it has no rows."""
+    import pandas as pd
+
+    return of(pd.concat(frames, ignore_index=True) if frames else [], name)
+
+
 def check_width(columns: int, where: object, fix: str = "Keep the columns that are needed.") -> None:
     """Check how many columns a table has that a user brings.
 

@@ -6,32 +6,34 @@ frame out; :mod:`figures` draws them, :mod:`findings` says what they show, :mod:
 """
 
 from biaslab.papers.paradox import figures, findings, pictures, printed
-from biaslab.papers.paradox.analysis import (
-    LEAST_IMAGES,
+from biaslab.papers.paradox.analysis.amplification import (
     amplification,
-    amplification_bounds,
     approach_change,
     bias_amp,
     exclusions,
-    gate_rates,
-    gender_word_accuracy,
-    image_survival,
-    indicator_correlation,
-    indicator_use,
-    marked_examples,
     mean_over_prompts,
     occupation_amplification,
-    outcomes,
-    paraphrase_check,
     printed_comparison,
     printed_spread,
     prompt_variation,
     reduction,
     share_intervals,
     shuffled,
-    similarity_mean,
     t_tests,
 )
+from biaslab.papers.paradox.analysis.captions import (
+    amplification_bounds,
+    gate_rates,
+    gender_word_accuracy,
+    image_survival,
+    indicator_correlation,
+    indicator_use,
+    marked_examples,
+    outcomes,
+    paraphrase_check,
+    similarity_mean,
+)
+from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES
 from biaslab.papers.paradox.measure import (
     caption_pairs,
     captions_found,

@@ -12,7 +12,9 @@ import pandas as pd
 
 from biaslab.captions.settings import SELECTED
 from biaslab.findings import Finding, count, each, from_row, level, moved, p_words, spoken
-from biaslab.papers.paradox.analysis import FETCHED, LEAST_IMAGES, LEVEL, wilson_percent
+from biaslab.papers.paradox.analysis.amplification import LEVEL
+from biaslab.papers.paradox.analysis.captions import FETCHED
+from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES, wilson_percent
 from biaslab.papers.paradox.figures import APPROACH_NAMES, slug
 
 # What tables call the embedded text-to-image models.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from biaslab.papers.paradox.analysis import marked
+from biaslab.papers.paradox.analysis.captions import marked
 
 _KEYS = ["caption_id", "occupation"]
 

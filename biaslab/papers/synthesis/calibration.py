@@ -21,7 +21,7 @@ from biaslab.judging.error import correct, judge_error
 from biaslab.judging.judge import JUDGED
 from biaslab.measures import DEFINITIONS
 from biaslab.mini.scene import GENDERS
-from biaslab.papers.paradox.analysis import percents
+from biaslab.papers.paradox.analysis.groups import percents
 from biaslab.papers.synthesis.measure import CONTRIBUTING, KEPT_BACK, MATCHED, WORLD
 
 CUES = ("all", "unambiguous", "ambiguous")

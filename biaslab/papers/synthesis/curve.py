@@ -12,7 +12,7 @@ import pandas as pd
 
 from biaslab import measures, stats, tables
 from biaslab.errors import ParameterError
-from biaslab.papers.paradox.analysis import Group, groups, wilson_percent
+from biaslab.papers.paradox.analysis.groups import Group, groups, wilson_percent
 
 # On occupations that lean the same way both measures agree by construction, so that pair stands once.
 RULES = (

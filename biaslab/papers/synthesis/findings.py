@@ -123,9 +123,10 @@ def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
     asked = {
         (WORLD, own, "naive"): "Without any model, is there naive amplification?",
         (WORLD, own, MATCHED): "And against captions that ask what the prompts ask?",
-        (model, own, "naive"): "What does the model add to naive amplification?",
-        (model, own, MATCHED): "And against captions that ask the same?",
     }
+    if model != WORLD:
+        asked[model, own, "naive"] = "What does the model add to naive amplification?"
+        asked[model, own, MATCHED] = "And against captions that ask the same?"
     if own != "off":
         asked[WORLD, "off", "naive"] = "Is anything left in the world with every knob off?"
     words = {

@@ -1,7 +1,14 @@
-"""Amplification of an occupation's share perceived as female, from training to generated images (sections 3 to 8)."""
+"""Amplification of an occupation's share perceived as female, from training to generated images (sections 3 to 8).
+
+Functions return the table that they name, in points and per cent. ``shares`` are rows of ``paradox_percent_female``,
+``pairs`` rows of ``paradox_caption_pairs`` (for approaches whose captions are the prompts; they have no interval
+without), ``printed`` rows of ``paradox_printed_amplification``; ``seed`` and ``replicates`` are the bootstrap's,
+``confidence`` is the level of intervals, 0–1. Pairs of other images than the shares raise an InputError.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -43,15 +50,7 @@ _TESTED_MODEL = "SD 1.4"
 
 
 def share_intervals(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return shares with their Wilson intervals (section 3; layout of Tables 6 and 7).
-
-    Args:
-        shares: Rows of ``paradox_percent_female``.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        The table ``paradox_percent_female``, in %.
-    """
+    """Return shares with Wilson intervals: ``paradox_percent_female`` (section 3; layout of Tables 6 and 7)."""
     n = shares["n"].to_numpy(float)
     low, high = wilson_percent(shares["percent_female"].to_numpy(float) * n / 100, n, confidence)
     return tables.check(shares.assign(ci_low=low, ci_high=high), "paradox_percent_female")
@@ -66,30 +65,16 @@ def amplification(
     replicates: int,
     confidence: float,
 ) -> pd.DataFrame:
-    """Return expected amplification by all three definitions, with intervals, tests and counts (section 3.3; Table 3).
+    """Return expected amplification by all definitions: ``paradox_amplification`` (section 3.3; Table 3).
 
     ``amplification`` is free of what image noise adds to a measure that folds at 50 or chooses its occupations by their
     images; interval, ``t`` and ``p`` are its own (bootstrap of occupations, then images). ``amplification_plain`` is
-    the measure of the shares as they are, as the paper defines it.
-
-    Args:
-        shares: Rows of ``paradox_percent_female``.
-        pairs: Rows of ``paradox_caption_pairs``, for approaches whose captions are the prompts; they have no interval
-            without.
-        printed: Rows of ``paradox_printed_amplification``: those of approaches without shares follow, with a reason.
-        seed: Seed of the bootstrap.
-        replicates: Its replicates.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        The table ``paradox_amplification``, in points.
-
-    Raises:
-        InputError: The pairs are of other images than the shares.
+    the measure of the shares as they are, as the paper defines it. The ``printed`` averages of approaches without shares
+    follow, with a reason.
     """
     bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = [row for group in groups(shares, pairs) for row in _amplification_rows(group, **bootstrap)]
-    computed = pd.DataFrame(rows, columns=tables.schema("paradox_amplification").names)
+    computed = tables.of(rows, "paradox_amplification")
     if printed is not None:
         computed = pd.concat([computed, _only_printed(printed, computed)], ignore_index=True)
     return tables.of(computed, "paradox_amplification")
@@ -113,63 +98,44 @@ def _amplification_rows(group: Group, **bootstrap) -> Iterator[list]:
                 reason = TOO_FEW
             elif few := group.too_few(prompt):
                 reason = few
-            head = [group.model, group.approach, definition, prompt]
-            values = [part[i, j] for part in (found.amplification, found.low, found.high)]
-            counted = [len(kept), len(group.occupations) - len(kept)]
-            own = [found.t[i, j], found.p[i, j], found.plain[i, j], found.noise[i, j]]
-            yield [*head, *values, *counted, *own, t, p, group.images(prompt), reason]
+            yield [
+                *(group.model, group.approach, definition, prompt),
+                *(part[i, j] for part in (found.amplification, found.low, found.high)),
+                *(len(kept), len(group.occupations) - len(kept)),
+                *(part[i, j] for part in (found.t, found.p, found.plain, found.noise)),
+                *(t, p, group.images(prompt), reason),
+            ]
 
 
 def _only_printed(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame:
     """Return the printed averages of approaches without shares, and why there is no more of them."""
-    have = set(zip(computed["model"], computed["approach"], strict=True))
-    absent = [(m, a) not in have for m, a in zip(printed["model"], printed["approach"], strict=True)]
-    rows = printed[np.array(absent, dtype=bool)]
-    single = rows[rows["prompt"] != "mean"].groupby(["model", "approach"])["amplification"].mean()
-    reasons = []
-    for row in rows.itertuples():
-        mean = single.get((row.model, row.approach), np.nan)
-        # Four values printed to 0.01 average to within 0.01 of a mean that is rounded itself.
-        apart = row.prompt == "mean" and abs(row.amplification - mean) > 0.01
-        reasons.append(NO_SHARES + (f" The printed prompts average {mean:.3f}." if apart else ""))
+    keys = ["model", "approach"]
+    have = pd.MultiIndex.from_frame(computed[keys])
+    rows = printed[~pd.MultiIndex.from_frame(printed[keys]).isin(have)]
+    single = rows["amplification"].where(rows["prompt"] != "mean")
+    mean = single.groupby([rows[key] for key in keys]).transform("mean")
+    # Four values printed to 0.01 average to within 0.01 of a mean that is rounded itself.
+    apart = (rows["prompt"] == "mean") & ((rows["amplification"] - mean).abs() > 0.01)
+    reasons = NO_SHARES + (" The printed prompts average " + mean.map("{:.3f}".format) + ".").where(apart, "")
     return rows.assign(definition="published", amplification_plain=rows["amplification"], reason=reasons)
 
 
 def printed_comparison(amplification: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
-    """Return averages computed as the paper defines them, beside those that Table 3 prints.
-
-    Args:
-        amplification: Rows of ``paradox_amplification``.
-        printed: Rows of ``paradox_printed_amplification``.
-
-    Returns:
-        The table ``paradox_printed_comparison``, in points.
-    """
-    computed = amplification[
-        (amplification["definition"] == "published") & amplification["n_occupations"].notna()
-    ].drop(columns="amplification")
-    both = computed.merge(
-        printed.rename(columns={"amplification": "printed"}), on=["model", "approach", "prompt"]
-    )
+    """Return averages computed as the paper defines them, beside Table 3's: ``paradox_printed_comparison``."""
+    computed = amplification[amplification["definition"] == "published"].dropna(subset=["n_occupations"])
+    printed = printed.rename(columns={"amplification": "printed"})
+    both = computed.drop(columns="amplification").merge(printed, on=["model", "approach", "prompt"])
     both["difference"] = both["amplification_plain"] - both["printed"]
     return tables.of(both, "paradox_printed_comparison")
 
 
 def shuffled(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: float) -> pd.DataFrame:
-    """Return what each definition gives when the generated shares are shuffled among the occupations.
+    """Return what definitions give when generated shares are shuffled among the occupations: ``paradox_shuffled``.
 
     Both are of the shares as they are: shuffling leaves the noise of their images in. A definition that gives the same
     for shuffled shares does not ask whose share is where: it tells that generated shares are more extreme than training
-    shares, not that an occupation's own lean grew. Ours; the paper has no such test.
-
-    Args:
-        shares: Rows of ``paradox_percent_female``.
-        seed: Seed of the shuffles.
-        replicates: Shuffles, at most 2,000.
-        confidence: Part of the shuffles between the limits, 0–1.
-
-    Returns:
-        The table ``paradox_shuffled``, in points.
+    shares, not that an occupation's own lean grew. At most 2,000 shuffles; ``confidence`` is the part of them between
+    the limits. Ours; the paper has no such test.
     """
     rng = np.random.default_rng(seed)
     replicates = min(replicates, _MOST_REPLICATES)
@@ -184,46 +150,32 @@ def shuffled(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: fl
             for j, prompt in enumerate(group.names):
                 head = [group.model, group.approach, definition, prompt]
                 rows.append([*head, observed[j], np.nanmean(drawn[:, j]), low[j], high[j], replicates])
-    return _table(rows, "paradox_shuffled")
+    return tables.of(rows, "paradox_shuffled")
 
 
 def exclusions(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return how many occupations the published rule leaves out, by reason, and which (section 3.3).
-
-    Args:
-        shares: Rows of ``paradox_percent_female``.
-
-    Returns:
-        The table ``paradox_exclusions``; n counts occupations.
-    """
-    frames = [tables.of([], "paradox_exclusions")]
-    for group in groups(shares):
-        head = {"model": group.model, "approach": group.approach, "n_occupations": len(group.occupations)}
-        for j, prompt in enumerate(group.prompts):
-            counts = measures.exclusion_counts(group.occupations, group.generated[:, j], group.training[:, j])
-            frames.append(counts.assign(prompt=prompt, **head))
-    return tables.of(pd.concat(frames[1:] or frames, ignore_index=True), "paradox_exclusions")
+    """Return how many occupations the published rule leaves out, and which: ``paradox_exclusions`` (section 3.3)."""
+    frames = [
+        measures.exclusion_counts(group.occupations, group.generated[:, j], group.training[:, j]).assign(
+            model=group.model, approach=group.approach, prompt=prompt, n_occupations=len(group.occupations)
+        )
+        for group in groups(shares)
+        for j, prompt in enumerate(group.prompts)
+    ]
+    return tables.joined(frames, "paradox_exclusions")
 
 
 def occupation_amplification(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return each occupation's shares, amplification and signed change, with the change's interval (section 3.3).
+    """Return each occupation's shares, amplification and signed change: ``paradox_occupation_amplification`` (3.3).
 
     The interval is of the signed change along the training lean, whose sampling error does not fold at 50: limits of a
     difference (Newcombe 1998, method 10) from the two Wilson intervals, which takes the two for independent: where
     captions are the prompts they are not, and there is none.
-
-    Args:
-        shares: Rows of ``paradox_percent_female``.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        The table ``paradox_occupation_amplification``, in % and points.
     """
-    frames = [
+    found = [
         _occupation_rows(group, j, confidence) for group in groups(shares) for j in range(len(group.prompts))
     ]
-    whole = pd.concat(frames, ignore_index=True) if frames else []
-    return tables.of(whole, "paradox_occupation_amplification")
+    return tables.joined(found, "paradox_occupation_amplification")
 
 
 def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
@@ -257,20 +209,18 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
 
 
 def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
-    """Return both shares of each occupation averaged over prompts (Figure 9).
+    """Return both shares of each occupation averaged over prompts, as ``prompt`` = ``mean`` (Figure 9).
 
-    Args:
-        occupations: Rows of ``paradox_occupation_amplification``.
-
-    Returns:
-        Its columns of shares with ``prompt`` = ``mean`` and the limits missing; an occupation without a share for one
-        of its approach's prompts has none.
+    Columns as of ``paradox_occupation_amplification``, the limits missing; an occupation without a share for one of its
+    approach's prompts has none.
     """
-    grouped = occupations.groupby(["model", "approach", "occupation"], sort=False)[
-        ["percent_training", "percent_generated"]
-    ]
+    keys, sides = ["model", "approach", "occupation"], ["percent_training", "percent_generated"]
     # A mean over fewer prompts would be of other prompts than the next occupation's.
-    mean = grouped.mean().where(grouped.count().eq(grouped.size(), axis=0)).reset_index()
+    mean = (
+        occupations.groupby(keys, sort=False)[sides]
+        .agg(lambda values: values.mean(skipna=False))
+        .reset_index()
+    )
     limits = dict.fromkeys(("training_low", "training_high", "generated_low", "generated_high"), np.nan)
     excluded = measures.exclusion_reason(mean["percent_generated"], mean["percent_training"])
     return mean.assign(prompt="mean", excluded=excluded, **limits)
@@ -279,100 +229,67 @@ def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
 def bias_amp(
     shares: pd.DataFrame, pairs: pd.DataFrame | None = None, *, seed: int, replicates: int, confidence: float
 ) -> pd.DataFrame:
-    """Return BiasAmp of Wang and Russakovsky (2021, section 4) in both directions, by prompt, with intervals.
+    """Return BiasAmp of Wang and Russakovsky (2021, section 4) in both directions, by prompt: ``paradox_bias_amp``.
 
     Counts are rebuilt from shares and n; like amplification, the value is free of what image noise adds, and
     ``bias_amp_plain`` is that of the shares as they are. Captions as prompts have rows where it is known which images
     belong together. In direction ``A->T`` the value also depends on how many images an auditor made per occupation,
     which is a choice and not a property of the model.
-
-    Args:
-        shares: Rows of ``paradox_percent_female``.
-        pairs: Rows of ``paradox_caption_pairs``.
-        seed: Seed of the bootstrap of occupations, then images.
-        replicates: Its replicates.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        The table ``paradox_bias_amp``, in points.
-
-    Raises:
-        InputError: The pairs are of other images than the shares.
     """
+    bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = []
     for group in (g.complete() for g in groups(shares, pairs)):
         if not group.occupations or group.drawing is None:
             continue
 
         def statistic(shares: np.ndarray, n: np.ndarray, group=group) -> np.ndarray:
-            training, generated = group.split(shares)
-            training_n, generated_n = group.split(n / 100)
-            by_prompt = [
-                _both_directions(generated[..., j], generated_n[..., j], training[..., j], training_n[..., j])
-                for j in range(len(group.prompts))
-            ]
-            return np.stack(by_prompt, axis=-2).reshape(*shares.shape[:-2], -1)
+            counts = []
+            for percent, size in zip(group.split(shares), group.split(n / 100), strict=True):
+                female = percent * size / 100
+                # (..., prompts, occupations, genders)
+                counts.append(np.stack([female, size - female], axis=-1).swapaxes(-3, -2))
+            values = [100 * measures.bias_amp(*counts, d).value for d in measures.DIRECTIONS]
+            return np.stack(values, axis=-1).reshape(*shares.shape[:-2], -1)
 
         boot = stats.hierarchical_bootstrap(
-            *group.counts(),
-            statistic,
-            replicates=replicates,
-            seed=seed,
-            confidence=confidence,
-            with_n=True,
-            drawing=group.drawing,
+            *group.counts(), statistic, with_n=True, drawing=group.drawing, **bootstrap
         )
         estimate = np.where(np.isfinite(boot.ci_low), boot.estimate, boot.value)
-        cells = [(prompt, direction) for prompt in group.prompts for direction in measures.DIRECTIONS]
-        values = zip(*(map(np.ravel, (estimate, boot.ci_low, boot.ci_high, boot.value))), strict=True)
-        for (prompt, direction), (value, low, high, plain) in zip(cells, values, strict=True):
+        cells = itertools.product(group.prompts, measures.DIRECTIONS)
+        values = zip(*map(np.ravel, (estimate, boot.ci_low, boot.ci_high, boot.value)), strict=True)
+        for (prompt, direction), (*found, plain) in zip(cells, values, strict=True):
             head = [group.model, group.approach, direction, prompt]
-            rows.append([*head, value, low, high, len(group.occupations), plain])
-    return _table(rows, "paradox_bias_amp")
-
-
-def _both_directions(generated, generated_n, training, training_n) -> np.ndarray:
-    def table(percent, n):
-        female = percent * n / 100
-        return np.stack([female, n - female], axis=-1)
-
-    g, t = table(generated, generated_n), table(training, training_n)
-    return np.stack([100 * measures.bias_amp(t, g, d).value for d in measures.DIRECTIONS], axis=-1)
+            rows.append([*head, *found, len(group.occupations), plain])
+    return tables.of(rows, "paradox_bias_amp")
 
 
 # -- between approaches (sections 5 and 6) -----------------------------------------------------------------------
 
 
 def reduction(amplification: pd.DataFrame) -> pd.DataFrame:
-    """Return each approach's change from the naive approach, in points and percent, published definition (Table 3).
+    """Return each approach's change from the naive one, published definition: ``paradox_reduction`` (Table 3).
 
     Both values are on one scale: without image noise where both approaches have intervals, else the plain measure.
-
-    Args:
-        amplification: Rows of ``paradox_amplification``.
-
-    Returns:
-        The table ``paradox_reduction``, in points.
     """
-    some = amplification[
-        (amplification["definition"] == "published") & amplification["prompt"].isin(["mean", "captions"])
-    ]
-    rows = []
-    for model, of_model in some.groupby("model", sort=False):
-        naive = of_model[(of_model["approach"] == "naive") & (of_model["prompt"] == "mean")]
-        for _, row in of_model[of_model["approach"] != "naive"].iterrows() if len(naive) else ():
-            corrected = np.isfinite(naive["ci_low"].iloc[0]) and np.isfinite(row["ci_low"])
-            column = "amplification" if corrected else "amplification_plain"
-            base, value = float(naive[column].iloc[0]), float(row[column])
-            change = [value - base, 100 * (value - base) / base, "corrected" if corrected else "plain"]
-            rows.append([model, row["approach"], base, value, *change])
-    return _table(rows, "paradox_reduction")
+    some = amplification[amplification["definition"] == "published"]
+    naive = some[(some["approach"] == "naive") & (some["prompt"] == "mean")]
+    others = some[(some["approach"] != "naive") & some["prompt"].isin(["mean", "captions"])]
+    both = others.merge(naive, on="model", suffixes=("", "_naive"))
+    both = both.sort_values("model", key=lambda c: c.map(list(some["model"].unique()).index), kind="stable")
+    corrected = both["ci_low"].notna() & both["ci_low_naive"].notna()
+    value, base = (
+        both[f"amplification{side}"].where(corrected, both[f"amplification_plain{side}"])
+        for side in ("", "_naive")
+    )
+    scale = np.where(corrected, "corrected", "plain")
+    given = {"amplification": value, "naive": base, "change": value - base, "scale": scale}
+    return tables.of(both.assign(**given, change_percent=100 * (value - base) / base), "paradox_reduction")
 
 
 def approach_change(
     shares: pd.DataFrame, pairs: pd.DataFrame | None = None, *, seed: int, replicates: int, confidence: float
 ) -> pd.DataFrame:
-    """Return the change of amplification from one approach to another, with an interval (sections 5 and 6).
+    """Return the change of amplification from one approach to another: ``paradox_approach_change`` (sections 5 and 6).
 
     Both are taken over the occupations that have every share with either approach; the change is the difference of the
     two estimates that :func:`amplification` gives for these occupations, each without its own images' noise. For the
@@ -380,19 +297,6 @@ def approach_change(
     share (captions, training images, generated images) counts as shared; new images are drawn only to take out their
     noise. Many pairs are resampled, so at most 2,000 times each: a standard error is then good to a few percent. Where
     an approach has no interval of its own, both values are plain and the change has none.
-
-    Args:
-        shares: Rows of ``paradox_percent_female``.
-        pairs: Rows of ``paradox_caption_pairs``.
-        seed: Seed of the bootstrap.
-        replicates: Its replicates, for the estimates.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        The table ``paradox_approach_change``, in points.
-
-    Raises:
-        InputError: The pairs are of other images than the shares.
     """
     bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
     of_model: dict[str, dict[str, Group]] = {}
@@ -415,7 +319,7 @@ def approach_change(
         if reference in found and reference != approach
         for row in _change_rows(group, found[reference], estimated, bootstrap)
     ]
-    return _table(rows, "paradox_approach_change")
+    return tables.of(rows, "paradox_approach_change")
 
 
 def _change_rows(group: Group, reference: Group, estimated, bootstrap: dict) -> Iterator[list]:
@@ -491,13 +395,9 @@ def _half_widths(group: Group, reference: Group, pairs: dict[str, tuple[int, int
 
 
 def t_tests(amplification: pd.DataFrame) -> pd.DataFrame:
-    """Return the t-tests that the paper makes (section 5.3, footnote 11), beside what it says of SD 1.4.
+    """Return the paper's t-tests, beside what it says of SD 1.4: ``paradox_t_tests`` (section 5.3, footnote 11).
 
-    Args:
-        amplification: Rows of ``paradox_amplification``.
-
-    Returns:
-        The table ``paradox_t_tests``; ``rejected`` is empty where there are no shares to test.
+    ``rejected`` is empty where there are no shares to test.
     """
     stated = published.load("paradox_text")
     stated = stated[stated["quantity"].str.startswith("t_test_rejected")]
@@ -515,19 +415,12 @@ def t_tests(amplification: pd.DataFrame) -> pd.DataFrame:
 
 
 def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return how much each occupation's share moves between prompts, and whether sampling noise explains it (8).
+    """Return how much shares move between prompts, and whether noise explains it: ``paradox_prompt_variation`` (8).
 
     ``sd_prompts`` is the population standard deviation over prompts; ``sd_noise`` is what binomial noise alone would
     give (root mean square) around the pooled share; the chi-square test of equal shares is adjusted over the
-    occupations of a model (Holm). Approaches that share their generated images with the naive one have no rows of
-    their own.
-
-    Args:
-        shares: Rows of ``paradox_percent_female``.
-        confidence: Level of the intervals that tell whether a lean flips, 0–1.
-
-    Returns:
-        The table ``paradox_prompt_variation``, in points and %.
+    occupations of a model (Holm); whether a lean flips is told by Wilson intervals. Approaches that share their
+    generated images with the naive one have no rows of their own.
 
     Raises:
         MissingInputError: No model has shares for two prompts.
@@ -537,9 +430,7 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
     own = [g for g in several if g.approach not in SELECTED[1:] or g.model not in naive]
     if not own:
         raise MissingInputError("The source has no model with shares for two prompts or more to compare.")
-    return tables.of(
-        pd.concat([_variation(g, confidence) for g in own], ignore_index=True), "paradox_prompt_variation"
-    )
+    return tables.joined([_variation(g, confidence) for g in own], "paradox_prompt_variation")
 
 
 def _variation(group: Group, confidence: float) -> pd.DataFrame:
@@ -582,22 +473,10 @@ def _equal_shares(percent: np.ndarray, n: np.ndarray) -> stats.ChiSquare:
 
 
 def printed_spread(variation: pd.DataFrame) -> pd.DataFrame:
-    """Return each occupation's standard deviation over prompts, computed and as the arXiv version prints it.
-
-    Args:
-        variation: Rows of ``paradox_prompt_variation``.
-
-    Returns:
-        The table ``paradox_printed_spread``, in points.
-    """
+    """Return spreads over prompts beside those that the arXiv version prints: ``paradox_printed_spread``."""
     printed = [published.load(name).assign(model=model) for name, model in _SPREADS.items()]
     printed = pd.concat(printed).rename(columns={"sd_prompts": "printed"})
     both = variation[variation["approach"] == "naive"]
     both = both.merge(printed, on=["model", "occupation"], validate="one_to_one")
     both["difference"] = both["sd_prompts"] - both["printed"]
     return tables.of(both, "paradox_printed_spread")
-
-
-def _table(rows: list[list], name: str) -> pd.DataFrame:
-    """Return rows, which have a value for each column, as a table."""
-    return tables.of(pd.DataFrame(rows, columns=tables.schema(name).names), name)
