@@ -1,10 +1,12 @@
-"""Figures of the bias amplification paradox: tables in, figures out."""
+"""Figures of the bias amplification paradox: tables in, figures out.
+
+Where a function says no more of its first argument, that is rows of the table that it names.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -66,6 +68,15 @@ _COUNTED = forms.Look(
 _GENDERS = forms.Look(
     colors={"female": style.FEMALE, "male": style.MALE}, markers={"female": "o", "male": "s"}
 )
+_FOUND = forms.Look(
+    {
+        "n_captions": "name the occupation",
+        "n_candidates": "searched for the nearest",
+        "n_sampled": "taken at random",
+    },
+    {"n_captions": style.BLUE, "n_candidates": style.ORANGE, "n_sampled": style.BLACK},
+    {"n_captions": "o", "n_candidates": "D", "n_sampled": "|"},
+)
 _SHARES = ("percent_training", "percent_generated")
 
 
@@ -74,9 +85,7 @@ def prompt_name(prompt: str) -> str:
     return (
         f"Prompt {prompt}"
         if prompt.isdigit()
-        else "Mean of prompts"
-        if prompt == "mean"
-        else prompt.capitalize()
+        else {"mean": "Mean of prompts"}.get(prompt, prompt.capitalize())
     )
 
 
@@ -89,23 +98,21 @@ def slug(name: str) -> str:
 
 
 @style.empty_without_rows
-def shares(occupations: pd.DataFrame, panel: Sequence[str] = ("prompt",), *, named: int = 12) -> Figure:
+def shares(occupations: pd.DataFrame, panel: Sequence[str] = ("prompt",)) -> Figure:
     """Draw % female in training against generated images, a point an occupation (Figures 3, 5, 7 and 9).
 
     Args:
         occupations: Rows of ``paradox_occupation_amplification``, or of :func:`analysis.mean_over_prompts`.
         panel: The columns whose values have a panel each: of ``model``, ``approach`` and ``prompt``.
-        named: How many occupations are named in each panel, the farthest from the diagonal first.
     """
     heads = occupations[list(panel)].apply(lambda row: ", ".join(map(_name, row)), axis=1)
     rows = occupations.assign(panel=heads, counted=np.where(occupations["excluded"] == "", "", "out"))
-    cross = rows["training_low"].notna().any()
     keys = [
         Patch(facecolor=style.AMPLIFIED, alpha=0.3, label="amplified"),
         Patch(facecolor=style.DEAMPLIFIED, alpha=0.4, label="de-amplified"),
         Patch(facecolor="white", edgecolor="#BBBBBB", hatch="////", label="opposite lean"),
     ]
-    if cross:
+    if rows["training_low"].notna().any():
         keys.append(Line2D([], [], color=style.GREY, marker="+", ms=11, ls="", label="median interval"))
     return forms.diagonal(
         rows.dropna(subset=_SHARES),
@@ -116,7 +123,7 @@ def shares(occupations: pd.DataFrame, panel: Sequence[str] = ("prompt",), *, nam
         look=_COUNTED,
         panel="panel",
         names="occupation",
-        named=named,
+        named=12,
         columns=2,
         under=_regions,
         keys=keys,
@@ -152,11 +159,7 @@ def _regions(ax: Axes, rows: pd.DataFrame) -> None:
 
 @style.empty_without_rows
 def by_definition(amplification: pd.DataFrame) -> Figure:
-    """Draw expected amplification by definition and prompt, a panel a model.
-
-    Args:
-        amplification: Rows of ``paradox_amplification`` of one approach that have intervals.
-    """
+    """Draw ``paradox_amplification`` of one approach that has intervals, by definition and prompt, a panel a model."""
     return forms.estimates(
         amplification,
         "amplification",
@@ -176,11 +179,7 @@ def by_definition(amplification: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def by_approach(amplification: pd.DataFrame) -> Figure:
-    """Draw the published definition by approach, the mean over prompts; hollow where only an average is printed.
-
-    Args:
-        amplification: Rows of ``paradox_amplification`` with ``definition == "published"``.
-    """
+    """Draw published rows of ``paradox_amplification``, means over prompts; hollow where only an average is printed."""
     some = amplification[~amplification["prompt"].str.isdigit()]
     known = some["ci_low"].notna()
     some = _in_order(some.assign(known=known, plain=some["amplification_plain"].where(known)), "approach")
@@ -200,11 +199,7 @@ def by_approach(amplification: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def changes(change: pd.DataFrame) -> Figure:
-    """Draw each approach's change of amplification from its reference, by definition, a panel a model.
-
-    Args:
-        change: Rows of ``paradox_approach_change``; means over prompts, and captions as prompts, are drawn.
-    """
+    """Draw each approach's change from its reference, by definition, a panel a model (``paradox_approach_change``)."""
     some = change[~change["prompt"].str.isdigit()]
     less = [
         APPROACH_NAMES[a] + ("" if r == "naive" else f"\nless: {APPROACH_NAMES[r].lower()}")
@@ -267,38 +262,36 @@ def variation(variation: pd.DataFrame, shares: pd.DataFrame, *, most: int = 15) 
         most: How many occupations to draw.
     """
     top = variation.nlargest(most, "sd_prompts").set_index("occupation")
-    sides = dict(list(shares.groupby("source")))
+    sides = {source: rows[rows["occupation"].isin(top.index)] for source, rows in shares.groupby("source")}
     wide = (
         sides["generated"].pivot(index="occupation", columns="prompt", values="percent_female").loc[top.index]
     )
-    figure, parts = forms.panels(top, height=0.3 * len(top) + 1)
-    (ax, _), y = next(parts), np.arange(len(top))
-    style.zero_line(ax, 50)
     # sd_noise is that of k shares around their own mean, which moves with them; one share alone moves more.
-    k = wide.notna().sum(axis=1)
+    k, mean = wide.notna().sum(axis=1), wide.mean(axis=1)
     reach = 2 * top["sd_noise"] * np.sqrt(k / (k - 1).where(k > 1))
-    mean = wide.mean(axis=1)
-    ax.barh(y, 2 * reach, 0.72, left=mean - reach, color=style.LIGHT, zorder=0)
-    look = forms.Look({p: prompt_name(p) for p in wide}).of(list(wide))
-    for prompt, (color, marker, _) in look.items():
-        ax.plot(wide[prompt], y, marker, color=color, ms=6.5, zorder=3)
     training = sides["training"].drop_duplicates("occupation").set_index("occupation")["percent_female"]
-    ax.plot(training.reindex(top.index), y, "|", color=style.BLACK, ms=15, mew=2)
-    ax.set_yticks(y, top.index)
-    ax.set(xlim=(-2, 102), ylim=(len(top) - 0.4, -0.6), xlabel="Perceived as female (%)")
-    bar = Line2D([], [], color=style.BLACK, marker="|", ms=12, mew=2, ls="", label="training images")
-    noise = Patch(color=style.LIGHT, label="about 95 % of shares by noise alone")
-    forms.legend(figure, [*(forms.key(*of) for of in look.values()), bar, noise])
-    return figure
+    known = pd.DataFrame({"low": mean - reach, "high": mean + reach, "training": training.reindex(top.index)})
+    return forms.estimates(
+        known.join(wide).reset_index().melt(["occupation", *known], value_name="share"),
+        "share",
+        row="occupation",
+        hue="variable",
+        look=forms.Look({prompt: prompt_name(prompt) for prompt in wide}),
+        label="Perceived as female (%)",
+        limits=None,
+        reference=50,
+        band=("low", "high"),
+        band_name="about 95 % of shares by noise alone",
+        mark="training",
+        mark_name="training images",
+        xlim=(-2, 102),
+        inch=0.13,
+    )
 
 
 @style.empty_without_rows
 def variation_and_noise(variation: pd.DataFrame) -> Figure:
-    """Draw each occupation's standard deviation over prompts, and what noise alone gives, a row a model.
-
-    Args:
-        variation: Rows of ``paradox_prompt_variation``.
-    """
+    """Draw each spread over prompts, and what noise alone gives, a row a model (``paradox_prompt_variation``)."""
     models = list(dict.fromkeys(variation["model"]))
     figure, parts = forms.panels(variation, height=0.8 * len(models) + 0.9)
     ax, _ = next(parts)
@@ -322,53 +315,44 @@ def variation_and_noise(variation: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def captions_found(found: pd.DataFrame) -> Figure:
-    """Draw how many captions name each occupation, and how many were taken.
-
-    Args:
-        found: Rows of ``paradox_captions_found`` of one corpus.
-    """
+    """Draw how many captions name each occupation, and how many were taken (``paradox_captions_found``, one corpus)."""
     found = found.sort_values("n_captions", ascending=False, kind="stable")
-    lines = -(-len(found) // (2 if len(found) > 24 else 1))
-    figure, parts = forms.panels(
-        found.assign(part=np.arange(len(found)) // lines),
-        "part",
-        names={0: "", 1: ""},
-        height=0.22 * lines + 0.9,
-        sharex=True,
-    )
-    looks = (
-        ("n_captions", "o", style.BLUE, "name the occupation", 6),
-        ("n_candidates", "D", style.ORANGE, "searched for the nearest", 4),
-        ("n_sampled", "|", style.BLACK, "taken at random", 11),
-    )
+    half = len(found) / (2 if len(found) > 24 else 1)
+    rows = found.assign(part=np.arange(len(found)) // half).melt(["occupation", "part"], list(_FOUND.names))
     # A count of 0 has no place on a scale of powers of ten; it stands at its left end.
-    least = max(0.7, 0.5 * float(found[[c for c, *_ in looks]].to_numpy(float).min()))
-    for ax, rows in parts:
-        for column, marker, color, _, size in looks:
-            ax.plot(rows[column].clip(lower=least), range(len(rows)), marker, color=color, ms=size, mew=1.5)
-        ax.set_yticks(range(len(rows)), rows["occupation"], fontsize=9)
-        ax.set(xscale="log", ylim=(lines - 0.4, -0.6), xlabel="Captions")
-        ax.set_xlim(left=least)
-        ax.grid(axis="y", color=style.LIGHT, lw=0.6)
-    forms.legend(figure, [forms.key(color, marker, label) for _, marker, color, label, _ in looks])
+    least = max(0.7, 0.5 * float(rows["value"].min()))
+    figure = forms.estimates(
+        rows.assign(value=rows["value"].clip(lower=least)),
+        "value",
+        row="occupation",
+        hue="variable",
+        look=_FOUND,
+        panel="part",
+        panel_names={0: "", 1: ""},
+        label="Captions",
+        limits=None,
+        reference=None,
+        xlim=(least, 1.5 * rows["value"].max()),
+        columns=2,
+        inch=0.12,
+    )
+    for ax in figure.axes:
+        ax.set_xscale("log")
     return figure
 
 
 @style.empty_without_rows
 def outcomes(outcomes: pd.DataFrame) -> Figure:
-    """Draw what became of the images of each source, a bar each, a panel a model.
-
-    Args:
-        outcomes: Rows of ``paradox_outcomes``.
-    """
+    """Draw what became of the images of each source, a bar each, a panel a model (``paradox_outcomes``)."""
     order = {name: i for i, name in enumerate(("training", "generated", *APPROACH_NAMES))}
     rows = outcomes.sort_values(
         ["source", "approach", "prompt"],
         key=lambda c: c if c.name == "prompt" else c.map(order),
         kind="stable",
     )
+    rows = rows[rows["n"] > 0]
     return forms.stacked(
-        rows[rows["n"] > 0].assign(bar=[_bar_name(row) for row in rows[rows["n"] > 0].itertuples()]),
+        rows.assign(bar=[_bar_name(row) for row in rows.itertuples()]),
         "percent",
         row="bar",
         part="outcome",
@@ -382,9 +366,7 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
 def _bar_name(row) -> str:
     """Return what a bar of images is called: its source, what they belong to, and how many they are."""
     what = (
-        []
-        if row.source == "generated" and row.approach == "naive"
-        else [APPROACH_NAMES[row.approach].lower()]
+        [] if (row.source, row.approach) == ("generated", "naive") else [APPROACH_NAMES[row.approach].lower()]
     )
     what += [] if row.prompt == "captions" else [prompt_name(row.prompt).lower()]
     return f"{row.source}: {', '.join(what)} (n = {row.n_images:,.0f})"
@@ -392,11 +374,7 @@ def _bar_name(row) -> str:
 
 @style.empty_without_rows
 def indicator_use(indicators: pd.DataFrame) -> Figure:
-    """Draw how often captions indicate a gender, for images of men and of women, a point an occupation.
-
-    Args:
-        indicators: Rows of ``paradox_indicators`` of one corpus.
-    """
+    """Draw how often captions of men's and of women's images indicate a gender (``paradox_indicators``, one corpus)."""
     rarer = np.where(indicators["percent_female"] < 50, "female", "male")
     return forms.diagonal(
         indicators.assign(rarer=rarer).dropna(subset=["percent_any_of_female", "percent_any_of_male"]),
@@ -423,33 +401,21 @@ def indicator_correlation(indicators: pd.DataFrame, correlation: pd.DataFrame) -
     """
     known = indicators[indicators["n"] > 0].dropna(subset=["percent_female"])
     shares = {"female": known["percent_female"], "male": 100 - known["percent_female"]}
-    both = pd.concat(
-        [
-            known.assign(
-                gender=g, share=share, indicated=known[f"percent_{g}_indicator"] + known["percent_both"]
-            )
-            for g, share in shares.items()
-        ]
-    )
+    indicated = {g: known[f"percent_{g}_indicator"] + known["percent_both"] for g in shares}
+    both = pd.concat([known.assign(gender=g, share=shares[g], indicated=indicated[g]) for g in shares])
     any_of = correlation[correlation["counted"] == "any"].set_index("gender")
     heads = {gender: _r(any_of.loc[gender]) for gender in shares if gender in any_of.index}
-    figure, parts = forms.panels(both, "gender", names=heads, height=4.4, sharex=True, sharey=True)
-    drawn = list(parts)
-    for ax, rows in drawn:
+    ends = {"xlim": (-2, 102), "ylim": (-2, min(102, both["indicated"].max() * 1.1 + 2))}
+    figure, parts = forms.panels(both, "gender", names=heads, height=4.4, subplot_kw=ends)
+    for ax, rows in parts:
         gender = rows["gender"].iloc[0]
-        ax.plot(
-            rows["share"],
-            rows["indicated"],
-            _GENDERS.markers[gender],
-            color=_GENDERS.colors[gender],
-            alpha=0.85,
-        )
+        look = {"color": _GENDERS.colors[gender], "alpha": 0.85}
+        ax.plot(rows["share"], rows["indicated"], _GENDERS.markers[gender], **look)
         if len(rows) > 2 and rows["share"].nunique() > 1:
-            sns.regplot(rows, x="share", y="indicated", scatter=False, ci=None, color=style.BLACK, ax=ax)
+            line = {"scatter": False, "ci": None, "color": style.BLACK, "truncate": True}
+            sns.regplot(rows, x="share", y="indicated", **line, ax=ax)
         ax.set_xlabel(f"Training images perceived as {gender} (%)")
         ax.set_ylabel(f"Captions with {gender} indicators (%)")
-    drawn[0][0].set(xlim=(-2, 102), ylim=(-2, min(102, both["indicated"].max() * 1.1 + 2)))
-    for ax, rows in drawn:
         far = rows.loc[(rows["indicated"] - rows["indicated"].median()).abs().nlargest(10).index]
         points = rows["share"], rows["indicated"]
         style.label_points(ax, far["share"], far["indicated"], far["occupation"], avoid=points)
@@ -494,11 +460,7 @@ def occupation_shares(shares: pd.DataFrame, occupation: str) -> Figure:
 
 @style.empty_without_rows
 def similarity(means: pd.DataFrame) -> Figure:
-    """Draw mean similarities by approach, averaged over prompts, beside what the paper states.
-
-    Args:
-        means: Rows of ``paradox_similarity_mean``.
-    """
+    """Draw mean similarities by approach, beside what the paper states (``paradox_similarity_mean``)."""
     prompt = "mean" if (means["prompt"] == "mean").any() else means["prompt"].iloc[0]
     return forms.estimates(
         _in_order(means[(means["prompt"] == prompt) & means["similarity"].notna()], "approach"),
@@ -518,20 +480,13 @@ def similarity(means: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def word_accuracy(accuracy: pd.DataFrame) -> Figure:
-    """Draw how often generated images follow gender indicators in captions, a panel a model.
-
-    Args:
-        accuracy: Rows of ``paradox_gender_word_accuracy``.
-    """
+    """Draw how often generated images follow indicators in captions (``paradox_gender_word_accuracy``)."""
     rows = _in_order(accuracy, "approach")
     names = [
         f"{APPROACH_NAMES[r.approach]}: {'all' if r.indicator == 'all' else r.indicator} indicators"
         for r in rows.itertuples()
     ]
-    own = {
-        "training image": "as the caption's own image shows",
-        "indicator": "as the caption says",
-    }
+    own = {"training image": "as the caption's own image shows", "indicator": "as the caption says"}
     return forms.estimates(
         rows.assign(what=names),
         "percent",
@@ -552,43 +507,28 @@ def word_accuracy(accuracy: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def gallery(
-    rows: pd.DataFrame,
-    read: Callable,
-    *,
-    below: str = "below",
-    line: str = "",
-    columns: int = 8,
-    blur: bool = True,
+    rows: pd.DataFrame, read: Callable, *, line: str = "", columns: int = 8, blur: bool = True
 ) -> Figure:
     """Draw images with what gate and judge made of them.
 
     Args:
-        rows: Judgements of the images to show, with their ``kind``, as :mod:`pictures` picks them.
+        rows: Judgements of the images to show, with their ``kind`` and the text ``below`` each, as :mod:`pictures`
+            picks them.
         read: What gives the images of a kind: ``study.images``.
-        below: The column with the texts below the images.
         line: The column whose values have a line of images each; empty for none.
         columns: Images in a line, where ``line`` is empty.
         blur: Whether faces are made unrecognisable where training images are among them, as they must be in reports
             where these may show real people.
     """
-    images = [
-        image
-        for kind, some in _runs(rows["kind"])
-        for image in read(kind).read(rows["image_id"].iloc[some].tolist())
-    ]
+    rows = rows.reset_index(drop=True)
+    images = {}
+    for kind, some in rows.groupby("kind"):
+        images |= dict(zip(some.index, read(kind).read(some["image_id"].tolist()), strict=True))
     if line:
         columns = int(rows[line].value_counts().max())
     hidden = blur and bool((rows["kind"] == "training").any())
-    return galleries.gallery(
-        images, rows.reset_index(drop=True), rows[below].astype(str).tolist(), columns=columns, blur=hidden
-    )
-
-
-def _runs(values: pd.Series) -> Iterable[tuple[str, slice]]:
-    """Yield each run of equal values and where it is."""
-    starts = [0, *(np.flatnonzero(values.to_numpy()[1:] != values.to_numpy()[:-1]) + 1), len(values)]
-    for start, end in pairwise(starts):
-        yield values.iloc[start], slice(start, end)
+    texts = rows["below"].astype(str).tolist()
+    return galleries.gallery([images[i] for i in rows.index], rows, texts, columns=columns, blur=hidden)
 
 
 # -- what serves several -----------------------------------------------------------------------------------------

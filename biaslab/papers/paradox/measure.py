@@ -6,18 +6,22 @@ corpus does not have.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from biaslab import tables
-from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
+from biaslab.captions.indicators import parse_spans
+from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.errors import MissingInputError
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
+_KEYS = ["caption_id", "occupation"]
+_DECIDED = ["female", "male"]
 # What distinguishes approaches that use the same captions or images.
 _WITHOUT = "_no_indicators"
 # Images of each occupation, approach and prompt whose similarity is looked at: their mean needs no more.
@@ -31,15 +35,20 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
 
     An occupation without any such image has a row with n 0 and no share.
     """
-    frames = [
-        _shares(rows, pipeline.occupations).assign(approach=approach, source=source)
-        for approach, source, rows in _judged(pipeline)
-    ]
-    whole = pd.concat(frames, ignore_index=True).assign(model=pipeline.label)
-    return tables.of(whole, "paradox_percent_female")
+    frames = []
+    for approach, source, rows in _judged(pipeline):
+        cells = pd.MultiIndex.from_product(
+            [pipeline.occupations, sorted(set(rows["prompt"])) or ["captions"]],
+            names=["occupation", "prompt"],
+        )
+        decided = rows[rows["gender"].isin(_DECIDED)]
+        female = (100.0 * (decided["gender"] == "female")).groupby([decided["occupation"], decided["prompt"]])
+        counts = female.agg(percent_female="mean", n="size").reindex(cells).fillna({"n": 0}).reset_index()
+        frames.append(counts.assign(approach=approach, source=source, model=pipeline.label))
+    return tables.joined(frames, "paradox_percent_female")
 
 
-def _judged(pipeline: Pipeline):
+def _judged(pipeline: Pipeline) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Yield approach, source and judgements (with occupation and prompt) of each approach that is asked for."""
     wanted = pipeline.settings.captions.approaches
     selected = [a for a in wanted if a in SELECTED]
@@ -49,44 +58,35 @@ def _judged(pipeline: Pipeline):
         generated = pipeline.judgements("generated")
         chosen = pipeline.selections()
         for approach in selected:
-            rows = chosen[chosen["approach"] == approach].merge(training, on=["caption_id", "occupation"])
-            yield approach, "training", rows
+            yield approach, "training", chosen[chosen["approach"] == approach].merge(training, on=_KEYS)
             yield approach, "generated", generated
-    for kind in ("caption_prompts", "paraphrased"):
-        approaches = [a for a in wanted if a in (kind, kind + _WITHOUT)]
-        if not approaches:
-            continue
+    for kind, approaches in _kinds(pipeline):
         training, generated = _own_images(pipeline), pipeline.judgements(kind)
         for approach in approaches:
             for source, rows in (("training", training), ("generated", generated)):
                 yield approach, source, rows[rows["indicator"] == "none"] if _WITHOUT in approach else rows
 
 
+def _kinds(pipeline: Pipeline) -> Iterator[tuple[str, list[str]]]:
+    """Yield what captions are made prompts as, and the approaches of it that are asked for."""
+    for kind in ("caption_prompts", "paraphrased"):
+        approaches = [a for a in pipeline.settings.captions.approaches if a in (kind, kind + _WITHOUT)]
+        if approaches:
+            yield kind, approaches
+
+
 def _own_images(pipeline: Pipeline) -> pd.DataFrame:
     """Return the judgements of the very images whose captions serve as prompts."""
-    used = pipeline.prompts("caption_prompts")[["caption_id", "occupation"]]
-    return used.merge(pipeline.judgements("training"), on=["caption_id", "occupation"])
+    return pipeline.prompts("caption_prompts")[_KEYS].merge(pipeline.judgements("training"), on=_KEYS)
 
 
-def _shares(rows: pd.DataFrame, occupations: tuple[str, ...]) -> pd.DataFrame:
-    prompts = sorted(set(rows["prompt"])) or ["captions"]
-    cells = pd.MultiIndex.from_product([occupations, prompts], names=["occupation", "prompt"])
-    decided = rows[rows["gender"].isin(["female", "male"])]
-    grouped = decided.assign(female=decided["gender"] == "female").groupby(["occupation", "prompt"])["female"]
-    counts = grouped.agg(["sum", "size"]).reindex(cells, fill_value=0).reset_index()
-    n = counts["size"].to_numpy(float)
-    share = np.divide(100 * counts["sum"].to_numpy(float), n, out=np.full(len(n), np.nan), where=n > 0)
-    return counts[["occupation", "prompt"]].assign(percent_female=share, n=n)
-
-
-def _with_gender(pipeline: Pipeline, captions: pd.DataFrame) -> pd.DataFrame:
-    """Return ``captions`` with the gender perceived in their images; none where the corpus has no images."""
-    keys = ["caption_id", "occupation"]
+def _with_gender(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the random sample of captions with the gender perceived in their images; empty without images."""
+    captions = pipeline.sample()
     try:
-        judged = pipeline.judgements("training")[[*keys, "gender"]]
+        return captions.merge(pipeline.judgements("training")[[*_KEYS, "gender"]], on=_KEYS, how="left")
     except MissingInputError:
         return captions.assign(gender="")
-    return captions.merge(judged, on=keys, how="left")
 
 
 def captions_found(pipeline: Pipeline) -> pd.DataFrame:
@@ -104,25 +104,19 @@ def captions_found(pipeline: Pipeline) -> pd.DataFrame:
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return every text that images are generated from."""
-    kinds = [kind for kind in ("generated", "caption_prompts", "paraphrased") if _asked(pipeline, kind)]
-    whole = pd.concat([pipeline.prompts(kind) for kind in kinds], ignore_index=True)
-    return tables.of(whole, "paradox_prompts")
-
-
-def _asked(pipeline: Pipeline, kind: str) -> bool:
-    """Return whether an approach that is asked for generates images of a kind."""
-    uses = SELECTED if kind == "generated" else [a for a in CAPTIONS_AS_PROMPTS if a.startswith(kind)]
-    return bool(set(uses).intersection(pipeline.settings.captions.approaches))
+    kinds = [kind for kind, _ in _kinds(pipeline)]
+    if set(SELECTED).intersection(pipeline.settings.captions.approaches):
+        kinds = ["generated", *kinds]
+    return tables.joined([pipeline.prompts(kind) for kind in kinds], "paradox_prompts")
 
 
 def indicators(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions of the random sample indicate a gender, beside what their images show."""
-    sample = _with_gender(pipeline, pipeline.sample())
-    rows = []
+    sample, rows = _with_gender(pipeline), []
     for occupation in pipeline.occupations:
         some = sample[sample["occupation"] == occupation]
         kind, gender = some["indicator"], some["gender"]
-        of = {g: kind[gender == g] != "none" for g in ("female", "male")}
+        of = {g: kind[gender == g] != "none" for g in _DECIDED}
         rows.append(
             {
                 "corpus": pipeline.corpus.name,
@@ -133,12 +127,10 @@ def indicators(pipeline: Pipeline) -> pd.DataFrame:
                 "percent_female_indicator": _percent(kind == "female"),
                 "percent_male_indicator": _percent(kind == "male"),
                 "percent_both": _percent(kind == "both"),
-                "percent_female": _percent(gender[gender.isin(["female", "male"])] == "female"),
-                "n_judged": len(of["female"]) + len(of["male"]),
-                "percent_any_of_female": _percent(of["female"]),
-                "n_female": len(of["female"]),
-                "percent_any_of_male": _percent(of["male"]),
-                "n_male": len(of["male"]),
+                "percent_female": _percent(gender[gender.isin(_DECIDED)] == "female"),
+                "n_judged": sum(map(len, of.values())),
+                **{f"percent_any_of_{g}": _percent(indicated) for g, indicated in of.items()},
+                **{f"n_{g}": len(indicated) for g, indicated in of.items()},
             }
         )
     return tables.of(rows, "paradox_indicators")
@@ -150,26 +142,22 @@ def _percent(true: pd.Series) -> float:
 
 def examples(pipeline: Pipeline) -> pd.DataFrame:
     """Return the first captions of each occupation and kind of indicator, with the words that indicate it."""
-    sample = _with_gender(pipeline, pipeline.sample())
-    some = sample.sort_values(["occupation", "rank"], kind="stable")
+    some = _with_gender(pipeline).sort_values(["occupation", "rank"], kind="stable")
     some = some[some.groupby(["occupation", "indicator"]).cumcount() < EXAMPLES]
-    words = [", ".join(_words(text, spans)) for text, spans in zip(some["text"], some["spans"], strict=True)]
+    words = [
+        ", ".join(dict.fromkeys(text[span.start : span.end] for span in parse_spans(spans)))
+        for text, spans in zip(some["text"], some["spans"], strict=True)
+    ]
     whole = some.assign(corpus=pipeline.corpus.name, caption=some["text"], words=words)
     return tables.of(whole, "paradox_examples")
-
-
-def _words(text: str, spans: str) -> list[str]:
-    """Return the parts of a caption that ``start:end:label;…`` marks, each once."""
-    limits = [part.split(":")[:2] for part in spans.split(";") if part]
-    return list(dict.fromkeys(text[int(start) : int(end)] for start, end in limits))
 
 
 def selection_examples(pipeline: Pipeline) -> pd.DataFrame:
     """Return the first captions that each approach selects for each occupation and prompt."""
     chosen = pipeline.selections()
     some = chosen[chosen["rank"] <= EXAMPLES]
-    texts = pipeline.captions()[["caption_id", "occupation", "text"]]
-    some = some.merge(texts, on=["caption_id", "occupation"]).rename(columns={"text": "caption"})
+    texts = pipeline.captions()[[*_KEYS, "text"]].rename(columns={"text": "caption"})
+    some = some.merge(texts, on=_KEYS)
     return tables.of(some.assign(corpus=pipeline.corpus.name), "paradox_selection_examples")
 
 
@@ -178,35 +166,25 @@ def similarity(pipeline: Pipeline) -> pd.DataFrame:
 
     The mean over all pairs of two sets of unit vectors is the product of the sets' mean vectors.
     """
-    texts = _text_similarity(pipeline)
-    images = _image_similarity(pipeline)
-    whole = texts.merge(images, on=["approach", "prompt", "occupation"], how="left")
+    keys = ["approach", "prompt", "occupation"]
+    chosen = pipeline.selections()
+    # A row for each prompt, also where one selection serves all of them.
+    shared = chosen["prompt"] == "captions"
+    every = (
+        chosen[shared]
+        .drop(columns="prompt")
+        .merge(pd.DataFrame({"prompt": list(pipeline.templates)}), how="cross")
+    )
+    chosen = pd.concat([every, chosen[~shared]], ignore_index=True)
+    cosines = chosen.drop(columns="cosine").merge(pipeline.cosines(), on=[*_KEYS, "prompt"])
+    texts = cosines.groupby(keys)["cosine"].agg(text_similarity="mean", n_captions="size").reset_index()
+    whole = texts.merge(_image_similarity(pipeline, chosen, keys), on=keys, how="left")
     return tables.of(whole.assign(model=pipeline.label), "paradox_similarity")
 
 
-def _by_prompt(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the selections with a row for each prompt, also where one selection serves all of them."""
-    chosen = pipeline.selections()
-    shared = chosen["prompt"] == "captions"
-    every = pd.DataFrame({"prompt": list(pipeline.templates)})
-    spread = chosen[shared].drop(columns="prompt").merge(every, how="cross")
-    return pd.concat([spread, chosen[~shared]], ignore_index=True)
-
-
-def _text_similarity(pipeline: Pipeline) -> pd.DataFrame:
-    cosines = (
-        _by_prompt(pipeline)
-        .drop(columns="cosine")
-        .merge(pipeline.cosines(), on=["caption_id", "occupation", "prompt"])
-    )
-    grouped = cosines.groupby(["approach", "prompt", "occupation"])["cosine"]
-    return grouped.agg(text_similarity="mean", n_captions="size").reset_index()
-
-
-def _image_similarity(pipeline: Pipeline) -> pd.DataFrame:
-    keys = ["approach", "prompt", "occupation"]
+def _image_similarity(pipeline: Pipeline, chosen: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     try:
-        chosen = _by_prompt(pipeline).sort_values([*keys, "rank"], kind="stable")
+        chosen = chosen.sort_values([*keys, "rank"], kind="stable")
         chosen = chosen[chosen.groupby(keys).cumcount() < SIMILARITY_IMAGES]
         trained = pipeline.image_embeddings("training", chosen["caption_id"])
         generated = pipeline.images("generated").table
@@ -237,12 +215,10 @@ def judgement_outcomes(pipeline: Pipeline) -> pd.DataFrame:
 
     frames = []
     for approach, source, rows in _judged(pipeline):
-        if source == "generated" and approach in SELECTED and approach != "naive":
-            continue
-        if len(rows):
+        if len(rows) and (source == "training" or approach not in SELECTED[1:]):
             counted = outcomes(rows, ["occupation", "prompt"])
             frames.append(counted.assign(model=pipeline.label, approach=approach, source=source))
-    return _joined(frames, "paradox_judgement_outcomes")
+    return tables.joined(frames, "paradox_judgement_outcomes")
 
 
 def caption_pairs(pipeline: Pipeline) -> pd.DataFrame:
@@ -250,27 +226,24 @@ def caption_pairs(pipeline: Pipeline) -> pd.DataFrame:
 
     No rows where no approach makes captions its prompts.
     """
-    keys = ["caption_id", "occupation"]
+    pattern = ["occupation", "training", "n_female", "n_judged"]
     frames = []
-    for kind in ("caption_prompts", "paraphrased"):
-        approaches = [a for a in (kind, kind + _WITHOUT) if a in pipeline.settings.captions.approaches]
-        if not approaches:
-            continue
-        own, made = _own_images(pipeline), pipeline.judgements(kind)
-        female, male = made["gender"] == "female", made["gender"] == "male"
-        made = made.assign(n_female=female, n_judged=female | male)[[*keys, "n_female", "n_judged"]]
-        captions = pipeline.prompts(kind)[[*keys, "indicator"]].merge(own[[*keys, "gender"]], "left", keys)
-        captions = captions.merge(made.groupby(keys, as_index=False).sum(), "left", keys)
-        captions[["n_female", "n_judged"]] = captions[["n_female", "n_judged"]].fillna(0).astype(int)
-        captions["training"] = captions["gender"].where(captions["gender"].isin(["female", "male"]), "none")
+    for kind, approaches in _kinds(pipeline):
+        made = pipeline.judgements(kind)
+        female, judged = made["gender"] == "female", made["gender"].isin(_DECIDED)
+        made = made.assign(n_female=female, n_judged=judged).groupby(_KEYS, as_index=False)[pattern[2:]].sum()
+        captions = pipeline.prompts(kind)[[*_KEYS, "indicator"]]
+        captions = captions.merge(_own_images(pipeline)[[*_KEYS, "gender"]], "left", _KEYS).merge(
+            made, "left", _KEYS
+        )
+        captions[pattern[2:]] = captions[pattern[2:]].fillna(0).astype(int)
+        captions["training"] = captions["gender"].where(captions["gender"].isin(_DECIDED), "none")
         for approach in approaches:
             some = captions[captions["indicator"] == "none"] if _WITHOUT in approach else captions
-            pattern = ["occupation", "training", "n_female", "n_judged"]
             counted = some.groupby(pattern).size().rename("n_captions").reset_index()
-            pairs = zip(counted["n_female"], counted["n_judged"], strict=True)
-            counted = counted.assign(generated=[f"{a} of {b}" for a, b in pairs])
-            frames.append(counted.assign(model=pipeline.label, approach=approach))
-    return _joined(frames, "paradox_caption_pairs")
+            counts = counted["n_female"].astype(str) + " of " + counted["n_judged"].astype(str)
+            frames.append(counted.assign(generated=counts, model=pipeline.label, approach=approach))
+    return tables.joined(frames, "paradox_caption_pairs")
 
 
 def gender_words(pipeline: Pipeline) -> pd.DataFrame:
@@ -279,42 +252,31 @@ def gender_words(pipeline: Pipeline) -> pd.DataFrame:
     ``n_same`` compares with the gender that the caption's own image shows, as the paper does; ``n_followed`` with
     the gender that the caption indicates.
     """
-    keys = ["caption_id", "occupation"]
-    own = _own_images(pipeline)[[*keys, "gender"]].rename(columns={"gender": "own"})
-    rows = []
-    for kind in ("caption_prompts", "paraphrased"):
-        if not _asked(pipeline, kind):
-            continue
-        images = pipeline.judgements(kind).merge(own, on=keys)
-        for (occupation, indicator), some in images.groupby(["occupation", "indicator"]):
-            if indicator not in ("female", "male"):
-                continue
-            decided = some["gender"].isin(["female", "male"])
-            pairs = decided & some["own"].isin(["female", "male"])
-            rows.append(
-                {
-                    "model": pipeline.label,
-                    "approach": kind,
-                    "occupation": occupation,
-                    "indicator": indicator,
-                    "n_same": int((pairs & (some["gender"] == some["own"])).sum()),
-                    "n_pairs": int(pairs.sum()),
-                    "n_followed": int((some["gender"] == indicator).sum()),
-                    "n_judged": int(decided.sum()),
-                    "n_images": len(some),
-                }
-            )
-    return tables.of(rows, "paradox_gender_words")
+    frames = []
+    for kind, _ in _kinds(pipeline):
+        own = _own_images(pipeline)[[*_KEYS, "gender"]].rename(columns={"gender": "own"})
+        images = pipeline.judgements(kind).merge(own, on=_KEYS)
+        images = images[images["indicator"].isin(_DECIDED)]
+        decided = images["gender"].isin(_DECIDED)
+        counted = images.assign(
+            n_pairs=decided & images["own"].isin(_DECIDED),
+            n_same=decided & (images["gender"] == images["own"]),
+            n_followed=images["gender"] == images["indicator"],
+            n_judged=decided,
+            n_images=1,
+        )
+        names = ["n_same", "n_pairs", "n_followed", "n_judged", "n_images"]
+        rows = counted.groupby(["occupation", "indicator"], as_index=False)[names].sum()
+        frames.append(rows.assign(model=pipeline.label, approach=kind))
+    return tables.joined(frames, "paradox_gender_words")
 
 
 def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
     """Return the captions that were used as prompts, and their paraphrases."""
-    keys = ["caption_id", "occupation"]
     captions = pipeline.prompts("caption_prompts").rename(columns={"text": "caption"})
-    changed = pipeline.prompts("paraphrased").rename(
-        columns={"text": "paraphrase", "paraphrase_outcome": "outcome"}
-    )
-    both = captions[[*keys, "indicator", "caption"]].merge(changed[[*keys, "paraphrase", "outcome"]], on=keys)
+    names = {"text": "paraphrase", "paraphrase_outcome": "outcome"}
+    changed = pipeline.prompts("paraphrased").rename(columns=names)[[*_KEYS, *names.values()]]
+    both = captions[[*_KEYS, "indicator", "caption"]].merge(changed, on=_KEYS)
     return tables.of(both.assign(corpus=pipeline.corpus.name), "paradox_paraphrases")
 
 
@@ -336,11 +298,11 @@ def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
     frames = []
     for approach, source, rows in _judged(pipeline):
         if source == "training" and len(rows):
-            perceived = {f"n_{g}": rows["gender"] == g for g in ("female", "male")}
+            perceived = {f"n_{g}": rows["gender"] == g for g in _DECIDED}
             rows = rows.assign(outcome=rows["caption_id"].map(outcome), n=1, **perceived)
             counts = rows.groupby(["prompt", "occupation", "outcome"])[["n", *perceived]].sum().reset_index()
             frames.append(counts.assign(approach=approach, corpus=pipeline.corpus.name))
-    return _joined(frames, "paradox_download_outcomes")
+    return tables.joined(frames, "paradox_download_outcomes")
 
 
 def settings(pipeline: Pipeline) -> pd.DataFrame:
@@ -348,7 +310,3 @@ def settings(pipeline: Pipeline) -> pd.DataFrame:
     rows = [("model", pipeline.label, "The text-to-image model."), *pipeline.settings.describe()]
     frame = pd.DataFrame(rows, columns=["setting", "value", "description"])
     return tables.of(frame.assign(model=pipeline.label), "pipeline_settings")
-
-
-def _joined(frames: list[pd.DataFrame], table: str) -> pd.DataFrame:
-    return tables.of(pd.concat(frames, ignore_index=True) if frames else [], table)

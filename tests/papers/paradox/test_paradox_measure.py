@@ -131,7 +131,8 @@ class Pipe:
         )
 
 
-MEASURES = {sources.table_of(f): f for f in vars(measure).values() if isfunction(f) and f.__name__[0] != "_"}
+PUBLIC = [f for name, f in vars(measure).items() if isfunction(f) and name[0] != "_"]
+MEASURES = {sources.table_of(f): f for f in PUBLIC if f.__module__ == measure.__name__}
 
 
 def frame(name, pipe=None):

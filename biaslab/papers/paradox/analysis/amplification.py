@@ -69,8 +69,8 @@ def amplification(
 
     ``amplification`` is free of what image noise adds to a measure that folds at 50 or chooses its occupations by their
     images; interval, ``t`` and ``p`` are its own (bootstrap of occupations, then images). ``amplification_plain`` is
-    the measure of the shares as they are, as the paper defines it. The ``printed`` averages of approaches without shares
-    follow, with a reason.
+    the measure of the shares as they are, as the paper defines it. Of approaches that have no shares, the ``printed``
+    averages follow, with a reason.
     """
     bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = [row for group in groups(shares, pairs) for row in _amplification_rows(group, **bootstrap)]
