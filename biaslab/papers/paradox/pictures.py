@@ -85,28 +85,27 @@ def selected(
 ) -> pd.DataFrame:
     """Return training images that an approach selects, beside generated ones, for each occupation (Figures 2 and 4).
 
-    Args:
-        training: Judgements of training images.
-        generated: Judgements of generated images.
-        examples: Rows of ``paradox_selection_examples``.
-        approach: ``naive`` or another that selects captions.
-        occupations: Which occupations.
-        prompt: The prompt that captions are near to and images are generated from.
-        each: Images of each source for an occupation.
+    ``training`` and ``generated`` are judgements, ``examples`` rows of ``paradox_selection_examples``; captions are
+    near to ``prompt`` and images generated from it, ``each`` of either source for an occupation.
     """
     chosen = examples[(examples["approach"] == approach) & examples["prompt"].isin([prompt, "captions"])]
     chosen = chosen.sort_values("rank", kind="stable")[[*_KEYS, "caption"]]
     left = chosen.merge(training.drop_duplicates(_KEYS), on=_KEYS)
-    sides = [
-        left.assign(kind="training", below=left["caption"]),
-        generated[generated["prompt"] == prompt].assign(
-            kind="generated", below=lambda rows: "generated: " + rows["occupation"]
-        ),
-    ]
-    there = [n for side in sides for n in side["occupation"].value_counts().reindex(occupations).fillna(0)]
-    each = int(min([each, *(n for n in there if n)]))
-    both = [side[side["occupation"] == o].head(each) for o in occupations for side in sides]
-    return pd.concat([sides[0].head(0), *both], ignore_index=True)
+    right = generated[generated["prompt"] == prompt]
+    sides = pd.concat(
+        [
+            left.assign(kind="training", below=left["caption"]),
+            right.assign(kind="generated", below="generated: " + right["occupation"]),
+        ]
+    )
+    place = {occupation: i for i, occupation in enumerate(occupations)}
+    sides = sides[sides["occupation"].isin(place)].sort_values(
+        ["occupation", "kind"],
+        key=lambda c: c.map(place) if c.name == "occupation" else c != "training",
+        kind="stable",
+    )
+    of_each = sides.groupby(["occupation", "kind"])
+    return sides[of_each.cumcount() < min(each, of_each.size().min())].reset_index(drop=True)
 
 
 def with_indicators(
@@ -114,10 +113,7 @@ def with_indicators(
 ) -> pd.DataFrame:
     """Return training images whose captions indicate a gender, the words in brackets: one of each gender (Table 5).
 
-    Args:
-        training: Judgements of training images.
-        examples: Rows of ``paradox_examples``.
-        occupations: Which occupations.
+    ``training`` are judgements, ``examples`` rows of ``paradox_examples``.
     """
     some = examples[examples["indicator"].isin(["female", "male"])]
     some = some.groupby(["occupation", "indicator"], sort=False).head(1)
@@ -144,13 +140,8 @@ def pairs(
     untold = both[both["indicator"] == "none"].drop_duplicates("occupation")
     # Occupations that are not shown yet come first.
     untold = untold.sort_values("occupation", key=lambda o: o.isin(told["occupation"]), kind="stable")
-    chosen = pd.concat([told, untold.head(most - len(told))])[_KEYS].assign(
-        place=lambda rows: range(len(rows))
-    )
-    from_this = kinds[1] == "caption_prompts"
-    sides = [
-        one.assign(kind=kinds[0], below=one["text"]),
-        two.assign(kind=kinds[1], below="generated from this caption" if from_this else two["text"]),
-    ]
-    rows = pd.concat([chosen.merge(side, on=_KEYS) for side in sides])
-    return rows.sort_values("place", kind="stable").reset_index(drop=True)
+    chosen = pd.concat([told, untold.head(most - len(told))], ignore_index=True)[_KEYS]
+    said = "generated from this caption" if kinds[1] == "caption_prompts" else two["text"]
+    sides = [one.assign(kind=kinds[0], below=one["text"]), two.assign(kind=kinds[1], below=said)]
+    rows = pd.concat([chosen.merge(side, "left", _KEYS) for side in sides])
+    return rows.sort_index(kind="stable").reset_index(drop=True)

@@ -56,9 +56,8 @@ def specification_curve(
         raise ParameterError(f"judge_accuracy is {judge_accuracy!r}; it must be above 0.5 and at most 1.")
     draws = seed, replicates, confidence
     rows = [row for group in groups(shares) for row in _specifications(group, judge_accuracy, *draws)]
-    frame = pd.DataFrame(rows, columns=tables.schema("synthesis_specification_curve").names)
-    frame = frame.sort_values("amplification", kind="stable", ignore_index=True)
-    return tables.of(frame, "synthesis_specification_curve")
+    curve = tables.of(rows, "synthesis_specification_curve")
+    return curve.sort_values("amplification", kind="stable", ignore_index=True)
 
 
 def _specifications(
@@ -113,12 +112,9 @@ def _values(group: Group, measure: str, correction: str, judge_accuracy: float) 
 def _distance(percent: np.ndarray, n: np.ndarray, floor: bool) -> np.ndarray:
     if not floor:
         return np.abs(percent - 50)
-    known = ~np.isnan(percent) & (n > 0)
-    out = np.full(percent.shape, np.nan)
-    total = n[known].round().astype(int)
-    count = np.round(percent[known] * n[known] / 100).astype(int)
-    out[known] = 100 * stats.corrected_absolute_deviation(np.minimum(count, total), total)
-    return out
+    total = np.where(np.isnan(percent), 0, np.nan_to_num(n)).round().astype(int)
+    count = np.nan_to_num(percent * n / 100).round().astype(int)
+    return 100 * stats.corrected_absolute_deviation(np.minimum(count, total), total)
 
 
 def _weighted(weights: np.ndarray, values: np.ndarray, kept: np.ndarray) -> np.ndarray:
@@ -132,37 +128,38 @@ def _weighted(weights: np.ndarray, values: np.ndarray, kept: np.ndarray) -> np.n
 
 
 def choice_effect(curve: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each choice, what its options do to the result over all others, as ``synthesis_choice_effect``.
+    """Return what each choice's options do to the result over all others: ``synthesis_choice_effect``.
 
     Same-lean specifications stand for both measures, which agree there but for the floor correction, so that every
     exclusion rule meets every measure. Single prompts and their mean are not mixed: the mean is an option of
     ``prompt`` only, and every other choice is summarised over single prompts.
-
-    Args:
-        curve: The table ``synthesis_specification_curve``.
     """
     curve = _balanced(curve)
-    rows = []
+    curve = curve.assign(above=100.0 * (curve["ci_low"] > 0), below=100.0 * (curve["ci_high"] < 0))
+    frames = []
     for choice in CHOICES:
-        some = (
-            curve
-            if choice == "prompt" or set(curve["prompt"]) == {"mean"}
-            else curve[curve["prompt"] != "mean"]
-        )
+        some = curve if choice == "prompt" else _single(curve)
         if some[choice].nunique() < 2:
             continue
-        means = some.groupby(choice)["amplification"].mean()
-        spread = float(means.max() - means.min())
-        for option, part in some.groupby(choice):
-            value = part["amplification"]
-            above, below = 100 * (part["ci_low"] > 0).mean(), 100 * (part["ci_high"] < 0).mean()
-            rows.append(
-                [choice, option, value.mean(), value.min(), value.max(), above, below, len(part), spread]
-            )
-    frame = pd.DataFrame(rows, columns=tables.schema("synthesis_choice_effect").names)
+        effects = some.groupby(choice).agg(
+            amplification=("amplification", "mean"),
+            lowest=("amplification", "min"),
+            highest=("amplification", "max"),
+            percent_positive=("above", "mean"),
+            percent_negative=("below", "mean"),
+            n_specifications=("amplification", "size"),
+        )
+        spread = effects["amplification"].max() - effects["amplification"].min()
+        frames.append(effects.rename_axis("option").reset_index().assign(choice=choice, range=spread))
     keys = ["range", "choice", "amplification"]
-    frame = frame.sort_values(keys, ascending=[False, True, False], ignore_index=True)
-    return tables.of(frame, "synthesis_choice_effect")
+    effects = tables.joined(frames, "synthesis_choice_effect")
+    return effects.sort_values(keys, ascending=[False, True, False], ignore_index=True)
+
+
+def _single(curve: pd.DataFrame) -> pd.DataFrame:
+    """Return the specifications of single prompts; all where there is but their mean."""
+    single = curve[curve["prompt"] != "mean"]
+    return single if len(single) else curve
 
 
 def _balanced(curve: pd.DataFrame) -> pd.DataFrame:
@@ -171,13 +168,7 @@ def _balanced(curve: pd.DataFrame) -> pd.DataFrame:
 
 
 def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean amplification for each exclusion rule and measure, as ``synthesis_exclusion_by_measure``.
-
-    Args:
-        curve: The table ``synthesis_specification_curve``.
-    """
-    curve = _balanced(curve)
-    some = curve[curve["prompt"] != "mean"] if curve["prompt"].nunique() > 1 else curve
-    mean = some.groupby(["exclusion", "measure"], as_index=False)["amplification"].mean()
-    mean["n_specifications"] = some.groupby(["exclusion", "measure"]).size().to_numpy()
-    return tables.of(mean, "synthesis_exclusion_by_measure")
+    """Return mean amplification by exclusion rule and measure: ``synthesis_exclusion_by_measure``."""
+    grouped = _single(_balanced(curve)).groupby(["exclusion", "measure"])["amplification"]
+    found = grouped.agg(amplification="mean", n_specifications="size").reset_index()
+    return tables.of(found, "synthesis_exclusion_by_measure")

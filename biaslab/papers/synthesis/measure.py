@@ -7,7 +7,7 @@ measurement finds on it has no model as its cause.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ KEPT_BACK = ("no_face", "several_faces", "face_too_small")
 """Outcomes of images that the face gate keeps from the judge."""
 _TRUE_KINDS = {"naive": "all", "no_indicators": "no indicator", MATCHED: "prompt-like, no indicator"}
 _COLUMNS = ["image_id", "occupation", "prompt", "outcome", "gender", "p_female", "truth_gender"]
+_OFF = (("training", "naive"), ("generated", MATCHED))
 # What the store knows by what stands in the place of a face detector.
 _WHOLE = "whole image"
 
@@ -70,34 +71,29 @@ class Calibration:
     @cached_property
     def world(self) -> Pipeline:
         """The truth-preserving generator in the place of the model."""
-        images = {"images_per_prompt": self.settings.calibration.world_images}
-        return self.base.changed(WORLD, generation=images)
+        return self.base.changed(
+            WORLD, generation={"images_per_prompt": self.settings.calibration.world_images}
+        )
 
     @cached_property
     def off(self) -> Pipeline:
         """The same in the world without the paradox."""
         s = self.settings.calibration
-        changes = {
-            "skew": "off",
-            "per_occupation": s.off_captions,
-            "rows": s.off_rows,
-            "approaches": ("naive",),
-        }
-        return self.base.changed(WORLD, captions=changes)
+        fewer = {"per_occupation": s.off_captions, "rows": s.off_rows}
+        return self.base.changed(WORLD, captions={"skew": "off", "approaches": ("naive",), **fewer})
 
     @cached_property
     def scales(self) -> dict[float, Pipeline]:
         """The model at each guidance scale of the sweep, the run's own among them, in order; none for the world."""
         if self.base.model == WORLD:
             return {}
-        own, some = self.settings.generation.guidance_scale, self.settings.calibration.guidance_images
-        swept = {
+        own, s = self.settings.generation.guidance_scale, self.settings.calibration
+        return {
             g: self.base
             if g == own
-            else self.base.changed(generation={"guidance_scale": g, "images_per_prompt": some})
-            for g in {*self.settings.calibration.guidance_scales, own}
+            else self.base.changed(generation={"guidance_scale": g, "images_per_prompt": s.guidance_images})
+            for g in sorted({*s.guidance_scales, own})
         }
-        return dict(sorted(swept.items()))
 
     # -- images and what is true of them -------------------------------------------------------------------------
 
@@ -124,7 +120,7 @@ class Calibration:
             rows = self._training(approach)[_COLUMNS].assign(skew=skew, approach=approach)
             frames.append(self._with_whole(rows, source) if approach in CONTRIBUTING else rows)
         if skew != "off":
-            frames.append(_naive_rows(self.off)[_COLUMNS].assign(skew="off", approach="naive"))
+            frames.append(_selected(self.off, "naive")[_COLUMNS].assign(skew="off", approach="naive"))
         return pd.concat(frames, ignore_index=True)
 
     @cached_property
@@ -135,17 +131,14 @@ class Calibration:
         whole_gender of the world and of the model at its own guidance.
         """
         skew, own = self.settings.captions.skew, self.settings.generation.guidance_scale
-        made = [
-            (WORLD, "", skew, self.world),
-            *((self.base.label, f"{g:g}", skew, p) for g, p in self.scales.items()),
-        ]
+        made = [(WORLD, "", skew, self.world)]
+        made += [(self.base.label, f"{g:g}", skew, pipeline) for g, pipeline in self.scales.items()]
         if skew != "off":
             made.append((WORLD, "", "off", self.off))
         frames = []
         for generator, scale, knobs, pipeline in made:
-            rows = pipeline.judgements("generated")
-            columns = [c for c in _COLUMNS if c in rows.columns]
-            rows = rows[columns].assign(generator=generator, guidance_scale=scale, skew=knobs)
+            rows = pipeline.judgements("generated").filter(_COLUMNS)
+            rows = rows.assign(generator=generator, guidance_scale=scale, skew=knobs)
             if knobs == skew and scale in ("", f"{own:g}"):
                 rows = self._with_whole(rows, pipeline.images("generated").source)
             frames.append(rows)
@@ -160,14 +153,10 @@ class Calibration:
         """
         skew = self.settings.captions.skew
         sides = [("training", skew, a, self._true_training(a)) for a in self.approaches]
-        asked = true_shares(self.occupations, "prompt-like, no indicator", skew)
-        sides.append(("generated", skew, MATCHED, pd.DataFrame({"captions": asked}, index=self.occupations)))
+        sides.append(("generated", skew, MATCHED, self._exact(MATCHED, skew)))
         if skew != "off":
             # Without the paradox every kind of caption has the occupation's own share.
-            all_ = pd.DataFrame(
-                {"captions": true_shares(self.occupations, "all", "off")}, index=self.occupations
-            )
-            sides += [("training", "off", "naive", all_), ("generated", "off", MATCHED, all_)]
+            sides += [(source, "off", a, self._exact("naive", "off")) for source, a in _OFF]
         frames = []
         for source, knobs, approach, wide in sides:
             long = wide.rename_axis(index="occupation", columns="prompt").stack(future_stack=True)
@@ -175,25 +164,18 @@ class Calibration:
             frames.append(long.rename("percent_true").reset_index().assign(**given))
         return pd.concat(frames, ignore_index=True)
 
+    def _exact(self, approach: str, skew: str) -> pd.DataFrame:
+        """Return the true % female behind a kind of captions, by algebra: occupations by one prompt."""
+        shares = true_shares(self.occupations, _TRUE_KINDS[approach], skew)
+        return pd.DataFrame({"captions": shares}, index=self.occupations)
+
     def _training(self, approach: str) -> pd.DataFrame:
         """Return the judged training images of an approach, with what the world says of their captions."""
-        if approach == MATCHED:
-            return self._matched
-        chosen = self.base.selections()
-        judged = self.base.judgements("training").drop(columns=["prompt", "rank"], errors="ignore")
-        return chosen[chosen["approach"] == approach].merge(judged, on=["caption_id", "occupation"])
+        return self._matched if approach == MATCHED else _selected(self.base, approach)
 
     @cached_property
     def _matched(self) -> pd.DataFrame:
-        """Captions that ask what the templates ask, with their images' judgements."""
-        captions = self._matched_captions()
-        judged = self.base.judged(Subset(self.base.corpus.images, captions["caption_id"].tolist()))
-        return captions.merge(judged.rename(columns={"image_id": "caption_id"}), on="caption_id").assign(
-            prompt="captions", image_id=lambda rows: rows["caption_id"]
-        )
-
-    def _matched_captions(self) -> pd.DataFrame:
-        """Return the first prompt-like captions without an indicator of each occupation, in the corpus's order."""
+        """Captions that ask what the templates ask, prompt-like without an indicator, with their images judged."""
         corpus, most = self.base.corpus, self.settings.calibration.matched_captions
         stage = self.base.store.stage(
             "matched_captions", {"corpus": corpus.digest}, partial(_prompt_like, corpus)
@@ -202,19 +184,21 @@ class Calibration:
         captions = self.base.computed(stage, parts, 1, "captions like prompts", "parts")
         captions = captions.rename(columns={"truth_occupation": "occupation"})
         captions = captions[captions["occupation"].isin(self.occupations)]
-        return captions[captions.groupby("occupation").cumcount() < most].reset_index(drop=True)
+        # The first of each occupation, in the corpus's order.
+        captions = captions[captions.groupby("occupation").cumcount() < most].assign(
+            prompt="captions", image_id=lambda rows: rows["caption_id"]
+        )
+        judged = self.base.judged(Subset(corpus.images, captions["image_id"].tolist()))
+        return captions.merge(judged, on="image_id")
 
     def _true_training(self, approach: str) -> pd.DataFrame:
         """Return the true % female behind an approach's captions, occupations by prompts."""
         skew = self.settings.captions.skew
         if approach in _TRUE_KINDS:
-            shares = true_shares(self.occupations, _TRUE_KINDS[approach], skew)
-            return pd.DataFrame({"captions": shares}, index=self.occupations)
-        cells = world.truth_table(world.skew_knobs(skew))
+            return self._exact(approach, skew)
         keys = ["occupation", "style", "indicator"]
-        cells = cells.rename(columns={k: f"truth_{k}" for k in keys} | {"p_female": "p_true"})
-        truth_keys = [f"truth_{k}" for k in keys]
-        rows = self._training(approach).merge(cells[[*truth_keys, "p_true"]], on=truth_keys, how="left")
+        cells = world.truth_table(world.skew_knobs(skew)).set_index(keys)["p_female"].rename("p_true")
+        rows = self._training(approach).join(cells, on=[f"truth_{key}" for key in keys])
         mean = rows.groupby(["occupation", "prompt"])["p_true"].mean().unstack("prompt")
         return 100 * mean.reindex(index=list(self.occupations))
 
@@ -239,18 +223,17 @@ class Calibration:
         return pd.DataFrame(rows, columns=["images", "right", "n"])
 
     def _named_right(self, pipeline: Pipeline) -> tuple[int, int]:
-        images = pipeline.images("generated").table
-        images = images[
-            images.groupby(["prompt", "occupation"]).cumcount() < self.settings.generation.images_per_prompt
-        ]
-        vectors = pipeline.image_embeddings("generated", images["image_id"])
-        both = images.merge(vectors, on="image_id")
+        images, most = pipeline.images("generated").table, self.settings.generation.images_per_prompt
+        images = images[images.groupby(["prompt", "occupation"]).cumcount() < most]
+        both = images.merge(pipeline.image_embeddings("generated", images["image_id"]), on="image_id")
         both = both[both["vector"].notna()]
         texts = [lexicons.fill("A photo of a/an [OCCUPATION]", o) for o in self.occupations]
-        known = ZeroShot(self.settings.judging.gender, device=self.settings.compute.device).text_embeddings(
-            texts
+        judge = ZeroShot(self.settings.judging.gender, device=self.settings.compute.device)
+        said = (
+            (np.stack(both["vector"].to_list()) @ judge.text_embeddings(texts).T).argmax(axis=1)
+            if len(both)
+            else []
         )
-        said = (np.stack(both["vector"].to_list()) @ known.T).argmax(axis=1) if len(both) else []
         answers = np.array(self.occupations, dtype=object)[said]
         return int((answers == both["occupation"].to_numpy(object)).sum()), len(images)
 
@@ -258,21 +241,16 @@ class Calibration:
 def _prompt_like(corpus, parts: pd.DataFrame) -> pd.DataFrame:
     """Return the truth of the captions of some parts that ask what the templates ask."""
     names = ["caption_id", "truth_occupation", "truth_style", "truth_indicator", "truth_gender"]
-    return pd.concat(list(_fitting(corpus, parts["part"], names)), ignore_index=True)
+    batches = (batch for part in parts["part"] for batch in corpus.batches(part=int(part)))
+    like = "truth_style == 'prompt_like' and truth_indicator == 'none'"
+    return pd.concat([batch.query(like)[names] for batch in batches], ignore_index=True)
 
 
-def _fitting(corpus, parts: Sequence[int], names: list[str]) -> Iterator[pd.DataFrame]:
-    for part in parts:
-        for batch in corpus.batches(part=int(part)):
-            fits = (batch["truth_style"] == "prompt_like") & (batch["truth_indicator"] == "none")
-            yield batch.loc[fits, names]
-
-
-def _naive_rows(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the judged images of a pipeline's random captions."""
+def _selected(pipeline: Pipeline, approach: str) -> pd.DataFrame:
+    """Return the judged training images that an approach selects, with what the world says of their captions."""
     chosen = pipeline.selections()
     judged = pipeline.judgements("training").drop(columns=["prompt", "rank"], errors="ignore")
-    return chosen[chosen["approach"] == "naive"].merge(judged, on=["caption_id", "occupation"])
+    return chosen[chosen["approach"] == approach].merge(judged, on=["caption_id", "occupation"])
 
 
 def ungated(pipeline: Pipeline, source, image_ids: Sequence[str]) -> pd.DataFrame:

@@ -66,7 +66,7 @@ def knobs() -> pd.DataFrame:
     """Return the world's knobs with their settings and what they do."""
     default, off = world.Knobs.default(), world.Knobs.off()
     rows = [[name, getattr(default, name), getattr(off, name), *words] for name, words in _KNOBS.items()]
-    return _table(rows, "world_knobs")
+    return tables.of(rows, "world_knobs")
 
 
 def conditional() -> pd.DataFrame:
@@ -78,13 +78,12 @@ def conditional() -> pd.DataFrame:
         cells = cells[cells["p_female"].notna()]
         everyone = np.abs(true_shares(names, "all", skew) - 50).mean()
         for kind, (style, indicator) in KINDS.items():
-            fits = np.ones(len(cells), dtype=bool)
-            fits &= (cells["style"] == style).to_numpy() if style else True
-            fits &= (cells["indicator"] == indicator).to_numpy() if indicator else True
+            fits = (style is None) | (cells["style"] == style)
+            fits &= (indicator is None) | (cells["indicator"] == indicator)
             lean = np.abs(true_shares(names, kind, skew) - 50).mean()
             share = 100 * cells.loc[fits, "p"].sum() / cells["p"].sum()
             rows.append([skew, kind, share, lean, lean - everyone])
-    return _table(rows, "world_conditional")
+    return tables.of(rows, "world_conditional")
 
 
 def occupations() -> pd.DataFrame:
@@ -94,23 +93,19 @@ def occupations() -> pd.DataFrame:
         pd.DataFrame({"occupation": names, "captions": kind, "percent_female": true_shares(names, kind)})
         for kind in KINDS
     ]
-    return tables.of(pd.concat(frames, ignore_index=True), "world_occupations")
+    return tables.joined(frames, "world_occupations")
 
 
 def ceiling() -> pd.DataFrame:
     """Return the accuracy of an ideal judge of the cues, for several degrees of sureness."""
-    best = np.array([scene.posterior_female(cues) for cues in scene.all_cues()])
-    weight = np.array([_chance(cues) for cues in scene.all_cues()])
+    best, weight = np.array([(scene.posterior_female(cues), _chance(cues)) for cues in scene.all_cues()]).T
     sure_of = np.maximum(best, 1 - best)
     rows = []
     for sure in (0.9, 0.99, 0.999):
         clear = sure_of >= sure
-        over = [
-            100 * np.average(sure_of[some], weights=weight[some])
-            for some in (weight > 0, clear & (weight > 0))
-        ]
+        over = [100 * np.average(sure_of, weights=weight * some) for some in (1, clear)]
         rows.append([f"{sure:g}", 100 * weight[~clear].sum(), *over])
-    return _table(rows, "world_ceiling")
+    return tables.of(rows, "world_ceiling")
 
 
 def _chance(cues: scene.Cues) -> float:
@@ -130,16 +125,6 @@ def examples(corpus: Corpus, *, each: int = 1) -> pd.DataFrame:
         each: Captions of each style and kind of indicator.
     """
     rows = corpus.rows_at(range(min(len(corpus), 4096)))
-    told = np.where(rows["truth_indicator"] == "none", "none", "some")
-    return (
-        rows.assign(told=told)
-        .groupby(["truth_style", "told"], sort=True)
-        .head(each)
-        .sort_values(["truth_style", "told"], kind="stable")
-        .drop(columns="told")
-        .reset_index(drop=True)
-    )
-
-
-def _table(rows: list, name: str) -> pd.DataFrame:
-    return tables.of(pd.DataFrame(rows, columns=tables.schema(name).names), name)
+    keys = [rows["truth_style"], rows["truth_indicator"] != "none"]
+    shown = pd.concat([some.head(each) for _, some in rows.groupby(keys)])
+    return shown.reset_index(drop=True)

@@ -60,8 +60,7 @@ class Group:
     def images(self, prompt: str) -> float:
         """Return how many images a share of ``prompt`` rests on: the median occupation's, of the side with fewer."""
         columns = slice(None) if prompt == "mean" else [self.prompts.index(prompt)]
-        sides = (self.training_n[:, columns], self.generated_n[:, columns])
-        known = [n[n > 0] for n in sides]
+        known = [n[n > 0] for n in (self.training_n[:, columns], self.generated_n[:, columns])]
         return float(min(np.median(n) if n.size else 0 for n in known))
 
     def too_few(self, prompt: str) -> str:
@@ -93,9 +92,8 @@ class Group:
 
     def complete(self) -> Group:
         """Return the group without occupations that lack a share on either side."""
-        there = ~np.isnan(self.training).any(axis=1) & ~np.isnan(self.generated).any(axis=1)
-        there &= (self.training_n > 0).all(axis=1) & (self.generated_n > 0).all(axis=1)
-        return self.only(there)
+        there = np.isfinite(self.training) & np.isfinite(self.generated)
+        return self.only((there & (self.training_n > 0) & (self.generated_n > 0)).all(axis=1))
 
     def only(self, there: np.ndarray) -> Group:
         """Return the group with some of its occupations, by a mask."""
@@ -104,7 +102,7 @@ class Group:
             for name in ("training", "generated", "training_n", "generated_n")
         }
         captions = self.captions.only(there) if self.captions is not None else None
-        names = tuple(np.array(self.occupations, dtype=object)[there])
+        names = tuple(o for o, kept in zip(self.occupations, there, strict=True) if kept)
         return replace(self, occupations=names, captions=captions, **kept)
 
     @property
@@ -116,12 +114,8 @@ class Group:
 def groups(shares: pd.DataFrame, pairs: pd.DataFrame | None = None) -> Iterator[Group]:
     """Yield the shares of each model and approach that has training and generated images, by model, then approach.
 
-    Args:
-        shares: The table ``paradox_percent_female``.
-        pairs: The table ``paradox_caption_pairs``, for approaches whose captions are the prompts.
-
-    Raises:
-        InputError: The pairs are of other images than the shares.
+    ``shares`` is the table ``paradox_percent_female``, ``pairs`` is ``paradox_caption_pairs``, of approaches whose
+    captions are the prompts; pairs of other images than the shares raise an InputError.
     """
     order = {a: i for i, a in enumerate(APPROACHES)}
     first = {model: i for i, model in enumerate(dict.fromkeys(shares["model"]))}
@@ -139,72 +133,62 @@ def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
     if rows.empty or len(group.prompts) != 1:
         return group
     place = {occupation: i for i, occupation in enumerate(group.occupations)}
-    unknown = [o for o in rows["occupation"] if o not in place]
-    if unknown:
+    unknown = rows.loc[~rows["occupation"].isin(place), "occupation"]
+    if len(unknown):
         raise InputError(
-            f"paradox_caption_pairs has captions of {unknown[0]!r} ({group.model}, {group.approach}), of which "
+            f"paradox_caption_pairs has captions of {unknown.iloc[0]!r} ({group.model}, {group.approach}), of which "
             "paradox_percent_female has no share."
         )
     captions = stats.ByCaption(
         rows["occupation"].map(place),
         rows["training"].map({"female": 1.0, "male": 0.0}),
-        rows["n_female"],
-        rows["n_judged"],
-        rows["n_captions"],
+        *(rows[name] for name in ("n_female", "n_judged", "n_captions")),
         len(place),
     )
     counts, n = group.counts()
     other = ((captions.counts != counts) | (captions.n != n)).any(axis=1)
     if other.any():
         i = int(other.argmax())
+        told = [
+            "{0} of {2} training and {1} of {3} generated images".format(*count[i], *size[i])
+            for count, size in ((captions.counts, captions.n), (counts, n))
+        ]
         raise InputError(
             f"paradox_caption_pairs and paradox_percent_female differ for {group.occupations[i]!r} ({group.model}, "
-            f"{group.approach}): {captions.counts[i, 0]} of {captions.n[i, 0]} training and {captions.counts[i, 1]} of "
-            f"{captions.n[i, 1]} generated images female against {counts[i, 0]} of {n[i, 0]} and {counts[i, 1]} of "
-            f"{n[i, 1]}. Both must be of the same images."
+            f"{group.approach}): {told[0]} female against {told[1]}. Both must be of the same images."
         )
     return replace(group, captions=captions)
 
 
 def _group(model: str, approach: str, rows: pd.DataFrame) -> Group | None:
-    def wide(source: str, column: str) -> pd.DataFrame:
-        some = rows[rows["source"] == source]
-        return some.pivot(index="occupation", columns="prompt", values=column)
-
-    generated, training = wide("generated", "percent_female"), wide("training", "percent_female")
-    if generated.empty or training.empty:
+    """Return the shares of a model and approach; None without training or generated images."""
+    wide = rows.pivot(index="occupation", columns=["source", "prompt"], values=["percent_female", "n"])
+    there = wide["percent_female"].columns
+    prompts = sorted(prompt for source, prompt in there if source == "generated")
+    trained = {prompt for source, prompt in there if source == "training"}
+    shared = next((p for p in SHARED_TRAINING if p in trained), None)
+    sources = [p if p in trained else shared for p in prompts]
+    if not prompts or None in sources:
         return None
-    occupations = sorted(set(generated.index) | set(training.index))
-    prompts = sorted(generated.columns)
-    shared = next((p for p in SHARED_TRAINING if p in training.columns), None)
-    sources = [p if p in training.columns else shared for p in prompts]
-    if None in sources:
-        return None
-
-    def matrix(source: str, column: str, prompts: list[str]) -> np.ndarray:
-        return wide(source, column).reindex(index=occupations)[prompts].to_numpy(float)
-
     group = Group(
         model,
         approach,
-        tuple(occupations),
+        tuple(wide.index),
         tuple(prompts),
-        matrix("training", "percent_female", sources),
-        matrix("generated", "percent_female", prompts),
-        matrix("training", "n", sources),
-        matrix("generated", "n", prompts),
+        *(
+            wide[value, source][names].to_numpy(float)
+            for value in ("percent_female", "n")
+            for source, names in (("training", sources), ("generated", prompts))
+        ),
         shared=len(set(sources)) == 1,
     )
     return group if group.counts()[1].any() else None  # Without any image there is nothing to resample.
 
 
 def wilson_percent(count, n, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return Wilson limits (0–100 %) of shares of ``n``; a printed share need not be a whole number of images.
+    """Return Wilson limits (0–100 %) of shares ``count / n``; NaN where a count is missing.
 
-    Args:
-        count: Observations counted; NaN where there is no share, which then has no limits.
-        n: Of how many.
-        confidence: Level of the intervals, 0–1.
+    A printed share need not be a whole number of images: its count is rounded.
     """
     whole = np.round(np.nan_to_num(np.asarray(count, float))).astype(int)
     total = np.nan_to_num(np.asarray(n, float)).round().astype(int)
@@ -245,11 +229,7 @@ class Estimates(NamedTuple):
 def estimates(group: Group, *, replicates: int, seed: int, confidence: float) -> Estimates:
     """Return expected amplification of a group by each definition, with what its images' noise leaves certain.
 
-    Args:
-        group: The shares.
-        replicates: Replicates of the bootstrap of occupations, then images.
-        seed: Its seed.
-        confidence: Level of the intervals, 0–1.
+    ``replicates`` of a bootstrap of occupations, then images, with ``seed``; ``confidence`` is 0–1.
     """
     plain = np.stack([expected(group, group.training, group.generated, d) for d in measures.DEFINITIONS])
     missing = np.full(plain.shape, np.nan)
@@ -262,15 +242,8 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
         all_definitions = [expected(group, training, generated, d) for d in measures.DEFINITIONS]
         return np.concatenate(all_definitions, axis=-1)
 
-    boot = stats.hierarchical_bootstrap(
-        counts,
-        n,
-        statistic,
-        replicates=replicates,
-        seed=seed,
-        confidence=confidence,
-        drawing=group.drawing,
-    )
+    draws = {"replicates": replicates, "seed": seed, "confidence": confidence}
+    boot = stats.hierarchical_bootstrap(counts, n, statistic, drawing=group.drawing, **draws)
     known = np.isfinite(boot.ci_low).reshape(plain.shape)
 
     def shaped(values) -> np.ndarray:
@@ -290,10 +263,8 @@ def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
 
     For ``mean`` it is an occupation's average over the prompts in which it counts.
     """
-    if definition == "directional":
-        values = measures.directional_amplification(group.generated, group.training)
-    else:
-        values = measures.amplification(group.generated, group.training)
+    measure = measures.directional_amplification if definition == "directional" else measures.amplification
+    values = measure(group.generated, group.training)
     excluded = measures.exclusion_reason(group.generated, group.training, definition) != ""
     values = np.where(excluded, np.nan, values)
     if prompt != "mean":
