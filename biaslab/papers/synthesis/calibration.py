@@ -256,21 +256,23 @@ def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     Were each interval right, the count would be binomial: n occupations, ``confidence`` each. ``p`` is the chance of
     so few or fewer; ``p_holm`` corrects it for the kinds of images that are counted in the same way (Holm 1979).
     """
-    rows = []
-    for counted, columns in COUNTED.items():
-        for key, some in shares.groupby(["source", "skew", "approach"], sort=False):
-            value, low, high = (some[column] for column in columns)
-            known = some[[*columns, "percent_true"]].notna().all(axis=1)
-            n, off = int(known.sum()), (value - some["percent_true"])[known]
-            held = int(some["percent_true"].between(low, high)[known].sum())
-            chances = (
-                (binom.ppf(_LEVEL, n, confidence), binom.cdf(held, n, confidence)) if n else [np.nan] * 2
-            )
-            rows.append(
-                [counted, *key, held, n, n * confidence, *chances, off.mean(), (off**2).mean() ** 0.5]
-            )
-    names = ["counted", "source", "skew", "approach", "inside", "n", "expected", "least", "p"]
-    frame = pd.DataFrame(rows, columns=[*names, "mean_off", "rms_off"])
+    keys = ["counted", "source", "skew", "approach"]
+    frames = []
+    for counted, (value, low, high) in COUNTED.items():
+        known = shares[["percent_true", value, low, high]].notna().all(axis=1)
+        off = (shares[value] - shares["percent_true"]).where(known)
+        held = known & shares["percent_true"].between(shares[low], shares[high])
+        frames.append(shares[keys[1:]].assign(counted=counted, n=known, off=off, square=off**2, inside=held))
+    grouped = pd.concat(frames).groupby(keys, sort=False)
+    found = grouped.agg({"inside": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
+    some = found["n"].where(found["n"] > 0)
+    frame = found.assign(
+        expected=found["n"] * confidence,
+        least=binom.ppf(_LEVEL, some, confidence),
+        p=binom.cdf(found["inside"], some, confidence),
+        mean_off=found["off"],
+        rms_off=np.sqrt(found["square"]),
+    )
     frame["p_holm"] = frame.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
     return tables.of(frame, "calibration_inside")
 

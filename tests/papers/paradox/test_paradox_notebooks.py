@@ -17,6 +17,14 @@ WORK_WITHOUT = ("4_baseline", "5_approaches", "8_prompts")
 OCCUPATIONS = {"nurse": 89, "teacher": 63, "author": 43, "lawyer": 28, "engineer": 21, "pilot": 30, "ceo": 15}
 
 
+@pytest.fixture(autouse=True)
+def not_saved(monkeypatch):
+    """Draw figures and leave them unsaved: what a study writes is tested with it."""
+    monkeypatch.setattr("biaslab.study._lay_out", lambda figure: None)
+    monkeypatch.setattr("biaslab.study._save_png", lambda figure, path, page: path.touch())
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
+
+
 def run(root, name, out, **parameters):
     """Execute the code cells of a notebook in this process and return what it recorded for the report."""
     cells = json.loads((root / "notebooks" / "paradox" / f"{name}.ipynb").read_text(encoding="utf-8"))[

@@ -26,6 +26,12 @@ SHARES = {o: world.training_shares()[o] for o in OCCUPATIONS}
 
 
 OWN = {"guidance": 3.0, "seed": 1, "replicates": 400}
+# A run of few captions and images, where no estimate but the one that a test sets is looked at.
+SMALL = {
+    "captions": {"approaches": ("naive",), "per_occupation": 10, "rows": 4_000},
+    "generation": {"images_per_prompt": 4},
+    "calibration": {"world_images": 4, "guidance_scales": (), "off_rows": 2_000, "off_captions": 10},
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -217,7 +223,12 @@ def test_a_caption_near_several_prompts_is_one_image(shares, c):
 def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     # A judge that is wrong in a tenth of all images pulls shares of 5 to 10 % (90 to 95 %) 8 to 9 points to the middle.
     erring = synthesis.Calibration(
-        IdealPipeline("mini", tmp_path, wrong=0.1, calibration={"world_images": 60})
+        IdealPipeline(
+            "mini",
+            tmp_path,
+            wrong=0.1,
+            **SMALL | {"calibration": SMALL["calibration"] | {"world_images": 60}},
+        )
     )
     rows = synthesis.shares(erring.training, erring.generated, erring.truth, erring.renders)
     inside = synthesis.inside(rows).set_index(["counted", "source", "skew"])["inside"]
@@ -587,8 +598,9 @@ def quality(tmp_path, monkeypatch):
         "mini",
         tmp_path,
         sharpen=0.0,
+        captions={"per_occupation": 20, "rows": 8_000},
         generation={"images_per_prompt": 6},
-        calibration={"world_images": 8, "guidance_scales": ()},
+        calibration={"world_images": 8, "guidance_scales": (), "off_rows": 2_000, "off_captions": 10},
     )
     rows = [
         ("mini", "naive", "published", "mean", 9.0, 6.0, 12.0, 10, ""),
@@ -652,9 +664,7 @@ def test_quality_says_what_was_not_measured(tmp_path):
     pipeline = IdealPipeline(
         "mini",
         tmp_path,
-        captions={"approaches": ("naive",)},
-        generation={"images_per_prompt": 4},
-        calibration={"world_images": 4, "guidance_scales": (), "test_renders": 62},
+        **SMALL | {"calibration": SMALL["calibration"] | {"test_renders": 62}},
     )
 
     def none(*_):
@@ -742,25 +752,14 @@ def test_a_corpus_without_truth_is_refused():
 
 
 def test_the_world_in_place_of_the_model_stands_once(tmp_path):
-    pipeline = IdealPipeline(
-        "world",
-        tmp_path,
-        captions={"approaches": ("naive",)},
-        generation={"images_per_prompt": 4},
-        calibration={"world_images": 4},
-    )
-    c = synthesis.Calibration(pipeline)
+    c = synthesis.Calibration(IdealPipeline("world", tmp_path, **SMALL))
     assert set(synthesis.amplification(c.training, c.generated, c.truth, **OWN)["generator"]) == {"world"}
     assert set(synthesis.contributions(c.training, c.generated, **OWN)["generator"]) == {"world"}
     assert synthesis.guidance(c.generated, c.truth).empty
 
 
 def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
-    more = {
-        "captions": {"skew": "off", "approaches": ("naive",)},
-        "generation": {"images_per_prompt": 4},
-        "calibration": {"world_images": 10, "guidance_scales": ()},
-    }
+    more = SMALL | {"captions": SMALL["captions"] | {"skew": "off"}}
     c = synthesis.Calibration(IdealPipeline("mini", tmp_path, **more))
     table = synthesis.amplification(c.training, c.generated, c.truth, **OWN)
     assert set(table["skew"]) == {"off"}

@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PathCollection
 
 from biaslab.mini.captions import Corpus
 from biaslab.papers.synthesis import figures, world
@@ -15,6 +16,16 @@ def _marks(ax):
         if line.get_marker() not in (None, "None", "")
         for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
     ]
+
+
+def _dots(ax):
+    """Return where points of a scatter stand, and which are hollow."""
+    dots = [c for c in ax.collections if isinstance(c, PathCollection)]
+    return {
+        tuple(at): tuple(c.get_facecolor()[0][:3]) == (1, 1, 1)
+        for c in dots
+        for at in c.get_offsets().tolist()
+    }
 
 
 def _legend(figure):
@@ -68,9 +79,8 @@ def test_reliability_draws_bins_that_have_renders():
     ]
     figure = figures.reliability(pd.DataFrame(rows, columns=names))
     (ax,) = figure.axes
-    assert sorted(_marks(ax)) == [(20, 22), (20, 25), (95, 96), (95, 97)]
-    # Near the ends there is no room for a number.
-    assert [t.get_text() for t in ax.texts] == ["n = 30"]
+    assert sorted(_marks(ax)) == [(20, 22), (95, 96)] and set(_dots(ax)) == {(20, 25), (95, 97)}
+    assert {t.get_text() for t in ax.texts} == {"n = 30", "n = 60"}
 
 
 def test_occupations_with_the_lowest_share_come_first():
@@ -104,14 +114,11 @@ def test_shares_whose_interval_misses_the_truth_are_hollow():
         ("generated", "off", "matched", "chef", 30, 32, 31, 20, 40),
     ]
     figure = figures.shares(pd.DataFrame(rows, columns=names))
-    first, second = (ax for ax in figure.axes if ax.get_visible())
+    first, second = (ax for ax in figure.axes if ax.axison)
     assert first.get_title(loc="left") == "All captions (naive)"
     assert second.get_title(loc="left").replace("\n", " ") == "World, no model (knobs off)"
-    held, missed = first.collections[1:]
-    assert held.get_offsets().tolist() == [[90, 88]] and missed.get_offsets().tolist() == [[30, 50]]
-    assert first.lines[1].get_xydata().tolist() == [[90, 86], [30, 49]]
-    white = (1, 1, 1, 1)
-    assert tuple(missed.get_facecolor()[0]) == white and tuple(held.get_facecolor()[0]) != white
+    assert _dots(first) == {(90, 88): False, (30, 50): True}
+    assert sorted(_marks(first)) == [(30, 49), (90, 86)]
 
 
 def _amplification():
@@ -130,9 +137,10 @@ def _amplification():
 def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
     figure = figures.amplification(_amplification())
     (ax,) = figure.axes
-    # The world without the paradox stands 0.8 below the three rows of the first group.
-    freed, measured = [(7.5, 0), (8.5, 1), (17.5, 2), (-0.5, 3.8)], [(8, 0), (10, 1), (18, 2), (2, 3.8)]
-    np.testing.assert_allclose(sorted(_marks(ax)), sorted(freed + measured))
+    # Beside one another in the row of their selection, from the top; the floor's and the truth's marks are lines.
+    assert [x for x, _ in sorted(_marks(ax), key=lambda mark: mark[1])] == [7.5, 8.5, 17.5, -0.5]
+    drawn = {float(x) for c in ax.collections for line in c.get_segments() for x in line[:, 0]}
+    assert {8, 10, 18, 2, 7.8, 0} <= drawn and 99 not in drawn
     assert [t.get_text() for t in ax.get_yticklabels()] == [
         "All captions (naive)",
         "All captions (naive)\n(all knobs off)",
@@ -150,9 +158,8 @@ def test_guidance_is_drawn_on_top_of_measurement_and_model():
     )
     figure = figures.guidance(table)
     (ax,) = figure.axes
-    assert _marks(ax) == [(1, 9), (7.5, 15)]
-    levels = [line.get_ydata().tolist() for line in ax.lines if line.get_linestyle() in ("--", ":")]
-    assert levels == [[8, 8], [9, 9]]
+    levels = [line.get_ydata().tolist() for line in ax.lines if line.get_marker() != "None"]
+    assert levels == [[9, 15], [9, 9], [8, 8]]
     assert ax.get_title(loc="left") == "All captions (naive)"
 
 
@@ -184,8 +191,10 @@ def test_gains_of_each_world():
 
 def test_occupations_of_the_world_are_sorted_by_their_share():
     rows = [(o, kind, v) for o, v in (("nurse", 90.0), ("chef", 30.0)) for kind in figures.KIND_NAMES]
-    (ax,) = figures.occupations(pd.DataFrame(rows, columns=["occupation", "captions", "percent_female"])).axes
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["chef", "nurse"]
+    table = pd.DataFrame(rows, columns=["occupation", "captions", "percent_female"])
+    first, second = figures.occupations(table).axes
+    names = [[t.get_text() for t in ax.get_yticklabels()] for ax in (first, second)]
+    assert names == [["chef"], ["nurse"]] and {x for x, _ in _marks(second)} == {90}
 
 
 def test_captions_stand_below_their_pictures_and_are_no_formulas():

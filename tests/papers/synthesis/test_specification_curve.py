@@ -21,6 +21,11 @@ def curve(shares):
     return synthesis.specification_curve(shares, **DRAWS)
 
 
+@pytest.fixture(scope="module")
+def amplified(shares):
+    return paradox.amplification(shares, **DRAWS | {"replicates": 2000})
+
+
 def test_every_combination_stands_once(curve):
     # 2 models x 5 prompts (with their mean) x 5 rules x 4 corrections.
     assert len(curve) == 200
@@ -37,11 +42,11 @@ def test_every_combination_stands_once(curve):
         ("none", "directional", "directional"),
     ],
 )
-def test_the_three_definitions_are_among_them(shares, curve, exclusion, measure, definition):
+def test_the_three_definitions_are_among_them(amplified, curve, exclusion, measure, definition):
     some = curve[
         (curve["exclusion"] == exclusion) & (curve["measure"] == measure) & (curve["correction"] == "none")
     ]
-    known = paradox.amplification(shares, **DRAWS).query("definition == @definition and approach == 'naive'")
+    known = amplified.query("definition == @definition and approach == 'naive'")
     both = some.merge(known, on=["model", "prompt"], suffixes=("", "_known"))
     assert len(both) == 10
     np.testing.assert_allclose(both["amplification"], both["amplification_plain"])

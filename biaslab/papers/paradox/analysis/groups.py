@@ -163,6 +163,7 @@ def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
 def _group(model: str, approach: str, rows: pd.DataFrame) -> Group | None:
     """Return the shares of a model and approach; None without training or generated images."""
     wide = rows.pivot(index="occupation", columns=["source", "prompt"], values=["percent_female", "n"])
+    wide = wide.sort_index(axis=1)
     there = wide["percent_female"].columns
     prompts = sorted(prompt for source, prompt in there if source == "generated")
     trained = {prompt for source, prompt in there if source == "training"}
