@@ -10,7 +10,7 @@ from statsmodels.stats.weightstats import DescrStatsW
 from biaslab import published, tables
 from biaslab.errors import InputError, MissingInputError
 from biaslab.papers import paradox
-from biaslab.papers.paradox import analysis
+from biaslab.papers.paradox.analysis.groups import expected, groups
 
 DRAWS = {"seed": 1, "replicates": 400, "confidence": 0.95}
 COLUMNS = ["occupation", "source", "prompt", "percent_female", "n"]
@@ -192,14 +192,12 @@ def test_too_little_for_an_interval_says_so():
 
 def test_the_interval_is_of_the_number_beside_it(shares):
     # Rounding printed shares to whole images must not move what is resampled away from what is reported.
-    for group in analysis.groups(shares):
+    for group in groups(shares):
         counts, n = group.counts()
         training, generated = group.split(counts / n)
         for definition in ("published", "no_exclusion", "directional"):
-            exact = analysis.expected(group, group.training, group.generated, definition)
-            np.testing.assert_allclose(
-                analysis.expected(group, training, generated, definition), exact, atol=0.05
-            )
+            exact = expected(group, group.training, group.generated, definition)
+            np.testing.assert_allclose(expected(group, training, generated, definition), exact, atol=0.05)
 
 
 def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations(amplified):
