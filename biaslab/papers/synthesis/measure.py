@@ -175,21 +175,23 @@ class Calibration:
 
     @cached_property
     def _matched(self) -> pd.DataFrame:
-        """Captions that ask what the templates ask, prompt-like without an indicator, with their images judged."""
-        corpus, most = self.base.corpus, self.settings.calibration.matched_captions
-        stage = self.base.store.stage(
-            "matched_captions", {"corpus": corpus.digest}, partial(_prompt_like, corpus)
+        """Captions that ask what the templates ask, with their images' judgements."""
+        captions = self._matched_captions()
+        judged = self.base.judged(Subset(self.base.corpus.images, captions["caption_id"].tolist()))
+        return captions.assign(prompt="captions", image_id=captions["caption_id"]).merge(
+            judged, on="image_id"
         )
+
+    def _matched_captions(self) -> pd.DataFrame:
+        """Return the first prompt-like captions without an indicator of each occupation, in the corpus's order."""
+        corpus, most = self.base.corpus, self.settings.calibration.matched_captions
+        work = partial(_prompt_like, corpus)
+        stage = self.base.store.stage("matched_captions", {"corpus": corpus.digest}, work)
         parts = pd.DataFrame({"part": range(corpus.parts)})
         captions = self.base.computed(stage, parts, 1, "captions like prompts", "parts")
         captions = captions.rename(columns={"truth_occupation": "occupation"})
         captions = captions[captions["occupation"].isin(self.occupations)]
-        # The first of each occupation, in the corpus's order.
-        captions = captions[captions.groupby("occupation").cumcount() < most].assign(
-            prompt="captions", image_id=lambda rows: rows["caption_id"]
-        )
-        judged = self.base.judged(Subset(corpus.images, captions["image_id"].tolist()))
-        return captions.merge(judged, on="image_id")
+        return captions[captions.groupby("occupation").cumcount() < most].reset_index(drop=True)
 
     def _true_training(self, approach: str) -> pd.DataFrame:
         """Return the true % female behind an approach's captions, occupations by prompts."""

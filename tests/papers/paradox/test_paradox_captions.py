@@ -9,7 +9,7 @@ from statsmodels.stats.weightstats import DescrStatsW
 
 from biaslab import tables
 from biaslab.papers import paradox
-from biaslab.papers.paradox.pictures import marked
+from biaslab.papers.paradox.analysis.captions import NOTHING, TOO_FEW, marked
 from biaslab.stats import wilson_interval
 
 AT = {"confidence": 0.95}
@@ -51,7 +51,7 @@ def test_outcomes_are_summed_over_occupations():
 def test_a_source_without_images_has_a_reason():
     rows = pd.DataFrame(outcome_rows("nurse", judged=1)).assign(n=0, n_images=0)
     row = paradox.outcomes(rows, **AT).iloc[0]
-    assert np.isnan(row["percent"]) and np.isnan(row["ci_low"]) and row["reason"] == "Nothing was measured."
+    assert np.isnan(row["percent"]) and np.isnan(row["ci_low"]) and row["reason"] == NOTHING
     assert paradox.outcomes(tables.of([], "paradox_judgement_outcomes"), **AT).empty
 
 
@@ -96,8 +96,8 @@ def test_the_rarer_gender_is_each_occupations_own():
 def test_one_occupation_has_no_interval_but_a_reason():
     table = paradox.indicator_use(pd.DataFrame([indicator_row("author", 50, 40, 10)]), **AT)
     table = table.set_index("images")
-    assert table.loc["all", "reason"] == "Too few occupations for an interval."
-    assert table.loc["rarer", "reason"] == "Nothing was measured." and np.isnan(table.loc["rarer", "percent"])
+    assert table.loc["all", "reason"] == TOO_FEW
+    assert table.loc["rarer", "reason"] == NOTHING and np.isnan(table.loc["rarer", "percent"])
 
 
 def test_correlations_count_captions_with_both_genders_for_both():
@@ -163,7 +163,7 @@ def test_similarities_by_prompt_and_their_change():
     assert table.loc[("text", "naive", "mean"), "published"] == 0.385
     # Without images there is no similarity of images, and the table says so; the paper's number still stands.
     row = table.loc[("image", "nearest", "mean")]
-    assert np.isnan(row["similarity"]) and row["reason"] == "Nothing was measured."
+    assert np.isnan(row["similarity"]) and row["reason"] == NOTHING
     assert row["published_percent"] == 13
 
 
@@ -208,7 +208,7 @@ def test_accuracy_is_summed_over_occupations_and_genders():
 def test_captions_without_a_pair_have_a_reason():
     rows = pd.DataFrame([word_row("a", "female", 0, 0, 1, 1)])
     table = paradox.gender_word_accuracy(rows, **AT).set_index(["against", "indicator"])
-    assert table.loc[("training image", "all"), "reason"] == "Nothing was measured."
+    assert table.loc[("training image", "all"), "reason"] == NOTHING
     assert table.loc[("indicator", "all"), "reason"] == ""
 
 
