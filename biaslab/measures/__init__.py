@@ -1,26 +1,13 @@
 """The four papers' measures as pure functions: arrays in, numbers out; no files, no models.
 
 Units: ``percent_*`` is 0–100 points, ``share_*`` and ``presence_*`` are 0–1. Missing input is NaN and is
-either carried to the result or left out and counted; each docstring says which.
+either carried to the result or left out and counted; each docstring says which. Agreement of raters, object bias and
+skin tone have modules of their own.
 """
 
-from biaslab.measures.agreement import (
-    LABELS,
-    VOTES,
-    AgreementEstimate,
-    MajorityVote,
-    cohen_kappa,
-    fleiss_kappa,
-    krippendorff_alpha,
-    majority_vote,
-    percent_agreement,
-)
 from biaslab.measures.amplification import (
     DEFINITIONS,
     DIRECTIONS,
-    EXCLUSION_REASONS,
-    BiasAmp,
-    Expected,
     amplification,
     bias_amp,
     directional_amplification,
@@ -32,90 +19,35 @@ from biaslab.measures.amplification import (
 from biaslab.measures.deviation import (
     attribute_difference,
     average_gender,
-    average_skin_tone,
     mean_absolute_deviation,
     mean_absolute_difference,
-    percent_female_from_average_gender,
 )
-from biaslab.measures.missing import (
-    Bounds,
-    amplification_bounds,
-    expected_amplification_bounds,
-    percent_female_bounds,
-)
-from biaslab.measures.similarity import (
-    DEPENDENCY_GROUPS,
-    GUIDED_COVERAGE,
-    GUIDED_COVERAGE_HUMAN,
-    MeanSimilarity,
-    bias_score,
-    co_occurrence_similarity,
-    cosine_similarity,
-    coverage,
-    dependency_group,
-    disparity,
-    intersection_ratio,
-    is_guided,
-)
+from biaslab.measures.missing import expected_amplification_bounds, percent_female_bounds
 from biaslab.measures.stereotype import (
-    BiasedImages,
-    StereotypeScore,
     biased_images,
     percent_female_from_stereotype_score,
     score_change,
-    stereotype_score,
     stereotype_score_from_percent,
 )
 
 __all__ = [
     "DEFINITIONS",
-    "DEPENDENCY_GROUPS",
     "DIRECTIONS",
-    "EXCLUSION_REASONS",
-    "GUIDED_COVERAGE",
-    "GUIDED_COVERAGE_HUMAN",
-    "LABELS",
-    "VOTES",
-    "AgreementEstimate",
-    "BiasAmp",
-    "BiasedImages",
-    "Bounds",
-    "Expected",
-    "MajorityVote",
-    "MeanSimilarity",
-    "StereotypeScore",
     "amplification",
-    "amplification_bounds",
     "attribute_difference",
     "average_gender",
-    "average_skin_tone",
     "bias_amp",
-    "bias_score",
     "biased_images",
-    "co_occurrence_similarity",
-    "cohen_kappa",
-    "cosine_similarity",
-    "coverage",
-    "dependency_group",
     "directional_amplification",
-    "disparity",
     "exclusion_counts",
     "exclusion_reason",
     "expected_amplification",
     "expected_amplification_bounds",
-    "fleiss_kappa",
-    "intersection_ratio",
-    "is_guided",
-    "krippendorff_alpha",
     "lean",
-    "majority_vote",
     "mean_absolute_deviation",
     "mean_absolute_difference",
-    "percent_agreement",
     "percent_female_bounds",
-    "percent_female_from_average_gender",
     "percent_female_from_stereotype_score",
     "score_change",
-    "stereotype_score",
     "stereotype_score_from_percent",
 ]

@@ -71,40 +71,32 @@ def krippendorff_alpha(
 ) -> AgreementEstimate:
     """Return Krippendorff's alpha for nominal labels, over all items with two or more ratings.
 
-    Parameters
-    ----------
-    ratings : array-like of str, shape (items, raters)
-        Missing ratings are None, NaN or "". With ``labels`` ("female", "male") the ratings ``unsure`` (and
-        the votes ``tie`` and ``unrated``) count as missing.
-    labels : sequence of two or more str
-    seed : int
-        Seed of the bootstrap over items.
-    replicates : int
-    confidence : float, 0–1
+    Args:
+        ratings: Texts (items, raters). Missing ratings are None, NaN or "". With ``labels`` ("female", "male") the
+            ratings ``unsure`` (and the votes ``tie`` and ``unrated``) count as missing.
+        labels: Two or more.
+        seed: Seed of the bootstrap over items.
+        replicates: Its resamples.
+        confidence: Level of the interval, 0–1.
 
-    Returns
-    -------
-    AgreementEstimate
+    Returns:
         1 is perfect agreement, 0 that of chance. Value and limits are NaN with a reason where no item has two
         ratings or where all ratings are one label (there is then no disagreement to expect). Limits alone are
         NaN where no resample differs, as when all items agree, or where more than 5 % of them hold one label
         only (fewer are left out). How well the limits cover: see the module's first lines.
 
-    Raises
-    ------
-    InputError
-        For a rating that is no label, or an array that is not 2-D.
-    ParameterError
-        For fewer than two labels, repeated labels, or a bad ``confidence`` or ``replicates``.
+    Raises:
+        InputError: For a rating that is no label, or an array that is not 2-D.
+        ParameterError: For fewer than two labels, repeated labels, or a bad ``confidence`` or ``replicates``.
     """
     labels, counts, n_raters = _rated(ratings, labels)
     counts = counts[counts.sum(axis=1) >= 2]
     reason = _degenerate(counts, labels, "two ratings")
 
-    def library() -> float:
+    def value() -> float:
         return krippendorff.alpha(value_counts=counts, level_of_measurement="nominal")
 
-    return _estimate(library, _alpha, counts, n_raters, reason, seed, replicates, confidence)
+    return _estimate(value, _alpha, counts, n_raters, reason, seed, replicates, confidence)
 
 
 def fleiss_kappa(
@@ -124,10 +116,10 @@ def fleiss_kappa(
     counts = counts[counts.sum(axis=1) == columns] if columns >= 2 else counts[:0]
     reason = _degenerate(counts, labels, "a rating by every one of two or more raters")
 
-    def library() -> float:
+    def value() -> float:
         return inter_rater.fleiss_kappa(counts, method="fleiss")
 
-    return _estimate(library, fleiss, counts, n_raters, reason, seed, replicates, confidence)
+    return _estimate(value, fleiss, counts, n_raters, reason, seed, replicates, confidence)
 
 
 def percent_agreement(
@@ -142,12 +134,12 @@ def percent_agreement(
     """
     labels, counts, n_raters = _rated(ratings, labels)
     counts = counts[counts.sum(axis=1) >= 2]
-    reason = _degenerate(counts, labels, "two ratings", one_label_too=False)
+    reason = "" if len(counts) else "no item has two ratings"
 
-    def library() -> float:
-        return 100 * float(_pair_agreement(counts).mean())
+    def value() -> float:
+        return 100 * _pair_agreement(counts).mean()
 
-    return _estimate(library, _percent, counts, n_raters, reason, seed, replicates, confidence)
+    return _estimate(value, _percent, counts, n_raters, reason, seed, replicates, confidence)
 
 
 def cohen_kappa(
@@ -173,12 +165,12 @@ def cohen_kappa(
         if not reason and (codes == codes[0]).all():
             reason = f"rater {name} uses one label only: {labels[codes[0]]}"
 
-    def library() -> float:
+    def value() -> float:
         table = np.zeros((len(labels), len(labels)))
         np.add.at(table, (pairs[:, 0], pairs[:, 1]), 1)
         return inter_rater.cohens_kappa(table, return_results=False)
 
-    return _estimate(library, cohen, pairs, n_raters, reason, seed, replicates, confidence)
+    return _estimate(value, cohen, pairs, n_raters, reason, seed, replicates, confidence)
 
 
 # --- ratings to label counts ---
@@ -210,7 +202,7 @@ def _codes(ratings, labels: tuple[str, ...], ndim: int) -> np.ndarray:
 
 def _label_counts(codes: np.ndarray, n_labels: int) -> np.ndarray:
     """Return how many raters gave each label, shape (items, labels)."""
-    return np.stack([(codes == label).sum(axis=1) for label in range(n_labels)], axis=1)
+    return (codes[:, :, None] == np.arange(n_labels)).sum(axis=1)
 
 
 def _rated(ratings, labels: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray, int]:
@@ -219,14 +211,12 @@ def _rated(ratings, labels: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray,
     return labels, _label_counts(codes, len(labels)), int((codes >= 0).any(axis=0).sum())
 
 
-def _degenerate(counts: np.ndarray, labels: tuple[str, ...], needed: str, one_label_too: bool = True) -> str:
+def _degenerate(counts: np.ndarray, labels: tuple[str, ...], needed: str) -> str:
     """Say why the items left (items, labels) give no value; "" where they do."""
     if not len(counts):
         return f"no item has {needed}"
     used = np.flatnonzero(counts.any(axis=0))
-    if one_label_too and len(used) == 1:
-        return f"all ratings are one label: {labels[used[0]]}"
-    return ""
+    return f"all ratings are one label: {labels[used[0]]}" if len(used) == 1 else ""
 
 
 # --- coefficients from numbers of items per pattern ---
@@ -276,7 +266,7 @@ def cohen(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
 
 
 def _estimate(
-    library: Callable[[], float],
+    value: Callable[[], float],
     coefficient: Callable[[np.ndarray, np.ndarray], np.ndarray],
     items: np.ndarray,
     n_raters: int,
@@ -292,30 +282,23 @@ def _estimate(
         )
     if replicates < 1:
         raise ParameterError(f"replicates is {replicates!r}; allowed is 1 or more, such as 2000.")
+    n = len(items)
     if reason:
-        return AgreementEstimate(np.nan, np.nan, np.nan, len(items), n_raters, reason)
-    low, high, reason = _interval(coefficient, items, seed, replicates, confidence)
-    return AgreementEstimate(float(library()), low, high, len(items), n_raters, reason)
-
-
-def _interval(
-    coefficient, items: np.ndarray, seed: int, replicates: int, confidence: float
-) -> tuple[float, float, str]:
+        return AgreementEstimate(np.nan, np.nan, np.nan, n, n_raters, reason)
     patterns, frequency = np.unique(items, axis=0, return_counts=True)
     rng = np.random.default_rng(seed)
-    n, block = len(items), max(1, _BLOCK // len(patterns))
-    values = np.concatenate(
-        [
-            coefficient(rng.multinomial(n, frequency / n, size=min(block, replicates - start)), patterns)
-            for start in range(0, replicates, block)
-        ]
-    )
-    values, drawn = values[~np.isnan(values)], len(values)
-    undefined = drawn - len(values)
-    if undefined > _MOST_UNDEFINED * drawn:
-        return np.nan, np.nan, f"no interval: undefined in {undefined} of {drawn} resamples (one label only)"
-    if np.ptp(values) < 1e-12:
-        return np.nan, np.nan, "no interval: all resamples give the same value"
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(values, [tail, 1 - tail])
-    return float(low), float(high), ""
+    block = max(1, _BLOCK // len(patterns))
+    sizes = [min(block, replicates - start) for start in range(0, replicates, block)]
+    drawn = [coefficient(rng.multinomial(n, frequency / n, size=size), patterns) for size in sizes]
+    values = np.concatenate(drawn)
+    values = values[~np.isnan(values)]
+    undefined = replicates - len(values)
+    low = high = np.nan
+    if undefined > _MOST_UNDEFINED * replicates:
+        reason = f"no interval: undefined in {undefined} of {replicates} resamples (one label only)"
+    elif np.ptp(values) < 1e-12:
+        reason = "no interval: all resamples give the same value"
+    else:
+        tail = (1 - confidence) / 2
+        low, high = (float(limit) for limit in np.quantile(values, [tail, 1 - tail]))
+    return AgreementEstimate(float(value()), low, high, n, n_raters, reason)

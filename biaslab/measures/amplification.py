@@ -77,7 +77,7 @@ def exclusion_reason(percent_generated, percent_training, definition: str = "pub
     ``training_at_50``. Arguments and errors as in :func:`expected_amplification`; the result is text of the
     broadcast shape.
     """
-    _check_definition(definition)
+    check_definition(definition)
     g, t = _percents(percent_generated, percent_training)
     conditions = [np.isnan(g) | np.isnan(t), t == 50, g == 50, np.sign(g - 50) != np.sign(t - 50)]
     n = {"no_exclusion": 1, "directional": 2, "published": 4}[definition]
@@ -89,29 +89,22 @@ def expected_amplification(
 ) -> Expected:
     """Return the mean amplification over occupations, with counts (paradox, section 3.3, 2nd equation).
 
-    Parameters
-    ----------
-    percent_generated, percent_training : array-like of float, 0–100
-        They broadcast; ``axis`` of the broadcast shape runs over the occupations, all others are kept
-        (bootstrap replicates, prompts). NaN leaves an occupation out (reason ``missing``).
-    definition : {"published", "no_exclusion", "directional"}
-        ``published``: ``|G-50| - |T-50|`` where training and generation lean the same way; a share of exactly
-        50 leans nowhere and is left out. ``no_exclusion``: the same over all occupations. ``directional``:
-        the signed change along the training lean over all occupations that have one.
+    Args:
+        percent_generated: Percentages, 0–100.
+        percent_training: Percentages, 0–100. They broadcast; NaN leaves an occupation out (reason ``missing``).
+        definition: ``published``: ``|G-50| - |T-50|`` where training and generation lean the same way; a share of
+            exactly 50 leans nowhere and is left out. ``no_exclusion``: the same over all occupations.
+            ``directional``: the signed change along the training lean over all occupations that have one.
+        axis: Of the broadcast shape, over the occupations; all others are kept (bootstrap replicates, prompts).
 
-    Returns
-    -------
-    Expected
+    Returns:
         NaN where no occupation is left. It depends on the replicate which occupations count.
 
-    Raises
-    ------
-    UnknownNameError
-        For another definition.
-    InputError
-        For a percentage outside 0–100, shapes that do not broadcast, or scalars.
+    Raises:
+        UnknownNameError: For another definition.
+        InputError: For a percentage outside 0–100, shapes that do not broadcast, or scalars.
     """
-    _check_definition(definition)
+    check_definition(definition)
     g, t = _percents(percent_generated, percent_training)
     check_axis(g, axis, "occupations")
     if definition == "directional":
@@ -137,14 +130,9 @@ def exclusion_counts(
     reasons = np.atleast_1d(exclusion_reason(percent_generated, percent_training, definition))
     if names.shape != reasons.shape or names.ndim != 1:
         raise InputError(f"occupations {names.shape} and percentages {reasons.shape} must be of one length.")
-    found = [[str(name) for name in names[reasons == reason]] for reason in EXCLUSION_REASONS]
-    return pd.DataFrame(
-        {
-            "reason": EXCLUSION_REASONS,
-            "n": [len(names) for names in found],
-            "occupations": ["; ".join(names) for names in found],
-        }
-    )
+    found = [names[reasons == reason].astype(str) for reason in EXCLUSION_REASONS]
+    rows = [(reason, len(of), "; ".join(of)) for reason, of in zip(EXCLUSION_REASONS, found, strict=True)]
+    return pd.DataFrame(rows, columns=["reason", "n", "occupations"])
 
 
 def bias_amp(training_counts, generated_counts, direction: str) -> BiasAmp:
@@ -162,25 +150,18 @@ def bias_amp(training_counts, generated_counts, direction: str) -> BiasAmp:
     on the occupation's margin and asks who is shown for it. Unlike the paradox paper's measure,
     "over-represented" means more than the attribute's overall share, not more than one half.
 
-    Parameters
-    ----------
-    training_counts, generated_counts : array-like of numbers >= 0, shape (..., tasks, attributes)
-        Images by occupation and perceived gender; one image counts once. Leading axes (bootstrap replicates)
-        broadcast.
-    direction : {"A->T", "T->A"}
+    Args:
+        training_counts: Images by occupation and perceived gender, (..., tasks, attributes); one image counts once.
+        generated_counts: The same of generated images; leading axes (bootstrap replicates) broadcast.
+        direction: ``A->T`` or ``T->A``.
 
-    Returns
-    -------
-    BiasAmp
+    Returns:
         In shares (-1..1). A cell whose conditioning margin is empty in training or in generation has no D_at:
         it is left out of the mean and counted in ``n_excluded``.
 
-    Raises
-    ------
-    UnknownNameError
-        For another direction.
-    InputError
-        For negative or missing counts, fewer than two axes, or different tables of tasks and attributes.
+    Raises:
+        UnknownNameError: For another direction.
+        InputError: For negative or missing counts, fewer than two axes, or different tables.
     """
     if direction not in DIRECTIONS:
         raise unknown_name("direction of bias amplification", direction, DIRECTIONS)
@@ -196,15 +177,10 @@ def bias_amp(training_counts, generated_counts, direction: str) -> BiasAmp:
     # P(a, t) > P(a) P(t) with the total multiplied out: exact for whole counts.
     associated = training * training.sum(axis=(-2, -1), keepdims=True) > by_task * by_attribute
     given = -2 if direction == "A->T" else -1
-    change = _conditional(generated, given) - _conditional(training, given)
-    cells = np.where(associated, change, -change)
+    after, before = (ratio(n, n.sum(axis=given, keepdims=True)) for n in (generated, training))
+    cells = np.where(associated, 1.0, -1.0) * (after - before)
     value, n = mean_where(cells, ~np.isnan(cells), (-2, -1))
     return BiasAmp(value, n, cells.shape[-2] * cells.shape[-1] - n)
-
-
-def _conditional(counts: np.ndarray, axis: int) -> np.ndarray:
-    """Divide by the margin that is left when ``axis`` is summed out; NaN where it is empty."""
-    return ratio(counts, counts.sum(axis=axis, keepdims=True))
 
 
 def _counts(name: str, values) -> np.ndarray:
@@ -217,12 +193,10 @@ def _counts(name: str, values) -> np.ndarray:
 
 
 def _percents(percent_generated, percent_training) -> list[np.ndarray]:
-    return broadcast(
-        percent_generated=numbers("percent_generated", percent_generated, 0, 100),
-        percent_training=numbers("percent_training", percent_training, 0, 100),
-    )
+    return broadcast(0, 100, percent_generated=percent_generated, percent_training=percent_training)
 
 
-def _check_definition(definition: str) -> None:
+def check_definition(definition: str) -> None:
+    """Raise UnknownNameError for what is not one of ``DEFINITIONS``."""
     if definition not in DEFINITIONS:
         raise unknown_name("definition of amplification", definition, DEFINITIONS)

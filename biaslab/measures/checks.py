@@ -28,14 +28,10 @@ def numbers(name: str, values, low: float = -np.inf, high: float = np.inf) -> np
         raise InputError(f"{name} must be an array of numbers; convert it first ({error}).") from error
     bad = np.isinf(array) | (array < low - 1e-9) | (array > high + 1e-9)
     if bad.any():
-        raise InputError(f"{name} holds {array[bad].flat[0]:g}; allowed is {_span(low, high)} or NaN.")
+        span = f"{low:g} or more" if np.isinf(high) else f"{low:g} to {high:g}"
+        allowed = "any finite number" if np.isinf(low) else span
+        raise InputError(f"{name} holds {array[bad].flat[0]:g}; allowed is {allowed} or NaN.")
     return array
-
-
-def _span(low: float, high: float) -> str:
-    if np.isinf(low) and np.isinf(high):
-        return "any finite number"
-    return f"{low:g} or more" if np.isinf(high) else f"{low:g} to {high:g}"
 
 
 def check_axis(array: np.ndarray, axis: int, of: str) -> None:
@@ -44,27 +40,19 @@ def check_axis(array: np.ndarray, axis: int, of: str) -> None:
         raise InputError(f"There is no axis {axis} of {of} in an array of shape {array.shape}.")
 
 
-def broadcast(**arrays: np.ndarray) -> list[np.ndarray]:
-    """Broadcast the named arrays together; raises InputError that names the shapes."""
+def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays) -> list[np.ndarray]:
+    """Return the named arrays as floats between ``low`` and ``high`` (see :func:`numbers`), broadcast together.
+
+    Raises InputError that names the shapes where they do not fit.
+    """
+    checked = {name: numbers(name, values, low, high) for name, values in arrays.items()}
     try:
-        return list(np.broadcast_arrays(*arrays.values()))
+        return list(np.broadcast_arrays(*checked.values()))
     except ValueError as error:
-        shapes = ", ".join(f"{name} {np.shape(a)}" for name, a in arrays.items())
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in checked.items())
         raise InputError(
             f"These shapes do not fit together: {shapes}. Give arrays that broadcast."
         ) from error
-
-
-def truth(name: str, values) -> np.ndarray:
-    """Return ``values`` (booleans, 0 and 1) as booleans; raises InputError for anything else, also NaN."""
-    array = np.asarray(values)
-    if array.dtype == bool:
-        return array
-    array = numbers(name, values)
-    bad = ~np.isin(array, (0, 1))
-    if bad.any():
-        raise InputError(f"{name} holds {array[bad].flat[0]:g}; allowed are True, False, 1 and 0.")
-    return array.astype(bool)
 
 
 def label_codes(values, labels: tuple[str, ...]) -> np.ndarray:

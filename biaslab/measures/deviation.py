@@ -1,4 +1,4 @@
-"""Averages and deviations of perceived gender, skin tone and attributes (dalleval, 4.2.4 and 5.3)."""
+"""Averages and deviations of perceived gender and attributes (dalleval, 4.2.4 and 5.3)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import numpy as np
 from biaslab.errors import InputError
 from biaslab.measures.checks import broadcast, check_axis, numbers, ratio
 
-N_SKIN_TONES = 10
-
 
 def average_gender(n_female, n_male) -> np.ndarray:
     """Return ``(n_female - n_male) / (n_female + n_male)`` elementwise: -1 all male, +1 all female.
@@ -16,31 +14,8 @@ def average_gender(n_female, n_male) -> np.ndarray:
     Counts are 0 or more and broadcast; no image gives NaN. Source: dalleval, section 5.3, table 6.
     Raises InputError for negative counts.
     """
-    female, male = broadcast(n_female=numbers("n_female", n_female, 0), n_male=numbers("n_male", n_male, 0))
+    female, male = broadcast(0, n_female=n_female, n_male=n_male)
     return ratio(female - male, female + male)
-
-
-def percent_female_from_average_gender(average) -> np.ndarray:
-    """Return the percentage female (0–100) of an average gender (-1..1): ``50 (1 + average)``, elementwise.
-
-    NaN stays NaN. Raises InputError for a value outside -1..1.
-    """
-    return 50 * (1 + numbers("average", average, -1, 1))
-
-
-def average_skin_tone(tone_counts, axis: int = -1) -> np.ndarray:
-    """Return the mean tone, 1 (lightest) to 10 (darkest) of the Monk scale, from counts of images by tone.
-
-    ``tone_counts`` (0 or more) has length 10 along ``axis``; that axis goes. No image gives NaN, as does a
-    missing count. Source: dalleval, section 5.3, table 7. Raises InputError for negative counts or another
-    length.
-    """
-    counts = _categories("tone_counts", tone_counts, axis)
-    if counts.shape[-1] != N_SKIN_TONES:
-        raise InputError(
-            f"tone_counts has {counts.shape[-1]} tones along axis {axis}; the Monk scale has 10."
-        )
-    return ratio(counts @ np.arange(1.0, N_SKIN_TONES + 1), counts.sum(axis=-1))
 
 
 def mean_absolute_deviation(counts, axis: int = -1) -> np.ndarray:
@@ -54,7 +29,13 @@ def mean_absolute_deviation(counts, axis: int = -1) -> np.ndarray:
     ``biaslab.stats``. Source: dalleval, section 4.2.4. Raises InputError for negative counts or fewer than
     two categories.
     """
-    counts = _categories("counts", counts, axis)
+    counts = numbers("counts", counts, 0)
+    check_axis(counts, axis, "categories")
+    if counts.shape[axis] < 2:
+        raise InputError(
+            f"counts of shape {counts.shape} must have two or more categories along axis {axis}."
+        )
+    counts = np.moveaxis(counts, axis, -1)
     shares = ratio(counts, counts.sum(axis=-1, keepdims=True))
     return np.abs(shares - 1 / counts.shape[-1]).mean(axis=-1)
 
@@ -65,9 +46,7 @@ def attribute_difference(presence_a, presence_b) -> np.ndarray:
     A presence is the share of images (0–1) that show the attribute; the arguments broadcast and NaN stays
     NaN. Raises InputError for a share outside 0–1.
     """
-    a, b = broadcast(
-        presence_a=numbers("presence_a", presence_a, 0, 1), presence_b=numbers("presence_b", presence_b, 0, 1)
-    )
+    a, b = broadcast(0, 1, presence_a=presence_a, presence_b=presence_b)
     return a - b
 
 
@@ -81,14 +60,3 @@ def mean_absolute_difference(presence_a, presence_b, axis: int = -1) -> np.ndarr
     difference = np.abs(attribute_difference(presence_a, presence_b))
     check_axis(difference, axis, "attributes")
     return ratio(difference.sum(axis=axis), difference.shape[axis])
-
-
-def _categories(name: str, values, axis: int) -> np.ndarray:
-    """Return counts with the category axis last."""
-    counts = numbers(name, values, low=0)
-    check_axis(counts, axis, "categories")
-    if counts.shape[axis] < 2:
-        raise InputError(
-            f"{name} of shape {counts.shape} must have two or more categories along axis {axis}."
-        )
-    return np.moveaxis(counts, axis, -1)

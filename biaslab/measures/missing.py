@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biaslab.errors import InputError, unknown_name
-from biaslab.measures.amplification import DEFINITIONS
-from biaslab.measures.checks import broadcast, check_axis, numbers, ratio
+from biaslab.errors import InputError
+from biaslab.measures.amplification import check_definition
+from biaslab.measures.checks import broadcast, check_axis, ratio
 
 
 class Bounds(NamedTuple):
@@ -33,64 +33,17 @@ def percent_female_bounds(n_female, n_male, n_missing) -> Bounds:
     images having been perceived as male, ``100 f / (f + m + u)``, the greatest of all as female,
     ``100 (f + u) / (f + m + u)``; if some of them would have shown no clear face either, the share lies between.
 
-    Parameters
-    ----------
-    n_female, n_male, n_missing : array-like of whole numbers >= 0
-        They broadcast. NaN stays NaN.
-
-    Returns
-    -------
-    Bounds
-        In percent, 0–100; NaN where there is no image at all. Without missing images both are the share.
-
-    Raises
-    ------
-    InputError
-        For negative counts, fractions, or shapes that do not broadcast.
+    The counts broadcast; NaN stays NaN. Returns percent, 0–100; NaN where there is no image at all. Raises InputError
+    for negative counts, fractions, or shapes that do not broadcast.
     """
     counts = {"n_female": n_female, "n_male": n_male, "n_missing": n_missing}
-    counts = {name: numbers(name, values, low=0) for name, values in counts.items()}
-    for name, values in counts.items():
-        if (values % 1 != 0)[~np.isnan(values)].any():
-            part = values[(values % 1 != 0) & ~np.isnan(values)].flat[0]
-            raise InputError(f"{name} holds {part:g}; it counts images, so it must be a whole number.")
-    f, m, u = broadcast(**counts)
+    f, m, u = found = broadcast(0, **counts)
+    for name, values in zip(counts, found, strict=True):
+        part = values[values % 1 > 0]
+        if part.size:
+            raise InputError(f"{name} holds {part[0]:g}; it counts images, so it must be a whole number.")
     whole = f + m + u
     return Bounds(100 * ratio(f, whole), 100 * ratio(f + u, whole))
-
-
-def amplification_bounds(
-    percent_generated, training_low, training_high, definition: str = "published"
-) -> Bounds:
-    """Return the least and greatest amplification of each occupation that the bounds of its training share allow.
-
-    Parameters
-    ----------
-    percent_generated : array-like of float, 0–100
-        Share perceived as female in generated images.
-    training_low, training_high : array-like of float, 0–100
-        Bounds of the training share, as :func:`percent_female_bounds` gives them. They broadcast with
-        ``percent_generated``.
-    definition : {"published", "no_exclusion", "directional"}
-        As in :func:`biaslab.measures.expected_amplification`. Training shares that the definition leaves out (of
-        another lean than the generated share, or of exactly 50) are left out of the bounds, too.
-
-    Returns
-    -------
-    Bounds
-        In percentage points. NaN where no training share within the bounds counts, or something is missing. A limit
-        at a training share of exactly 50 is approached and not reached.
-
-    Raises
-    ------
-    UnknownNameError
-        For another definition.
-    InputError
-        For a percentage outside 0–100, shapes that do not broadcast, or lower bounds above upper ones.
-    """
-    g, low, high = _percents(percent_generated, training_low, training_high)
-    bounds, _ = _per_occupation(g, low, high, definition)
-    return Bounds(bounds.low[()], bounds.high[()])
 
 
 def expected_amplification_bounds(
@@ -102,50 +55,39 @@ def expected_amplification_bounds(
     occupations the definition counts follows from where it lies. So an occupation that may or may not count is
     counted where that makes the mean smaller (for the lower bound) or greater (for the upper one).
 
-    Parameters
-    ----------
-    percent_generated, training_low, training_high, definition
-        As in :func:`amplification_bounds`; ``axis`` of the broadcast shape runs over the occupations. An occupation
-        with NaN is left out.
+    Args:
+        percent_generated: Share perceived as female in generated images, 0–100.
+        training_low: Lower bound of the training share, 0–100, as :func:`percent_female_bounds` gives it.
+        training_high: The upper one. The three broadcast; an occupation with NaN is left out.
+        definition: As in :func:`biaslab.measures.expected_amplification`. Training shares that it leaves out (of
+            another lean than the generated share, or of exactly 50) are left out of the bounds, too; a limit at a
+            training share of exactly 50 is approached and not reached.
+        axis: Of the broadcast shape, over the occupations.
 
-    Returns
-    -------
-    Bounds
+    Returns:
         In percentage points, of the input's shape without the occupations; NaN where none can count.
 
-    Raises
-    ------
-    UnknownNameError, InputError
-        As :func:`amplification_bounds`.
+    Raises:
+        UnknownNameError: For another definition.
+        InputError: For a percentage outside 0–100, shapes that do not broadcast, or lower bounds above upper ones.
     """
-    g, low, high = _percents(percent_generated, training_low, training_high)
-    check_axis(g, axis, "occupations")
-    bounds, always = _per_occupation(g, low, high, definition)
-    always = np.moveaxis(always, axis, -1)
-    least = -_greatest_mean(-np.moveaxis(bounds.low, axis, -1), always)
-    return Bounds(least[()], _greatest_mean(np.moveaxis(bounds.high, axis, -1), always)[()])
-
-
-def _percents(percent_generated, training_low, training_high) -> list[np.ndarray]:
-    arrays = {
-        "percent_generated": numbers("percent_generated", percent_generated, 0, 100),
-        "training_low": numbers("training_low", training_low, 0, 100),
-        "training_high": numbers("training_high", training_high, 0, 100),
-    }
-    g, low, high = broadcast(**arrays)
+    shares = {"percent_generated": percent_generated, "training_low": training_low}
+    g, low, high = broadcast(0, 100, **shares, training_high=training_high)
     if (low > high).any():
         raise InputError(
             f"training_low holds {low[low > high].flat[0]:g}, above its training_high; give the lower bound first."
         )
-    return [g, low, high]
+    check_axis(g, axis, "occupations")
+    check_definition(definition)
+    g, low, high = (np.moveaxis(a, axis, -1) for a in (g, low, high))
+    least, most, always = _per_occupation(g, low, high, definition)
+    return Bounds(-_greatest_mean(-least, always)[()], _greatest_mean(most, always)[()])
 
 
 def _per_occupation(
     g: np.ndarray, low: np.ndarray, high: np.ndarray, definition: str
-) -> tuple[Bounds, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
     """Return bounds of each occupation's value, and whether it counts wherever its training share lies."""
-    if definition not in DEFINITIONS:
-        raise unknown_name("definition of amplification", definition, DEFINITIONS)
     known = ~(np.isnan(g) | np.isnan(low) | np.isnan(high))
     # The parts of the bounds below and above 50; there the value is a line in T.
     below, above = known & (low < 50), known & (high > 50)
@@ -168,8 +110,7 @@ def _per_occupation(
             always = known
     least = np.stack([np.where(part, a, np.inf) for part, a, _ in values]).min(axis=0)
     most = np.stack([np.where(part, b, -np.inf) for part, _, b in values]).max(axis=0)
-    any_part = np.isfinite(least)
-    return Bounds(np.where(any_part, least, np.nan), np.where(any_part, most, np.nan)), always
+    return np.where(np.isfinite(least), least, np.nan), np.where(np.isfinite(most), most, np.nan), always
 
 
 def _greatest_mean(values: np.ndarray, always: np.ndarray) -> np.ndarray:

@@ -46,16 +46,9 @@ def swatch_rgb() -> np.ndarray:
 
 
 def srgb_to_lab(rgb: ArrayLike) -> np.ndarray:
-    """Return CIELAB (D65) of sRGB colours.
+    """Return CIELAB (D65) of sRGB colours 0–255, shape (..., 3), NaN for missing: L* 0–100, a*, b*, (..., 3).
 
-    Args:
-        rgb: Red, green, blue, 0–255, shape (..., 3); NaN is missing.
-
-    Returns:
-        L* 0–100, a*, b*: float array (..., 3).
-
-    Raises:
-        InputError: The last axis is not 3 long, or a value lies outside 0–255.
+    Raises InputError where the last axis is not 3 long, or a value lies outside 0–255.
     """
     rgb = _colours("rgb", rgb, 0, 255) / 255
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
@@ -69,33 +62,18 @@ def typology_angle(lab: ArrayLike) -> np.ndarray:
     """Return the Individual Typology Angle of CIELAB colours, in degrees.
 
     Equal to ``arctan((L* - 50) / b*)`` where b* > 0, as skin has; a bluish colour (b* <= 0) stays on
-    the side of its lightness instead of jumping to the other end.
-
-    Args:
-        lab: L* 0–100, a*, b*, shape (..., 3); NaN is missing.
-
-    Returns:
-        Angles, shape (...): high is light, low is dark.
-
-    Raises:
-        InputError: The last axis is not 3 long.
+    the side of its lightness instead of jumping to the other end. ``lab`` is L* 0–100, a*, b*, shape (..., 3), NaN
+    for missing; high angles (...) are light. Raises InputError where the last axis is not 3 long.
     """
     lab = _colours("lab", lab)
     return np.degrees(np.arctan2(lab[..., 0] - 50, lab[..., 2]))
 
 
 def released_typology_angle(rgb: ArrayLike, *, wrap: bool = True) -> np.ndarray:
-    """Return the angle as the paper's released script computes it: not in CIELAB units.
+    """Return the angle of sRGB colours as the paper's released script computes it, in degrees, not in CIELAB units.
 
-    Args:
-        rgb: Red, green, blue, 0–255, shape (..., 3); NaN is missing.
-        wrap: Whether ``L - 50`` wraps around below 0, as 8-bit numbers do in NumPy 2.
-
-    Returns:
-        Angles in degrees, shape (...).
-
-    Raises:
-        InputError: The last axis is not 3 long, or a value lies outside 0–255.
+    ``rgb`` and errors as in :func:`srgb_to_lab`; ``wrap``: whether ``L - 50`` wraps around below 0, as 8-bit numbers
+    do in NumPy 2.
     """
     lab = srgb_to_lab(_colours("rgb", rgb, 0, 255)[..., ::-1])
     lightness = np.clip(np.rint(lab[..., 0] * 255 / 100), 0, 255)
@@ -107,13 +85,9 @@ def released_typology_angle(rgb: ArrayLike, *, wrap: bool = True) -> np.ndarray:
 
 
 def nearest_monk_tone(angle: ArrayLike) -> np.ndarray:
-    """Return the Monk tone whose swatch has the nearest typology angle.
+    """Return the Monk tone, 1–10 (light to dark), whose swatch has the nearest typology angle, as floats.
 
-    Args:
-        angle: Degrees, any shape; NaN is missing. For an image, the mean over its skin pixels.
-
-    Returns:
-        Tones 1–10 (light to dark) as floats, NaN where the angle is missing.
+    ``angle`` is in degrees, of any shape; NaN stays NaN. For an image it is the mean over its skin pixels.
     """
     angle = numbers("angle", angle)
     distance = np.abs(angle[..., None] - typology_angle(srgb_to_lab(swatch_rgb())))
@@ -122,19 +96,11 @@ def nearest_monk_tone(angle: ArrayLike) -> np.ndarray:
 
 
 def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
-    """Return the Monk tone of colours.
+    """Return the Monk tone, 1–10 (light to dark), of sRGB colours, as floats (...); NaN where a colour is missing.
 
-    Args:
-        rgb: Red, green, blue, 0–255, shape (..., 3); NaN is missing.
-        computation: ``cielab`` (the formula in its own units), ``released`` (as the paper's script runs
-            on NumPy 2) or ``released_signed`` (the same on NumPy 1).
-
-    Returns:
-        Tones 1–10 (light to dark) as floats, shape (...), NaN where a colour is missing.
-
-    Raises:
-        InputError: The last axis is not 3 long, or a value lies outside 0–255.
-        UnknownNameError: There is no such computation.
+    ``rgb`` and errors as in :func:`srgb_to_lab`. ``computation``: ``cielab`` (the formula in its own units),
+    ``released`` (as the paper's script runs on NumPy 2) or ``released_signed`` (the same on NumPy 1); another raises
+    UnknownNameError.
     """
     if computation == "cielab":
         return nearest_monk_tone(typology_angle(srgb_to_lab(rgb)))

@@ -5,13 +5,12 @@ Pure functions over arrays or pandas objects (matched by position, never by inde
 
 from biaslab.stats.attainable import (
     attainable,
-    least_adjusted,
     least_binomial_p,
     least_fisher_p,
     least_sign_flip_p,
     needed,
 )
-from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap, resample_shares
+from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap
 from biaslab.stats.contingency import cramers_v, pool_rare
 from biaslab.stats.crossed import Error, clustered_error, clustered_share_interval, crossed_error
 from biaslab.stats.drawing import ByCaption, Drawing, OneByOne
@@ -22,9 +21,8 @@ from biaslab.stats.floors import (
     expected_absolute_deviation,
     mad_floor,
 )
-from biaslab.stats.hypothesis import ChiSquare, TestResult, adjust, chi_square, one_sample_t, sign_flip
+from biaslab.stats.hypothesis import ChiSquare, adjust, chi_square, one_sample_t, sign_flip
 from biaslab.stats.intervals import (
-    Correlation,
     Estimate,
     Interval,
     difference_interval,
@@ -34,20 +32,17 @@ from biaslab.stats.intervals import (
     percentile_interval,
     wilson_interval,
 )
-from biaslab.stats.judge_error import CorrectedShares, corrected_shares, rogan_gladen
+from biaslab.stats.judge_error import corrected_shares
 
 __all__ = [
     "Bootstrap",
     "ByCaption",
     "ChiSquare",
-    "CorrectedShares",
-    "Correlation",
     "Drawing",
     "Error",
     "Estimate",
     "Interval",
     "OneByOne",
-    "TestResult",
     "absolute_deviation_floor",
     "adjust",
     "attainable",
@@ -64,7 +59,6 @@ __all__ = [
     "exact_interval",
     "expected_absolute_deviation",
     "hierarchical_bootstrap",
-    "least_adjusted",
     "least_binomial_p",
     "least_fisher_p",
     "least_sign_flip_p",
@@ -75,8 +69,6 @@ __all__ = [
     "pearson_r",
     "percentile_interval",
     "pool_rare",
-    "resample_shares",
-    "rogan_gladen",
     "sign_flip",
     "wilson_interval",
 ]

@@ -57,21 +57,14 @@ def least_sign_flip_p(n: int, replicates: int = 10_000) -> float:
     return 2 * 0.5**n if n <= EXACT_UP_TO else 1 / (replicates + 1)
 
 
-def least_adjusted(least_p, method: str = "holm") -> np.ndarray:
-    """Return the least adjusted p that each of several tests can have, from the least p of each; NaN stay NaN.
-
-    An adjusted p rises with every one of the others, so it is least where all are: :func:`biaslab.stats.adjust`
-    of the least ones.
-    """
-    return adjust(least_p, method)
-
-
 def attainable(least_p, level: float = 0.05, method: str = "holm") -> bool:
-    """Say whether any outcome of tests with these least p could be significant at ``level`` after adjustment."""
+    """Say whether any outcome of tests with these least p could be significant at ``level`` after adjustment.
+
+    An adjusted p rises with every one of the others, so it is least where all are; NaN are no tests.
+    """
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, for example 0.05, got {level!r}.")
-    adjusted = least_adjusted(least_p, method)
-    return bool((adjusted[np.isfinite(adjusted)] < level).any())
+    return bool((adjust(least_p, method) < level).any())
 
 
 def needed(

@@ -55,35 +55,6 @@ class Bootstrap(NamedTuple):
         return 2 * stats.t.sf(np.abs(self.t), self.df)
 
 
-def resample_shares(
-    counts, n, replicates: int, seed, *, levels: Sequence[str] = LEVELS, shrink: bool = True
-) -> np.ndarray:
-    """Return shares 0–1 as other samples might show them: float array (replicates, groups, cells).
-
-    ``counts`` and ``n``: whole numbers (groups, cells), for example 62 occupations by training images and
-    four prompts; n = 0 or NaN marks a cell without images, NaN in the result. Groups are drawn as a whole (a
-    row keeps its cells together), images within a cell independently, as one binomial number: the same as
-    resampling them one by one. ``levels``: ``occupation`` alone, ``image`` alone (the groups stay as they
-    are), or both. The shares that images are drawn from are pulled towards the mean of the groups (see the
-    module's first lines); ``shrink=False`` leaves them as observed, the naive bootstrap that counts image
-    noise twice. For intervals use :func:`hierarchical_bootstrap`. Raises InputError for counts above n,
-    fractions, or a table that is not two-dimensional, and UnknownNameError for a level.
-    """
-    counts, n, levels = _table(counts, n, levels)
-    replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
-    drawing = OneByOne(n.shape[1])
-    base = ratio(counts, n)
-    if "image" in levels and shrink:
-        base = drawing.pull(base, n)
-    out = np.empty((replicates, *n.shape))
-    start = 0
-    for rows, shares, size in _rows(base, n, replicates, rng, levels, drawing.width):
-        drawn = drawing.draw(shares, size, rows, rng) if "image" in levels else shares
-        out[start : start + len(shares)] = drawn
-        start += len(shares)
-    return out
-
-
 def hierarchical_bootstrap(
     counts,
     n,
@@ -94,99 +65,64 @@ def hierarchical_bootstrap(
     confidence: float = 0.95,
     levels: Sequence[str] = LEVELS,
     with_n: bool = False,
-    drawing: Drawing | Sequence[Drawing] | None = None,
+    drawing: Drawing | list[Drawing] | None = None,
 ) -> Bootstrap:
     r"""Return ``statistic`` of the shares ``counts / n`` with an interval for its value in the population.
 
-    Parameters
-    ----------
-    counts, n : array-like of int, (groups, cells)
-        For example 62 occupations by training images and four prompts. n = 0 or NaN: a cell without images; a
-        group without any is left out.
-    statistic : callable
-        Takes shares 0–1 of shape (..., groups, cells), NaN where there are no images, and returns (...) or
-        (..., k). With ``with_n`` it is called with (shares, n), n resampled alongside.
-    levels : of "occupation" and "image"
-        Both: these occupations and images stand for others like them. ``image``: for these occupations alone.
-        ``occupation``: for occupations at these numbers of images; the bias that image noise adds stays in.
-    drawing : Drawing, optional
-        How the images of the cells are drawn; several stand for neighbouring cells, from left to right. By default
-        one by one, each cell for itself (:class:`OneByOne`). :class:`ByCaption` keeps images of the same caption
-        together.
-    replicates, seed, confidence
-        Number of replicates (where images are drawn, two of each resample of the occupations, so that their
-        noise can be told apart), one explicit seed, and the level, 0–1. At 10 000 the standard error is good
-        to 1–3 %.
+    Args:
+        counts: Whole numbers (groups, cells), for example 62 occupations by training images and four prompts.
+        n: Images behind each. 0 or NaN: a cell without images; a group without any is left out.
+        statistic: Takes shares 0–1 of shape (..., groups, cells), NaN where there are no images, and returns (...) or
+            (..., k). With ``with_n`` it is called with (shares, n), n resampled alongside.
+        replicates: Number of replicates (where images are drawn, two of each resample of the occupations, so that
+            their noise can be told apart). At 10 000 the standard error is good to 1–3 %.
+        seed: One explicit seed.
+        confidence: Level of the interval, 0–1.
+        levels: Both: these occupations and images stand for others like them. ``image``: for these occupations
+            alone. ``occupation``: for occupations at these numbers of images; the bias that image noise adds stays in.
+        with_n: See ``statistic``.
+        drawing: How the images of the cells are drawn; several stand for neighbouring cells, from left to right. By
+            default one by one, each cell for itself (:class:`OneByOne`); :class:`ByCaption` keeps images of the same
+            caption together.
 
-    Returns
-    -------
-    Bootstrap
+    Returns:
         ``value`` is the plain statistic, as the papers define it; the interval is a Student t interval
         (normal for ``image`` alone) around value - bias. Where the bias is large, ``value`` lies outside it:
         that is the finding. The lower limit of a folded measure may be negative. A replicate for which the
         statistic is NaN is left out and ``replicates`` says how many remain; with fewer than 4, one group, or no
         variance left, limits are NaN.
 
-    Raises
-    ------
-    InputError
-        For counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a
-        statistic of another shape, or a drawing of other cells. UnknownNameError for a level.
+    Raises:
+        InputError: For counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a
+            statistic of another shape, or a drawing of other cells.
+        UnknownNameError: For a level.
 
-    Notes
-    -----
     Each resample of the occupations is treated as a study of its own. Its shares a are pulled towards their
     mean, b, so that the covariance of the cells between occupations loses what binomial noise explains
     (method of moments), and images are drawn from b twice, q and q'. Then f(a) + f(b) - f(q) is what that
     study would report as its corrected estimate, up to the noise of its own drawing; the covariance of the
     two versions over the resamples is the variance of the corrected estimate without that noise.
 
-    Coverage in % of a nominal 95 % interval, 2 000 studies of training images and four prompts each, n images
-    per cell, shares U-shaped over occupations (training Beta(0.7, 0.9), generation exaggerating it):
+    Simulated (``benchmarks/coverage.py``, 2 000 studies each of training images and four prompts, U-shaped shares,
+    20 or 62 occupations, 3 to 500 images a cell), nominal 95 % intervals cover 94.2–97.3 %, for a mean share, the mean
+    change and all definitions of amplification; naive percentile intervals cover 2.7 % for the directional one at 9
+    images and 62 occupations. Where generated images have exactly the shares of training images, ``p`` is below 0.05
+    in 4.2–5.7 % of studies (plain one-sample t-test over occupations: 11–91 %). Where captions are the prompts,
+    :class:`ByCaption` covers 94.0–94.8 %, images drawn one by one 0.8–88.2 %.
 
-    ====  ===========  ==========  ===========  ===========  ========  ============  =========
-       n  occupations  mean share  mean change  directional  \|p - 50\|  no_exclusion  published
-    ====  ===========  ==========  ===========  ===========  ========  ============  =========
-       3           20        94.5         94.7         95.8      94.5          95.5       95.2
-       9           20        94.7         94.5         97.3      94.7          95.0       95.4
-      40           20        94.3         94.6         96.4      94.3          95.8       95.1
-     100           20        94.7         95.5         95.5      95.3          95.8       96.0
-     500           20        95.5         95.5         95.3      95.2          95.0       95.6
-       3           62        95.2         94.3         95.5      94.2          94.7       94.2
-       9           62        95.1         95.1         96.3      94.3          95.3       95.2
-      40           62        95.0         95.5         95.3      94.7          94.4       94.8
-     100           62        94.8         94.7         96.0      95.5          95.5       95.2
-     500           62        94.5         95.7         94.9      95.3          95.9       95.6
-    ====  ===========  ==========  ===========  ===========  ========  ============  =========
-
-    The naive two-stage percentile bootstrap has, at 9 images and 62 occupations: 93.8, 98.0, 2.7, 41.5, 96.5,
-    95.5.
-
-    The test that ``t`` and ``p`` are of holds its level where generated images have exactly the shares of training
-    images: at 5 % the definitions ``published``, ``no_exclusion`` and ``directional`` reject in 4.3, 4.2 and 4.7 % of
-    2 000 studies (62 occupations, 16–25 training and 3–8 generated images), the mean of four prompts in 4.7, 5.7 and
-    5.1 %. The plain one-sample t-test over occupations rejects in 46.5, 31.9 and 10.9 %, and 91.1, 60.2 and 24.9 %.
-
-    Where captions are the prompts (62 occupations, 8 captions with one image each, 97.8 % of them of the gender of
-    the caption's own image) :class:`ByCaption` covers in 94.2, 94.8 and 94.0 % of 2 000 studies; images drawn one by
-    one in 86.2, 88.2 and 0.8 %. ``benchmarks/coverage.py`` simulates all of these.
-
-    From 9 images on it is 93.4–97.2 also where shares sit around one half (Beta(6, 7)), where 40 % of
-    occupations are at 1 %, and where n varies tenfold or training has 1 000 images. With ``image`` alone it
-    is 93.1–96.6 from 9 images on and 91.6–94.5 at 3. It falls short of 93 at 3 images for the directional
-    measure around one half (90.0; use the mean change instead) and for \|p - 50\| with 40 % at 1 % and 20
-    occupations (90.6). It fails where **all shares are exactly one half**: the corrected mean of \|p - 50\|
-    is still 4.5, 1.3 and 0.6 points at 9, 100 and 500 images (plain 13.7, 4.0, 1.8) and the interval holds 0
-    in only 5 % of studies. Whether shares differ at all is a question for :func:`chi_square`; compare value
-    with :func:`absolute_deviation_floor` then.
+    It falls short of 93 % at 3 images for the directional measure around one half (90.0; use the mean change instead)
+    and for \|p - 50\| with 40 % of occupations at 1 % and 20 occupations (90.6), and with ``image`` alone at 3 images
+    (91.6–94.5). It fails where **all shares are exactly one half**: the corrected mean of \|p - 50\| is still 4.5, 1.3
+    and 0.6 points at 9, 100 and 500 images (plain 13.7, 4.0, 1.8) and the interval holds 0 in only 5 % of studies.
+    Whether shares differ at all is a question for :func:`chi_square`; compare value with
+    :func:`absolute_deviation_floor` then.
     """
     counts, n, levels = _table(counts, n, levels)
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     confidence = checks.confidence_level(confidence)
     drawing = _drawing(drawing, counts, n)
     some = (n > 0).any(axis=1)
-    if not some.all():
-        counts, n, drawing = counts[some], n[some], drawing.only(some)
+    counts, n, drawing = counts[some], n[some], drawing.only(some)
     groups = len(n)
 
     def f(shares: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -241,8 +177,7 @@ def _drawing(given, counts: np.ndarray, n: np.ndarray) -> Drawing:
     """Return the one drawing of all cells of a table."""
     if given is None:
         return OneByOne(n.shape[1])
-    parts = tuple(given) if isinstance(given, (list, tuple)) and not isinstance(given, OneByOne) else (given,)
-    whole = parts[0] if len(parts) == 1 else SideBySide(parts)
+    whole = SideBySide(given) if isinstance(given, list) else given
     if whole.cells != n.shape[1]:
         raise InputError(f"drawing is of {whole.cells} cells, but counts and n have {n.shape[1]}.")
     return whole
@@ -258,21 +193,19 @@ def _moments(first, second, bias) -> tuple[np.ndarray, np.ndarray, int]:
     return bias.sum(axis=0) / n, covariance / (n - 1), count.min(initial=len(first))
 
 
-def bootstrap_mean(
-    values, replicates: int, seed, confidence: float = 0.95, *, skip_nan: bool = False
-) -> Estimate:
+def bootstrap_mean(values, replicates: int, seed, confidence: float = 0.95) -> Estimate:
     """Return the mean of ``values`` (one per group, any unit) with a bootstrap interval over the groups.
 
     For values without counts, such as published ones per occupation; image noise is in them already. The
     limits are percentiles of the means of resamples, moved outwards to what Student's t asks at that many
     groups (Hesterberg 2015, Am. Stat. 69, 371–386, "expanded percentile"). One group gives NaN limits, none
-    NaN throughout. NaN raises InputError unless ``skip_nan`` leaves it out.
+    NaN throughout. NaN raises InputError.
 
-    Coverage of a nominal 95 % interval of 10, 20 and 62 values (2 000 studies each): normal 94.0, 94.8, 94.7
-    %; U-shaped, Beta(0.7, 0.9), 95.4, 95.6, 95.7 %; exponential only 91.5, 91.7, 93.9 %. Below 10 values a
-    resample cannot reach far enough (5 normal values: 91.1 %): use :func:`mean_interval`.
+    Coverage of a nominal 95 % interval of 10 to 62 values (2 000 studies each): normal 94.0–94.8 %; U-shaped,
+    Beta(0.7, 0.9), 95.4–95.7 %; exponential only 91.5–93.9 %. Below 10 values a resample cannot reach far enough
+    (5 normal values: 91.1 %): use :func:`mean_interval`.
     """
-    values = checks.sample(values, "values", skip_nan)
+    values = checks.sample(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     confidence = checks.confidence_level(confidence)
     n = values.size

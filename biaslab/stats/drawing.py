@@ -10,8 +10,9 @@ than one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -25,26 +26,6 @@ from biaslab.stats import checks
 _MOST_ALIKE = 6.0
 # Beyond these tilts a share is within 1e-5 of 0 or 1.
 _MOST_TILT = 14.0
-
-
-class Drawing(Protocol):
-    """How the images of some neighbouring cells are drawn.
-
-    ``shares`` and ``n`` are (..., groups, cells); ``rows`` (..., groups) tells which group of the table each is.
-    """
-
-    cells: int
-    width: int
-    """Numbers that drawing one group holds at a time."""
-
-    def only(self, groups: np.ndarray) -> Drawing:
-        """Return the drawing of some of its groups, in their order."""
-
-    def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return ``shares`` pulled towards their mean until only variance between groups is left."""
-
-    def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator):
-        """Return shares of newly drawn images of groups whose true shares are ``shares``."""
 
 
 class OneByOne(NamedTuple):
@@ -91,23 +72,16 @@ class ByCaption:
     of generated on own images within occupations, and d is fitted to the variance between captions of the same
     occupation. Images without a gender are missing at random.
 
-    Parameters
-    ----------
-    group : array-like of int
-        Which group (row of the table of counts, from 0) a pattern of images belongs to.
-    own : array-like of float
-        Whether the caption's own image shows a woman: 1, 0, or NaN where it has no gender.
-    female, judged : array-like of int
-        Women in the images generated from the caption, and how many of these have a gender; it may be 0.
-    captions : array-like of int
-        Captions of the group with this pattern.
-    groups : int
-        Number of groups.
+    Args:
+        group: Which group (row of the table of counts, from 0) a pattern of images belongs to.
+        own: Whether the caption's own image shows a woman: 1, 0, or NaN where it has no gender.
+        female: Women in the images generated from the caption.
+        judged: How many of these images have a gender; it may be 0.
+        captions: Captions of the group with this pattern.
+        groups: Number of groups.
 
-    Raises
-    ------
-    InputError
-        For columns of different lengths, a group beyond ``groups``, more women than images, or fractions.
+    Raises:
+        InputError: For columns of different lengths, a group beyond ``groups``, more women than images, or fractions.
     """
 
     cells = 2
@@ -344,26 +318,31 @@ def ratio(counts: np.ndarray, n: np.ndarray) -> np.ndarray:
 class SideBySide:
     """Several drawings over the cells of one table, one after the other; each pulls and draws its own."""
 
-    def __init__(self, parts: tuple[Drawing, ...]) -> None:
+    def __init__(self, parts: Sequence[OneByOne | ByCaption]) -> None:
         self.parts = parts
         self.cells = sum(part.cells for part in parts)
         self.width = sum(part.width for part in parts)
-        ends = np.cumsum([part.cells for part in parts])
-        self._slices = [slice(end - part.cells, end) for end, part in zip(ends, parts, strict=True)]
+        self._ends = np.cumsum([part.cells for part in parts])[:-1]
 
     def only(self, groups: np.ndarray) -> SideBySide:
         """Return the drawing of some of its groups, in their order."""
-        return SideBySide(tuple(part.only(groups) for part in self.parts))
+        return SideBySide([part.only(groups) for part in self.parts])
 
     def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return ``shares`` as each part pulls its own."""
-        return self._each(lambda part, s: part.pull(shares[..., s], n[..., s], rows))
+        return np.concatenate([part.pull(*own, rows) for part, *own in self._each(shares, n)], axis=-1)
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator):
         """Return shares as each part draws its own."""
-        return self._each(lambda part, s: part.draw(shares[..., s], n[..., s], rows, rng))
+        return np.concatenate([part.draw(*own, rows, rng) for part, *own in self._each(shares, n)], axis=-1)
 
-    def _each(self, of) -> np.ndarray:
-        return np.concatenate(
-            [of(part, s) for part, s in zip(self.parts, self._slices, strict=True)], axis=-1
-        )
+    def _each(self, *arrays: np.ndarray):
+        return zip(self.parts, *(np.split(a, self._ends, axis=-1) for a in arrays), strict=True)
+
+
+Drawing = OneByOne | ByCaption | SideBySide
+"""How the images of some neighbouring ``cells`` are drawn; drawing one group holds ``width`` numbers at a time.
+
+``pull`` takes from shares (..., groups, cells) what the choice of images explains of their variance, and ``draw`` draws
+other images of groups with these true shares; ``rows`` (..., groups) tells which group of the table each is.
+"""

@@ -50,15 +50,15 @@ def one_sample_t(values, popmean: float = 0.0, *, skip_nan: bool = False) -> Tes
     return TestResult(float(found.statistic), float(found.pvalue), values.size)
 
 
-def sign_flip(values, replicates: int = 10_000, *, seed, skip_nan: bool = False) -> TestResult:
+def sign_flip(values, replicates: int = 10_000, *, seed) -> TestResult:
     """Test whether ``values`` (one-dimensional) are symmetric about 0 by flipping their signs, two-sided.
 
     ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0. Up to
     16 values all patterns are enumerated and p is exact; beyond, ``replicates`` random patterns are drawn
     from ``seed`` and p = (hits + 1) / (replicates + 1), which keeps the test valid (Phipson & Smyth 2010). No
-    values give NaN. NaN raises InputError unless ``skip_nan`` leaves it out.
+    values give NaN. NaN raises InputError.
     """
-    values = checks.sample(values, "values", skip_nan)
+    values = checks.sample(values, "values")
     replicates, rng, n = checks.replicate_count(replicates), checks.generator(seed), values.size
     if n == 0:
         return TestResult(np.nan, np.nan, 0)

@@ -14,7 +14,6 @@ from scipy import stats
 
 from biaslab.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.intervals import Estimate
 
 
 class CorrectedShares(NamedTuple):
@@ -26,21 +25,18 @@ class CorrectedShares(NamedTuple):
     n: np.ndarray
 
 
-def rogan_gladen(
-    count: int,
-    n: int,
-    sensitivity: float,
-    specificity: float,
-    sensitivity_n: int,
-    specificity_n: int,
-    confidence: float = 0.95,
-) -> Estimate:
-    """Return the share of images positive by the reference, given ``count`` of ``n`` judged positive.
+def corrected_shares(
+    count, n, sensitivity, specificity, sensitivity_n, specificity_n, confidence: float = 0.95
+) -> CorrectedShares:
+    """Return the shares of images positive by the reference, given ``count`` of ``n`` judged positive, elementwise.
 
-    value = (count / n + specificity - 1) / (sensitivity + specificity - 1), a share clipped to 0–1 (as are
-    the limits). ``sensitivity_n`` and ``specificity_n`` are the numbers of reference images the two were
-    measured on; the interval includes their uncertainty. n = 0 gives NaN. Raises InputError where sensitivity
-    + specificity <= 1: such a judge carries no information (or its labels are swapped).
+    share = (count / n + specificity - 1) / (sensitivity + specificity - 1), clipped to 0–1 (as are the limits).
+    ``sensitivity_n`` and ``specificity_n`` are the numbers of reference images the two were measured on; the interval
+    includes their uncertainty. All broadcast; n = 0 gives NaN. Raises InputError where sensitivity + specificity <= 1:
+    such a judge carries no information (or its labels are swapped).
+
+    The shares of one table rest on the same sensitivity and specificity, so their errors from these are
+    common: each interval is right by itself, their average is not more certain than these two allow.
 
     Coverage of a nominal 95 % interval, true shares 0.05–0.95, 9 to 500 images (4 000 studies each):
     95.5–96.5 % on average and 94.5–97.1 % in the worst case with references of 100 or more, up to 98.7 % with
@@ -48,20 +44,6 @@ def rogan_gladen(
 
     Sources: Rogan & Gladen (1978), Am. J. Epidemiol. 107, 71–76; interval: Lang & Reiczigel (2014), Prev.
     Vet. Med. 113, 13–22.
-    """
-    found = corrected_shares(count, n, sensitivity, specificity, sensitivity_n, specificity_n, confidence)
-    if np.ndim(found.share):
-        raise InputError("rogan_gladen corrects one share; use corrected_shares for a table.")
-    return Estimate(float(found.share), float(found.ci_low), float(found.ci_high), int(found.n))
-
-
-def corrected_shares(
-    count, n, sensitivity, specificity, sensitivity_n, specificity_n, confidence: float = 0.95
-) -> CorrectedShares:
-    """Do what :func:`rogan_gladen` does for each ``count`` of ``n``; all arguments broadcast.
-
-    The shares of one table rest on the same sensitivity and specificity, so their errors from these are
-    common: each interval is right by itself, their average is not more certain than these two allow.
     """
     count, n = checks.counts(count, n)
     sens, spec = checks.shares(sensitivity, "sensitivity"), checks.shares(specificity, "specificity")

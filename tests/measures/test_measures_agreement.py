@@ -11,15 +11,19 @@ from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as statsmodels_fleiss
 
 from biaslab.errors import InputError, ParameterError
-from biaslab.measures import (
+from biaslab.measures.agreement import (
     LABELS,
+    _alpha,
+    _label_counts,
+    _percent,
+    cohen,
     cohen_kappa,
+    fleiss,
     fleiss_kappa,
     krippendorff_alpha,
     majority_vote,
     percent_agreement,
 )
-from biaslab.measures.agreement import _alpha, _label_counts, _percent, cohen, fleiss
 
 BINARY = ("female", "male")
 OVER_RATERS = (krippendorff_alpha, fleiss_kappa, percent_agreement)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslab.errors import InputError, UnknownNameError
-from biaslab.measures import (
+from biaslab.measures.amplification import (
     DEFINITIONS,
     DIRECTIONS,
     EXCLUSION_REASONS,

@@ -7,10 +7,8 @@ from biaslab.errors import InputError
 from biaslab.measures import (
     attribute_difference,
     average_gender,
-    average_skin_tone,
     mean_absolute_deviation,
     mean_absolute_difference,
-    percent_female_from_average_gender,
 )
 
 
@@ -19,18 +17,6 @@ def test_average_gender_by_hand():
     np.testing.assert_allclose(average_gender([1, 9, 0, 5, 0], [8, 0, 9, 5, 0]), [-7 / 9, 1, -1, 0, np.nan])
     images = [1] * 4 + [-1] * 5
     assert average_gender(4, 5) == pytest.approx(np.mean(images))
-
-
-def test_average_gender_and_percent_female():
-    np.testing.assert_allclose(percent_female_from_average_gender([-1, 0, 1, np.nan]), [0, 50, 100, np.nan])
-    assert percent_female_from_average_gender(average_gender(3, 1)) == pytest.approx(75)
-
-
-def test_average_skin_tone_equals_the_mean_over_images():
-    counts = np.array([[0, 0, 0, 1, 6, 2, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0, 0, 1], [0] * 10])
-    by_image = [np.mean(np.repeat(np.arange(1, 11), row)) for row in counts[:2]]
-    np.testing.assert_allclose(average_skin_tone(counts), [*by_image, np.nan])
-    np.testing.assert_allclose(average_skin_tone(counts.T, axis=0), [*by_image, np.nan])
 
 
 @pytest.mark.parametrize("hot", range(1, 11))
@@ -83,8 +69,6 @@ def test_missing_and_no_attributes_are_nan():
 def test_errors():
     with pytest.raises(InputError, match="n_male holds -1; allowed is 0 or more or NaN"):
         average_gender(1, -1)
-    with pytest.raises(InputError, match="tone_counts has 9 tones along axis -1; the Monk scale has 10"):
-        average_skin_tone(np.ones(9))
     with pytest.raises(InputError, match="must have two or more categories along axis 0"):
         mean_absolute_deviation([3], axis=0)
     with pytest.raises(InputError, match="There is no axis 2 of categories"):

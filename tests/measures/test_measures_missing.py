@@ -8,7 +8,6 @@ import pytest
 from biaslab.errors import InputError, UnknownNameError
 from biaslab.measures import (
     DEFINITIONS,
-    amplification_bounds,
     expected_amplification,
     expected_amplification_bounds,
     percent_female_bounds,
@@ -47,7 +46,9 @@ def test_a_share_lies_within_whatever_the_missing_images_were():
 )
 def test_bounds_of_amplification_by_hand(definition, low, high):
     g = [30, 30, 80, 80, 50, np.nan]
-    found = amplification_bounds(g, [20, 40, 10, 45, 20, 20], [40, 70, 40, 90, 40, 40], definition)
+    ends = np.array([[20, 40, 10, 45, 20, 20], [40, 70, 40, 90, 40, 40]])
+    # Each occupation by itself.
+    found = expected_amplification_bounds(np.transpose([g]), *ends[..., None], definition)
     np.testing.assert_allclose(found.low, low)
     np.testing.assert_allclose(found.high, high)
 
@@ -116,8 +117,8 @@ def test_input_that_cannot_be_used_is_named():
     with pytest.raises(InputError, match=r"n_male holds 1\.5; it counts images"):
         percent_female_bounds(1, 1.5, 0)
     with pytest.raises(InputError, match=r"training_low holds 60, above its training_high"):
-        amplification_bounds(50, 60, 40)
+        expected_amplification_bounds([50], [60], [40])
     with pytest.raises(UnknownNameError, match="definition of amplification named 'publishd'"):
-        amplification_bounds(50, 40, 60, "publishd")
+        expected_amplification_bounds([50], [40], [60], "publishd")
     with pytest.raises(InputError, match="no axis -1 of occupations"):
         expected_amplification_bounds(50, 40, 60)

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.measures import stereotype_score
 from biaslab.mini import pairs
 from biaslab.mitigation import CountsCritic, briefs, revise
 from biaslab.prompts import paired as asking
@@ -46,10 +45,8 @@ def seen(prompts, shares, told, rng):
 
 
 def score(people):
-    return [
-        stereotype_score(some["gender"], some["stereotype"]).score
-        for some in (people[people["aspect"] == aspect] for aspect in ASPECTS)
-    ]
+    fits = people["gender"] == people["stereotype"]
+    return [100 * np.where(fits[people["aspect"] == aspect], 1, -1).mean() for aspect in ASPECTS]
 
 
 def expected(people, shares):

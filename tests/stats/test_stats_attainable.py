@@ -43,7 +43,7 @@ def test_no_outcome_of_several_tests_has_a_smaller_corrected_p(method):
     )
     name = {"holm": "holm", "benjamini_hochberg": "fdr_bh"}[method]
     corrected = np.array([multipletests(p, method=name)[1] for p in outcomes])
-    least = stats.least_adjusted(stats.least_binomial_p(n), method)
+    least = stats.adjust(stats.least_binomial_p(n), method)
     assert least == pytest.approx(corrected.min(axis=0))
     for level in (0.05, 0.1, 0.2):
         assert stats.attainable(stats.least_binomial_p(n), level, method) == (corrected < level).any()

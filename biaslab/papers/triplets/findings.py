@@ -63,7 +63,7 @@ def nearer(summary: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     signs, datasets = f"sign flips of datasets {flips}", count(n, "dataset", "datasets")
     if not stats.attainable(least := summary["smallest_p_datasets"], alpha):
         takes = stats.needed(stats.least_sign_flip_p, len(summary), alpha)
-        smallest = stats.least_adjusted(least).min()
+        smallest = stats.adjust(least).min()
         signs = f"sign flips none ({none_could(datasets, smallest, alpha, takes=takes, of='datasets')})"
     return [
         Finding(
