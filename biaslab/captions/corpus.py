@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pandas as pd
 import pyarrow as pa
@@ -72,6 +72,7 @@ _Read = Iterator[tuple[pa.Table, Mapping[str, str]]]
 _URL = re.compile(r"(?i)https?://")
 # Rows of a Parquet file in a part, at least: few enough that a kill loses little, enough that parts stay few.
 _PART_ROWS = 2**20
+_BYTES = (kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view, kinds.is_fixed_size_binary)
 # Files larger than this are identified by their ends, size and time of change, smaller ones by their content.
 _HASHED_BYTES = 16 * 2**20
 
@@ -102,18 +103,7 @@ SCHEMAS: dict[str, Schema] = {
     "cc3m": Schema(("caption",), ("url", "image_url")),
     "cc12m": Schema(("caption",), ("url", "image_url")),
 }
-# Other names of the same, in small letters and without marks between them.
-_ALIASES = {
-    **dict.fromkeys(
-        ("laion400m", "laion5b", "laion2ben", "laion2b", "laion2bmulti", "laionaesthetics"), "laion"
-    ),
-    **dict.fromkeys(("relaion5b", "relaion2b", "relaion2ben", "relaion2benresearch"), "relaion"),
-    "relaion2benresearchsafe": "relaion",
-    "coyo700m": "coyo",
-    "datacomp1b": "datacomp",
-    **dict.fromkeys(("gcc", "conceptualcaptions"), "cc3m"),
-    "conceptual12m": "cc12m",
-}
+_USUAL = Schema(TEXT_COLUMNS, URL_COLUMNS)
 # Returns which rows of a batch to yield, by their texts.
 Wanted = Callable[[Any], "np.ndarray"]
 
@@ -177,7 +167,8 @@ def open_corpus(
     """
     if rows < 0:
         raise ParameterError(f"rows is {rows}; give the number of captions, or 0 for all.")
-    columns = _checked_columns(columns or {})
+    columns = columns or {}
+    _check_columns(columns)
     if name == "mini":
         return MiniCorpus(rows, seed, skew)
     if name.startswith("hf:"):
@@ -203,35 +194,17 @@ def open_corpus(
     )
 
 
-def schema_named(name: str) -> str:
-    """Return the name in :data:`SCHEMAS` of the published set called ``name``, such as ``LAION-400M``.
-
-    Raises:
-        ParameterError: It is not known.
-    """
-    plain = re.sub(r"[^a-z0-9]", "", str(name).lower())
-    found = plain if plain in SCHEMAS else _ALIASES.get(plain)
-    if found is None:
-        known = [*SCHEMAS, "laion-400m", "laion-2b-en", "laion-5b", "relaion-2b", "coyo-700m", "gcc"]
-        raise ParameterError(f"columns has the schema {name!r}. {name_help(name, known)}")
-    return found
-
-
-def _checked_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """Return what columns maps, with a schema under the name that it has here."""
-    unknown = sorted(set(columns) - {*ROLES, "schema"}, key=str)
-    if unknown:
-        raise ParameterError(f"columns maps {unknown[0]!r}. {name_help(unknown[0], (*ROLES, 'schema'))}")
-    wrong = [role for role, column in columns.items() if not isinstance(column, str) or not column]
-    if wrong:
-        raise ParameterError(
-            f"columns maps {wrong[0]!r} to {columns[wrong[0]]!r}; it must be the name of a column, or for schema the "
-            "name of a published set."
-        )
-    found = dict(columns)
-    if "schema" in found:
-        found["schema"] = schema_named(found["schema"])
-    return found
+def _check_columns(columns: Mapping[str, str]) -> None:
+    for role, column in columns.items():
+        if role not in (*ROLES, "schema"):
+            raise ParameterError(f"columns maps {role!r}. {name_help(role, (*ROLES, 'schema'))}")
+        if not isinstance(column, str) or not column:
+            raise ParameterError(
+                f"columns maps {role!r} to {column!r}; it must be the name of a column, or for schema the name of a "
+                "published set."
+            )
+    if (schema := columns.get("schema", "laion")) not in SCHEMAS:
+        raise ParameterError(f"columns has the schema {schema!r}. {name_help(schema, SCHEMAS)}")
 
 
 class MiniCorpus:
@@ -246,16 +219,12 @@ class MiniCorpus:
         size = {"rows": rows} if rows else {}
         self.world = World(**size, seed=seed, skew=skew)
         self.images = MiniImages(self.world)
+        self.parts = -(-len(self.world) // _MINI_PART)
 
     @property
     def digest(self) -> str:
         """Digest of the world's settings and code."""
         return self.world.digest
-
-    @property
-    def parts(self) -> int:
-        """Number of pieces that can be read apart."""
-        return -(-len(self.world) // _MINI_PART)
 
     def batches(
         self, size: int = BATCH, part: int | None = None, wanted: Wanted | None = None
@@ -271,10 +240,11 @@ class MiniCorpus:
 class MiniImages:
     """The embedded world's images, drawn when they are read: each is the scene of its caption."""
 
+    name = "mini"
+
     def __init__(self, world):
         """Draw the scenes of ``world``, a :class:`biaslab.mini.captions.Corpus`."""
         self._world = world
-        self.name = "mini"
 
     @property
     def digest(self) -> str:
@@ -292,67 +262,52 @@ class MiniImages:
         return list(self._world.images(list(image_ids))) if len(image_ids) else []
 
 
-@dataclass(frozen=True)
-class _Columns:
+class _Columns(NamedTuple):
     """Which columns of a source hold what."""
 
     text: str
     caption_id: str | None
-    url: str | None = None
+    url: str | None
 
-    @classmethod
-    def choose(
-        cls, wanted: Mapping[str, str], there: Sequence[str], where: str, left_out: Mapping[str, str]
-    ) -> _Columns:
-        """Return the columns to read; raises InputError where one is not there, or ``left_out`` for what it holds."""
-        named = {role: column for role, column in wanted.items() if role != "schema"}
-        for role, column in named.items():
-            if column in left_out:
-                raise InputError(
-                    f"{where}: column {column!r}, which columns maps to {role}, holds {left_out[column]}, of which "
-                    "nothing is read. Save it with one text in each row."
-                )
-            if column not in there:
-                raise InputError(f"{where} has no column {column!r} for {role}. {name_help(column, there)}")
-        usual = [name for name in left_out if name in TEXT_COLUMNS]
-        schema = SCHEMAS[wanted["schema"]] if "schema" in wanted else _recognised(there)
-        text = named.get("text") or _first(schema.text if schema else TEXT_COLUMNS, there)
-        if text is None and usual:
+
+def _chosen(
+    wanted: Mapping[str, str], there: Sequence[str], where: str, left_out: Mapping[str, str]
+) -> _Columns:
+    """Return the columns to read; raises InputError where one is not there, or ``left_out`` for what it holds."""
+    named = {role: column for role, column in wanted.items() if role != "schema"}
+    for role, column in named.items():
+        if column in left_out:
             raise InputError(
-                f"{where}: column {usual[0]!r} holds {left_out[usual[0]]}, of which nothing is read. Save it with one "
-                f"caption in each row, or name another column with columns. Other columns: {_listed(there)}."
+                f"{where}: column {column!r}, which columns maps to {role}, holds {left_out[column]}, of which "
+                "nothing is read. Save it with one text in each row."
             )
-        if text is None and "schema" in wanted:
-            raise InputError(
-                f"{where} has no column {' or '.join(map(repr, schema.text))}, where the schema {wanted['schema']!r} "
-                f"has its captions. Its columns: {_listed(there)}. Name another schema, or the column with text."
-            )
-        if text is None:
-            raise InputError(
-                f"{where} has no column that is known to hold captions. Its columns: {_listed(there)}. "
-                "Name it with columns, for example columns={'text': 'TEXT'}."
-            )
-        ids = ("caption_id", *((schema.caption_id,) if schema and schema.caption_id else ()))
-        return cls(
-            text,
-            named.get("caption_id") or _first(ids, there),
-            named.get("url") or _first(schema.url if schema else URL_COLUMNS, there),
+        if column not in there:
+            raise InputError(f"{where} has no column {column!r} for {role}. {name_help(column, there)}")
+    signed = (s for s in SCHEMAS.values() if s.signature and s.signature <= set(there))
+    schema = SCHEMAS[wanted["schema"]] if "schema" in wanted else next(signed, _USUAL)
+
+    def first(names: Sequence[str]) -> str | None:
+        return next((name for name in names if name in there), None)
+
+    text = named.get("text") or first(schema.text)
+    if text is None:
+        unread = [name for name in left_out if name in TEXT_COLUMNS]
+        held = f" ({unread[0]!r} holds {left_out[unread[0]]}, of which nothing is read)" if unread else ""
+        known = (
+            f"the schema {wanted['schema']!r} has them" if "schema" in wanted else "captions are looked for"
         )
-
-
-def _recognised(there: Sequence[str]) -> Schema | None:
-    return next((s for s in SCHEMAS.values() if s.signature and s.signature <= set(there)), None)
-
-
-def _first(names: Sequence[str], there: Sequence[str]) -> str | None:
-    return next((name for name in names if name in there), None)
+        raise InputError(
+            f"{where} has no column {' or '.join(map(repr, schema.text))}, where {known}{held}. Its columns: "
+            f"{_listed(there)}. Name the one with text, for example columns={{'text': 'TEXT'}}; each of its rows must "
+            "hold one caption."
+        )
+    ids = named.get("caption_id") or first(("caption_id", schema.caption_id or "caption_id"))
+    return _Columns(text, ids, named.get("url") or first(schema.url))
 
 
 def _listed(columns: Sequence[str]) -> str:
-    shown = [str(c)[:60] for c in columns[:40]]
-    return (", ".join(shown) or "none that can be read") + (
-        f", … ({len(columns)} in all)" if len(columns) > 40 else ""
-    )
+    shown = ", ".join(str(c)[:60] for c in columns[:40]) or "none that can be read"
+    return shown + (f", … ({len(columns)} in all)" if len(columns) > 40 else "")
 
 
 class _Tables:
@@ -372,7 +327,7 @@ class _Tables:
         left = self._rows or None
         for where, prefix, start, read in self._sources(min(size, left or size), None if left else part):
             for table, left_out in read:
-                columns = _Columns.choose(self._wanted, table.column_names, where, left_out)
+                columns = _chosen(self._wanted, table.column_names, where, left_out)
                 table = table[:left]
                 if len(table):
                     rows = range(len(table)) if wanted is None else wanted(_texts(table[columns.text]))
@@ -475,15 +430,12 @@ class FileCorpus(_Tables):
     @cached_property
     def _pieces(self) -> list[tuple[int, int, range | None]]:
         """The file of each part, the number of its first row there, and its row groups (None: the whole file)."""
-        whole = [(i, 0, None) for i in range(len(self.paths))]
         if self._rows:
-            return whole
-        pieces: list[tuple[int, int, range | None]] = []
+            return [(i, 0, None) for i in range(len(self.paths))]
         # Each file is opened once, which takes a while where it is far away.
         with ThreadPoolExecutor(16) as pool:
-            for piece, rows in zip(whole, pool.map(_row_groups, self.paths), strict=True):
-                pieces += [(piece[0], *cut) for cut in _cut(rows)] or [piece]
-        return pieces
+            cuts = enumerate(pool.map(_cut, self.paths))
+            return [(i, *piece) for i, pieces in cuts for piece in pieces]
 
     def _sources(self, size: int, part: int | None) -> Iterator[tuple[str, str, int, _Read]]:
         for i, start, groups in self._pieces if part is None else [self._pieces[part]]:
@@ -492,25 +444,21 @@ class FileCorpus(_Tables):
             yield str(path), self._prefixes[i], start, read
 
 
-def _row_groups(path: Path) -> list[int]:
-    """Return the rows of each row group of a Parquet file; none for other files."""
-    if _ending(path) != ".parquet":
-        return []
-    try:
-        metadata = pq.read_metadata(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path} cannot be read as Parquet: {error}") from None
-    return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-
-
-def _cut(rows: Sequence[int]) -> Iterator[tuple[int, range]]:
-    """Yield the first row and the row groups of each part of a file whose row groups have so many rows."""
-    start = first = held = 0
-    for i, n in enumerate(rows):
-        held += n
-        if held >= _PART_ROWS or i == len(rows) - 1:
-            yield start, range(first, i + 1)
-            start, first, held = start + held, i + 1, 0
+def _cut(path: Path) -> list[tuple[int, range | None]]:
+    """Return the first row and the row groups of each part of a Parquet file; other files are one."""
+    pieces: list[tuple[int, range | None]] = []
+    if _ending(path) == ".parquet":
+        try:
+            metadata = pq.read_metadata(path)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(f"{path} cannot be read as Parquet: {error}") from None
+        start = first = held = 0
+        for i in range(metadata.num_row_groups):
+            held += metadata.row_group(i).num_rows
+            if held >= _PART_ROWS or i == metadata.num_row_groups - 1:
+                pieces.append((start, range(first, i + 1)))
+                start, first, held = start + held, i + 1, 0
+    return pieces or [(0, None)]
 
 
 def _file_digest(path: Path) -> bytes:
@@ -549,22 +497,21 @@ def _open(path: Path) -> Iterator[Any]:
         raise InputError(f"{path} cannot be read to its end: {error}") from None
 
 
-def _raw_lines(path: Path) -> Iterator[str]:
-    """Yield a file's lines with their ends; only a line feed ends one, and what is no UTF-8 becomes U+FFFD."""
+def _lines(path: Path, ends: str = "\n") -> Iterator[str]:
+    """Yield a file's lines with their ends, and what is no UTF-8 as U+FFFD.
+
+    Only a line feed ends one, or with no ``ends`` a carriage return, too.
+    """
     with _open(path) as file:
+        text = io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline=ends)
         number = 0
-        while line := file.readline(_LONGEST_LINE):
+        while line := text.readline(_LONGEST_LINE):
             number += 1
-            if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+            if len(line) == _LONGEST_LINE and not line.endswith(("\n", "\r")):
                 raise InputError(
-                    f"{path}, line {number} is longer than {_LONGEST_LINE:,} bytes; that is no file of captions."
+                    f"{path}, line {number} is longer than {_LONGEST_LINE:,} characters; that is no file of captions."
                 )
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace")
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """Yield a file's lines without their ends."""
-    return (line.rstrip("\r\n") for line in _raw_lines(path))
+            yield line
 
 
 def _batched(rows: Iterable[Any], size: int, weight: Callable[[Any], int]) -> Iterator[list[Any]]:
@@ -582,7 +529,7 @@ def _batched(rows: Iterable[Any], size: int, weight: Callable[[Any], int]) -> It
 
 
 def _read_text(path: Path, size: int) -> _Read:
-    for batch in _batched(_lines(path), size, len):
+    for batch in _batched((line.rstrip("\r\n") for line in _lines(path)), size, len):
         yield pa.table({"text": pa.array(batch, pa.large_string())}), {}
 
 
@@ -653,15 +600,13 @@ def _read_csv(path: Path, size: int) -> _Read:
     ``url`` and ``caption``, and in such a TSV file quotation marks are part of the captions.
     """
     separator = "\t" if _ending(path).startswith(".tsv") else ","
-    lines = _raw_lines(path)
-    head = next(lines, "")
-    lines = chain([head], lines)
-    pair = head.split("\t") if separator == "\t" and head.count("\t") == 1 else []
+    with contextlib.closing(_lines(path)) as lines:
+        pair = next(lines, "").split("\t")
     urls = [i for i, field in enumerate(pair) if _URL.match(field)]
-    if len(urls) == 1:
-        header, rows = ["url", "caption"], _pairs(lines, url_first=urls == [0])
+    if separator == "\t" and len(pair) == 2 and len(urls) == 1:
+        names, rows = ["url", "caption"], _pairs(_lines(path), url_first=urls == [0])
     else:
-        rows = _csv_rows(lines, separator, path)
+        rows = _csv_rows(path, separator)
         header = next(rows, [])
         if not header:
             raise InputError(f"{path} cannot be read as CSV: it is empty.")
@@ -669,7 +614,7 @@ def _read_csv(path: Path, size: int) -> _Read:
         urls = [i for i, field in enumerate(header) if _URL.match(field)]
         if urls:
             rows, header = chain([header], rows), _headless(len(header), urls[0])
-    names = _carried_as(header, taken=frozenset())
+        names = _carried_as(header, taken=frozenset())
     # A cell takes memory where it is empty, too.
     for batch in _batched(rows, size, lambda row: sum(map(len, row)) + 8 * len(row)):
         columns = (pa.array(column, pa.large_string()) for column in zip(*batch, strict=True))
@@ -694,7 +639,7 @@ def _pairs(lines: Iterable[str], *, url_first: bool) -> Iterator[list[str]]:
             yield [one, other] if url_first else [other, one]
 
 
-def _csv_rows(lines: Iterable[str], separator: str, path: Path) -> Iterator[list[str]]:
+def _csv_rows(path: Path, separator: str) -> Iterator[list[str]]:
     """Yield the rows of a CSV file that are not blank, all as wide as the first."""
     # The limit is one of the process; a caption longer than that is as good as any.
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))
@@ -702,7 +647,7 @@ def _csv_rows(lines: Iterable[str], separator: str, path: Path) -> Iterator[list
 
     def counted() -> Iterator[str]:
         nonlocal held
-        for line in _ended(lines):
+        for line in _lines(path, ends=""):
             held += len(line)
             if held > _LONGEST_ROW:
                 raise csv.Error(f"a row is longer than {_LONGEST_ROW:,} characters")
@@ -727,15 +672,6 @@ def _csv_rows(lines: Iterable[str], separator: str, path: Path) -> Iterator[list
         ) from None
 
 
-def _ended(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines cut behind each carriage return, which outside of quotes ends a row as a line feed does."""
-    for line in lines:
-        if "\r" in line:
-            yield from (found[0] for found in re.finditer(r"[^\r]*\r\n?|[^\r]+", line))
-        else:
-            yield line
-
-
 def _plain(table: pa.RecordBatch | pa.Table, names: Sequence[str], left_out: Mapping[str, str]) -> _Read:
     """Yield some columns of an Arrow table, sound, in pieces of bounded size."""
     arrays = [_sound(table.column(table.schema.names.index(name))) for name in names]
@@ -756,17 +692,12 @@ def _flat_columns(schema: pa.Schema, where: str) -> tuple[list[str], dict[str, s
     for field in schema:
         kind = field.type.value_type if kinds.is_dictionary(field.type) else field.type
         text = field.name in (*TEXT_COLUMNS, *URL_COLUMNS)
-        if not kinds.is_nested(kind) and (text or not _holds_bytes(kind)):
+        if not kinds.is_nested(kind) and (text or not any(ask(kind) for ask in _BYTES)):
             found[field.name] = None
     left_out = {field.name: str(field.type)[:60] for field in schema if field.name not in found}
     if left_out:
         _note_left_out(where, list(left_out))
     return list(found), left_out
-
-
-def _holds_bytes(kind: pa.DataType) -> bool:
-    asked = (kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view, kinds.is_fixed_size_binary)
-    return any(ask(kind) for ask in asked)
 
 
 def _sound(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -846,18 +777,16 @@ def absolute(name: str) -> str:
     dataset, config, split = _dataset_named(name.removeprefix("hf:"))
     if not os.path.isdir(dataset):
         return name
-    return "".join(
-        ["hf:", str(Path(dataset).absolute()), f":{config}" if config else "", f"@{split}" if split else ""]
-    )
+    return f"hf:{Path(dataset).absolute()}" + (config and f":{config}") + (split and f"@{split}")
 
 
 def _dataset_named(spec: str) -> tuple[str, str, str]:
     """Return name or folder, configuration and split of ``NAME:CONFIG@SPLIT``; the latter two may be empty."""
     found = re.fullmatch(r"(.+?)(?::([^:@/\\]+))?(?:@([^:@/\\]+))?", spec)
-    if os.path.isdir(os.path.expanduser(spec)) or not found:
-        return os.path.expanduser(spec), "", ""
-    folder = os.path.expanduser(found[1])
-    return folder if os.path.isdir(folder) else found[1], found[2] or "", found[3] or ""
+    whole = os.path.isdir(os.path.expanduser(spec)) or not found
+    name, config, split = (spec, "", "") if whole else found.groups("")
+    folder = os.path.expanduser(name)
+    return folder if os.path.isdir(folder) else name, config, split
 
 
 def _saved_by_datasets(folder: Path) -> bool:
@@ -896,11 +825,7 @@ class HubCorpus(_Tables):
     @property
     def parts(self) -> int:
         """One per shard, as a rule a file; a corpus cut after some rows is one part."""
-        return 1 if self._rows else self._shards
-
-    @property
-    def _shards(self) -> int:
-        return int(self._stream.num_shards)
+        return 1 if self._rows else self._stream.num_shards
 
     @cached_property
     def _saved(self) -> Path | None:
@@ -949,11 +874,11 @@ class HubCorpus(_Tables):
         return stream.with_format("arrow")
 
     def _sources(self, size: int, part: int | None) -> Iterator[tuple[str, str, int, _Read]]:
-        for i in range(self._shards) if part is None else [part]:
+        for i in range(self._stream.num_shards) if part is None else [part]:
             yield self.name, f"{self._prefix}-{i:05d}", 0, self._tables(i, size)
 
     def _tables(self, i: int, size: int) -> _Read:
-        stream = self._stream.shard(num_shards=self._shards, index=i)
+        stream = self._stream.shard(num_shards=self._stream.num_shards, index=i)
         try:
             for table in stream.iter(batch_size=min(size, _STREAMED_ROWS)):
                 yield from _plain(table, *_flat_columns(table.schema, self.name))

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaslab.captions import corpus as module
-from biaslab.captions.corpus import SCHEMAS, open_corpus, schema_named
+from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.pipeline import Pipeline, Settings
@@ -95,9 +95,7 @@ def test_columns_by_parameter(tmp_path):
         "url": ["u", "v"],
         "corpus_rank": [7, 8],
     }
-    with pytest.raises(
-        InputError, match=r"own.parquet has no column that is known to hold captions. .*words, key"
-    ):
+    with pytest.raises(InputError, match=r"own.parquet has no column 'text' or 'TEXT' .*: words, key"):
         read(open_corpus(path))
     with pytest.raises(InputError, match=r"no column 'word' for text. Did you mean 'words'"):
         read(open_corpus(path, columns={"text": "word"}))
@@ -147,15 +145,9 @@ def test_captions_in_lists_are_named(tmp_path):
     ):
         corpus = open_corpus(str(tmp_path / name))
         for use in (read, lambda corpus: search(corpus, ["nurse"], progress=False)):
-            with pytest.raises(InputError) as error:
+            with pytest.raises(InputError, match=rf"{name} .*'caption' holds {held}, .*: {others}\."):
                 use(corpus)
-            assert str(error.value).endswith(
-                f"{name}: column 'caption' holds {held}, of which nothing is read. Save it with one caption in each "
-                f"row, or name another column with columns. Other columns: {others}."
-            )
-    with pytest.raises(
-        InputError, match=r"'caption', which columns maps to text, holds list<.*one text in each row"
-    ):
+    with pytest.raises(InputError, match=r"'caption', which columns maps to text, holds list<"):
         read(open_corpus(str(tmp_path / "a.parquet"), columns={"text": "caption"}))
 
 
@@ -171,10 +163,10 @@ DATACOMP = {"uid": ["00a", "00b"], "url": ["u", "v"], "text": ["a nurse", ""], "
 @pytest.mark.parametrize(
     ("columns", "schema", "ids", "carried"),
     [
-        (LAION, "LAION-400M", None, ["SAMPLE_ID", "HEIGHT", "WIDTH", "LICENSE", "NSFW", "similarity"]),
-        (RELAION, "relaion2B-en-research-safe", None, ["similarity", "punsafe"]),
-        (COYO, "COYO-700M", [str(2**60 + 1), str(2**60 + 2)], ["image_phash"]),
-        (DATACOMP, "datacomp_1b", ["00a", "00b"], ["sha256"]),
+        (LAION, "laion", None, ["SAMPLE_ID", "HEIGHT", "WIDTH", "LICENSE", "NSFW", "similarity"]),
+        (RELAION, "relaion", None, ["similarity", "punsafe"]),
+        (COYO, "coyo", [str(2**60 + 1), str(2**60 + 2)], ["image_phash"]),
+        (DATACOMP, "datacomp", ["00a", "00b"], ["sha256"]),
     ],
 )
 def test_published_sets_are_known_by_name_and_by_their_columns(tmp_path, columns, schema, ids, carried):
@@ -200,7 +192,7 @@ def test_conceptual_captions_have_no_header(tmp_path, name, url_first):
     lines = ["\t".join(r if url_first else r[::-1]) if any(r) else "" for r in rows]
     path = tmp_path / name
     path.write_bytes(PACK.get(path.suffix, bytes)(("\n".join(lines) + "\n").encode()))
-    for columns in (None, {"schema": "gcc"}, {"schema": "cc12m"}):
+    for columns in (None, {"schema": "cc3m"}, {"schema": "cc12m"}):
         table = read(open_corpus(str(path), columns=columns))
         # Where the URL stands last, what is before the last tab is the caption.
         assert list(zip(table["url"], table["text"], strict=True)) == [r for r in rows if any(r)]
@@ -213,7 +205,7 @@ def test_a_csv_without_a_header(tmp_path):
     path.write_text('http://a/1.jpg,"a, b"\nhttp://b,c\n')
     assert read(open_corpus(str(path)))["text"].tolist() == ["a, b", "c"]
     path.write_text("7,http://a/1.jpg,a nurse\n8,http://b,c\n")
-    with pytest.raises(InputError, match=r"no column .* captions. Its columns: column_1, url, column_3"):
+    with pytest.raises(InputError, match=r"no column 'text' .*: column_1, url, column_3\."):
         read(open_corpus(str(path)))
     table = read(open_corpus(str(path), columns={"text": "column_3", "caption_id": "column_1"}))
     assert table.to_numpy().tolist() == [["7", "a nurse", "http://a/1.jpg"], ["8", "c", "http://b"]]
@@ -223,14 +215,8 @@ def test_schemas_that_do_not_fit_are_named(tmp_path):
     path = str(write(tmp_path / "a.parquet"))
     with pytest.raises(ParameterError, match=r"has the schema 'layon'. Did you mean 'laion'"):
         open_corpus(path, columns={"schema": "layon"})
-    with pytest.raises(
-        InputError, match=r"no column 'caption', where the schema 'cc3m' has its .*: TEXT, n\."
-    ):
-        read(open_corpus(path, columns={"schema": "gcc"}))
-    for name in SCHEMAS:
-        assert schema_named(name) == name
-    for name in ("LAION-2B-en", "laion5B", "laion_aesthetics"):
-        assert schema_named(name) == "laion"
+    with pytest.raises(InputError, match=r"no column 'caption', where the schema 'cc3m' .*: TEXT, n\."):
+        read(open_corpus(path, columns={"schema": "cc3m"}))
 
 
 # -- ids -----------------------------------------------------------------------------------------------------
@@ -368,25 +354,25 @@ def test_columns_of_lists_objects_and_bytes_are_left_out(tmp_path, caplog):
 
 
 def test_memory_stays_bounded_with_lines_of_a_megabyte(tmp_path, monkeypatch):
-    """50 MB of captions of 1 MB each in every kind of file, with room for 4 MB: they are never together in memory."""
-    monkeypatch.setattr(module, "_BATCH_BYTES", 4 * 2**20)
-    long = ("a nurse " * 2**17)[: 2**20]
-    texts = [f"{i} {long}" for i in range(50)]
+    """20 MB of captions of 0.5 MB each in every kind of file, with room for 1 MB: they are never together in memory."""
+    monkeypatch.setattr(module, "_BATCH_BYTES", 2**20)
+    long = ("a nurse " * 2**16)[: 2**19]
+    texts = [f"{i} {long}" for i in range(40)]
     (tmp_path / "a.txt").write_text("".join(f"{t}\n" for t in texts))
     (tmp_path / "a.csv").write_text("n,text\n" + "".join(f'{i},"{t}"\n' for i, t in enumerate(texts)))
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
-    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=25, use_dictionary=False)
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=20, use_dictionary=False)
     del texts
     for name in ("a.txt", "a.csv", "a.jsonl", "a.parquet"):
         tracemalloc.start()
         before, n, most = pa.total_allocated_bytes(), 0, 0
         for batch in open_corpus(str(tmp_path / name)).batches():
-            assert all(len(t) > 2**20 for t in batch["text"])
+            assert all(len(t) > 2**19 for t in batch["text"])
             n += len(batch)
             most = max(most, pa.total_allocated_bytes() - before)
-        assert n == 50
-        assert tracemalloc.get_traced_memory()[1] < 25 * 2**20, name
-        assert most < 40 * 2**20, name
+        assert n == 40
+        assert tracemalloc.get_traced_memory()[1] < 9 * 2**20, name
+        assert most < 15 * 2**20, name
         tracemalloc.stop()
 
 
@@ -398,7 +384,7 @@ def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
         ("a.csv", b"text\n" + b"x" * 1001),
     ):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(InputError, match=rf"{name}, line \d is longer than 1,000 bytes"):
+        with pytest.raises(InputError, match=rf"{name}, line \d is longer than 1,000 characters"):
             read(open_corpus(str(tmp_path / name)))
 
 
