@@ -76,25 +76,17 @@ OUTCOMES = {
 }
 # Those that may be another at another time; `again` takes them.
 TEMPORARY = ("no_address", "connection_failed", "timed_out", "rate_limited", "server_error", "failed")
-COLUMNS = (
-    "caption_id",
-    "url",
-    "outcome",
-    "status",
-    "n_bytes",
-    "width",
-    "height",
-    "n_tries",
-    "seconds",
-    "final_url",
-    "sha256",
-    "file",
-    "saved_bytes",
-    "saved_sha256",
-    "fetched",
-    "detail",
-)
-_TEXTS = ("caption_id", "url", "outcome", "final_url", "sha256", "file", "saved_sha256", "fetched", "detail")
+# What a row holds where it does not apply, by column.
+_EMPTY = {
+    **dict.fromkeys(("caption_id", "url", "outcome"), ""),
+    **dict.fromkeys(("status", "n_bytes", "width", "height")),
+    "n_tries": 0,
+    "seconds": 0.0,
+    **dict.fromkeys(("final_url", "sha256", "file"), ""),
+    "saved_bytes": None,
+    **dict.fromkeys(("saved_sha256", "fetched", "detail"), ""),
+}
+COLUMNS = tuple(_EMPTY)
 _JOURNAL = "outcomes.jsonl"
 # Hosts in a row that cannot be reached before we take it that this machine has no network.
 _SILENT_HOSTS = 50
@@ -153,21 +145,19 @@ def download(
     with journal.turn("fetching"):
         found = _Run(wanted, _Outcomes(journal), settings, again, allow).go(label, progress)
     table = pd.DataFrame([found[key] for key in wanted], columns=list(COLUMNS), dtype=object)
-    for column in COLUMNS:
-        text = column in _TEXTS
-        table[column] = table[column].astype(object) if text else pd.to_numeric(table[column]).astype(float)
-    return table
+    return table.astype({column: float for column, empty in _EMPTY.items() if empty != ""})
 
 
 def _wanted(images: pd.DataFrame) -> list[tuple[str, str]]:
     """Return id and URL of each row."""
+    import pandas as pd
+
     for column in ("caption_id", "url"):
         if column not in images.columns:
             raise InputError(f"images has no column {column!r}; it needs caption_id and url.")
-    ids = [str(i) for i in images["caption_id"]]
-    if len(set(ids)) < len(ids):
-        seen: set[str] = set()
-        twice = next(i for i in ids if i in seen or seen.add(i))
+    ids = pd.Series([str(i) for i in images["caption_id"]], dtype=object)
+    if ids.duplicated().any():
+        twice = ids[ids.duplicated()].iloc[0]
         raise InputError(f"caption_id {twice!r} stands for two images; ids must be unique.")
     urls = [u.strip() if isinstance(u, str) else "" for u in images["url"]]
     return list(zip(ids, urls, strict=True))
@@ -252,25 +242,26 @@ class _Outcomes:
 
     def file_for(self, caption_id: str, url: str, ending: str) -> str:
         """Return where, below the folder, the picture of a caption and URL belongs."""
-        part = hashlib.sha256(_bytes(caption_id)).hexdigest()[:2]
-        name = f"images/{part}/{file_name(caption_id)}"
+        name = f"images/{_digest(caption_id)[:2]}/{file_name(caption_id)}"
         owner = self._owners.setdefault(f"{name}.{ending}".casefold(), (caption_id, url))
         if owner != (caption_id, url):  # Another corpus has a caption of this name.
-            name += f"~{hashlib.sha256(_bytes(url)).hexdigest()[:8]}"
+            name += f"~{_digest(url)[:8]}"
         return f"{name}.{ending}"
 
     def stands(self, row: Mapping[str, Any] | None, again: Collection[str]) -> bool:
         """Say whether a row needs no other try: of its picture only the length is looked at."""
-        if not row or row["outcome"] in again or row["outcome"] != OK:
-            return bool(row) and row["outcome"] not in again
+        if not row or row["outcome"] in again:
+            return False
+        if row["outcome"] != OK:
+            return True
         try:
             return (self.folder / row["file"]).stat().st_size == row["saved_bytes"]
         except OSError:
             return False
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", errors="surrogatepass")
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
 _FITS = re.compile(
@@ -289,7 +280,7 @@ def file_name(caption_id: str) -> str:
     if _FITS.fullmatch(caption_id):
         return caption_id
     plain = re.sub(r"[^a-z0-9._-]+", "-", caption_id.lower())[:60].strip("-._")
-    return f"{plain}~{hashlib.sha256(_bytes(caption_id)).hexdigest()[:16]}"
+    return f"{plain}~{_digest(caption_id)[:16]}"
 
 
 # -- the run -----------------------------------------------------------------------------------------------------
@@ -455,10 +446,8 @@ class _Run:
             return self.found
         for task in self._tasks.values():
             self._hosts.put(task)
-        threads = [
-            threading.Thread(target=self._work, name=f"download-{i}", daemon=True)
-            for i in range(min(self._settings.concurrency, len(self._tasks)))
-        ]
+        number = min(self._settings.concurrency, len(self._tasks))
+        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(number)]
         n = len(self.found)
         bar = {"total": n + missing, "initial": n, "desc": label, "unit": " images", "leave": False}
         n_ok = sum(row["outcome"] == OK for row in self.found.values())
@@ -578,7 +567,6 @@ class _Run:
 
 def _row(caption_id: str, url: str, outcome: str, *, detail: str = "", **more: Any) -> dict[str, Any]:
     """Return a row with all columns; what is not given does not apply."""
-    fixed = {"caption_id": caption_id, "url": url, "outcome": outcome}
-    nothing = {c: "" if c in _TEXTS else None for c in COLUMNS}
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {**nothing, "n_tries": 0, "seconds": 0.0, "fetched": now, **fixed, "detail": detail[:300], **more}
+    given = {"caption_id": caption_id, "url": url, "outcome": outcome, "fetched": now, "detail": detail[:300]}
+    return {**_EMPTY, **given, **more}

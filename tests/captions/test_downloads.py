@@ -701,7 +701,7 @@ def test_a_killed_run_loses_nothing_finished(server, tmp_path):
     paths = [f"slow/{i}" if i % 5 else f"status/404/{i}" for i in range(60)]
     journal = tmp_path / "pictures" / "outcomes.jsonl"
     finished = 0
-    for at in (3, 17, 30, 44):
+    for at in (3, 30):
         running = child(paths, server, tmp_path / "pictures", concurrency=2)
         while running.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < at):
             time.sleep(0.005)
@@ -720,14 +720,17 @@ def test_a_killed_run_loses_nothing_finished(server, tmp_path):
     asked = [server.url(path[1:]) for path, _, _ in server.hits[before:]]
     assert not done.intersection(asked) and len(asked) == len(paths) - len(done)
     # In each kill at most the two requests under way were lost, and made again.
-    assert len(server.hits) <= len(paths) + 4 * 2
-    whole = json.loads(child(paths, server, tmp_path / "undisturbed").communicate()[0])
-    assert made["outcomes"] == whole["outcomes"] and made["saved"] == whole["saved"]
+    assert len(server.hits) <= len(paths) + 2 * 2
+    assert made["outcomes"] == ["ok" if i % 5 else "not_found" for i in range(60)]
+    # One picture stands behind all that were there.
+    assert {bool(saved) for saved in made["saved"][::5]} == {False}
+    assert len({saved for i, saved in enumerate(made["saved"]) if i % 5}) == 1
 
 
 def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
     kinds = ("endless", "gzip-bomb", "large", "webp", "big", "gzip-tail", "stated", "scans", "html")
-    paths = [f"{kind}/{i}" for i in range(4) for kind in kinds]
+    # More than are fetched at a time, with four large pictures.
+    paths = [f"{kind}/{i}" for i in range(2) for kind in kinds]
     found = json.loads(child(paths, server, tmp_path / "pictures", seconds=120, silence=60).communicate()[0])
     by_kind = dict(zip(kinds, found["outcomes"][: len(kinds)], strict=True))
     assert by_kind == {
@@ -741,7 +744,7 @@ def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
         "scans": "too_large",
         "html": "not_an_image",
     }
-    assert found["outcomes"] == found["outcomes"][: len(kinds)] * 4
+    assert found["outcomes"] == found["outcomes"][: len(kinds)] * 2
     assert found["peak"] < 1e9
 
 

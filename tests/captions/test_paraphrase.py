@@ -280,7 +280,7 @@ def test_a_run_leaves_the_key_nowhere(server, tmp_path, write_notebook, works):
     )
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", CELL, NOTEBOOK)
     settings = {
-        "captions": {"rows": 300, "approaches": ["paraphrased"], "paraphraser": "endpoint"},
+        "captions": {"rows": 100, "approaches": ["paraphrased"], "paraphraser": "endpoint"},
         "generation": {"caption_prompts_per_occupation": 1},
         "compute": {"store": str(tmp_path / "outputs/store")},
         "endpoint": {"url": server.url, "model": "m", "key_variable": "FAKE_KEY"},

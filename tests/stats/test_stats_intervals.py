@@ -48,19 +48,18 @@ def test_wilson_covers_95_percent_on_average_over_shares():
 @pytest.mark.parametrize(
     ("count", "n", "message"),
     [
-        (5, 4, "count must not exceed n, got 5 of 4."),
-        (-1, 4, "count must be whole numbers of at least 0, got -1."),
-        (1.5, 4, "count must be whole numbers of at least 0, got 1.5."),
-        (1, -4, "n must be whole numbers of at least 0, got -4."),
-        (1, np.inf, "n must be whole numbers of at least 0, got inf."),
-        ([1, 2], [3, 4, 5], "count and n must fit together, got shapes (2,) and (3,)."),
-        ("many", 4, "count must be numbers (missing ones NaN), got 'many'."),
+        (5, 4, "count .* 5 of 4"),
+        (-1, 4, "count .* at least 0, got -1"),
+        (1.5, 4, r"count must be whole .* 1\.5"),
+        (1, -4, "n must be whole .* -4"),
+        (1, np.inf, "n must be whole .* inf"),
+        ([1, 2], [3, 4, 5], r"count and n .* \(2,\) and \(3,\)"),
+        ("many", 4, "count must be numbers .* 'many'"),
     ],
 )
 def test_counts_that_cannot_be_are_refused(count, n, message):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=message):
         stats.wilson_interval(count, n)
-    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("confidence", [0, 1, 95, -0.5, np.nan])
