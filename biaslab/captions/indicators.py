@@ -27,6 +27,7 @@ Gender is binary here because the paper's word lists and gender-guesser are; tha
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -63,7 +64,7 @@ _NEVER, _DOUBTFUL, _SURNAME_TOO, _SURNAME_WORD, _CAPTION, _INSTITUTION, _PLACE, 
     1 << i for i in range(8)
 )
 _TITLE, _OPENER, _PARTICLE, _CAPITAL, _PROPER, _INITIAL, _SHORT = (1 << i for i in range(8, 15))
-# Words up to this long are remembered: those of names come again and again.
+# So many letters of a word are looked at and remembered: those of names come again and again.
 _REMEMBERED = 64
 
 
@@ -255,34 +256,26 @@ def _is_headline(text: str) -> bool:
     return len(long) >= _HEADLINE_WORDS and capitals >= _HEADLINE_SHARE * len(long)
 
 
-def _gender(name: str) -> str | None:
-    """Return the gender of a first name, or of the first part of a hyphenated one; None where there is none."""
-    known = first_names()
-    return known.get(name) or known.get(name.split("-")[0])
-
-
 @cache
 def _lists() -> dict[str, int]:
     """Return word to what it is by the lists, as bits."""
-    bits: dict[str, int] = {}
-    for name, bit in (
-        ("places", _NEVER | _PLACE),
-        ("words_also_names", _NEVER | _ALSO_NAME),
-        ("place_openers", _NEVER | _OPENER),
-        ("ambiguous_first_names", _DOUBTFUL),
-        ("surnames_too", _SURNAME_TOO),
-        ("surname_words", _SURNAME_WORD),
-        ("caption_words", _CAPTION),
-        ("institution_words", _INSTITUTION),
-        ("titles", _TITLE),
-    ):
-        for word in lexicons.load(name):
-            bits[word] = bits.get(word, 0) | bit
-    for word in _titles():
-        bits[word] = bits.get(word, 0) | _TITLE
-    for word in _PARTICLES:
-        bits[word] = bits.get(word, 0) | _PARTICLE
-    return bits
+    of = {
+        "places": _NEVER | _PLACE,
+        "words_also_names": _NEVER | _ALSO_NAME,
+        "place_openers": _NEVER | _OPENER,
+        "ambiguous_first_names": _DOUBTFUL,
+        "surnames_too": _SURNAME_TOO,
+        "surname_words": _SURNAME_WORD,
+        "caption_words": _CAPTION,
+        "institution_words": _INSTITUTION,
+        "titles": _TITLE,
+    }
+    words = [(lexicons.load(name), bit) for name, bit in of.items()]
+    bits: dict[str, int] = defaultdict(int)
+    for some, bit in (*words, (_titles(), _TITLE), (_PARTICLES, _PARTICLE)):
+        for word in some:
+            bits[word] |= bit
+    return dict(bits)
 
 
 def _kinds(word: str) -> int:
@@ -295,7 +288,7 @@ def _low(word: str) -> str:
 
 def _look_up(word: str) -> tuple[int, int]:
     """Return what a word is by the lists and by how it is written, and what its part before a hyphen is, as bits."""
-    return _looked_up(word) if len(word) <= _REMEMBERED else _looked_up.__wrapped__(word)
+    return _looked_up(word[:_REMEMBERED])
 
 
 @lru_cache(maxsize=1 << 16)
@@ -303,32 +296,28 @@ def _looked_up(word: str) -> tuple[int, int]:
     low = _low(word)
     written = 0
     if word[0].isupper():
-        written |= _CAPITAL
-        # A capital first and a small letter later.
-        written |= _PROPER if any(c.islower() for c in word) else 0
+        # A capital first and a small letter later are a name's.
+        written = _CAPITAL | (_PROPER if any(c.islower() for c in word) else 0)
         written |= _INITIAL if len(word.rstrip(".")) == 1 else 0
     head = low.split("-")[0]
     return _kinds(low) | written, _kinds(head) | written | (_SHORT if len(head) < 2 else 0)
 
 
-def _first_name(word: str) -> str | None:
-    """Return the gender of a word that may be a first name, else None."""
-    return _first_name_of(word) if len(word) <= _REMEMBERED else _first_name_of.__wrapped__(word)
-
-
 @lru_cache(maxsize=1 << 16)
-def _first_name_of(word: str) -> str | None:
+def _first_name(word: str) -> str | None:
+    """Return the gender of a word that may be a first name, or of its part before a hyphen, else None."""
     is_, _ = _look_up(word)
-    if len(word) < 2 or not is_ & _PROPER or is_ & _NEVER:
+    if len(word) < 2 or not is_ & _PROPER or is_ & _NEVER or (len(word) == 2 and not is_ & _DOUBTFUL):
         return None
-    return _gender(word) if len(word) > 2 or is_ & _DOUBTFUL else None
+    known = first_names()
+    return known.get(word) or known.get(word.split("-")[0])
 
 
 def _name_at(text: str, start: int) -> tuple[int, str | None]:
     """Return the end of the name that starts at ``start``, or 0, and its gender, None where it is no person's."""
     words = _joined(text, start)
     first, end = next(words)
-    gender = _first_name(first)
+    gender = _first_name(first[:_REMEMBERED])
     before = _kinds(_before(text, start)) if gender else 0
     if not gender or before & _OPENER:
         return 0, None
@@ -384,17 +373,12 @@ def _names_a_place(word: str, words: Iterator[tuple[str, int]]) -> bool:
 def _spacy_model():
     try:
         import spacy
-    except ImportError:
-        raise ParameterError(
-            f"names is 'spacy' but spaCy is not installed; run `pip install spacy` and "
-            f"`python -m spacy download {_SPACY_MODEL}`, or set names to 'gazetteer'."
-        ) from None
-    try:
+
         return spacy.load(_SPACY_MODEL)
-    except OSError:
+    except (ImportError, OSError) as error:
         raise ParameterError(
-            f"names is 'spacy' but its model is not installed; run `python -m spacy download {_SPACY_MODEL}`, "
-            "or set names to 'gazetteer'."
+            f"names is 'spacy' but spaCy or its model is not installed ({error}); run `pip install spacy` and "
+            f"`python -m spacy download {_SPACY_MODEL}`, or set names to 'gazetteer'."
         ) from None
 
 

@@ -152,28 +152,25 @@ def _judged(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: 
     from biaslab.captions.indicators import indicators
 
     texts = [_plain(answer.text) for answer in answers]
-    said = [set(_genders(i)) for i in indicators([caption for caption, _ in pairs], names=names)["indicator"]]
-    says = [set(_genders(i)) for i in indicators(texts, names=names)["indicator"]]
+    says = {"none": set(), "female": {"female"}, "male": {"male"}, "both": {"female", "male"}}
+    before, after = (
+        indicators(some, names=names)["indicator"].map(says)
+        for some in ([caption for caption, _ in pairs], texts)
+    )
     found = []
-    for k, (caption, occupation) in enumerate(pairs):
-        if not texts[k]:
-            outcome = "empty" if answers[k].outcome == "answered" else answers[k].outcome
-        elif not _named(occupation).search(texts[k]):
+    for (caption, occupation), answer, text, said, now in zip(
+        pairs, answers, texts, before, after, strict=True
+    ):
+        if not text:
+            outcome = "empty" if answer.outcome == "answered" else answer.outcome
+        elif not _named(occupation).search(text):
             outcome = "lost_occupation"
-        elif said[k] - says[k]:
-            outcome = "lost_gender"
-        elif says[k] - said[k]:
-            outcome = "added_gender"
-        elif len(texts[k]) > 3 * len(caption) + 200:
-            outcome = "too_long"
+        elif said != now:
+            outcome = "lost_gender" if said - now else "added_gender"
         else:
-            outcome = "paraphrased"
-        found.append((texts[k], outcome))
+            outcome = "too_long" if len(text) > 3 * len(caption) + 200 else "paraphrased"
+        found.append((text, outcome))
     return found
-
-
-def _genders(indicator: str) -> tuple[str, ...]:
-    return {"none": (), "both": ("female", "male")}.get(indicator, (indicator,))
 
 
 def _plain(answer: str) -> str:

@@ -92,13 +92,7 @@ def search(
         each = (parts[i : i + 1] for i in range(len(parts)))
         with tqdm(desc=label, unit=" captions", leave=False, file=sys.stderr, disable=not progress) as bar:
             return _merge(LocalEngine().map(work, each, advanced=bar.update), matcher.terms, keep)
-    inputs = {
-        "corpus": corpus.digest,
-        "terms": list(terms),
-        "keep": keep,
-        "seed": seed,
-        "plural": plural,
-    }
+    inputs = {"corpus": corpus.digest, "terms": list(terms), "keep": keep, "seed": seed, "plural": plural}
     stage = store.stage("search", inputs, work)
     options = {"label": label, "unit": "captions", "advances": True, "progress": progress}
     results = stage.compute_iter(parts, shard_rows=1, engine=engine, **options)
@@ -199,9 +193,7 @@ class _Work:
         self._corpus, self._matcher, self._keep, self._seed = corpus, matcher, keep, seed
         self._salts = _hashes([term.lower() for term in matcher.terms], seed)
         # Each term's smallest priorities so far, and the largest one that can still be among them.
-        self._best = pd.DataFrame({"term": [], "priority": []}).astype(
-            {"term": np.int64, "priority": np.uint64}
-        )
+        self._best = pd.DataFrame({"term": np.zeros(0, np.int64), "priority": np.zeros(0, np.uint64)})
         self._limits = np.full(len(matcher.terms), np.iinfo(np.uint64).max, dtype=np.uint64)
 
     def __call__(self, parts: pd.DataFrame) -> pd.DataFrame:

@@ -78,38 +78,26 @@ def select(
     free = (captions["indicator"] == "none").to_numpy()
     caption_ids = captions["caption_id"].to_numpy()
 
-    parts: list[pd.DataFrame] = []
+    parts: list[tuple[str, str, str, np.ndarray, np.ndarray]] = []
     for occupation, wanted in prompts.reset_index(drop=True).groupby("occupation", sort=False):
         rows = rows_of.get(occupation, np.zeros(0, dtype=np.int64))
         queries = of_prompts[wanted.index]
-
-        def add(
-            approach: str, prompt: str, chosen: np.ndarray, cosines: np.ndarray, occupation=occupation
-        ) -> None:
-            ranks = np.arange(1, len(chosen) + 1)
-            values = (
-                approach,
-                prompt,
-                occupation,
-                caption_ids[chosen],
-                ranks,
-                np.asarray(cosines, dtype=float),
-            )
-            parts.append(pd.DataFrame(dict(zip(COLUMNS, values, strict=True))))
-
         sample = rows[:k]
         for approach, chosen in (("naive", sample), ("no_indicators", sample[free[sample]])):
-            add(approach, SHARED, chosen, (of_captions[chosen] @ queries.T).mean(axis=1))
+            parts.append(
+                (approach, SHARED, occupation, chosen, (of_captions[chosen] @ queries.T).mean(axis=1))
+            )
         for approach, choice in (("nearest", rows), ("nearest_no_indicators", rows[free[rows]])):
-            found, cosines = nearest(queries, of_captions[choice], k)
-            for prompt, places, near in zip(wanted["prompt"], found, cosines, strict=True):
-                add(approach, str(prompt), choice[places], near)
-    if not parts:
+            found = zip(wanted["prompt"], *nearest(queries, of_captions[choice], k), strict=True)
+            parts += [(approach, str(prompt), occupation, choice[at], near) for prompt, at, near in found]
+    tables = []
+    # By approach, then as the prompts come.
+    for *said, at, near in sorted(parts, key=lambda part: SELECTED.index(part[0])):
+        values = (*said, caption_ids[at], np.arange(len(at)) + 1, near.astype(float))
+        tables.append(pd.DataFrame(dict(zip(COLUMNS, values, strict=True))))
+    if not tables:
         return pd.DataFrame(columns=list(COLUMNS))
-    table = pd.concat(parts, ignore_index=True)
-    table["approach"] = pd.Categorical(table["approach"], SELECTED)
-    table = table.sort_values("approach", kind="stable", ignore_index=True)
-    return table.astype({"approach": object})
+    return pd.concat(tables, ignore_index=True).astype({"approach": object})
 
 
 def _check(frame: pd.DataFrame, columns: tuple[str, ...], what: str) -> None:

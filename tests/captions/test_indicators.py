@@ -249,7 +249,9 @@ def test_spacy_that_is_not_installed_is_named(monkeypatch):
     # None in place of a module makes its import fail, whether it is installed or not.
     monkeypatch.setitem(sys.modules, "spacy", None)
     module_under_test._spacy_model.cache_clear()
-    with pytest.raises(ParameterError, match=r"spaCy is not installed; run `pip install spacy`"):
+    with pytest.raises(
+        ParameterError, match=r"spaCy or its model is not installed .*; run `pip install spacy`"
+    ):
         indicators(["x"], names="spacy")
 
 
