@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from biaslab.captions.pictures import Decoder
 from biaslab.captions.settings import DownloadSettings
-from biaslab.errors import InputError, ParameterError, RunError, name_help
+from biaslab.errors import InputError, RunError
 from biaslab.net.fetch import Fetcher, Visit, parsed
 from biaslab.net.journal import Journal, crc32
 from biaslab.net.retry import Failed, pause, policy
@@ -74,8 +74,8 @@ OUTCOMES = {
     "damaged": "The image cannot be decoded.",
     "failed": "Anything else; the column detail says what.",
 }
-# Those that may be another at another time; `again` takes them.
-TEMPORARY = ("no_address", "connection_failed", "timed_out", "rate_limited", "server_error", "failed")
+# Those of a machine without network.
+_TEMPORARY = ("no_address", "connection_failed", "timed_out", "rate_limited", "server_error", "failed")
 # What a row holds where it does not apply, by column.
 _EMPTY = {
     **dict.fromkeys(("caption_id", "url", "outcome"), ""),
@@ -99,9 +99,7 @@ def download(
     folder: Path | str,
     settings: DownloadSettings | None = None,
     *,
-    again: Collection[str] = (),
     allow: Collection[str] = (),
-    label: str = "fetching images",
     progress: bool = True,
 ) -> pd.DataFrame:
     """Fetch images by URL into ``folder``, one picture per caption; what has an outcome there is not fetched again.
@@ -115,10 +113,8 @@ def download(
         images: Columns caption_id (unique texts) and url (empty or missing: no URL).
         folder: Where pictures and outcomes are kept; made when it is not there.
         settings: Limits and the pictures' size.
-        again: Outcomes to try again, such as :data:`TEMPORARY`.
         allow: Addresses and ports, such as ``"127.0.0.1:8000"``, that are taken although they are not public. For
             tests against a server of one's own.
-        label: What the progress bar calls the work.
         progress: Whether to show a bar with the rate.
 
     Returns:
@@ -130,20 +126,14 @@ def download(
 
     Raises:
         InputError: A column is missing, or an id stands twice.
-        ParameterError: ``again`` names no outcome.
         RunError: This machine has no network, or the disk is full; what had an outcome keeps it.
     """
     import pandas as pd
 
-    settings = settings or DownloadSettings()
-    unknown = [o for o in again if o not in OUTCOMES]
-    if unknown:
-        raise ParameterError(f"again names {unknown[0]!r}. {name_help(unknown[0], OUTCOMES)}")
     wanted = _wanted(images)
-    folder = Path(folder)
-    journal = Journal(folder / _JOURNAL, _KEPT, crc32)
+    journal = Journal(Path(folder) / _JOURNAL, _KEPT, crc32)
     with journal.turn("fetching"):
-        found = _Run(wanted, _Outcomes(journal), settings, again, allow).go(label, progress)
+        found = _Run(wanted, _Outcomes(journal), settings or DownloadSettings(), allow).go(progress)
     table = pd.DataFrame([found[key] for key in wanted], columns=list(COLUMNS), dtype=object)
     return table.astype({column: float for column, empty in _EMPTY.items() if empty != ""})
 
@@ -248,16 +238,12 @@ class _Outcomes:
             name += f"~{_digest(url)[:8]}"
         return f"{name}.{ending}"
 
-    def stands(self, row: Mapping[str, Any] | None, again: Collection[str]) -> bool:
+    def stands(self, row: Mapping[str, Any] | None) -> bool:
         """Say whether a row needs no other try: of its picture only the length is looked at."""
-        if not row or row["outcome"] in again:
-            return False
-        if row["outcome"] != OK:
-            return True
-        try:
-            return (self.folder / row["file"]).stat().st_size == row["saved_bytes"]
-        except OSError:
-            return False
+        if not row or row["outcome"] != OK:
+            return bool(row)
+        path = self.folder / row["file"]
+        return path.is_file() and path.stat().st_size == row["saved_bytes"]
 
 
 def _digest(text: str) -> str:
@@ -382,7 +368,6 @@ class _Run:
         wanted: Sequence[tuple[str, str]],
         outcomes: _Outcomes,
         settings: DownloadSettings,
-        again: Collection[str],
         allow: Collection[str],
     ) -> None:
         self._outcomes, self._settings = outcomes, settings
@@ -396,21 +381,21 @@ class _Run:
         self._held: list[tuple[str, dict[str, Any]]] = []
         self._reached = False
         for caption_id, url in wanted:
-            self._plan(caption_id, url, again)
+            self._plan(caption_id, url)
         self._hosts = _Hosts(settings, len(self._tasks))
 
-    def _plan(self, caption_id: str, url: str, again: Collection[str]) -> None:
+    def _plan(self, caption_id: str, url: str) -> None:
         """Take an outcome that is known, or make a task."""
         key = (caption_id, url)
         known = self._outcomes.rows.get(key)
-        if self._outcomes.stands(known, again):
+        if self._outcomes.stands(known):
             self.found[key] = known
             return
         if url in self._tasks:
             self._tasks[url].captions.append(caption_id)
             return
         other = self._outcomes.of_url.get(url)
-        if not known and self._outcomes.stands(other, again):
+        if not known and self._outcomes.stands(other):
             self.found[key] = self._shared(caption_id, other)
             return
         try:
@@ -437,7 +422,7 @@ class _Run:
             replace(path, data)
         return {"file": file, "saved_bytes": len(data), "saved_sha256": hashlib.sha256(data).hexdigest()}
 
-    def go(self, label: str, progress: bool) -> dict[tuple[str, str], dict[str, Any]]:
+    def go(self, progress: bool) -> dict[tuple[str, str], dict[str, Any]]:
         """Fetch what is missing; return the row of each caption and URL."""
         from tqdm import tqdm
 
@@ -449,7 +434,13 @@ class _Run:
         number = min(self._settings.concurrency, len(self._tasks))
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(number)]
         n = len(self.found)
-        bar = {"total": n + missing, "initial": n, "desc": label, "unit": " images", "leave": False}
+        bar = {
+            "total": n + missing,
+            "initial": n,
+            "desc": "fetching images",
+            "unit": " images",
+            "leave": False,
+        }
         n_ok = sum(row["outcome"] == OK for row in self.found.values())
         try:
             for thread in threads:
@@ -485,7 +476,7 @@ class _Run:
         if task.reached:
             self._reached = True
             self._release()
-        elif row["outcome"] in TEMPORARY:
+        elif row["outcome"] in _TEMPORARY:
             self._held += [(task.host, r) for r in rows]
             if len({host for host, _ in self._held}) >= _SILENT_HOSTS:
                 raise self._no_network()

@@ -26,7 +26,6 @@ from PIL import Image
 from biaslab.captions.downloads import (
     COLUMNS,
     OUTCOMES,
-    TEMPORARY,
     DownloadedImages,
     download,
     file_name,
@@ -240,13 +239,13 @@ def server():
 def fetch(server, tmp_path):
     """Return a function that downloads paths of the server, or whole URLs, and returns the table."""
 
-    def run(*paths, allow=(), again=(), folder="pictures", ids=None, **changes):
+    def run(*paths, allow=(), folder="pictures", ids=None, **changes):
         urls = [p if p is None or ":" in p or not p else server.url(p) for p in paths]
         table = pd.DataFrame(
             {"caption_id": ids or [f"c{i}" for i in range(len(urls))], "url": urls}, dtype=object
         )
         allow = [server.address, *allow]
-        return download(table, tmp_path / folder, quick(**changes), allow=allow, again=again, progress=False)
+        return download(table, tmp_path / folder, quick(**changes), allow=allow, progress=False)
 
     return run
 
@@ -556,12 +555,6 @@ def test_nothing_is_fetched_twice(server, fetch):
     assert some["outcome"].tolist() == ["ok", "ok"] and len(server.hits) == n + 1
 
 
-def test_what_may_change_is_tried_again_when_asked(server, fetch):
-    assert fetch("busy", "status/404", tries=1)["outcome"].tolist() == ["server_error", "not_found"]
-    fetch("busy", "status/404", tries=1, again=TEMPORARY)
-    assert len(server.times("busy")) == 2 and len(server.times("status/404")) == 1
-
-
 def test_a_url_of_several_captions_is_fetched_once(server, fetch, tmp_path):
     found = fetch("red", "red", ids=["a", "b"])
     assert len(server.hits) == 1 and found["file"].nunique() == 2
@@ -834,9 +827,9 @@ def test_downloads_are_a_source_of_images(fetch, tmp_path):
 def test_a_bar_shows_the_rate(server, tmp_path, capsys):
     urls = [server.url(f"slow/{i}") for i in range(12)]
     table = pd.DataFrame({"caption_id": urls, "url": urls})
-    download(table, tmp_path / "p", quick(concurrency=1), allow=[server.address], label="fetching some")
+    download(table, tmp_path / "p", quick(concurrency=1), allow=[server.address])
     shown = capsys.readouterr().err
-    assert "fetching some: " in shown and re.search(r" images/s, \d+ ok\]", shown)
+    assert "fetching images: " in shown and re.search(r" images/s, \d+ ok\]", shown)
     download(table, tmp_path / "p", quick(), allow=[server.address])
     assert capsys.readouterr().err == ""
 
@@ -857,6 +850,4 @@ def test_tables_that_cannot_be_used_are_named(tmp_path):
         download(pd.DataFrame({"caption_id": ["a"]}), tmp_path)
     with pytest.raises(InputError, match="caption_id 'a' stands for two images"):
         download(pd.DataFrame({"caption_id": ["a", "a"], "url": ["", ""]}), tmp_path)
-    with pytest.raises(ParameterError, match=r"again names 'not_fund'\. Did you mean 'not_found'"):
-        download(pd.DataFrame({"caption_id": ["a"], "url": [""]}), tmp_path, again=["not_fund"])
     assert download(pd.DataFrame({"caption_id": [], "url": []}), tmp_path).columns.tolist() == list(COLUMNS)
