@@ -18,10 +18,10 @@ def average_gender(n_female, n_male) -> np.ndarray:
     return ratio(female - male, female + male)
 
 
-def mean_absolute_deviation(counts, axis: int = -1) -> np.ndarray:
+def mean_absolute_deviation(counts) -> np.ndarray:
     """Return the mean absolute deviation (MAD) of normalised counts from the uniform distribution.
 
-    ``(1/N) sum |p_i - 1/N|`` over the N categories along ``axis``: 0 where all are equally frequent, and
+    ``(1/N) sum |p_i - 1/N|`` over the N categories along the last axis: 0 where all are equally frequent, and
     ``2 (N-1) / N**2`` where only one occurs (0.5 for two genders, 0.18 for ten skin tones).
 
     Counts are 0 or more (shares and percentages give the same answer); no image gives NaN, as does a missing
@@ -30,12 +30,11 @@ def mean_absolute_deviation(counts, axis: int = -1) -> np.ndarray:
     two categories.
     """
     counts = numbers("counts", counts, 0)
-    check_axis(counts, axis, "categories")
-    if counts.shape[axis] < 2:
+    check_axis(counts, -1, "categories")
+    if counts.shape[-1] < 2:
         raise InputError(
-            f"counts of shape {counts.shape} must have two or more categories along axis {axis}."
+            f"counts of shape {counts.shape} must have two or more categories along its last axis."
         )
-    counts = np.moveaxis(counts, axis, -1)
     shares = ratio(counts, counts.sum(axis=-1, keepdims=True))
     return np.abs(shares - 1 / counts.shape[-1]).mean(axis=-1)
 
@@ -50,13 +49,13 @@ def attribute_difference(presence_a, presence_b) -> np.ndarray:
     return a - b
 
 
-def mean_absolute_difference(presence_a, presence_b, axis: int = -1) -> np.ndarray:
-    """Return the mean of ``|presence_a - presence_b|`` (0..1) over the attributes along ``axis``.
+def mean_absolute_difference(presence_a, presence_b) -> np.ndarray:
+    """Return the mean of ``|presence_a - presence_b|`` (0..1) over the attributes along the last axis.
 
     A missing attribute makes the mean NaN: means over different attributes do not compare. (The last column
     of dalleval, table 22, averages all 15 attributes, the four that the table does not print among them.) No
     attribute gives NaN. Raises InputError for a share outside 0–1 or scalars.
     """
     difference = np.abs(attribute_difference(presence_a, presence_b))
-    check_axis(difference, axis, "attributes")
-    return ratio(difference.sum(axis=axis), difference.shape[axis])
+    check_axis(difference, -1, "attributes")
+    return ratio(difference.sum(axis=-1), difference.shape[-1])

@@ -47,7 +47,7 @@ def percent_female_bounds(n_female, n_male, n_missing) -> Bounds:
 
 
 def expected_amplification_bounds(
-    percent_generated, training_low, training_high, definition: str = "published", axis: int = -1
+    percent_generated, training_low, training_high, definition: str = "published"
 ) -> Bounds:
     """Return the least and greatest expected amplification that bounds of the training shares allow.
 
@@ -62,10 +62,9 @@ def expected_amplification_bounds(
         definition: As in :func:`biaslab.measures.expected_amplification`. Training shares that it leaves out (of
             another lean than the generated share, or of exactly 50) are left out of the bounds, too; a limit at a
             training share of exactly 50 is approached and not reached.
-        axis: Of the broadcast shape, over the occupations.
 
     Returns:
-        In percentage points, of the input's shape without the occupations; NaN where none can count.
+        In percentage points, of the input's shape without its last axis, the occupations; NaN where none can count.
 
     Raises:
         UnknownNameError: For another definition.
@@ -77,9 +76,8 @@ def expected_amplification_bounds(
         raise InputError(
             f"training_low holds {low[low > high].flat[0]:g}, above its training_high; give the lower bound first."
         )
-    check_axis(g, axis, "occupations")
+    check_axis(g, -1, "occupations")
     check_definition(definition)
-    g, low, high = (np.moveaxis(a, axis, -1) for a in (g, low, high))
     least, most, always = _per_occupation(g, low, high, definition)
     return Bounds(-_greatest_mean(-least, always)[()], _greatest_mean(most, always)[()])
 

@@ -92,17 +92,17 @@ def mad_floor(n: int, bins: int) -> float:
     return float(absolute_deviation_floor(n, 1 / checks.whole(bins, "bins", least=2)))
 
 
-def corrected_mad(counts, axis: int = -1) -> np.ndarray:
+def corrected_mad(counts) -> np.ndarray:
     """Estimate the mean absolute deviation from uniform without its floor: a share, per row of ``counts``.
 
-    ``counts``: images per bin along ``axis`` (at least 2 bins). Each bin is one share with centre 1 / bins;
+    ``counts``: images per bin along the last axis (at least 2 bins). Each bin is one share with centre 1 / bins;
     :func:`corrected_absolute_deviation` of each is averaged, so a row's estimate may be negative and the mean
     over rows is what counts. A row without images gives NaN.
     """
-    counts = np.moveaxis(np.atleast_1d(checks.whole(counts, "counts")), axis, -1)
+    counts = np.atleast_1d(checks.whole(counts, "counts"))
     bins = counts.shape[-1]
     if bins < 2:
-        raise InputError(f"counts must have at least 2 bins along axis {axis}, got {bins}.")
+        raise InputError(f"counts must have at least 2 bins along the last axis, got {bins}.")
     n = counts.sum(axis=-1, keepdims=True)
     return np.asarray(corrected_absolute_deviation(counts, n, 1 / bins)).mean(axis=-1)[()]
 

@@ -37,8 +37,8 @@ class ChiSquare(NamedTuple):
     reason: str
 
 
-def one_sample_t(values, popmean: float = 0.0, *, skip_nan: bool = False) -> TestResult:
-    """Test whether the mean of ``values`` (one-dimensional) is ``popmean``, two-sided Student t.
+def one_sample_t(values, *, skip_nan: bool = False) -> TestResult:
+    """Test whether the mean of ``values`` (one-dimensional) is 0, two-sided Student t.
 
     Fewer than two values, or values that are all equal, have no t: statistic and p are NaN. NaN raises
     InputError unless ``skip_nan`` leaves it out.
@@ -46,7 +46,7 @@ def one_sample_t(values, popmean: float = 0.0, *, skip_nan: bool = False) -> Tes
     values = checks.sample(values, "values", skip_nan)
     if values.size < 2 or checks.constant(values):
         return TestResult(np.nan, np.nan, values.size)
-    found = stats.ttest_1samp(values, popmean)
+    found = stats.ttest_1samp(values, 0)
     return TestResult(float(found.statistic), float(found.pvalue), values.size)
 
 

@@ -103,14 +103,6 @@ def test_an_occupation_that_need_not_count_counts_only_where_it_widens():
     assert np.isnan(expected_amplification_bounds([20], [60], [70])).all()
 
 
-def test_occupations_run_along_the_axis_named():
-    g, low, high = np.array([[20.0, 70], [10, 90]]), np.array([30.0, 60]), np.array([40.0, 80])
-    rows = expected_amplification_bounds(g, low, high)
-    columns = expected_amplification_bounds(g.T, low[:, None], high[:, None], axis=0)
-    np.testing.assert_array_equal(rows, columns)
-    assert rows.low.shape == (2,)
-
-
 def test_input_that_cannot_be_used_is_named():
     with pytest.raises(InputError, match=r"n_missing holds -1; allowed is 0 or more"):
         percent_female_bounds(1, 1, -1)

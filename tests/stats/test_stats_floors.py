@@ -141,7 +141,6 @@ def test_corrected_mad_averages_its_bins():
     counts = np.array([[9, 0, 0], [3, 3, 3], [1, 2, 6]])
     want = [np.mean([stats.corrected_absolute_deviation(k, 9, 1 / 3) for k in row]) for row in counts]
     np.testing.assert_allclose(stats.corrected_mad(counts), want)
-    np.testing.assert_allclose(stats.corrected_mad(counts.T, axis=0), want)
     np.testing.assert_allclose(stats.corrected_mad(pd.DataFrame(counts)), want)
     assert stats.corrected_mad([7, 2]) == pytest.approx(stats.corrected_absolute_deviation(7, 9))
 
@@ -165,7 +164,7 @@ def test_corrected_mad_of_uniform_and_of_skewed_bins():
         (lambda: stats.absolute_deviation_floor(5, 50), "center .* between 0 and 1, got 50"),
         (lambda: stats.expected_absolute_deviation(50, 10), "share .* between 0 and 1 .* got 50"),
         (lambda: stats.mad_floor(9, 1), "bins .* at least 2, got 1"),
-        (lambda: stats.corrected_mad([[3], [4]]), "counts .* at least 2 bins along axis -1, got 1"),
+        (lambda: stats.corrected_mad([[3], [4]]), "counts .* at least 2 bins .* got 1"),
         (lambda: stats.corrected_mad([[3, np.nan]]), "counts must be whole .* got nan"),
     ],
 )
