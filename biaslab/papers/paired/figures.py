@@ -1,4 +1,7 @@
-"""Figures of the Paired Stereotype Test: tables in, figures out, a panel for each model and aspect."""
+"""Figures of the Paired Stereotype Test: rows of the tables that each names in, a figure out.
+
+A panel for each model and aspect. ``confidence`` (0–1): 1 minus it is the level of the tests whose marks are filled.
+"""
 
 from __future__ import annotations
 
@@ -21,87 +24,58 @@ from biaslab.plots import gallery as galleries
 if TYPE_CHECKING:
     from IPython.display import HTML
 
-SETTINGS = forms.Look(
+
+def _look(known: Mapping[str, tuple[str, ...]]) -> forms.Look:
+    """Return the look of values with a name, a colour and, where it is given, a marker each."""
+    return forms.Look(*(dict(zip(known, part, strict=True)) for part in zip(*known.values(), strict=True)))
+
+
+SETTINGS = _look(
     {
-        "single": "one person",
-        "paired": "two people",
-        "paired_top5": "two people, top 5",
-        "alike": "two of one stereotype",
-        "same": "one occupation twice",
-        "three": "three people",
-        "intervention": "two people, intervention",
-        "intervention_top5": "two people, top 5, intervention",
-        "faircritic": "two people, FairCritic",
-    },
-    {
-        "single": style.ORANGE,
-        "paired": style.BLUE,
-        "paired_top5": style.SKY,
-        "alike": style.BLACK,
-        "same": style.GREY,
-        "three": style.PURPLE,
-        "intervention": style.VERMILION,
-        "intervention_top5": style.PURPLE,
-        "faircritic": style.GREEN,
-    },
-    {
-        "single": "s",
-        "paired": "o",
-        "paired_top5": "P",
-        "alike": "X",
-        "same": "<",
-        "three": ">",
-        "intervention": "^",
-        "intervention_top5": "v",
-        "faircritic": "D",
-    },
+        "single": ("one person", style.ORANGE, "s"),
+        "paired": ("two people", style.BLUE, "o"),
+        "paired_top5": ("two people, top 5", style.SKY, "P"),
+        "alike": ("two of one stereotype", style.BLACK, "X"),
+        "same": ("one occupation twice", style.GREY, "<"),
+        "three": ("three people", style.PURPLE, ">"),
+        "intervention": ("two people, intervention", style.VERMILION, "^"),
+        "intervention_top5": ("two people, top 5, intervention", style.PURPLE, "v"),
+        "faircritic": ("two people, FairCritic", style.GREEN, "D"),
+    }
 )
 ASPECTS = {"occupation": "Occupations", "power": "Power roles"}
-STEREOTYPES = forms.Look(
-    {"female": "female-stereotyped", "male": "male-stereotyped", "overall": "overall"},
-    {"female": style.FEMALE, "male": style.MALE, "overall": style.BLACK},
-    {"female": "o", "male": "s", "overall": "D"},
+STEREOTYPES = _look(
+    {
+        "female": ("female-stereotyped", style.FEMALE, "o"),
+        "male": ("male-stereotyped", style.MALE, "s"),
+        "overall": ("overall", style.BLACK, "D"),
+    }
 )
 MITIGATIONS = {"none": "no mitigation", "intervention": "intervention", "faircritic": "FairCritic"}
 JUDGES = {"annotators": "Annotators", "vqa": "BLIP (VQA)", "fairface": "FairFace"}
-OUTCOMES = forms.Look(
+OUTCOMES = _look(
     {
-        "judged": "judged, as asked",
-        "swapped": "judged, in another order",
-        "unclear": "judged, order not clear",
-        "uncertain": "judge not sure of somebody",
-        "no_face": "no face",
-        "one_face": "fewer faces than asked for",
-        "too_many_faces": "more faces than asked for",
-        "overlapping": "faces overlap",
-        "face_too_small": "a face too small",
-        "unreadable": "unreadable",
-        "blocked": "withheld",
-        "unrated": "not rated",
-    },
-    {
-        "judged": style.LIGHT,
-        "swapped": style.VERMILION,
-        "unclear": style.YELLOW,
-        "uncertain": style.ORANGE,
-        "no_face": style.BLACK,
-        "one_face": style.BLUE,
-        "too_many_faces": style.GREEN,
-        "overlapping": style.PURPLE,
-        "face_too_small": style.SKY,
-        "unreadable": style.GREY,
-        "blocked": style.GREY,
-        "unrated": style.GREY,
-    },
+        "judged": ("judged, as asked", style.LIGHT),
+        "swapped": ("judged, in another order", style.VERMILION),
+        "unclear": ("judged, order not clear", style.YELLOW),
+        "uncertain": ("judge not sure of somebody", style.ORANGE),
+        "no_face": ("no face", style.BLACK),
+        "one_face": ("fewer faces than asked for", style.BLUE),
+        "too_many_faces": ("more faces than asked for", style.GREEN),
+        "overlapping": ("faces overlap", style.PURPLE),
+        "face_too_small": ("a face too small", style.SKY),
+        "unreadable": ("unreadable", style.GREY),
+        "blocked": ("withheld", style.GREY),
+        "unrated": ("not rated", style.GREY),
+    }
 )
-_TOLD = forms.Look(
+_TOLD = _look(
     {
-        "female": "told to be a woman",
-        "male": "told to be a man",
-        "other words": "other words",
-        "nothing": "told nothing",
-    },
-    {"female": style.FEMALE, "male": style.MALE, "other words": style.ORANGE, "nothing": style.LIGHT},
+        "female": ("told to be a woman", style.FEMALE),
+        "male": ("told to be a man", style.MALE),
+        "other words": ("other words", style.ORANGE),
+        "nothing": ("told nothing", style.LIGHT),
+    }
 )
 _MEASURES = {
     "people": "as many clear faces\nas asked for",
@@ -119,6 +93,16 @@ _TRUTHS = {
 }
 _SCORE = "Stereotype score (points)"
 _FEMALE = "Perceived as female (%)"
+# What rows are sorted by.
+_ORDER = (*ASPECTS, "none", *SETTINGS.names, "all", "top5", "overall", *LISTS, *_MEASURES)
+_RANK = {value: rank for rank, value in enumerate(_ORDER)}
+
+
+def _sorted(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """Return rows by model, as models come, and by ``columns`` in the order of their values here."""
+    models = {model: rank for rank, model in enumerate(dict.fromkeys(table["model"]))}
+    by = ["model", *columns]
+    return table.sort_values(by, key=lambda c: c.map(models if c.name == "model" else _RANK), kind="stable")
 
 
 def _named(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
@@ -137,12 +121,12 @@ def _with_interval(table: pd.DataFrame, low: str = "ci_low") -> dict:
     return {"table": table.assign(sure=sure), "filled": "sure", "filled_names": names}
 
 
-def _cell(aspect: str, setting: str) -> str:
-    return f"{ASPECTS.get(aspect, aspect)}, {SETTINGS.names.get(setting, setting)}"
-
-
-def _by_stratum(table: pd.DataFrame) -> pd.DataFrame:
-    return table.sort_values("stereotype", key=lambda c: c.map(("overall", *LISTS).index), kind="stable")
+def _cells(table: pd.DataFrame) -> list[str]:
+    """Return what aspect and setting of each row are called."""
+    cells = zip(table["aspect"], table["setting"], strict=True)
+    return [
+        f"{ASPECTS.get(aspect, aspect)}, {SETTINGS.names.get(setting, setting)}" for aspect, setting in cells
+    ]
 
 
 def _ends(table: pd.DataFrame, *columns: str) -> tuple[float, float]:
@@ -152,12 +136,38 @@ def _ends(table: pd.DataFrame, *columns: str) -> tuple[float, float]:
     return low - 0.05 * (high - low), high + 0.05 * (high - low)
 
 
-def _hollow_name(table: pd.DataFrame, level: float) -> str:
-    """Return what hollow marks mean: identities that do not differ from 0, or could not, whatever had come out."""
+def _told_from_0(table: pd.DataFrame, level: float) -> dict:
+    """Return arguments of a form that draw ``sure`` rows filled, and say what the others are.
+
+    They do not differ from 0, or could not, whatever had come out.
+    """
     smallest = table["smallest_p_holm"].dropna()
     none = len(smallest) > 0 and (smallest >= level).all()
     some = "" if none or (smallest < level).all() else ", or too few people to tell"
-    return "too few people to differ from 0 (Holm)" if none else f"not different from 0 (Holm){some}"
+    hollow = "too few people to differ from 0 (Holm)" if none else f"not different from 0 (Holm){some}"
+    return {"filled": "sure", "filled_names": ("different from 0 (Holm)", hollow)}
+
+
+def _by_list(table: pd.DataFrame, value: str, label: str, *ends: str, **more) -> Figure:
+    """Draw estimates of both lists and overall, a panel an aspect, settings beside one another."""
+    table = _named(_sorted(table, "aspect", "stereotype").dropna(subset=[value]), "aspect")
+    return forms.estimates(
+        value=value, row="stereotype", hue="setting", look=SETTINGS, panel="panel", columns=2, label=label,
+        row_names=STEREOTYPES.names, xlim=_ends(table, value, "ci_low", "ci_high", *ends), **_with_interval(table),
+        **more,
+    )  # fmt: skip
+
+
+def _of_occupations(table: pd.DataFrame, value: str, label: str, **more) -> Figure:
+    """Draw a value of each occupation in pairs, the highest first, a panel a model."""
+    models = dict.fromkeys(table["model"])
+    table = table[table["setting"] == "paired"].dropna(subset=[value])
+    table = table.sort_values(value, ascending=False, kind="stable")
+    rows = pd.concat([table[table["model"] == model] for model in models])
+    return forms.estimates(
+        _named(rows), value, row="occupation", hue="stereotype", look=STEREOTYPES, panel="panel", label=label,
+        columns=rows["model"].nunique(), inch=0.19, **more,
+    )  # fmt: skip
 
 
 # -- scores ------------------------------------------------------------------------------------------
@@ -165,45 +175,28 @@ def _hollow_name(table: pd.DataFrame, level: float) -> str:
 
 @style.empty_without_rows
 def stereotype_score(scores: pd.DataFrame) -> Figure:
-    """Draw the mean score of each list and overall, by aspect and setting.
-
-    Args:
-        scores: Rows of ``paired_stereotype_score``; printed rows without intervals are hollow.
-    """
-    table = _by_stratum(_named(scores.dropna(subset=["score"]), "aspect"))
-    table = table.sort_values(["model", "aspect"], key=_as_they_come(scores), kind="stable")
-    return forms.estimates(
-        value="score", row="stereotype", hue="setting", look=SETTINGS, panel="panel", label=_SCORE, columns=2,
-        row_names=STEREOTYPES.names, xlim=_ends(table, "score", "ci_low", "ci_high"), **_with_interval(table),
-    )  # fmt: skip
-
-
-def _as_they_come(table: pd.DataFrame):
-    """Return a key that sorts models and aspects as a table has them first."""
-    rank = {value: k for k, value in enumerate(dict.fromkeys([*table["model"], *ASPECTS]))}
-    return lambda column: column.map(lambda v: rank.get(v, len(rank)))
+    """Draw the mean score of each list and overall (``paired_stereotype_score``); without intervals hollow."""
+    return _by_list(scores, "score", _SCORE)
 
 
 @style.empty_without_rows
 def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
-    """Draw the overall score of each sampling of images beside the score over all of them.
+    """Draw the overall score of each sampling of images beside the score over all, with its interval over images.
 
-    Args:
-        runs: Rows of ``paired_run_score``.
-        scores: Rows of ``paired_stereotype_score``; their interval over images is drawn.
+    From ``paired_run_score`` and ``paired_stereotype_score``.
     """
-    whole = scores[(scores["stereotype"] == "overall")].merge(
+    whole = scores[scores["stereotype"] == "overall"].merge(
         runs[["model", "aspect", "setting"]].drop_duplicates()
     )
-    limits = whole[["images_ci_low", "images_ci_high"]].set_axis(["ci_low", "ci_high"], axis=1)
-    both = pd.concat(
-        [runs.assign(kind="run"), whole.drop(columns=["ci_low", "ci_high"]).assign(kind="all", **limits)]
+    limits = {end: whole[f"images_{end}"] for end in ("ci_low", "ci_high")}
+    both = pd.concat([runs.assign(kind="run"), whole.assign(kind="all", **limits)])
+    look = _look(
+        {
+            "run": ("one sampling of images", style.ORANGE),
+            "all": ("all images, with interval over images", style.BLUE),
+        }
     )
-    both = _named(both.assign(row=[_cell(*c) for c in zip(both["aspect"], both["setting"], strict=True)]))
-    look = forms.Look(
-        {"run": "one sampling of images", "all": "all images, with interval over images"},
-        {"run": style.ORANGE, "all": style.BLUE},
-    )
+    both = _named(both.assign(row=_cells(both)))
     return forms.estimates(both, "score", row="row", hue="kind", look=look, panel="panel", label=_SCORE)
 
 
@@ -211,50 +204,32 @@ def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
 def biased_images(images: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     """Draw the share of images that fit stereotypes: a dot where counted, else the limits as a bar.
 
-    Args:
-        images: Rows of ``paired_biased_images``.
-        printed: Rows of ``paired_printed_value``; of these what the paper states of such images, as grey marks.
+    From ``paired_biased_images`` and ``paired_printed_value``: what the paper states of them, as grey marks.
     """
-    names = {"person": "the person fits", "both": "both fit", "any": "at least one fits"}
+    names = {"person": ": the person fits", "both": ": both fit", "any": ": at least one fits"}
     printed = printed[printed["quantity"] == "percent_biased_images"].assign(measure="any")
     keys = ["model", "aspect", "setting", "measure"]
     table = images.merge(printed[[*keys, "value"]], on=keys, how="left")
-    cells = [_cell(a, s) + ": " + names[m] for a, s, m in table[keys[1:]].itertuples(index=False)]
     return forms.estimates(
-        _named(table.assign(row=cells)), "percent", row="row", panel="panel", label="Images (%)", reference=None,
-        band=("lowest", "highest"), band_name="all that shares per identity allow", floor="value",
-        floor_name="printed lower limit", xlim=(0, 101),
+        _named(table.assign(row=_cells(table) + table["measure"].map(names))), "percent", row="row", panel="panel",
+        label="Images (%)", reference=None, band=("lowest", "highest"), floor="value", xlim=(0, 101),
+        band_name="all that shares per identity allow", floor_name="printed lower limit",
     )  # fmt: skip
 
 
 @style.empty_without_rows
 def occupation_score(scores: pd.DataFrame, *, confidence: float) -> Figure:
-    """Draw each occupation's score in pairs with its interval and the scores a fair model would show.
-
-    Args:
-        scores: Rows of ``paired_occupation_score``; those of other settings are left out.
-        confidence: 1 minus it is the level below which a Holm-corrected p makes a mark filled.
-    """
-    table = scores[scores["setting"] == "paired"].dropna(subset=["score"])
-    table = table.sort_values("score", ascending=False, kind="stable").sort_values(
-        "model", key=_as_they_come(scores), kind="stable"
-    )
-    return forms.estimates(
-        _named(table.assign(sure=table["p_holm"] < 1 - confidence)), "score", row="occupation", hue="stereotype",
-        look=STEREOTYPES, panel="panel", label=_SCORE, band=("fair_low", "fair_high"),
-        band_name="scores of a fair model", filled="sure",
-        filled_names=("different from 0 (Holm)", _hollow_name(table, 1 - confidence)), xlim=(-104, 104),
-        columns=table["model"].nunique(), inch=0.19,
+    """Draw each occupation's score in pairs and the scores of a fair model (``paired_occupation_score``)."""
+    pairs = scores[scores["setting"] == "paired"].dropna(subset=["score"])
+    return _of_occupations(
+        scores.assign(sure=scores["p_holm"] < 1 - confidence), "score", _SCORE, band=("fair_low", "fair_high"),
+        band_name="scores of a fair model", xlim=(-104, 104), **_told_from_0(pairs, 1 - confidence),
     )  # fmt: skip
 
 
 @style.empty_without_rows
 def power_score(scores: pd.DataFrame) -> Figure:
-    """Draw how many roles have which score, beside what a fair model would show at the same n.
-
-    Args:
-        scores: Rows of ``paired_power_score``.
-    """
+    """Draw how many roles have which score, beside a fair model's at the same n (``paired_power_score``)."""
     edges = np.array([-100, -60, -20, 20, 60, 100])
     figure, parts = forms.panels(_named(scores.dropna(subset=["score"]), "setting"), "panel", sharey="row")
     looks = STEREOTYPES.of(LISTS)
@@ -279,19 +254,14 @@ def power_score(scores: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def role_coupling(scores: pd.DataFrame) -> Figure:
-    """Draw the scores of the two roles of each occupation against each other, by setting.
-
-    Args:
-        scores: Rows of ``paired_power_score``. Areas and numbers count occupations.
-    """
-    scores = scores.round({"score": 1})
+    """Draw the scores of the two roles of each occupation against each other (``paired_power_score``)."""
     keys = ["model", "setting", "occupation", "stereotype"]
-    wide = scores.groupby(keys, sort=False)["score"].mean().unstack().reindex(columns=LISTS).dropna()
+    wide = scores.round({"score": 1}).groupby(keys, sort=False)["score"].mean().unstack()
+    wide = wide.reindex(columns=LISTS).dropna()
     counts = wide.groupby(["model", "setting", *LISTS], sort=False).size().reset_index(name="count")
-    counts = counts.sort_values("model", key=_as_they_come(scores.assign(aspect="")), kind="stable")
     return forms.diagonal(
-        _named(counts, "setting"), "female", "male", hue="setting", look=SETTINGS, panel="panel", size="count",
-        labels=("Low-power role: score (points)", "High-power role: score (points)"), ends=(-122, 122),
+        _named(_sorted(counts), "setting"), "female", "male", hue="setting", look=SETTINGS, panel="panel",
+        labels=("Low-power role: score (points)", "High-power role: score (points)"), ends=(-122, 122), size="count",
     )  # fmt: skip
 
 
@@ -300,19 +270,10 @@ def role_coupling(scores: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def labour_share(comparison: pd.DataFrame) -> Figure:
-    """Draw each occupation's share perceived as female in pairs beside its labour share, sorted by the first.
-
-    Args:
-        comparison: Rows of ``paired_labour_comparison``; those of other settings are left out.
-    """
-    table = comparison[comparison["setting"] == "paired"].dropna(subset=["percent_female"])
-    table = table.sort_values("percent_female", ascending=False, kind="stable").sort_values(
-        "model", key=_as_they_come(comparison), kind="stable"
-    )
-    return forms.estimates(
-        _named(table), "percent_female", row="occupation", hue="stereotype", look=STEREOTYPES, panel="panel",
-        label=_FEMALE, reference=50, floor="percent_female_labour", floor_name="women in the labour force",
-        xlim=(-2, 102), columns=table["model"].nunique(), inch=0.19,
+    """Draw each occupation's share in pairs beside its labour share (``paired_labour_comparison``)."""
+    return _of_occupations(
+        comparison, "percent_female", _FEMALE, reference=50, floor="percent_female_labour",
+        floor_name="women in the labour force", xlim=(-2, 102),
     )  # fmt: skip
 
 
@@ -320,16 +281,14 @@ def labour_share(comparison: pd.DataFrame) -> Figure:
 def labour_correlation(comparison: pd.DataFrame, correlation: pd.DataFrame) -> Figure:
     """Draw generated against labour shares, with Pearson's r over both lists and its interval in the title.
 
-    Args:
-        comparison: Rows of ``paired_labour_comparison``.
-        correlation: Rows of ``paired_labour_correlation``.
+    From ``paired_labour_comparison`` and ``paired_labour_correlation``.
     """
-    found = correlation[correlation["stereotype"] == "overall"].add_suffix("_r")
-    table = comparison.merge(found, left_on=["model", "setting"], right_on=["model_r", "setting_r"])
+    found = correlation[correlation["stereotype"] == "overall"].drop(columns="stereotype")
+    table = comparison.merge(found, on=["model", "setting"], suffixes=("", "_r"))
     table = _named(table.dropna(subset=["percent_female", "percent_female_labour"]), "setting")
     table["panel"] = [
         f"{name}\nr = {r:.2f} " + (f"({low:.2f} to {high:.2f})" if np.isfinite(low) else "(no interval)")
-        for name, r, low, high in table[["panel", "r_r", "ci_low_r", "ci_high_r"]].itertuples(index=False)
+        for name, r, low, high in table[["panel", "r", "ci_low_r", "ci_high_r"]].itertuples(index=False)
     ]
     return forms.diagonal(
         table, "percent_female_labour", "percent_female", hue="stereotype", look=STEREOTYPES, panel="panel",
@@ -339,11 +298,7 @@ def labour_correlation(comparison: pd.DataFrame, correlation: pd.DataFrame) -> F
 
 @style.empty_without_rows
 def labour_amplification(table: pd.DataFrame) -> Figure:
-    """Draw the mean amplification against labour shares by definition and setting, corrected for image noise.
-
-    Args:
-        table: Rows of ``paired_labour_amplification``.
-    """
+    """Draw the mean amplification against labour shares by definition (``paired_labour_amplification``)."""
     names = {
         "published": "published rule\n(same lean only)",
         "no_exclusion": "no exclusion",
@@ -352,7 +307,7 @@ def labour_amplification(table: pd.DataFrame) -> Figure:
     return forms.estimates(
         _named(table), "amplification", row="definition", hue="setting", look=SETTINGS, panel="panel",
         row_names=names, label="Mean amplification against labour shares (points)", floor="uncorrected",
-        floor_name="uncorrected", columns=1,
+        floor_name="uncorrected",
     )  # fmt: skip
 
 
@@ -361,63 +316,44 @@ def labour_amplification(table: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def score_change(changes: pd.DataFrame) -> Figure:
-    """Draw the mean change of the score from one person to two, by list and overall.
-
-    Args:
-        changes: Rows of ``paired_score_change``.
-    """
-    table = _by_stratum(_named(changes, "aspect"))
-    table = table.sort_values(["model", "aspect"], key=_as_they_come(changes), kind="stable")
-    return forms.estimates(
-        table, "change", row="stereotype", hue="setting", look=SETTINGS, panel="panel",
-        row_names=STEREOTYPES.names, label="Change of the score (points)", columns=2,
-        xlim=_ends(table, "change", "ci_low", "ci_high"),
-    )  # fmt: skip
+    """Draw the mean change of the score from one person to two (``paired_score_change``)."""
+    return _by_list(changes, "change", "Change of the score (points)")
 
 
 @style.empty_without_rows
 def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     """Draw how people who fit, and cases of amplified or reduced bias, divide between the two lists.
 
-    Args:
-        adherence: Rows of ``paired_adherence``.
-        cases: Rows of ``paired_changed_cases``; what the paper states of them is drawn as a grey mark.
+    From ``paired_adherence`` and ``paired_changed_cases``; what the paper states of these is a grey mark.
     """
     keys = ["model", "aspect", "setting", "direction"]
     moved = cases[cases["direction"] != "unchanged"]
-    stated = moved.pivot(index=keys, columns="stereotype", values="printed")
-    stated = stated.get("male", np.nan).fillna(100 - stated.get("female", np.nan)) if len(stated) else {}
-    male, fit = (t[t["stereotype"] == "male"] for t in (moved, adherence))
-    male = male.assign(
-        value=male["percent_of_cases"],
-        stated=[stated[k] for k in male[keys].itertuples(index=False, name=None)],
+    male, female = (moved[moved["stereotype"] == s] for s in ("male", "female"))
+    male = male.merge(female[[*keys, "printed"]], on=keys, how="left", suffixes=("", "_female"))
+    male = male.assign(stated=male["printed"].fillna(100 - male["printed_female"]))
+    fit = adherence[adherence["stereotype"] == "male"].assign(direction="fit")
+    both = pd.concat(
+        [
+            fit.rename(columns={"percent_of_adhering": "value"}),
+            male.rename(columns={"percent_of_cases": "value"}),
+        ],
+        ignore_index=True,
     )
-    fit = fit.assign(value=fit["percent_of_adhering"], stated=np.nan, direction="fit")
-    both = pd.concat([fit, male], ignore_index=True)
     called = {"fit": "people who fit", "amplified": "score rises", "reduced": "score falls"}
-    rows = zip(both["aspect"], both["setting"], both["direction"], both["n"], strict=True)
-    both["row"] = [f"{_cell(a, s)}: {called[d]} (n = {n:.0f})" for a, s, d, n in rows]
-    both["what"] = np.where(both["direction"] == "fit", "people", "identities")
-    look = forms.Look(
-        {"people": "of people, see n", "identities": "of identities"},
-        {"people": style.MALE, "identities": style.ORANGE},
-    )
+    n = zip(_cells(both), both["direction"], both["n"], strict=True)
+    both["row"] = [f"{cell}: {called[direction]} (n = {n:.0f})" for cell, direction, n in n]
     return forms.estimates(
-        _named(both.sort_values("model", key=_as_they_come(adherence), kind="stable")), "value", row="row",
-        look=look, panel="panel", label="Share in the male-stereotyped list (%)", reference=50, floor="stated",
-        floor_name="stated in the paper", xlim=(0, 100),
+        _named(_sorted(both)), "value", row="row", panel="panel", label="Share in the male-stereotyped list (%)",
+        reference=50, floor="stated", floor_name="stated in the paper", xlim=(0, 100),
     )  # fmt: skip
 
 
 @style.empty_without_rows
 def lean(lean: pd.DataFrame) -> Figure:
-    """Draw each setting by its shares perceived as female in the two lists, with both intervals.
+    """Draw each setting by its shares perceived as female in the two lists, with both intervals (``paired_lean``).
 
     The dashed diagonal is a score of 0 (both lists alike); along it lies the lean to one gender, across it the
-    stereotype.
-
-    Args:
-        lean: Rows of ``paired_lean``; printed rows without intervals are hollow.
+    stereotype. Printed rows, without intervals, are hollow.
     """
     keys = ["model", "aspect", "setting"]
     values = ["percent_female", "ci_low", "ci_high"]
@@ -426,7 +362,6 @@ def lean(lean: pd.DataFrame) -> Figure:
     wide = wide.reset_index().dropna(subset=[f"percent_female_{s}" for s in LISTS])
     if wide.empty:
         return style.nothing()
-    limits = tuple((f"ci_low_{s}", f"ci_high_{s}") for s in ("male", "female"))
 
     def half_female(ax, rows) -> None:
         ax.plot([0, 100], [100, 0], ":", color=style.GREY, lw=1, zorder=1)
@@ -437,7 +372,8 @@ def lean(lean: pd.DataFrame) -> Figure:
     return forms.diagonal(
         x="percent_female_male", y="percent_female_female", ends=(0, 100), hue="setting", look=SETTINGS,
         labels=("Male-stereotyped list: female (%)", "Female-stereotyped list: female (%)"), panel="panel",
-        limits=limits, under=half_female, **_with_interval(_named(wide, "aspect"), "ci_low_female"),
+        limits=tuple((f"ci_low_{s}", f"ci_high_{s}") for s in ("male", "female")), under=half_female,
+        **_with_interval(_named(wide, "aspect"), "ci_low_female"),
     )  # fmt: skip
 
 
@@ -446,51 +382,37 @@ def lean(lean: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def mitigation(table: pd.DataFrame) -> Figure:
-    """Draw scores without and with mitigation; below 0 people fit the opposite of their stereotype.
+    """Draw scores without and with mitigation; below 0 people fit the opposite (``paired_mitigation``).
 
     Grey bars are the margins at the unmitigated n, of printed scores without n.
-
-    Args:
-        table: Rows of ``paired_mitigation``.
     """
-    table = table.dropna(subset=["score"])
+    table = _sorted(table.dropna(subset=["score"]), "aspect", "scope", "mitigation")
     names = [
         f"{ASPECTS[a]}{', top 5 of each list' if s == 'top5' else ''}: {MITIGATIONS.get(m, m)}"
         for a, s, m in table[["aspect", "scope", "mitigation"]].itertuples(index=False)
     ]
-    table = table.assign(
-        row=names, low=table["score"] - table["margin"], high=table["score"] + table["margin"]
-    ).sort_values(["model", "aspect", "scope", "mitigation"], key=_in_order(table), kind="stable")
+    ends = {"low": table["score"] - table["margin"], "high": table["score"] + table["margin"]}
     margins = {"band": ("low", "high"), "band_name": "margin if n were the unmitigated n"}
     return forms.estimates(
         value="score", row="row", hue="stereotype", look=STEREOTYPES, panel="panel",
-        label=f"← against   {_SCORE}   towards →", **_with_interval(_named(table)),
+        label=f"← against   {_SCORE}   towards →", **_with_interval(_named(table.assign(row=names, **ends))),
         **(margins if table["margin"].notna().any() else {}),
     )  # fmt: skip
 
 
-def _in_order(table: pd.DataFrame):
-    """Return a key that sorts models as they come, and aspects, scopes and mitigations as they are named here."""
-    order = dict.fromkeys([*table["model"], *ASPECTS, "all", "top5", *MITIGATIONS])
-    rank = {value: k for k, value in enumerate(order)}
-    return lambda column: column.map(lambda v: rank.get(v, len(rank)))
-
-
 @style.empty_without_rows
 def before_after(identities: pd.DataFrame, *, confidence: float) -> Figure:
-    """Draw each identity's score with mitigation over its score without, with the band of a fair model's scores.
+    """Draw each identity's score with mitigation over that without (``paired_identity_mitigation``).
 
-    Args:
-        identities: Rows of ``paired_identity_mitigation``; the areas of points count identities. Where they have so
-            few people that none could differ from 0, they are left out.
-        confidence: 1 minus it is the level of the tests.
+    The areas of points count identities. Where they have so few people that none could differ from 0, they are left
+    out.
     """
     keys, alpha = ["model", "aspect", "scope", "mitigation"], 1 - confidence
-    told = identities.groupby(keys)[["smallest_p_holm"]].transform("min").lt(alpha).all(axis=1)
+    told = identities.groupby(keys)["smallest_p_holm"].transform("min") < alpha
     if not told.any():
         return style.nothing("With so few people each, no identity can be told from balance.")
-    table = identities[told].sort_values(keys, key=_in_order(identities), kind="stable")
-    table = table.assign(sure=table["direction"] != NO_DIFFERENCE).round({"score": 0, "score_before": 0})
+    table = _sorted(identities[told], *keys[1:]).round({"score": 0, "score_before": 0})
+    table = table.assign(sure=table["direction"] != NO_DIFFERENCE)
     places = [*keys, "stereotype", "score_before", "score", "sure"]
     counts = table.groupby(places, sort=False).agg(
         count=("identity", "size"), fair_low=("fair_low", "median"), fair_high=("fair_high", "median")
@@ -506,17 +428,13 @@ def before_after(identities: pd.DataFrame, *, confidence: float) -> Figure:
     return forms.diagonal(
         counts, "score_before", "score", labels=("Score without mitigation", "Score with it"), ends=(-120, 120),
         hue="stereotype", look=STEREOTYPES, panel="panel", band=("fair_low", "fair_high"), size="count",
-        filled="sure", filled_names=("different from 0 (Holm)", _hollow_name(table, alpha)),
+        **_told_from_0(table, alpha),
     )  # fmt: skip
 
 
 @style.empty_without_rows
 def told(table: pd.DataFrame) -> Figure:
-    """Draw what share of prompts tells the people of each list what.
-
-    Args:
-        table: Rows of ``paired_told``.
-    """
+    """Draw what share of prompts tells the people of each list what (``paired_told``)."""
     keys = ["aspect", "setting", "round", "stereotype"]
     names = [
         f"{ASPECTS[a]}, {MITIGATIONS.get(s, s)}{f', round {r}' if r != '0' else ''}: {STEREOTYPES.names[g]}"
@@ -530,17 +448,10 @@ def told(table: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def valid_images(valid: pd.DataFrame) -> Figure:
-    """Draw the shares of images that show what was asked, by setting, with intervals.
-
-    Args:
-        valid: Rows of ``paired_valid_images``.
-    """
-    table = _named(valid.dropna(subset=["percent"]), "aspect")
+    """Draw the shares of images that show what was asked, with intervals (``paired_valid_images``)."""
+    table = _named(_sorted(valid, "aspect", "measure", "setting").dropna(subset=["percent"]), "aspect")
     if table.empty:
         return style.nothing("No share of images is known.")
-    table = table.sort_values("setting", key=lambda c: c.map(list(SETTINGS.names).index), kind="stable")
-    table = table.sort_values("measure", key=lambda c: c.map(list(_MEASURES).index), kind="stable")
-    table = table.sort_values(["model", "aspect"], key=_as_they_come(valid), kind="stable")
     return forms.estimates(
         table, "percent", row="measure", hue="setting", look=SETTINGS, panel="panel", row_names=_MEASURES,
         label="Images (%)", reference=None, columns=2, inch=0.3, xlim=(min(table["ci_low"].min(), 90) - 3, 102),
@@ -549,29 +460,21 @@ def valid_images(valid: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def judge_attenuation(table: pd.DataFrame) -> Figure:
-    """Draw the overall score that each automated judge would report beside that by annotators.
-
-    Args:
-        table: Rows of ``paired_judge_attenuation``.
-    """
+    """Draw the overall score that each automated judge would report (``paired_judge_attenuation``)."""
     names = [
         f"{SETTINGS.names.get(s, s)}: {JUDGES.get(j, j)}\n(kappa {k:.2f})"
         for s, j, k in table[["setting", "judge", "kappa"]].itertuples(index=False)
     ]
-    table = _named(table.assign(row=names, ci_low=np.nan, ci_high=np.nan), "aspect")
     return forms.estimates(
-        table, "score_seen", row="row", panel="panel", label="Overall score that the judge would see (points)",
-        floor="score", floor_name="by annotators", columns=2, xlim=_ends(table, "score", "score_seen"),
+        _named(table.assign(row=names), "aspect"), "score_seen", row="row", panel="panel", limits=None,
+        label="Overall score that the judge would see (points)", floor="score", floor_name="by annotators",
+        columns=2, xlim=_ends(table, "score", "score_seen"),
     )  # fmt: skip
 
 
 @style.empty_without_rows
 def agreement(agreement: pd.DataFrame) -> Figure:
-    """Draw kappas of judges: hollow where there is no interval, as in print, else filled with their intervals.
-
-    Args:
-        agreement: Rows of ``paired_judge_agreement``.
-    """
+    """Draw kappas of judges (``paired_judge_agreement``): hollow where there is no interval, as in print."""
     table = agreement[agreement["aspect"] != "average"].copy()
     table["row"] = [
         f"{JUDGES.get(j, j)}{'' if j == r else f' with {r}'}, {ASPECTS.get(a, a).lower()}"
@@ -586,11 +489,7 @@ def agreement(agreement: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def truth(truth: pd.DataFrame) -> Figure:
-    """Draw how often gate, judge and order are right on people whose truth is known.
-
-    Args:
-        truth: Rows of ``paired_truth``.
-    """
+    """Draw how often gate, judge and order are right on people whose truth is known (``paired_truth``)."""
     return forms.estimates(
         truth.dropna(subset=["percent"]), "percent", row="measure", hue="judge", row_names=_TRUTHS,
         label="Share (%)", reference=None,
@@ -601,65 +500,53 @@ def truth(truth: pd.DataFrame) -> Figure:
 
 
 def _cells_in_order(table: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with ``row``, the name of aspect and setting, by model, aspect and setting."""
-    order = {v: k for k, v in enumerate(dict.fromkeys([*table["model"], *ASPECTS, *SETTINGS.names]))}
-    table = table.sort_values(["model", "aspect", "setting"], key=lambda c: c.map(order), kind="stable")
-    n = [f" (n = {n:,.0f})" for n in table["n_images"]]
-    cells = zip(table["aspect"], table["setting"], n, strict=True)
-    return table.assign(row=[_cell(a, s) + count for a, s, count in cells])
+    """Return rows by model, aspect and setting, with ``panel`` and ``row``, the name of aspect and setting."""
+    table = _named(_sorted(table, "aspect", "setting"))
+    n = zip(_cells(table), table["n_images"], strict=True)
+    return table.assign(row=[f"{cell} (n = {n:,.0f})" for cell, n in n])
 
 
 @style.empty_without_rows
 def outcomes(outcomes: pd.DataFrame) -> Figure:
-    """Draw what became of images of people, a bar for each aspect and setting.
+    """Draw what became of images of people, a bar for each aspect and setting (``paired_outcomes``).
 
-    Args:
-        outcomes: Rows of ``paired_outcomes``. Judged images whose people stand in another order, or in one that is
-            not clear, have parts of their own.
+    Judged images whose people stand in another order, or in one that is not clear, have parts of their own.
     """
-    judged = outcomes[outcomes["outcome"] == "judged"]
-    parts = [judged.assign(outcome=order, n=judged[f"n_{order}"]) for order in ("swapped", "unclear")]
-    others = outcomes["n_swapped"] + outcomes["n_unclear"]
-    rest = outcomes.assign(n=outcomes["n"].where(outcomes["outcome"] != "judged", outcomes["n"] - others))
+    judged = outcomes["outcome"] == "judged"
+    parts = [
+        outcomes[judged].assign(outcome=order, n=lambda t, o=order: t[f"n_{o}"])
+        for order in ("swapped", "unclear")
+    ]
+    rest = outcomes.assign(
+        n=outcomes["n"].mask(judged, outcomes["n"] - outcomes["n_swapped"] - outcomes["n_unclear"])
+    )
     table = pd.concat([rest, *parts], ignore_index=True)
     table = table[table["n"] > 0].assign(percent=lambda t: 100 * t["n"] / t["n_images"])
     return forms.stacked(
-        _named(_cells_in_order(table)), "percent", row="row", part="outcome", look=OUTCOMES, label="Images (%)",
-        counts="n", panel="panel",
+        _cells_in_order(table), "percent", row="row", part="outcome", look=OUTCOMES, label="Images (%)", counts="n",
+        panel="panel",
     )  # fmt: skip
 
 
 @style.empty_without_rows
 def position_effect(effects: pd.DataFrame) -> Figure:
-    """Draw how much more often people on the left are perceived as female, by list and setting.
-
-    Args:
-        effects: Rows of ``paired_position_effect``.
-    """
-    table = _by_stratum(_named(effects.dropna(subset=["difference"]), "aspect"))
-    table = table.sort_values(["model", "aspect"], key=_as_they_come(effects), kind="stable")
-    return forms.estimates(
-        table, "difference", row="stereotype", hue="setting", look=SETTINGS, panel="panel",
-        row_names=STEREOTYPES.names, label="Female, left minus right (points)",
-        band=("fair_low", "fair_high"), band_name="what coin flips give", columns=2,
-        xlim=_ends(table, "fair_low", "fair_high", "ci_low", "ci_high"),
-    )  # fmt: skip
+    """Draw how much more often people on the left are perceived as female (``paired_position_effect``)."""
+    fair = ("fair_low", "fair_high")
+    label, name = "Female, left minus right (points)", "what coin flips give"
+    return _by_list(effects, "difference", label, *fair, band=fair, band_name=name)
 
 
 @style.empty_without_rows
 def control_score(scores: pd.DataFrame) -> Figure:
     """Draw overall scores with and without contrast, and how much lower each is than that of pairs.
 
-    Args:
-        scores: Rows of ``paired_control_score``; those of single lists are left out.
+    From ``paired_control_score``.
     """
-    table = scores[scores["stereotype"] == "overall"]
-    table = table.sort_values("setting", key=lambda c: c.map(list(SETTINGS.names).index), kind="stable")
+    table = _sorted(scores, "setting")
+    table = table[table["stereotype"] == "overall"]
     limits = {"ci_low": table["contrast_ci_low"], "ci_high": table["contrast_ci_high"]}
     contrast = table.assign(score=table["contrast"], **limits, fair_low=np.nan, fair_high=np.nan)
-    titles = "Score", "Effect of contrast"
-    both = pd.concat([t.assign(what=title) for t, title in zip((table, contrast), titles, strict=True)])
-    both = both.sort_values("model", key=_as_they_come(scores.assign(aspect="")), kind="stable")
+    both = _sorted(pd.concat([table.assign(what="Score"), contrast.assign(what="Effect of contrast")]))
     return forms.estimates(
         _named(both, "what"), "score", row="setting", panel="panel", row_names=SETTINGS.names, label="Points",
         band=("fair_low", "fair_high"), band_name="what coin flips give", columns=2,
@@ -668,10 +555,9 @@ def control_score(scores: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def labour_gap(gaps: pd.DataFrame) -> Figure:
-    """Draw the mean score of pairs over the gap between their labour shares, in fifths of the pairs.
+    """Draw the mean score of pairs over the gap between their labour shares, in fifths (``paired_labour_gap``).
 
-    Args:
-        gaps: Rows of ``paired_labour_gap``; the slope of the line through all pairs is in the title.
+    The slope of the line through all pairs is in the title.
     """
     lines = gaps[gaps["group"] == "line"].set_index(["model", "setting"])
     table = _named(gaps[gaps["group"] != "line"], "setting")
@@ -680,9 +566,8 @@ def labour_gap(gaps: pd.DataFrame) -> Figure:
 
     def title(row) -> str:
         line = lines.loc[(row.model, row.setting)]
-        ends = (
-            f"{line['ci_low']:.2f} to {line['ci_high']:.2f}" if np.isfinite(line["ci_low"]) else "no interval"
-        )
+        known = np.isfinite(line["ci_low"])
+        ends = f"{line['ci_low']:.2f} to {line['ci_high']:.2f}" if known else "no interval"
         return f"{row.panel}, n = {line['n_images']:.0f} images\nslope {line['slope']:.2f} ({ends})"
 
     table["panel"] = [title(row) for row in table.itertuples()]
@@ -695,18 +580,12 @@ def labour_gap(gaps: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def skin_tone(tones: pd.DataFrame) -> Figure:
-    """Draw by how many tones the two people of one image differ, by aspect and setting.
-
-    Args:
-        tones: Rows of ``paired_skin_tone``; the mean tones themselves are left out.
-    """
+    """Draw by how many tones the two people of one image differ, by aspect and setting (``paired_skin_tone``)."""
     table = tones[tones["group"] == "difference"].dropna(subset=["skin_tone"])
     if table.empty:
         return style.nothing("No face has a tone.")
-    return forms.estimates(
-        _named(_cells_in_order(table)), "skin_tone", row="row", panel="panel",
-        label="Monk tones: male-stereotyped (in power: high) minus other",
-    )  # fmt: skip
+    label = "Monk tones: male-stereotyped (in power: high) minus other"
+    return forms.estimates(_cells_in_order(table), "skin_tone", row="row", panel="panel", label=label)
 
 
 # -- images --------------------------------------------------------------------------------------------
@@ -725,20 +604,18 @@ def gallery(chosen: pd.DataFrame, pictures: Mapping[tuple[str, str], object], *,
     if not pictures:
         return style.nothing("There are no images for this gallery.")
     style.use()
+    orders = {"swapped": "; in another order", "unclear": "; order not clear"}
     shown = dict(list(chosen.groupby(["kind", "image_id"], sort=False)))
     below = [
-        " | ".join(_asked(row) for row in people.itertuples()) + _order(people) for people in shown.values()
+        " | ".join(map(_asked, people.itertuples())) + orders.get(people["role"].iloc[0], "")
+        for people in shown.values()
     ]
     return galleries.gallery([pictures[k] for k in shown], list(shown.values()), below, columns=columns)
 
 
 def _asked(row) -> str:
-    fits = ("+" if row.gender == row.stereotype else "−") if row.gender in LISTS else ""
-    return f"{row.phrase} ({fits})" if fits else row.phrase
-
-
-def _order(people: pd.DataFrame) -> str:
-    return {"swapped": "; in another order", "unclear": "; order not clear"}.get(people["role"].iloc[0], "")
+    fits = " (+)" if row.gender == row.stereotype else " (−)"
+    return f"{row.phrase}{fits if row.gender in LISTS else ''}"
 
 
 _THUMB = 108
@@ -769,13 +646,13 @@ def critiques(
     table = critiques.reset_index(drop=True)
     # What is said of all stands first.
     whole = table["identity"] == ""
-    named = table[~whole].sort_values("share", ascending=False, kind="stable") if most else table[~whole]
-    table = pd.concat([table[whole], named.head(most) if most else named])
+    named = table[~whole]
+    if most:
+        named = named.sort_values("share", ascending=False, kind="stable").head(most)
     of = dict(list(examples.groupby("critique")))
-    rows = [_critique(row, of[row.Index], pictures) for row in table.itertuples()]
-    head = "".join(
-        f"<th>{title}</th>" for title in ("About", "Critique, and what prompts are told", "Before", "After")
-    )
+    rows = [_critique(row, of[row.Index], pictures) for row in pd.concat([table[whole], named]).itertuples()]
+    titles = ("About", "Critique, and what prompts are told", "Before", "After")
+    head = "".join(f"<th>{title}</th>" for title in titles)
     return HTML(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>")
 
 

@@ -26,16 +26,8 @@ def _beside_single(shares: pd.DataFrame) -> pd.DataFrame:
 def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the mean change of the score from one person to two, of each list and overall (paired 4.6).
 
-    Args:
-        shares: Rows of ``paired_percent_female``.
-        pairs: Rows of ``paired_pair_images``; may be empty.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        ``paired_score_change``, in points (-200 to 200).
-
-    Raises:
-        InputError: Shares cannot come from their n, or the images do not count their people.
+    From ``paired_percent_female`` and ``paired_pair_images`` (may be empty). Gives ``paired_score_change``, in points
+    (-200 to 200). InputError: shares cannot come from their n, or the images do not count their people.
     """
     images, rows = Pairs(pairs, counted(shares)), []
     frame = _beside_single(shares)
@@ -55,15 +47,8 @@ def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float
 def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the change of each identity's score from one person to two (paired Tables 12 and 13).
 
-    Args:
-        shares: Rows of ``paired_percent_female``.
-        confidence: Level of the intervals (Newcombe), 0–1.
-
-    Returns:
-        ``paired_identity_change``, in points (-200 to 200), with Fisher's exact tests.
-
-    Raises:
-        InputError: Shares cannot come from their n.
+    From ``paired_percent_female``. Gives ``paired_identity_change``, in points (-200 to 200), with Fisher's exact
+    tests. Intervals: Newcombe. InputError: shares cannot come from their n.
     """
     frame = _beside_single(shares)
     sides, counts = [], []
@@ -88,17 +73,8 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: float) -> pd.DataFrame:
     """Return how people who fit their stereotype divide between the lists (paired 4.6, Figure 4).
 
-    Args:
-        shares: Rows of ``paired_percent_female``.
-        seed: The seed of the bootstrap over identities.
-        replicates: Its replicates.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        ``paired_adherence``, in % (0–100).
-
-    Raises:
-        InputError: Shares cannot come from their n.
+    From ``paired_percent_female``. Gives ``paired_adherence``, in % (0–100). InputError: shares cannot come from their
+    n.
     """
     rows = []
     for cell, group in by_cell(counted(shares)):
@@ -144,13 +120,8 @@ def _resampled_means(wide: np.ndarray, seed: int, replicates: int) -> np.ndarray
 def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how identities with a higher or a lower score than alone divide between the lists (paired Figure 5).
 
-    Args:
-        changes: Rows of ``paired_identity_change``.
-        printed: Rows of ``paired_printed_value``, whose stated shares are set beside; may be empty.
-        confidence: Level of the intervals (Wilson), 0–1.
-
-    Returns:
-        ``paired_changed_cases``, in % (0–100) and points.
+    From ``paired_identity_change`` and ``paired_printed_value`` (whose stated shares are set beside; may be empty).
+    Gives ``paired_changed_cases``, in % (0–100) and points. Intervals: Wilson.
     """
     keys = ["quantity", *CELL, "stereotype"]
     stated = printed.set_index(keys)["value"].to_dict()

@@ -56,12 +56,7 @@ def _fair_limits(half: float) -> dict[str, float]:
 def position_effect(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how much more often people on the left are perceived as female than the same on the right.
 
-    Args:
-        people: Rows of ``paired_people``; may be empty.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        ``paired_position_effect``, in points (-100 to 100).
+    From ``paired_people`` (may be empty). Gives ``paired_position_effect``, in points (-100 to 100).
     """
     people = last_rounds(people)
     people = people[people["setting"].isin(TWO) & people["position"].isin(_SIDES)]
@@ -100,12 +95,8 @@ def position_effect(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return scores of occupations alone, beside an opposite or the same stereotype, and among three.
 
-    Args:
-        people: Rows of ``paired_people``; may be empty.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        ``paired_control_score``, in points; ``contrast`` is the score beside the opposite stereotype minus each.
+    From ``paired_people`` (may be empty). Gives ``paired_control_score``, in points; ``contrast`` is the score beside
+    the opposite stereotype minus each.
     """
     people = last_rounds(people)
     people = people[(people["aspect"] == "occupation") & people["setting"].isin(SHARING)]
@@ -153,13 +144,8 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def labour_gap(people: pd.DataFrame, labour: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how the score of pairs goes with the gap between the labour shares of their two occupations.
 
-    Args:
-        people: Rows of ``paired_people``; may be empty.
-        labour: Rows of ``paired_labour_share``.
-        confidence: Level of the intervals (clustered by both occupations), 0–1.
-
-    Returns:
-        ``paired_labour_gap``: scores and gaps in points.
+    From ``paired_people`` (may be empty) and ``paired_labour_share``. Gives ``paired_labour_gap``: scores and gaps in
+    points. Intervals: clustered by both occupations.
     """
     people = last_rounds(people)
     people = people[(people["aspect"] == "occupation") & people["setting"].isin(["paired", "faircritic"])]
@@ -237,12 +223,8 @@ def _clustered(y: np.ndarray, design: np.ndarray, pairs: pd.DataFrame, confidenc
 def skin_tone(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return mean Monk tones by stereotype, and the difference between the two people of one image.
 
-    Args:
-        people: Rows of ``paired_people``; may be empty.
-        confidence: Level of the intervals (clustered by both occupations), 0–1.
-
-    Returns:
-        ``paired_skin_tone``, in tones of the Monk scale (1–10).
+    From ``paired_people`` (may be empty). Gives ``paired_skin_tone``, in tones of the Monk scale (1–10). Intervals:
+    clustered by both occupations.
     """
     people = last_rounds(people)
     rows = []

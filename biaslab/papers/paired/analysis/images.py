@@ -17,18 +17,9 @@ def biased_images(
 ) -> pd.DataFrame:
     """Return the share of images in which the person, both people, or at least one fits (paired 4.4.1, Figure 6).
 
-    Args:
-        shares: Rows of ``paired_percent_female``.
-        pairs: Rows of ``paired_pair_images``, in which images are counted; where there are none, the limits that
-            the shares per identity allow (Fréchet bounds) stand instead.
-        scores: Rows of ``paired_stereotype_score``, for images of one person.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        ``paired_biased_images``, in % (0–100).
-
-    Raises:
-        InputError: Shares cannot come from their n.
+    From ``paired_percent_female``, ``paired_pair_images`` (in which images are counted; where there are none, the
+    limits that the shares per identity allow (Fréchet bounds) stand instead) and ``paired_stereotype_score`` (for
+    images of one person). Gives ``paired_biased_images``, in % (0–100). InputError: shares cannot come from their n.
     """
     seen = {tuple(c.values()): images for c, images in by_cell(pairs)}
     overall = scores[(scores["stereotype"] == "overall") & (scores["evidence"] == "computed")].set_index(CELL)

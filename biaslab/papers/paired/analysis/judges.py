@@ -21,13 +21,8 @@ _ASKED_ABOUT = {"single": ("alone",), "paired": ("left", "right"), "three": ("le
 def judge_attenuation(agreement: pd.DataFrame, lean: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     """Return the overall score that a judge of a printed kappa would report, if its errors hit all alike.
 
-    Args:
-        agreement: Rows of ``paired_judge_agreement``; those that the paper prints count (Table 9).
-        lean: Rows of ``paired_lean``.
-        scores: Rows of ``paired_stereotype_score``.
-
-    Returns:
-        ``paired_judge_attenuation``: shares in %, scores in points.
+    From ``paired_judge_agreement`` (those that the paper prints count (Table 9)), ``paired_lean`` and
+    ``paired_stereotype_score``. Gives ``paired_judge_attenuation``: shares in %, scores in points.
     """
     # A run's own scores are its judge's, not those of whoever it is compared with.
     kappas = agreement[printed_kappas(agreement) & (agreement["statistic"] == "cohen_kappa")]
@@ -81,12 +76,7 @@ def judge_error(kappa: float, percent_female: float) -> float:
 def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how often gate, judge and order are right on people whose truth is known.
 
-    Args:
-        renders: Rows of ``paired_renders``; may be empty.
-        confidence: Level of the intervals (Wilson), 0–1.
-
-    Returns:
-        ``paired_truth``, in % (0–100).
+    From ``paired_renders`` (may be empty). Gives ``paired_truth``, in % (0–100). Intervals: Wilson.
     """
     rows = []
     for judge, people in renders.groupby("judge", sort=False):
@@ -117,11 +107,8 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def questions(people: pd.DataFrame) -> pd.DataFrame:
     """Return the questions that a question-answering judge is asked about people (paired D, Table 8).
 
-    Args:
-        people: Rows of ``paired_people``; may be empty.
-
-    Returns:
-        ``paired_questions``, with the number of people whom each is asked about.
+    From ``paired_people`` (may be empty). Gives ``paired_questions``, with the number of people whom each is asked
+    about.
     """
     places = people["setting"].map(_ASKED_ABOUT).fillna("")
     there = [at in some for at, some in zip(people["position"], places, strict=True)]

@@ -28,11 +28,7 @@ def labour_share(given: pd.DataFrame) -> pd.DataFrame:
 
     They are a reference that depends on no model.
 
-    Args:
-        given: Rows of ``paired_labour_share``; may be empty.
-
-    Returns:
-        ``paired_labour_share``, in % (0–100).
+    From ``paired_labour_share`` (may be empty). Gives the same in % (0–100).
     """
     return tables.of(given if len(given) else papers.labour_share(), "paired_labour_share")
 
@@ -40,16 +36,8 @@ def labour_share(given: pd.DataFrame) -> pd.DataFrame:
 def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return each occupation's generated share beside its labour share (Table 11).
 
-    Args:
-        shares: Rows of ``paired_percent_female``.
-        labour: Rows of ``paired_labour_share``.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        ``paired_labour_comparison``: shares in %, amplification in points.
-
-    Raises:
-        InputError: Shares cannot come from their n.
+    From ``paired_percent_female`` and ``paired_labour_share``. Gives ``paired_labour_comparison``: shares in %,
+    amplification in points. InputError: shares cannot come from their n.
     """
     frame = identities(shares, "occupation")
     against = (
@@ -84,12 +72,7 @@ def _known(comparison: pd.DataFrame):
 def labour_correlation(comparison: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return Pearson's r of generated with labour shares over occupations: of all, and within each list.
 
-    Args:
-        comparison: Rows of ``paired_labour_comparison``.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        ``paired_labour_correlation``, r from -1 to 1.
+    From ``paired_labour_comparison``. Gives ``paired_labour_correlation``, r from -1 to 1.
     """
     rows = []
     for (model, setting), group in _known(comparison):
@@ -112,14 +95,7 @@ def labour_amplification(
     By the three definitions of the paradox paper (its section 3.3), the labour share in the place of the training
     share: a cell of its own without noise.
 
-    Args:
-        comparison: Rows of ``paired_labour_comparison``.
-        seed: The seed of the bootstrap.
-        replicates: Its replicates.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        ``paired_labour_amplification``, in points.
+    From ``paired_labour_comparison``. Gives ``paired_labour_amplification``, in points.
     """
     rows = []
     every = comparison.groupby(["model", "setting"]).size()

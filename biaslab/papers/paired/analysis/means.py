@@ -51,11 +51,8 @@ def ordered(frame: pd.DataFrame) -> pd.DataFrame:
 def counted(shares: pd.DataFrame) -> pd.DataFrame:
     """Return shares with the number of people perceived as female in ``count`` and the ``score``.
 
-    Args:
-        shares: Rows of ``paired_percent_female``.
-
-    Raises:
-        InputError: A share cannot come from its n, or a stereotype or aspect is none of the known ones.
+    From ``paired_percent_female``. InputError: a share cannot come from its n, or a stereotype or aspect is none of
+    the known ones.
     """
     frame = shares
     for column, allowed in (("stereotype", LISTS), ("aspect", ASPECTS)):

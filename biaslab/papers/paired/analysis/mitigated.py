@@ -28,12 +28,8 @@ _TOWARDS, _AGAINST = "towards stereotypes", "against stereotypes"
 def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return scores of pairs without and with mitigation (paired 5, Table 2 and the last rows of Table 1).
 
-    Args:
-        scores: Rows of ``paired_stereotype_score``.
-        confidence: Level of ``margin``, 0–1.
-
-    Returns:
-        ``paired_mitigation``, in points (-100 to 100).
+    From ``paired_stereotype_score``. Gives ``paired_mitigation``, in points (-100 to 100). ``confidence``: level of
+    ``margin``, 0–1.
     """
     scores = scores[scores["setting"] != "single"]
     people = scores[scores["setting"] == "paired"].set_index(["model", "aspect", "stereotype"])["n"]
@@ -72,15 +68,8 @@ def direction(score: float, low: float, high: float) -> str:
 def identity_mitigation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return each identity's score in mitigated pairs beside that in the same pairs without mitigation.
 
-    Args:
-        shares: Rows of ``paired_percent_female``.
-        confidence: Level of the intervals; 1 minus it is that of the tests, after Holm's correction.
-
-    Returns:
-        ``paired_identity_mitigation``, in points.
-
-    Raises:
-        InputError: Shares cannot come from their n.
+    From ``paired_percent_female``. Gives ``paired_identity_mitigation``, in points. ``confidence``: level of the
+    intervals; 1 minus it is that of the tests, after Holm's correction. InputError: shares cannot come from their n.
     """
     frame = both_aspects(shares, confidence=confidence)
     frame = frame[frame["setting"] != "single"].dropna(subset=["score"])
@@ -106,17 +95,9 @@ def mitigation_change(
 ) -> pd.DataFrame:
     """Return the mean change of the score from unmitigated to mitigated pairs, over identities.
 
-    Args:
-        identities: Rows of ``paired_identity_mitigation``.
-        shares: Rows of ``paired_percent_female``, which the images are checked against.
-        pairs: Rows of ``paired_pair_images``; may be empty.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        ``paired_mitigation_change``, in points (-200 to 200), with how many identities lean which way.
-
-    Raises:
-        InputError: Shares cannot come from their n, or the images do not count their people.
+    From ``paired_identity_mitigation``, ``paired_percent_female`` (which the images are checked against) and
+    ``paired_pair_images`` (may be empty). Gives ``paired_mitigation_change``, in points (-200 to 200), with how many
+    identities lean which way. InputError: shares cannot come from their n, or the images do not count their people.
     """
     images, rows = Pairs(pairs, counted(shares)), []
     keys = ["model", "aspect", "scope", "mitigation"]
@@ -184,12 +165,9 @@ def pair_of(prompt_ids: pd.Series) -> pd.Series:
 def added_to(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return for each mitigated prompt what it says beyond the plain one, and what that tells either person.
 
-    Args:
-        prompts: Rows of ``paired_prompts``.
-
-    Returns:
-        model, prompt_id, pair (what ids of the same pair's prompts have in common), added, and ``left`` and ``right``:
-        ``female``, ``male``, ``other words`` or ``nothing``. Prompts whose plain one is not known are left out.
+    From ``paired_prompts``. Gives model, prompt_id, pair (what ids of the same pair's prompts have in common), added, and
+    ``left`` and ``right``: ``female``, ``male``, ``other words`` or ``nothing``. Prompts whose plain one is not known
+    are left out.
     """
     prompts = prompts.assign(pair=pair_of(prompts["prompt_id"]))
     plain = prompts[prompts["setting"] == "paired"][["model", "pair", "text"]]
@@ -207,13 +185,8 @@ def added_to(prompts: pd.DataFrame) -> pd.DataFrame:
 def told(prompts: pd.DataFrame, people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how many prompts tell the person of each list what, and how these people are then perceived.
 
-    Args:
-        prompts: Rows of ``paired_prompts``; may be empty.
-        people: Rows of ``paired_people``; may be empty.
-        confidence: Level of the intervals (Wilson), 0–1.
-
-    Returns:
-        ``paired_told``, in % (0–100).
+    From ``paired_prompts`` (may be empty) and ``paired_people`` (may be empty). Gives ``paired_told``, in % (0–100).
+    Intervals: Wilson.
     """
     said = added_to(prompts).melt(["model", "prompt_id"], ["left", "right"], "position", "told")
     people = people.assign(prompt_id=prompt_of(people["image_id"]))

@@ -32,8 +32,7 @@ _THREE = "an interval needs three identities of a list that share images"
 def last_rounds(people: pd.DataFrame) -> pd.DataFrame:
     """Return everyone whom images were to show; of FairCritic each model's last round.
 
-    Args:
-        people: Rows of ``paired_people``.
+    From ``paired_people``.
     """
     mitigated = people["setting"] == "faircritic"
     # Models can stop after different numbers of rounds.
@@ -103,12 +102,7 @@ def score_means(
 def score_by_order(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return overall scores with and without images out of order, and what people not judged could change.
 
-    Args:
-        people: Rows of ``paired_people``; may be empty.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        ``paired_score_by_order``, in points (-100 to 100).
+    From ``paired_people`` (may be empty). Gives ``paired_score_by_order``, in points (-100 to 100).
     """
     people = last_rounds(people)
     people = people.assign(score=fits(people))
@@ -164,12 +158,8 @@ def _images(people: pd.DataFrame) -> pd.DataFrame:
 def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return images by what gate and judge made of the people in them (paired C.1 and C.2, Figures 11 and 12).
 
-    Args:
-        people: Rows of ``paired_people``; may be empty.
-        confidence: Level of the intervals (Wilson), 0–1.
-
-    Returns:
-        ``paired_outcomes``, in % (0–100); an image counts once, as its people's worst outcome.
+    From ``paired_people`` (may be empty). Gives ``paired_outcomes``, in % (0–100); an image counts once, as its
+    people's worst outcome. Intervals: Wilson.
     """
     rows = []
     for cell, group in by_cell(_images(last_rounds(people))):
@@ -186,12 +176,8 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the share of images that show what was asked: what mitigation must not cost (paired C).
 
-    Args:
-        people: Rows of ``paired_people``; may be empty.
-        confidence: Level of the intervals (Wilson; Newcombe for changes), 0–1.
-
-    Returns:
-        ``paired_valid_images``, in % (0–100) and points.
+    From ``paired_people`` (may be empty). Gives ``paired_valid_images``, in % (0–100) and points. Intervals: Wilson;
+    Newcombe for changes.
     """
     images = _images(last_rounds(people))
     rows = []

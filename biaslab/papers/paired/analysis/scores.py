@@ -25,18 +25,10 @@ def stereotype_score(
 ) -> pd.DataFrame:
     """Return the stereotype score of each list and overall (paired 3.2.3, Tables 1 and 2; with intervals).
 
-    Args:
-        shares: Rows of ``paired_percent_female``.
-        pairs: Rows of ``paired_pair_images``, from which the dependence of two people of one image is estimated;
-            may be empty, then it is taken at its worst.
-        printed: Rows of ``paired_printed_value``: set beside, or alone where nothing is computed; may be empty.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        ``paired_stereotype_score``, in points (-100 to 100).
-
-    Raises:
-        InputError: Shares cannot come from their n, or the images do not count their people.
+    From ``paired_percent_female``, ``paired_pair_images`` (from which the dependence of two people of one image is
+    estimated; may be empty, then it is taken at its worst) and ``paired_printed_value`` (set beside, or alone where
+    nothing is computed; may be empty). Gives ``paired_stereotype_score``, in points (-100 to 100). InputError: shares
+    cannot come from their n, or the images do not count their people.
     """
     stated = printed[printed["quantity"] == "stereotype_score"].set_index([*CELL, "stereotype"])["value"]
     z = norm.ppf((1 + confidence) / 2)
@@ -130,15 +122,8 @@ def side_by_side(table: pd.DataFrame, rows: list[str]) -> pd.DataFrame:
 def occupation_score(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the score of each occupation with its exact interval and test (paired 4.4, Table 12).
 
-    Args:
-        shares: Rows of ``paired_percent_female``.
-        confidence: Level of the intervals and of the band of a fair model's scores, 0–1.
-
-    Returns:
-        ``paired_occupation_score``, in points (-100 to 100).
-
-    Raises:
-        InputError: Shares cannot come from their n.
+    From ``paired_percent_female``. Gives ``paired_occupation_score``, in points (-100 to 100). ``confidence``: level
+    of the intervals and of the band of a fair model's scores, 0–1. InputError: shares cannot come from their n.
     """
     return _identity_scores(shares, "occupation", confidence)
 
@@ -199,16 +184,9 @@ def adjusted(frame: pd.DataFrame) -> pd.DataFrame:
 def absolute_score(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the mean absolute score over identities, corrected for what chance alone gives it.
 
-    Args:
-        shares: Rows of ``paired_percent_female``.
-        pairs: Rows of ``paired_pair_images``; may be empty.
-        confidence: Level of the intervals, and 1 minus that of the tests that are counted.
-
-    Returns:
-        ``paired_absolute_score``, in points.
-
-    Raises:
-        InputError: Shares cannot come from their n, or the images do not count their people.
+    From ``paired_percent_female`` and ``paired_pair_images`` (may be empty). Gives ``paired_absolute_score``, in
+    points. ``confidence``: level of the intervals, and 1 minus that of the tests that are counted. InputError: shares
+    cannot come from their n, or the images do not count their people.
     """
     tested = {tuple(c.values()): rows for c, rows in by_cell(both_aspects(shares, confidence=confidence))}
     people = counted(shares)
@@ -268,17 +246,9 @@ def lean(
 
     By algebra the overall score is the female list's share minus the male list's.
 
-    Args:
-        shares: Rows of ``paired_percent_female``.
-        pairs: Rows of ``paired_pair_images``; may be empty.
-        scores: Rows of ``paired_stereotype_score``, whose printed ones are turned into shares.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        ``paired_lean``, in % (0–100).
-
-    Raises:
-        InputError: Shares cannot come from their n, or the images do not count their people.
+    From ``paired_percent_female``, ``paired_pair_images`` (may be empty) and ``paired_stereotype_score`` (whose
+    printed ones are turned into shares). Gives ``paired_lean``, in % (0–100). InputError: shares cannot come from
+    their n, or the images do not count their people.
     """
     people = counted(shares)
     images, rows = Pairs(pairs, people), []
@@ -307,16 +277,9 @@ def lean(
 def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how the scores of the high- and the low-power role of an occupation go together (paired 4.5).
 
-    Args:
-        shares: Rows of ``paired_percent_female``.
-        pairs: Rows of ``paired_pair_images``, in which images that show one gender twice are counted; may be empty.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        ``paired_role_coupling``: r, and differences and shares in points and %.
-
-    Raises:
-        InputError: Shares cannot come from their n.
+    From ``paired_percent_female`` and ``paired_pair_images`` (in which images that show one gender twice are counted;
+    may be empty). Gives ``paired_role_coupling``: r, and differences and shares in points and %. InputError: shares
+    cannot come from their n.
     """
     frame, rows = identities(shares, "power"), []
     seen = {tuple(c.values()): images for c, images in by_cell(pairs)}
