@@ -77,9 +77,8 @@ def word_lists() -> pd.DataFrame:
     for name in ("paired_occupations", "paired_powerless", "paired_roles", "paired_prompts"):
         for part, entries in lexicons.load(name).items():
             words = [entries] if isinstance(entries, str) else list(entries)
-            row = {"list": name, "part": part, "n": len(words), "entries": ", ".join(words)}
-            rows.append(row | {"source": lexicons.source(name)})
-    return pd.DataFrame(rows)
+            rows.append((name, part, len(words), ", ".join(words), lexicons.source(name)))
+    return pd.DataFrame(rows, columns=["list", "part", "n", "entries", "source"])
 
 
 @cache
@@ -87,6 +86,11 @@ def stereotypes() -> MappingProxyType[str, str]:
     """Return the gender that each of the 40 occupations is stereotyped as (Table 3), men's list first."""
     lists = lexicons.load("paired_occupations")
     return MappingProxyType({name: gender for gender in _DRAWN for name in lists[gender]})
+
+
+def _lists() -> list[list[str]]:
+    """Return the occupations of the two lists, in the order in which they are drawn from."""
+    return [[name for name, g in stereotypes().items() if g == gender] for gender in _DRAWN]
 
 
 @cache
@@ -143,9 +147,8 @@ def fill(setting: str, people: Sequence[Person]) -> str:
 def sentence(phrases: Sequence[str], told: Sequence[str]) -> str:
     """Return the sentence that tells genders, such as "Show the sheriff as a woman and the nurse as a man."
 
-    Args:
-        phrases: The people as the text names them, from left to right.
-        told: For each ``female``, ``male``, or empty where nothing is told. Empty throughout gives an empty text.
+    ``phrases`` are the people as the text names them, from left to right; each is ``told`` to be ``female``, ``male``,
+    or nothing (empty). Where nobody is told anything it is empty.
     """
     named, parts = Counter(phrases), []
     for k, (phrase, gender) in enumerate(zip(phrases, told, strict=True)):
@@ -162,27 +165,23 @@ def occupation_pairs(per_list: int = 0) -> list[tuple[Person, Person]]:
     """Return the ordered pairs of two occupations of opposite stereotype, left to right: 800 of 20 and 20.
 
     Args:
-        per_list: How many of each list, evenly spread over it; 0 is all of the shorter list, and as many of the other.
+        per_list: How many of each list, evenly spread over it; 0 is all of the shorter list, and as many of the other,
+            with a warning if that leaves some out.
 
     Raises:
         ParameterError: ``per_list`` is below 0 or above the length of the shorter list.
-
-    Warns:
-        UserWarning: All were asked for, but one list is longer, so that some of it are left out.
     """
-    lists = [[n for n, g in stereotypes().items() if g == gender] for gender in _DRAWN]
+    lists = _lists()
     most = min(map(len, lists))
     if not 0 <= per_list <= most:
         raise ParameterError(
             f"people.occupations is {per_list!r}; allowed is 1 to {most}, or 0 for all of the shorter list."
         )
     if not per_list and max(map(len, lists)) > most:
-        sizes = " and ".join(
-            f"{len(names)} for {gender}" for gender, names in zip(_DRAWN, lists, strict=True)
-        )
+        sizes = [f"{len(names)} for {gender}" for gender, names in zip(_DRAWN, lists, strict=True)]
         warnings.warn(
-            f"The lists of stereotyped occupations have {sizes}: {most} of each are asked for, evenly spread, and the "
-            "rest of the longer list is left out. Make both lists equally long to use all.",
+            f"The lists of stereotyped occupations have {' and '.join(sizes)}: {most} of each are asked for, evenly "
+            "spread. Make both lists equally long to use all.",
             stacklevel=2,
         )
     per_list = per_list or most
@@ -190,15 +189,9 @@ def occupation_pairs(per_list: int = 0) -> list[tuple[Person, Person]]:
     return [pair for m, f in product(men, women) for pair in ((m, f), (f, m))]
 
 
-def power_pairs() -> list[tuple[Person, Person]]:
-    """Return all ordered pairs of a role of high and one of low power in one occupation: 1,152."""
-    roles = lexicons.load("paired_roles")
-    return [
-        (role(name, first), role(name, second, named=False))
-        for name in with_power()
-        for high, low in product(roles["high"], roles["low"])
-        for first, second in ((high, low), (low, high))
-    ]
+def _people(per_list: int) -> list[Person]:
+    """Return everyone in the pairs of two occupations, as they come."""
+    return list(dict.fromkeys(person for pair in occupation_pairs(per_list) for person in pair))
 
 
 def sampled_roles(runs: int, seed: int) -> dict[tuple[int, str], tuple[str, str]]:
@@ -221,14 +214,11 @@ def paired(
     """Return the prompts for two people of opposite stereotype: 800 and, in three runs, 216 (section 4.2).
 
     Args:
-        per_list: Occupations of each list; 0 is all.
+        per_list: Occupations of each list, as :func:`occupation_pairs` takes it.
         images: Images for each pair of occupations.
         runs: Samplings of one pair of roles for each occupation, asked for in both orders.
         seed: Seed of these samplings.
         setting: ``paired``, or ``intervention`` for the text of section 5.
-
-    Raises:
-        ParameterError: A number is out of range.
     """
     asked = [("occupation", 1, images, pair) for pair in occupation_pairs(per_list)]
     for (run, name), (high, low) in sampled_roles(runs, seed).items():
@@ -240,14 +230,9 @@ def paired(
 def single(*, per_list: int = 0, images: int = 3, runs: int = 3, seed: int = 0) -> Prompts:
     """Return the prompts for one person: each occupation, and each occupation's roles as :func:`paired` samples them.
 
-    Args:
-        per_list: Occupations of each list; 0 is all.
-        images: Images for each occupation (paper: 3).
-        runs: Samplings of roles (paper: 3), one image each.
-        seed: Seed of these samplings.
+    Arguments as there; ``images`` are those of an occupation (paper: 3), a role has one in each run.
     """
-    names = dict.fromkeys(person for pair in occupation_pairs(per_list) for person in pair)
-    asked = [("occupation", 1, images, (person,)) for person in names]
+    asked = [("occupation", 1, images, (person,)) for person in _people(per_list)]
     for (run, name), pair in sampled_roles(runs, seed).items():
         asked += [("power", run, 1, (role(name, one),)) for one in pair]
     return _made(asked, "single")
@@ -256,27 +241,19 @@ def single(*, per_list: int = 0, images: int = 3, runs: int = 3, seed: int = 0) 
 def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0) -> Prompts:
     """Return control pairs without contrast: two occupations of one stereotype, and one occupation twice.
 
-    Each occupation stands beside ``partners`` others of its list, in both orders (setting ``alike``: two places for
-    each partner), and beside itself in ``partners`` images (setting ``same``: as many places). Where that cannot be,
-    it has all others (a list with fewer of them), or one partner more (an odd number in a list of odd length). Beyond
-    the paper.
-
-    Args:
-        per_list: Occupations of each list; 0 is all.
-        partners: Partners of each occupation, 1 or more.
-        seed: Seed of who is whose partner.
-
-    Raises:
-        ParameterError: A number is out of range.
+    Each occupation stands beside ``partners`` (1 or more, else ParameterError) others of its list, in both orders
+    (setting ``alike``: two places for each partner), and beside itself in ``partners`` images (setting ``same``: as
+    many places). Where that cannot be, it has all others (a list with fewer of them), or one partner more (an odd
+    number in a list of odd length). ``per_list`` is that of :func:`occupation_pairs`, ``seed`` says who is whose
+    partner. Beyond the paper.
     """
     if partners < 1:
         raise ParameterError(f"people.control_partners is {partners!r}; allowed is 1 or more.")
-    by_list: dict[str, list[Person]] = {gender: [] for gender in _DRAWN}
-    for person in dict.fromkeys(person for pair in occupation_pairs(per_list) for person in pair):
-        by_list[person.stereotype].append(person)
+    people = _people(per_list)
     draw = np.random.default_rng([seed, 12])
     alike, same = [], []
-    for members in by_list.values():
+    for gender in _DRAWN:
+        members = [person for person in people if person.stereotype == gender]
         n = len(members)
         ring = [members[k] for k in draw.permutation(n)]
         # On a ring everyone has two neighbours so many steps away, and one who stands opposite if the ring is even.
@@ -297,8 +274,7 @@ def three(n: int, *, seed: int = 0) -> Prompts:
     Occupations are drawn from the whole lists (``paired_occupations``), whatever part of them stands in pairs. Which
     stereotype has two, and who stands where, is drawn too.
     """
-    lists = [[n for n, g in stereotypes().items() if g == gender] for gender in _DRAWN]
-    asked = []
+    lists, asked = _lists(), []
     for k in range(n):
         draw = np.random.default_rng([seed, 13, k])
         twice = int(draw.integers(2))

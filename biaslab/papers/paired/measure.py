@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,14 @@ TRUTH = "truth"
 DRAWINGS = "truth of drawings"
 
 
+def _table(pipeline: Pipeline, frames: Iterable[pd.DataFrame], name: str) -> pd.DataFrame:
+    """Return rows of one model as a table; no frames give an empty one."""
+    frames = [frame for frame in frames if len(frame)]
+    return tables.of(
+        pd.concat(frames, ignore_index=True).assign(model=pipeline.label) if frames else [], name
+    )
+
+
 def people(pipeline: Pipeline) -> pd.DataFrame:
     """Return everyone whom images of all kinds are to show, with what the judge saw."""
     return _everyone(pipeline).copy()
@@ -32,8 +41,7 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def _everyone(pipeline: Pipeline) -> pd.DataFrame:
-    frames = [_of_kind(pipeline, kind) for kind in pipeline.people.kinds]
-    return tables.of(pd.concat(frames, ignore_index=True).assign(model=pipeline.label), "paired_people")
+    return _table(pipeline, (_of_kind(pipeline, kind) for kind in pipeline.people.kinds), "paired_people")
 
 
 def _of_kind(pipeline: Pipeline, kind: str) -> pd.DataFrame:
@@ -59,14 +67,13 @@ def _skin_tones(pipeline: Pipeline, source, people: pd.DataFrame) -> np.ndarray:
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return every text that images are generated from."""
-    frames = [pipeline.people.prompts(k).texts.assign(round=_round(k)) for k in pipeline.people.kinds]
-    return tables.of(pd.concat(frames, ignore_index=True).assign(model=pipeline.label), "paired_prompts")
+    frames = (pipeline.people.prompts(k).texts.assign(round=_round(k)) for k in pipeline.people.kinds)
+    return _table(pipeline, frames, "paired_prompts")
 
 
 def images(pipeline: Pipeline) -> pd.DataFrame:
     """Return what became of every image asked for; refusals and revised prompts where the model says so."""
-    frames = [pipeline.people.images(kind).table for kind in pipeline.people.kinds]
-    return tables.of(pd.concat(frames, ignore_index=True).assign(model=pipeline.label), "paired_images")
+    return _table(pipeline, (pipeline.people.images(k).table for k in pipeline.people.kinds), "paired_images")
 
 
 def critiques(pipeline: Pipeline) -> pd.DataFrame:
@@ -75,10 +82,17 @@ def critiques(pipeline: Pipeline) -> pd.DataFrame:
 
     rounds = [_round(k) for k in pipeline.people.kinds if k.startswith(ROUND)]
     said = [critique for r in rounds for critique in pipeline.people.critiques(r)]
-    if not said:
-        return tables.of([], "paired_critiques")
-    found = mitigation.critiques_table(said).rename(columns={"n_people": "n"})
-    return tables.of(found.assign(model=pipeline.label), "paired_critiques")
+    found = [mitigation.critiques_table(said).rename(columns={"n_people": "n"})] if said else []
+    return _table(pipeline, found, "paired_critiques")
+
+
+def _settled(pipeline: Pipeline, *settings: str) -> pd.DataFrame:
+    """Return people as results list them: of FairCritic the last round, the intervention on occupations as top 5."""
+    everyone = people(pipeline)
+    some = everyone[everyone["setting"].isin(settings)]
+    some = some[(some["setting"] != "faircritic") | (some["round"] == some["round"].max())]
+    top = (some["aspect"] == "occupation") & (some["setting"] == "intervention")
+    return some.assign(setting=some["setting"].mask(top, "intervention_top5"))
 
 
 def percent_female(pipeline: Pipeline) -> pd.DataFrame:
@@ -87,25 +101,18 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     ``paired_top5`` are the unmitigated pairs of the occupations that ``intervention_top5`` is tried on; FairCritic
     counts with its last round.
     """
-    everyone = people(pipeline)
-    wanted = everyone[everyone["setting"].isin(["single", "paired", "intervention", "faircritic"])]
-    wanted = wanted[(wanted["setting"] != "faircritic") | (wanted["round"] == wanted["round"].max())]
+    wanted = _settled(pipeline, "single", "paired", "intervention", "faircritic")
     top = {name for names in pipeline.people.top_occupations().values() for name in names}
-    occupation = wanted["aspect"] == "occupation"
-    intervened = wanted["setting"] == "intervention"
-    wanted = wanted.assign(setting=wanted["setting"].mask(occupation & intervened, "intervention_top5"))
-    chosen = occupation & (wanted["setting"] == "paired")
+    chosen = (wanted["aspect"] == "occupation") & (wanted["setting"] == "paired")
     inside = wanted["occupation"].isin(top).groupby(wanted["image_id"]).transform("all")
     before = wanted[chosen & inside].assign(setting="paired_top5")
     whole = pd.concat([wanted, before], ignore_index=True)
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
-    decided = whole["gender"].isin(GENDERS)
-    shown = whole.assign(n=decided.astype(int), female=(whole["gender"] == "female").astype(int))
-    counts = shown.groupby(keys, sort=False)[["n", "female"]].sum().reset_index()
-    n = counts["n"].to_numpy(float)
-    share = np.divide(100 * counts["female"].to_numpy(float), n, out=np.full(len(n), np.nan), where=n > 0)
-    reason = np.where(n > 0, "", "nobody was judged")
-    return tables.of(counts.assign(percent_female=share, n=n, reason=reason), "paired_percent_female")
+    shown = whole.assign(n=whole["gender"].isin(GENDERS), female=whole["gender"] == "female")
+    counts = shown.groupby(keys, sort=False)[["n", "female"]].sum().reset_index().astype({"n": float})
+    share = 100 * counts["female"] / counts["n"].where(counts["n"] > 0)
+    reason = np.where(counts["n"] > 0, "", "nobody was judged")
+    return tables.of(counts.assign(percent_female=share, reason=reason), "paired_percent_female")
 
 
 def run_score(pipeline: Pipeline) -> pd.DataFrame:
@@ -117,30 +124,21 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
     # Several images of one prompt are as many samplings.
     index = some["image_id"].str.rpartition("/")[2].astype(int) + 1
     some = some.assign(run=np.where(some["aspect"] == "power", some["run"], index).astype(int).astype(str))
-    rows = []
-    for names, group in some.groupby(["model", "aspect", "setting", "run"], sort=False):
-        share = (group["gender"] == "female").groupby([group["stereotype"], group["identity"]]).mean()
-        scores = [
-            float(np.mean(stereotype_score_from_percent(100 * share[g].to_numpy(), [g] * len(share[g]))))
-            for g in GENDERS
-            if g in share.index.get_level_values(0)
-        ]
-        if len(scores) == len(GENDERS):
-            rows.append((*names, float(np.mean(scores)), len(group)))
-    names = tables.schema("paired_run_score").names
-    return tables.of(pd.DataFrame(rows, columns=names), "paired_run_score")
+    some = some.assign(female=some["gender"] == "female")
+    rows, keys = [], ["model", "aspect", "setting", "run"]
+    for names, group in some.groupby(keys, sort=False):
+        share = group.groupby(["stereotype", "identity"])["female"].mean().reset_index()
+        score = stereotype_score_from_percent(100 * share["female"].to_numpy(), share["stereotype"])
+        lists = pd.Series(score).groupby(share["stereotype"]).mean()
+        if len(lists) == len(GENDERS):
+            row = dict(zip(keys, names, strict=True))
+            rows.append(row | {"score": lists.mean(), "n": len(group)})
+    return tables.of(rows, "paired_run_score")
 
 
 def pair_images(pipeline: Pipeline) -> pd.DataFrame:
     """Return who each image of two people of opposite stereotype was to show, and what was perceived (Figure 6)."""
-    everyone = people(pipeline)
-    pairs = everyone[everyone["setting"].isin(["paired", "intervention", "faircritic"])]
-    pairs = pairs[(pairs["setting"] != "faircritic") | (pairs["round"] == pairs["round"].max())]
-    pairs = pairs.assign(
-        setting=pairs["setting"].mask(
-            (pairs["aspect"] == "occupation") & (pairs["setting"] == "intervention"), "intervention_top5"
-        )
-    )
+    pairs = _settled(pipeline, "paired", "intervention", "faircritic")
     keys = ["model", "aspect", "setting", "image_id"]
     names = {"gender": "label", "identity": "identity", "position": "position"}
     wide = pairs.pivot(index=keys, columns="stereotype", values=list(names))
@@ -154,21 +152,22 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
 
     source = held_out_pairs(RENDERS, seed=pipeline.seed)
     truth = source.table
-    frames = []
     looking = _judges(pipeline)[0]
-    for judge in looking:
+    names = shared.called(looking)
+
+    def said(judge: str) -> pd.DataFrame:
         found = pipeline.people.judged_images(source, truth[["image_id", "position", "phrase"]], judge)
-        shown = truth.assign(
-            judge=shared.called(looking)[judge],
+        seen = found[["outcome", "gender", "n_faces"]].set_axis(truth.index)
+        return truth.assign(
+            judge=names[judge],
             position=[POSITIONS[1] if k == 1 else POSITIONS[3] for k in truth["position"]],
             ambiguous=np.where(truth["ambiguous"], "yes", "no"),
-            outcome=found["outcome"].to_numpy(),
-            gender=found["gender"].to_numpy(),
             role_order=found["role"].to_numpy(),
-            n_faces=found["n_faces"].to_numpy(),
             skin_tone=_skin_tones(pipeline, source, found),
+            **seen,
         )
-        frames.append(shown)
+
+    frames = [said(judge) for judge in looking]
     return tables.of(pd.concat(frames, ignore_index=True) if frames else [], "paired_renders")
 
 
@@ -223,9 +222,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
             others = {judge: people for judge, people in said.items() if judge != looking[0]}
             found = person_ratings.agreement_tables(others, said[looking[0]], seed=seed)
             frames.append(found.assign(reference=looking[0]))
-    frames = [frame for frame in frames if len(frame)]
-    whole = pd.concat(frames, ignore_index=True).assign(model=pipeline.label) if frames else []
-    whole = tables.of(whole, "paired_judge_agreement")
+    whole = _table(pipeline, frames, "paired_judge_agreement")
     return whole.replace({c: shared.called(looking) for c in ("judge", "reference")})
 
 
@@ -233,23 +230,18 @@ def _raters(files: list[str]) -> dict[str, str]:
     """Return what the raters of each file are called: ``annotators`` where there is one file."""
     if len(files) == 1:
         return {files[0]: ANNOTATORS}
-    return {
-        file: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for file, name in shared.called(files).items()
-    }
+    names = shared.called(files)
+    return {file: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for file, name in names.items()}
 
 
 # -- images for galleries ------------------------------------------------------------------------------
 
 
 def seen(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
-    """Return everyone whom images are to show, with the boxes of their faces.
+    """Return everyone whom images of these kinds are to show, with the boxes of their faces.
 
-    Args:
-        pipeline: The pipeline; None gives no rows, for sources that have tables only.
-        kinds: Kinds of images, such as ``single`` and ``paired``; those that the settings leave out are skipped.
-
-    Returns:
-        The rows of :meth:`biaslab.pipeline.people.People.people`, with ``kind``.
+    The rows of :meth:`biaslab.pipeline.people.People.people`, with ``kind``; none without a pipeline, as for sources
+    that have tables only, or of kinds that the settings leave out.
     """
     stages = pipeline.people if pipeline else None
     frames = [stages.people(kind).assign(kind=kind) for kind in kinds if stages and kind in stages.kinds]
@@ -260,9 +252,7 @@ def seen(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
 def pictures(pipeline: Pipeline | None, chosen: pd.DataFrame) -> dict[tuple[str, str], object]:
     """Return images by kind and image_id: ``uint8 (height, width, 3)``, or what says why there is none.
 
-    Args:
-        pipeline: The pipeline; None gives none, for sources that have tables only.
-        chosen: Rows with kind and image_id, empty where there is no image.
+    Of rows with kind and image_id (empty where there is no image); none without a pipeline.
     """
     found: dict[tuple[str, str], object] = {}
     named = chosen[chosen["image_id"] != ""] if pipeline else chosen.head(0)

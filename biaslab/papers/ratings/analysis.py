@@ -1,12 +1,13 @@
 """Tables of a user's own ratings: outcomes of the vote, agreement of raters, what choices change.
 
-Every function takes what :func:`biaslab.ratings.read` found in a file.
+Every function takes what :func:`biaslab.ratings.read` found in a file. ``confidence`` is the level of intervals, 0–1;
+``seed`` and ``replicates`` are those of the bootstraps over images.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
@@ -104,12 +105,7 @@ def contents(rated: Rated) -> pd.DataFrame:
 
 
 def outcomes(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return the outcomes of the vote and the shares with Wilson intervals, as ``ratings_outcomes``.
-
-    Args:
-        rated: The ratings.
-        confidence: Level of the intervals, 0–1.
-    """
+    """Return the outcomes of the vote and the shares with Wilson intervals, as ``ratings_outcomes``."""
     frame = rated.outcomes
     n = frame["n"].to_numpy(float)
     low, high = wilson_percent(frame["percent_female"].to_numpy(float) * n / 100, n, confidence)
@@ -119,14 +115,7 @@ def outcomes(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
 def rater_agreement(
     rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return the agreement of all raters over all images, for both sets of labels, as ``ratings_agreement``.
-
-    Args:
-        rated: The ratings.
-        seed: Seed of the bootstraps over images.
-        replicates: Replicates of each.
-        confidence: Level of the intervals, 0–1.
-    """
+    """Return the agreement of all raters over all images, for both sets of labels, as ``ratings_agreement``."""
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = _agreement_rows(rated, np.ones(len(rated.images), dtype=bool), draws)
     return tables.of(pd.DataFrame(rows, columns=["statistic", "labels", *_ESTIMATE]), "ratings_agreement")
@@ -135,10 +124,7 @@ def rater_agreement(
 def agreement_detail(
     rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return agreement for each source, and Cohen's kappa of each pair of raters, as ``ratings_agreement_detail``.
-
-    Arguments as of :func:`rater_agreement`.
-    """
+    """Return agreement by source, and Cohen's kappa of each pair of raters, as ``ratings_agreement_detail``."""
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = []
     for source in SOURCES:
@@ -148,11 +134,10 @@ def agreement_detail(
     if rated.n_raters > MOST_PAIRED:
         missing = [np.nan, np.nan, np.nan, 0, rated.n_raters, CROWD]
         rows += [["cohen_kappa", labels, "all", "all", *missing] for labels in LABEL_SETS]
-    for a, b in combinations(paired, 2):
+    for (a, b), (labels, used) in product(combinations(paired, 2), LABEL_SETS.items()):
         columns = [rated.ratings[name].to_numpy(object) for name in (a, b)]
-        for labels, used in LABEL_SETS.items():
-            estimate = agreement.cohen_kappa(*columns, used, **draws)
-            rows.append(["cohen_kappa", labels, "all", f"{a} with {b}", *estimate])
+        estimate = agreement.cohen_kappa(*columns, used, **draws)
+        rows.append(["cohen_kappa", labels, "all", f"{a} with {b}", *estimate])
     names = ["statistic", "labels", "subset", "raters", *_ESTIMATE]
     return tables.of(pd.DataFrame(rows, columns=names), "ratings_agreement_detail")
 
@@ -166,13 +151,12 @@ def _agreement_rows(rated: Rated, wanted: np.ndarray, draws: dict) -> list[list]
         return [[name, labels, *missing] for name in STATISTICS for labels in LABEL_SETS]
     matrix = rated.ratings.to_numpy(object)[wanted]
     rows = []
-    for name, statistic in STATISTICS.items():
-        for labels, used in LABEL_SETS.items():
-            estimate = statistic(matrix, used, **draws)
-            if not rated.raters:  # The columns are not raters then, so only the whole file's number is known.
-                whole = wanted.all() and not rated.part
-                estimate = estimate._replace(n_raters=rated.n_raters if whole else np.nan)
-            rows.append([name, labels, *estimate])
+    for (name, statistic), (labels, used) in product(STATISTICS.items(), LABEL_SETS.items()):
+        estimate = statistic(matrix, used, **draws)
+        if not rated.raters:  # The columns are not raters then, so only the whole file's number is known.
+            whole = wanted.all() and not rated.part
+            estimate = estimate._replace(n_raters=rated.n_raters if whole else np.nan)
+        rows.append([name, labels, *estimate])
     return rows
 
 
@@ -183,12 +167,6 @@ def sensitivity(
 
     A rule that divides votes gives counts that are not whole; its intervals resample the nearest whole number
     of images. No rows where the file holds shares.
-
-    Args:
-        rated: The ratings.
-        seed: Seed of the bootstraps.
-        replicates: Replicates of each.
-        confidence: Level of the intervals, 0–1.
     """
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
     frames = list(_variants(rated, draws))
@@ -215,38 +193,29 @@ def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFr
     shares = ratings.shares(images, *weights)
     n_images = shares.groupby("model")["n"].sum()
     frame = amplification(shares, **draws)
+    # Models of which no image counts have rows without a value, but for those without one of the sources.
+    by = shares[~shares["model"].isin(frame["model"])].groupby("model").nunique()
+    by = by[by["source"] == len(SOURCES)]
+    missing = dict.fromkeys(("amplification", "ci_low", "ci_high"), np.nan)
+    missing |= {"definition": list(DEFINITIONS), "n_occupations": 0.0, "reason": "No image counts."}
     without = [
-        _without_images(rows) for model, rows in shares.groupby("model") if model not in set(frame["model"])
+        pd.DataFrame({**missing, "model": model, "n_excluded": float(n)})
+        for model, n in by["occupation"].items()
     ]
-    frame = pd.concat([frame, *(rows for rows in without if rows is not None)], ignore_index=True)
+    frame = pd.concat([frame, *without], ignore_index=True)
     return frame.assign(n_images=frame["model"].map(n_images))
 
 
-def _without_images(shares: pd.DataFrame) -> pd.DataFrame | None:
-    """Return rows without a value for a model of which no image counts; none where a source is missing."""
-    if set(shares["source"]) != set(SOURCES):
-        return None
-    rows = pd.DataFrame({"definition": list(DEFINITIONS), "model": shares["model"].iloc[0]})
-    missing = dict.fromkeys(("amplification", "ci_low", "ci_high"), np.nan)
-    n = float(shares["occupation"].nunique())
-    return rows.assign(**missing, n_occupations=0.0, n_excluded=n, reason="No image counts.")
-
-
 def raters(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return what each rater saw, by source, as ``ratings_raters``.
+    """Return what each rater saw, by source, with Wilson intervals, as ``ratings_raters``.
 
     No rows for shares or where raters have no column each.
-
-    Args:
-        rated: The ratings.
-        confidence: Level of the Wilson intervals, 0–1.
     """
     rows = []
-    for rater in rated.raters:
-        for source in SOURCES:
-            of_source = (rated.images["source"] == source).to_numpy()
-            count = rated.ratings.loc[of_source, rater].value_counts().reindex(list(LABELS), fill_value=0)
-            rows.append([rater, source, int(count.sum()), *count])
+    for rater, source in product(rated.raters, SOURCES):
+        of_source = (rated.images["source"] == source).to_numpy()
+        count = rated.ratings.loc[of_source, rater].value_counts().reindex(list(LABELS), fill_value=0)
+        rows.append([rater, source, int(count.sum()), *count])
     frame = pd.DataFrame(rows, columns=["rater", "source", "n_rated", *LABELS])
     shown = {
         ("percent_female", "ci_low", "ci_high"): (frame["female"], frame["female"] + frame["male"]),

@@ -1,4 +1,8 @@
-"""What a user's own ratings show: amplification, agreement, and what rests on the way ratings are resolved."""
+"""What a user's own ratings show: amplification, agreement, and what rests on the way ratings are resolved.
+
+``rated`` is what :func:`biaslab.ratings.read` gives, ``confidence`` the level of intervals (0–1); frames are rows of
+the tables named.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +23,7 @@ _NAMES = {
 
 
 def contents(rated: Rated, *, file: str) -> list[Finding]:
-    """Say what a file holds: images, occupations and raters.
-
-    Args:
-        rated: The ratings.
-        file: The file's name.
-    """
+    """Say what the file of this name holds: images, occupations and raters."""
     rows = rated.outcomes if rated.ratings is None else rated.images
     occupations = _counted(rows["occupation"].nunique(), "occupation")
     models = [m for m in sorted(set(rated.outcomes["model"])) if m != UNNAMED]
@@ -47,68 +46,62 @@ def _counted(n: float, what: str) -> str:
     return count(n, what, f"{what}s")
 
 
-def undecided(rated: Rated, *, confidence: float) -> list[Finding]:
-    """Say how many images of each source were left without a label female or male.
+def _numbers(row, value: str) -> dict[str, float]:
+    """Return estimate and limits of a finding from a row."""
+    return {"estimate": float(row[value])} | {c: float(row[c]) for c in ("ci_low", "ci_high")}
 
-    Args:
-        rated: The ratings.
-        confidence: Level of the Wilson intervals, 0–1.
-    """
+
+def undecided(rated: Rated, *, confidence: float) -> list[Finding]:
+    """Say how many images of each source were left without a label female or male."""
     if rated.ratings is None:
         return []
-    left = ~rated.images["label"].isin(["female", "male"])
-    found = []
-    for source, of_source in left.groupby(rated.images["source"], observed=True):
-        low, high = (
-            float(limit[0]) for limit in wilson_percent([of_source.sum()], [len(of_source)], confidence)
+    images = rated.images.assign(left=~rated.images["label"].isin(["female", "male"]))
+    by = images.groupby("source", observed=True)["left"].agg(["sum", "size"])
+    by["ci_low"], by["ci_high"] = wilson_percent(by["sum"], by["size"], confidence)
+    by["percent"] = 100 * by["sum"] / by["size"]
+    question = "How many images came out neither female nor male?"
+    of = {"unit": "%", "of": "images", "figure": "ratings_outcomes"}
+    return [
+        Finding(
+            question,
+            f"{row['percent']:.1f} % of {source} images (tie, unsure or unrated).",
+            n=row["size"],
+            **_numbers(row, "percent"),
+            **of,
         )
-        found.append(
-            Finding(
-                "How many images came out neither female nor male?",
-                f"{100 * of_source.mean():.1f} % of {source} images (tie, unsure or unrated).",
-                estimate=100 * of_source.mean(),
-                ci_low=low,
-                ci_high=high,
-                unit="%",
-                n=len(of_source),
-                of="images",
-                figure="ratings_outcomes",
-            )
-        )
-    return found
+        for source, row in by.iterrows()
+    ]
 
 
 def amplification(table: pd.DataFrame, outcomes: pd.DataFrame) -> list[Finding]:
     """Say whether generated images amplify the imbalance, by all three definitions.
 
-    Args:
-        table: The table ``paradox_amplification``.
-        outcomes: The table ``ratings_outcomes``.
+    From ``paradox_amplification`` and ``ratings_outcomes``.
     """
     question = "Do generated images amplify the imbalance of the training images?"
 
     def say(model: str, decided: pd.DataFrame) -> Finding:
         rows = table[table["model"] == model]
-        named = "" if model == UNNAMED else model
+        model = "" if model == UNNAMED else model
         if rows.empty:
-            return Finding(
-                question, "It cannot be computed.", model=named, details=(f"{_why_none(decided)}.",)
-            )
+            details = (f"{_why_none(decided)}.",)
+            return Finding(question, "It cannot be computed.", model=model, details=details)
         rows = rows[rows["prompt"] == ("mean" if "mean" in set(rows["prompt"]) else rows["prompt"].iloc[0])]
         rows = rows.set_index("definition").loc[list(DEFINITIONS)]
-        values = [f"{spoken(r['amplification'])} points {_NAMES[d]} ({interval(r)}; {_occupations(r)})"
-                  for d, r in rows.iterrows() if np.isfinite(r["amplification"])]  # fmt: skip
+        values = [
+            f"{spoken(row['amplification'])} points {_NAMES[definition]} ({interval(row)}; {_occupations(row)})"
+            for definition, row in rows.iterrows()
+            if np.isfinite(row["amplification"])
+        ]
         details = [f"{'; '.join(values)}."] if values else []
-        first = rows.loc["directional"]
+        row = rows.loc["directional"]
         return Finding(
             question,
             _verdict(rows["ci_low"].to_numpy(float), rows["ci_high"].to_numpy(float)),
-            model=named,
-            estimate=float(first["amplification"]),
-            ci_low=float(first["ci_low"]),
-            ci_high=float(first["ci_high"]),
+            model,
+            **_numbers(row, "amplification"),
             unit="points along the training lean",
-            n=float(first["n_occupations"]),
+            n=float(row["n_occupations"]),
             of="occupations",
             figure="ratings_amplification",
             details=(*details, *_reasons(rows), f"{_counted(decided['n'].sum(), 'decided image')}."),
@@ -130,15 +123,15 @@ def _verdict(low: np.ndarray, high: np.ndarray) -> str:
     known = ~np.isnan(low)
     signs = {int(sign) for sign in (low[known] > 0).astype(int) - (high[known] < 0)}
     by = "by all three definitions" if known.all() else "by each definition that has an interval"
-    if not signs:
-        return "It cannot be judged: there is no interval."
-    if signs == {1}:
-        return f"Yes, {by}."
-    if signs == {-1}:
-        return f"They reduce it {by}."
-    return (
-        "No amplification is shown by any definition." if signs == {0} else "That depends on the definition."
-    )
+    if len(signs) > 1:
+        return "That depends on the definition."
+    said = {
+        1: f"Yes, {by}.",
+        -1: f"They reduce it {by}.",
+        0: "No amplification is shown by any definition.",
+        None: "It cannot be judged: there is no interval.",
+    }
+    return said[next(iter(signs), None)]
 
 
 def _occupations(row: pd.Series) -> str:
@@ -152,58 +145,31 @@ def _reasons(rows: pd.DataFrame) -> tuple[str, ...]:
 
 
 def agreement(table: pd.DataFrame) -> list[Finding]:
-    """Say how far raters agree.
-
-    Args:
-        table: The table ``ratings_agreement``.
-    """
-    rows = table.set_index(["statistic", "labels"])
+    """Say how far raters agree (``ratings_agreement``)."""
+    rows = table[table["statistic"] == "krippendorff_alpha"].dropna(subset=["value"]).set_index("labels")
+    sets = dict(zip(LABEL_SETS, ("with unsure as a label", "with unsure ratings set aside"), strict=True))
     found = []
-    for labels in LABEL_SETS:
-        row = rows.loc[("krippendorff_alpha", labels)]
-        if not np.isfinite(row["value"]):
-            continue
-        aside = (
-            "with unsure as a label" if labels == "female/male/unsure" else "with unsure ratings set aside"
-        )
+    for labels, row in rows.reindex([labels for labels in LABEL_SETS if labels in rows.index]).iterrows():
         # Of a part of a file with very many raters it is not known how many have rated it.
         who = f" of {row['n_raters']:.0f} raters" if np.isfinite(row["n_raters"]) else ""
+        answer = f"Krippendorff's alpha{who} is {row['value']:.2f} {sets[labels]}."
+        details = (f"{row['reason'][:1].upper()}{row['reason'][1:]}.",) if row["reason"] else ()
+        of = {"n": float(row["n_items"]), "of": "images", "figure": "ratings_agreement"}
         found.append(
-            Finding(
-                "How far do raters agree?",
-                f"Krippendorff's alpha{who} is {row['value']:.2f} {aside}.",
-                estimate=float(row["value"]),
-                ci_low=float(row["ci_low"]),
-                ci_high=float(row["ci_high"]),
-                n=float(row["n_items"]),
-                of="images",
-                figure="ratings_agreement",
-                details=(f"{row['reason'][:1].upper()}{row['reason'][1:]}.",) if row["reason"] else (),
-            )
+            Finding("How far do raters agree?", answer, details=details, **_numbers(row, "value"), **of)
         )
     return found
 
 
 def sensitivity(table: pd.DataFrame, *, confidence: float) -> list[Finding]:
-    """Say how far the ways to resolve ratings move the amplification.
-
-    Args:
-        table: The table ``ratings_sensitivity``.
-        confidence: Level of its intervals, 0–1.
-    """
+    """Say how far the ways to resolve ratings move the amplification (``ratings_sensitivity``)."""
+    kinds = {"rule": "By rule", "rater": "One rater alone", "extreme": "All undecided alike"}
 
     def say(model: str, rows: pd.DataFrame) -> Finding:
         rules = rows[rows["kind"] == "rule"]
         clear, known = (rules["ci_low"] > 0) | (rules["ci_high"] < 0), rules["ci_low"].notna()
-        details = [
-            f"{what}: {_ranges(rows[rows['kind'] == kind])}."
-            for kind, what in (
-                ("rule", "By rule"),
-                ("rater", "One rater alone"),
-                ("extreme", "All undecided alike"),
-            )
-            if (rows["kind"] == kind).any()
-        ]
+        by = {kind: rows[rows["kind"] == kind] for kind in kinds if kind in set(rows["kind"])}
+        details = [f"{kinds[kind]}: {_ranges(some)}." for kind, some in by.items()]
         answer = "It cannot be judged: no rule has an interval."
         if known.any():
             answer = f"{clear.sum()} of {known.sum()} {level(confidence)} intervals over the rules exclude 0."
@@ -221,9 +187,6 @@ def sensitivity(table: pd.DataFrame, *, confidence: float) -> list[Finding]:
 
 
 def _ranges(rows: pd.DataFrame) -> str:
-    parts = []
-    for name, some in rows.groupby("definition", sort=False):
-        low, high = some["amplification"].min(), some["amplification"].max()
-        if np.isfinite(low):
-            parts.append(f"{spoken(low)} to {spoken(high)} points {_NAMES[name]}")
+    by = rows.groupby("definition", sort=False)["amplification"].agg(["min", "max"]).dropna()
+    parts = [f"{spoken(low)} to {spoken(high)} points {_NAMES[name]}" for name, low, high in by.itertuples()]
     return ", ".join(parts) or "without a value"

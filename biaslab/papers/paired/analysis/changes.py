@@ -9,7 +9,15 @@ from scipy.stats import fisher_exact
 from biaslab import stats, tables
 from biaslab.measures import score_change as change_of
 from biaslab.papers.paired.analysis.dependence import LISTS
-from biaslab.papers.paired.analysis.means import CELL, Pairs, by_cell, counted, deviations, strata
+from biaslab.papers.paired.analysis.means import (
+    CELL,
+    Pairs,
+    by_cell,
+    counted,
+    deviations,
+    percent_of,
+    strata,
+)
 from biaslab.papers.paired.analysis.scores import adjusted, identities, score_limits
 
 
@@ -87,13 +95,12 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
             some = known[known["stereotype"] == stratum]
             row = {**cell, "stereotype": stratum, "n": int(some["n"].sum()), "n_identities": len(some)}
             row |= {"percent_adhering": means[i], "reason": ""}
-            if np.isfinite(means.sum()) and means.sum() > 0:
-                share = 100 * drawn[:, i] / drawn.sum(axis=1)
-                limits = stats.percentile_interval(share[np.isfinite(share)], confidence)
-                row |= {"percent_of_adhering": 100 * means[i] / means.sum()}
-                row |= {"ci_low": limits.low, "ci_high": limits.high}
-            else:
-                row["reason"] = "nobody fits, or a list has no values"
+            if not means.sum() > 0:
+                rows.append(row | {"reason": "nobody fits, or a list has no values"})
+                continue
+            share = 100 * drawn[:, i] / drawn.sum(axis=1)
+            low, high = stats.percentile_interval(share[np.isfinite(share)], confidence)
+            row |= {"percent_of_adhering": 100 * means[i] / means.sum(), "ci_low": low, "ci_high": high}
             rows.append(row)
     return tables.of(rows, "paired_adherence")
 
@@ -134,13 +141,10 @@ def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: f
             points = moved["change"].abs().sum() if code else 0.0
             for stratum in LISTS:
                 some = moved[moved["stereotype"] == stratum]
-                low, high = stats.wilson_interval(len(some), len(moved), confidence)
                 row = {**cell, "direction": direction, "stereotype": stratum, "n": len(moved)}
-                row |= {"n_cases": len(some), "ci_low": 100 * low, "ci_high": 100 * high}
-                row["percent_of_cases"] = 100 * len(some) / len(moved) if len(moved) else np.nan
-                row["points"] = some["change"].sum() if code else 0.0
+                row |= {"n_cases": len(some), **percent_of(len(some), len(moved), confidence)}
+                row |= {"percent_of_cases": row["percent"], "points": some["change"].sum() if code else 0.0}
                 row["percent_of_points"] = 100 * some["change"].abs().sum() / points if points else np.nan
-                named = (f"percent_of_{direction}", *cell.values(), stratum)
-                row |= {"printed": stated.get(named, np.nan)}
+                row["printed"] = stated.get((f"percent_of_{direction}", *cell.values(), stratum), np.nan)
                 rows.append(row | {"reason": "" if len(moved) else "no identity moved this way"})
     return tables.of(rows, "paired_changed_cases")

@@ -8,7 +8,6 @@ could cause stands in for it and is named as such.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -50,10 +49,8 @@ class Parts(NamedTuple):
         return stats.crossed_error(self.rows, self.columns, self.cells)
 
 
-def parts(
-    group: pd.DataFrame, column: str, images: pd.DataFrame, weights: Mapping[str, float] | None = None
-) -> Parts:
-    """Return what each identity adds to the weighted sum of both lists' means.
+def parts(group: pd.DataFrame, column: str, images: pd.DataFrame) -> Parts:
+    """Return what each identity adds to the mean of both lists' means.
 
     Args:
         group: One row per identity: stereotype, occupation, identity and ``column``, without missing values. A
@@ -61,17 +58,15 @@ def parts(
         column: The values.
         images: One row per image of two people: female_identity, male_identity, and in ``female`` and ``male`` what
             the image adds to that identity's value (see :func:`deviations`); NaN where the person was not judged.
-        weights: What each list's mean counts; one half by default.
     """
-    weights = weights or dict.fromkeys(LISTS, 0.5)
     own, where, size = {}, {}, {}
     for stereotype in LISTS:
         rows = group[group["stereotype"] == stereotype]
         means = rows.groupby("occupation", sort=False)[column].mean()
-        own[stereotype] = weights[stereotype] * (means - means.mean()) / len(means)
+        own[stereotype] = 0.5 * (means - means.mean()) / len(means)
         where[stereotype] = rows.set_index("identity")["occupation"]
         beside = rows.groupby("occupation")["identity"].transform("size").to_numpy()
-        size[stereotype] = pd.Series(weights[stereotype] / len(means) / beside, rows["identity"])
+        size[stereotype] = pd.Series(0.5 / len(means) / beside, rows["identity"])
     known = images[np.logical_and.reduce([images[f"{s}_identity"].isin(where[s].index) for s in LISTS])]
     added = {
         s: known[s].fillna(0).to_numpy() * known[f"{s}_identity"].map(size[s]).to_numpy(dtype=float)

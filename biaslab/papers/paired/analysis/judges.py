@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
 
-from biaslab import stats, tables
+from biaslab import tables
 from biaslab.judging.vqa import question
-from biaslab.papers.paired.analysis.means import CELL
+from biaslab.papers.paired.analysis.means import CELL, percent_of
 from biaslab.papers.paired.analysis.people import FAILED
 from biaslab.prompts import paired as prompts
 
@@ -48,16 +48,11 @@ def printed_kappas(agreement: pd.DataFrame) -> pd.Series:
 
 
 def judge_error(kappa: float, percent_female: float) -> float:
-    """Return the share of people (0–1) that a judge of this kappa gets wrong, if errors hit all alike.
+    """Return the share e of people (0–1) that a judge of this kappa gets wrong, if errors hit all alike.
 
-    Args:
-        kappa: Cohen's kappa between the judge and annotators, -1 to 1.
-        percent_female: Share of people that annotators perceive as female, 0–100.
-
-    Returns:
-        The error rate e, equal for women and men, that gives this kappa; NaN where everyone is perceived
-        alike (kappa is not defined) or no e gives it. A difference between two groups' shares of women is then
-        seen as (1 - 2e) times its size (Rogan and Gladen 1978).
+    From Cohen's kappa between the judge and annotators (-1 to 1), and the share that annotators perceive as female
+    (0–100). NaN where everyone is perceived alike (kappa is not defined) or no e gives it. A difference between two
+    groups' shares of women is then seen as (1 - 2e) times its size (Rogan and Gladen 1978).
     """
     p = percent_female / 100
     if not (isfinite(kappa) and 0 < p < 1):
@@ -98,9 +93,8 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
             "skin_tone": ((near & seen).sum(), seen.sum()),
         }
         for measure, (k, n) in counts.items():
-            low, high = stats.wilson_interval(int(k), int(n), confidence) if n else (np.nan, np.nan)
-            row = {"judge": judge, "measure": measure, "percent": 100 * k / n if n else np.nan, "n": int(n)}
-            rows.append(row | {"ci_low": 100 * low, "ci_high": 100 * high})
+            row = {"judge": judge, "measure": measure, "n": int(n)}
+            rows.append(row | percent_of(int(k), int(n), confidence))
     return tables.of(rows, "paired_truth")
 
 
@@ -117,10 +111,9 @@ def questions(people: pd.DataFrame) -> pd.DataFrame:
     listed = {prompts.occupation(name).occupation: name for name in prompts.stereotypes()}
 
     def ask(row) -> str:
-        phrase = listed.get(row.occupation, row.occupation)
-        if row.role:
-            # Beside somebody of the occupation the role alone is asked for.
-            phrase = f"{phrase} {row.role}" if row.position in ("alone", "left") else row.role
+        # Beside somebody of the occupation the role alone is asked for.
+        named = not row.role or row.position in ("alone", "left")
+        phrase = f"{listed.get(row.occupation, row.occupation) if named else ''} {row.role}".strip()
         places = _ASKED_ABOUT[row.setting]
         return question(phrase, places.index(row.position) + 1, len(places))
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
+from biaslab import stats
 from biaslab.errors import InputError
 from biaslab.measures import stereotype_score_from_percent
 from biaslab.papers.paired.analysis import dependence
@@ -49,10 +50,9 @@ def ordered(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def counted(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return shares with the number of people perceived as female in ``count`` and the ``score``.
+    """Return shares with the number of people perceived as female in ``count``, and the ``score``.
 
-    From ``paired_percent_female``. InputError: a share cannot come from its n, or a stereotype or aspect is none of
-    the known ones.
+    InputError: a share cannot come from its n, or a stereotype or aspect is none of the known ones.
     """
     frame = shares
     for column, allowed in (("stereotype", LISTS), ("aspect", ASPECTS)):
@@ -72,6 +72,13 @@ def counted(shares: pd.DataFrame) -> pd.DataFrame:
         )
     frame = frame.assign(percent_female=whole, count=count, n=n)
     return ordered(frame.assign(score=stereotype_score_from_percent(whole, frame["stereotype"])))
+
+
+def percent_of(count, n, confidence: float) -> dict[str, np.ndarray]:
+    """Return shares in % with Wilson's limits, by the names of their columns; NaN of nobody."""
+    low, high = stats.wilson_interval(count, n, confidence)
+    percent = np.divide(100 * count, n, out=np.full(np.shape(n), np.nan), where=np.asarray(n) > 0)
+    return {"percent": percent[()], "ci_low": 100 * low, "ci_high": 100 * high}
 
 
 def mean(values: np.ndarray, confidence: float) -> Mean:
@@ -108,14 +115,13 @@ def strata(
 ) -> Iterator[tuple[str, Mean, pd.DataFrame]]:
     """Yield stratum, mean of ``column``, and the rows it is taken over, for each list and for both.
 
-    Several identities of one occupation and list are averaged first. Limits are cut at ``lowest`` and ``highest``,
-    the range of the values.
+    Several identities of one occupation and list are averaged first; identities without a value are left out.
 
     Args:
         group: One row per identity: stereotype, occupation, identity and ``column``.
-        column: The values; rows without one are left out.
+        column: The values.
         confidence: Level of the intervals, 0–1.
-        lowest: Smallest value that a mean can have.
+        lowest: Smallest value that a mean can have, where limits are cut.
         highest: Largest one.
         effect: Where two people share each image and only values are known, the column with what an identity can
             add to the overall mean at most, times the length of its list; else the lists are taken as independent.
@@ -227,8 +233,6 @@ class Pairs:
 
 def deviations(images: pd.DataFrame | None, group: pd.DataFrame, column: str, slope: str = ""):
     """Return :func:`dependence.deviations` of the identities with a value; None without images."""
-    return (
-        images
-        if images is None
-        else dependence.deviations(images, group.dropna(subset=[column]), column, slope)
-    )
+    if images is None:
+        return None
+    return dependence.deviations(images, group.dropna(subset=[column]), column, slope)

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from biaslab import stats, tables
+from biaslab import tables
 from biaslab.papers.paired.analysis.dependence import LISTS
-from biaslab.papers.paired.analysis.means import Pairs, counted, deviations, strata
+from biaslab.papers.paired.analysis.means import Pairs, counted, deviations, percent_of, strata
 from biaslab.papers.paired.analysis.scores import both_aspects
 
 _KINDS = {"paired": "none", "paired_top5": "none", "intervention_top5": "intervention"}
@@ -165,9 +165,9 @@ def pair_of(prompt_ids: pd.Series) -> pd.Series:
 def added_to(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return for each mitigated prompt what it says beyond the plain one, and what that tells either person.
 
-    From ``paired_prompts``. Gives model, prompt_id, pair (what ids of the same pair's prompts have in common), added, and
-    ``left`` and ``right``: ``female``, ``male``, ``other words`` or ``nothing``. Prompts whose plain one is not known
-    are left out.
+    From ``paired_prompts``. Gives model, prompt_id, pair (what ids of the same pair's prompts have in common), added,
+    and ``left`` and ``right``: ``female``, ``male``, ``other words`` or ``nothing``. Prompts whose plain one is not
+    known are left out.
     """
     prompts = prompts.assign(pair=pair_of(prompts["prompt_id"]))
     plain = prompts[prompts["setting"] == "paired"][["model", "pair", "text"]]
@@ -194,23 +194,12 @@ def told(prompts: pd.DataFrame, people: pd.DataFrame, *, confidence: float) -> p
     rows = []
     keys = ["model", "aspect", "setting", "round"]
     for names, group in people.groupby(keys, sort=False):
-        asked = group["prompt_id"].nunique()
+        cell = dict(zip(keys, names, strict=True)) | {"round": f"{names[3]:.0f}"}
         for (stereotype, what), some in group.groupby(["stereotype", "told"]):
-            known = some[some["gender"].isin(LISTS)]
-            female, n, count = (
-                int((known["gender"] == "female").sum()),
-                len(known),
-                some["prompt_id"].nunique(),
-            )
-            low, high = stats.wilson_interval(female, n, confidence) if n else (np.nan, np.nan)
-            row = dict(zip(keys, (*names[:3], f"{names[3]:.0f}"), strict=True))
-            row |= {
-                "stereotype": stereotype,
-                "told": what,
-                "n_prompts": count,
-                "percent": 100 * count / asked,
-            }
-            row |= {"percent_female": 100 * female / n if n else np.nan, "n": n}
-            row |= {"ci_low": 100 * float(low), "ci_high": 100 * float(high)}
+            female, n = (some["gender"] == "female").sum(), some["gender"].isin(LISTS).sum()
+            row = cell | percent_of(female, n, confidence) | {"stereotype": stereotype, "told": what, "n": n}
+            prompts = some["prompt_id"].nunique()
+            row |= {"percent_female": row["percent"], "n_prompts": prompts}
+            row["percent"] = 100 * prompts / group["prompt_id"].nunique()
             rows.append(row | {"reason": "" if n else "nobody was judged"})
     return tables.of(rows, "paired_told")

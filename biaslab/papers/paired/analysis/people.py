@@ -11,7 +11,7 @@ from biaslab import stats, tables
 from biaslab.judging.people import OUTCOMES, ROLES
 from biaslab.papers.paired.analysis import dependence
 from biaslab.papers.paired.analysis.dependence import LISTS
-from biaslab.papers.paired.analysis.means import CELL, Mean, by_cell, strata
+from biaslab.papers.paired.analysis.means import CELL, Mean, by_cell, percent_of, strata
 
 FAILED = ("no_face", "one_face", "too_many_faces", "overlapping", "face_too_small", "unreadable", "blocked")
 OUT_OF_ORDER = ("swapped", "unclear")
@@ -30,10 +30,7 @@ _THREE = "an interval needs three identities of a list that share images"
 
 
 def last_rounds(people: pd.DataFrame) -> pd.DataFrame:
-    """Return everyone whom images were to show; of FairCritic each model's last round.
-
-    From ``paired_people``.
-    """
+    """Return everyone whom images were to show (``paired_people``); of FairCritic each model's last round."""
     mitigated = people["setting"] == "faircritic"
     # Models can stop after different numbers of rounds.
     last = people["round"].where(mitigated).groupby(people["model"]).transform("max")
@@ -163,13 +160,11 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """
     rows = []
     for cell, group in by_cell(_images(last_rounds(people))):
-        counts = group["outcome"].value_counts().reindex(OUTCOMES, fill_value=0)
-        orders = group.groupby(["outcome", "order"]).size()
-        low, high = stats.wilson_interval(counts.to_numpy(), np.full(len(counts), len(group)), confidence)
-        for outcome, n, a, b in zip(OUTCOMES, counts, low, high, strict=True):
-            row = {**cell, "outcome": outcome, "n": int(n), "n_images": len(group)}
-            row |= {f"n_{order}": int(orders.get((outcome, order), 0)) for order in ROLES}
-            rows.append(row | {"percent": 100 * n / len(group), "ci_low": 100 * a, "ci_high": 100 * b})
+        for outcome in OUTCOMES:
+            some = group[group["outcome"] == outcome]
+            row = {**cell, "outcome": outcome, "n": len(some), "n_images": len(group)}
+            row |= {f"n_{order}": (some["order"] == order).sum() for order in ROLES}
+            rows.append(row | percent_of(len(some), len(group), confidence))
     return tables.of(rows, "paired_outcomes")
 
 
@@ -189,17 +184,14 @@ def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
             before = _valid(other[(other["setting"] == "paired") & other["asked"].isin(group["asked"])])
         for measure, (n, of, reason) in _valid(group).items():
             row = {**cell, "measure": measure, "n_images": of}
-            if not of:
-                rows.append(row | {"reason": reason})
-                continue
-            low, high = (float(end) for end in stats.wilson_interval(n, of, confidence))
-            row |= {"percent": 100 * n / of, "ci_low": 100 * low, "ci_high": 100 * high, "reason": ""}
+            now = percent_of(n, of, confidence)
+            row |= {**now, "reason": "" if of else reason}
             k, total, _ = before.get(measure, (0, 0, ""))
-            if total:
-                ends = stats.wilson_interval(k, total, confidence)
-                limits = stats.difference_interval(k / total, *ends, n / of, low, high)
-                row["change"] = 100 * (n / of - k / total)
-                row["change_ci_low"], row["change_ci_high"] = (100 * float(v) for v in limits)
+            if of and total:
+                then = percent_of(k, total, confidence)
+                row["change"] = now["percent"] - then["percent"]
+                limits = stats.difference_interval(*then.values(), *now.values())
+                row["change_ci_low"], row["change_ci_high"] = limits
             rows.append(row)
     return tables.of(rows, "paired_valid_images")
 
