@@ -32,11 +32,7 @@ def _fair(people: pd.DataFrame, confidence: float, *, by: str = "") -> dict[str,
 
     Every person is perceived as female with probability 1/2, independently of other images. What the people of one
     image have to do with each other is not known, so they are taken as fully dependent: no dependence gives more.
-
-    Args:
-        people: One row per person judged: stereotype, identity, image_id.
-        confidence: Share of samples that stay within.
-        by: A column of two values whose means are subtracted: then of such a difference of scores.
+    With ``by``, a column of two values whose means are subtracted, of such a difference of scores.
     """
     size = people.groupby(["stereotype", "identity", *([by] if by else [])])["image_id"].transform("size")
     identities = people.groupby("stereotype")["identity"].transform("nunique")

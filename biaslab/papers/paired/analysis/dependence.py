@@ -52,12 +52,9 @@ class Parts(NamedTuple):
 def parts(group: pd.DataFrame, column: str, images: pd.DataFrame) -> Parts:
     """Return what each identity adds to the mean of both lists' means.
 
-    Args:
-        group: One row per identity: stereotype, occupation, identity and ``column``, without missing values. A
-            list's mean is over its occupations, each the mean of its identities.
-        column: The values.
-        images: One row per image of two people: female_identity, male_identity, and in ``female`` and ``male`` what
-            the image adds to that identity's value (see :func:`deviations`); NaN where the person was not judged.
+    A list's mean is over its occupations, each the mean of its identities: ``group`` has a row per identity
+    (stereotype, occupation, identity and ``column``, none missing). ``images`` has a row per image of two people
+    (female_identity, male_identity) with what :func:`deviations` puts into ``female`` and ``male``.
     """
     own, where, size = {}, {}, {}
     for stereotype in LISTS:
@@ -88,11 +85,9 @@ def parts(group: pd.DataFrame, column: str, images: pd.DataFrame) -> Parts:
 def deviations(images: pd.DataFrame, group: pd.DataFrame, column: str, slope: str = "") -> pd.DataFrame:
     """Return ``images`` with what each adds to its identities' values in place of what it shows.
 
-    Args:
-        images: female_identity, male_identity; ``female`` and ``male``: what its two people count, NaN if not judged.
-        group: One row per identity: identity, ``column`` (the mean of what its people count) and ``slope``.
-        column: The means.
-        slope: By how much a value changes with that mean, where the value is a function of it; else 1.
+    ``female`` and ``male`` hold what the two people of an image count (NaN if not judged). ``group`` has a row per
+    identity: in ``column`` the mean of what its people count, and, where a value is a function of that mean, in
+    ``slope`` by how much it changes with it (else 1).
     """
     mean = group.set_index("identity")[column]
     gain = group.set_index("identity")[slope] if slope else pd.Series(1.0, mean.index)
@@ -109,12 +104,7 @@ def image_error(images: pd.DataFrame, group: pd.DataFrame, column: str) -> float
 
     Each identity's images are a sample of their own, whose variance and, with the other person of an image,
     covariance are estimated without bias (Cochran 1977, section 5.11). NaN with fewer than two people of an identity.
-
-    Args:
-        images: As :func:`deviations` takes them.
-        group: One row per identity: stereotype, occupation, identity and ``column``, the mean of what its people
-            count.
-        column: The means.
+    Takes what :func:`deviations` takes, ``group`` with stereotype and occupation too.
     """
     known = images[[f"{s}_identity" for s in LISTS]].copy()
     variance = 0.0
@@ -140,13 +130,8 @@ def image_error(images: pd.DataFrame, group: pd.DataFrame, column: str) -> float
 def check(images: pd.DataFrame, group: pd.DataFrame, where: str) -> None:
     """Refuse images that do not count the people that the shares of their identities are taken over.
 
-    Args:
-        images: ``female`` and ``male``: whether the person was judged and perceived as female (1, 0, NaN).
-        group: One row per identity: identity, stereotype, ``count`` and ``n``.
-        where: Model, aspect and setting, for the message.
-
-    Raises:
-        InputError: An identity's count or n differs.
+    ``images`` say in ``female`` and ``male`` whether the person was perceived as female (1, 0, NaN: not judged);
+    ``group`` has each identity's ``count`` and ``n``. InputError, with ``where`` in it, if one of them differs.
     """
     rows = group.set_index(["stereotype", "identity"])[["count", "n"]]
     for stereotype in LISTS:

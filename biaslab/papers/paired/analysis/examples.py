@@ -16,18 +16,12 @@ _IMAGE = ["kind", "image_id"]
 
 
 def pairs_shown(seen: pd.DataFrame, *, each: int = 8) -> pd.DataFrame:
-    """Return images of two people, ``each`` of either aspect, evenly spread over the prompts.
+    """Return everyone in images of two people, ``each`` of either aspect, evenly spread over the prompts.
 
-    Args:
-        seen: Everyone whom images were to show, as from :func:`biaslab.papers.paired.measure.seen`.
-        each: Images of an aspect.
-
-    Returns:
-        The rows of ``seen`` of these images, in the order to show them.
+    Here and below of ``seen`` (:func:`biaslab.papers.paired.measure.seen`), in the order to show the images.
     """
     found = seen[(seen["kind"] == "paired") & seen["outcome"].isin(["judged", "uncertain"])]
-    chosen = [k for _, rows in found.groupby("aspect", sort=False) for k in _spread(_images(rows), each)]
-    return _of_images(seen, chosen)
+    return _of_images(seen, _spread_by(found, "aspect", each))
 
 
 def single_and_paired_shown(
@@ -35,14 +29,7 @@ def single_and_paired_shown(
 ) -> pd.DataFrame:
     """Return images of identities alone and in pairs, a row each (layout of paired Figures 3 and 9).
 
-    Args:
-        seen: As in :func:`pairs_shown`.
-        identities: Of each aspect and list, how many: those whose score rises most.
-        alone: Images of one person in a row.
-        beside: Images of two people in a row.
-
-    Returns:
-        As :func:`pairs_shown`.
+    ``identities`` of each aspect and list: those whose score rises most. A row has images ``alone`` and ``beside``.
     """
     # Only images in which everyone was judged, so that signs can be read.
     whole = seen.groupby(_IMAGE)["gender"].transform(lambda g: g.isin(LISTS).all()).astype(bool)
@@ -50,9 +37,9 @@ def single_and_paired_shown(
     keys = ["aspect", "stereotype", "identity", "kind"]
     wide = some.assign(score=fits).groupby(keys)["score"].agg(["mean", "size"]).unstack()
     wide = wide.reindex(columns=pd.MultiIndex.from_product([["mean", "size"], ["single", "paired"]]))
-    rise = wide["mean"]["paired"] - wide["mean"]["single"]
     enough = (wide["size"]["single"] >= alone) & (wide["size"]["paired"] >= beside)
-    rise = rise[enough].reset_index(name="rise").sort_values(["rise", "identity"], ascending=[False, True])
+    rise = (wide["mean"]["paired"] - wide["mean"]["single"])[enough].reset_index(name="rise")
+    rise = rise.sort_values(["rise", "identity"], ascending=[False, True])
     rise = rise.groupby(["aspect", "stereotype"]).head(identities).sort_values(["aspect", "stereotype"])
     chosen = []
     for row in rise.itertuples():
@@ -72,8 +59,7 @@ def failures_shown(seen: pd.DataFrame, *, each: int = 4, most: int = 24) -> pd.D
 def out_of_order_shown(seen: pd.DataFrame, *, each: int = 4) -> pd.DataFrame:
     """Return judged pairs whose people do not stand as asked, or not clearly so."""
     pairs = (seen["kind"] == "paired") & (seen["outcome"] == "judged")
-    out = seen[pairs & seen["role"].isin(OUT_OF_ORDER)]
-    return _of_images(seen, [k for _, rows in out.groupby("role") for k in _spread(_images(rows), each)])
+    return _of_images(seen, _spread_by(seen[pairs & seen["role"].isin(OUT_OF_ORDER)], "role", each))
 
 
 def three_shown(seen: pd.DataFrame, *, works: bool, each: int = 6) -> pd.DataFrame:
@@ -89,6 +75,11 @@ def three_shown(seen: pd.DataFrame, *, works: bool, each: int = 6) -> pd.DataFra
 
 def _images(people: pd.DataFrame) -> list[tuple[str, str]]:
     return list(dict.fromkeys(people[_IMAGE].itertuples(index=False, name=None)))
+
+
+def _spread_by(people: pd.DataFrame, column: str, each: int) -> list[tuple[str, str]]:
+    """Return ``each`` images of every value of a column, evenly spread."""
+    return [k for _, rows in people.groupby(column) for k in _spread(_images(rows), each)]
 
 
 def _spread(items: Sequence, most: int) -> list:
@@ -113,11 +104,8 @@ def critique_examples(
 ) -> pd.DataFrame:
     """Return images that each critique was made from, and images of the same prompts with what was added.
 
-    Args:
-        critiques: Rows of ``paired_critiques``; may be empty.
-        prompts: Rows of ``paired_prompts``.
-        people: Rows of ``paired_people``.
-        each: Images of either side: first of prompts that changed for this critique, then of others.
+    From ``paired_critiques`` (may be empty), ``paired_prompts`` and ``paired_people``; ``each`` images of either side:
+    first of prompts that changed for this critique, then of others.
 
     Returns:
         A row per critique and image: critique (its place in ``critiques``), side (``before`` or ``after``), kind,
@@ -158,11 +146,7 @@ def critique_examples(
 
 def _told(row, one: bool) -> str:
     """Return what a prompt tells the person; where not ``one`` is meant, what it tells anybody."""
-    told = (
-        {row.left, row.right} - {"nothing", np.nan}
-        if not one
-        else {getattr(row, row.position)} - {"nothing", np.nan}
-    )
+    told = ({getattr(row, row.position)} if one else {row.left, row.right}) - {"nothing", np.nan}
     return next(iter(told & set(LISTS) or told), "")
 
 

@@ -192,13 +192,9 @@ def _by_occupation(group: pd.DataFrame, column: str) -> tuple[pd.Series, pd.Seri
 class Pairs:
     """Images of two people by model, aspect and setting; what each adds to the values of its identities.
 
-    Args:
-        images: Rows of ``paired_pair_images``. Cells without identities are left out; the pairs of the top five are
-            those of all pairs whose identities are both among them.
-        people: Shares as :func:`counted` returns them.
-
-    Raises:
-        InputError: The images do not count the people that the shares per identity are taken over.
+    From ``paired_pair_images`` and shares as :func:`counted` returns them. Cells without identities are left out; the
+    pairs of the top five are those of all pairs whose identities are both among them. InputError: the images do not
+    count the people that the shares per identity are taken over.
     """
 
     def __init__(self, images: pd.DataFrame, people: pd.DataFrame) -> None:

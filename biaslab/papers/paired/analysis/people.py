@@ -48,14 +48,9 @@ def added_by_images(
 ) -> pd.DataFrame | None:
     """Return what each image of two people of opposite stereotype adds to the values of its identities.
 
-    Args:
-        people: One row per person asked for: image_id, stereotype, identity and ``by``.
-        value: What each counts, NaN where not judged.
-        by: People over whom means are taken; an identity's value is the sum of its own, each times ``sign``.
-        sign: A number, or one for each person.
-
-    Returns:
-        A row per image, as :func:`dependence.parts` takes it; None where an image has not one person of each list.
+    ``people`` has a row per person asked for, who counts ``value`` (NaN where not judged). Means are over people of
+    the same ``by``; an identity's value is the sum of its own, each times ``sign`` (a number, or one for each person).
+    A row per image, as :func:`dependence.parts` takes it; None where an image has not one person of each list.
     """
     known = people.assign(value=np.asarray(value, dtype=float))
     twice = known.duplicated(["image_id", "stereotype"]).any()

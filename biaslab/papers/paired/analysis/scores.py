@@ -95,14 +95,9 @@ def _image_errors(group: pd.DataFrame, two_people: bool, images: pd.DataFrame | 
 
 
 def side_by_side(table: pd.DataFrame, rows: list[str]) -> pd.DataFrame:
-    """Return scores in words, models side by side (layout of paired Tables 1 and 2).
+    """Return scores in words, a column a model (layout of paired Tables 1 and 2): printed ones without an interval.
 
-    Args:
-        table: With model, score, ci_low, ci_high and ``rows``: ``paired_stereotype_score`` or ``paired_mitigation``.
-        rows: Columns whose values are rows.
-
-    Returns:
-        A column a model: measured scores with their interval in brackets, printed ones without.
+    From ``paired_stereotype_score`` or ``paired_mitigation``, with the columns ``rows`` as rows.
     """
     table = table.dropna(subset=["score"])
     said = [
