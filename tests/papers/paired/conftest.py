@@ -19,6 +19,13 @@ def plain_look():
         plt.close("all")
 
 
+@pytest.fixture
+def without_pictures(monkeypatch):
+    """Lay figures out but write none of them: what is written is tested with the study."""
+    monkeypatch.setattr("biaslab.study._save_png", lambda *given: None)
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *given, **options: None)
+
+
 class Tables(dict):
     """Tables by name without the paper's prefix: those given, and those that follow from them."""
 

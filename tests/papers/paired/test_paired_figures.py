@@ -75,10 +75,10 @@ def test_every_table_finding_and_figure_takes_thin_sources(tables_of, analyses, 
     for name in analyses:
         assert len(t[name]) >= 0
     for name, frames in DRAWN.items():
-        getattr(paired.figures, name)(*(t[f] for f in frames)).canvas.draw()
+        getattr(paired.figures, name)(*(t[f] for f in frames)).draw_without_rendering()
         plt.close("all")
-    paired.figures.occupation_score(t["occupation_score"], confidence=0.95).canvas.draw()
-    paired.figures.before_after(t["identity_mitigation"], confidence=0.95).canvas.draw()
+    paired.figures.occupation_score(t["occupation_score"], confidence=0.95).draw_without_rendering()
+    paired.figures.before_after(t["identity_mitigation"], confidence=0.95).draw_without_rendering()
     f, c = paired.findings, {"confidence": 0.95}
     found = [
         *f.stereotype_score(t["stereotype_score"]), *f.biased_images(t["biased_images"]),

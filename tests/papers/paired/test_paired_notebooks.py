@@ -1,6 +1,7 @@
 """Notebooks of the Paired Stereotype Test take a run's tables without its images, and printed numbers alone."""
 
 import json
+from itertools import product
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -18,7 +19,7 @@ ON_PRINTED = (
     "5_mitigation",
     "b_d_judges",
 )
-NOTEBOOKS = (*ON_PRINTED, "3_2_prompts", "c_failures", "controls")
+ON_PEOPLE = ("3_2_prompts", "c_failures", "controls")
 SHERIFF, NURSE = "sheriff", "nurse"
 
 
@@ -34,12 +35,8 @@ def _people(setting, round_):
         texts.append({**same, "prompt_id": prompt_id, "text": text + more, "n_images": 1})
         for position, name in (("left", left), ("right", right)):
             gender = "male" if name == SHERIFF else "female"
-            person = {
-                "image_id": f"{prompt_id}/0",
-                "position": position,
-                "identity": name,
-                "occupation": name,
-            }
+            person = dict.fromkeys(("identity", "occupation"), name)
+            person |= {"image_id": f"{prompt_id}/0", "position": position}
             person |= {"stereotype": gender, "outcome": "judged", "gender": gender, "role_order": "right"}
             rows.append({**same, **person, "n_faces": 2})
     return texts, rows
@@ -67,13 +64,8 @@ def run_folder(tmp_path_factory):
         "aspect": "occupation",
     }
     critique |= {"outcome": "judged", "biased": "yes", "kind": "towards stereotypes", "reasons": "Men only."}
-    critique |= {
-        "gender": "female",
-        "share": 50,
-        "guideline": "Show the sheriff as a woman.",
-        "n": 2,
-        "n_images": 2,
-    }
+    critique |= {"gender": "female", "share": 50, "guideline": "Show the sheriff as a woman."}
+    critique |= {"n": 2, "n_images": 2}
     measured = {
         "percent_female": [shares, paired.printed.percent_female()],
         "printed_value": [paired.printed.printed_value()],
@@ -88,15 +80,11 @@ def run_folder(tmp_path_factory):
     return of.parent
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
-@pytest.mark.parametrize("own", [True, False], ids=["a run beside printed numbers", "printed numbers alone"])
-def test_notebooks_take_a_run_and_printed_numbers(root, tmp_path, run_folder, name, own):
-    if not own and name not in ON_PRINTED:
-        pytest.skip("it takes people")
+@pytest.mark.parametrize(("name", "own"), [*product(ON_PRINTED, [True, False]), *product(ON_PEOPLE, [True])])
+def test_notebooks_take_a_run_and_printed_numbers(root, tmp_path, run_folder, without_pictures, name, own):
     space = {}
-    for block in json.loads((root / "notebooks/paired" / f"{name}.ipynb").read_text(encoding="utf-8"))[
-        "cells"
-    ]:
+    notebook = json.loads((root / "notebooks/paired" / f"{name}.ipynb").read_text(encoding="utf-8"))
+    for block in notebook["cells"]:
         if block["cell_type"] == "code":
             exec("".join(block["source"]), space)
             if "parameters" in block["metadata"].get("tags", ()):

@@ -145,29 +145,31 @@ def test_interval_over_lists_that_share_images_is_twice_as_wide(printed):
 def test_overall_intervals_cover_where_partners_share_images():
     # Every image shows one woman and one man: both fit or neither, with probability 0.7 + a + b of the two
     # identities, each combination in two orders. Alone an identity fits with probability 0.55 + a.
-    rng, studies = np.random.default_rng(7), 400
-    names = [f"f{i}" for i in range(20)] + [f"m{i}" for i in range(20)]
-    group = pd.DataFrame({"occupation": names, "stereotype": ["female"] * 20 + ["male"] * 20})
-    held = {"score": 0, "independent": 0, "change": 0}
-    for _ in range(studies):
-        a, b = rng.uniform(-0.15, 0.15, (2, 20))
-        fit = rng.binomial(2, 0.7 + a[:, None] + b) / 2
-        score = 200 * np.r_[fit.mean(axis=1), fit.mean(axis=0)] - 100
-        alone = 200 * rng.binomial(3, 0.55 + np.r_[a, b]) / 3 - 100
-        data = group.assign(score=score, change=score - alone, effect=score - alone / 2)
-        # True scores: 100 (2 * 0.7 - 1) = 40 in pairs, 10 alone.
-        for name, column, effect, truth in (
-            ("score", "score", "score", 40),
-            ("independent", "score", "", 40),
-            ("change", "change", "effect", 30),
-        ):
-            mean = list(means.strata(data, column, 0.95, effect=effect))[-1][1]
-            held[name] += mean.ci_low <= truth <= mean.ci_high
-    share = {name: count / studies for name, count in held.items()}
-    # Four standard errors of 400 studies at 0.95 are 0.044. Independent lists: P(|Z| < 1.96 / 2) = 0.67, a
-    # little more with the noise of the images.
-    assert min(share["score"], share["change"]) > 0.906
-    assert share["independent"] < 0.8
+    rng, studies = np.random.default_rng(7), 2000
+    a, b = rng.uniform(-0.15, 0.15, (2, studies, 20))
+    fit = rng.binomial(2, 0.7 + a[:, :, None] + b[:, None, :]) / 2
+    score = 200 * np.stack([fit.mean(axis=2), fit.mean(axis=1)]) - 100
+    alone = 200 * rng.binomial(3, 0.55 + np.stack([a, b])) / 3 - 100
+    change, effect = score - alone, score - alone / 2
+    # True scores: 100 (2 * 0.7 - 1) = 40 in pairs, 10 alone.
+    for values, effects, truth, dependent in (
+        (score, score, 40, True),
+        (change, effect, 30, True),
+        (score, score / 2, 40, False),
+    ):
+        middle, parts = values.mean(axis=(0, 2)), effects.var(axis=2, ddof=1) / 20
+        df = parts.sum(axis=0) ** 2 / (parts**2 / 19).sum(axis=0)
+        half = scipy_stats.t.ppf(0.975, df) * np.sqrt(parts.sum(axis=0))
+        covered = np.mean(np.abs(middle - truth) <= half)
+        # Four standard errors of 2,000 studies at 0.95 are 0.02. Independent lists: P(|Z| < 1.96 / 2) = 0.67, a
+        # little more with the noise of the images.
+        assert covered > 0.93 if dependent else covered < 0.8
+        # These are the intervals of the first study.
+        group = pd.DataFrame({"stereotype": np.repeat(["female", "male"], 20), "occupation": range(40)})
+        group = group.assign(value=values[:, 0].ravel(), effect=effects[:, 0].ravel())
+        mean = list(means.strata(group, "value", 0.95, effect="effect" if dependent else ""))[-1][1]
+        limits = [middle[0] - half[0], middle[0] + half[0]]
+        assert [mean.ci_low, mean.ci_high] == pytest.approx(limits)
 
 
 def test_interval_over_shared_occupations_takes_both_roles_together(printed):
@@ -195,18 +197,16 @@ def test_limits_stay_in_the_range_of_scores(tables_of):
 
 
 def test_error_over_images_is_unbiased_at_small_n():
-    rng = np.random.default_rng(5)
-    share = np.array([0.1, 0.3, 0.5, 0.9, 0.6, 0.2])
-    group = pd.DataFrame(lists([0] * 3, [0] * 3, 3))
-    variances = []
-    for _ in range(3000):
-        group["percent_female"] = 100 * rng.binomial(3, share) / 3
-        group["score"] = 0.0
-        variances.append([e**2 for e in scores._image_errors(group, False, None).values()])
-    # Variance of 100 (2 p̂ - 1), averaged over 3 identities; overall, of the mean of two independent lists.
-    each = 200**2 * share * (1 - share) / 3
-    truth = [each[:3].sum() / 9, each[3:].sum() / 9, each.sum() / 36]
-    assert np.mean(variances, axis=0) == pytest.approx(truth, rel=0.03)
+    # The expectation over all counts of women among three people of each identity.
+    share, n = np.array([0.1, 0.3, 0.5, 0.9]), 3
+    found = np.zeros(3)
+    for counts in product(range(n + 1), repeat=4):
+        group = pd.DataFrame(lists(counts[:2], counts[2:], n)).assign(score=0.0)
+        weight = scipy_stats.binom.pmf(counts, n, share).prod()
+        found += weight * np.array([e**2 for e in scores._image_errors(group, False, None).values()])
+    # Variance of 100 (2 p̂ - 1), averaged over 2 identities; overall, of the mean of two independent lists.
+    each = 200**2 * share * (1 - share) / n
+    assert found == pytest.approx([each[:2].sum() / 4, each[2:].sum() / 4, each.sum() / 16])
 
 
 def test_error_over_images_of_two_people_allows_full_dependence():
@@ -797,9 +797,3 @@ def test_unusable_shares_are_refused(tables_of):
     wrong = row("f", "feminine", 1, 4)
     with pytest.raises(InputError, match=r"stereotype is 'feminine'; allowed are 'female' and 'male'\."):
         tables_of(percent_female=[wrong])["occupation_score"]
-
-
-# -- words -------------------------------------------------------------------------------------------
-
-
-# -- figures -----------------------------------------------------------------------------------------

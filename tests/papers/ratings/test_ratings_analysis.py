@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import krippendorff
 import matplotlib.pyplot as plt
@@ -58,6 +59,20 @@ def read(tmp_path):
     return _read
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """Return ratings in which all agree, and what follows from them."""
+    path = tmp_path_factory.mktemp("usual") / "ratings.csv"
+    unanimous().to_csv(path, index=False)
+    rated = ratings.read(path).of("all")
+    return SimpleNamespace(
+        rated=rated,
+        outcomes=ratings.outcomes(rated),
+        amplification=amplification(rated),
+        sensitivity=sensitivity(rated),
+    )
+
+
 def amplification(rated: Rated) -> pd.DataFrame:
     return paradox.amplification(rated.percent_female, **DRAWS)
 
@@ -87,8 +102,8 @@ def _close():
 # -- amplification ---------------------------------------------------------------------------------------
 
 
-def test_amplification_by_hand_with_a_flip_and_a_lone_source(read):
-    table = amplification(read(unanimous())).set_index("definition")
+def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
+    table = usual.amplification.set_index("definition")
     assert table["amplification_plain"].to_dict() == pytest.approx(
         {"published": (10 + 10) / 2, "no_exclusion": (10 + 10 + 0) / 3, "directional": (10 + 10 - 20) / 3},
         abs=1e-9,
@@ -100,24 +115,22 @@ def test_amplification_by_hand_with_a_flip_and_a_lone_source(read):
     ]
 
 
-def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(read):
-    wide = unanimous()
-    long = wide.melt(["image", "source", "occupation"], var_name="rater", value_name="label")
+def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(read, usual):
+    long = unanimous().melt(["image", "source", "occupation"], var_name="rater", value_name="label")
     shares = pd.DataFrame(
         [(occupation, source, 10 * n, 10) for (occupation, source), n in FEMALE.items()],
         columns=["occupation", "source", "percent_female", "n"],
     )
-    tables = [amplification(read(content)) for content in (wide, long, shares)]
-    pd.testing.assert_frame_equal(tables[0], tables[1])
-    pd.testing.assert_frame_equal(tables[0], tables[2])
+    for content in (long, shares):
+        pd.testing.assert_frame_equal(usual.amplification, amplification(read(content)))
 
 
-def test_without_disagreement_every_rule_and_rater_gives_the_same(read):
-    table = sensitivity(read(unanimous()))
+def test_without_disagreement_every_rule_and_rater_gives_the_same(usual):
+    table = usual.sensitivity
     assert set(table["rule"]) == {*RULES, "rater r1", "rater r2"}
     spread = table.groupby("definition")["amplification"].agg(np.ptp)
     assert spread.max() < 1e-9
-    same = amplification(read(unanimous())).set_index("definition")
+    same = usual.amplification.set_index("definition")
     majority = table[table["rule"] == "majority"].set_index("definition")
     columns = ["amplification", "ci_low", "ci_high", "n_occupations", "n_excluded"]
     pd.testing.assert_frame_equal(majority[columns], same[columns])
@@ -166,15 +179,15 @@ def test_extremes_move_shares_as_far_as_they_can(read):
     assert published["undecided_training_male"] == pytest.approx(100 - 60)
 
 
-def test_the_same_seed_gives_the_same_tables(read):
-    pd.testing.assert_frame_equal(sensitivity(read(unanimous())), sensitivity(read(unanimous())))
+def test_the_same_seed_gives_the_same_tables(usual):
+    pd.testing.assert_frame_equal(usual.sensitivity, sensitivity(usual.rated))
 
 
 # -- outcomes and raters ---------------------------------------------------------------------------------
 
 
-def test_outcomes_have_wilson_limits_and_reasons(read):
-    table = ratings.outcomes(read(unanimous())).set_index(["occupation", "source"])
+def test_outcomes_have_wilson_limits_and_reasons(usual):
+    table = usual.outcomes.set_index(["occupation", "source"])
     # Wilson, 8 of 10, z = 1.959964: centre (8 + z²/2) / (10 + z²), half width z·sqrt(10·0.8·0.2 + z²/4) / (10 + z²).
     z = 1.959963984540054
     centre, half = (8 + z**2 / 2) / (10 + z**2), z * np.sqrt(1.6 + z**2 / 4) / (10 + z**2)
@@ -533,7 +546,12 @@ NURSE_ONLY = unanimous().query("occupation == 'nurse'")
     ],
     ids=["usual", "all unsure", "training unsure", "one source", "two models", "shares"],
 )
-def test_the_notebook_runs_through_and_names_its_file_first(read, tmp_path, content, first, lacking):
+def test_the_notebook_runs_through_and_names_its_file_first(
+    read, tmp_path, monkeypatch, content, first, lacking
+):
+    # Figures are laid out but not written.
+    monkeypatch.setattr("biaslab.study._save_png", lambda *given: None)
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *given, **options: None)
     read(content)
     names = {}
     for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
@@ -582,61 +600,71 @@ def drawn(ax, marker: str) -> np.ndarray:
     return np.concatenate(lines) if lines else np.empty((0, 2))
 
 
-def test_shares_are_drawn_in_pairs_with_their_n(read):
-    outcomes = ratings.outcomes(read(unanimous()))
-    (ax,) = figures.percent_female(outcomes).axes
-    order = [label.get_text() for label in ax.get_yticklabels()]
+def places(ax, marker: str) -> dict[str, float]:
+    """Return where markers stand across, by the name of their row without the numbers of images."""
+    rows = dict(enumerate(label.get_text().split("  (")[0] for label in ax.get_yticklabels()))
+    return {rows[round(y)]: x for x, y in drawn(ax, marker)}
+
+
+def test_shares_are_drawn_by_source_with_their_n(usual):
+    (ax,) = figures.percent_female(usual.outcomes).axes
     # By share in training: nurse 80, clerk 60, carpenter 20; maid has none and comes last.
-    assert order == ["nurse", "clerk", "carpenter", "maid"]
-    training, generated = drawn(ax, "o"), drawn(ax, "s")
-    by_row = {order[round(-y)]: x for x, y in training}
-    assert by_row == pytest.approx({"nurse": 80, "clerk": 60, "carpenter": 20})
-    assert {order[round(-y)]: x for x, y in generated} == pytest.approx(
-        {"nurse": 90, "clerk": 40, "carpenter": 10, "maid": 100}
-    )
-    assert [t for t in text(ax.figure) if "/" in t] == ["10 / 10"] * 3 + ["0 / 10"]
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    named = ["nurse  (10 / 10)", "clerk  (10 / 10)", "carpenter  (10 / 10)", "maid  (0 / 10)"]
+    assert labels == named
+    assert places(ax, "o") == pytest.approx({"nurse": 80, "clerk": 60, "carpenter": 20})
+    generated = {"nurse": 90, "clerk": 40, "carpenter": 10, "maid": 100}
+    assert places(ax, "s") == pytest.approx(generated)
 
 
-def test_a_source_without_a_decided_image_stands_in_the_legend_once(read):
-    frame = unanimous()
-    frame.loc[frame["source"] == "generated", ["r1", "r2"]] = "unsure"
-    figure = figures.percent_female(ratings.outcomes(read(frame)))
+def test_several_prompts_have_a_colour_each(read):
+    shares = "occupation,source,prompt,percent_female,n\nnurse,training,,80,10\n"
+    shares += "nurse,generated,1,90,20\nnurse,generated,$2$,70,30\n"
+    figure = figures.percent_female(ratings.outcomes(read(shares)))
     (legend,) = figure.legends
-    assert [t.get_text() for t in legend.get_texts()] == ["training images", "generated images"]
+    prompts = {"generated images, 1", "generated images, \\$2\\$"}
+    assert {t.get_text() for t in legend.get_texts()} == {"training images", *prompts}
+    (ax,) = figure.axes
+    points = np.concatenate([line.get_xydata() for line in ax.lines[1:] if len(line.get_xdata())])
+    assert sorted(points[:, 0]) == pytest.approx([70, 80, 90]) and len(set(points[:, 1])) == 3
 
 
-def test_outcomes_are_drawn_in_percent(read):
-    left, right = figures.outcomes(ratings.outcomes(read(unanimous()))).axes
-    female = left.containers[0]
-    assert [bar.get_width() for bar in female] == pytest.approx([80, 60, 20, 0])
-    male = right.containers[1]
-    assert [bar.get_width() for bar in male] == pytest.approx([10, 60, 90, 0])
-    assert [bar.get_x() for bar in male] == pytest.approx([90, 40, 10, 100])
+def test_outcomes_are_drawn_in_percent(usual):
+    for ax, female in zip(
+        figures.outcomes(usual.outcomes).axes, ([80, 60, 20, 0], [90, 40, 10, 100]), strict=True
+    ):
+        names = [label.get_text().split("  (")[0] for label in ax.get_yticklabels()]
+        # A female bar begins at 0, a male one where it ends.
+        bars = {(names[round(bar.get_y() + 0.35)], bar.get_x()): bar.get_width() for bar in ax.patches}
+        for name, share in zip(("nurse", "clerk", "carpenter", "maid"), female, strict=True):
+            if name not in names:
+                continue
+            assert bars[name, 0] == pytest.approx(share) or share == 0
+            assert bars.get((name, share), 0) == pytest.approx(100 - share)
 
 
-def test_amplification_is_drawn_over_its_occupations(read):
-    opened = read(unanimous())
-    (ax,) = figures.amplification(amplification(opened), occupations(opened)).axes
-    means = drawn(ax, "D")
-    table = amplification(opened).set_index("definition").loc[DEFINITIONS]
-    np.testing.assert_allclose(means[np.argsort(-means[:, 1]), 0], table["amplification"], atol=1e-9)
-    counted = drawn(ax, "o")
-    published = counted[np.abs(counted[:, 1] + 0.14) < 1e-9, 0]
-    assert sorted(published) == pytest.approx([10, 10])
-    directional = counted[np.abs(counted[:, 1] + 2.14) < 1e-9, 0]
-    assert sorted(directional) == pytest.approx([-20, 10, 10])
-    left_out = drawn(ax, "x")
-    assert sorted(left_out[~np.isnan(left_out[:, 0]), 0]) == pytest.approx([0])  # clerk; maid has no value
-    assert "clerk" in text(ax.figure) and "maid" not in text(ax.figure)
-    assert f"{table.loc['published', 'amplification']:+.1f}  (n = 2)" in text(ax.figure)
+def test_amplification_is_drawn_over_its_occupations(usual):
+    occupations = paradox.occupation_amplification(usual.rated.percent_female, confidence=0.95)
+    figure = figures.amplification(usual.amplification, occupations)
+    (ax,) = figure.axes
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert [label.split("(n = ")[1] for label in labels] == ["2)", "3)", "3)"]
+    at = drawn(ax, "o")
+    table = usual.amplification.set_index("definition").loc[DEFINITIONS]
+    expected = {0: [10, 10], 1: [0, 10, 10], 2: [-20, 10, 10]}
+    for k, values in expected.items():
+        # The mean stands in its row, occupations below it.
+        assert at[at[:, 1] == k, 0] == pytest.approx(table["amplification"].iloc[k])
+        assert sorted(at[np.abs(at[:, 1] - k - 0.14) < 1e-9, 0]) == pytest.approx(values)
+    assert drawn(ax, "x")[:, 0] == pytest.approx([0])  # clerk; maid has no value
+    assert "clerk" in text(figure) and "maid" not in text(figure)
 
 
-def test_sensitivity_draws_every_rule_in_every_panel(read):
-    opened = read(unanimous())
-    figure = figures.sensitivity(sensitivity(opened))
+def test_sensitivity_draws_every_rule_in_every_panel(read, usual):
+    figure = figures.sensitivity(usual.sensitivity)
     assert len(figure.axes) == 3
     # Without disagreement every rule and rater gives the same.
-    same = amplification(opened).set_index("definition").loc[DEFINITIONS, "amplification"]
+    same = usual.amplification.set_index("definition").loc[DEFINITIONS, "amplification"]
     for ax, value in zip(figure.axes, same, strict=True):
         for marker, n in (("o", 5), ("D", 4), ("^", 2)):
             points = drawn(ax, marker)
@@ -652,17 +680,17 @@ def test_hostile_names_are_drawn_letter_by_letter(read, tmp_path):
     )
     opened = read(frame)
     outcomes = ratings.outcomes(opened)
-    figure = figures.percent_female(outcomes)
-    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert "\\$\\frac{\\$" in labels and max(map(len, labels)) <= 50
+    shares = figures.percent_female(outcomes)
+    labels = [label.get_text() for label in shares.axes[0].get_yticklabels()]
+    assert "\\$\\frac{\\$  (10 / 10)" in labels and max(map(len, labels)) <= 60
+    for figure in (
+        figures.outcomes(outcomes),
+        figures.agreement(agreement(opened), detail(opened)),
+        figures.sensitivity(sensitivity(opened)),
+        figures.raters(ratings.raters(opened)),
+    ):
+        figure.draw_without_rendering()  # fails on text taken for a formula
     study = Study(tmp_path / "out", source="ratings", ratings=str(tmp_path / "ratings.csv"))
-    for name, made in {
-        "ratings_percent_female": figure,
-        "ratings_outcomes": figures.outcomes(outcomes),
-        "ratings_agreement": figures.agreement(agreement(opened), detail(opened)),
-        "ratings_sensitivity": figures.sensitivity(sensitivity(opened)),
-        "ratings_raters": figures.raters(ratings.raters(opened)),
-    }.items():
-        study.show(name, made, confidence=0.95)  # fails on text taken for a formula
+    study.show("ratings_percent_female", shares, confidence=0.95)
     svg = (tmp_path / "out" / "figures" / "ratings_percent_female.svg").read_text()
     assert "<b>" not in svg and "&lt;b&gt;&amp;" in svg
