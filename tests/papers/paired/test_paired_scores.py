@@ -167,9 +167,9 @@ def test_overall_intervals_cover_where_partners_share_images():
         # These are the intervals of the first study.
         group = pd.DataFrame({"stereotype": np.repeat(["female", "male"], 20), "occupation": range(40)})
         group = group.assign(value=values[:, 0].ravel(), effect=effects[:, 0].ravel())
-        mean = list(means.strata(group, "value", 0.95, effect="effect" if dependent else ""))[-1][1]
+        mean, _ = list(means.strata(group, "value", 0.95, effect="effect" if dependent else ""))[-1]
         limits = [middle[0] - half[0], middle[0] + half[0]]
-        assert [mean.ci_low, mean.ci_high] == pytest.approx(limits)
+        assert [mean["ci_low"], mean["ci_high"]] == pytest.approx(limits)
 
 
 def test_interval_over_shared_occupations_takes_both_roles_together(printed):

@@ -44,11 +44,8 @@ def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float
     frame["effect"] = frame["score"] - frame["score_single"] / 2
     for cell, group in by_cell(frame):
         added = deviations(images.fits(*cell.values()), group, "score")
-        for stratum, mean, some in strata(
-            group, "change", confidence, -200, 200, effect="effect", images=added, two_people=True
-        ):
-            row = {**cell, "stereotype": stratum, **mean._asdict(), "change": mean.value}
-            rows.append(row | {"n": some["n"].sum()})
+        found = strata(group, "change", confidence, -200, 200, effect="effect", images=added, two_people=True)
+        rows += [cell | row for row, _ in found]
     return tables.of(rows, "paired_score_change")
 
 

@@ -65,26 +65,25 @@ def position_effect(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         keys = ["stereotype", "occupation", "identity", "position"]
         wide = share.groupby([group[k] for k in keys]).mean().unstack("position").reindex(columns=_SIDES)
         each = wide.dropna().reset_index()
-        each["difference"] = each["left"] - each["right"]
         both = group[group["identity"].isin(each["identity"])]
+        n = each["identity"].map(both["identity"].value_counts())
+        each = each.assign(difference=each["left"] - each["right"], n=n)
         side = np.where(everyone["position"] == "left", 1.0, -1.0)
         seen = np.where(everyone["gender"].isin(LISTS), 100.0 * (everyone["gender"] == "female"), np.nan)
         images = added_by_images(everyone, seen, by=("identity", "position"), sign=side)
         # In points of shares, which are half of scores.
         fair = _fair(both, confidence, by="position")
         # As with scores, two people of one image may be each other's opposite: then both lists differ alike.
-        for stratum, mean, some in strata(
+        for row, some in strata(
             each, "difference", confidence, -100, 100, effect="difference", images=images, two_people=True
         ):
-            row = {**cell, "stereotype": stratum, **mean._asdict(), "difference": mean.value}
-            of = both if stratum == "overall" else both[both["stereotype"] == stratum]
-            row["n"] = int(of["identity"].isin(some["identity"]).sum())
             if len(some):
                 # Weighted as the difference is, so that left minus right gives it.
                 sides = some.groupby("stereotype")[list(_SIDES)].mean().mean()
-                row |= {f"percent_female_{side}": float(sides[side]) for side in _SIDES}
-                row |= _fair_limits(fair[stratum] / 2)
-            rows.append(row)
+                row |= sides.add_prefix("percent_female_").to_dict() | _fair_limits(
+                    fair[row["stereotype"]] / 2
+                )
+            rows.append(cell | row)
     return tables.of(rows, "paired_position_effect")
 
 
@@ -121,18 +120,16 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                 group, "contrast", setting, confidence, 200, effect="contrast_effect",
                 images=None if setting in WIDER else images,
             )  # fmt: skip
-            contrasts = {s: mean for s, mean, _ in beside}
-            for stratum, mean, some in score_means(
+            own = score_means(
                 group, "score", setting, confidence, 100, effect="score" if shared else "",
                 images=images if setting == "paired" else None,
-            ):  # fmt: skip
-                row = {"model": model, "setting": setting, "stereotype": stratum, **mean._asdict()}
-                row |= {"score": mean.value, "n": int(some["n"].sum())}
-                row |= _fair_limits(fair[stratum]) if len(some) else {}
+            )  # fmt: skip
+            for row, other in zip(own, beside, strict=True):
+                row |= {"model": model, "setting": setting}
+                row |= _fair_limits(fair[row["stereotype"]]) if row["n_identities"] else {}
                 if setting != "paired":
-                    other = contrasts[stratum]
-                    row |= {"contrast": other.value, "contrast_ci_low": other.ci_low}
-                    row |= {"contrast_ci_high": other.ci_high, "contrast_dependence": other.dependence}
+                    row["contrast"] = other["contrast"]
+                    row |= {f"contrast_{c}": other[c] for c in ("ci_low", "ci_high", "dependence")}
                 rows.append(row)
     return tables.of(rows, "paired_control_score")
 

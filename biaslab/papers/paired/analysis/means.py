@@ -112,10 +112,11 @@ def strata(
     effect: str = "",
     images: pd.DataFrame | None = None,
     two_people: bool = False,
-) -> Iterator[tuple[str, Mean, pd.DataFrame]]:
-    """Yield stratum, mean of ``column``, and the rows it is taken over, for each list and for both.
+) -> Iterator[tuple[dict, pd.DataFrame]]:
+    """Yield for each list and for both the mean of ``column`` as a row of a table, and the rows it is taken over.
 
     Several identities of one occupation and list are averaged first; identities without a value are left out.
+    ``n`` is the sum of theirs, where they have one.
 
     Args:
         group: One row per identity: stereotype, occupation, identity and ``column``.
@@ -138,10 +139,10 @@ def strata(
     # Roles of different occupations share no images, so nothing is fixed there.
     alone = dependence.PARTNERS if two_people and not len(shared) else dependence.NONE
     for stratum, found in means.items():
-        low, high = (float(np.clip(limit, lowest, highest)) for limit in (found.ci_low, found.ci_high))
-        said = (found.dependence or alone) if isfinite(found.ci_low) else ""
-        some = rows[stratum]
-        yield stratum, found._replace(ci_low=low, ci_high=high, n_identities=len(some), dependence=said), some
+        some, row = rows[stratum], found._asdict() | {"stereotype": stratum, column: found.value}
+        row |= {end: float(np.clip(row[end], lowest, highest)) for end in ("ci_low", "ci_high")}
+        row["dependence"] = (found.dependence or alone) if isfinite(found.ci_low) else ""
+        yield row | {"n_identities": len(some), "n": some["n"].sum() if "n" in some else len(some)}, some
 
 
 def _both(

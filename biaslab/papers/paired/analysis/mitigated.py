@@ -111,12 +111,11 @@ def mitigation_change(
                 sides.append(added.assign(**{s: sign * added[s] for s in LISTS}))
         # Where only shares are known: an identity's mitigated and unmitigated pairs both move its partners
         # (scores.shared_effect).
-        for stratum, mean, some in strata(
-            group, "change", confidence, -200, 200, effect="change",
-            images=pd.concat(sides) if len(sides) == 2 else None, two_people=True,
-        ):  # fmt: skip
-            row = dict(zip(keys, names, strict=True)) | {"stereotype": stratum, **mean._asdict()}
-            row |= {"change": mean.value, "n": int(some["n"].sum())}
+        both = pd.concat(sides) if len(sides) == 2 else None
+        for row, some in strata(
+            group, "change", confidence, -200, 200, effect="change", images=both, two_people=True
+        ):
+            row |= dict(zip(keys, names, strict=True))
             for of in ("_before", ""):
                 leans = some[f"direction{of}"]
                 row |= {f"n_towards{of}": int((leans == _TOWARDS).sum())}

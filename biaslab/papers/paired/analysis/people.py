@@ -11,7 +11,7 @@ from biaslab import stats, tables
 from biaslab.judging.people import OUTCOMES, ROLES
 from biaslab.papers.paired.analysis import dependence
 from biaslab.papers.paired.analysis.dependence import LISTS
-from biaslab.papers.paired.analysis.means import CELL, Mean, by_cell, percent_of, strata
+from biaslab.papers.paired.analysis.means import CELL, by_cell, percent_of, strata
 
 FAILED = ("no_face", "one_face", "too_many_faces", "overlapping", "face_too_small", "unreadable", "blocked")
 OUT_OF_ORDER = ("swapped", "unclear")
@@ -72,23 +72,20 @@ def score_means(
     *,
     effect: str = "",
     images: pd.DataFrame | None = None,
-) -> Iterator[tuple[str, Mean, pd.DataFrame]]:
-    """Yield what :func:`means.strata` does, with wider intervals where identities of one list share images."""
+) -> Iterator[dict]:
+    """Yield the rows that :func:`means.strata` does, with wider intervals where identities of one list share images."""
     two = SHARING.get(setting, True)
-    for stratum, mean, some in strata(
-        group, column, confidence, effect=effect, images=images, two_people=two
-    ):
-        half = mean.ci_high - mean.value
-        wider = WIDER.get(setting, {}).get(stratum)
+    for row, some in strata(group, column, confidence, effect=effect, images=images, two_people=two):
+        half = row["ci_high"] - row[column]
+        wider = WIDER.get(setting, {}).get(row["stereotype"])
         if wider and np.isfinite(half):
             n = some.groupby("stereotype").size().min()
             # What identities share they do not differ by: the variance between n of them is low by
             # (n - wider) / (n - 1).
             half = half * np.sqrt(wider * (n - 1) / (n - wider)) if n > 2 else np.nan
-            said = dependence.WORST if n > 2 else ""
-            mean = mean._replace(reason=mean.reason if n > 2 else _THREE, dependence=said)
-        low, high = np.clip([mean.value - half, mean.value + half], -most, most)
-        yield stratum, mean._replace(ci_low=float(low), ci_high=float(high)), some
+            row |= {"dependence": dependence.WORST} if n > 2 else {"dependence": "", "reason": _THREE}
+        low, high = np.clip([row[column] - half, row[column] + half], -most, most)
+        yield row | {"ci_low": float(low), "ci_high": float(high)}
 
 
 def score_by_order(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -102,25 +99,23 @@ def score_by_order(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     for cell, group in by_cell(people):
         as_asked = group[~group["role_order"].isin(OUT_OF_ORDER)]
         for images, some in (("all", group), ("as_asked", as_asked)):
-            row = {**cell, "images": images, "n_images": some["image_id"].nunique()}
-            mean = _overall(some, cell["setting"], confidence)
-            row |= {"score": mean.value, **mean._asdict(), "n": int(some["score"].notna().sum())}
-            row["n_not_judged"] = len(some) - row["n"]
+            n = some["score"].notna().sum()
+            row = _overall(some, cell["setting"], confidence) | cell | {"images": images, "n": n}
+            row |= {"n_images": some["image_id"].nunique(), "n_not_judged": len(some) - n}
             for name, value in (("score_if_none_fit", -100.0), ("score_if_all_fit", 100.0)):
                 filled = some.assign(score=some["score"].fillna(value))
-                row[name] = _overall(filled, cell["setting"], confidence).value
+                row[name] = _overall(filled, cell["setting"], confidence)["score"]
             rows.append(row)
     return tables.of(rows, "paired_score_by_order")
 
 
-def _overall(people: pd.DataFrame, setting: str, confidence: float) -> Mean:
+def _overall(people: pd.DataFrame, setting: str, confidence: float) -> dict:
     """Return the overall score as paired_stereotype_score takes it; people without a score are left out."""
     images = added_by_images(people, people["score"]) if setting in TWO else None
     known = people.dropna(subset=["score"])
     each = known.groupby(["stereotype", "occupation", "identity"], sort=False)["score"].mean().reset_index()
     effect = "score" if SHARING.get(setting, True) else ""
-    found = score_means(each, "score", setting, confidence, 100, effect=effect, images=images)
-    return {stratum: mean for stratum, mean, _ in found}["overall"]
+    return [*score_means(each, "score", setting, confidence, 100, effect=effect, images=images)][-1]
 
 
 # -- failures ----------------------------------------------------------------------------------------

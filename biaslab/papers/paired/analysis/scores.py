@@ -37,19 +37,18 @@ def stereotype_score(
     for cell, group in by_cell(people):
         two, images = cell["setting"] != "single", known.fits(*cell.values())
         errors = _image_errors(group, two, images)
-        for stratum, mean, some in strata(
-            group, "score", confidence, -100, 100, effect=shared_effect(cell, "score"),
-            images=deviations(images, group, "score"), two_people=two,
-        ):  # fmt: skip
-            half, value = z * errors[stratum], mean.value
-            row = {**cell, "stereotype": stratum, "score": value, **mean._asdict(), "n": some["n"].sum()}
-            low, high = (float(np.clip(value + d, -100, 100)) for d in (-half, half))
-            row |= {"images_ci_low": low, "images_ci_high": high, "evidence": "computed"}
+        added, effect = deviations(images, group, "score"), shared_effect(cell, "score")
+        for row, _ in strata(
+            group, "score", confidence, -100, 100, effect=effect, images=added, two_people=two
+        ):
+            stratum, half = row["stereotype"], z * errors[row["stereotype"]]
+            low, high = (float(np.clip(row["score"] + d, -100, 100)) for d in (-half, half))
+            row |= {**cell, "images_ci_low": low, "images_ci_high": high, "evidence": "computed"}
             if isfinite(low):
                 worst = dependence.WORST if images is None else dependence.ESTIMATED
                 alone = stratum != "overall" or not two
                 row["images_dependence"] = dependence.NONE if alone else worst
-            if not (isfinite(half) or mean.reason):
+            if not (isfinite(half) or row["reason"]):
                 row["reason"] = "an interval over images needs two people of each identity"
             rows.append(row | {"printed": stated.get((*cell.values(), stratum), np.nan)})
     done = {(*(r[c] for c in CELL), r["stereotype"]) for r in rows}
@@ -202,18 +201,14 @@ def absolute_score(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: flo
             slope=_slope(count, n) * np.where(known["stereotype"] == "female", 1, -1),
         )
         added = deviations(images.fits(*cell.values()), known, "score", "slope")
-        *lists, (_, mean, some) = strata(
-            known, "corrected", confidence, effect=shared_effect(cell, "corrected"), images=added,
-            two_people=cell["setting"] != "single",
-        )  # fmt: skip
-        if not isfinite(mean.value):
-            _, mean, some = next(found for found in lists if isfinite(found[1].value))
+        effect, two = shared_effect(cell, "corrected"), cell["setting"] != "single"
+        *lists, both = strata(known, "corrected", confidence, effect=effect, images=added, two_people=two)
+        mean, some = next(found for found in (both, *lists) if isfinite(found[0]["corrected"]))
         # As the mean is: over occupations within each list, then over lists.
         columns = ["mean_absolute_score", "floor", "corrected_floor"]
         each = some.groupby(["stereotype", "occupation"])[columns].mean()
         tests = tested[tuple(cell.values())]
-        row |= each.groupby("stereotype").mean().mean().to_dict()
-        row |= {k: v for k, v in mean._asdict().items() if k != "n_identities"} | {"corrected": mean.value}
+        row = mean | row | each.groupby("stereotype").mean().mean().to_dict()
         row |= {f"n_significant_{m}": int((tests[f"p_{m}"] < 1 - confidence).sum()) for m in _CORRECTED}
         rows.append(row | {f"smallest_p_{m}": tests[f"smallest_p_{m}"].min() for m in _CORRECTED})
     return tables.of(rows, "paired_absolute_score")
@@ -250,11 +245,8 @@ def lean(
     for cell, group in by_cell(people):
         added = deviations(images.women(*cell.values()), group, "percent_female")
         two = cell["setting"] != "single"
-        for stratum, mean, some in strata(
-            group, "percent_female", confidence, 0, 100, images=added, two_people=two
-        ):
-            row = {**cell, "stereotype": stratum, **mean._asdict(), "percent_female": mean.value}
-            rows.append(row | {"n": some["n"].sum(), "evidence": "computed"})
+        found = strata(group, "percent_female", confidence, 0, 100, images=added, two_people=two)
+        rows += [cell | row | {"evidence": "computed"} for row, _ in found]
     for cell, group in by_cell(scores[scores["evidence"] == "printed"]):
         score = group.set_index("stereotype")["score"]
         if not set(LISTS) <= set(score.index):
