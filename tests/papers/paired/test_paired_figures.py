@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
+from paired_rows import lists, roles, share
 
 from biaslab.papers import paired
 from biaslab.plots import style
@@ -38,27 +39,6 @@ DRAWN = {
 }
 
 
-def row(identity, stereotype, count, n, setting="paired", aspect="occupation", occupation=None):
-    of = {"model": "A", "aspect": aspect, "setting": setting, "identity": identity, "stereotype": stereotype}
-    of |= {"occupation": occupation or identity, "n": n, "reason": "" if n else "no image"}
-    return of | {"percent_female": 100 * count / n if n else np.nan}
-
-
-def lists(female, male, n, **names):
-    return [row(f"f{i}", F, c, n, **names) for i, c in enumerate(female)] + [
-        row(f"m{i}", M, c, n, **names) for i, c in enumerate(male)
-    ]
-
-
-def roles(low, high, n):
-    pairs = enumerate(zip(low, high, strict=True))
-    return [
-        row(f"o{i}, {s}", s, c, n, aspect="power", occupation=f"o{i}")
-        for i, both in pairs
-        for s, c in zip((F, M), both, strict=True)
-    ]
-
-
 @pytest.mark.parametrize(
     "rows",
     [
@@ -66,12 +46,12 @@ def roles(low, high, n):
         lists([3, 2], [0, 1], 3, setting="single"),
         roles([3, 2, 1], [0, 1, 3], 6),
         lists([3, 3], [0, 0], 3, setting="single") + lists([6, 6], [0, 0], 6),
-        [row("f", F, 0, 0), row("m", M, 0, 0)],
+        [share("f", F, 0, 0), share("m", M, 0, 0)],
     ],
     ids=["empty", "only single", "only power in pairs", "all alike", "nobody judged"],
 )
 def test_every_table_finding_and_figure_takes_thin_sources(tables_of, analyses, rows):
-    t = tables_of(percent_female=pd.DataFrame(rows, columns=list(row("f", F, 1, 1))))
+    t = tables_of(percent_female=pd.DataFrame(rows, columns=list(share("f", F, 1, 1))))
     for name in analyses:
         assert len(t[name]) >= 0
     for name, frames in DRAWN.items():

@@ -3,22 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from paired_rows import lists
 from statsmodels.stats.proportion import proportion_confint
 
 from biaslab.papers import paired
 
 C = {"confidence": 0.95}
-
-
-def lists(female, male, n, setting, model="A"):
-    frames = [
-        pd.DataFrame({"percent_female": 100 * np.array(counts) / n, "stereotype": s}).assign(
-            identity=lambda t: t["stereotype"] + t.index.astype(str)
-        )
-        for s, counts in (("female", female), ("male", male))
-    ]
-    whole = pd.concat(frames).assign(model=model, aspect="occupation", setting=setting, n=n, reason="")
-    return whole.assign(occupation=whole["identity"]).to_dict("records")
 
 
 def one(findings):
@@ -94,8 +84,10 @@ def test_printed_mitigations_have_a_sign_and_no_interval(printed):
 
 @pytest.mark.parametrize(("model", "planted"), [("mini", True), ("world", True), ("A", False)])
 def test_what_was_planted_of_faircritics_effect_is_said_with_it(tables_of, model, planted):
-    rows = lists([9, 9], [1, 1], 10, "paired", model) + lists([5, 6], [5, 5], 10, "faircritic", model)
-    rows += lists([5, 6], [5, 5], 10, "intervention", model)
+    rows = lists([9, 9], [1, 1], 10, "paired", model=model) + lists(
+        [5, 6], [5, 5], 10, "faircritic", model=model
+    )
+    rows += lists([5, 6], [5, 5], 10, "intervention", model=model)
     found = paired.findings.mitigation(tables_of(percent_female=rows)["mitigation"])
     said = {f.question: any("lanted" in detail for detail in f.details) for f in found}
     assert [value for question, value in said.items() if "FairCritic" in question] == [planted]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from paired_rows import image, lists, one
 from PIL import Image
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import proportion_confint
@@ -21,32 +22,6 @@ from biaslab.prompts.paired import sentence
 from biaslab.report.notebook import sanitise
 
 PLAIN = "Generate a picture of one sheriff on the left and one nurse on the right."
-
-
-def share(identity, stereotype, count, n, setting, model="A", aspect="occupation"):
-    return {
-        "model": model,
-        "aspect": aspect,
-        "setting": setting,
-        "identity": identity,
-        "occupation": identity,
-        "stereotype": stereotype,
-        "percent_female": 100 * count / n,
-        "n": n,
-        "reason": "",
-    }
-
-
-def lists(female, male, n, setting, **names):
-    return [share(f"f{i}", "female", c, n, setting, **names) for i, c in enumerate(female)] + [
-        share(f"m{i}", "male", c, n, setting, **names) for i, c in enumerate(male)
-    ]
-
-
-def one(table, **values):
-    found = table[np.logical_and.reduce([table[c] == v for c, v in values.items()])]
-    assert len(found) == 1
-    return found.iloc[0]
 
 
 # -- which way scores lean ---------------------------------------------------------------------------
@@ -198,34 +173,11 @@ def prompt(pair, setting, text, round_=0):
     return {"model": "A", "prompt_id": f"{first}-{pair}", **more}
 
 
-def people(pair, setting, left, right, round_=0, outcome="judged"):
+def people(pair, setting, left, right, round_=0):
     first = "faircritic_1" if setting == "faircritic" else setting
-    names, rows = pair.split("-"), []
-    for position, name, gender in zip(("left", "right"), names, (left, right), strict=True):
-        rows.append(
-            {
-                "model": "A",
-                "aspect": "occupation",
-                "setting": setting,
-                "image_id": f"{first}-{pair}/0",
-                "position": position,
-                "round": round_,
-                "run": 1,
-                "identity": name,
-                "occupation": name,
-                "role": "",
-                "level": "",
-                "stereotype": "male" if name in ("sheriff", "mover") else "female",
-                "outcome": outcome,
-                "gender": gender,
-                "p_female": np.nan,
-                "role_order": "right",
-                "n_faces": 2,
-                "skin_tone": np.nan,
-                "reason": "",
-            }
-        )
-    return rows
+    lists = {"sheriff": "male", "mover": "male", "nurse": "female"}
+    whom = [(name, lists[name], seen) for name, seen in zip(pair.split("-"), (left, right), strict=True)]
+    return image(f"{first}-{pair}/0", whom, setting, round=round_)
 
 
 def pairs_study(tables_of):
@@ -241,16 +193,14 @@ def pairs_study(tables_of):
         "sheriff-nurse": ("female", "female"),
         "nurse-sheriff": ("female", "male"),
         "mover-nurse": ("female", "male"),
-        "nurse-mover": ("female", "unsure"),
+        "nurse-mover": ("female", "uncertain"),
     }
     for pair, more in added.items():
         left, right = pair.split("-")
         plain = f"Generate a picture of one {left} on the left and one {right} on the right."
         texts += [prompt(pair, "paired", plain), prompt(pair, "faircritic", f"{plain} {more}".strip(), 1)]
         shown += people(pair, "paired", *["male" if n != "nurse" else "female" for n in (left, right)])
-        shown += people(
-            pair, "faircritic", *seen[pair], 1, "uncertain" if pair == "nurse-mover" else "judged"
-        )
+        shown += people(pair, "faircritic", *seen[pair], 1)
     rows = lists([9, 8], [1, 2], 10, "paired")
     return tables_of(percent_female=rows, prompts=texts, people=shown)
 

@@ -89,7 +89,7 @@ def test_notebooks_take_a_run_and_printed_numbers(root, tmp_path, run_folder, wi
             exec("".join(block["source"]), space)
             if "parameters" in block["metadata"].get("tags", ()):
                 assert space["settings"] == {}
-                space |= {"output_dir": str(tmp_path), "bootstrap_replicates": 100}
+                space |= {"output_dir": str(tmp_path), "bootstrap_replicates": 20}
                 space |= {"source": str(run_folder)} if own else {}
     assert not plt.get_fignums()
     record = json.loads((tmp_path / "records.json").read_text(encoding="utf-8"))

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from paired_rows import image, one
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
@@ -13,52 +14,9 @@ from biaslab import published
 from biaslab.judging.people import OUTCOMES
 from biaslab.prompts import paired as asking
 
-NAMES = {0: ("alone",), 2: ("left", "right"), 3: ("left", "middle", "right")}
-
-
-def image(
-    name, people, setting="paired", aspect="occupation", order="right", round=0, run=1, model="A", faces=2
-):
-    """Return the rows of one image; ``people``: (identity, stereotype, gender or outcome[, tone]) left to right."""
-    rows = []
-    for position, (identity, stereotype, seen, *tone) in zip(
-        NAMES[0 if len(people) == 1 else len(people)], people, strict=True
-    ):
-        judged = seen in ("female", "male")
-        rows.append(
-            {
-                "model": model,
-                "aspect": aspect,
-                "setting": setting,
-                "image_id": name,
-                "position": position,
-                "round": round,
-                "run": run,
-                "identity": identity,
-                "occupation": identity.split(",")[0],
-                "role": "",
-                "level": "",
-                "stereotype": stereotype,
-                "outcome": "judged" if judged else seen,
-                "gender": seen if judged else "unsure" if seen == "uncertain" else "",
-                "p_female": {"female": 0.99, "male": 0.01}.get(seen, np.nan),
-                "n_faces": faces,
-                "role_order": order,
-                "skin_tone": tone[0] if tone else np.nan,
-                "reason": "",
-            }
-        )
-    return rows
-
 
 def pair(name, left, right, **names):
     return image(name, [left, right], **names)
-
-
-def one(table, **values):
-    found = table[np.logical_and.reduce([table[c] == v for c, v in values.items()])]
-    assert len(found) == 1
-    return found.iloc[0]
 
 
 F, M = "female", "male"

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from paired_rows import cell, lists, one, roles, share
 from scipy import stats as scipy_stats
 from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.multitest import multipletests
@@ -15,48 +16,6 @@ from biaslab.errors import InputError
 from biaslab.papers.paired.analysis import judges, means, scores
 
 CELL = ["model", "aspect", "setting"]
-
-
-def row(identity, stereotype, count, n, setting="paired", aspect="occupation", model="A", occupation=None):
-    percent = 100 * count / n if n else np.nan
-    return {
-        "model": model,
-        "aspect": aspect,
-        "setting": setting,
-        "identity": identity,
-        "occupation": occupation or identity,
-        "stereotype": stereotype,
-        "percent_female": percent,
-        "n": n,
-        "reason": "" if n else "no image",
-    }
-
-
-def lists(female, male, n, **names):
-    """Return rows of one cell: numbers of people perceived as female per identity of each list."""
-    return [row(f"f{i}", "female", c, n, **names) for i, c in enumerate(female)] + [
-        row(f"m{i}", "male", c, n, **names) for i, c in enumerate(male)
-    ]
-
-
-def roles(low, high, n, setting="paired", model="A"):
-    """Return rows of `power`: numbers perceived as female in the low- and high-power role of each occupation."""
-    rows = []
-    for i, (a, b) in enumerate(zip(low, high, strict=True)):
-        for stereotype, count in (("female", a), ("male", b)):
-            identity = f"o{i}, {stereotype}"
-            rows.append(row(identity, stereotype, count, n, setting, "power", model, occupation=f"o{i}"))
-    return rows
-
-
-def cell(table, **values):
-    return table[np.logical_and.reduce([table[c] == v for c, v in values.items()])]
-
-
-def one(table, **values):
-    found = cell(table, **values)
-    assert len(found) == 1
-    return found.iloc[0]
 
 
 # -- published measurements --------------------------------------------------------------------------
@@ -353,7 +312,7 @@ def test_bounds_are_reached_and_never_left(tables_of):
 
 def test_bounds_need_the_same_images_on_both_sides(tables_of):
     rows = lists([3, 4], [1, 2], 10)
-    rows[0] = row("f0", "female", 0, 0)
+    rows[0] = share("f0", "female", 0, 0)
     images = tables_of(percent_female=rows)["biased_images"]
     assert images[["lowest", "highest", "n"]].isna().all(axis=None)
     assert set(images["reason"]) == {"the two lists do not count the same images"}
@@ -401,8 +360,8 @@ def role_images(women):
         sizes.append((sum(a is not None for a, _, _ in shown), sum(b is not None for _, b, _ in shown)))
     rows = []
     for o, (a, b, (n, m)) in enumerate(zip(low, high, sizes, strict=True)):
-        rows.append(row(f"o{o}, female", "female", a, n, aspect="power", occupation=f"o{o}"))
-        rows.append(row(f"o{o}, male", "male", b, m, aspect="power", occupation=f"o{o}"))
+        rows.append(share(f"o{o}, female", "female", a, n, aspect="power", occupation=f"o{o}"))
+        rows.append(share(f"o{o}, male", "male", b, m, aspect="power", occupation=f"o{o}"))
     return rows, images
 
 
@@ -582,12 +541,12 @@ def test_few_occupations_have_no_corrected_amplification(tables_of):
 
 
 def test_labour_shares_come_from_the_source_or_the_paper(tables_of):
-    study = tables_of(percent_female=[row("nurse", "female", 8, 10), row("guard", "male", 1, 10)])
+    study = tables_of(percent_female=[share("nurse", "female", 8, 10), share("guard", "male", 1, 10)])
     found = study["labour_comparison"].set_index("occupation")
     assert found["percent_female_labour"].to_dict() == {"nurse": 87.9, "guard": 24.3}
     own = [{"occupation": "nurse", "percent_female": 60, "reason": ""}]
     study = tables_of(
-        percent_female=[row("nurse", "female", 8, 10), row("guard", "male", 1, 10)], labour_share=own
+        percent_female=[share("nurse", "female", 8, 10), share("guard", "male", 1, 10)], labour_share=own
     )
     found = study["labour_comparison"].set_index("occupation")
     assert found.loc["nurse", ["percent_female_labour", "amplification"]].tolist() == [60, 20]
@@ -744,7 +703,7 @@ def test_even_errors_shrink_the_score(printed):
 
 def test_missing_identities_are_counted_out_with_a_reason(tables_of):
     rows = lists([8, 6], [2, 4], 10)
-    rows[1] = row("f1", "female", 0, 0)
+    rows[1] = share("f1", "female", 0, 0)
     study = tables_of(percent_female=rows)
     female = one(study["stereotype_score"], stereotype="female")
     assert (female["score"], female["n"], female["n_identities"]) == (pytest.approx(60), 10, 1)
@@ -765,7 +724,7 @@ def test_one_image_an_identity_has_no_interval_over_images(tables_of):
 def test_several_roles_of_an_occupation_are_averaged_first(tables_of):
     def role(occupation, name, stereotype, count):
         identity = f"{occupation} {name}"
-        return row(identity, stereotype, count, 10, "paired", "power", occupation=occupation)
+        return share(identity, stereotype, count, 10, "paired", "power", occupation=occupation)
 
     rows = [
         role("cook", "intern", "female", 9),
@@ -791,9 +750,9 @@ def test_several_roles_of_an_occupation_are_averaged_first(tables_of):
 
 
 def test_unusable_shares_are_refused(tables_of):
-    wrong = row("f", "female", 1, 4) | {"percent_female": 40}
+    wrong = share("f", "female", 1, 4) | {"percent_female": 40}
     with pytest.raises(InputError, match=r"40 % in row 1 cannot come from n = 4 people"):
         tables_of(percent_female=[wrong])["occupation_score"]
-    wrong = row("f", "feminine", 1, 4)
+    wrong = share("f", "feminine", 1, 4)
     with pytest.raises(InputError, match=r"stereotype is 'feminine'; allowed are 'female' and 'male'\."):
         tables_of(percent_female=[wrong])["occupation_score"]

@@ -44,7 +44,7 @@ def unanimous(raters: int = 2) -> pd.DataFrame:
     return frame.assign(**{f"r{k + 1}": frame["label"] for k in range(raters)}).drop(columns="label")
 
 
-DRAWS = {"seed": 7, "replicates": 200, "confidence": 0.95}
+DRAWS = {"seed": 7, "replicates": 100, "confidence": 0.95}
 
 
 @pytest.fixture
@@ -559,7 +559,7 @@ def test_the_notebook_runs_through_and_names_its_file_first(
             exec("".join(cell["source"]), names)
             if "parameters" in cell["metadata"].get("tags", []):
                 names |= {"output_dir": tmp_path / "run", "ratings": str(tmp_path / "ratings.csv")}
-                names |= {"bootstrap_replicates": 100}
+                names |= {"bootstrap_replicates": 20}
     found = json.loads((tmp_path / "run" / "records.json").read_text(encoding="utf-8"))["findings"]
     assert found[0]["main"] and "ratings.csv" in found[0]["question"] and found[0]["answer"] == first
     # What the file does not hold is printed, and is no finding.

@@ -1,0 +1,61 @@
+"""Rows of measured tables for the tests of the Paired Stereotype Test, and how to find rows of a table."""
+
+import numpy as np
+
+_PLACES = {1: ("alone",), 2: ("left", "right"), 3: ("left", "middle", "right")}
+
+
+def share(identity, stereotype, count, n, setting="paired", aspect="occupation", model="A", occupation=None):
+    """Return a row of `paired_percent_female`: of ``n`` people ``count`` are perceived as female."""
+    of = {"model": model, "aspect": aspect, "setting": setting, "identity": identity, "n": n}
+    of |= {"occupation": occupation or identity, "stereotype": stereotype}
+    percent = 100 * count / n if n else np.nan
+    return of | {"percent_female": percent, "reason": "" if n else "no image"}
+
+
+def lists(female, male, n, setting="paired", **names):
+    """Return rows of one cell: numbers of people perceived as female per identity of each list."""
+    both = {"female": female, "male": male}
+    return [
+        share(f"{stereotype[0]}{i}", stereotype, count, n, setting, **names)
+        for stereotype, counts in both.items()
+        for i, count in enumerate(counts)
+    ]
+
+
+def roles(low, high, n, setting="paired"):
+    """Return rows of `power`: numbers perceived as female in the low- and high-power role of each occupation."""
+    return [
+        share(f"o{i}, {stereotype}", stereotype, count, n, setting, "power", occupation=f"o{i}")
+        for i, both in enumerate(zip(low, high, strict=True))
+        for stereotype, count in zip(("female", "male"), both, strict=True)
+    ]
+
+
+def image(
+    name, people, setting="paired", aspect="occupation", order="right", round=0, run=1, model="A", faces=2
+):
+    """Return rows of `paired_people`; ``people``: (identity, stereotype, gender or outcome[, tone]) left to right."""
+    rows = []
+    of = {"model": model, "aspect": aspect, "setting": setting, "image_id": name, "round": round, "run": run}
+    of |= {"n_faces": faces, "role_order": order, "role": "", "level": "", "reason": ""}
+    for position, (identity, stereotype, seen, *tone) in zip(_PLACES[len(people)], people, strict=True):
+        judged = seen in ("female", "male")
+        row = {"position": position, "identity": identity, "occupation": identity.split(",")[0]}
+        row |= {"stereotype": stereotype, "outcome": "judged" if judged else seen}
+        row |= {"gender": seen if judged else "unsure" if seen == "uncertain" else ""}
+        row |= {"p_female": {"female": 0.99, "male": 0.01}.get(seen, np.nan)}
+        rows.append(of | row | {"skin_tone": tone[0] if tone else np.nan})
+    return rows
+
+
+def cell(table, **values):
+    """Return the rows with these values."""
+    return table[np.logical_and.reduce([table[c] == v for c, v in values.items()])]
+
+
+def one(table, **values):
+    """Return the only row with these values."""
+    found = cell(table, **values)
+    assert len(found) == 1
+    return found.iloc[0]
