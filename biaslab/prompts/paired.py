@@ -37,8 +37,7 @@ _PRINTED = MappingProxyType({"mechanician": "mechanic"})
 _WORDS = {"female": "woman", "male": "man"}
 # Where people stand, for texts that name two of them alike; by the number of people.
 _PLACES = {2: ("on the left", "on the right"), 3: ("on the left", "in the middle", "on the right")}
-TEXT_COLUMNS = ("prompt_id", "aspect", "setting", "run", "text", "n_images")
-PEOPLE_COLUMNS = ("prompt_id", "position", "phrase", "identity", "occupation", "role", "level", "stereotype")
+_TEXT_COLUMNS = ["prompt_id", "aspect", "setting", "run", "text", "n_images"]
 
 
 class Person(NamedTuple):
@@ -297,13 +296,10 @@ def _made(asked: Sequence[tuple[str, int, int, tuple[Person, ...]]], setting: st
     for aspect, run, images, whom in asked:
         prompt_id = "-".join([setting, *([f"r{run}"] if aspect == "power" else []), *map(_slug, whom)])
         texts.append((prompt_id, aspect, setting, run, fill(template, whom), images))
-        people += [
-            (prompt_id, k, p.phrase, p.identity, p.occupation, p.role, p.level, p.stereotype)
-            for k, p in enumerate(whom, start=1)
-        ]
+        people += [(prompt_id, k, *person) for k, person in enumerate(whom, start=1)]
     return Prompts(
-        pd.DataFrame(texts, columns=list(TEXT_COLUMNS)).astype({"run": int, "n_images": int}),
-        pd.DataFrame(people, columns=list(PEOPLE_COLUMNS)).astype({"position": int}),
+        pd.DataFrame(texts, columns=_TEXT_COLUMNS).astype({"run": int, "n_images": int}),
+        pd.DataFrame(people, columns=["prompt_id", "position", *Person._fields]).astype({"position": int}),
     )
 
 

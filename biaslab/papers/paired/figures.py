@@ -173,13 +173,11 @@ def _of_occupations(table: pd.DataFrame, value: str, label: str, **more) -> Figu
 # -- scores ------------------------------------------------------------------------------------------
 
 
-@style.empty_without_rows
 def stereotype_score(scores: pd.DataFrame) -> Figure:
     """Draw the mean score of each list and overall (``paired_stereotype_score``); without intervals hollow."""
     return _by_list(scores, "score", _SCORE)
 
 
-@style.empty_without_rows
 def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     """Draw the overall score of each sampling of images beside the score over all, with its interval over images.
 
@@ -252,7 +250,6 @@ def power_score(scores: pd.DataFrame) -> Figure:
     return figure
 
 
-@style.empty_without_rows
 def role_coupling(scores: pd.DataFrame) -> Figure:
     """Draw the scores of the two roles of each occupation against each other (``paired_power_score``)."""
     keys = ["model", "setting", "occupation", "stereotype"]
@@ -277,7 +274,6 @@ def labour_share(comparison: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def labour_correlation(comparison: pd.DataFrame, correlation: pd.DataFrame) -> Figure:
     """Draw generated against labour shares, with Pearson's r over both lists and its interval in the title.
 
@@ -296,7 +292,6 @@ def labour_correlation(comparison: pd.DataFrame, correlation: pd.DataFrame) -> F
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def labour_amplification(table: pd.DataFrame) -> Figure:
     """Draw the mean amplification against labour shares by definition (``paired_labour_amplification``)."""
     names = {
@@ -314,7 +309,6 @@ def labour_amplification(table: pd.DataFrame) -> Figure:
 # -- one person against two --------------------------------------------------------------------------
 
 
-@style.empty_without_rows
 def score_change(changes: pd.DataFrame) -> Figure:
     """Draw the mean change of the score from one person to two (``paired_score_change``)."""
     return _by_list(changes, "change", "Change of the score (points)")
@@ -380,7 +374,6 @@ def lean(lean: pd.DataFrame) -> Figure:
 # -- mitigation and judges ---------------------------------------------------------------------------
 
 
-@style.empty_without_rows
 def mitigation(table: pd.DataFrame) -> Figure:
     """Draw scores without and with mitigation; below 0 people fit the opposite (``paired_mitigation``).
 
@@ -432,7 +425,6 @@ def before_after(identities: pd.DataFrame, *, confidence: float) -> Figure:
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def told(table: pd.DataFrame) -> Figure:
     """Draw what share of prompts tells the people of each list what (``paired_told``)."""
     keys = ["aspect", "setting", "round", "stereotype"]
@@ -458,7 +450,6 @@ def valid_images(valid: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def judge_attenuation(table: pd.DataFrame) -> Figure:
     """Draw the overall score that each automated judge would report (``paired_judge_attenuation``)."""
     names = [
@@ -472,7 +463,6 @@ def judge_attenuation(table: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def agreement(agreement: pd.DataFrame) -> Figure:
     """Draw kappas of judges (``paired_judge_agreement``): hollow where there is no interval, as in print."""
     table = agreement[agreement["aspect"] != "average"].copy()
@@ -487,7 +477,6 @@ def agreement(agreement: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def truth(truth: pd.DataFrame) -> Figure:
     """Draw how often gate, judge and order are right on people whose truth is known (``paired_truth``)."""
     return forms.estimates(
@@ -528,7 +517,6 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def position_effect(effects: pd.DataFrame) -> Figure:
     """Draw how much more often people on the left are perceived as female (``paired_position_effect``)."""
     fair = ("fair_low", "fair_high")

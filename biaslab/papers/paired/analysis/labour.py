@@ -17,6 +17,7 @@ from biaslab.measures import (
 )
 from biaslab.papers.paired import printed as papers
 from biaslab.papers.paired.analysis.dependence import LISTS
+from biaslab.papers.paired.analysis.means import percent_of
 from biaslab.papers.paired.analysis.scores import identities
 
 # A labour share is counted of so many that it has no noise of its own.
@@ -40,19 +41,18 @@ def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence:
     amplification in points. InputError: shares cannot come from their n.
     """
     frame = identities(shares, "occupation")
-    against = (
-        frame["occupation"].map(labour.set_index("occupation")["percent_female"]).astype(float).to_numpy()
-    )
+    given = labour.set_index("occupation")["percent_female"]
+    against = frame["occupation"].map(given).to_numpy(float)
     generated, n = frame["percent_female"].to_numpy(), frame["n"].to_numpy()
-    low, high = stats.wilson_interval(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
+    limits = percent_of(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
     both = np.isfinite(against) & np.isfinite(generated)
     floor = np.full(len(frame), np.nan)
     expected = stats.expected_absolute_deviation(against[both] / 100, n[both])
     floor[both] = 100 * expected - np.abs(against[both] - 50)
     reason = np.where(np.isnan(against), "no labour share is given", "")
     frame = frame.assign(
-        ci_low=100 * low,
-        ci_high=100 * high,
+        ci_low=limits["ci_low"],
+        ci_high=limits["ci_high"],
         percent_female_labour=against,
         amplification=amplification(generated, against),
         directional=directional_amplification(generated, against),
@@ -78,9 +78,8 @@ def labour_correlation(comparison: pd.DataFrame, *, confidence: float) -> pd.Dat
     for (model, setting), group in _known(comparison):
         for stratum in ("overall", *LISTS):
             some = group if stratum == "overall" else group[group["stereotype"] == stratum]
-            r = stats.pearson_r(
-                some["percent_female_labour"].to_numpy(), some["percent_female"].to_numpy(), confidence
-            )
+            both = (some[c].to_numpy() for c in ("percent_female_labour", "percent_female"))
+            r = stats.pearson_r(*both, confidence)
             few = "a correlation needs three occupations and shares that differ"
             row = {"model": model, "setting": setting, "stereotype": stratum, **r._asdict()}
             rows.append(row | {"reason": "" if isfinite(r.r) else few})
