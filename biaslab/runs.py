@@ -426,21 +426,22 @@ def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...
     return shared.folders(values, folder, folder.parent, store.default_root().absolute(), *roots)
 
 
-def _fingerprint(job: Job, record: Mapping, code: closure.Closure) -> str:
+def _fingerprint(job: Job, record: Mapping, code: str) -> str:
     parameters = {k: v for k, v in job.parameters.items() if k != "output_dir"}
     inputs = record["inputs"].get(_input(job.parameters), "")
     notebook = Path(job.source).read_bytes()
-    text, uses = hashlib.sha256(notebook).hexdigest(), code.with_cells(_cells(notebook)) + _declared()
+    uses = [code, closure.digest_of_cells(_cells(notebook)), _declared()]
+    text = hashlib.sha256(notebook).hexdigest()
     whole = [job.slug, text, parameters, inputs, uses, record["packages"]]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _study_code() -> closure.Closure:
-    """Return what any notebook depends on: what studies do for it, and the making of its page."""
+def _study_code() -> str:
+    """Return a digest of what any notebook depends on: what studies do for it, and the making of its page."""
     from biaslab import report
 
     # A notebook names what measures; the source that a run gives it may take the printed numbers in its place.
-    return closure.Closure(Study, report.render_notebook, *sources.modules())
+    return closure.digest(Study, report.render_notebook, *sources.modules())
 
 
 def _cells(notebook: bytes) -> list[str]:

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from biaslab import closure
 from biaslab import engine as engines
@@ -100,7 +100,7 @@ class Store:
                     f"Input {key!r} of stage {name!r} is {value!r:.100}, which does not fit in JSON ({error}); "
                     "give text, numbers, true or false, lists or mappings of them, for arrays a digest."
                 ) from None
-        code = {} if work is None else closure.of(work, kept=self.root / closure.KEPT)
+        code = {} if work is None else closure.of(work)
         # Only workers elsewhere can have other code.
         _agreed.add(_canonical(code))
         key = {"name": name, "inputs": inputs, "code": code}
@@ -161,52 +161,22 @@ class Stage:
             )
         return self._paths[i]
 
-    def compute(
-        self,
-        units: pd.DataFrame,
-        *,
-        shard_rows: int,
-        label: str = "",
-        unit: str = "images",
-        advances: bool = False,
-        progress: bool = True,
-        engine: engines.Engine | None = None,
-        gpu: bool = False,
-    ) -> pd.DataFrame:
-        """Return the stage's work applied to ``units``, shard by shard; shards that exist are read, not computed.
+    def compute(self, units: pd.DataFrame, **options: Any) -> pd.DataFrame:
+        """Return the stage's work applied to ``units``, all shards as one table.
 
         Args:
-            units: What to work on, one row each; their order and values identify the shards, the index does not.
-            shard_rows: Rows of ``units`` to a shard, at least 1.
-            label: What the progress bar calls the work; the stage's name where it is empty.
-            unit: What the bar counts, in the plural, for the rate.
-            advances: Whether the work says how far it is, with :func:`biaslab.engine.advance`; else the bar counts
-                rows of ``units``.
-            progress: Whether to show a bar while something is computed; a finished stage shows nothing.
-            engine: Where the work runs; this process where it is None.
-            gpu: Whether the work uses a GPU where there is one.
+            units: As of :meth:`compute_iter`.
+            options: The others of its arguments.
 
         Returns:
             The tables of all shards in order, index from 0; a table without columns where ``units`` is empty.
             Values come from the files in every case, so a first and a later call return the same.
 
         Raises:
-            InputError: The work returned something else than a table, or one that does not fit in Parquet.
-            ParameterError: ``shard_rows`` is below 1, or the work cannot be given to the engine's workers.
-            RunError: The disk is full, workers do not see the store's folder, or the engine failed.
-            UnfinishedError: This store computes a share, which is done, and others are not.
+            InputError, ParameterError, RunError, UnfinishedError: As :meth:`compute_iter`.
         """
         import pandas as pd
 
-        options = {
-            "shard_rows": shard_rows,
-            "label": label,
-            "unit": unit,
-            "advances": advances,
-            "progress": progress,
-            "engine": engine,
-            "gpu": gpu,
-        }
         frames = list(self.compute_iter(units, **options))
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
@@ -222,10 +192,29 @@ class Stage:
         engine: engines.Engine | None = None,
         gpu: bool = False,
     ) -> Iterator[pd.DataFrame]:
-        """Yield what :meth:`compute` returns shard by shard, for results too big for memory.
+        """Yield the stage's work applied to ``units``, shard by shard; shards that exist are read, not computed.
 
         All missing shards are computed before the first is yielded; only one is held in memory at a time.
+
+        Args:
+            units: What to work on, one row each; their order and values identify the shards, the index does not.
+            shard_rows: Rows of ``units`` to a shard, at least 1.
+            label: What the progress bar calls the work; the stage's name where it is empty.
+            unit: What the bar counts, in the plural, for the rate.
+            advances: Whether the work says how far it is, with :func:`biaslab.engine.advance`; else the bar counts
+                rows of ``units``.
+            progress: Whether to show a bar while something is computed; a finished stage shows nothing.
+            engine: Where the work runs; this process where it is None.
+            gpu: Whether the work uses a GPU where there is one.
+
+        Raises:
+            InputError: The work returned something else than a table, or one that does not fit in Parquet.
+            ParameterError: ``shard_rows`` is below 1, or the work cannot be given to the engine's workers.
+            RunError: The disk is full, workers do not see the store's folder, or the engine failed.
+            UnfinishedError: This store computes a share, which is done, and others are not.
         """
+        from tqdm import tqdm
+
         if self.work is None:
             raise InputError(f"Stage {self.key['name']!r} has no work; give it to the store's stage().")
         if shard_rows < 1:
@@ -238,51 +227,44 @@ class Stage:
             return units.iloc[starts[i] : starts[i] + shard_rows].reset_index(drop=True)
 
         missing = [i for i, path in enumerate(paths) if not path.exists()]
-        mine = [i for i in missing if self._is_mine(i)]
+        mine = [i for i in missing if self.share is None or i % self.share[1] == self.share[0]]
         if mine:
             self._begin()
-            bar = {"desc": label or str(self.key["name"]), "unit": f" {unit}"}
-            if not advances:
-                done = len(units) - sum(len(rows(i)) for i in missing)
-                bar |= {"total": len(units), "initial": done}
-            run = partial((engine or engines.get()).map, gpu=gpu)
-            # In the first pass, a shard that another process computes just now is left to it.
-            busy = self._fill(mine, paths, rows, bar, progress, run)
-            self._wait(busy, paths, rows)
-        left = [i for i in missing if not self._is_mine(i) and not paths[i].exists()]
+            with tqdm(
+                desc=label or str(self.key["name"]),
+                unit=f" {unit}",
+                total=None if advances else len(units),
+                initial=0 if advances else len(units) - sum(len(rows(i)) for i in missing),
+                disable=not progress,
+                leave=False,
+                file=sys.stderr,
+            ) as bar:
+                run = (engine or engines.get()).map
+                fill = partial(_fill_shard, self.work, self.key["code"])
+                tasks = ((i, paths[i], rows(i)) for i in mine)
+                # In the first pass, a shard that another process computes just now is left to it.
+                busy = []
+                # Closed at once where something fails, so that no worker goes on unheard.
+                with contextlib.closing(
+                    run(fill, tasks, gpu=gpu, advanced=bar.update if advances else None)
+                ) as results:
+                    for i, (n, finished) in zip(mine, results, strict=True):
+                        if not finished:
+                            busy.append(i)
+                        elif not advances:
+                            bar.update(n)
+            for i in busy:
+                _log.info("Waiting for another process that computes %s.", paths[i])
+                with _locked(paths[i]):
+                    if not paths[i].exists():
+                        _write(paths[i], self.work(rows(i)))
+        left = [i for i in missing if i not in mine and not paths[i].exists()]
         if left:
             raise UnfinishedError(
                 f"{self.key['name']}: this share is done; {len(left)} of {len(paths)} pieces are left to the others."
             )
         for i, path in enumerate(paths):
             yield self._read(path, partial(rows, i))
-
-    def _is_mine(self, i: int) -> bool:
-        return self.share is None or i % self.share[1] == self.share[0]
-
-    def _fill(self, missing, paths, rows, bar, progress, run) -> list[int]:
-        from tqdm import tqdm
-
-        tasks = ((i, paths[i], rows(i)) for i in missing)
-        busy = []
-        with tqdm(**bar, disable=not progress, leave=False, file=sys.stderr) as shown:
-            advanced = None if "total" in bar else shown.update
-            # Closed at once where something fails, so that no worker goes on unheard.
-            fill = partial(_fill_shard, self.work, self.key["code"])
-            with contextlib.closing(run(fill, tasks, advanced=advanced)) as results:
-                for i, (n, finished) in zip(missing, results, strict=True):
-                    if not finished:
-                        busy.append(i)
-                    elif "total" in bar:
-                        shown.update(n)
-        return busy
-
-    def _wait(self, busy, paths, rows) -> None:
-        for i in busy:
-            _log.info("Waiting for another process that computes %s.", paths[i])
-            with _locked(paths[i]):
-                if not paths[i].exists():
-                    _write(paths[i], self.work(rows(i)))
 
     def _shard_path(self, i: int, rows: pd.DataFrame) -> Path:
         return self.folder / f"{i:06d}-{_rows_digest(rows)[:16]}.parquet"
@@ -296,10 +278,8 @@ class Stage:
                 replace(described, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
 
     def _read(self, path: Path, rows: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        try:
+        with contextlib.suppress(_DamagedError, FileNotFoundError):
             return _read(path)
-        except (_DamagedError, FileNotFoundError):
-            pass
         self._begin()
         with _locked(path):
             # Another process may have repaired it meanwhile.
@@ -310,9 +290,7 @@ class Stage:
             except _DamagedError as error:
                 aside = path.with_name(path.name + ".damaged")
                 os.replace(path, aside)
-                _log.warning(
-                    "%s is damaged (%s). It is set aside as %s and computed again.", path, error, aside.name
-                )
+                _log.warning("%s is damaged (%s): set aside as %s, computed again.", path, error, aside.name)
                 self._note(f"Piece {path.name} was damaged: {error}. It is set aside and computed again.")
             _write(path, self.work(rows()))
             return _read(path)
@@ -346,7 +324,7 @@ def _fill_shard(
     Workers on other machines must have the ``code`` that the stage is keyed by.
     """
     _, path, rows = task
-    _check_code(work, code, path.parents[2] / closure.KEPT)
+    _check_code(work, code)
     if not path.parent.is_dir():
         raise RunError(
             f"{path.parent} is not there on {platform.node()}, where a worker runs. Workers on several machines need "
@@ -366,7 +344,7 @@ def _fill_shard(
 _agreed: set[bytes] = set()
 
 
-def _check_code(work: Callable, code: Mapping[str, str], kept: Path) -> None:
+def _check_code(work: Callable, code: Mapping[str, str]) -> None:
     """Refuse to work with other code than that by which a stage is keyed.
 
     Raises:
@@ -375,7 +353,7 @@ def _check_code(work: Callable, code: Mapping[str, str], kept: Path) -> None:
     told = _canonical(code)
     if told in _agreed:
         return
-    here = closure.of(work, kept=kept)
+    here = closure.of(work)
     other = [name for name in {**code, **here} if code.get(name) != here.get(name)]
     if other:
         raise RunError(

@@ -56,20 +56,19 @@ def package(tmp_path, monkeypatch):
     monkeypatch.setattr(closure, "_root", lambda: root)
     monkeypatch.setattr(closure._Summaries, "_here", {})
     monkeypatch.setattr(closure._Summaries, "_read", set())
+    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "none"))
 
     def write(changes=None, name="stage.work"):
         closure._file.cache_clear()
-        closure._defined_in.cache_clear()
         for path, text in {**FILES, **(changes or {})}.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
         work = types.FunctionType((lambda rows: rows).__code__, {})
         work.__module__, work.__qualname__ = f"biaslab.{name.split('.')[0]}", name.split(".", 1)[1]
-        return closure.of(work, kept=tmp_path / "none" / "code.json")
+        return closure.of(work)
 
     yield write
     closure._file.cache_clear()
-    closure._defined_in.cache_clear()
 
 
 def test_the_closure_is_what_is_used_and_no_more(package):
@@ -135,47 +134,48 @@ def test_what_does_nothing_leaves_the_key(package, what):
 
 def test_cells_count_with_what_they_use(package):
     package()
-    base = closure.Closure()
     cells = ["%matplotlib inline\nfrom biaslab import tools", "tools.other()"]
-    before = base.with_cells(cells)
+    before = closure.digest_of_cells(cells)
     package({"tools.py": FILES["tools.py"].replace("return _inner(r)", "return 2")})
-    assert closure.Closure().with_cells(cells) == before
+    assert closure.digest_of_cells(cells) == before
     package({"tools.py": FILES["tools.py"].replace("return 1", "return 2")})
-    changed = closure.Closure().with_cells(cells)
+    changed = closure.digest_of_cells(cells)
     assert changed != before
     # Of a cell that is no Python, the modules that it imports count whole.
     package()
     broken = ["from biaslab import near\nfrom biaslab.tools import other\nx = ("]
-    told = closure.Closure().with_cells(broken)
+    told = closure.digest_of_cells(broken)
     package({"late.py": "def later():\n    return 7\n"})
-    assert closure.Closure().with_cells(broken) == told
+    assert closure.digest_of_cells(broken) == told
     for change in (
         {"near.py": "def neighbour():\n    return 7\n"},
         {"tools.py": FILES["tools.py"].replace("return _inner(r)", "return 2")},
     ):
         package(change)
-        assert closure.Closure().with_cells(broken) != told
+        assert closure.digest_of_cells(broken) != told
 
 
 def test_what_was_found_is_kept_for_the_next_process(package, tmp_path, monkeypatch):
+    def anew():
+        monkeypatch.setattr(closure._Summaries, "_here", {})
+        monkeypatch.setattr(closure._Summaries, "_read", set())
+        return closure.of("biaslab.tools")
+
     package()
-    kept = tmp_path / "code.json"
-    first = closure.of("biaslab.tools", kept=kept)
+    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path))
+    kept = tmp_path / closure.KEPT
+    first = anew()
     assert kept.exists()
-    monkeypatch.setattr(closure._Summaries, "_here", {})
-    monkeypatch.setattr(closure._Summaries, "_read", set())
     with monkeypatch.context() as patch:
         patch.setattr(closure, "_summary", lambda *_: pytest.fail("read again"))
-        assert closure.of("biaslab.tools", kept=kept) == first
+        assert anew() == first
     # A file that was changed is read again; one that is no such file is passed over.
     (tmp_path / "biaslab/tools.py").write_text("def tool():\n    return 5\n")
-    second = closure.of("biaslab.tools", kept=kept)
+    second = closure.of("biaslab.tools")
     assert second != first
     for text in ("{", "[]", '{"format": 0}'):
         kept.write_text(text)
-        monkeypatch.setattr(closure._Summaries, "_here", {})
-        monkeypatch.setattr(closure._Summaries, "_read", set())
-        assert closure.of("biaslab.tools", kept=kept) == second
+        assert anew() == second
 
 
 def holding(value):

@@ -185,7 +185,7 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     job = runs.Job("paradox/a", {}, "", "A", str(notebook), str(tmp_path), {"seed": 1, "output_dir": "x"})
 
     def fingerprint(job, record, code="biaslab.errors"):
-        return runs._fingerprint(job, record, closure.Closure(code))
+        return runs._fingerprint(job, record, closure.digest(code))
 
     first = fingerprint(job, record)
     elsewhere = runs.replace(job, folder="y", parameters={"seed": 1, "output_dir": "z"})
@@ -812,7 +812,7 @@ def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned):
     assert looked_up == [("owner/name", 3), ("owner/name", 4)]
     assert inputs == {f"pipeline: owner/name, captions.corpus {c}": f"owner/name {c}" for c in "ab"}
     record = {"inputs": inputs, "packages": {}}
-    assert len({runs._fingerprint(job, record, closure.Closure()) for job in jobs}) == 2
+    assert len({runs._fingerprint(job, record, closure.digest()) for job in jobs}) == 2
 
 
 def test_captions_without_images_run_what_needs_none(tmp_path, root):
