@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from biaslab import sources, tables
 from biaslab.errors import InputError, ParameterError, RunError, name_help
 from biaslab.limits import LIMITS
-from biaslab.params import RUN_NAME
+from biaslab.params import run_name
 from biaslab.runs import check_tables, now, write_json
 from biaslab.shared import named
 
@@ -24,6 +24,7 @@ _INDEPENDENCE = (
     "Intervals of differences take the two runs as independent (MOVER, Zou and Donner 2008). Runs that share "
     "occupations, images or training captions are not: then the intervals are too wide where the two move together."
 )
+SIDES = ("first", "second")
 # What a row of both runs compares.
 IDENTICAL, SAME_INPUTS, DIFFERENT = "identical", "same inputs", "different inputs"
 
@@ -142,20 +143,12 @@ def compare(
     """
     from biaslab import report
 
-    if name is not None and not RUN_NAME.fullmatch(name):
-        raise ParameterError(
-            f"name is {name!r}; a comparison's name is made of letters, digits, '.', '_' and '-', at most 80, "
-            "and starts with a letter or digit."
-        )
     outputs = Path(outputs)
+    chosen = None if name is None else run_name(name)
     one, other = _find(first, outputs), _find(second, outputs)
     if one == other:
         raise ParameterError(f"{one} is compared with itself; name two different runs.")
-    runs = [json.loads((f / "run.json").read_text(encoding="utf-8")) for f in (one, other)]
-    for run, folder in zip(runs, (one, other), strict=True):
-        check_tables(folder, run)
-        if run.get("kind") == "comparison":
-            raise ParameterError(f"{folder.name} is a comparison, not a run; name the two runs to compare.")
+    runs = [_record_of(folder) for folder in (one, other)]
     shared = sorted({p.stem for p in one.glob("tables/*.csv")} & {p.stem for p in other.glob("tables/*.csv")})
     shared = [s for s in shared if s in tables.schemas()]
     if not shared:
@@ -186,17 +179,12 @@ def compare(
             f"No row of the tables that {title} share is in both, so there is nothing to compare"
             f"{_why_apart(frames)}."
         )
-    folder = outputs / (name or re.sub(r"[^A-Za-z0-9._-]+", "-", f"compare-{one.name}-{other.name}"))
+    folder = outputs / (chosen or re.sub(r"[^A-Za-z0-9._-]+", "-", f"compare-{one.name}-{other.name}"))
     _prepare(folder, title)
-    common = {table: _in_common(table, runs, one, other) for table in frames}
+    common = _in_common(runs)
     different = {table: frame for table, frame in frames.items() if not (frame["basis"] == IDENTICAL).all()}
-    records = [
-        _overview(frames, common, folder),
-        *(
-            _record(table, frame, one, other, folder, swept, common[table])
-            for table, frame in different.items()
-        ),
-    ]
+    records = [_overview(frames, folder)]
+    records += [_record(*found, (one.name, other.name), folder, swept, common) for found in different.items()]
     record = {
         "run": folder.name,
         "title": title,
@@ -209,14 +197,8 @@ def compare(
         "params_file": "",
         "parameters": {"first": named(str(first)), "second": named(str(second))},
         "sweep": {},
-        "seeds": {
-            f"{s}_{k}": v
-            for s, r in zip(("first", "second"), runs, strict=True)
-            for k, v in r["seeds"].items()
-        },
-        "biaslab": runs[1]["biaslab"],
-        "packages": runs[1]["packages"],
-        "platform": runs[1]["platform"],
+        "seeds": {f"{s}_{k}": v for s, r in zip(SIDES, runs, strict=True) for k, v in r["seeds"].items()},
+        **{key: runs[1][key] for key in ("biaslab", "packages", "platform")},
         "started": started,
         "ended": now(),
         "seconds": 0.0,
@@ -244,24 +226,19 @@ def _find(run: str | Path, outputs: Path) -> Path:
     )
 
 
-def _confidence(run: Mapping) -> set[float]:
-    """Return the levels of a run's intervals."""
-    if "confidence" in run.get("sweep", {}):
-        return set(run["sweep"]["confidence"])
-    if "confidence" in run.get("parameters", {}):
-        return {run["parameters"]["confidence"]}
-    defaults = run.get("notebook_defaults", {}).values()
-    return {values["confidence"] for values in defaults if "confidence" in values}
-
-
 def _unequal_confidence(first: str, second: str, runs: Sequence[Mapping]) -> list[str]:
     """Say so where the runs' intervals are not of one level; no sentence where they are."""
     if all("confidence" in run.get("sweep", {}) for run in runs):
         return []  # Rows are matched on it.
-    one, other = (_confidence(run) for run in runs)
-    if not one or not other or (one == other and len(one) == 1):
+    levels = []
+    for run in runs:
+        defaults = [v["confidence"] for v in run.get("notebook_defaults", {}).values() if "confidence" in v]
+        given = run.get("parameters", {}).get("confidence", defaults)
+        swept = run.get("sweep", {}).get("confidence", given)
+        levels.append(sorted(set(swept if isinstance(swept, list) else [swept])))
+    if not all(levels) or (levels[0] == levels[1] and len(levels[0]) == 1):
         return []
-    one, other = (", ".join(f"{level:g}" for level in sorted(levels)) for levels in (one, other))
+    one, other = (", ".join(f"{level:g}" for level in some) for some in levels)
     return [
         f"Differences have no intervals: the confidence of {first} is {one} and that of {second} {other}. "
         "Repeat one of the runs with the level of the other."
@@ -311,33 +288,17 @@ def _rows_by_model(path: Path) -> dict[str, set[tuple]]:
     return found
 
 
-def _in_common(table: str, runs: Sequence[Mapping], one: Path, other: Path) -> str:
+def _in_common(runs: Sequence[Mapping]) -> str:
     """Say what two runs whose images differ have in common, so that they are not independent; empty if unknown."""
     if any(run.get("parameters", {}).get("source") not in sources.PIPELINES for run in runs):
         return ""
-    found = []
     inputs, seeds = ([run.get(key, {}) for run in runs] for key in ("inputs", "seeds"))
-    if inputs[0] and set(inputs[0].values()) == set(inputs[1].values()):
-        found.append("the same captions, prompts and models")
-        if seeds[0] == seeds[1] and not any("seed" in run.get("sweep", {}) for run in runs):
-            found.append(f"the same noise for the same prompt (seed {seeds[0].get('seed')})")
-    if _paper(table) == "paradox" and _same_training(one, other):
-        found.append("the same shares of training images")
-    return f"Both have {', '.join(found)}: the two are not independent." if found else ""
-
-
-def _same_training(one: Path, other: Path) -> bool:
-    import pandas as pd
-
-    paths = [f / sources.MEASURED / "paradox_percent_female.csv" for f in (one, other)]
-    if not all(path.is_file() for path in paths):
-        return False
-    sides = [pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8") for path in paths]
-    rows = [
-        set(some.loc[some["source"] == "training"].drop(columns="model").itertuples(index=False, name=None))
-        for some in sides
-    ]
-    return bool(rows[0]) and rows[0] == rows[1]
+    if not inputs[0] or set(inputs[0].values()) != set(inputs[1].values()):
+        return ""
+    same = "the same captions, prompts and models"
+    if seeds[0] == seeds[1] and not any("seed" in run.get("sweep", {}) for run in runs):
+        same += f", the same noise for the same prompt (seed {seeds[0].get('seed')})"
+    return f"Both have {same}: the two are not independent."
 
 
 def _unfinished(first: str, second: str, runs: Sequence[Mapping]) -> list[str]:
@@ -345,10 +306,10 @@ def _unfinished(first: str, second: str, runs: Sequence[Mapping]) -> list[str]:
     found = []
     for name, run in zip((first, second), runs, strict=True):
         ended = Counter(n.get("status", "unknown") for n in run.get("notebooks", []))
-        left = [f"{n} {status}" for status, n in sorted(ended.items()) if status != "ok"]
+        left = ", ".join(f"{n} {status}" for status, n in sorted(ended.items()) if status != "ok")
         status = run.get("status", "not recorded")
         if left or status != "ok":
-            sections = f"; of its {ended.total()} sections: {', '.join(left)}" if left else ""
+            sections = f"; of its {ended.total()} sections: {left}" if left else ""
             found.append(
                 f"The status of the run {name} is {status}{sections}. Tables or rows may be missing for that reason."
             )
@@ -366,30 +327,31 @@ def _why_apart(frames: Mapping[str, pd.DataFrame]) -> str:
     return ""
 
 
+def _record_of(folder: Path) -> dict:
+    """Return the record of a run whose tables are those that it left."""
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    check_tables(folder, run)
+    if run.get("kind") == "comparison":
+        raise ParameterError(f"{folder.name} is a comparison, not a run; name the two runs to compare.")
+    return run
+
+
 def _prepare(folder: Path, title: str) -> None:
     """Make the folder ready: new, or in place of an earlier comparison of the same two runs."""
     record = folder / "run.json"
     if folder.exists() and any(folder.iterdir()):
         earlier = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
-        if earlier.get("kind") != "comparison":
-            raise RunError(f"{folder} exists and is not a comparison; choose another name with --name.")
-        if earlier.get("title") != title:
-            raise RunError(
-                f"{folder} holds the comparison of {earlier.get('title')}; choose another name with --name."
-            )
+        if earlier.get("kind") != "comparison" or earlier.get("title") != title:
+            held = f"holds the comparison of {earlier['title']}" if "kind" in earlier else "is no comparison"
+            raise RunError(f"{folder} {held}; choose another name with --name.")
         shutil.rmtree(folder)
     (folder / "tables").mkdir(parents=True)
 
 
-def _overview(frames: Mapping[str, pd.DataFrame], common: Mapping[str, str], folder: Path) -> dict:
+def _overview(frames: Mapping[str, pd.DataFrame], folder: Path) -> dict:
     """Write the table of tables: how many rows of each compare what."""
     import pandas as pd
 
-    rows = []
-    for name, frame in frames.items():
-        counts = frame["basis"].value_counts()
-        n = [int(counts.get(kind, 0)) for kind in (IDENTICAL, SAME_INPUTS, DIFFERENT, "")]
-        rows.append([name, tables.schema(name).title, *n, *_apart(name, frame), common[name] if n[2] else ""])
     described = {
         "table": "The table.",
         "title": "What it holds.",
@@ -399,76 +361,64 @@ def _overview(frames: Mapping[str, pd.DataFrame], common: Mapping[str, str], fol
         "in one run": "Rows that only one run has.",
         "differences": "Differences with an interval.",
         "excluding 0": "Of them, those whose interval excludes 0.",
-        "in common": "What the two runs have in common, where that is known.",
     }
-    path = tables.write(
-        pd.DataFrame(rows, columns=list(described)), folder / "tables" / "compared_tables.csv"
-    )
+    rows = [
+        [name, tables.schema(name).title]
+        + [int((frame["basis"] == kind).sum()) for kind in (IDENTICAL, SAME_INPUTS, DIFFERENT, "")]
+        + [*_apart(name, frame)]
+        for name, frame in frames.items()
+    ]
+    frame = pd.DataFrame(rows, columns=list(described))
+    words = ("What was compared", "The tables that both runs have, and what their rows compare.")
+    columns = [{"name": name, "unit": "", "description": text} for name, text in described.items()]
+    return _written(frame, folder, "compared_tables", *words, columns)
+
+
+def _written(
+    frame: pd.DataFrame, folder: Path, name: str, title: str, description: str, columns: list[dict]
+) -> dict:
+    """Write a table and return its record, as reports list it."""
+    path = tables.write(frame, folder / "tables" / f"{name}.csv")
     return {
-        "name": "compared_tables",
-        "title": "What was compared",
-        "description": "The tables that both runs have, and what their rows compare.",
+        "name": name,
+        "title": title,
+        "description": description,
         "file": path.relative_to(folder).as_posix(),
-        "rows": len(rows),
-        "columns": [{"name": name, "unit": "", "description": text} for name, text in described.items()],
+        "rows": len(frame),
+        "columns": columns,
         "notebooks": [],
     }
 
 
 def _record(
-    name: str, frame: pd.DataFrame, one: Path, other: Path, folder: Path, swept: Sequence[str], common: str
+    name: str, frame: pd.DataFrame, runs: tuple[str, str], folder: Path, swept: Sequence[str], common: str
 ) -> dict:
+    """Write a table that differs and return its record."""
     declared = tables.schema(name)
-    path = tables.write(frame, folder / "tables" / f"{name}.csv")
-    described = {c.name: c for c in declared.columns}
-    ends = {
-        end: side
-        for _, *both in declared.intervals
-        for end, side in zip(both, ("Lower", "Upper"), strict=True)
+    known = {c.name: c for c in declared.columns}
+    ends = {end for _, *both in declared.intervals for end in both}
+    own = {
+        "in_runs": "Which run has the row: both, first or second.",
+        "basis": f"`{IDENTICAL}`: the same value from the same measurements; `{SAME_INPUTS}`: the same measurements, "
+        f"analysed otherwise, so the difference has no interval; or `{DIFFERENT}`.",
     }
+    said = {"first": f"In {runs[0]}.", "second": f"In {runs[1]}.", "difference": "Second minus first."}
 
     def column(label: str) -> dict:
         base, _, side = label.rpartition("_")
-        runs = {"first": one.name, "second": other.name}
-        if label == "in_runs":
-            return {"name": label, "unit": "", "description": "Which run has the row: both, first or second."}
-        if label == "basis":
-            words = (
-                f"`{IDENTICAL}`: the same value from the same measurements; `{SAME_INPUTS}`: the same measurements, "
-                f"analysed otherwise, so the difference has no interval; or `{DIFFERENT}`."
-            )
+        side = side if label not in known and side in said else ""
+        told = known.get(base if side else label)
+        if told is None:
+            words = own.get(label, f"A parameter that a run was repeated for. {said.get(side, '')}".strip())
             return {"name": label, "unit": "", "description": words}
-        if label in swept:
-            return {"name": label, "unit": "", "description": "A parameter that both runs were repeated for."}
-        if base in swept and side in runs:
-            words = f"A parameter that {runs[side]} was repeated for; the other run was not."
-            return {"name": label, "unit": "", "description": words}
-        known = described.get(base if side in ("first", "second", "difference") else label)
-        if label in ends and label in frame:
-            of = f" of {described[label].of}" if len(ends) > 2 else ""
-            words = f"{ends[label]} limit of the difference{of}."
-            return {"name": label, "unit": described[label].unit, "description": words}
-        what = {
-            "first": f" In {one.name}.",
-            "second": f" In {other.name}.",
-            "difference": " Second minus first.",
-        }
-        return {"name": label, "unit": known.unit, "description": known.description + what.get(side, "")}
+        words = f"{told.description} {said.get(side, '')}".strip()
+        if label in ends:
+            words = f"Limit of the difference of {told.of}."
+        return {"name": label, "unit": told.unit, "description": words}
 
-    return {
-        "name": name,
-        "title": declared.title,
-        "description": " ".join(
-            [
-                f"{declared.description} First: {one.name}; second: {other.name}. {_in_both([frame])}",
-                *([common] if common and (frame["basis"] == DIFFERENT).any() else []),
-            ]
-        ),
-        "file": path.relative_to(folder).as_posix(),
-        "rows": len(frame),
-        "columns": [column(c) for c in frame.columns],
-        "notebooks": [],
-    }
+    words = f"{declared.description} First: {runs[0]}; second: {runs[1]}. {_in_both([frame])}"
+    words += f" {common}" if common and (frame["basis"] == DIFFERENT).any() else ""
+    return _written(frame, folder, name, declared.title, words, [column(c) for c in frame.columns])
 
 
 def _in_both(frames: Sequence[pd.DataFrame]) -> str:
@@ -478,12 +428,10 @@ def _in_both(frames: Sequence[pd.DataFrame]) -> str:
 
 def _apart(name: str, frame: pd.DataFrame) -> tuple[int, int]:
     """Return how many differences have an interval, and how many of these exclude 0; one for each estimate and row."""
-    first = {}
-    for estimate, *ends in tables.schema(name).intervals:
-        first.setdefault(estimate, ends)
-    first = [(low, high) for low, high in first.values() if low in frame]
-    known = sum(int(frame[low].notna().sum()) for low, _ in first)
-    return known, sum(int(((frame[low] > 0) | (frame[high] < 0)).sum()) for low, high in first)
+    ends = {estimate: (low, high) for estimate, low, high in reversed(tables.schema(name).intervals)}
+    both = [(frame[low], frame[high]) for low, high in ends.values() if low in frame]
+    known = sum(int(low.notna().sum()) for low, _ in both)
+    return known, sum(int(((low > 0) | (high < 0)).sum()) for low, high in both)
 
 
 def _findings(frames: Mapping[str, pd.DataFrame]) -> list[dict]:

@@ -36,7 +36,7 @@ PATIENCE = 120.0
 # reservation only; how many threads a worker uses is another matter.
 _CPU_SHARE = 0.5
 # What limits the threads of numpy, pyarrow, torch and tokenizers.
-_THREADS = (
+THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -197,7 +197,7 @@ class _Process:
         self._process = context.Process(
             target=_serve, args=(theirs, function, os.getpid()), name="biaslab worker", daemon=True
         )
-        with _environment({name: str(threads) for name in _THREADS}), lifeline.sheltered():
+        with _environment({name: str(threads) for name in THREADS}), lifeline.sheltered():
             self._process.start()
         theirs.close()
 
@@ -500,7 +500,7 @@ class _RayWorker:
         if not gpu:  # One that it did not reserve is not its own.
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         # Libraries that are not loaded yet read the variables; torch may be.
-        os.environ.update({name: str(threads) for name in _THREADS})
+        os.environ.update({name: str(threads) for name in THREADS})
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(threads)
         self._function: Callable[[Any], Any] | None = None

@@ -41,6 +41,7 @@ from biaslab import (
     tables,
     texts,
 )
+from biaslab.engine import THREADS
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
 from biaslab.params import Notebook, RunParams
 from biaslab.study import ATTEMPT, PARTS, PROGRESS, Study
@@ -65,7 +66,6 @@ _MODULES = """biaslab.report papermill nbconvert.exporters.html psutil ipykernel
     tornado.platform.asyncio IPython.core.debugger IPython.extensions.storemagic filelock pyarrow.dataset
     pyarrow.parquet pandas.io.formats.csvs pandas.io.formats.html scipy.stats seaborn
     matplotlib.backends.backend_agg matplotlib.backends.backend_svg PIL.JpegImagePlugin"""
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Seconds that notebooks have for ending by themselves when the user stops the run.
 _GRACE = 1.5
 _KEPT = (
@@ -74,24 +74,8 @@ _KEPT = (
 )
 # Folders of a run that are made anew from its parts.
 _GATHERED = ("tables", "figures", sources.MEASURED)
-_PACKAGES = (
-    "numpy",
-    "pandas",
-    "scipy",
-    "statsmodels",
-    "krippendorff",
-    "seaborn",
-    "matplotlib",
-    "papermill",
-    "nbconvert",
-    "ipykernel",
-    "jupyterlab",
-    "torch",
-    "diffusers",
-    "open_clip_torch",
-    "sentence-transformers",
-    "datasets",
-)
+_PACKAGES = """numpy pandas scipy statsmodels krippendorff seaborn matplotlib papermill nbconvert ipykernel jupyterlab
+    torch diffusers open_clip_torch sentence-transformers datasets"""
 
 
 @dataclass(frozen=True)
@@ -209,19 +193,21 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
     jobs = []
     in_words = params.variants_in_words()
     for variant, words, suffix in zip(params.variants(), in_words, _suffixes(in_words), strict=True):
-        values = _resolve_paths({"source": _default(params, "source"), **params.values, **variant})
+        values = _resolve_paths({"source": params.default("source"), **params.values, **variant})
         _check_inputs(values)
         planned = [_plan_one(notebook, words, suffix, values, folder) for notebook in params.selected]
         if all(job.reason for job in planned):
             raise ParameterError(planned[0].reason)
         if values["source"] in sources.PIPELINES:
             doing = {job.notebook for job in planned if not job.reason}
-            names = {name for notebook in params.selected if notebook.id in doing for name in notebook.texts}
-            sources.check_work(
-                sorted(names), **{k: values[k] for k in ("model", "settings", "seed") if k in values}
-            )
+            names = {name for notebook in params.selected if notebook.id in doing for name in notebook.takes}
+            sources.check_work(names, **_some(values, "model", "settings", "seed"))
         jobs += planned
     return jobs
+
+
+def _some(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: values[name] for name in names if name in values}
 
 
 def pipelines(params: RunParams, *, progress: bool = True) -> list[Pipeline]:
@@ -261,13 +247,11 @@ def _suffixes(variants: list[dict[str, Any]]) -> list[str]:
     if variants == [{}]:
         return [""]
     labels = [", ".join(f"{k}={v}" for k, v in variant.items()) for variant in variants]
-    short = [_slug(label)[:60] for label in labels]
-    return [
-        f"--{name}"
-        if short.count(name) == 1 and len(_slug(label)) <= 60
-        else f"--{name}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
-        for label, name in zip(labels, short, strict=True)
-    ]
+    slugs = [_slug(label) for label in labels]
+    short = [slug[:60] for slug in slugs]
+    alone = [short.count(name) == 1 and name == slug for name, slug in zip(short, slugs, strict=True)]
+    ends = [f"-{hashlib.sha256(label.encode()).hexdigest()[:8]}" for label in labels]
+    return [f"--{n}" if fits else f"--{n}{end}" for n, end, fits in zip(short, ends, alone, strict=True)]
 
 
 def _inputs(jobs: list[Job], folder: Path) -> dict[str, str]:
@@ -282,8 +266,7 @@ def _inputs(jobs: list[Job], folder: Path) -> dict[str, str]:
         if (name := _input(job.parameters)) in ("", *found) or job.reason:
             continue
         if source in sources.PIPELINES:
-            of = {k: job.parameters[k] for k in ("model", "settings") if k in job.parameters}
-            found[name] = sources.digest(source, **of)
+            found[name] = sources.digest(source, **_some(job.parameters, "model", "settings"))
             continue
         path = Path(name)
         if path.resolve().is_relative_to(folder) or folder.is_relative_to(path.resolve()):
@@ -314,8 +297,7 @@ def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
     out = dict(values)
     if out.get("ratings"):
         out["ratings"] = str(Path(os.path.expanduser(out["ratings"])).resolve())
-    if out["source"] is None:
-        out["source"] = "published"
+    out["source"] = "published" if out["source"] is None else out["source"]
     if out["source"] in sources.PIPELINES:
         from biaslab.pipeline import checks
 
@@ -330,23 +312,22 @@ def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
 
 def _check_inputs(values: dict[str, Any]) -> None:
     """Open a study with these parameters and read the user's file, so that errors come before any work."""
-    names = ("source", "model", "ratings", "seed", "settings")
-    Study("unused", **{k: v for k, v in values.items() if k in names})
-    check_draws(**{k: values[k] for k in ("bootstrap_replicates", "confidence") if k in values})
-    if values["source"] == "ratings":
-        from biaslab import ratings
+    Study("unused", **_some(values, "source", "model", "ratings", "seed", "settings"))
+    check_draws(**_some(values, "bootstrap_replicates", "confidence"))
+    if values["source"] != "ratings":
+        sources.check_all(values["source"], **_some(values, "model", "settings"))
+        return
+    from biaslab import ratings
 
-        models = set(ratings.read(values["ratings"]).percent_female["model"])
-        if values.get("model", "all") != "all" and models == {ratings.UNNAMED}:
-            raise ParameterError(
-                f"model is {values['model']!r}, but {Path(values['ratings']).name} has no column 'model'. Add one that "
-                "names the model of each generated image (training images may have none), or set model to 'all'."
-            )
-        if values.get("model", "all") not in ("all", *models):
-            raise unknown_name("model in the ratings", values["model"], sorted(models))
-    else:
-        of = {k: values[k] for k in ("model", "settings") if k in values}
-        sources.check_all(values["source"], **of)
+    model = values.get("model", "all")
+    models = set(ratings.read(values["ratings"]).percent_female["model"])
+    if model != "all" and models == {ratings.UNNAMED}:
+        raise ParameterError(
+            f"model is {model!r}, but {Path(values['ratings']).name} has no column 'model'. Add one that names the "
+            "model of each generated image (training images may have none), or set model to 'all'."
+        )
+    if model not in ("all", *models):
+        raise unknown_name("model in the ratings", model, sorted(models))
 
 
 def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
@@ -354,7 +335,7 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
     paper = notebook.id.split("/")[0]
     paper = "paradox" if paper == "synthesis" else paper
     default = notebook.parameters.get("source", "published")
-    source = given.get("source", default)
+    source, model = given.get("source", default), given.get("model", "all")
     if default == "ratings" and source != "ratings":
         return "It reads a file of ratings: set source to 'ratings' and ratings to the file."
     if source == "ratings" and paper != "paradox":
@@ -364,25 +345,15 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
             return f"The pipeline measures nothing for {paper}."
         if "settings" not in notebook.parameters:
             return "It takes no settings, so it could measure something else than the rest of the run."
-        return _without_images(notebook, source, given)
-    model = given.get("model", "all")
-    if model == "all":
-        return ""
-    known = sources.models(paper, source=source, ratings=given.get("ratings", ""))
+        behind = [
+            name for name in sorted(notebook.needs) if name in tables.schemas() and tables.schema(name).images
+        ]
+        missing = behind and sources.no_images(**_some(given, "model", "settings"))
+        return f"It needs the images behind captions (for {behind[0]}). {missing}" if missing else ""
+    known = None if model == "all" else sources.models(paper, source=source, ratings=given.get("ratings", ""))
     if known is None or model in known:
         return ""
     return f"{source} has no measurements of the model {model!r} for {paper}. {name_help(model, known)}"
-
-
-def _without_images(notebook: Notebook, source: str, given: Mapping[str, Any]) -> str:
-    """Say why ``notebook`` cannot be: its tables take images behind captions, and there are none; else empty."""
-    declared = tables.schemas()
-    taken = [name for name in sorted(notebook.needs) if name in declared and declared[name].images]
-    if not taken:
-        return ""
-    of = {k: given[k] for k in ("model", "settings") if k in given}
-    missing = sources.no_images(source, **of)
-    return f"It needs the images behind captions (for {taken[0]}). {missing}" if missing else ""
 
 
 # -- the folder ------------------------------------------------------------------------------------------
@@ -479,7 +450,7 @@ def _keep(
             left.append(job)
         elif changed := altered(folder, before.get("files", {})):
             left.append(job)
-            said.append(f"{job.slug} is executed again, because {_named(changed)} since it finished.")
+            said.append(f"{job.slug} is executed again, because {changed} since it finished.")
         else:
             stay.append({**before, "kept": True})
     return stay, left, said
@@ -504,9 +475,7 @@ def _unchanged(folder: Path, record: Mapping, kept: list[dict], said: list[str])
     if len(earlier["notebooks"]) != len(kept) or "files" not in earlier:
         return None
     if changed := altered(folder, earlier["files"]):
-        said.append(
-            f"Tables, figures and pages are made anew, because {_named(changed)} since the run ended."
-        )
+        said.append(f"Tables, figures and pages are made anew, because {changed} since the run ended.")
         return None
     return {**earlier, "up_to_date": True}
 
@@ -519,16 +488,14 @@ def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
     }
 
 
-def altered(folder: Path, files: Mapping[str, str]) -> dict[str, str]:
-    """Return which files are not as :func:`digests` told: ``changed`` or ``gone``, by path."""
-    found = {}
-    for name, digest in files.items():
-        path = folder / name
-        if not path.is_file():
-            found[name] = "gone"
-        elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-            found[name] = "changed"
-    return found
+def altered(folder: Path, files: Mapping[str, str]) -> str:
+    """Say which files are not as :func:`digests` told; empty where all are."""
+    gone = [name for name in files if not (folder / name).is_file()]
+    now = digests(folder, (folder / name for name in files if name not in gone))
+    found = [f"{name} is gone" for name in gone]
+    found += [f"{name} was changed" for name, digest in now.items() if digest != files[name]]
+    more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
+    return ", ".join(found[:3]) + more
 
 
 def check_tables(folder: Path, record: Mapping) -> None:
@@ -540,16 +507,9 @@ def check_tables(folder: Path, record: Mapping) -> None:
     told = {name: digest for name, digest in record.get("files", {}).items() if name.startswith("tables/")}
     if changed := altered(folder, told):
         raise RunError(
-            f"In {folder}, {_named(changed)} since the run ended. Start the run again: it makes them anew from what "
+            f"In {folder}, {changed} since the run ended. Start the run again: it makes them anew from what "
             "its notebooks left."
         )
-
-
-def _named(found: Mapping[str, str]) -> str:
-    """Name a few files that :func:`altered` found."""
-    first = [f"{name} {'is gone' if how == 'gone' else 'was changed'}" for name, how in found.items()]
-    more = f" (and {len(first) - 3} more)" if len(first) > 3 else ""
-    return ", ".join(first[:3]) + more
 
 
 def _new_attempt(folder: Path) -> Path:
@@ -571,12 +531,10 @@ def _take_in(folder: Path, job: Job, record: Mapping) -> dict:
     if made.is_dir():
         part.parent.mkdir(parents=True, exist_ok=True)
         os.replace(made, part)
-    for kind in ("ipynb", "html"):
-        written = Path(job.attempt) / "notebooks" / f"{job.slug}.{kind}"
-        target = folder / "notebooks" / f"{job.slug}.{kind}"
-        if written.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(written, target)
+    for written in (Path(job.attempt) / "notebooks").glob(f"{job.slug}.*"):
+        target = folder / written.relative_to(job.attempt)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(written, target)
     _copy(Path(job.attempt) / sources.MEASURED, folder / PARTS / sources.MEASURED)
     notes = _notes(folder, record)
     files = [folder / record[kind] for kind in ("notebook", "html") if record[kind]]
@@ -687,7 +645,7 @@ def _side_by_side(
     lost = []
     environment = {
         # The cores are shared out, unless the user says otherwise.
-        **{name: os.environ.get(name, str(threads)) for name in _THREADS},
+        **{name: os.environ.get(name, str(threads)) for name in THREADS},
         # Notebooks run in their own folders; the store is where it is for this process.
         places.ROOT_VARIABLE: str(places.default_root().absolute()),
         ATTEMPT: jobs[0].attempt,
@@ -892,7 +850,8 @@ def gather(
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
     problems: list[str] = []
-    made = record["parameters"].get("source") in sources.PIPELINES
+    source = record["parameters"].get("source", "published")
+    made = source in sources.PIPELINES
     if not {"source", "ratings", *(("model", "seed", "settings") if made else ())}.intersection(swept):
         # Variants that read different sources have no one set of inputs.
         _copy(folder / PARTS / sources.MEASURED, folder / sources.MEASURED)
@@ -908,10 +867,10 @@ def gather(
         "findings": _gather_notes(folder, notebooks, "findings"),
         "figures": figures,
         "tables": gathered,
-        "limits": limits.of_run(
-            folder / PARTS / sources.MEASURED, gathered, record["parameters"].get("source")
-        ),
-        "coverage": coverage.of_run(notebooks, gathered, figures) if _is_published(record) else [],
+        "limits": limits.of_run(folder / PARTS / sources.MEASURED, gathered, source),
+        "coverage": []
+        if source != "published" or record["inputs"]
+        else coverage.of_run(notebooks, gathered, figures),
     }
     record = public(record)
     write_json(folder / "run.json", record)
@@ -928,15 +887,9 @@ def _store_notes(record: Mapping) -> list[str]:
     given = record["parameters"]
     if given.get("source") not in sources.PIPELINES:
         return []
-    settings = given.get("settings") or {}
-    each = [dotted(s) for s in (settings if isinstance(settings, list) else [settings])]
-    roots = {str(s.get("compute.store", "")) for s in each}
+    roots = {str(dotted(s).get("compute.store", "")) for s in _each(given.get("settings") or {})}
     notes = [note for root in sorted(roots) for note in store.Store(root).notes(record["started"])]
     return [f"{note['stage']}: {note['text']}" for note in notes]
-
-
-def _is_published(record: Mapping) -> bool:
-    return record["parameters"].get("source", "published") == "published" and not record["inputs"]
 
 
 def _notes(folder: Path, notebook: dict) -> dict[str, list]:
@@ -947,10 +900,11 @@ def _notes(folder: Path, notebook: dict) -> dict[str, list]:
 
 
 def _gather_notes(folder: Path, notebooks: list[dict], kind: str) -> list[dict]:
-    found = []
-    for notebook in notebooks:
-        for note in _notes(folder, notebook)[kind]:
-            found.append({"notebook": notebook["id"], "variant": notebook["variant"], **note})
+    found = [
+        {**note, "notebook": notebook["id"], "variant": notebook["variant"]}
+        for notebook in notebooks
+        for note in _notes(folder, notebook)[kind]
+    ]
     return [{**note, "order": i} for i, note in enumerate(found)]
 
 
@@ -1045,7 +999,7 @@ def _provenance(params: RunParams) -> dict:
         "parameters": dict(params.values),
         "notebook_defaults": {n.id: dict(n.parameters) for n in params.selected},
         "sweep": params.sweep,
-        "seeds": {"seed": params.values.get("seed", _default(params, "seed"))},
+        "seeds": {"seed": params.default("seed")},
         "biaslab": {"version": __version__, **git_state(Path(__file__).parent)},
         "packages": {"python": platform.python_version(), **_package_versions()},
         "platform": {
@@ -1060,22 +1014,21 @@ def _provenance(params: RunParams) -> dict:
 
 def describe(params: RunParams) -> str:
     """Say what is run and on what: the file's own words only for the source that they are about."""
-    papers = list(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
+    papers = ", ".join(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
     n = len(params.selected)
-    done = f"Executed: {n} notebook{'' if n == 1 else 's'} of {', '.join(papers)}."
-    source = params.values.get("source", _default(params, "source"))
-    if source == "published" or source in sources.PIPELINES:
+    done = f"Executed: {n} notebook{'' if n == 1 else 's'} of {papers}."
+
+    source = params.default("source")
+    if source in ("published", None, *sources.PIPELINES):
         return f"{params.description}\n\n{done}".strip()
     if source == "ratings":
-        given = params.values.get("ratings", "")
-        files = ", ".join(Path(f).name for f in (given if isinstance(given, list) else [given]))
+        files = ", ".join(Path(f).name for f in _each(params.values.get("ratings", "")))
         return f"{params.description}\n\nMeasurements: {files}. {done}".strip()
-    listed = ", ".join(source) if isinstance(source, list) else source
-    return f"Measurements: the tables in {listed}. {done}"
+    return f"Measurements: the tables in {', '.join(_each(source))}. {done}"
 
 
-def _default(params: RunParams, name: str) -> Any:
-    return next((n.parameters[name] for n in params.selected if name in n.parameters), None)
+def _each(value: Any) -> list:
+    return value if isinstance(value, list) else [value]
 
 
 def git_state(folder: Path) -> dict:
@@ -1098,7 +1051,7 @@ def git_state(folder: Path) -> dict:
 
 def _package_versions() -> dict[str, str]:
     found = {}
-    for name in _PACKAGES:
+    for name in _PACKAGES.split():
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found

@@ -1,7 +1,6 @@
 """How the package is laid out: which room may import which, and what notebooks show of what is declared."""
 
 import ast
-import json
 import re
 from graphlib import TopologicalSorter
 from operator import attrgetter
@@ -93,9 +92,7 @@ def calls(attribute: str) -> list[tuple[str, ast.Call]]:
     """Return each call of ``study.ATTRIBUTE(…)`` in a notebook, with the notebook's id."""
     found = []
     for notebook in find_notebooks(ROOT / "notebooks"):
-        cells = json.loads(notebook.path.read_text(encoding="utf-8"))["cells"]
-        code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
-        for node in ast.walk(ast.parse(code)):
+        for node in ast.walk(ast.parse("\n".join(notebook.cells))):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == attribute:
                 found.append((notebook.id, node))
     return found
@@ -103,7 +100,9 @@ def calls(attribute: str) -> list[tuple[str, ast.Call]]:
 
 def words() -> set[str]:
     """Return the texts of one word in notebooks' code, and the tables that they take."""
-    return {word for notebook in find_notebooks(ROOT / "notebooks") for word in notebook.texts}
+    notebooks = find_notebooks(ROOT / "notebooks")
+    found = {word for n in notebooks for word in re.findall(r"""["'](\w+)["']""", "\n".join(n.cells))}
+    return found.union(*(n.takes for n in notebooks))
 
 
 def first_text(call: ast.Call) -> str | None:
