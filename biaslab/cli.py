@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 from biaslab import __version__
 from biaslab.errors import BiaslabError
@@ -58,100 +59,65 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"biaslab {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    run = commands.add_parser("run", help="execute notebooks from a parameters file and build the report")
-    run.add_argument(
-        "params", metavar="PARAMS.yaml", help="the parameters file, for example params/published.yaml"
-    )
-    run.add_argument(
+    # Options that several commands have.
+    bars, of_run, outputs = (argparse.ArgumentParser(add_help=False) for _ in range(3))
+    bars.add_argument("--no-progress", action="store_true", help="show no progress bar")
+    of_run.add_argument("params", metavar="PARAMS.yaml", help="the file, for example params/published.yaml")
+    repeated = {"action": "append", "default": []}
+    of_run.add_argument(
         "--set",
         dest="overrides",
         metavar="KEY=VALUE",
-        action="append",
-        default=[],
         help="replace a parameter (repeatable); a list such as model='[SD 1.4, SD 1.5]' reruns per value",
+        **repeated,
     )
-    run.add_argument(
-        "--notebook",
-        dest="notebooks",
-        metavar="PATTERN",
-        action="append",
-        default=[],
-        help="execute only notebooks that match, for example 'paradox/*' (repeatable)",
-    )
-    run.add_argument("--outputs", metavar="DIR", default="outputs", help="where runs go (default: outputs)")
-    run.add_argument("--notebooks-dir", metavar="DIR", help="where the notebooks are (default: found nearby)")
-    run.add_argument("--overwrite", action="store_true", help="replace a folder that holds another run")
-    run.add_argument(
-        "--again", action="store_true", help="execute also notebooks of which nothing has changed since"
-    )
-    run.add_argument("--no-progress", action="store_true", help="show no progress bar")
-    run.set_defaults(call=_run, kept=_GOES_ON)
+    of_run.add_argument("--notebooks-dir", metavar="DIR", help="where the notebooks are (default: nearby)")
+    outputs.add_argument("--outputs", metavar="DIR", default="outputs", help="where runs are")
 
-    shard = commands.add_parser("shard", help="compute a share of a run's captions, for an array of jobs")
-    shard.add_argument("params", metavar="PARAMS.yaml", help="the parameters file of the run")
-    shard.add_argument(
-        "--of",
-        dest="share",
-        metavar="I/N",
-        required=True,
-        help="which share: 0/10 to 9/10 are ten that make the whole",
-    )
-    shard.add_argument(
-        "--set",
-        dest="overrides",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="replace a parameter (repeatable), as in the run",
-    )
-    shard.add_argument(
-        "--notebooks-dir", metavar="DIR", help="where the notebooks are (default: found nearby)"
-    )
-    shard.add_argument("--no-progress", action="store_true", help="show no progress bar")
-    shard.set_defaults(call=_shard, kept=_GOES_ON)
+    def command(name: str, call: Callable, text: str, *parents: argparse.ArgumentParser, kept: str = ""):
+        added = commands.add_parser(name, help=text, parents=parents)
+        added.set_defaults(call=call, kept=kept)
+        return added.add_argument
 
-    compare = commands.add_parser("compare", help="lay two runs' tables side by side, with differences")
-    compare.add_argument("first", metavar="RUN", help="a run's folder, or its name below --outputs")
-    compare.add_argument("second", metavar="RUN", help="the run that is compared with the first")
-    compare.add_argument(
-        "--outputs", metavar="DIR", default="outputs", help="where runs are (default: outputs)"
-    )
-    compare.add_argument("--name", metavar="NAME", help="name of the comparison's folder")
-    compare.set_defaults(call=_compare)
+    text = "execute notebooks from a parameters file and build the report"
+    add = command("run", _run, text, of_run, outputs, bars, kept=_GOES_ON)
+    text = "execute only notebooks that match, for example 'paradox/*' (repeatable)"
+    add("--notebook", dest="notebooks", metavar="PATTERN", help=text, **repeated)
+    add("--overwrite", action="store_true", help="replace a folder that holds another run")
+    add("--again", action="store_true", help="execute also notebooks of which nothing has changed since")
 
-    published = commands.add_parser("published", help="list the papers' printed tables, or print one as CSV")
-    published.add_argument(
-        "name", metavar="NAME", nargs="?", help="a table's name, for example paradox_table_6"
-    )
-    published.set_defaults(call=_published)
+    text = "compute a share of a run's captions, for an array of jobs"
+    add = command("shard", _shard, text, of_run, bars, kept=_GOES_ON)
+    add("--of", dest="share", metavar="I/N", required=True, help="which share: 0/10 to 9/10 make the whole")
 
-    models = commands.add_parser("models", help="list the embedded models: name, kind, folder, size, card")
-    models.set_defaults(call=_models)
+    add = command("compare", _compare, "lay two runs' tables side by side, with differences", outputs)
+    add("first", metavar="RUN", help="a run's folder, or its name below --outputs")
+    add("second", metavar="RUN", help="the run that is compared with the first")
+    add("--name", metavar="NAME", help="name of the comparison's folder")
 
-    ledger = commands.add_parser(
-        "ledger", help="say what a ledger of bought images holds, or rebuild a damaged one; buys nothing"
-    )
-    ledger.add_argument("folder", metavar="FOLDER", help="the folder that holds bought.jsonl")
-    ledger.add_argument(
+    add = command("published", _published, "list the papers' printed tables, or print one as CSV")
+    add("name", metavar="NAME", nargs="?", help="a table's name, for example paradox_table_6")
+
+    command("models", _models, "list the embedded models: name, kind, folder, size, card")
+
+    text = "say what a ledger of bought images holds, or rebuild a damaged one; buys nothing"
+    add = command("ledger", _ledger, text)
+    add("folder", metavar="FOLDER", help="the folder that holds bought.jsonl")
+    add(
         "--rebuild", action="store_true", help="rebuild it from its sound lines, the pictures and the answers"
     )
-    ledger.add_argument(
-        "--price", type=float, metavar="N", help="what an image cost, where no sound line says it"
-    )
-    ledger.set_defaults(call=_ledger)
+    add("--price", type=float, metavar="N", help="what an image cost, where no sound line says it")
 
-    train = commands.add_parser("train", help="train an embedded model from the embedded world, from scratch")
-    train.add_argument("name", metavar="NAME", help="mini-sd, mini-sd-pairs, mini-clip or mini-detector")
-    train.add_argument("--folder", metavar="DIR", help="where the model goes (default: outputs/models/NAME)")
-    train.add_argument("--minutes", type=_minutes, metavar="N", help="end after so many minutes")
-    train.add_argument("--steps", type=int, metavar="N", help="steps to train (default: the model's own)")
-    train.add_argument("--batch", type=int, metavar="N", help="examples a step (default: the model's own)")
-    train.add_argument("--seed", type=int, metavar="N", help="seed of weights and data")
-    train.add_argument("--resume", action="store_true", help="go on with a training that was stopped")
-    train.add_argument("--overwrite", action="store_true", help="start anew where a training or a model is")
-    train.add_argument("--no-progress", action="store_true", help="show no progress bar")
-    train.set_defaults(call=_train, kept="go on with --resume")
+    text = "train an embedded model from the embedded world, from scratch"
+    add = command("train", _train, text, bars, kept="go on with --resume")
+    add("name", metavar="NAME", help="mini-sd, mini-sd-pairs, mini-clip or mini-detector")
+    add("--folder", metavar="DIR", help="where the model goes (default: outputs/models/NAME)")
+    add("--minutes", type=_minutes, metavar="N", help="end after so many minutes")
+    add("--steps", type=int, metavar="N", help="steps to train (default: the model's own)")
+    add("--batch", type=int, metavar="N", help="examples a step (default: the model's own)")
+    add("--seed", type=int, metavar="N", help="seed of weights and data")
+    add("--resume", action="store_true", help="go on with a training that was stopped")
+    add("--overwrite", action="store_true", help="start anew where a training or a model is")
     return parser
 
 
@@ -180,15 +146,17 @@ def _run(given: argparse.Namespace) -> int:
     for notebook in record["notebooks"]:
         if notebook["status"] != "ok":
             print(f"{notebook['slug']}: {notebook['status']}: {notebook['reason']}", file=sys.stderr)
-    for text in (*record["problems"], *(() if record.get("up_to_date") else record.get("notes", ()))):
-        print(text, file=sys.stderr)
+    said = [*record["problems"]]
     if record.get("up_to_date"):
-        print(f"Nothing has changed since {record['ended']}: all results are kept.", file=sys.stderr)
-    elif kept := sum(n["kept"] for n in record["notebooks"]):
-        print(
-            f"{kept} of {len(record['notebooks'])} notebooks are kept: nothing has changed for them.",
-            file=sys.stderr,
-        )
+        said.append(f"Nothing has changed since {record['ended']}: all results are kept.")
+    else:
+        kept = sum(n["kept"] for n in record["notebooks"])
+        said += record.get("notes", ())
+        said += [
+            f"{kept} of {len(record['notebooks'])} notebooks are kept: nothing has changed for them."
+        ] * bool(kept)
+    for text in said:
+        print(text, file=sys.stderr)
     print(f"{given.outputs}/{checked.run}/index.html")
     return 0 if record["status"] == "ok" else 1
 

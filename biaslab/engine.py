@@ -20,7 +20,7 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Protocol
 
 from biaslab import lifeline
@@ -107,14 +107,7 @@ class LocalEngine:
         """
         self.workers = _checked(workers)
 
-    def map(
-        self,
-        function: Callable[[Any], Any],
-        items: Iterable[Any],
-        *,
-        gpu: bool = False,
-        advanced: Callable[[int], object] | None = None,
-    ) -> Generator[Any, None, None]:
+    def map(self, function, items, *, gpu=False, advanced=None) -> Generator[Any, None, None]:
         """Yield ``function(item)`` for each item, in order. A GPU is shared by all workers.
 
         Raises:
@@ -126,7 +119,7 @@ class LocalEngine:
         if len(first) > 1:
             yield from _in_processes(function, first, items, self.workers, advanced)
             return
-        for item in _chained(first, items):
+        for item in chain(first, items):
             with _heard_by(advanced):
                 result = function(item)
             yield result
@@ -139,7 +132,7 @@ def _in_processes(
 
     payload = _pickled(function)
     threads = max(1, _own_threads() // workers)
-    todo = enumerate(_chained(first, more))
+    todo = enumerate(chain(first, more))
     again: deque[tuple[int, Any]] = deque()
     killed: Counter[int] = Counter()
     done: dict[int, Any] = {}
@@ -177,11 +170,6 @@ def _in_processes(
     finally:
         for member in team:
             member.end()
-
-
-def _chained(first: list, more: Iterator) -> Iterator:
-    yield from first
-    yield from more
 
 
 class _Process:
@@ -334,14 +322,7 @@ class RayEngine:
                 "'local'."
             )
 
-    def map(
-        self,
-        function: Callable[[Any], Any],
-        items: Iterable[Any],
-        *,
-        gpu: bool = False,
-        advanced: Callable[[int], object] | None = None,
-    ) -> Generator[Any, None, None]:
+    def map(self, function, items, *, gpu=False, advanced=None) -> Generator[Any, None, None]:
         """Yield ``function(item)`` for each item, in order.
 
         Raises:
@@ -368,7 +349,7 @@ class RayEngine:
             raise ParameterError(f"Ray workers cannot be given {function!r:.200}: {error}") from None
         team = [worker.remote(plan["threads"], bool(plan["gpu"])) for _ in range(plan["workers"])]
         # In a list, Ray leaves it to the worker to fetch the function, which it does once.
-        tasks = ((i, [stored], item) for i, item in enumerate(_chained(first, items)))
+        tasks = ((i, [stored], item) for i, item in enumerate(chain(first, items)))
         try:
             yield from self._run(ray, team, tasks, plan, advanced)
         finally:
@@ -409,8 +390,7 @@ class RayEngine:
             if not answered:
                 # Machines can leave a cluster, too.
                 total, free = ray.cluster_resources(), ray.available_resources()
-                if not _fits(plan, total):
-                    raise RunError(self._too_small(total, plan))
+                self._check_fit(plan, total)
                 if not there and time.monotonic() - started > PATIENCE:
                     raise RunError(
                         f"{self._name} gave no worker within {PATIENCE:g} seconds: of its {_amounts(total)}, "
@@ -423,40 +403,30 @@ class RayEngine:
 
     @property
     def _name(self) -> str:
-        return f"The Ray cluster at {self.address}" if self.address else "The Ray cluster on this machine"
+        return f"The Ray cluster at {self.address!r}" if self.address else "The Ray cluster on this machine"
 
     def _joined(self):
         # No telemetry; read when Ray is imported.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         import ray
 
-        if ray.is_initialized():
-            return ray
-        quiet = {"log_to_driver": False, "logging_level": "error"}
-        cores = max(self.workers, _processors())
-        own = {"address": "local", "num_cpus": cores, "include_dashboard": False}
+        own = {"address": "local", "num_cpus": max(self.workers, _processors()), "include_dashboard": False}
+        where = {"address": self.address} if self.address else own
         for again in range(STARTS - 1, -1, -1):
             try:
-                if self.address:
-                    _look_for(self.address)
-                ray.init(**({"address": self.address} if self.address else own), **quiet)
-                break
+                if not ray.is_initialized():
+                    if self.address:
+                        _look_for(self.address)
+                    ray.init(**where, log_to_driver=False, logging_level="error")
+                return ray
             except Exception as error:  # Ray raises many kinds, plain ones too
                 if self.address or not again:
-                    raise RunError(self._not_joined(error)) from error
-        return ray
-
-    def _not_joined(self, error: Exception) -> str:
-        if not self.address:
-            return (
-                f"Ray did not start on this machine: {error}. Set engine to 'local', or where the machine is busy, try "
-                "again."
-            )
-        return (
-            f"The Ray cluster at {self.address!r} cannot be joined: {error}. Start it with `ray start --head`, name "
-            f"its address (compute.address or {_ADDRESS}), or give none to use this machine alone. One that asks for a "
-            "token is joined with RAY_AUTH_MODE=token."
-        )
+                    raise RunError(
+                        f"{self._name} cannot be joined: {error}. Start one with `ray start --head` and name its "
+                        f"address (compute.address or {_ADDRESS}; RAY_AUTH_MODE=token where it asks for a token), or "
+                        "set engine to 'local'."
+                    ) from error
+        raise AssertionError("the last start returns or raises")
 
     def _plan(self, total: Mapping[str, float], gpu: bool) -> dict[str, Any]:
         """Return how many workers there are, and what one of them reserves.
@@ -474,21 +444,19 @@ class RayEngine:
             plan = {"workers": self.workers or max(processors, 1), "cpu": _CPU_SHARE, "gpu": 0}
         limit = processors if self.address else min(processors, _own_threads())
         plan["threads"] = max(1, limit // plan["workers"])
-        if plan["workers"] * plan["cpu"] > processors or not _fits(plan, total):
-            raise RunError(self._too_small(total, plan))
+        self._check_fit(plan, total, plan["workers"])
         return plan
 
-    def _too_small(self, total: Mapping[str, float], plan: Mapping) -> str:
-        most = int(total.get("CPU", 0) / _CPU_SHARE)
-        if plan["gpu"] or not most:
-            return (
-                f"{self._name} has {_amounts(total)}: no worker can run. Add machines, or set compute.engine to "
-                "'local'."
+    def _check_fit(self, plan: Mapping, total: Mapping[str, float], workers: int = 1) -> None:
+        """Refuse a cluster that has not what so many workers reserve."""
+        processors, gpus = total.get("CPU", 0), total.get("GPU", 0)
+        if plan["cpu"] * workers > processors or plan["gpu"] > gpus:
+            raise RunError(
+                f"{self._name} has {_amounts(total)}, and each of {plan['workers']} workers reserves "
+                f"{plan['cpu']:g} of a processor and {plan['gpu']:g} of a GPU. Set workers to "
+                f"{int(processors / _CPU_SHARE)} or less (0 is one for each processor), add machines, or set "
+                "compute.engine to 'local'."
             )
-        return (
-            f"{self._name} has {_amounts(total)}, and each of {plan['workers']} workers reserves {_CPU_SHARE:g} of a "
-            f"processor. Set workers to {most} or less (0 is one for each processor), or add machines."
-        )
 
 
 class _RayWorker:
@@ -529,28 +497,11 @@ def _look_for(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
-def _fits(plan: Mapping, total: Mapping[str, float]) -> bool:
-    return plan["cpu"] <= total.get("CPU", 0) and plan["gpu"] <= total.get("GPU", 0)
-
-
 def _amounts(resources: Mapping[str, float]) -> str:
     return f"{resources.get('CPU', 0):g} processors and {resources.get('GPU', 0):g} GPUs"
 
 
 # -- by name ---------------------------------------------------------------------------------------------
-
-
-def _local(workers: int, address: str) -> Engine:
-    if address:
-        raise ParameterError(
-            f"compute.address is {address!r} and compute.engine is 'local', which has no address. Set the engine to "
-            "'ray', or the address to ''."
-        )
-    return LocalEngine(workers)
-
-
-# Engines by name; each value makes one of a number of workers and an address.
-ENGINES: dict[str, Callable[[int, str], Engine]] = {"local": _local, "ray": RayEngine}
 
 
 def get(name: str = "local", *, workers: int = 0, address: str = "") -> Engine:
@@ -564,9 +515,16 @@ def get(name: str = "local", *, workers: int = 0, address: str = "") -> Engine:
     Raises:
         ParameterError: There is no such engine, it is not installed, or it has no workers or address.
     """
-    if name not in ENGINES:
-        raise ParameterError(f"engine is {name!r}, which does not exist. {name_help(name, ENGINES)}")
-    return ENGINES[name](workers, address)
+    if name not in ("local", "ray"):
+        raise ParameterError(f"engine is {name!r}, which does not exist. {name_help(name, ['local', 'ray'])}")
+    if name == "ray":
+        return RayEngine(workers, address)
+    if address:
+        raise ParameterError(
+            f"compute.address is {address!r} and compute.engine is 'local', which has no address. Set the engine to "
+            "'ray', or the address to ''."
+        )
+    return LocalEngine(workers)
 
 
 def _checked(workers: int) -> int:

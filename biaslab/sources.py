@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from inspect import isfunction
 from pathlib import Path
@@ -20,7 +20,7 @@ from biaslab.errors import InputError, MissingInputError, ParameterError, name_h
 if TYPE_CHECKING:
     import pandas as pd
 
-    from biaslab.pipeline import Pipeline
+    from biaslab.pipeline import Pipeline, Settings
 
 # Sources whose images are made and judged here: the embedded models, or those that parameters name.
 PIPELINES = ("mini", "pipeline")
@@ -177,9 +177,9 @@ def check_all(source: str, *, model: str = "all", settings: Mapping | None = Non
         ParameterError, UnknownNameError: A model or corpus is not there.
     """
     if source in PIPELINES:
-        from biaslab.pipeline import Settings, checks
+        from biaslab.pipeline import checks
 
-        checks.check(pipeline_model(model), Settings.of(settings or {}))
+        checks.check(*_given(model, settings))
     if source in NAMED:
         return
     held = [name for name in _readable() if has(name, source=source)]
@@ -187,6 +187,12 @@ def check_all(source: str, *, model: str = "all", settings: Mapping | None = Non
         raise InputError(f"{source} holds none of the tables that notebooks read: {', '.join(_readable())}.")
     for name in held:
         measured(name, source=source)
+
+
+def _given(model: str, settings: Mapping | None) -> tuple[str, Settings]:
+    from biaslab.pipeline import Settings
+
+    return pipeline_model(model), Settings.of(settings or {})
 
 
 def has(name: str, *, source: str, beside: str = "published") -> bool:
@@ -208,22 +214,22 @@ def check_work(
     Raises:
         ParameterError, InputError: Something in them would stop the run later.
     """
-    from biaslab.pipeline import Settings, checks
+    from biaslab.pipeline import checks
 
-    declared = tables.schemas()
-    names = [name for name in names if name in declared]
-    given = pipeline_model(model), Settings.of(settings or {})
+    names = set(names).intersection(tables.schemas())
+    given = _given(model, settings)
     if any(name.startswith("paradox_") for name in names):
-        checks.check_captions(*given, seed=seed, images=any(declared[name].images for name in names))
+        images = any(tables.schema(name).images for name in names)
+        checks.check_captions(*given, seed=seed, images=images)
     if any(name.startswith("paired_") for name in names):
         checks.check_people(*given, seed=seed)
 
 
-def no_images(source: str, *, model: str = "all", settings: Mapping | None = None) -> str:
+def no_images(*, model: str = "all", settings: Mapping | None = None) -> str:
     """Say why a pipeline has no images behind its captions, and what to do; empty where it has them."""
-    from biaslab.pipeline import Pipeline, Settings
+    from biaslab.pipeline import Pipeline
 
-    opened = Pipeline(pipeline_model(model), Settings.of(settings or {}))
+    opened = Pipeline(*_given(model, settings))
     return "" if opened.has_images else opened.no_images
 
 
@@ -239,15 +245,10 @@ def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
     """
     if source in PIPELINES:
         return None
-    found: set[str] = set()
-    known = False
-    for name in _readable():
-        if name.startswith(f"{paper}_") and has(name, source=source):
-            frame = measured(name, source=source, ratings=ratings)
-            if "model" in frame.columns:
-                known = True
-                found |= set(frame["model"])
-    return sorted(found) if known else None
+    held = [n for n in _readable() if n.startswith(f"{paper}_") and has(n, source=source)]
+    frames = [measured(name, source=source, ratings=ratings) for name in held]
+    of = [set(frame["model"]) for frame in frames if "model" in frame]
+    return sorted(set().union(*of)) if of else None
 
 
 def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapping | None = None) -> str:
@@ -258,9 +259,9 @@ def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapp
     if source == "published":
         return "published"
     if source in PIPELINES:
-        from biaslab.pipeline import Settings, checks
+        from biaslab.pipeline import checks
 
-        return checks.digest(pipeline_model(model), Settings.of(settings or {}))
+        return checks.digest(*_given(model, settings))
     if source == "ratings":
         from biaslab import ratings as rated
 
@@ -295,28 +296,20 @@ def table_of(measure: Callable) -> str:
 
 
 @cache
-def _published() -> dict:
-    """Return the functions that give published measurements, by the table they fill."""
-    return {name: give for paper in tables.PAPERS for name, give in _functions(paper, "printed").items()}
+def _functions(room: str, papers: tuple[str, ...]) -> dict[str, Callable]:
+    """Return the public functions that a room of papers defines, by the table that each fills."""
+    found = {}
+    for paper in papers:
+        module = import_module(f"biaslab.papers.{paper}.{room}")
+        public = (f for f in vars(module).values() if isfunction(f) and f.__module__ == module.__name__)
+        found |= {name: f for f in public if (name := table_of(f)) in tables.schemas()}
+    return found
 
 
-@cache
-def _beside() -> dict:
-    """Return those of the papers that the pipeline measures."""
-    return {name: give for paper in PIPELINE_PAPERS for name, give in _functions(paper, "printed").items()}
-
-
-@cache
-def _pipeline() -> dict:
-    """Return the functions that measure with a pipeline, by the table they fill."""
-    return {name: give for paper in PIPELINE_PAPERS for name, give in _functions(paper, "measure").items()}
-
-
-def _functions(paper: str, room: str) -> dict[str, Callable]:
-    """Return the public functions that a room of a paper defines, by the table that each fills."""
-    module = import_module(f"biaslab.papers.{paper}.{room}")
-    public = [f for f in vars(module).values() if isfunction(f) and f.__module__ == module.__name__]
-    return {table_of(f): f for f in public if table_of(f) in tables.schemas()}
+# What is printed; that of the papers that the pipeline measures; what measures with a pipeline.
+_published = partial(_functions, "printed", tables.PAPERS)
+_beside = partial(_functions, "printed", PIPELINE_PAPERS)
+_pipeline = partial(_functions, "measure", PIPELINE_PAPERS)
 
 
 def modules() -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -142,7 +141,14 @@ def schema(name: str) -> Schema:
     return schemas()[name]
 
 
-def check(frame: pd.DataFrame, name: str, *, where: str = "", more_keys: Sequence[str] = ()) -> pd.DataFrame:
+def check(
+    frame: pd.DataFrame,
+    name: str,
+    *,
+    where: str = "",
+    more_keys: Sequence[str] = (),
+    finite: bool = False,
+) -> pd.DataFrame:
     """Return ``frame`` with the columns of table ``name``: checked, typed, in declared order.
 
     Args:
@@ -150,12 +156,14 @@ def check(frame: pd.DataFrame, name: str, *, where: str = "", more_keys: Sequenc
         name: The table's name.
         where: What to call the data in an error, for example a file's name.
         more_keys: Further columns that tell rows apart, such as a parameter that a run swept.
+        finite: Whether numbers must be finite.
 
     Raises:
         InputError: A column is missing, a number is not one or is out of its range, or two rows
             have the same identity.
         UnknownNameError: There is no table ``name``.
     """
+    import numpy as np
     import pandas as pd
 
     declared = schema(name)
@@ -188,6 +196,13 @@ def check(frame: pd.DataFrame, name: str, *, where: str = "", more_keys: Sequenc
             raise InputError(
                 f"{where}: {column.name} holds {bad!r}, which is not a number. Leave the cell empty where there is "
                 "none."
+            )
+        infinite = np.isinf(values) & finite
+        if infinite.any():
+            said = str(out.loc[infinite, column.name].iloc[0])[:60]
+            raise InputError(
+                f"{where}: {column.name} is {said} in row {int(infinite.to_numpy().argmax()) + 1}; give a finite "
+                "number, or leave the cell empty where there is none."
             )
         outside = (values < column.low) | (values > column.high)
         if outside.any():
@@ -275,36 +290,12 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
         raise InputError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
     except (pd.errors.EmptyDataError, pd.errors.ParserError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as CSV: {error}") from None
-    _refuse_infinite(frame, [c.name for c in declared.columns if not c.text], path)
-    for column in texts:
-        if column in frame.columns:
+    for column in frame.columns:
+        if column in texts:
             frame[column] = frame[column].map(_without_guard, na_action="ignore")
-    return check(frame, name, where=str(path), more_keys=more_keys)
-
-
-def _refuse_infinite(frame: pd.DataFrame, numbers: Sequence[str], path: Path | str) -> None:
-    """Refuse numbers that are not finite; texts that are none are told by :func:`check`."""
-    import numpy as np
-    import pandas as pd
-
-    for column in (c for c in numbers if c in frame.columns):
-        values = frame[column]
-        known = values if pd.api.types.is_numeric_dtype(values) else values.map(_as_float)
-        infinite = np.flatnonzero(np.isinf(known.to_numpy(float)))
-        if len(infinite):
-            raise InputError(
-                f"{path}: {column} is {str(values.iloc[infinite[0]])[:60]} in row {infinite[0] + 1}; give a finite "
-                "number, or leave the cell empty where there is none."
-            )
-
-
-def _as_float(value: object) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-    except (TypeError, ValueError):
-        return math.nan
+        elif frame[column].dtype == object:  # Whole numbers beyond those of NumPy stay legible.
+            frame[column] = frame[column].map(str, na_action="ignore")
+    return check(frame, name, where=str(path), more_keys=more_keys, finite=True)
 
 
 def write(frame: pd.DataFrame, path: Path | str) -> Path:

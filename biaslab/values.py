@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Mapping
@@ -31,42 +32,35 @@ def check(name: str, value: Any) -> None:
     Raises:
         ParameterError: Something else is in it; the message says where.
     """
-    left = MOST
-
-    def look(name: str, value: Any, depth: int) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
+    todo = [(name, value, 0)]
+    for n in itertools.count():
+        if not todo:
+            return
+        name, value, depth = todo.pop()
+        if n == MOST:
             raise ParameterError(f"{name} is one of more than {MOST:,} values; give fewer.")
-        if isinstance(value, str):
-            if _UNUSABLE.search(value):
-                raise ParameterError(
-                    f"{name} is {value[:60]!a}, which holds a null byte or half a character; take it out."
-                )
-        elif isinstance(value, Mapping | list | tuple):
-            if depth == DEEPEST:
-                raise ParameterError(
-                    f"{name[:100]} lies {DEEPEST} mappings or lists deep; no parameter needs that many."
-                )
-            if isinstance(value, Mapping):
-                for key, inner in value.items():
-                    if not isinstance(key, str):
-                        raise ParameterError(
-                            f"{name} has the key {key!r}, which is not a text; put it in quotation marks."
-                        )
-                    look("a key of " + name, key, depth)
-                    look(f"{name}.{key[:60]}", inner, depth + 1)
-            else:
-                for inner in value:
-                    look(name, inner, depth + 1)
-        elif isinstance(value, int) and abs(value) > LARGEST:
+        if isinstance(value, Mapping | list | tuple) and depth == DEEPEST:
             raise ParameterError(
-                f"{name} is a whole number of {_digits(value):,} digits; allowed is {-LARGEST} to {LARGEST}."
+                f"{name[:100]} lies {DEEPEST} mappings or lists deep; no parameter needs that many."
             )
+        if isinstance(value, Mapping):
+            for key in value:
+                if not isinstance(key, str):
+                    raise ParameterError(
+                        f"{name} has the key {key!r}, which is not a text; put it in quotation marks."
+                    )
+                todo += [(f"{name}.{key[:60]}", value[key], depth + 1), (f"a key of {name}", key, depth)]
+        elif isinstance(value, list | tuple):
+            todo += [(name, inner, depth + 1) for inner in reversed(value)]
+        elif isinstance(value, str) and _UNUSABLE.search(value):
+            raise ParameterError(
+                f"{name} is {value[:60]!a}, which holds a null byte or half a character; take it out."
+            )
+        elif isinstance(value, int) and abs(value) > LARGEST:
+            # Python writes out no number of more than 4,300 digits.
+            raise ParameterError(f"{name} is a whole number beyond what is allowed: {-LARGEST} to {LARGEST}.")
         elif isinstance(value, float) and not math.isfinite(value):
             raise ParameterError(f"{name} is {value}; a number must be finite, such as 0.5.")
-
-    look(name, value, 0)
 
 
 def dotted(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,12 +69,6 @@ def dotted(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         found |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {name: value}
     return found
-
-
-def _digits(value: int) -> int:
-    # Python writes out no number of more than 4,300 digits.
-    least = int((abs(value).bit_length() - 1) * math.log10(2)) + 1
-    return least + (abs(value) >= 10**least)
 
 
 def check_draws(
