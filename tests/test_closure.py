@@ -272,7 +272,7 @@ def stages(tmp_path, monkeypatch):
     made = GeneratedImages(prompts, "mini-sd", GenerationSettings(), seed=0, store=store, load=load)
     for call in (
         lambda: pipeline.captions(),
-        lambda: setattr(pipeline, "_found", found) or pipeline._captions(),
+        lambda: setattr(pipeline, "_found", found) or pipeline.captions(),
         lambda: judge.judge(source, judge.JudgeSettings(), store=store),
         lambda: people.judge_people(source, asked, judge.JudgeSettings(), store=store),
         lambda: skin_tone.judge_skin_tones(source, boxes, store=store),

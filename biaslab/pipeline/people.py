@@ -5,13 +5,13 @@ Source: paired paper; the same stages as :mod:`biaslab.pipeline`, with one row p
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from biaslab.errors import unknown_name
 from biaslab.genders import GENDERS
 from biaslab.judging.names import VQA
+from biaslab.pipeline.stages import Stages, kept
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from biaslab.judging.images import ImageSource
     from biaslab.mitigation import Critique
-    from biaslab.pipeline.stages import Stages
 
 # What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
 KINDS = ("single", "paired", "controls", "three", "intervention")
@@ -50,6 +49,7 @@ class People:
 
     # -- prompts -------------------------------------------------------------------------------------
 
+    @kept
     def prompts(self, kind: str) -> Prompts:
         """Return what images of a kind are generated from, and whom each prompt asks for.
 
@@ -62,9 +62,6 @@ class People:
         """
         if kind not in self.kinds:
             raise unknown_name("kind of prompts", kind, self.kinds)
-        return self._once(("prompts", kind), lambda: self._prompts(kind))
-
-    def _prompts(self, kind: str) -> Prompts:
         s, seed = self._pipeline.settings.people, self._pipeline.seed
         per_list = s.occupations
         pairs = {"per_list": per_list, "runs": s.power_runs, "seed": seed}
@@ -118,11 +115,9 @@ class People:
 
     # -- images and people ---------------------------------------------------------------------------
 
+    @kept
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
-        return self._once(("images", kind), lambda: self._images(kind))
-
-    def _images(self, kind: str) -> ImageSource:
         from biaslab.judging.images import DescribedImages
 
         pipeline, texts = self._pipeline, self.prompts(kind).texts
@@ -149,6 +144,7 @@ class People:
         whom = prompts.people.rename(columns={"role": "asked_role"})
         return table.merge(whom, on="prompt_id").reset_index(drop=True)
 
+    @kept
     def people(self, kind: str) -> pd.DataFrame:
         """Return what gate and judge made of each person asked for.
 
@@ -156,9 +152,7 @@ class People:
             The rows of :meth:`asked` with the judge's columns (:func:`biaslab.judging.people.judge_people`): outcome,
             gender, p_female, the face's box, role, ….
         """
-        return self._once(
-            ("people", kind), lambda: self.judged(kind, self._pipeline.settings.judging.gender)
-        ).copy()
+        return self.judged(kind, self._pipeline.settings.judging.gender)
 
     def judged(self, kind: str, judge: str) -> pd.DataFrame:
         """Return the same by any judge: ``vqa:NAME``, ``ratings:FILE``, or one that takes faces or crops."""
@@ -203,6 +197,7 @@ class People:
             settings = pipeline.settings.judging.changed(gender=judge)
             return judge_people(source, asked, settings, store=pipeline.store, device=device, progress=shown)
 
+    @kept
     def check_ratings(self, judge: str) -> None:
         """Look whether ``ratings:FILE`` rates only people whom some kind may ask for, and at least one of them.
 
@@ -212,9 +207,6 @@ class People:
         Raises:
             InputError: It rates others, whom the message names, or cannot be read.
         """
-        self._once(("ratings", judge), lambda: self._check_ratings(judge.removeprefix(RATINGS)))
-
-    def _check_ratings(self, path: str) -> bool:
         import pandas as pd
 
         from biaslab.judging import person_ratings
@@ -226,16 +218,15 @@ class People:
             index = each.groupby("prompt_id").cumcount().astype(str)
             each = each.assign(image_id=each["prompt_id"] + "/" + index)
             frames.append(each.merge(people[["prompt_id", "position"]], on="prompt_id"))
-        person_ratings.read(path, pd.concat(frames, ignore_index=True)[["image_id", "position"]])
-        return True
+        person_ratings.read(
+            judge.removeprefix(RATINGS), pd.concat(frames, ignore_index=True)[["image_id", "position"]]
+        )
 
     # -- FairCritic ----------------------------------------------------------------------------------
 
+    @kept
     def critiques(self, round_: int) -> list[Critique]:
         """Return what the critic says of the images before round ``round_`` (1 looks at the unmitigated pairs)."""
-        return self._once(("critiques", round_), lambda: self._critiques(round_))
-
-    def _critiques(self, round_: int) -> list[Critique]:
         from biaslab import mitigation
 
         s, pipeline = self._pipeline.settings.critic, self._pipeline
@@ -271,11 +262,6 @@ class People:
 
         made = mitigation.revise(self.prompts("paired"), self.critiques(round_), seed=self._pipeline.seed)
         return Prompts(*(_renamed(table, f"{ROUND}{round_}") for table in made))
-
-    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
-        if key not in self._kept:
-            self._kept[key] = make()
-        return self._kept[key]
 
 
 def _of_top(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:

@@ -11,7 +11,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -34,6 +34,20 @@ if TYPE_CHECKING:
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
 _SHARD_CAPTIONS = 8192
 _SHARD_EMBEDDINGS = 2048
+
+
+def kept(method: Callable) -> Callable:
+    """Let a method of stages compute once for each of its arguments; of tables, each who asks gets a copy."""
+
+    @wraps(method)
+    def once(self, *args):
+        key = (method.__name__, *args)
+        if key not in self._kept:
+            self._kept[key] = method(self, *args)
+        found = self._kept[key]
+        return found.copy() if hasattr(found, "iloc") else found
+
+    return once
 
 
 class Stages:
@@ -130,6 +144,7 @@ class Stages:
         s = self.settings.captions
         return open_corpus(s.corpus, rows=s.rows, skew=s.skew, columns=s.columns or None)
 
+    @kept
     def captions(self) -> pd.DataFrame:
         """Return the captions found that name an occupation, with their gender indicators.
 
@@ -137,7 +152,16 @@ class Stages:
             Columns caption_id, occupation, text, rank (from 1, in random order), indicator, spans, and what else
             the corpus says of a caption.
         """
-        return self._once("captions", self._captions).copy()
+        import pandas as pd
+
+        captions = self._found.captions.rename(columns={"term": "occupation"})
+        check_found(self, captions, int(self._found.totals["n_corpus"].max()))
+        names = self.settings.captions.names
+        stage = self.store.stage("indicators", {"names": names}, partial(_indicate, names))
+        found = self.computed(stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions")
+        if found.empty:
+            found = pd.DataFrame(columns=["indicator", "spans"], dtype=object)
+        return pd.concat([captions.reset_index(drop=True), found], axis=1)
 
     def totals(self) -> pd.DataFrame:
         """Return how many captions name each occupation: occupation, n_captions, n_corpus."""
@@ -163,18 +187,6 @@ class Stages:
     def _pool(self) -> int:
         """Captions kept of each occupation; more than the sample only where the nearest are asked for."""
         return (self.settings.captions.candidates_per_occupation or _ALL) if self._asks_for_nearest else 0
-
-    def _captions(self) -> pd.DataFrame:
-        import pandas as pd
-
-        captions = self._found.captions.rename(columns={"term": "occupation"})
-        check_found(self, captions, int(self._found.totals["n_corpus"].max()))
-        names = self.settings.captions.names
-        stage = self.store.stage("indicators", {"names": names}, partial(_indicate, names))
-        found = self.computed(stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions")
-        if found.empty:
-            found = pd.DataFrame(columns=["indicator", "spans"], dtype=object)
-        return pd.concat([captions.reset_index(drop=True), found], axis=1)
 
     def compute_share(self, i: int, n: int) -> list[str]:
         """Compute share ``i`` of ``n`` of the search, then of indicators and embeddings, as far as that can be.
@@ -211,6 +223,7 @@ class Stages:
         captions = self.captions()
         return captions[captions["rank"] <= self.settings.captions.per_occupation].reset_index(drop=True)
 
+    @kept
     def selections(self) -> pd.DataFrame:
         """Return which captions each approach takes for each occupation and prompt (sections 4 and 5).
 
@@ -218,9 +231,6 @@ class Stages:
             Columns approach, prompt (``captions`` where one selection serves all prompts), occupation, caption_id,
             rank and cosine (with the prompt; NaN where it plays no part).
         """
-        return self._once("selections", self._selections).copy()
-
-    def _selections(self) -> pd.DataFrame:
         import pandas as pd
 
         s, sample = self.settings.captions, self.sample()
@@ -248,15 +258,13 @@ class Stages:
             ]
         return own[own["approach"].isin(s.approaches)].reset_index(drop=True)
 
+    @kept
     def cosines(self) -> pd.DataFrame:
         """Return how near each caption is to each prompt of its occupation.
 
         Returns:
             Columns caption_id, occupation, prompt (``1`` to ``4``) and cosine (of sentence embeddings).
         """
-        return self._once("cosines", self._cosines).copy()
-
-    def _cosines(self) -> pd.DataFrame:
         import pandas as pd
 
         captions, filled = self.captions(), self.filled()
@@ -305,6 +313,7 @@ class Stages:
         ]
         return pd.DataFrame(rows)
 
+    @kept
     def prompts(self, kind: str = "generated") -> pd.DataFrame:
         """Return what images of a kind are generated from.
 
@@ -316,9 +325,7 @@ class Stages:
             indicator. A caption that names two occupations has a row for each, with the same prompt_id. Paraphrases
             also have paraphrase_outcome (see :data:`biaslab.captions.paraphrase.OUTCOMES`).
         """
-        return self._once(("prompts", _kind(kind, KINDS[1:])), lambda: self._prompts(kind)).copy()
-
-    def _prompts(self, kind: str) -> pd.DataFrame:
+        _check_kind(kind, KINDS[1:])
         s = self.settings.generation
         if kind == "generated":
             filled = self.filled()
@@ -377,6 +384,7 @@ class Stages:
 
     # -- images and judgements -----------------------------------------------------------------------
 
+    @kept
     def images(self, kind: str) -> ImageSource:
         """Return images of one of :data:`KINDS`, with a table that says what each belongs to.
 
@@ -388,9 +396,7 @@ class Stages:
             MissingInputError: The corpus has no images.
             UnknownNameError: There is no such kind.
         """
-        return self._once(("images", _kind(kind)), lambda: self._images(kind))
-
-    def _images(self, kind: str) -> ImageSource:
+        _check_kind(kind)
         if kind == "training":
             table = self._training_captions().assign(prompt="captions")
             return DescribedImages(
@@ -427,6 +433,7 @@ class Stages:
         more = {"endpoint": endpoint, "corpus": self.corpus, "device": s.compute.device}
         return open_model(self.model, generation, people=people, **more)
 
+    @kept
     def judgements(self, kind: str) -> pd.DataFrame:
         """Return what gate and judge made of images of a kind: the rows of its table with the judge's columns.
 
@@ -437,9 +444,6 @@ class Stages:
             MissingInputError: The corpus has no images, or a model's file is not there.
             UnknownNameError: There is no such kind.
         """
-        return self._once(("judgements", _kind(kind)), lambda: self._judgements(kind)).copy()
-
-    def _judgements(self, kind: str) -> pd.DataFrame:
         images = self.images(kind)
         judged = self.judged(images.source)
         table = images.table.drop(columns="outcome", errors="ignore")
@@ -483,6 +487,7 @@ class Stages:
             raise MissingInputError(self.no_images)
         return Subset(self.corpus.images, ids)
 
+    @kept
     def downloads(self) -> pd.DataFrame:
         """Return what became of the URLs behind the training images, which are fetched when this is first asked for.
 
@@ -492,9 +497,6 @@ class Stages:
             MissingInputError: Images are not fetched by URL, or the corpus has no URLs.
             RunError: There is no network, or the disk is full.
         """
-        return self._once("downloads", self._downloads).copy()
-
-    def _downloads(self) -> pd.DataFrame:
         if (given := self.settings.captions.training_images) != DOWNLOAD:
             raise MissingInputError(
                 f"No images are fetched: captions.training_images is {given!r}; set it to {DOWNLOAD!r}."
@@ -568,11 +570,6 @@ class Stages:
 
     # -- how stages run ------------------------------------------------------------------------------
 
-    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
-        if key not in self._kept:
-            self._kept[key] = make()
-        return self._kept[key]
-
     @cached_property
     def _engine(self):
         from biaslab import engine
@@ -636,10 +633,9 @@ def _check_ids(captions: pd.DataFrame) -> None:
         )
 
 
-def _kind(kind: str, kinds: Sequence[str] = KINDS) -> str:
+def _check_kind(kind: str, kinds: Sequence[str] = KINDS) -> None:
     if kind not in kinds:
         raise unknown_name("kind of images", kind, kinds)
-    return kind
 
 
 def _indicate(names: str, captions: pd.DataFrame) -> pd.DataFrame:

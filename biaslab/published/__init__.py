@@ -9,16 +9,13 @@ counted, such as ``images``.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from dataclasses import dataclass
 from importlib import resources
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from biaslab.errors import InputError, unknown_name
+from biaslab.errors import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +52,7 @@ class PublishedTable:
     unit: str
     """Unit of its main values."""
     columns: Mapping[str, PublishedColumn]
-    """Columns by name, in the file's order; read-only."""
+    """Columns by name, in the file's order."""
     rows: int
     """Rows in the file."""
     notes: tuple[str, ...]
@@ -77,28 +74,17 @@ def describe(name: str) -> PublishedTable:
 
     Raises:
         UnknownNameError: There is no such table.
-        InputError: Its description is not what the module's docstring says.
     """
     known = names()
     if name not in known:
         raise unknown_name("published table", name, known)
-    file = f"{name}.json"
-    try:
-        given = json.loads((_DATA / file).read_text(encoding="utf-8"))
-        columns = {key: PublishedColumn(**column) for key, column in given.pop("columns").items()}
-        notes = tuple(given.pop("notes"))
-        return PublishedTable(name=name, columns=MappingProxyType(columns), notes=notes, **given)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{file} does not describe a published table: {error}.") from error
+    given = json.loads((_DATA / f"{name}.json").read_text(encoding="utf-8"))
+    columns = {key: PublishedColumn(**column) for key, column in given.pop("columns").items()}
+    return PublishedTable(name=name, columns=columns, notes=tuple(given.pop("notes")), **given)
 
 
-def load(name: str, provenance: bool = False) -> pd.DataFrame:
+def load(name: str) -> pd.DataFrame:
     """Return the table ``name``: text columns as strings, number columns as floats, missing as NaN.
-
-    Args:
-        name: One of :func:`names`.
-        provenance: Whether to add the columns ``paper``, ``table`` and ``unit``; a table that has a column
-            of that name, such as a unit for each row, keeps its own.
 
     Returns:
         A new frame with the columns of :func:`describe`, whose ``attrs`` hold ``name``, ``paper``,
@@ -106,41 +92,17 @@ def load(name: str, provenance: bool = False) -> pd.DataFrame:
 
     Raises:
         UnknownNameError: There is no such table.
-        InputError: The file does not fit its description.
     """
     import pandas as pd
 
     about = describe(name)
-    file = f"{name}.csv"
-    try:
-        header, *rows = csv.reader(io.StringIO((_DATA / file).read_text(encoding="utf-8")), strict=True)
-    except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"{file} cannot be read as UTF-8 CSV with a header: {error}.") from error
-    if header != list(about.columns):
-        raise InputError(f"{file} has the columns {header}; {name}.json describes {list(about.columns)}.")
-    if len(rows) != about.rows:
-        raise InputError(f"{file} has {len(rows)} rows; {name}.json says {about.rows}.")
-    for number, row in enumerate(rows, 1):
-        if len(row) != len(header):
-            raise InputError(f"{file}, row {number}: {len(row)} cells for {len(header)} columns.")
-
-    frame = pd.DataFrame(rows, columns=header, dtype=str)
+    with (_DATA / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        frame = pd.read_csv(file, dtype=str, keep_default_na=False)
     for key, column in about.columns.items():
         if column.unit is not None:
-            frame[key] = pd.Series([_number(cell, file, key) for cell in frame[key]], dtype=float)
+            frame[key] = frame[key].map(lambda cell: float(cell or "nan")).astype(float)
     frame.attrs = {key: getattr(about, key) for key in ("name", "paper", "table", "title", "unit")}
-    if provenance:
-        for key in ("paper", "table", "unit"):
-            if key not in frame:
-                frame[key] = getattr(about, key)
     return frame
-
-
-def _number(cell: str, file: str, column: str) -> float:
-    # A decimal as papers print it: Python's float() would also take "nan", "inf" and "1_000".
-    if cell and not re.fullmatch(r"-?\d+(\.\d+)?", cell, re.ASCII):
-        raise InputError(f"{file}: {column} holds {cell!r}, which is not a decimal number.")
-    return float(cell) if cell else float("nan")
 
 
 def index() -> pd.DataFrame:
