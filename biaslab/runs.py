@@ -82,28 +82,17 @@ _PACKAGES = """numpy pandas scipy statsmodels krippendorff seaborn matplotlib pa
 class Job:
     """One execution of one notebook."""
 
-    notebook: str
-    """Notebook id."""
-    variant: Mapping[str, Any]
-    """Values of the swept parameters, mappings as texts; empty without a sweep."""
-    suffix: str
-    """What tells this variant's files from others', for example ``--model-sd-1.4``; empty without a sweep."""
-    title: str
-    """The notebook's title."""
-    source: str
-    """The notebook file."""
-    folder: str
-    """The run's folder."""
-    parameters: Mapping[str, Any]
-    """What papermill injects."""
-    reason: str = ""
-    """Why the notebook does not apply here and is skipped; empty if it is executed."""
-    fingerprint: str = ""
-    """Digest of all that the results depend on: notebook, parameters, inputs, code and packages."""
-    attempt: str = ""
-    """The folder of this start of the run, which the notebook writes to."""
-    folders: tuple[str, ...] = ()
-    """Folders of this machine that the executed notebook and its page do not name."""
+    notebook: str  # Its id.
+    variant: Mapping[str, Any]  # Values of the swept parameters, mappings as texts; empty without a sweep.
+    suffix: str  # What tells this variant's files from others', for example ``--model-sd-1.4``.
+    title: str  # The notebook's title.
+    source: str  # The notebook file.
+    folder: str  # The run's folder.
+    parameters: Mapping[str, Any]  # What papermill injects.
+    reason: str = ""  # Why the notebook does not apply here and is skipped; empty if it is executed.
+    fingerprint: str = ""  # Digest of all that the results depend on.
+    attempt: str = ""  # The folder of this start of the run, which the notebook writes to.
+    folders: tuple[str, ...] = ()  # Folders of this machine that the executed notebook does not name.
 
     @property
     def slug(self) -> str:
@@ -166,8 +155,8 @@ def run(
         jobs = [replace(job, attempt=str(attempt)) for job in jobs]
 
         def note(done: list[dict], status: str = "running") -> None:
-            running = {**record, "status": status, "notebooks": [*kept, *public(done)]}
-            write_json(folder / "run.json", running)
+            notebooks = [*kept, *public(done)]
+            write_json(folder / "run.json", {**record, "status": status, "notebooks": notebooks})
 
         note([])
         done, stopped = _execute(jobs, params.jobs, progress, note)
@@ -221,12 +210,11 @@ def pipelines(params: RunParams, *, progress: bool = True) -> list[Pipeline]:
     defaults = {notebook.id: notebook.parameters for notebook in params.selected}
     found: dict[str, Pipeline] = {}
     for job in plan(params, Path("unused")):
-        given = {**defaults[job.notebook], **job.parameters}
-        if job.reason or given.get("source") not in sources.PIPELINES:
-            continue
-        settings, seed = Settings.of(given.get("settings") or {}), given.get("seed", 0)
-        model = sources.pipeline_model(given.get("model", "all"))
-        found.setdefault(repr((settings, seed)), Pipeline(model, settings, seed=seed, progress=progress))
+        given = {"model": "all", "seed": 0, **defaults[job.notebook], **job.parameters}
+        if not job.reason and given.get("source") in sources.PIPELINES:
+            settings, seed = Settings.of(given.get("settings") or {}), given["seed"]
+            made = Pipeline(sources.pipeline_model(given["model"]), settings, seed=seed, progress=progress)
+            found.setdefault(repr((settings, seed)), made)
     if not found:
         raise ParameterError(
             "The notebooks of this run search no captions; set source to 'mini' or 'pipeline'."
@@ -255,41 +243,34 @@ def _suffixes(variants: list[dict[str, Any]]) -> list[str]:
 
 
 def _inputs(jobs: list[Job], folder: Path) -> dict[str, str]:
-    """Return a digest of each source that the jobs read, by path.
-
-    Raises:
-        RunError: A source lies in the run's folder, which the run replaces, or the other way round.
-    """
+    """Return a digest of each source that the jobs read, by path; none may lie in the run's folder or around it."""
     found: dict[str, str] = {}
     for job in jobs:
-        source, ratings = job.parameters.get("source", "published"), job.parameters.get("ratings", "")
-        if (name := _input(job.parameters)) in ("", *found) or job.reason:
+        given = job.parameters
+        source, name = given.get("source", "published"), _input(given)
+        if not name or name in found or job.reason:
             continue
-        if source in sources.PIPELINES:
-            found[name] = sources.digest(source, **_some(job.parameters, "model", "settings"))
-            continue
-        path = Path(name)
-        if path.resolve().is_relative_to(folder) or folder.is_relative_to(path.resolve()):
+        path = Path(name).resolve()
+        if source not in sources.PIPELINES and (path.is_relative_to(folder) or folder.is_relative_to(path)):
             raise RunError(
-                f"The input {path} and the run's folder {folder} lie in one another, so the run would replace what it "
+                f"The input {name} and the run's folder {folder} lie in one another, so the run would replace what it "
                 "reads. Choose another name with --set run=NAME."
             )
-        found[name] = sources.digest(source, ratings)
+        found[name] = sources.digest(source, **_some(given, "ratings", "model", "settings"))
     return found
 
 
 def _input(parameters: Mapping[str, Any]) -> str:
     """Return what a run calls the input of a notebook with these parameters; empty for the published numbers."""
     source = parameters.get("source", "published")
-    if source == "published":
-        return ""
     if source in sources.PIPELINES:
         from biaslab.pipeline.checks import INPUTS
 
-        model = sources.pipeline_model(parameters.get("model", "all"))
         settings = dotted(parameters.get("settings") or {})
+        model = sources.pipeline_model(parameters.get("model", "all"))
         return ", ".join([f"{source}: {model}", *(f"{k} {settings[k]}" for k in INPUTS if k in settings)])
-    return str(Path(parameters.get("ratings", "") if source == "ratings" else source))
+    path = parameters.get("ratings", "") if source == "ratings" else source
+    return "" if source == "published" else str(Path(path))
 
 
 def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
@@ -442,11 +423,12 @@ def _keep(
     """Return the records of earlier notebooks that stay, the jobs that are left to do, and what was changed on disk."""
     selected = {job.notebook for job in jobs}
     stay = [n for n in earlier if n["id"] not in selected]
-    by_slug = {n["slug"]: n for n in earlier}
+    by_slug = {n["slug"]: n for n in earlier if not again}
     left, said = [], []
     for job in jobs:
-        before = by_slug.get(job.slug)
-        if before is None or again or not _up_to_date(before, job):
+        before = by_slug.get(job.slug, {})
+        finished = before.get("status") in ("ok", "skipped") and before.get("fingerprint") == job.fingerprint
+        if not finished or (before["reason"] != job.reason if job.reason else "files" not in before):
             left.append(job)
         elif changed := altered(folder, before.get("files", {})):
             left.append(job)
@@ -456,18 +438,8 @@ def _keep(
     return stay, left, said
 
 
-def _up_to_date(before: Mapping, job: Job) -> bool:
-    """Return whether a notebook's earlier results are those that it would have again."""
-    if before.get("fingerprint") != job.fingerprint or before["status"] not in ("ok", "skipped"):
-        return False
-    return before["reason"] == job.reason if job.reason else "files" in before
-
-
 def _unchanged(folder: Path, record: Mapping, kept: list[dict], said: list[str]) -> dict | None:
-    """Return the earlier record of a run of which every notebook is kept and every file is as it was, else None.
-
-    ``said`` hears of files that are not.
-    """
+    """Return the earlier record of a run of which all is as it was, else None; ``said`` hears of files that are not."""
     earlier = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     same = ("title", "description", "params_file", "inputs", "sweep", "code")
     if earlier["status"] != "ok" or any(earlier.get(k) != record[k] for k in same):
@@ -522,10 +494,7 @@ def _new_attempt(folder: Path) -> Path:
 
 
 def _take_in(folder: Path, job: Job, record: Mapping) -> dict:
-    """Put what a notebook left in its attempt to its place; return its record with the files' digests.
-
-    Only the process that holds the run's lock does this.
-    """
+    """Put what a notebook left in its attempt to its place, as the holder of the run's lock; add files' digests."""
     _clear(folder, job)
     made, part = Path(job.attempt) / job.slug, folder / PARTS / job.slug
     if made.is_dir():
@@ -603,8 +572,7 @@ def _execute(
     folder, began = Path(jobs[0].folder), time.monotonic()
 
     def ended(job: Job, record: dict) -> None:
-        record = _take_in(folder, job, record)
-        records[job.slug] = record
+        records[job.slug] = _take_in(folder, job, record)
         bar.set_postfix_str(f"{job.slug}: {record['status']}")
         bar.update()
         note(list(records.values()))
@@ -638,10 +606,7 @@ def _side_by_side(
     ended: Callable[[Job, dict], None],
     waiting: Callable[[], None],
 ) -> list[Job]:
-    """Execute jobs side by side and return those that were lost because a process was killed.
-
-    ``waiting`` is called every other second while there is nothing else to do.
-    """
+    """Execute jobs and return those lost because a process was killed; ``waiting`` is called every other second."""
     lost = []
     environment = {
         # The cores are shared out, unless the user says otherwise.
@@ -707,17 +672,14 @@ def _interrupt(attempt: Path) -> None:
 
 def _progress_line(attempt: Path) -> str:
     """Return a notebook and how far its stage is, of those the one that said so last; empty where none did just now."""
-    # A notebook takes its file away whenever a stage ends, also while this looks for it.
-    with contextlib.suppress(FileNotFoundError):
-        logs = []
-        for log in attempt.rglob(PROGRESS):
-            with contextlib.suppress(FileNotFoundError):
-                logs.append((log.stat().st_mtime, log))
-        if logs and time.time() - max(logs)[0] <= 60:
-            log = max(logs)[1]
+    logs = []
+    for log in attempt.rglob(PROGRESS):
+        # A notebook takes its file away whenever a stage ends, also while this looks for it.
+        with contextlib.suppress(FileNotFoundError):
             line = log.read_text(encoding="utf-8", errors="replace").strip()
-            return f"{log.parent.relative_to(attempt).as_posix()}: {line}"
-    return ""
+            logs.append((log.stat().st_mtime, f"{log.parent.relative_to(attempt).as_posix()}: {line}"))
+    when, said = max(logs, default=(0.0, ""))
+    return said if time.time() - when <= 60 else ""
 
 
 def execute(job: Job) -> dict:
@@ -763,9 +725,7 @@ def _take_out(notebook: Path, folders: tuple[str, ...]) -> None:
         return
     whole = json.loads(notebook.read_text(encoding="utf-8"))
     text = json.dumps(shared.without(folders)(whole), ensure_ascii=False, indent=1)
-    temporary = notebook.with_name(f".{notebook.name}.tmp")
-    temporary.write_text(f"{text}\n", encoding="utf-8")
-    os.replace(temporary, notebook)
+    store.replace(notebook, f"{text}\n".encode())
 
 
 def _papermill(job: Job, target: Path) -> str:
@@ -937,7 +897,10 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
             continue
         path = tables.write(frame, folder / "tables" / f"{name}.csv")
         declared = tables.schema(name)
-        described = {c.name: c for c in declared.columns}
+        known = {c: tables.Column(c, "") for c in frame.columns} | {c.name: c for c in declared.columns}
+        columns = [
+            {"name": c, "unit": known[c].unit, "description": known[c].description} for c in frame.columns
+        ]
         records.append(
             {
                 "name": name,
@@ -946,14 +909,7 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
                 "file": path.relative_to(folder).as_posix(),
                 "rows": len(frame),
                 "reason": "" if len(frame) else "The source has no measurements for it.",
-                "columns": [
-                    {
-                        "name": c,
-                        "unit": described[c].unit if c in described else "",
-                        "description": described[c].description if c in described else "",
-                    }
-                    for c in frame.columns
-                ],
+                "columns": columns,
                 "models": list(dict.fromkeys(frame["model"])) if "model" in frame else [],
                 "notebooks": list(dict.fromkeys(n["id"] for n, _ in parts)),
             }
@@ -991,6 +947,10 @@ def _table_order(name: str) -> tuple[int, str]:
 
 
 def _provenance(params: RunParams) -> dict:
+    found = {}
+    for name in _PACKAGES.split():
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
     return {
         "run": params.run,
         "title": params.title,
@@ -1001,7 +961,7 @@ def _provenance(params: RunParams) -> dict:
         "sweep": params.sweep,
         "seeds": {"seed": params.default("seed")},
         "biaslab": {"version": __version__, **git_state(Path(__file__).parent)},
-        "packages": {"python": platform.python_version(), **_package_versions()},
+        "packages": {"python": platform.python_version(), **found},
         "platform": {
             "python": platform.python_version(),
             "system": f"{platform.system()} {platform.release()}",
@@ -1049,14 +1009,6 @@ def git_state(folder: Path) -> dict:
     return {"git_commit": commit, "git_dirty": bool(changes) if changes is not None else None}
 
 
-def _package_versions() -> dict[str, str]:
-    found = {}
-    for name in _PACKAGES.split():
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
-
-
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "x"
 
@@ -1072,6 +1024,4 @@ def _seconds(stamp: str) -> float:
 
 def write_json(path: Path, record: dict) -> None:
     """Write a record to a temporary name first, and then rename it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(record, ensure_ascii=False, indent=1, default=str), encoding="utf-8")
-    os.replace(temporary, path)
+    store.replace(path, json.dumps(record, ensure_ascii=False, indent=1, default=str).encode())

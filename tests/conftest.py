@@ -53,7 +53,7 @@ def any_text(monkeypatch):
     monkeypatch.setattr("biaslab.texts.of_figure", lambda name, facts: ("Title", "Caption."))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def write_notebook():
     """Return a function that writes a notebook with a title, a cell of parameters and code cells."""
 

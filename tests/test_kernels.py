@@ -49,7 +49,7 @@ def test_what_is_forked_has_started_no_thread(tmp_path, root):
     used = sorted(runs.closure.imported(line for cell in cells for line in cell.splitlines()))
     assert any(name.startswith("biaslab.") for name in used)
     # BLAS starts as many threads as it may use, and ends them before a fork.
-    one = dict.fromkeys(runs._THREADS, "1")
+    one = dict.fromkeys(runs.THREADS, "1")
     with kernels.Processes(one, runs._read_libraries, used) as made:
         code = "import os, sys; found = len(os.listdir(f'/proc/{os.getppid()}/task')), *map(sys.modules.get, names)"
         # What exec finds is not handed back: an assertion is.

@@ -115,8 +115,7 @@ class Stages:
         """The store of stages' results."""
         from biaslab.store import Store
 
-        root = self.settings.compute.store
-        return Store(root) if root else Store()
+        return Store(self.settings.compute.store)
 
     @cached_property
     def occupations(self) -> tuple[str, ...]:
@@ -171,22 +170,19 @@ class Stages:
     def _found(self):
         from biaslab.captions.search import search
 
+        s = self.settings.captions
         with self._showing() as shown:
             return search(
                 self.corpus,
                 list(self.occupations),
-                per_term=self.settings.captions.per_occupation,
-                pool=self._pool,
+                per_term=s.per_occupation,
+                # More captions than the sample are kept only where the nearest are asked for.
+                pool=(s.candidates_per_occupation or _ALL) if self._asks_for_nearest else 0,
                 seed=self.seed,
                 progress=shown,
                 store=self.store,
                 engine=self._engine,
             )
-
-    @property
-    def _pool(self) -> int:
-        """Captions kept of each occupation; more than the sample only where the nearest are asked for."""
-        return (self.settings.captions.candidates_per_occupation or _ALL) if self._asks_for_nearest else 0
 
     def compute_share(self, i: int, n: int) -> list[str]:
         """Compute share ``i`` of ``n`` of the search, then of indicators and embeddings, as far as that can be.
@@ -269,7 +265,8 @@ class Stages:
 
         captions, filled = self.captions(), self.filled()
         vectors = self._vectors()
-        vector_of = {(p, o): vectors[len(captions) + i] for i, (p, o) in enumerate(_pairs(filled))}
+        rows = enumerate(filled.itertuples(), len(captions))
+        vector_of = {(row.prompt, row.occupation): vectors[i] for i, row in rows}
         frames = []
         for occupation, rows in captions.groupby("occupation", sort=False):
             mine = vectors[rows.index]
@@ -329,7 +326,10 @@ class Stages:
         s = self.settings.generation
         if kind == "generated":
             filled = self.filled()
-            ids = [f"p{prompt}-{_slug(occupation)}" for prompt, occupation in _pairs(filled)]
+            ids = [
+                f"p{prompt}-{_slug(occupation)}"
+                for prompt, occupation in zip(filled["prompt"], filled["occupation"], strict=True)
+            ]
             return filled.assign(prompt_id=ids, approach="naive", n_images=s.images_per_prompt)[
                 _PROMPT_COLUMNS
             ]
@@ -399,9 +399,8 @@ class Stages:
         _check_kind(kind)
         if kind == "training":
             table = self._training_captions().assign(prompt="captions")
-            return DescribedImages(
-                self._training_source(table["caption_id"]), table.assign(image_id=table["caption_id"])
-            )
+            table["image_id"] = table["caption_id"]
+            return DescribedImages(self._training_source(table["caption_id"]), table)
         prompts = self.prompts(kind)
         with self._showing() as shown:
             made = self._generate(prompts.drop_duplicates("prompt_id").reset_index(drop=True), shown)
@@ -462,15 +461,14 @@ class Stages:
 
     def _training_captions(self) -> pd.DataFrame:
         """Return the captions whose images are judged: the sample, and the nearest where they are asked for."""
-        import numpy as np
+        import pandas as pd
 
         captions = self.captions()
         wanted = captions["rank"] <= self.settings.captions.per_occupation
         if self._asks_for_nearest:
-            chosen = self.selections()
-            pairs = set(zip(chosen["caption_id"], chosen["occupation"], strict=True))
-            both = zip(captions["caption_id"], captions["occupation"], strict=True)
-            wanted = wanted.to_numpy() | np.array([pair in pairs for pair in both], dtype=bool)
+            both = ["caption_id", "occupation"]
+            chosen = pd.MultiIndex.from_frame(self.selections()[both])
+            wanted |= pd.MultiIndex.from_frame(captions[both]).isin(chosen)
         return captions[wanted].reset_index(drop=True)
 
     def _training_source(self, caption_ids: Iterable[str]) -> ImageSource:
@@ -558,15 +556,8 @@ class Stages:
         stage = self.store.stage("image_embeddings", inputs, partial(_embed_images, source, name, device))
         # Generated images are a source that may have to generate, which stays in this process.
         engine = self._engine if kind == "training" else None
-        return self.computed(
-            stage,
-            units,
-            _SHARD_EMBEDDINGS,
-            f"embedding {source.name}",
-            "images",
-            engine=engine,
-            gpu=device != "cpu",
-        )
+        more = {"engine": engine, "gpu": device != "cpu"}
+        return self.computed(stage, units, _SHARD_EMBEDDINGS, f"embedding {source.name}", "images", **more)
 
     # -- how stages run ------------------------------------------------------------------------------
 
@@ -604,7 +595,7 @@ _ALL = 10**12
 
 
 def check_found(pipeline: Stages, captions: pd.DataFrame, n_corpus: int) -> None:
-    """Refuse a corpus of which nothing can be used: without captions, or without any that names an occupation."""
+    """Refuse a corpus without captions, without any that names an occupation, or whose ids name two captions."""
     where, names = f"The corpus {pipeline.corpus.name!r}", pipeline.occupations
     if not n_corpus:
         raise InputError(f"{where} holds no captions; set captions.corpus to one that does.")
@@ -615,17 +606,10 @@ def check_found(pipeline: Stages, captions: pd.DataFrame, n_corpus: int) -> None
             f"occupations ({listed}). Set captions.occupations to words that its captions use, or captions.columns "
             "to where its captions are, for example {'text': 'TEXT'}."
         )
-    _check_ids(captions)
-
-
-def _check_ids(captions: pd.DataFrame) -> None:
-    """Refuse ids that two captions have: whose image such an id names would be anybody's guess."""
-    texts = captions[["caption_id", "text"]].drop_duplicates()["caption_id"]
-    of_occupations = captions[["caption_id", "occupation"]]
-    twice = [
-        *texts[texts.duplicated()],
-        *of_occupations.loc[of_occupations.duplicated(), "caption_id"],
-    ]
+    # Whose image an id of two captions names would be anybody's guess.
+    ids = captions["caption_id"]
+    texts = captions.groupby("caption_id")["text"].nunique()
+    twice = [*texts.index[texts > 1], *ids[captions.duplicated(["caption_id", "occupation"])]]
     if twice:
         raise InputError(
             f"Two captions of the corpus have the id {twice[0]!r}. Ids must be unique: take caption_id out of "
@@ -666,10 +650,6 @@ def _zero_shot(model: str, device: str):
     from biaslab.judging.zero_shot import ZeroShot
 
     return ZeroShot(model, device=device)
-
-
-def _pairs(filled: pd.DataFrame) -> Iterable[tuple[str, str]]:
-    return zip(filled["prompt"], filled["occupation"], strict=True)
 
 
 def _slug(text: str) -> str:
