@@ -18,28 +18,17 @@ LONGEST_ANSWER = 20
 class Finding:
     """One answer that numbers give, as reports show it."""
 
-    question: str
-    """What was asked, ending in a question mark."""
-    answer: str
-    """The answer, at most :data:`LONGEST_ANSWER` words; a direction is named only where the interval shows it."""
-    model: str = ""
-    """The model that it is about; empty where it is about none or several."""
-    estimate: float = nan
-    """The number behind it; NaN where there is none."""
-    ci_low: float = nan
-    """Lower limit of its confidence interval; NaN where it has none."""
-    ci_high: float = nan
-    """Upper limit of its confidence interval; NaN where it has none."""
-    unit: str = ""
-    """The unit of estimate and limits: ``points``, ``%``, …"""
-    n: float = nan
-    """How many observations it rests on; NaN where that is not known."""
-    of: str = ""
-    """What ``n`` counts: ``occupations``, ``images``, …"""
-    figure: str = ""
-    """Name of the figure that shows it."""
-    details: tuple[str, ...] = ()
-    """Sentences below it: what else belongs to it, and what it does not show."""
+    question: str  # What was asked, ending in a question mark.
+    answer: str  # At most :data:`LONGEST_ANSWER` words; a direction only where the interval shows it.
+    model: str = ""  # The model that it is about; empty where it is about none or several.
+    estimate: float = nan  # The number behind it; NaN where there is none.
+    ci_low: float = nan  # Lower limit of its confidence interval; NaN where it has none.
+    ci_high: float = nan  # Upper limit of its confidence interval; NaN where it has none.
+    unit: str = ""  # The unit of estimate and limits: ``points``, ``%``, …
+    n: float = nan  # How many observations it rests on; NaN where that is not known.
+    of: str = ""  # What ``n`` counts: ``occupations``, ``images``, …
+    figure: str = ""  # Name of the figure that shows it.
+    details: tuple[str, ...] = ()  # Sentences below it: what else belongs to it, and what it does not show.
 
     def __post_init__(self) -> None:
         """Check what reports rely on.

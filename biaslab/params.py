@@ -44,20 +44,13 @@ _KINDS = {
 class Notebook:
     """A notebook as a run sees it."""
 
-    id: str
-    """``<paper>/<section>``: its path below the notebooks folder, without the ending."""
-    path: Path
-    """The file."""
-    title: str
-    """Its first heading."""
-    parameters: Mapping[str, Any]
-    """Names and defaults in its cell tagged ``parameters``."""
-    cells: tuple[str, ...] = ()
-    """The code of its cells."""
-    takes: frozenset[str] = frozenset()
-    """The measured tables that it takes."""
-    needs: frozenset[str] = frozenset()
-    """The tables among them that it cannot do without."""
+    id: str  # ``<paper>/<section>``: its path below the notebooks folder, without the ending.
+    path: Path  # The file.
+    title: str  # Its first heading.
+    parameters: Mapping[str, Any]  # Names and defaults in its cell tagged ``parameters``.
+    cells: tuple[str, ...] = ()  # The code of its cells.
+    takes: frozenset[str] = frozenset()  # The measured tables that it takes.
+    needs: frozenset[str] = frozenset()  # The tables among them that it cannot do without.
 
 
 def run_name(name: str) -> str:

@@ -38,42 +38,27 @@ _HEADER = 1_000_000
 class Column:
     """One column of a table."""
 
-    name: str
-    """Column name, as in the file's header."""
-    description: str
-    """What the values mean, in one sentence."""
-    unit: str = ""
-    """Unit: ``"%"`` (0–100 points), ``"points"``, ``"images"``, … or empty."""
-    key: bool = False
-    """Whether the column is part of a row's identity: no two rows share all key values."""
-    text: bool = False
-    """Whether the values are text; otherwise they are numbers and NaN means missing."""
-    low: float = float("-inf")
-    """Smallest value allowed."""
-    high: float = float("inf")
-    """Largest value allowed."""
-    allowed: tuple[str, ...] = ()
-    """The texts that may occur; any where it is empty."""
-    optional: bool = False
-    """Whether a table may come without it, for example measurements without intervals."""
-    of: str = ""
-    """For a limit of a confidence interval: the column with the estimate. The lower limit stands before the upper."""
+    name: str  # Column name, as in the file's header.
+    description: str  # What the values mean, in one sentence.
+    unit: str = ""  # ``%`` (0–100 points), ``points``, ``images``, … or empty.
+    key: bool = False  # Whether the column is part of a row's identity: no two rows share all key values.
+    text: bool = False  # Whether the values are text; otherwise they are numbers and NaN means missing.
+    low: float = float("-inf")  # Smallest value allowed.
+    high: float = float("inf")  # Largest value allowed.
+    allowed: tuple[str, ...] = ()  # The texts that may occur; any where it is empty.
+    optional: bool = False  # Whether a table may come without it, for example measurements without intervals.
+    of: str = ""  # Of a limit of an interval: the estimate's column; the lower limit stands first.
 
 
 @dataclass(frozen=True)
 class Schema:
     """A table's name, its meaning and its columns in order; further columns may follow them."""
 
-    name: str
-    """File name without ``.csv``: ``<paper>_<name>``."""
-    title: str
-    """A few words for a heading."""
-    description: str
-    """What a row is and where the numbers come from."""
-    columns: tuple[Column, ...]
-    """Columns in order; a table has all that are not optional."""
-    images: bool = False
-    """Whether it takes the images behind captions: a pipeline whose corpus has captions only cannot fill it."""
+    name: str  # File name without ``.csv``: ``<paper>_<name>``.
+    title: str  # A few words for a heading.
+    description: str  # What a row is and where the numbers come from.
+    columns: tuple[Column, ...]  # Columns in order; a table has all that are not optional.
+    images: bool = False  # Whether it takes the images behind captions, which a corpus may lack.
 
     @property
     def keys(self) -> list[str]:

@@ -29,34 +29,23 @@ _DATA = resources.files(__name__) / "data"
 class PublishedColumn:
     """One column of a published table."""
 
-    unit: str | None
-    """Unit of the numbers; ``None`` where the values are text."""
-    description: str
-    """What the values mean."""
+    unit: str | None  # Unit of the numbers; ``None`` where the values are text.
+    description: str  # What the values mean.
 
 
 @dataclass(frozen=True)
 class PublishedTable:
     """What a published table is."""
 
-    name: str
-    """Name to load it by: ``<paper>_table_<number>``, or ``<paper>_text`` for numbers in running text."""
-    paper: str
-    """Short name of the paper."""
-    table: str
-    """The printed table's number, ``arXiv <number>`` for the arXiv version's own, or ``text``."""
-    title: str
-    """What it shows, in a few words."""
-    section: str
-    """Section or appendix of the paper that prints it."""
-    unit: str
-    """Unit of its main values."""
-    columns: Mapping[str, PublishedColumn]
-    """Columns by name, in the file's order."""
-    rows: int
-    """Rows in the file."""
-    notes: tuple[str, ...]
-    """Sample sizes, misprints and other things to know before computing with it."""
+    name: str  # Name to load it by: ``<paper>_table_<number>``, or ``<paper>_text`` for numbers in running text.
+    paper: str  # Short name of the paper.
+    table: str  # The printed table's number, ``arXiv <number>`` for the arXiv version's own, or ``text``.
+    title: str  # What it shows, in a few words.
+    section: str  # Section or appendix of the paper that prints it.
+    unit: str  # Unit of its main values.
+    columns: Mapping[str, PublishedColumn]  # Columns by name, in the file's order.
+    rows: int  # Rows in the file.
+    notes: tuple[str, ...]  # Sample sizes, misprints and other things to know before computing with it.
 
 
 def names() -> list[str]:
