@@ -92,6 +92,7 @@ class Job:
     reason: str = ""  # Why the notebook does not apply here and is skipped; empty if it is executed.
     fingerprint: str = ""  # Digest of all that the results depend on.
     attempt: str = ""  # The folder of this start of the run, which the notebook writes to.
+    cells: tuple[str, ...] = ()  # The code of the notebook's cells.
     folders: tuple[str, ...] = ()  # Folders of this machine that the executed notebook does not name.
 
     @property
@@ -227,7 +228,8 @@ def _plan_one(notebook: Notebook, variant: dict, suffix: str, values: dict, fold
     reason = _not_applicable(notebook, given)
     if "output_dir" in notebook.parameters:
         given["output_dir"] = str(folder / PARTS / (notebook.id + suffix))
-    return Job(notebook.id, variant, suffix, notebook.title, str(notebook.path), str(folder), given, reason)
+    where = (suffix, notebook.title, str(notebook.path), str(folder))
+    return Job(notebook.id, variant, *where, given, reason, cells=notebook.cells)
 
 
 def _suffixes(variants: list[dict[str, Any]]) -> list[str]:
@@ -381,9 +383,8 @@ def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...
 def _fingerprint(job: Job, record: Mapping, code: str) -> str:
     parameters = {k: v for k, v in job.parameters.items() if k != "output_dir"}
     inputs = record["inputs"].get(_input(job.parameters), "")
-    notebook = Path(job.source).read_bytes()
-    uses = [code, closure.digest_of_cells(_cells(notebook)), _declared()]
-    text = hashlib.sha256(notebook).hexdigest()
+    uses = [code, closure.digest_of_cells(job.cells), _declared()]
+    text = hashlib.sha256(Path(job.source).read_bytes()).hexdigest()
     whole = [job.slug, text, parameters, inputs, uses, record["packages"]]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -394,15 +395,6 @@ def _study_code() -> str:
 
     # A notebook names what measures; the source that a run gives it may take the printed numbers in its place.
     return closure.digest(Study, report.render_notebook, *sources.modules())
-
-
-def _cells(notebook: bytes) -> list[str]:
-    """Return the code of a notebook's cells."""
-    try:
-        cells = json.loads(notebook)["cells"]
-        return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    except (ValueError, KeyError, TypeError):
-        return []
 
 
 def _gathering_code() -> str:
@@ -617,8 +609,7 @@ def _side_by_side(
         # The kernel of this environment, even where the user has one of the same name at home.
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
-    cells = [cell for job in jobs for cell in _cells(Path(job.source).read_bytes())]
-    modules = closure.imported(line for cell in cells for line in cell.splitlines())
+    modules = closure.imported(line for job in jobs for cell in job.cells for line in cell.splitlines())
     with (
         kernels.Processes(environment, _read_libraries, sorted(modules)) as processes,
         ThreadPoolExecutor(workers) as pool,

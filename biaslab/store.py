@@ -142,24 +142,11 @@ class Stage:
         self.key = key
         self.work = work
         self.share = share
-        self._paths: list[Path] = []
 
     @property
     def digest(self) -> str:
         """Sixteen hex digits that identify the stage's name, inputs and code."""
         return self.folder.name
-
-    def path(self, i: int) -> Path:
-        """Return the Parquet file of shard ``i`` of the latest :meth:`compute` or :meth:`compute_iter`.
-
-        Raises:
-            InputError: Nothing has been computed yet, or there is no such shard.
-        """
-        if not 0 <= i < len(self._paths):
-            raise InputError(
-                f"Stage {self.key['name']!r} has no shard {i}: its latest computation has {len(self._paths)}."
-            )
-        return self._paths[i]
 
     def compute(self, units: pd.DataFrame, **options: Any) -> pd.DataFrame:
         """Return the stage's work applied to ``units``, all shards as one table.
@@ -221,7 +208,6 @@ class Stage:
             raise ParameterError(f"shard_rows is {shard_rows}; a shard has at least 1 row.")
         starts = range(0, len(units), shard_rows)
         paths = [self._shard_path(i, units.iloc[s : s + shard_rows]) for i, s in enumerate(starts)]
-        self._paths = paths
 
         def rows(i: int) -> pd.DataFrame:
             return units.iloc[starts[i] : starts[i] + shard_rows].reset_index(drop=True)

@@ -45,7 +45,7 @@ def test_calls_are_made_in_processes_of_their_own(processes, tmp_path):
 @pytest.mark.skipif(not kernels.FORKS, reason="forks")
 def test_what_is_forked_has_started_no_thread(tmp_path, root):
     """Nor read torch, whatever this project's notebooks import."""
-    cells = [c for p in (root / "notebooks").rglob("*.ipynb") for c in runs._cells(p.read_bytes())]
+    cells = [cell for notebook in params.find_notebooks(root / "notebooks") for cell in notebook.cells]
     used = sorted(runs.closure.imported(line for cell in cells for line in cell.splitlines()))
     assert any(name.startswith("biaslab.") for name in used)
     # BLAS starts as many threads as it may use, and ends them before a fork.

@@ -876,12 +876,13 @@ def test_damaged_results_of_stages_are_noted_in_the_report(tmp_path):
     units = pd.DataFrame({"x": [1, 2]})
     stage = Store(tmp_path / "store").stage("doubles", {}, lambda rows: rows * 2)
     stage.compute(units, shard_rows=1, progress=False)
-    stage.path(1).write_bytes(b"damaged")
+    shard = sorted(stage.folder.glob("*.parquet"))[1]
+    shard.write_bytes(b"damaged")
     stage.compute(units, shard_rows=1, progress=False)
     given = {"source": "mini", "settings": {"compute": {"store": str(tmp_path / "store")}}}
     notes = runs._store_notes({"parameters": given, "started": "2020-01-01T00:00:00Z"})
     assert len(notes) == 1
-    assert notes[0].startswith(f"doubles: Piece {stage.path(1).name} was damaged: its checksum does not fit.")
+    assert notes[0].startswith(f"doubles: Piece {shard.name} was damaged: its checksum does not fit.")
     # Not what was before the run, in another store, or where no stage was computed.
     assert runs._store_notes({"parameters": given, "started": "2999-01-01T00:00:00Z"}) == []
     other = {**given, "settings": [{"compute": {"store": str(tmp_path / "other")}}]}
