@@ -65,6 +65,10 @@ class Engine(Protocol):
             gpu: Whether the function uses a GPU where there is one.
             advanced: Called with the numbers that the function gives to :func:`advance`, soon or when an item
                 is done.
+
+        Raises:
+            ParameterError: There are workers, and the function cannot be pickled.
+            RunError: Workers were killed again and again at the same item.
         """
 
 
@@ -100,20 +104,11 @@ class LocalEngine:
     """
 
     def __init__(self, workers: int = 0) -> None:
-        """Use so many processes; 0 is this one.
-
-        Raises:
-            ParameterError: ``workers`` is negative.
-        """
+        """Use so many processes; 0 is this one, fewer are a ParameterError."""
         self.workers = _checked(workers)
 
     def map(self, function, items, *, gpu=False, advanced=None) -> Generator[Any, None, None]:
-        """Yield ``function(item)`` for each item, in order. A GPU is shared by all workers.
-
-        Raises:
-            ParameterError: There are workers, and the function cannot be pickled.
-            RunError: Workers were killed again and again at the same item.
-        """
+        """Do as :meth:`Engine.map`; a GPU is shared by all workers."""
         items = iter(items)
         first = list(islice(items, max(self.workers, 2))) if self.workers else []
         if len(first) > 1:
@@ -323,13 +318,7 @@ class RayEngine:
             )
 
     def map(self, function, items, *, gpu=False, advanced=None) -> Generator[Any, None, None]:
-        """Yield ``function(item)`` for each item, in order.
-
-        Raises:
-            ParameterError: The function cannot be pickled.
-            RunError: The cluster cannot be reached, cannot give the workers, gave none in time, or its workers were
-                killed again and again at the same item.
-        """
+        """Do as :meth:`Engine.map`; a cluster that cannot be reached or gives no worker in time is a RunError, too."""
         items = iter(items)
         first = list(islice(items, 1))
         if not first:
@@ -429,11 +418,7 @@ class RayEngine:
         raise AssertionError("the last start returns or raises")
 
     def _plan(self, total: Mapping[str, float], gpu: bool) -> dict[str, Any]:
-        """Return how many workers there are, and what one of them reserves.
-
-        Raises:
-            RunError: The cluster does not have it.
-        """
+        """Return how many workers there are, and what one of them reserves, where the cluster has it."""
         processors, gpus = int(total.get("CPU", 0)), int(total.get("GPU", 0))
         if gpu and gpus:
             workers = self.workers or gpus

@@ -68,21 +68,19 @@ def of_run(measured: Path, results: Iterable[Mapping], source: object = "") -> l
     printed, others = _printed(inputs, shown)
     if not printed:
         return found
-    listed = "; ".join(
-        f"{_PAPERS[paper]}: {', '.join(printed[paper])}" for paper in _PAPERS if paper in printed
-    )
-    if not others:
-        return [
-            *found,
+    listed = "; ".join(f"{_PAPERS[p]}: {', '.join(printed[p])}" for p in _PAPERS if p in printed)
+    if others:
+        text = (
+            f"Rows of models that a paper reports on ({listed}) are numbers as it prints them, rounded, with the "
+            "number of images that it states; no image of theirs was made or judged for this run."
+        )
+    else:
+        text = (
             f"The inputs of this run are numbers as the papers print them ({listed}), rounded, with the number of "
             "images that the papers state. Images that were left out by a gate are not known, so the true n can be "
-            "smaller.",
-        ]
-    return [
-        *found,
-        f"Rows of models that a paper reports on ({listed}) are numbers as it prints them, rounded, with the number "
-        "of images that it states; no image of theirs was made or judged for this run.",
-    ]
+            "smaller."
+        )
+    return [*found, text]
 
 
 def _of_settings(settings: pd.DataFrame) -> list[str]:

@@ -54,11 +54,7 @@ class Notebook:
 
 
 def run_name(name: str) -> str:
-    """Return the name of a run or a comparison, which is that of its folder.
-
-    Raises:
-        ParameterError: It is not made of what is allowed.
-    """
+    """Return the name of a run or a comparison, which is that of its folder, where it is one."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", name):
         raise ParameterError(
             f"{name!r} is not a name; use letters, digits, '.', '_' and '-', at most 80, with a letter or digit first."
@@ -67,11 +63,7 @@ def run_name(name: str) -> str:
 
 
 class RunParams(Group):
-    """What to run, checked.
-
-    Raises:
-        ParameterError: A value has a wrong type or is not allowed.
-    """
+    """What to run, checked as :class:`~biaslab.groups.Group` checks."""
 
     run: Annotated[str, AfterValidator(run_name)] = field(
         "mine", "Name of the run and of its folder below `outputs`."
@@ -255,11 +247,7 @@ def _read_yaml(path: Path) -> dict:
 
 
 def _plain_yaml(text: str) -> Any:
-    """Return what YAML says, in plain values.
-
-    Raises:
-        yaml.YAMLError: It is not YAML, or says something that no parameter can be.
-    """
+    """Return what YAML says, in plain values; raise yaml.YAMLError for what no parameter can be."""
     import yaml
 
     try:

@@ -175,11 +175,7 @@ def run(
 
 
 def plan(params: RunParams, folder: Path) -> list[Job]:
-    """Return the executions that ``params`` asks for, each checked as far as can be without running it.
-
-    Raises:
-        ParameterError, InputError, UnknownNameError: A value is not allowed or an input cannot be read.
-    """
+    """Return the executions that ``params`` asks for; raise what can be known to be wrong without running them."""
     jobs = []
     in_words = params.variants_in_words()
     for variant, words, suffix in zip(params.variants(), in_words, _suffixes(in_words), strict=True):
@@ -201,11 +197,7 @@ def _some(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def pipelines(params: RunParams, *, progress: bool = True) -> list[Pipeline]:
-    """Return the pipelines that the notebooks of a run open, one for each seed and settings.
-
-    Raises:
-        ParameterError, InputError, UnknownNameError: As :func:`plan`; or the run has no pipeline.
-    """
+    """Return the pipelines that the notebooks of a run open, one for each seed and settings; errors as of a plan."""
     from biaslab.pipeline import Pipeline, Settings
 
     defaults = {notebook.id: notebook.parameters for notebook in params.selected}
@@ -674,11 +666,7 @@ def _progress_line(attempt: Path) -> str:
 
 
 def execute(job: Job) -> dict:
-    """Execute one notebook and render it as HTML; never raises for what happens inside the notebook.
-
-    Returns:
-        The notebook's record for ``run.json``.
-    """
+    """Execute one notebook, render it, and return its record; never raise for what happens inside the notebook."""
     if job.reason:
         return _record(job, "skipped", job.reason)
     folder, started = Path(job.attempt), time.time()

@@ -209,11 +209,7 @@ def has(name: str, *, source: str, beside: str = "published") -> bool:
 def check_work(
     names: Iterable[str], *, seed: int = 0, model: str = "all", settings: Mapping | None = None
 ) -> None:
-    """Look into what a pipeline reads for the tables ``names``: captions and prompts, as far as they are known.
-
-    Raises:
-        ParameterError, InputError: Something in them would stop the run later.
-    """
+    """Look for what would stop a run later in what a pipeline reads for the tables ``names``: captions and prompts."""
     from biaslab.pipeline import checks
 
     names = set(names).intersection(tables.schemas())
@@ -252,10 +248,7 @@ def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
 
 
 def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapping | None = None) -> str:
-    """Return a digest of a source's files; the published numbers are part of the code's digest.
-
-    For the pipeline it covers the weights and captions that ``model`` and ``settings`` name.
-    """
+    """Return a digest of a source's files, for a pipeline of weights and captions; printed numbers count as code."""
     if source == "published":
         return "published"
     if source in PIPELINES:

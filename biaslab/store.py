@@ -149,18 +149,9 @@ class Stage:
         return self.folder.name
 
     def compute(self, units: pd.DataFrame, **options: Any) -> pd.DataFrame:
-        """Return the stage's work applied to ``units``, all shards as one table.
+        """Return what :meth:`compute_iter` yields as one table, index from 0; without columns where there are no units.
 
-        Args:
-            units: As of :meth:`compute_iter`.
-            options: The others of its arguments.
-
-        Returns:
-            The tables of all shards in order, index from 0; a table without columns where ``units`` is empty.
-            Values come from the files in every case, so a first and a later call return the same.
-
-        Raises:
-            InputError, ParameterError, RunError, UnfinishedError: As :meth:`compute_iter`.
+        Values come from the files in every case, so a first and a later call return the same.
         """
         import pandas as pd
 
@@ -331,11 +322,7 @@ _agreed: set[bytes] = set()
 
 
 def _check_code(work: Callable, code: Mapping[str, str]) -> None:
-    """Refuse to work with other code than that by which a stage is keyed.
-
-    Raises:
-        RunError: It differs here.
-    """
+    """Refuse to work with other code than that by which a stage is keyed."""
     told = _canonical(code)
     if told in _agreed:
         return

@@ -188,24 +188,13 @@ class Study:
         )
 
     def images(self, kind: str) -> ImageSource:
-        """Return images of one of :data:`biaslab.pipeline.KINDS`: ``training``, ``generated``, …
-
-        Raises:
-            MissingInputError: The source, or its corpus, has no images.
-            UnknownNameError: There is no such kind.
-        """
+        """Return images of one of :data:`biaslab.pipeline.KINDS`, as :meth:`biaslab.pipeline.Pipeline.images`."""
         return self.pipeline.images(kind)
 
     def judgements(self, kind: str, *, optional: bool = False) -> pd.DataFrame:
         """Return what gate and judge made of images of a kind, as :meth:`biaslab.pipeline.Pipeline.judgements`.
 
-        Args:
-            kind: One of :data:`biaslab.pipeline.KINDS`.
-            optional: Whether a source without these images gives a table without rows, and says why.
-
-        Raises:
-            MissingInputError: The source, or its corpus, has no images.
-            UnknownNameError: There is no such kind.
+        Where it is ``optional``, a source without these images gives a table without rows, and says why.
         """
         try:
             return self.pipeline.judgements(kind)
@@ -247,11 +236,7 @@ class Study:
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
-        """Write something at ``path``.
-
-        Raises:
-            RunError: The disk is full, or the run that this notebook is part of has ended.
-        """
+        """Write something at ``path``, unless the disk is full, or the run that this notebook is part of has ended."""
         if self._attempt is not None and not self._attempt.is_dir():
             raise RunError(
                 f"The run that this notebook is part of has ended, so {path.name} is not written: its folder "

@@ -28,10 +28,6 @@ def _figures() -> dict[str, dict[str, str]]:
 def of_figure(name: str, facts: dict[str, object]) -> tuple[str, str]:
     """Return title and caption of a figure, with ``facts`` in the places that they name in braces.
 
-    Args:
-        name: The text's name in the ``texts.yaml`` of a folder of ``biaslab/papers``.
-        facts: Values by name.
-
     Raises:
         ParameterError: The text names a fact that is not given.
         UnknownNameError: There is no such text.

@@ -133,11 +133,7 @@ class Stages:
 
     @cached_property
     def corpus(self):
-        """The captions, unread, with the images behind them.
-
-        Raises:
-            InputError, UnknownNameError: There is no such corpus, or it cannot be read.
-        """
+        """The captions, unread, with the images behind them."""
         from biaslab.captions.corpus import open_corpus
 
         s = self.settings.captions
@@ -437,11 +433,7 @@ class Stages:
         """Return what gate and judge made of images of a kind: the rows of its table with the judge's columns.
 
         Columns as in ``images(kind).table`` and :func:`biaslab.judging.judge.judge`: outcome (``judged`` or a
-        labelled reason), gender, p_female, n_faces, x0, y0, x1, y1, ….
-
-        Raises:
-            MissingInputError: The corpus has no images, or a model's file is not there.
-            UnknownNameError: There is no such kind.
+        labelled reason), gender, p_female, n_faces, x0, y0, x1, y1, …; errors as of :meth:`images`.
         """
         images = self.images(kind)
         judged = self.judged(images.source)
@@ -518,11 +510,7 @@ class Stages:
         return self.store.root / "downloads" / self.settings.captions.downloads.digest
 
     def check_urls(self) -> None:
-        """Look whether the corpus has URLs, without fetching any.
-
-        Raises:
-            MissingInputError: It has none.
-        """
+        """Refuse a corpus without URLs (MissingInputError), without fetching any."""
         with contextlib.closing(self.corpus.batches(1)) as batches:
             first = next(batches, None)
         if first is not None and "url" not in first.columns:
