@@ -447,9 +447,9 @@ def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
 def altered(folder: Path, files: Mapping[str, str]) -> str:
     """Say which files are not as :func:`digests` told; empty where all are."""
     gone = [name for name in files if not (folder / name).is_file()]
-    now = digests(folder, (folder / name for name in files if name not in gone))
+    there = digests(folder, (folder / name for name in files if name not in gone))
     found = [f"{name} is gone" for name in gone]
-    found += [f"{name} was changed" for name, digest in now.items() if digest != files[name]]
+    found += [f"{name} was changed" for name, digest in there.items() if digest != files[name]]
     more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
     return ", ".join(found[:3]) + more
 
@@ -484,10 +484,12 @@ def _take_in(folder: Path, job: Job, record: Mapping) -> dict:
     if made.is_dir():
         part.parent.mkdir(parents=True, exist_ok=True)
         os.replace(made, part)
-    for written in (Path(job.attempt) / "notebooks").glob(f"{job.slug}.*"):
-        target = folder / written.relative_to(job.attempt)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(written, target)
+    for kind in ("ipynb", "html"):
+        written = Path(job.attempt) / "notebooks" / f"{job.slug}.{kind}"
+        if written.exists():
+            target = folder / written.relative_to(job.attempt)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(written, target)
     _copy(Path(job.attempt) / sources.MEASURED, folder / PARTS / sources.MEASURED)
     notes = _notes(folder, record)
     files = [folder / record[kind] for kind in ("notebook", "html") if record[kind]]
