@@ -426,6 +426,17 @@ def test_variants_never_share_a_file_name():
     assert runs._suffixes([{}]) == [""]
 
 
+def test_a_variant_takes_in_its_own_files_only(tmp_path):
+    made = tmp_path / "attempt/notebooks/paradox"
+    made.mkdir(parents=True)
+    for name in ("a--model-sd-1", "a--model-sd-1.4"):
+        (made / f"{name}.ipynb").write_text(name)
+    job = runs.Job("paradox/a", {}, "--model-sd-1", "A", "", "", {}, attempt=str(tmp_path / "attempt"))
+    record = {"notebook": f"notebooks/{job.slug}.ipynb", "html": None, "slug": job.slug}
+    assert list(runs._take_in(tmp_path, job, record)["files"]) == [record["notebook"]]
+    assert [path.name for path in made.iterdir()] == ["a--model-sd-1.4.ipynb"]
+
+
 def test_one_misspelt_value_of_a_list_fails_before_anything_starts(project, tmp_path):
     with pytest.raises(ParameterError, match=r"no measurements of the model 'SD 1\.55'"):
         project({"paradox/a": code("ceo")}, "run: mine\nmodel: [SD 1.4, SD 1.55]\n")
