@@ -79,7 +79,7 @@ def of(*works: Any) -> dict[str, str]:
             found.refs.add(f"{work}:")
         else:
             found.look(work)
-    return dict(sorted((_told(found.refs) | found.foreign).items()))
+    return dict(sorted((_told(found.refs, _Summaries()) | found.foreign).items()))
 
 
 def digest(*works: Any) -> str:
@@ -87,11 +87,16 @@ def digest(*works: Any) -> str:
     return _digest(of(*works))
 
 
-def digest_of_cells(cells: Sequence[str]) -> str:
-    """Return a digest of what a notebook's cells use of this package; their own code is not in it.
+def digests_of_cells(notebooks: Iterable[Sequence[str]]) -> list[str]:
+    """Return digests of what the cells of notebooks use of this package; their own code is not in them.
 
     Magics are passed over; of a cell that is no Python, imports count whole.
     """
+    summaries = _Summaries()
+    return [_digest(sorted(_told(_refs_of_cells(cells), summaries).items())) for cells in notebooks]
+
+
+def _refs_of_cells(cells: Sequence[str]) -> set[str]:
     refs, whole = set(), []
     for cell in cells:
         lines = [line for line in cell.splitlines() if not line.lstrip().startswith(("%", "!", "?"))]
@@ -101,10 +106,9 @@ def digest_of_cells(cells: Sequence[str]) -> str:
             refs |= {f"{name}:" for name in imported(lines)}
         else:
             whole.append(text)
-    for definition in _summary("\n".join(whole), "", False).values():
-        # Not what is imported and never used.
-        refs.update(definition["refs"] if definition["digest"] else ())
-    return _digest(sorted(_told(refs).items()))
+    # Not what is imported and never used.
+    used = (d["refs"] for d in _summary("\n".join(whole), "", False).values() if d["digest"])
+    return refs.union(*used)
 
 
 def imported(lines: Iterable[str]) -> set[str]:
@@ -260,9 +264,8 @@ def _plain(value: Any) -> Any:
 # -- from definitions to all that they use -----------------------------------------------------------------
 
 
-def _told(refs: Iterable[str]) -> dict[str, str]:
+def _told(refs: Iterable[str], summaries: _Summaries) -> dict[str, str]:
     """Return digests of the definitions that refs lead to, by module, and versions of the packages that they use."""
-    summaries = _Summaries()
     found: dict[str, dict[str, str]] = {}
     packages: dict[str, str] = {}
     for module, name in _reached(refs, summaries):
@@ -272,7 +275,7 @@ def _told(refs: Iterable[str]) -> dict[str, str]:
         elif definition and definition["digest"]:
             found.setdefault(module, {})[name] = definition["digest"]
             if definition["reads"]:
-                found[module][" data"] = _data_digest(_file(module).parent)
+                found[module][" data"] = summaries.data(_file(module).parent)
     summaries.keep()
     return {module: _digest(sorted(of.items()))[:16] for module, of in found.items()} | packages
 
@@ -280,7 +283,7 @@ def _told(refs: Iterable[str]) -> dict[str, str]:
 def _reached(refs: Iterable[str], summaries: _Summaries) -> set[tuple[str, str]]:
     """Return module and name of the definitions that refs lead to, and the names of other packages."""
     seen: set[tuple[str, str]] = set()
-    todo = [node for ref in refs for node in _resolved(ref, summaries)]
+    todo = [node for ref in refs for node in summaries.meant(ref)]
     while todo:
         module, name = node = todo.pop()
         if node in seen or module in _APART:
@@ -289,26 +292,11 @@ def _reached(refs: Iterable[str], summaries: _Summaries) -> set[tuple[str, str]]
         definitions = summaries.of(module) or {}
         if name in definitions:
             todo.append((module, _ALWAYS))
-            todo += [node for ref in definitions[name]["refs"] for node in _resolved(ref, summaries)]
+            todo += [node for ref in definitions[name]["refs"] for node in summaries.meant(ref)]
         elif name != _ALWAYS:
             # All of it, or an attribute that no definition makes.
             todo += [(module, other) for other in definitions]
     return seen
-
-
-def _resolved(ref: str, summaries: _Summaries) -> Iterator[tuple[str, str]]:
-    """Yield what ``module:name.attribute`` means: one of the module's definitions, or of modules below it."""
-    module, _, path = ref.partition(":")
-    if module.split(".")[0] != PACKAGE:
-        yield module.split(".")[0], _ALWAYS
-        return
-    names = path.split(".") if path else []
-    while names and _file(f"{module}.{names[0]}"):
-        if names[0] in (summaries.of(module) or {}):
-            # A package's own name in front of its module of that name.
-            yield module, names[0]
-        module = f"{module}.{names.pop(0)}"
-    yield module, names[0] if names else _WHOLE
 
 
 @functools.cache
@@ -365,6 +353,9 @@ class _Summaries:
         self._kept = default_root() / KEPT
         self._changed = False
         self._checked: dict[str, dict | None] = {}
+        self._meant: dict[str, list[tuple[str, str]]] = {}
+        # One look at a package's files is enough for all that is asked at once.
+        self.data = functools.cache(_data_digest)
         if self._kept not in self._read:
             self._read.add(self._kept)
             with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
@@ -380,6 +371,22 @@ class _Summaries:
             path = _file(module)
             self._checked[module] = path and self._of(module, path)
         return self._checked[module]
+
+    def meant(self, ref: str) -> list[tuple[str, str]]:
+        """Return what ``module:name.attribute`` means: one of the module's definitions, or of modules below it."""
+        if ref not in self._meant:
+            module, _, path = ref.partition(":")
+            names = path.split(".") if path else []
+            found = []
+            if module.split(".")[0] != PACKAGE:
+                module, names = module.split(".")[0], [_ALWAYS]
+            while names and _file(f"{module}.{names[0]}"):
+                if names[0] in (self.of(module) or {}):
+                    # A package's own name in front of its module of that name.
+                    found.append((module, names[0]))
+                module = f"{module}.{names.pop(0)}"
+            self._meant[ref] = [*found, (module, names[0] if names else _WHOLE)]
+        return self._meant[ref]
 
     def _of(self, module: str, path: Path) -> dict:
         status = path.stat()

@@ -143,8 +143,11 @@ def run(
     with store.telling_full_disk(folder, _KEPT), _only_one(folder):
         record = _provenance(params) | {"inputs": inputs, "problems": [], "code": _gathering_code()}
         private = _folders(params, jobs, folder)
-        code = _study_code()
-        jobs = [replace(job, fingerprint=_fingerprint(job, record, code), folders=private) for job in jobs]
+        code, used = _study_code(), closure.digests_of_cells(job.cells for job in jobs)
+        jobs = [
+            replace(job, fingerprint=_fingerprint(job, record, code + own), folders=private)
+            for job, own in zip(jobs, used, strict=True)
+        ]
         # What is shared names no folder of this machine.
         public = shared.without(private)
         record = public(record)
@@ -375,9 +378,8 @@ def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...
 def _fingerprint(job: Job, record: Mapping, code: str) -> str:
     parameters = {k: v for k, v in job.parameters.items() if k != "output_dir"}
     inputs = record["inputs"].get(_input(job.parameters), "")
-    uses = [code, closure.digest_of_cells(job.cells), _declared()]
     text = hashlib.sha256(Path(job.source).read_bytes()).hexdigest()
-    whole = [job.slug, text, parameters, inputs, uses, record["packages"]]
+    whole = [job.slug, text, parameters, inputs, code, _declared(), record["packages"]]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
 
 
