@@ -124,7 +124,7 @@ def test_a_whole_number_serves_as_a_number(project):
             "(line 3, column 1): the key 'seed' is given twice.",
         ),
         # What YAML allows and no parameter is.
-        ("run: mine\nsettings: " + "[" * 5000 + "]" * 5000, "too many lists or mappings lie in one another"),
+        ("run: mine\nsettings: " + "[" * 700 + "]" * 700, "too many lists or mappings lie in one another"),
         ("run: mine\n? {a: 1}\n: 2\n", "(line 2, column 3): found unhashable key"),
         ("run: mine\nsettings: {[a]: 1}\n", "(line 2, column 12): found unhashable key"),
         ("run: mine\nsettings: {1: 2}\n", "settings has the key 1, which is not a text; put it in quotation"),
@@ -180,7 +180,7 @@ def test_what_cannot_be_used_is_named(project, text, message):
         ("seed=" + "9" * 5000, "the value cannot be used as YAML (a value does not fit its kind"),
         ("confidence=.nan", "confidence is nan; a number must be finite"),
         (
-            "settings=" + "[" * 3000,
+            "settings=" + "[" * 700,
             "the value cannot be used as YAML (too many lists or mappings lie in one another).",
         ),
         ("generation.steps={[a]: 1}", "found unhashable key"),

@@ -49,9 +49,9 @@ def test_in_a_run_the_file_says_it_and_a_bar_says_more(tmp_path, capsys):
     file = tmp_path / "progress.log"
     written = threading.Event()
     with progress.working("computing shares", file):
-        while not file.exists():
+        while not (said := file.read_text() if file.exists() else ""):
             written.wait(0.01)
-        assert file.read_text().startswith("computing shares: ")
+        assert said.startswith("computing shares: ")
     assert not file.exists() and capsys.readouterr() == ("", "")
     file.write_text("judging: 5 of 9")
     progress._write(file, "computing shares: 3 s")
