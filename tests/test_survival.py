@@ -91,7 +91,7 @@ def same(found, expected):
 
 
 @pytest.mark.slow
-def test_killed_at_ten_random_moments(corpus, undisturbed, tmp_path):
+def test_killed_at_twenty_random_moments(corpus, undisturbed, tmp_path):
     # How long the work takes here and now, without the start of a process.
     calm = Runs(tmp_path / "calm", corpus)
     process = calm.start(seconds=0.03)
@@ -102,12 +102,12 @@ def test_killed_at_ten_random_moments(corpus, undisturbed, tmp_path):
 
     rng, kills, resumed, stages = random.Random(20231), 0, 0, Counter()
     runs = Runs(tmp_path / "0", corpus)
-    while kills < 10:
+    while kills < 20:
         before, already = runs.finished(), len(runs.computed())
         process = runs.start(seconds=0.03)
         assert process.stdout.readline() == "ready\n"
-        # Ten lives do the work once to twice, so that kills fall into every stage.
-        time.sleep(rng.uniform(0, whole / 4))
+        # Twenty lives do the work once to twice, so that kills fall into every stage.
+        time.sleep(rng.uniform(0, whole / 7))
         process.kill()
         process.communicate()
         work = [(stage, digest) for stage, digest, _ in runs.computed()[already:]]
@@ -125,8 +125,8 @@ def test_killed_at_ten_random_moments(corpus, undisturbed, tmp_path):
     same(runs.finish(runs.start()), undisturbed)
     begun = [(stage, digest) for stage, digest, _ in runs.computed()]
     # Each shard was begun once, and once more for each kill that fell into it.
-    assert len(set(begun)) == sum(SHARDS.values()) <= len(begun) <= sum(SHARDS.values()) + 10
-    assert resumed >= 5 and len({*stages} - {"none"}) >= 2, stages
+    assert len(set(begun)) == sum(SHARDS.values()) <= len(begun) <= sum(SHARDS.values()) + 20
+    assert resumed >= 10 and len({*stages} - {"none"}) >= 2, stages
     assert not list(runs.store.rglob("*.tmp"))
 
 
