@@ -145,6 +145,8 @@ class _Objects:
         self._seen[id(value)] = value
         if hasattr(value, "__wrapped__") and callable(value):
             self.look(value.__wrapped__, counts=counts)
+            if isinstance(value, functools.partial):
+                return  # It says itself what it stands for.
         if isinstance(value, types.MethodType):
             self.look(value.__func__, counts=counts)
             self.look(value.__self__)

@@ -756,7 +756,7 @@ def test_the_command_line_tells_errors_without_a_traceback(tmp_path, root):
         cwd=root,
     )
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("biaslab: ") and "is not YAML" in done.stderr
+    assert done.stderr.startswith("biaslab: ") and "cannot be used as YAML" in done.stderr
     assert "Traceback" not in done.stderr
 
 
