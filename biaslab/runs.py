@@ -21,7 +21,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
@@ -611,8 +611,11 @@ def _side_by_side(
         ThreadPoolExecutor(workers) as pool,
     ):
         logs = {job.slug: Path(job.attempt) / job.slug / "kernel.log" for job in jobs}
-        left = {pool.submit(processes.call, logs[job.slug], execute, job): job for job in jobs}
+        left: dict[Future, Job] = {}
+        # Ctrl-C may come as soon as the first call is made.
         try:
+            for job in jobs:
+                left[pool.submit(processes.call, logs[job.slug], execute, job)] = job
             while left:
                 done, _ = wait(left, timeout=2, return_when=FIRST_COMPLETED)
                 for future in done:
