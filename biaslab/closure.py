@@ -169,7 +169,7 @@ class _Objects:
                     self.refs.add(f"{kind.__module__}:{kind.__qualname__.split('.')[0]}")
                 elif not _is_outside(kind.__module__):
                     self._look_at_all(v for v in vars(kind).values() if isinstance(v, types.FunctionType))
-        elif _module(value) not in _APART:
+        elif _module(value) not in _APART and (counts or _is_ours(type(value))):
             kind = type(value)
             self.look(kind)
             # What it was made with; what it keeps for later comes and goes.

@@ -681,7 +681,7 @@ def test_what_is_fetched_is_no_input_of_a_run(fetching, monkeypatch, pictures):
             {"captions": {"columns": {"caption_id": "id"}}},
             "Two captions of the corpus have the id '1'. Ids must be unique",
         ),
-        ("a.csv", "a,b\n1,2\n", {}, "has no column that is known to hold captions. Its columns: a, b."),
+        ("a.csv", "a,b\n1,2\n", {}, "Its columns: a, b."),
         ("a.txt", "a nurse", {"captions": {"occupations": ["astronaut"]}}, "None of the 1 captions"),
         (
             "a.txt",

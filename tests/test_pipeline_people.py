@@ -12,7 +12,6 @@ from PIL import Image
 
 pytest.importorskip("torch", reason="judging needs the extra 'models'")
 
-from biaslab import generation
 from biaslab.errors import InputError, ParameterError, RunError, UnknownNameError
 from biaslab.generation import GenerationSettings
 from biaslab.generation.generator import Generator
@@ -358,12 +357,13 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
 def test_the_embedded_model_of_pairs_generates_where_prompts_place_people(tmp_path, monkeypatch):
     asked = []
 
-    def generate(texts, model, settings, **_):
+    def generated(texts, model, settings, **_):
         asked.append((model, settings.aspect))
         table = pd.DataFrame({"prompt_id": texts["prompt_id"]})
-        return SimpleNamespace(name="none", digest="", table=table, read=None)
+        made = SimpleNamespace(name="none", digest="", table=table, read=None)
+        return SimpleNamespace(complete=lambda **_: made)
 
-    monkeypatch.setattr("biaslab.generation.images.generate", generate)
+    monkeypatch.setattr("biaslab.generation.models.GeneratedImages", generated)
     for model, name in (("mini", "mini-sd-pairs"), ("mini-sd", "mini-sd"), ("owner/other", "owner/other")):
         stages = Pipeline(model, Settings.of(SMALL | {"compute": {"store": str(tmp_path)}})).people
         stages.images("single"), stages.images("paired")
@@ -376,7 +376,7 @@ def test_the_embedded_model_of_pairs_generates_where_prompts_place_people(tmp_pa
 def test_no_aspect_is_dropped_in_silence():
     settings = GenerationSettings(aspect=1.5)
     with pytest.raises(ParameterError, match=r"owner/other is a SimpleNamespace.* people.aspect=1"):
-        Generator(SimpleNamespace(), settings, model="owner/other", device=None)
+        Generator(SimpleNamespace(), settings, model="owner/other", folder=None, device=None)
 
 
 # -- a model behind an images endpoint ---------------------------------------------------------------------
@@ -479,9 +479,12 @@ def test_images_of_several_people_have_a_size_of_their_own(bought):
 @pytest.mark.parametrize(("own", "of_people"), [(None, 2.0), (0.0, 0.0), (3.0, 3.0)])
 def test_images_of_people_have_a_guidance_of_their_own(monkeypatch, own, of_people):
     wanted = []
-    monkeypatch.setattr(
-        generation.images, "generate", lambda _, model, how, **__: wanted.append(how.guidance_scale)
-    )
+
+    def generated(texts, model, how, **_):
+        wanted.append(how.guidance_scale)
+        return SimpleNamespace(complete=lambda **_: None)
+
+    monkeypatch.setattr("biaslab.generation.models.GeneratedImages", generated)
     texts = pd.DataFrame({"prompt_id": ["a"], "text": ["Generate a picture of one nurse."], "n_images": [1]})
     pipeline = Pipeline(
         "mini",

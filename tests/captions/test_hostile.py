@@ -200,7 +200,7 @@ class Drawn(Pipeline):
 class Made:
     """Generated images that nobody reads."""
 
-    name, digest = "made", "made"
+    name, digest, read = "made", "made", None
 
     def __init__(self, prompts):
         assert prompts["prompt_id"].is_unique and all(isinstance(t, str) for t in prompts["text"])

@@ -101,7 +101,7 @@ def rendered():
         row = pairs.draw(78, i)
         scene = pairs.build_scene(row.asked, row.genders, row.seed)
         for person, region in zip(scene.people, render.truth(scene, 64).faces, strict=True):
-            if region.visible:
+            if region.mask.any():
                 boxes.append(region.box)
                 of.append(i)
                 tones.append(person.skin_tone)

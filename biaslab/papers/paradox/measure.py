@@ -229,13 +229,12 @@ def caption_pairs(pipeline: Pipeline) -> pd.DataFrame:
     pattern = ["occupation", "training", "n_female", "n_judged"]
     frames = []
     for kind, approaches in _kinds(pipeline):
-        made = pipeline.judgements(kind)
+        # Images behind captions first: without them nothing needs to be generated.
+        own, made = _own_images(pipeline), pipeline.judgements(kind)
         female, judged = made["gender"] == "female", made["gender"].isin(_DECIDED)
         made = made.assign(n_female=female, n_judged=judged).groupby(_KEYS, as_index=False)[pattern[2:]].sum()
         captions = pipeline.prompts(kind)[[*_KEYS, "indicator"]]
-        captions = captions.merge(_own_images(pipeline)[[*_KEYS, "gender"]], "left", _KEYS).merge(
-            made, "left", _KEYS
-        )
+        captions = captions.merge(own[[*_KEYS, "gender"]], "left", _KEYS).merge(made, "left", _KEYS)
         captions[pattern[2:]] = captions[pattern[2:]].fillna(0).astype(int)
         captions["training"] = captions["gender"].where(captions["gender"].isin(_DECIDED), "none")
         for approach in approaches:

@@ -91,7 +91,8 @@ class IdealPipeline:
         p = scene.posterior_female(person.cues, scene.hidden_cues(person))
         if self.wrong and np.random.default_rng(shown.seed).random() < self.wrong:
             p = 0.0 if person.gender == "female" else 1.0
-        outcome, gender = decide(p, self.settings.judging.threshold)
+        gender = decide(p, self.settings.judging.threshold).item()
+        outcome = "uncertain" if gender == "unsure" else "judged"
         return {**nothing, "outcome": outcome, "gender": gender, "p_female": p}
 
     def captions(self):
