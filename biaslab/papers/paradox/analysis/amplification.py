@@ -116,7 +116,9 @@ def _only_printed(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame
     mean = single.groupby([rows[key] for key in keys]).transform("mean")
     # Four values printed to 0.01 average to within 0.01 of a mean that is rounded itself.
     apart = (rows["prompt"] == "mean") & ((rows["amplification"] - mean).abs() > 0.01)
-    reasons = NO_SHARES + (" The printed prompts average " + mean.map("{:.3f}".format) + ".").where(apart, "")
+    reasons = NO_SHARES + (
+        " The printed prompts average " + mean.map("{:.3f}".format).astype(str) + "."
+    ).where(apart, "")
     return rows.assign(definition="published", amplification_plain=rows["amplification"], reason=reasons)
 
 
