@@ -35,7 +35,7 @@ report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world 
 	@failed=0; $(foreach file,$(PARAMS),$(BIN)/biaslab run $(file) --overwrite || failed=1;) exit $$failed
 
 test: $(STAMP)  ## Run the test suite
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lab: $(STAMP)  ## Open JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks

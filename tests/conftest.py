@@ -18,6 +18,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with the files that hold the slowest tests, so that no worker is left alone with one at the end."""
+    first = (
+        *("test_mini_run", "test_survival", "test_runs", "test_published_run", "test_engine"),
+        *("test_pipeline_people", "test_families_run", "test_kernels"),
+    )
+    place = {name: i for i, name in enumerate(first)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(first)))
+
+
 @pytest.fixture(scope="session")
 def browser():
     """Headless Chromium, one for all files: two of Playwright's loops cannot run side by side; skipped without it."""

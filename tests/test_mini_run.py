@@ -15,12 +15,12 @@ OCCUPATIONS = ("nurse", "engineer", "teacher", "lawyer")
 SMALL = {
     "captions": {
         "occupations": list(OCCUPATIONS),
-        "rows": 20_000,
+        "rows": 12_000,
         "per_occupation": 60,
         "candidates_per_occupation": 150,
         "nearest_per_prompt": 20,
     },
-    "generation": {"images_per_prompt": 8, "caption_prompts_per_occupation": 16, "steps": 8},
+    "generation": {"images_per_prompt": 4, "caption_prompts_per_occupation": 12, "steps": 6},
     "calibration": {
         "guidance_scales": [1.0],
         "guidance_images": 1,
@@ -129,7 +129,7 @@ def test_shares_follow_from_judgements_image_by_image(ran):
     settings = Settings.of({**SMALL, "compute": {"store": str(outputs / "store")}})
     pipeline = Pipeline("mini", settings, seed=loaded.values["seed"], progress=False)
     judged = pipeline.judgements("generated")
-    assert len(judged) == 4 * 4 * 8 and not judged["image_id"].duplicated().any()
+    assert len(judged) == 4 * 4 * 4 and not judged["image_id"].duplicated().any()
     shares = tables.read(outputs / "mini/tables/paradox_percent_female.csv", "paradox_percent_female")
     mine = shares[(shares["model"] == "mini") & (shares["approach"] == "naive")]
     for row in mine[mine["source"] == "generated"].itertuples():
