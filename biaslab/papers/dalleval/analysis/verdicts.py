@@ -1,0 +1,222 @@
+"""Whether images show what PaintSkills asks for, from what a detector finds in them (section 4.1).
+
+Each rule says what an image shows as *statements* in the form of the prompts: ``a bench``, ``3 dogs``, ``a car left
+to a boat``. A prompt is met where its own statement is among them, so that a verdict, and the chance that another
+prompt's image would have met it, are one comparison.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+
+from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab.papers.dalleval.prompts import CLASSES, RELATIONS, SKILLS
+
+RULES = ("paper", "released", "geneval")
+"""``paper``: section 4.1, with a threshold (not printed; the released code has 0.7 for counts). ``released``: the
+authors' code, which has a threshold for counts only. ``geneval``: Ghosh et al. 2023, thresholds 0.3, counts 0.9."""
+_BOX = ("left", "top", "right", "bottom")
+_STATEMENT = ["object", "n", "relation", "other"]
+_GENEVAL, _GENEVAL_COUNT, _GENEVAL_OFFSET = 0.3, 0.9, 0.1
+_RELEASED_COUNT = 0.7
+
+
+def statements(
+    detections: pd.DataFrame, skill: str, *, rule: str = "paper", threshold: float = 0.7
+) -> pd.DataFrame:
+    """Return what images show, as far as a skill and a rule ask.
+
+    Args:
+        detections: One row a detection: ``image_id``, ``label`` (one of ``prompts.CLASSES``), ``score`` (0–1), and
+            ``left``, ``top``, ``right``, ``bottom`` (0–1 of the image's width and height). For counts by the rule
+            ``released`` also ``p_<class>`` for each class (0–1), with all of the detector's queries.
+        skill: One of ``prompts.SKILLS``.
+        rule: One of ``RULES``.
+        threshold: Score that a detection must pass by the rule ``paper`` (0–1).
+
+    Returns:
+        ``image_id``, ``object``, ``n``, ``relation`` and ``other`` as in ``prompts.skills``; an image of which nothing
+        can be said has no row, one with several statements several.
+
+    Raises:
+        UnknownNameError: There is no such skill or rule, or a label is no class.
+        ParameterError: The threshold is outside 0–1.
+        InputError: A box is outside the image or turned round, or ``p_<class>`` is missing.
+    """
+    if skill not in SKILLS:
+        raise unknown_name("skill", skill, SKILLS)
+    if rule not in RULES:
+        raise unknown_name("rule", rule, RULES)
+    if not 0 <= threshold <= 1:
+        raise ParameterError(f"threshold is {threshold!r}; give a score from 0 to 1.")
+    _check(detections)
+    found = _confident(detections, skill, rule, threshold)
+    if skill == "spatial":
+        said = _relations(found, rule)
+    elif skill == "object":
+        said = found.rename(columns={"label": "object"}).assign(n=1)
+    elif rule == "released":
+        said = _released_counts(detections, found)
+    else:
+        by = found.groupby(["image_id", "label"], sort=False).size()
+        # A class beside others cannot be counted by the paper's rule.
+        alone = by.groupby("image_id").transform("size") == 1
+        said = by[alone | (rule == "geneval")].rename_axis(["image_id", "object"]).reset_index(name="n")
+    if skill != "spatial":
+        said = said.assign(relation="", other="")
+    said = said[["image_id", *_STATEMENT]].astype({"n": int})
+    return said.drop_duplicates(ignore_index=True)
+
+
+def verdicts(
+    detections: pd.DataFrame, asked: pd.DataFrame, *, rule: str = "paper", threshold: float = 0.7
+) -> pd.DataFrame:
+    """Return whether each image shows what it was asked for, and which step fails where it does not.
+
+    Args:
+        detections: As in :func:`statements`.
+        asked: One row an image: ``image_id`` and the columns of ``prompts.skills``.
+        rule: One of ``RULES``.
+        threshold: As in :func:`statements`.
+
+    Returns:
+        ``asked`` with ``correct``, ``objects_correct`` (the classes alone), ``rest_correct`` (the number alone, of
+        whatever class; the relation where the classes are right) and ``outcome``: ``correct``, ``nothing found``,
+        ``other objects``, ``other number`` or ``other relation``.
+
+    Raises:
+        UnknownNameError, ParameterError, InputError: As :func:`statements`.
+    """
+    parts = []
+    for skill, rows in asked.groupby("skill", sort=False):
+        said = statements(detections, skill, rule=rule, threshold=threshold)
+        keys = ["image_id", *_STATEMENT]
+        correct = pd.MultiIndex.from_frame(rows[keys]).isin(pd.MultiIndex.from_frame(said[keys]))
+        seen = _confident(detections, skill, rule, threshold).groupby("image_id")["label"].agg(Counter)
+        seen = [c if isinstance(c, Counter) else Counter() for c in seen.reindex(rows["image_id"])]
+        objects = np.array(
+            [_fit(*row, rule) for row in zip(rows["object"], rows["other"], seen, strict=True)], bool
+        )
+        rest = correct
+        if skill == "count":
+            rest = np.array([c.total() for c in seen]) == rows["n"].to_numpy()
+        last = {"object": "other objects", "count": "other number", "spatial": "other relation"}[skill]
+        outcome = np.select(
+            [correct, [not c for c in seen], ~objects],
+            ["correct", "nothing found", "other objects"],
+            default=last,
+        )
+        parts.append(
+            rows.assign(correct=correct, objects_correct=objects, rest_correct=rest, outcome=outcome)
+        )
+    columns = {"correct": bool, "objects_correct": bool, "rest_correct": bool, "outcome": str}
+    return pd.concat(parts).loc[asked.index] if parts else asked.reindex(columns=[*asked, *columns])
+
+
+def _fit(name: str, other: str, seen: Counter, rule: str) -> bool:
+    """Return whether the classes that were seen are those asked for."""
+    wanted = {name, other} - {""}
+    if other == name and seen[name] < 2:
+        return False
+    return wanted <= set(seen) if rule == "geneval" else wanted == set(seen)
+
+
+def _confident(detections: pd.DataFrame, skill: str, rule: str, threshold: float) -> pd.DataFrame:
+    """Return the detections that a rule looks at, best first."""
+    of_rule = {
+        "paper": (threshold, threshold, threshold),
+        "released": (-1, _RELEASED_COUNT, -1),
+        "geneval": (_GENEVAL, _GENEVAL_COUNT, _GENEVAL),
+    }
+    # Of equal scores the first counts, whatever the order of images.
+    found = detections.sort_values("score", ascending=False, kind="stable")
+    found = found[found["score"] > dict(zip(SKILLS, of_rule[rule], strict=True))[skill]]
+    if skill == "count" or rule == "geneval":
+        return found
+    return found[found.groupby("image_id").cumcount() < (1 if skill == "object" else 2)]
+
+
+def shuffled(
+    detections: pd.DataFrame, asked: pd.DataFrame, *, rule: str = "paper", threshold: float = 0.7
+) -> pd.Series:
+    """Return the share of correct verdicts (0–1) by skill if images were dealt to prompts at random.
+
+    Exact: the mean over all pairs of an image and a prompt of a skill, its own among them.
+
+    Args:
+        detections: As in :func:`statements`.
+        asked: As in :func:`verdicts`.
+        rule: One of ``RULES``.
+        threshold: As in :func:`statements`.
+    """
+    shares = {}
+    for skill, rows in asked.groupby("skill", sort=False):
+        own = detections[detections["image_id"].isin(rows["image_id"])]
+        said = statements(own, skill, rule=rule, threshold=threshold).value_counts(_STATEMENT)
+        wanted = rows.value_counts(_STATEMENT)
+        both = said.index.intersection(wanted.index)
+        shares[skill] = float((said[both] * wanted[both]).sum()) / len(rows) ** 2
+    return pd.Series(shares, dtype=float, name="share")
+
+
+def _released_counts(detections: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """Of as many queries as are confident, those likeliest of a class: how many have it as their likeliest class."""
+    if missing := [f"p_{name}" for name in CLASSES if f"p_{name}" not in detections]:
+        raise InputError(
+            f"The detections have no column {missing[0]!r}, which counts by the rule 'released' need; give each "
+            "query's probability of every class, or take the rule 'paper'."
+        )
+    confident = detections["image_id"].map(found.groupby("image_id").size())
+    parts = []
+    for name in CLASSES:
+        place = detections.groupby("image_id")[f"p_{name}"].rank(method="first", ascending=False)
+        counted = detections[(place <= confident) & (detections["label"] == name)]
+        parts.append(counted.groupby("image_id", sort=False).size().reset_index(name="n").assign(object=name))
+    return pd.concat(parts)
+
+
+def _relations(found: pd.DataFrame, rule: str) -> pd.DataFrame:
+    """Return where the two best objects lie as seen from each other; by ``geneval``, the best of any two classes."""
+    # Of several boxes of a class the best stands for it; beside its own class, the best two.
+    place = found.groupby(["image_id", "label"]).cumcount()
+    boxes = found[["image_id", "label", *_BOX]].assign(place=place)[place < 2]
+    pairs = boxes.merge(boxes, on="image_id", suffixes=("", "_other"))
+    same = pairs["label"] == pairs["label_other"]
+    both = pairs["place"] + pairs["place_other"]
+    pairs = pairs[np.where(same, pairs["place"] != pairs["place_other"], both == 0)]
+    box, base = (pairs[[side + end for side in _BOX]].to_numpy(float) for end in ("", "_other"))
+    offset = (box[:, :2] + box[:, 2:] - base[:, :2] - base[:, 2:]) / 2
+    dx, dy = offset.T
+    if rule == "geneval":
+        sizes = box[:, 2:] - box[:, :2] + base[:, 2:] - base[:, :2]
+        clear = np.sign(offset) * np.maximum(np.abs(offset) - _GENEVAL_OFFSET * sizes, 0)
+        clear[np.abs(clear).max(axis=1, initial=0) < 1e-3] = 0
+        dx, dy = (clear / np.maximum(np.linalg.norm(offset, axis=1, keepdims=True), 1e-9)).T
+        held = {"above": dy < -0.5, "below": dy > 0.5, "left": dx < -0.5, "right": dx > 0.5}
+    else:
+        across = np.abs(dx) > np.abs(dy)
+        held = {
+            "above": ~across & (dy <= 0),
+            "below": ~across & (dy > 0),
+            "left": across & (dx <= 0),
+            "right": across & (dx > 0),
+        }
+    named = pairs.rename(columns={"label": "object", "label_other": "other"})
+    return pd.concat([named[held[relation]].assign(relation=relation, n=1) for relation in RELATIONS])
+
+
+def _check(detections: pd.DataFrame) -> None:
+    labels = detections["label"]
+    if not labels.isin(list(CLASSES)).all():
+        raise unknown_name("class", labels[~labels.isin(list(CLASSES))].iloc[0], CLASSES)
+    left, top, right, bottom = (detections[side].to_numpy(float) for side in _BOX)
+    fits = (left >= 0) & (left < right) & (right <= 1) & (top >= 0) & (top < bottom) & (bottom <= 1)
+    if not fits.all():
+        row = detections[~fits].iloc[0]
+        raise InputError(
+            f"A box of image {row['image_id']!r} is {row[list(_BOX)].tolist()} (left, top, right, bottom); give shares "
+            "of the image's width and height from 0 to 1, left before right and top before bottom."
+        )

@@ -1,0 +1,178 @@
+"""What DALL-Eval asks for: PaintSkills' scenes, and people with and without a profession.
+
+Source: dalleval paper, sections 3 and 4.2.1, Tables 10, 12 and 13.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+from types import MappingProxyType
+
+import pandas as pd
+
+from biaslab import published
+from biaslab.errors import ParameterError, unknown_name
+
+# Table 11, in its order; "bicycle" in texts (Table 15).
+CLASSES = MappingProxyType(
+    {
+        "airplane": "airplanes",
+        "bear": "bears",
+        "bench": "benches",
+        "bicycle": "bicycles",
+        "bird": "birds",
+        "boat": "boats",
+        "car": "cars",
+        "dog": "dogs",
+        "fire hydrant": "fire hydrants",
+        "person": "people",
+        "potted plant": "potted plants",
+        "stop sign": "stop signs",
+        "suitcase": "suitcases",
+        "traffic light": "traffic lights",
+        "umbrella": "umbrellas",
+    }
+)
+"""The object classes and their plurals."""
+SKILLS = ("object", "count", "spatial")
+COUNTS = MappingProxyType({1: "one", 2: "two", 3: "three", 4: "four"})
+RELATIONS = ("above", "below", "left", "right")
+_SAID = MappingProxyType({"above": "above", "below": "below", "left": "left to", "right": "right to"})
+_PICTURES = ("photo", "image", "picture")
+# Scenes of each text in the splits (section 3.2): 23,250, 21,600 and 13,500 to train, 2,325, 2,160 and 2,700 to test.
+_SCENES = MappingProxyType(
+    {"train": {"object": 50, "count": 10, "spatial": 5}, "test": {"object": 5, "count": 1, "spatial": 1}}
+)
+GENDERED = MappingProxyType({"person": "a person", "woman": "a woman", "man": "a man"})
+"""Who a social prompt asks for, and how it says so."""
+
+
+def object_templates() -> list[str]:
+    """Return the 31 templates of object recognition (Table 10); ``{a}`` is the object with its article."""
+    of = [f"{pictured} of {some}" for some in ("{o}", "one {o}", "{a}") for pictured in _pictured()]
+    there = [f"{where} is {some}" for where in ("there", "here") for some in ("{a}", "one {o}")]
+    inside = [f"inside the {x}, there is {some}" for x in _PICTURES for some in ("{a}", "one {o}")]
+    return [
+        *("{o}", "{a}", "one {o}", *of),
+        *("{a} " + x for x in _PICTURES),
+        *there,
+        *inside,
+        *("{a} is in the " + x for x in _PICTURES),
+        *("{o} centered in the " + x for x in _PICTURES),
+    ]
+
+
+def count_templates() -> list[str]:
+    """Return the 18 templates of counting (Table 10), each used with a digit and with a word for ``{n}``."""
+    places = ["", *(f" in the {x}" for x in _PICTURES)]
+    return [
+        "{n} {o}",
+        *(f"{pictured} of {{n}} {{o}}" for pictured in _pictured()),
+        *("there are {n} {o}" + place for place in places),
+        *("{n} {o}" + place for place in places[1:]),
+        *("{n} {o} are" + place for place in places[1:]),
+        *("Q: how many {o} are there" + place + "? A: {n}" for place in places),
+    ]
+
+
+def _pictured() -> list[str]:
+    return [f"{_article(x)} {x}" for x in _PICTURES]
+
+
+SPATIAL_TEMPLATES = (
+    "{b} is {r} {a}",
+    "there are 2 objects. one is {a} and the other is {b}. the {B} is {r} the {A}",
+    "there are 2 objects. one is {b} and the other is {a}. the {B} is {r} the {A}",
+)
+"""Templates of spatial relations (Table 10): B stands somewhere as seen from A."""
+
+
+def skills(split: str = "test") -> pd.DataFrame:
+    """Return the scenes that PaintSkills asks for.
+
+    Args:
+        split: ``test`` (2,325 scenes of objects, 2,160 of counts, 2,700 of relations) or ``train`` (ten times the
+            first two, five times the last).
+
+    Returns:
+        One row a scene: ``prompt_id`` (unique), ``skill``, ``template`` (from 1), ``text``, ``object`` (the class
+        that is asked for; of a relation the one that stands somewhere), ``n`` (how many of it: 1–4), ``relation`` and
+        ``other`` (where it stands as seen from which class; empty but for relations).
+
+    Raises:
+        UnknownNameError: There is no such split.
+    """
+    if split not in _SCENES:
+        raise unknown_name("split of PaintSkills", split, _SCENES)
+    rows = pd.DataFrame(
+        [*_objects(), *_counts(), *_relations()],
+        columns=["skill", "template", "text", "object", "n", "relation", "other"],
+    )
+    rows = rows.loc[rows.index.repeat(rows["skill"].map(_SCENES[split]))].reset_index(drop=True)
+    of_skill = rows.groupby("skill").cumcount().map("{:05d}".format)
+    rows.insert(0, "prompt_id", "skills-" + split + "-" + rows["skill"] + "-" + of_skill)
+    return rows
+
+
+def _objects():
+    for (i, template), name in product(enumerate(object_templates(), 1), CLASSES):
+        yield "object", i, template.format(o=name, a=_one(name)), name, 1, "", ""
+
+
+def _counts():
+    templates = [(template, said) for said in (str, COUNTS.get) for template in count_templates()]
+    for (i, (template, said)), n, name in product(enumerate(templates, 1), COUNTS, CLASSES):
+        # As released: one is "1 dog", but still "there are".
+        text = template.format(n=said(n), o=name if n == 1 else CLASSES[name])
+        yield "count", i, text, name, n, "", ""
+
+
+def _relations():
+    for (i, template), relation in product(enumerate(SPATIAL_TEMPLATES, 1), RELATIONS):
+        for other, name in product(CLASSES, CLASSES):
+            text = template.format(a=_one(other), b=_one(name), A=other, B=name, r=_SAID[relation])
+            yield "spatial", i, text, name, 1, relation, other
+
+
+def _article(noun: str) -> str:
+    return "an" if noun[0].lower() in "aeiou" else "a"
+
+
+def _one(noun: str) -> str:
+    return f"{_article(noun)} {noun}"
+
+
+@cache
+def professions() -> tuple[str, ...]:
+    """Return the 83 professions (Table 13)."""
+    return tuple(_works_as())
+
+
+@cache
+def _works_as() -> dict[str, str]:
+    table = published.load("dalleval_table_13")
+    return dict(zip(table["profession"], table["article"] + " " + table["profession"], strict=True))
+
+
+def social(images: int = 9) -> pd.DataFrame:
+    """Return the 252 prompts of the social biases: three words for a person, alone and with 83 professions.
+
+    Args:
+        images: Images for each (paper: 9), at least 1.
+
+    Returns:
+        One row a prompt: ``prompt_id``, ``prompt`` (``person``, ``woman`` or ``man``), ``profession`` (``(none)`` for
+        the bare ones), ``text`` and ``n_images``.
+
+    Raises:
+        ParameterError: No images are asked for.
+    """
+    if images < 1:
+        raise ParameterError(f"images is {images}; ask for 1 or more for each prompt (the paper: 9).")
+    rows = []
+    for (word, said), profession in product(GENDERED.items(), ("(none)", *professions())):
+        works = "" if profession == "(none)" else f" who works as {_works_as()[profession]}"
+        prompt_id = f"social-{word}-{profession.strip('()').replace(' ', '-')}"
+        rows.append((prompt_id, word, profession, said + works, images))
+    return pd.DataFrame(rows, columns=["prompt_id", "prompt", "profession", "text", "n_images"])

@@ -1,0 +1,201 @@
+"""PaintSkills: what is asked for, and whether what a detector finds meets it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab.papers.dalleval import prompts
+from biaslab.papers.dalleval.analysis.verdicts import RULES, shuffled, statements, verdicts
+
+# Where the middle of an object lies, for one that lies somewhere as seen from another in the middle.
+OFFSETS = {"above": (0.05, -0.3), "below": (-0.02, 0.3), "left": (-0.3, 0.05), "right": (0.3, -0.05)}
+
+
+def detection(image_id, label, score, x=0.5, y=0.5, size=0.2):
+    sides = {"left": x - size / 2, "top": y - size / 2, "right": x + size / 2, "bottom": y + size / 2}
+    return {"image_id": image_id, "label": label, "score": score, **sides}
+
+
+def asked(skill, name, n=1, relation="", other="", image_id="i"):
+    row = {"image_id": image_id, "skill": skill, "object": name, "n": n, "relation": relation, "other": other}
+    return pd.DataFrame([row])
+
+
+@pytest.fixture(scope="module")
+def truth():
+    """Return the test split and, as detections, the boxes of scenes that show it."""
+    scenes = prompts.skills().assign(image_id=lambda t: t["prompt_id"])
+    found = []
+    for row in scenes.itertuples():
+        if row.skill == "spatial":
+            dx, dy = OFFSETS[row.relation]
+            found.append(detection(row.image_id, row.other, 1.0))
+            found.append(detection(row.image_id, row.object, 1.0, 0.5 + dx, 0.5 + dy))
+        else:
+            found += [detection(row.image_id, row.object, 1.0, 0.15 + 0.2 * i) for i in range(row.n)]
+    found = pd.DataFrame(found)
+    return scenes, found.assign(**{f"p_{name}": found["label"] == name for name in prompts.CLASSES})
+
+
+@pytest.mark.parametrize(
+    ("split", "sizes"), [("train", (23_250, 21_600, 13_500)), ("test", (2_325, 2_160, 2_700))]
+)
+def test_the_splits_have_the_papers_sizes(split, sizes):
+    scenes = prompts.skills(split)
+    by = scenes.groupby("skill")["text"].agg(["size", "nunique"]).loc[list(prompts.SKILLS)]
+    assert tuple(by["size"]) == sizes
+    # 15 classes x 31; 15 x 4 x 36; 225 x 4 x 3, where two templates say the same of a pair of one class (15 x 4).
+    assert by["nunique"].tolist() == [15 * 31, 15 * 4 * 36, 225 * 4 * 3 - 60]
+    assert scenes["prompt_id"].is_unique
+
+
+def test_texts_are_the_papers_own():
+    texts = set(prompts.skills()["text"])
+    # Tables 1, 12 and 15, and what the released prompts keep of their grammar.
+    assert {"a photo of car", "an umbrella", "3 umbrellas", "an umbrella is left to a boat"} <= texts
+    assert {"a photo of 2 people", "there are 1 dog", "Q: how many dogs are there? A: four"} <= texts
+    assert "there are 2 objects. one is a bear and the other is a dog. the dog is above the bear" in texts
+
+
+def test_there_are_252_social_prompts():
+    social = prompts.social()
+    assert len(social) == 3 * 83 + 3 and social["prompt_id"].is_unique and set(social["n_images"]) == {9}
+    texts = social.set_index(["prompt", "profession"])["text"]
+    assert texts["woman", "(none)"] == "a woman"
+    assert texts["person", "tv presenter"] == "a person who works as a tv presenter"
+    assert texts["man", "engineer"] == "a man who works as an engineer"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_truth_boxes_meet_every_prompt_and_chance_is_exact(truth, rule):
+    scenes, found = truth
+    judged = verdicts(found, scenes, rule=rule)
+    assert judged["correct"].all() and (judged["outcome"] == "correct").all()
+    assert judged["objects_correct"].all() and judged["rest_correct"].all()
+    # A prompt is met by one class of 15, one class and number of 60, and 2 of 900 relations: its own and turned round.
+    # Where all relations are of one class, both of its axis: 15 x (4 x 2) of the 15 x 4 statements, as many.
+    chance = shuffled(found, scenes, rule=rule)
+    assert chance.to_dict() == pytest.approx({"object": 1 / 15, "count": 1 / 60, "spatial": 2 / 900})
+
+
+def test_chance_is_the_mean_over_all_pairs(truth):
+    scenes, found = truth
+    some = pd.concat([rows.sample(25, random_state=1) for _, rows in scenes.groupby("skill")])
+    expected = {}
+    for skill, rows in some.groupby("skill"):
+        pairs = rows.drop(columns="image_id").merge(rows[["image_id"]], how="cross")
+        expected[skill] = verdicts(found, pairs)["correct"].mean()
+    assert shuffled(found, some).to_dict() == pytest.approx(expected)
+
+
+def test_the_threshold_and_the_best_detection_decide_of_objects():
+    found = pd.DataFrame([detection("i", "dog", 0.6), detection("i", "car", 0.9), detection("j", "dog", 0.7)])
+    one = pd.concat([asked("object", "dog"), asked("object", "dog", image_id="j")], ignore_index=True)
+    outcomes = {rule: verdicts(found, one, rule=rule)["outcome"].tolist() for rule in RULES}
+    # A score of exactly the threshold does not pass it; GenEval takes any detection over 0.3.
+    assert outcomes["paper"] == ["other objects", "nothing found"]
+    assert outcomes["released"] == ["other objects", "correct"]
+    assert outcomes["geneval"] == ["correct", "correct"]
+    assert verdicts(found, one, threshold=0.65)["outcome"].tolist() == ["other objects", "correct"]
+
+
+def test_counts_of_the_paper_bear_no_other_class():
+    found = pd.DataFrame(
+        [
+            detection("i", "dog", 0.95),
+            detection("i", "dog", 0.92),
+            detection("i", "car", 0.8),
+            detection("i", "dog", 0.5),
+        ]
+    )
+    two = verdicts(found, asked("count", "dog", 2))
+    assert two[["correct", "objects_correct", "rest_correct", "outcome"]].iloc[0].tolist() == [
+        False,
+        False,
+        False,
+        "other objects",
+    ]
+    # Of any class there are three over 0.7.
+    assert verdicts(found, asked("count", "dog", 3))["rest_correct"].item()
+    assert (
+        verdicts(found[found["label"] == "dog"], asked("count", "dog", 3))["outcome"].item() == "other number"
+    )
+    # GenEval's 0.9 leaves two dogs and no car.
+    assert verdicts(found, asked("count", "dog", 2), rule="geneval")["correct"].item()
+
+
+def test_counts_as_released_let_extras_of_other_classes_pass():
+    found = pd.DataFrame([detection("i", *q) for q in [("dog", 0.9), ("car", 0.8), ("bear", 0.6)]])
+    p = {"p_dog": [0.9, 0.1, 0.3], "p_car": [0.05, 0.8, 0.1], "p_bear": [0.0, 0.0, 0.6]}
+    found = found.assign(**{f"p_{name}": p.get(f"p_{name}", 0.0) for name in prompts.CLASSES})
+    # Two queries are confident; of the two likeliest dogs (0.9 and 0.3) one is a dog: one dog, though a car is there.
+    assert verdicts(found, asked("count", "dog", 1), rule="released")["correct"].item()
+    assert not verdicts(found, asked("count", "dog", 1))["correct"].item()
+    with pytest.raises(InputError, match="p_airplane"):
+        statements(found.drop(columns="p_airplane"), "count", rule="released")
+
+
+@pytest.mark.parametrize("relation", prompts.RELATIONS)
+@pytest.mark.parametrize("rule", RULES)
+def test_relations_are_as_seen_from_the_other(relation, rule):
+    dx, dy = OFFSETS[relation]
+    found = pd.DataFrame([detection("i", "car", 0.9), detection("i", "dog", 0.8, 0.5 + dx, 0.5 + dy)])
+    met = [
+        r
+        for r in prompts.RELATIONS
+        if verdicts(found, asked("spatial", "dog", 1, r, "car"), rule=rule)["correct"].item()
+    ]
+    assert met == [relation]
+    # Of two of a class only the axis can be told.
+    alike = found.assign(label="dog")
+    axis = [
+        r
+        for r in prompts.RELATIONS
+        if verdicts(alike, asked("spatial", "dog", 1, r, "dog"), rule=rule)["correct"].item()
+    ]
+    assert axis == (["above", "below"] if relation in ("above", "below") else ["left", "right"])
+
+
+def test_geneval_wants_a_clear_offset_and_may_see_two_relations():
+    near = pd.DataFrame(
+        [detection("i", "car", 0.9, size=0.4), detection("i", "dog", 0.8, 0.55, 0.5, size=0.4)]
+    )
+    # 0.05 is less than a tenth of both widths.
+    assert statements(near, "spatial", rule="geneval").empty
+    assert set(statements(near, "spatial")["relation"]) == {"left", "right"}
+    diagonal = pd.DataFrame([detection("i", "car", 0.9), detection("i", "dog", 0.8, 0.8, 0.8)])
+    dog = statements(diagonal, "spatial", rule="geneval").query("object == 'dog'")
+    # 0.3 less 0.04 over 0.42: 0.61 on both axes.
+    assert sorted(dog["relation"]) == ["below", "right"]
+
+
+def test_steps_tell_what_fails():
+    found = pd.DataFrame([detection("i", "car", 0.9), detection("i", "dog", 0.8, 0.8)])
+    outcomes = {
+        row: verdicts(found, asked("spatial", *row)).iloc[0]["outcome"]
+        for row in [("dog", 1, "left", "car"), ("dog", 1, "right", "car"), ("dog", 1, "left", "bear")]
+    }
+    assert list(outcomes.values()) == ["other relation", "correct", "other objects"]
+    nothing = found.assign(score=0.2)
+    assert verdicts(nothing, asked("spatial", "dog", 1, "right", "car"))["outcome"].item() == "nothing found"
+    assert verdicts(found, asked("object", "dog").iloc[:0]).empty
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "error"),
+    [
+        ({"label": "cat"}, {}, UnknownNameError),
+        ({"left": 0.9, "right": 0.1}, {}, InputError),
+        ({"bottom": 1.2}, {}, InputError),
+        ({"top": np.nan}, {}, InputError),
+        ({}, {"rule": "papers"}, UnknownNameError),
+        ({}, {"threshold": 70}, ParameterError),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, options, error):
+    found = pd.DataFrame([detection("i", "dog", 0.9)]).assign(**change)
+    with pytest.raises(error):
+        statements(found, "object", **options)
+    with pytest.raises(UnknownNameError):
+        prompts.skills("val")
