@@ -1,0 +1,140 @@
+"""How well images and texts find each other, and how far sets of images lie apart: R-precision and FID.
+
+Source: dalleval paper, sections D.1 and D.2; R-precision: Xu et al. 2018 and Park et al. 2021; FID: Heusel et al. 2017.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from biaslab.errors import InputError
+
+DISTRACTORS = 99
+"""Other captions beside an image's own (section D.1)."""
+
+
+def r_precision(
+    similarity: np.ndarray, *, distractors: int = DISTRACTORS, released: bool = False
+) -> np.ndarray:
+    """Return the chance that each image finds its own caption among others drawn at random.
+
+    Exact, with no draw: of N - 1 other captions b score better (one as good counts half), and none of them is among
+    the ``distractors`` with chance C(N - 1 - b, distractors) / C(N - 1, distractors).
+
+    Args:
+        similarity: Cosine of image i and caption j, ``float (N, N)``; caption i is image i's own.
+        distractors: Other captions that are drawn, at least 1.
+        released: The chance by the authors' code instead, which draws with replacement from all captions, the image's
+            own among them, and lets ties win: ((N - b) / N) to the power of ``distractors``.
+
+    Returns:
+        ``float (N,)``, shares 0–1; their mean is the R-precision.
+
+    Raises:
+        InputError: The similarity is not square or not finite, or has fewer other captions than ``distractors``.
+    """
+    similarity = np.asarray(similarity, float)
+    if similarity.ndim != 2 or similarity.shape[0] != similarity.shape[1]:
+        raise InputError(
+            f"similarity has the shape {similarity.shape}; give one row an image, one column its caption."
+        )
+    if not np.isfinite(similarity).all():
+        raise InputError("similarity has values that are not finite; leave out images without an embedding.")
+    n = len(similarity)
+    if distractors < 1 or (n <= distractors and not released):
+        raise InputError(
+            f"distractors is {distractors} and there are {n} captions; take from 1 to {n - 1}, or more captions."
+        )
+    own = np.diagonal(similarity)[:, None]
+    better = (similarity > own).sum(axis=1)
+    if released:
+        return ((n - better) / n) ** distractors
+    worse = n - 1 - better - ((similarity == own).sum(axis=1) - 1) / 2
+    return np.exp(_log_choose(worse, distractors) - _log_choose(n - 1, distractors))
+
+
+def _log_choose(n, k: int) -> np.ndarray:
+    """Return log C(n, k) for n of whole and half numbers; of fewer than k none can be chosen."""
+    from scipy.special import gammaln
+
+    n = np.asarray(n, float)
+    enough = np.maximum(n, k)
+    return np.where(n < k, -np.inf, gammaln(enough + 1) - gammaln(k + 1) - gammaln(enough - k + 1))
+
+
+def frechet_distance(first: np.ndarray, second: np.ndarray) -> float:
+    """Return Fréchet's distance of two sets of features, as of normal distributions: FID on Inception's features.
+
+    |m1 - m2|² + Tr(S1 + S2 - 2 (S1 S2)^½). The last trace is the sum of the singular values of A Bᵀ, where AᵀA = S1
+    and BᵀB = S2: with fewer images than features, A and B are the centred features themselves; else their Cholesky
+    factors, an eighth of the time that a square root of the matrix takes.
+
+    Args:
+        first: ``float (images, features)``, at least 2 images.
+        second: ``float (images, features)``, as many features.
+
+    Returns:
+        A squared distance in the features' unit, 0 for sets of equal mean and covariance.
+
+    Raises:
+        InputError: The shapes do not fit, a set has fewer than 2 images, or a value is not finite.
+    """
+    sets = _sets(first, second)
+    means = [s.mean(axis=0) for s in sets]
+    centred = [(s - mean) / np.sqrt(len(s) - 1) for s, mean in zip(sets, means, strict=True)]
+    total = sum((c**2).sum() for c in centred)
+    distance = ((means[0] - means[1]) ** 2).sum() + total - 2 * _trace_of_root(*centred)
+    return float(max(distance, 0.0))
+
+
+def _sets(*sets: np.ndarray) -> list[np.ndarray]:
+    sets = [np.asarray(features, float) for features in sets]
+    if any(s.ndim != 2 or len(s) < 2 for s in sets) or len({s.shape[1] for s in sets}) > 1:
+        raise InputError(
+            f"The features have the shapes {' and '.join(str(s.shape) for s in sets)}; give two sets of 2 images or "
+            "more, one row each, with as many features."
+        )
+    if not all(np.isfinite(s).all() for s in sets):
+        raise InputError("The features have values that are not finite; leave out images without features.")
+    return sets
+
+
+def _trace_of_root(a: np.ndarray, b: np.ndarray) -> float:
+    """Return Tr((AᵀA BᵀB)^½)."""
+    from scipy import linalg
+
+    if min(len(a), len(b)) < a.shape[1]:
+        small, large = sorted((a, b), key=len)
+        product = small @ large.T
+        # The smaller side's products have the singular values' squares as eigenvalues.
+        return float(np.sqrt(np.maximum(linalg.eigvalsh(product @ product.T), 0)).sum())
+    first, second = a.T @ a, b.T @ b
+    try:
+        lower = linalg.cholesky(first, lower=True)
+    except linalg.LinAlgError:
+        # Features that others determine: the factor from eigenvalues, of which some are 0.
+        values, vectors = linalg.eigh(first)
+        lower = vectors * np.sqrt(np.maximum(values, 0))
+    return float(np.sqrt(np.maximum(linalg.eigvalsh(lower.T @ second @ lower), 0)).sum())
+
+
+def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the unbiased squared maximum mean discrepancy with the kernel (x·y / features + 1)³: KID (Bińkowski 2018).
+
+    Unlike FID it does not depend on how many images there are, and may be a little below 0.
+
+    Args:
+        first: ``float (images, features)``, at least 2 images.
+        second: ``float (images, features)``, as many features.
+
+    Raises:
+        InputError: As :func:`frechet_distance`.
+    """
+    first, second = _sets(first, second)
+
+    def within(features: np.ndarray) -> float:
+        kernel = (features @ features.T / features.shape[1] + 1) ** 3
+        return (kernel.sum() - np.trace(kernel)) / (len(features) * (len(features) - 1))
+
+    across = (first @ second.T / first.shape[1] + 1) ** 3
+    return float(within(first) + within(second) - 2 * across.mean())

@@ -1,0 +1,102 @@
+"""R-precision, FID and KID against loops, scipy and numbers worked out by hand."""
+
+import numpy as np
+import pytest
+from scipy import linalg
+
+from biaslab.errors import InputError
+from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
+
+RNG = np.random.default_rng(5)
+
+
+def test_r_precision_by_hand():
+    # Four captions; image 0's own is third best, image 1's ties with one, image 2's is best, image 3's last.
+    similarity = np.array([[3, 5, 1, 4], [1, 2, 2, 0], [0, 1, 9, 2], [4, 3, 2, 1]])
+    # One other caption is drawn: worse ones are 1 of 3, 1.5 of 3 (the tie counts half), 3 of 3 and none.
+    assert r_precision(similarity, distractors=1) == pytest.approx([1 / 3, 2.5 / 3, 1, 0])
+    # Two are drawn: C(1, 2) = 0, C(2.5, 2) / C(3, 2) = (2.5 * 1.5 / 2) / 3, 1 and 0.
+    assert r_precision(similarity, distractors=2) == pytest.approx([0, 0.625, 1, 0])
+    # As released: 2, 0, 0 and 3 of 4 are better.
+    assert r_precision(similarity, distractors=2, released=True) == pytest.approx([1 / 4, 1, 1, 1 / 16])
+
+
+def test_r_precision_is_what_draws_give():
+    similarity = RNG.normal(size=(300, 300)) + 1.5 * np.eye(300)
+    exact = r_precision(similarity, distractors=20)
+    found = np.zeros((400, 300), bool)
+    for draw in found:
+        for i in range(300):
+            others = RNG.choice(299, 20, replace=False)
+            draw[i] = (similarity[i, others + (others >= i)] < similarity[i, i]).all()
+    means = found.mean(axis=1)
+    assert abs(means.mean() - exact.mean()) < 3 * means.std() / np.sqrt(len(means))
+
+
+def test_r_precision_of_chance_is_one_percent():
+    # Of any row all orders are alike: the own caption's place is uniform, and 1 of 100 drawn is best.
+    n = 400
+    places = np.array([(np.arange(n) < better).astype(float) for better in range(n)])
+    rows = np.where(np.arange(n)[:, None] == np.arange(n), 0.5, 0)
+    for i, row in enumerate(places):
+        rows[i, np.arange(n) != i] = row[np.arange(n) != n - 1]
+    assert r_precision(rows).mean() == pytest.approx(0.01)
+
+
+def _by_root(first, second):
+    a, b = (np.cov(features.T) for features in (first, second))
+    root = linalg.sqrtm(a @ b).real
+    return ((first.mean(axis=0) - second.mean(axis=0)) ** 2).sum() + np.trace(a + b - 2 * root)
+
+
+@pytest.mark.parametrize(("first", "second"), [(90, 70), (30, 90), (20, 25)])
+def test_frechet_distance_is_that_of_the_matrix_root(first, second):
+    features = [RNG.normal(size=(n, 24)) @ RNG.normal(size=(24, 24)) for n in (first, second)]
+    assert frechet_distance(*features) == pytest.approx(_by_eigenvalues(*features), rel=1e-6)
+    if min(first, second) > 24:
+        assert frechet_distance(*features) == pytest.approx(_by_root(*features), rel=1e-6)
+    assert frechet_distance(features[0], features[0]) < 1e-6
+    # An image twice changes no covariance's rank.
+    assert frechet_distance(np.vstack([features[0]] * 2), np.vstack([features[0]] * 2)) < 1e-6
+
+
+def _by_eigenvalues(first, second):
+    a, b = (np.cov(features.T) for features in (first, second))
+    values = np.linalg.eigvals(a @ b).real
+    roots = np.sqrt(np.maximum(values, 0)).sum()
+    return ((first.mean(axis=0) - second.mean(axis=0)) ** 2).sum() + np.trace(a + b) - 2 * roots
+
+
+def test_features_that_others_determine_have_a_distance():
+    first, second = (RNG.normal(size=(80, 3)) @ RNG.normal(size=(3, 8)) for _ in range(2))
+    assert frechet_distance(first, second) == pytest.approx(_by_eigenvalues(first, second), rel=1e-6)
+
+
+def test_kernel_distance_is_the_mean_over_pairs():
+    first, second = RNG.normal(size=(6, 4)), RNG.normal(1, 1, size=(5, 4))
+
+    def kernel(x, y):
+        return (x @ y / 4 + 1) ** 3
+
+    within = [
+        np.mean([kernel(x, y) for i, x in enumerate(some) for j, y in enumerate(some) if i != j])
+        for some in (first, second)
+    ]
+    across = np.mean([kernel(x, y) for x in first for y in second])
+    assert kernel_distance(first, second) == pytest.approx(sum(within) - 2 * across)
+
+
+@pytest.mark.parametrize(
+    ("call", "of"),
+    [
+        (r_precision, [np.ones((3, 4))]),
+        (r_precision, [np.ones((50, 50))]),
+        (r_precision, [np.full((200, 200), np.nan)]),
+        (frechet_distance, [np.ones((5, 3)), np.ones((5, 4))]),
+        (frechet_distance, [np.ones((1, 3)), np.ones((5, 3))]),
+        (kernel_distance, [np.full((5, 3), np.inf), np.ones((5, 3))]),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, of):
+    with pytest.raises(InputError):
+        call(*of)
