@@ -16,7 +16,7 @@ from biaslab.errors import ParameterError
 from biaslab.measures.skin_tone import swatch_rgb
 from biaslab.mini.art import COLOURS, DECOYS, HATS, OBJECT_ART, PLACES, PROPS, arc, disc, poly, rect, stroke
 from biaslab.mini.looks import ATTIRES, look
-from biaslab.mini.scene import Person, Scene, attire_of
+from biaslab.mini.scene import Person, Scene, Thing, attire_of
 
 _SHIFT = 5  # fractional bits of the coordinates handed to OpenCV
 _OVER = 2  # supersampling
@@ -105,6 +105,18 @@ class _Drawing:
 def _of(part: _Part, art) -> list:
     """Return art as layers."""
     return [([points], colour, part) for points, colour in art]
+
+
+def _thing(thing: Thing, index: int) -> list:
+    """Return an object's layers, in its palette, as wide and as tilted as it is."""
+    c, s = np.cos(thing.tilt), np.sin(thing.tilt)
+    # Mirrored afterwards, so that it leans to the right in either case.
+    turned = np.array([[c, -s], [s, c]] if thing.mirrored else [[c, s], [-s, c]])
+    art = [
+        (points * (thing.width, 1) @ turned, colour[thing.palette :] + colour[: thing.palette])
+        for points, colour in OBJECT_ART[thing.kind]
+    ]
+    return _of(_Part("thing", index), art)
 
 
 def luminance(colour) -> float:
@@ -690,7 +702,7 @@ def _draw(scene: Scene) -> _Drawing:
     place = [(points - (0.75, 0), shade(colour, tint)) for points, colour in PLACES[scene.place]]
     d.add(_of(_Part("place"), place), 1.0, aspect / 2 + 0.1 * jitter, 0.0, flip=flip)
     for i, thing in enumerate(scene.things):
-        d.add(_of(_Part("thing", i), OBJECT_ART[thing.kind]), thing.size, thing.x, thing.y)
+        d.add(_thing(thing, i), thing.size, thing.x, thing.y, flip=thing.mirrored)
     if scene.decoy is not None:
         art = DECOYS.get(scene.decoy) or PROPS.get(scene.decoy)
         x, y = aspect / 2 + 0.06 * jitter, 0.5 + 0.05 * (((scene.seed >> 17) % 101) / 100 - 0.5)

@@ -53,6 +53,9 @@ OBJECTS = (
 )  # fmt: skip
 THINGS = tuple(name for name in OBJECTS if name != "person")
 
+# Colour schemes of an object.
+PALETTES = 3
+
 # P(cue | gender). Values overlap; the one exception is that women have no moustache and no beard. So that
 # no cue decides alone, most men have neither, and no other value is more than 25 times likelier either way.
 CUES: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType(
@@ -177,10 +180,22 @@ class Thing:
     """Centre from the top edge."""
     size: float
     """Side of the square that it fills."""
+    mirrored: bool = False
+    """Whether left and right are swapped."""
+    tilt: float = 0.0
+    """How far it leans to the right around its centre, in radians."""
+    width: float = 1.0
+    """How wide it is drawn, as a share of its own width."""
+    palette: int = 0
+    """Which of ``PALETTES`` colour schemes it has; 0 is its own."""
 
     def __post_init__(self):
         if self.kind not in THINGS:
             raise unknown_name("object", self.kind, THINGS)
+        if self.palette not in range(PALETTES):
+            raise ParameterError(
+                f"palette is {self.palette!r}; give a whole number from 0 to {PALETTES - 1}."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +401,7 @@ def sample_person(
     )
 
 
-def _light(u: list[float]) -> Light:
+def light_at(u: list[float]) -> Light:
     """A light from warm to cool (red against blue), dim to bright, a little green or pink."""
     warmth = (u[0] - 0.5) * 0.15
     return Light(1.0 + warmth, 1.0 + (u[1] - 0.5) * 0.05, 1.0 - warmth, 0.84 + 0.22 * u[2])
@@ -463,7 +478,7 @@ def sample_scene(
         people=tuple(people),
         things=_place_things(rng, things, aspect, bool(people)),
         place=place,
-        light=light or _light(u[2:5]),
+        light=light or light_at(u[2:5]),
         seed=int(u[5] * 2**31),
         aspect=float(aspect),
         decoy=decoy,

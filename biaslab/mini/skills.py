@@ -1,0 +1,180 @@
+"""Scenes that show what PaintSkills asks for, with what is where; and scenes that fail at it in a known way.
+
+Source: dalleval paper, section 3.2; sizes, margins and failures are this world's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+
+from biaslab.errors import ParameterError, unknown_name
+from biaslab.mini.render import truth
+from biaslab.mini.scene import PALETTES, Person, Scene, Thing, light_at, sample_person
+
+PLACES = (
+    "studio", "office", "lab", "kitchen", "bakery", "bar", "clinic", "theatre", "classroom", "library", "hall",
+    "home", "corridor",
+)  # fmt: skip
+"""The 13 places that show no object of PaintSkills' classes."""
+FAILURES = ("other class", "other number", "other relation", "missing")
+"""What a scene may fail at."""
+# Sides of objects in frame heights: one alone, two in relation, up to four.
+_SIZES = MappingProxyType({"object": (0.55, 0.68), "spatial": (0.36, 0.44), "count": (0.30, 0.37)})
+# How much further objects in relation lie apart on the relation's axis than on the other.
+_CLEAR = 1.5
+_TRIES = 400
+# Full figures are 0.258 high faces in a frame of 1, of which they fill 0.96 (sample_person).
+_FACE_OF_FIGURE, _FACE_ABOVE_MIDDLE = 0.258 / 0.96, 0.31
+_WORLD_NAMES = MappingProxyType({"bicycle": "bike"})
+_PAPER_NAMES = MappingProxyType({world: paper for paper, world in _WORLD_NAMES.items()})
+
+
+def skill_scene(rng: np.random.Generator, asked: Mapping[str, object]) -> Scene:
+    """Return a scene that shows what a prompt of PaintSkills asks for, everything else at random.
+
+    Args:
+        rng: Source of chance.
+        asked: A row of ``papers.dalleval.prompts.skills``: ``skill``, ``object``, ``n``, ``relation``, ``other``.
+
+    Raises:
+        UnknownNameError: A skill, class or relation that does not exist.
+        ParameterError: More than 4 objects.
+    """
+    skill, n, relation = asked["skill"], int(asked["n"]), asked["relation"]
+    if skill not in _SIZES:
+        raise unknown_name("skill", skill, _SIZES)
+    if not 0 <= n <= 4:
+        raise ParameterError(f"n is {n}; a scene holds from 0 to 4 objects.")
+    names = [asked["object"]] * n + [asked["other"]] * (skill == "spatial")
+    centres, sizes = _layout(rng, _SIZES[skill], len(names), relation if skill == "spatial" and n else "")
+    things, people = [], []
+    for name, (x, y), size in zip(names, centres, sizes, strict=True):
+        if name == "person":
+            people.append(_figure(rng, x, y, size))
+        else:
+            things.append(
+                Thing(
+                    _WORLD_NAMES.get(name, name),
+                    x,
+                    y,
+                    size,
+                    mirrored=bool(rng.integers(2)),
+                    tilt=float(np.radians(rng.uniform(-15, 15))),
+                    width=float(rng.uniform(0.75, 1)),
+                    palette=int(rng.integers(PALETTES)),
+                )
+            )
+    return Scene(
+        people=tuple(people),
+        things=tuple(things),
+        place=str(rng.choice(PLACES)),
+        light=light_at(rng.random(3).tolist()),
+        seed=int(rng.integers(2**31)),
+        aspect=1.0,
+    )
+
+
+def _figure(rng: np.random.Generator, x: float, y: float, size: float) -> Person:
+    """Return a person from head to foot in a square with centre x, y."""
+    figure = sample_person(rng, full_figure=True)
+    return replace(figure, x=x, y=y - _FACE_ABOVE_MIDDLE * size, scale=_FACE_OF_FIGURE * size)
+
+
+def _layout(
+    rng: np.random.Generator, size: tuple[float, float], n: int, relation: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return centres ``(n, 2)`` and sides ``(n,)`` of squares inside the frame that do not overlap.
+
+    With a relation the first lies there as seen from the second, at least ``_CLEAR`` times as far on the relation's
+    axis as on the other. After ``_TRIES`` tries the squares shrink: four of the largest may not fit as they fell.
+    """
+    if relation not in ("", "above", "below", "left", "right"):
+        raise unknown_name("relation", relation, ("above", "below", "left", "right"))
+    across = relation in ("left", "right")
+    for attempt in range(_TRIES):
+        sizes = rng.uniform(*size, n) * (1 - 0.3 * attempt / _TRIES)
+        centres = sizes[:, None] / 2 + rng.random((n, 2)) * (1 - sizes[:, None])
+        gaps = np.abs(centres[:, None] - centres[None]).max(axis=2) - (sizes[:, None] + sizes[None]) / 2
+        if (gaps[np.triu_indices(n, 1)] < 0).any():
+            continue
+        if relation:
+            dx, dy = centres[0] - centres[1]
+            along, beside = (dx, dy) if across else (dy, dx)
+            if abs(along) < _CLEAR * abs(beside):
+                continue
+            if (along > 0) != (relation in ("right", "below")):
+                centres = centres[::-1]
+                sizes = sizes[::-1]
+        return centres, sizes
+    raise AssertionError(f"{n} squares of {size} did not fit in {_TRIES} tries.")
+
+
+def failed(
+    rng: np.random.Generator, asked: Mapping[str, object], failure: str, classes: Sequence[str]
+) -> dict:
+    """Return what a scene shows instead that fails at a prompt in one way.
+
+    Args:
+        rng: Source of chance.
+        asked: As in :func:`skill_scene`.
+        failure: One of ``FAILURES``; a number is off by one or two, a relation is any other.
+        classes: The classes to take another one from.
+
+    Raises:
+        UnknownNameError: There is no such failure.
+        ParameterError: The failure is none of the prompt's skill.
+    """
+    shown = dict(asked)
+    if failure not in FAILURES:
+        raise unknown_name("failure", failure, FAILURES)
+    if failure == "other class":
+        shown["object"] = str(rng.choice([c for c in classes if c not in (asked["object"], asked["other"])]))
+    elif failure == "missing":
+        shown["n"] = 0
+    elif failure == "other number" and asked["skill"] == "count":
+        near = [n for n in range(5) if 1 <= abs(n - int(asked["n"])) <= 2]
+        shown["n"] = int(rng.choice(near))
+    elif failure == "other relation" and asked["skill"] == "spatial":
+        # Of two of a class only the axis can be told.
+        turned = {"above": "below", "below": "above", "left": "right", "right": "left"}[asked["relation"]]
+        told = {asked["relation"]} | ({turned} if asked["object"] == asked["other"] else set())
+        shown["relation"] = str(rng.choice([r for r in ("above", "below", "left", "right") if r not in told]))
+    else:
+        raise ParameterError(f"{failure!r} is no failure of the skill {asked['skill']!r}.")
+    return shown
+
+
+def truth_boxes(scene: Scene, image_id: str, *, size: int = 64) -> pd.DataFrame:
+    """Return the objects of a scene as a detector without error would find them.
+
+    Returns:
+        ``image_id``, ``label`` (the paper's name), ``score`` (1) and ``left``, ``top``, ``right``, ``bottom`` of what
+        is visible (0–1 of the image's width and height); what is hidden has no row.
+    """
+    known = truth(scene, size)
+    height, width = size, round(size * scene.aspect)
+    rows = []
+    for region in (*known.objects, *known.people):
+        if region.mask.any():
+            left, top, right, bottom = region.box
+            sides = (left / width, top / height, right / width, bottom / height)
+            rows.append((image_id, _PAPER_NAMES.get(region.name, region.name), 1.0, *sides))
+    return pd.DataFrame(rows, columns=["image_id", "label", "score", "left", "top", "right", "bottom"])
+
+
+def visible_shares(scene: Scene, *, size: int = 64) -> list[float]:
+    """Return which share of each object is seen (0–1): objects first, then people."""
+    whole = truth(scene, size)
+    shares = []
+    for i, thing in enumerate(scene.things):
+        alone = truth(replace(scene, things=(thing,), people=()), size).objects[0].mask.sum()
+        shares.append(float(whole.objects[i].mask.sum() / alone))
+    for i, person in enumerate(scene.people):
+        alone = truth(replace(scene, things=(), people=(person,)), size).people[0].mask.sum()
+        shares.append(float(whole.people[i].mask.sum() / alone))
+    return shares
