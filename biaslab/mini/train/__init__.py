@@ -14,6 +14,7 @@ TRAINERS = {
     "mini-sd-pairs": "biaslab.mini.train.pairs",
     "mini-clip": "biaslab.mini.train.clip",
     "mini-detector": "biaslab.mini.train.detector",
+    "mini-skills-detector": "biaslab.mini.train.skills_detector",
 }
 
 

@@ -283,7 +283,7 @@ def measure(model, processor, data: Pool) -> list[Measured]:
     groups["object"] = [i for i, name in enumerate(names) if name not in groups]
     out: list[Measured] = []
     for group, ids in groups.items():
-        pairs = [_matched(*one, ids) for one in zip(found, data.boxes, data.classes, strict=True)]
+        pairs = [matched(*one, ids) for one in zip(found, data.boxes, data.classes, strict=True)]
         for metric, lists in zip(("recall", "precision"), zip(*pairs, strict=True), strict=True):
             out.append(share(f"{group}_{metric}", [hit for hits in lists for hit in hits]))
         if group == "face":
@@ -293,7 +293,7 @@ def measure(model, processor, data: Pool) -> list[Measured]:
     return out + [share(f"face_count_{k}", counted[faces == k]) for k in (0, 1, 2)]
 
 
-def _matched(
+def matched(
     one: dict, boxes: np.ndarray, classes: np.ndarray, ids: list[int]
 ) -> tuple[list[bool], list[bool]]:
     """Return which true and which found boxes of ``ids`` have a partner of the same class, best scores first."""

@@ -1,0 +1,161 @@
+"""Training of mini-skills-detector: the 15 classes of PaintSkills in scenes that show what its prompts ask for.
+
+A small RT-DETR as :mod:`biaslab.mini.train.detector`, wider and with finer features: up to four objects of one class
+stand beside each other, of which some are 19 pixels high.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biaslab.mini.train import cards, common, detector, loop
+from biaslab.mini.train.cards import Measured, share
+from biaslab.mini.train.detector import HELD_OUT, HELD_OUT_SEED, Pool
+from biaslab.mini.train.loop import SIZE
+
+if TYPE_CHECKING:
+    import torch
+
+NAME = "mini-skills-detector"
+POOL = 24_000
+# Share of scenes by skill, and of scenes without an object: a detector has to see nothing, too.
+_SKILLS = {"object": 0.28, "count": 0.4, "spatial": 0.28, "nothing": 0.04}
+
+
+def labels() -> tuple[str, ...]:
+    """Return the labels in the order of their ids: PaintSkills' classes by the paper's names."""
+    from biaslab.papers.dalleval.prompts import CLASSES
+
+    return tuple(CLASSES)
+
+
+def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
+    """Return ``n`` scenes drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
+    from biaslab.mini import skills
+    from biaslab.papers.dalleval.prompts import COUNTS, RELATIONS
+
+    draw, names = common.rng(seed, 0, 53), labels()
+    scenes = []
+    for _ in range(n):
+        skill = str(draw.choice(list(_SKILLS), p=list(_SKILLS.values())))
+        asked = {"skill": skill, "object": str(draw.choice(names)), "n": 1, "relation": "", "other": ""}
+        if skill == "nothing":
+            asked |= {"skill": "object", "n": 0}
+        elif skill == "count":
+            asked["n"] = int(draw.choice(list(COUNTS)))
+        elif skill == "spatial":
+            asked |= {"relation": str(draw.choice(RELATIONS)), "other": str(draw.choice(names))}
+        scenes.append(skills.skill_scene(draw, asked))
+    boxes, classes = [], []
+    for scene in scenes:
+        found = skills.truth_boxes(scene, "", size=SIZE)
+        boxes.append(found[["left", "top", "right", "bottom"]].to_numpy(np.float32))
+        classes.append(np.array([names.index(name) for name in found["label"]], np.int64))
+    images = loop.renders(scenes, squash=True, decoded=decoded, part=part, seed=seed)
+    return Pool(images, boxes, classes, np.array([len(s.people) for s in scenes]))
+
+
+def build() -> torch.nn.Module:
+    """Return the detector with random weights: features at strides 4, 8 and 16, 20 queries, three decoder layers."""
+    from transformers import RTDetrConfig, RTDetrForObjectDetection, RTDetrResNetConfig
+
+    names, width = labels(), 64
+    backbone = RTDetrResNetConfig(
+        embedding_size=32,
+        hidden_sizes=[32, 64, 128],
+        depths=[1, 1, 1],
+        layer_type="basic",
+        out_indices=[1, 2, 3],
+    )
+    config = RTDetrConfig(
+        backbone_config=backbone,
+        freeze_backbone_batch_norms=False,
+        encoder_in_channels=[32, 64, 128],
+        feat_strides=[4, 8, 16],
+        num_feature_levels=3,
+        encode_proj_layers=[2],
+        encoder_hidden_dim=width,
+        d_model=width,
+        decoder_in_channels=[width] * 3,
+        encoder_ffn_dim=128,
+        decoder_ffn_dim=128,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        decoder_n_points=4,
+        decoder_layers=3,
+        hidden_expansion=0.5,
+        num_queries=20,
+        num_denoising=12,
+        weight_loss_vfl=2.5,
+        id2label=dict(enumerate(names)),
+        label2id={name: i for i, name in enumerate(names)},
+    )
+    return RTDetrForObjectDetection(config)
+
+
+def train(
+    folder: Path,
+    *,
+    pool_size: int = POOL,
+    held_out: int = HELD_OUT,
+    decoded: Path | None = None,
+    **settings: Any,
+) -> dict[str, float]:
+    """Train the detector and save model, preprocessing and card to ``folder``; see :func:`detector.train`.
+
+    Returns:
+        ``object_recall`` and ``object_precision`` at an overlap of 0.5, and ``image_right``: the share of images whose
+        detections over 0.5 are the true objects, no more and no fewer; each 0 to 1, on held-out scenes.
+    """
+    import torch
+
+    training = common.Training(**{"steps": 9_000, "batch": 32, "learning_rate": 2e-3} | settings)
+    seed = training.seed
+    torch.manual_seed(seed)
+    model = build().to(memory_format=torch.channels_last).train()
+    data = pool(pool_size, seed, decoded=decoded)
+    apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded)
+    average = common.Average({"model": model}, decay=0.997)
+
+    def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        chosen = common.rng(seed, i).integers(len(data.images), size=training.batch)
+        pixels, table = loop.roughen(data.images[chosen], seed, i)
+        wanted = detector.targets(data, chosen, table)
+        torch.manual_seed(int(common.rng(seed, i, 23).integers(2**31)))
+        whole = model(pixels.add(1).div(2), labels=wanted).loss
+        return whole, {"loss": whole}
+
+    def quality() -> dict[str, float]:
+        return {s.metric: s.value for s in measure(average.kept["model"], detector.processor(), apart)}
+
+    found = training.fit(
+        {"model": model}, average, loss, quality, clip=5.0, weight_decay=1e-3, betas=(0.9, 0.99)
+    )
+    detector.save(folder, average.kept["model"])
+    noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
+    cards.note_training(folder, None, training, **noted)
+    return found
+
+
+def measure(model, processor, data: Pool) -> list[Measured]:
+    """Return recall and precision at an overlap of 0.5, over all classes and by class, and whole images right."""
+    found = detector.detect(model, processor, data.images)
+    everything = list(range(len(labels())))
+    pairs = [detector.matched(*one, everything) for one in zip(found, data.boxes, data.classes, strict=True)]
+    out = [
+        share("object_recall", [hit for true, _ in pairs for hit in true]),
+        share("object_precision", [hit for _, seen in pairs for hit in seen]),
+        share("image_right", [all(true) and all(seen) for true, seen in pairs]),
+    ]
+    for i, name in enumerate(labels()):
+        hits = [
+            hit
+            for (true, _), classes in zip(pairs, data.classes, strict=True)
+            for hit, k in zip(true, classes, strict=True)
+            if k == i
+        ]
+        out.append(share(f"recall {name}", hits))
+    return out
