@@ -307,14 +307,14 @@ def contributions(table: pd.DataFrame) -> Figure:
 def conditional(table: pd.DataFrame) -> Figure:
     """Draw how much further each kind of caption leans, world by world (``world_conditional``)."""
     return forms.estimates(
-        table[table["captions"] != "all"].assign(zero=0.0),
+        table[table["captions"] != "all"],
         "lean_gain",
         row="skew",
         hue="captions",
         look=Look(KIND_NAMES),
         row_names=SKEW_NAMES,
         label="Further from 50 % than all captions (points, mean over occupations)",
-        limits=("zero", "lean_gain"),
+        limits=None,
     )
 
 
@@ -322,7 +322,7 @@ def occupations(table: pd.DataFrame) -> Figure:
     """Draw the share of women behind each kind of caption, occupation by occupation (``world_occupations``)."""
     whole = table[table["captions"] == "all"].set_index("occupation")["percent_female"].sort_values()
     place = table["occupation"].map({name: i for i, name in enumerate(whole.index)})
-    rows = table.assign(whole=table["occupation"].map(whole), place=place, part=place // (len(whole) / 2))
+    rows = table.assign(place=place, part=place // (len(whole) / 2))
     rows = rows[rows["captions"] != "prompt-like"].sort_values("place", kind="stable")
     return forms.estimates(
         rows,
@@ -333,7 +333,7 @@ def occupations(table: pd.DataFrame) -> Figure:
         panel="part",
         panel_names={0: "", 1: ""},
         label="P(female) (%)",
-        limits=("whole", "percent_female"),
+        limits=None,
         reference=50,
         xlim=(-2, 102),
         columns=2,
