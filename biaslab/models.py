@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -325,3 +326,17 @@ def embedded() -> pd.DataFrame:
         megabytes = round(size, 1) if _complete(folder) else float("nan")
         rows.append((name, KIND_OF[name], str(folder), megabytes, str(card) if card.is_file() else ""))
     return pd.DataFrame(rows, columns=["name", "kind", "folder", "megabytes", "card"])
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Keep transformers from drawing bars for weights that load in a moment."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

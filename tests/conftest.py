@@ -52,6 +52,18 @@ def browser():
 
 
 @pytest.fixture
+def server(monkeypatch):
+    """Return an endpoint that tells tests what it was asked."""
+    from fake_endpoint import KEY, FakeEndpoint
+
+    monkeypatch.setenv("FAKE_KEY", KEY)
+    # A proxy of the environment is not to stand between the test and its own machine.
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with FakeEndpoint().running() as running:
+        yield running
+
+
+@pytest.fixture
 def root() -> Path:
     """Return the project's folder."""
     return ROOT

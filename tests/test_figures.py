@@ -47,16 +47,6 @@ def test_no_points_no_labels(axes):
     assert style.label_points(axes, [], [], []) == []
 
 
-def test_intervals_are_drawn_where_known_and_missing_values_are_not(axes):
-    nan = float("nan")
-    style.dots_with_intervals(axes, [1, 2, nan], [0, nan, 0], [3, nan, 1], [0, 1, 2])
-    (lines,) = [c for c in axes.collections if len(c.get_segments())]
-    np.testing.assert_array_equal(lines.get_segments(), [[[0, 0], [3, 0]]])
-    filled, hollow = axes.lines
-    assert filled.get_xydata().tolist() == [[1, 0]] and hollow.get_xydata().tolist() == [[2, 1]]
-    assert hollow.get_markerfacecolor() == "white"
-
-
 @pytest.mark.usefixtures("any_text")
 def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path):
     from PIL import Image

@@ -755,6 +755,12 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
         )
 
 
+def test_a_judge_without_a_gate_passes_the_checks():
+    checks.check("world", Settings.of({"judging": {"faces": "whole image"}}))
+    with pytest.raises(ParameterError, match="whole picture"):
+        checks.check("world", Settings.of({"judging": {"faces": "whole picture"}}))
+
+
 def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch):
     """Captions alone: a table can be had if and only if it is not declared to take images."""
     from biaslab import tables

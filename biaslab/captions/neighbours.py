@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import hashlib
 import importlib.util
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -338,20 +337,6 @@ def _file_digest(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep transformers from showing a bar while it loads weights, which takes a moment only."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-
-
 @lru_cache(maxsize=2)
 def _model(name: str, device: str, precision: str):
     try:
@@ -369,7 +354,7 @@ def _model(name: str, device: str, precision: str):
         elif name != DEFAULT:
             # The library's own models go by their last name.
             where = str(models.fetched(name if "/" in name else f"sentence-transformers/{name}"))
-        with _quiet():
+        with models.without_bars():
             model = SentenceTransformer(
                 where,
                 device=None if device == "auto" else device,

@@ -102,7 +102,7 @@ class DetectorFaces:
 
         where = models.resolve(name, "detector")
         safe = {"trust_remote_code": False}
-        with loaded.loading(name, "object detector"), loaded.without_bars():
+        with loaded.loading(name, "object detector"), models.without_bars():
             where = models.local(where)
             self._model = AutoModelForObjectDetection.from_pretrained(where, use_safetensors=True, **safe)
             self._processor = AutoImageProcessor.from_pretrained(where, **safe)

@@ -112,17 +112,3 @@ def loading(name: str, what: str) -> Iterator[None]:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ParameterError(f"{name} cannot be loaded as {what}: {reason:.400}") from error
-
-
-@contextmanager
-def without_bars() -> Iterator[None]:
-    """Keep transformers from drawing bars for weights that load in a moment."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()

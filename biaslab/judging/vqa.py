@@ -222,7 +222,7 @@ class _Vqa:
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
         self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
         self._batches = loaded.Batches(device, batch_size or (8 if device.type == "cpu" else 64))
-        with loaded.loading(name, f"a {self._class} model"), loaded.without_bars():
+        with loaded.loading(name, f"a {self._class} model"), named.without_bars():
             self._model, info = getattr(transformers, self._class).from_pretrained(
                 where, use_safetensors=True, trust_remote_code=False, output_loading_info=True
             )

@@ -165,16 +165,3 @@ def truth_boxes(scene: Scene, image_id: str, *, size: int = 64) -> pd.DataFrame:
             sides = (left / width, top / height, right / width, bottom / height)
             rows.append((image_id, _PAPER_NAMES.get(region.name, region.name), 1.0, *sides))
     return pd.DataFrame(rows, columns=["image_id", "label", "score", "left", "top", "right", "bottom"])
-
-
-def visible_shares(scene: Scene, *, size: int = 64) -> list[float]:
-    """Return which share of each object is seen (0–1): objects first, then people."""
-    whole = truth(scene, size)
-    shares = []
-    for i, thing in enumerate(scene.things):
-        alone = truth(replace(scene, things=(thing,), people=()), size).objects[0].mask.sum()
-        shares.append(float(whole.objects[i].mask.sum() / alone))
-    for i, person in enumerate(scene.people):
-        alone = truth(replace(scene, things=(), people=(person,)), size).people[0].mask.sum()
-        shares.append(float(whole.people[i].mask.sum() / alone))
-    return shares

@@ -12,7 +12,7 @@ from typing import Any
 from biaslab import models
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.errors import ParameterError
-from biaslab.judging.names import FILES, VQA, files_digest
+from biaslab.judging.names import FILES, VQA, WHOLE, files_digest
 from biaslab.pipeline import Pipeline
 from biaslab.pipeline.stages import check_found
 from biaslab.settings import Settings
@@ -86,7 +86,8 @@ def check(model: str, settings: Settings) -> None:
             from biaslab.judging import vqa
 
             vqa.located(name)
-        elif ":" not in name:  # open_clip itself knows architectures with weights, as in ViT-L-14:openai.
+        # open_clip itself knows architectures with weights, as in ViT-L-14:openai.
+        elif name != WHOLE and ":" not in name:
             models.resolve(name, kind)
     _ = pipeline._engine, pipeline.corpus.digest
     s = settings

@@ -84,32 +84,6 @@ def nothing(why: str = "The source has no measurements for this figure.") -> Fig
     return empty
 
 
-def dots_with_intervals(
-    ax: Axes,
-    values: Sequence[float],
-    low: Sequence[float],
-    high: Sequence[float],
-    positions: Sequence[float],
-    *,
-    color: str = BLUE,
-    marker: str = "o",
-    label: str | None = None,
-    size: float = 6,
-) -> None:
-    """Draw values as dots and their intervals as horizontal lines at ``positions`` on the y axis.
-
-    A missing value is left out; a missing limit leaves the dot hollow, without a line.
-    """
-    values, low, high, positions = (np.asarray(a, dtype=float) for a in (values, low, high, positions))
-    known = np.isfinite(low) & np.isfinite(high) & np.isfinite(values)
-    ax.hlines(positions[known], low[known], high[known], color=color, linewidth=1.8, alpha=0.75, zorder=2)
-    look = {"color": color, "markersize": size, "zorder": 3}
-    ax.plot(values[known], positions[known], marker, label=label, **look)
-    bare = np.isfinite(values) & ~known
-    more = None if known.any() else label
-    ax.plot(values[bare], positions[bare], marker, markerfacecolor="white", label=more, **look)
-
-
 def label_points(
     ax: Axes,
     x: Sequence[float],

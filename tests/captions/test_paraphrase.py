@@ -4,7 +4,7 @@ import json
 
 import pandas as pd
 import pytest
-from fake_endpoint import KEY, FakeEndpoint, bytes_below, completion, failure
+from fake_endpoint import KEY, bytes_below, completion, failure
 
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
@@ -70,14 +70,6 @@ def test_a_megabyte_of_words_that_could_change():
 
 
 # -- by a model ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setenv("FAKE_KEY", KEY)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with FakeEndpoint().running() as running:
-        yield running
 
 
 def by_model(server, captions, occupations, **more):

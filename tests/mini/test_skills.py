@@ -10,7 +10,7 @@ from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.mini.art import PLACES as ALL_PLACES
 from biaslab.mini.render import render, truth
 from biaslab.mini.scene import Thing
-from biaslab.mini.skills import FAILURES, PLACES, failed, skill_scene, truth_boxes, visible_shares
+from biaslab.mini.skills import FAILURES, PLACES, failed, skill_scene, truth_boxes
 from biaslab.papers.dalleval import prompts
 from biaslab.papers.dalleval.analysis.verdicts import RULES, verdicts
 
@@ -26,6 +26,19 @@ def boxes(rows, scene_of):
     found = [truth_boxes(scene_of(i, row), row["image_id"]) for i, row in enumerate(rows.to_dict("records"))]
     found = pd.concat(found, ignore_index=True)
     return found.assign(**{f"p_{name}": found["label"] == name for name in prompts.CLASSES})
+
+
+def visible_shares(scene, size=64):
+    """Return which share of each object is seen (0–1): objects first, then people."""
+    whole = truth(scene, size)
+    shares = []
+    for i, thing in enumerate(scene.things):
+        alone = truth(replace(scene, things=(thing,), people=()), size).objects[0].mask.sum()
+        shares.append(float(whole.objects[i].mask.sum() / alone))
+    for i, person in enumerate(scene.people):
+        alone = truth(replace(scene, things=(), people=(person,)), size).people[0].mask.sum()
+        shares.append(float(whole.people[i].mask.sum() / alone))
+    return shares
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,16 +92,26 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
 
     draw, names = common.rng(seed, 0, 31), labels()
     scenes = [sample(draw) for _ in range(n)]
-    boxes, classes = [], []
+    found = []
     for scene in scenes:
-        found = truth(scene, SIZE)
-        regions = [(r, "face") for r in found.faces] + [(r, r.name) for r in (*found.people, *found.objects)]
+        whole = truth(scene, SIZE)
+        regions = [(r, "face") for r in whole.faces] + [(r, r.name) for r in (*whole.people, *whole.objects)]
         kept = [(r.box, names.index(name)) for r, name in regions if r.mask.sum() >= LEAST_PIXELS]
         size = np.array([SIZE * scene.aspect, SIZE] * 2, np.float32)
-        boxes.append(np.array([box for box, _ in kept], np.float32).reshape(-1, 4) / size)
-        classes.append(np.array([k for _, k in kept], np.int64))
-    images = loop.renders(scenes, squash=True, decoded=decoded, part=part, seed=seed)
-    return Pool(images, boxes, classes, np.array([len(s.people) for s in scenes]))
+        found.append(
+            (np.array([box for box, _ in kept], np.float32).reshape(-1, 4) / size, [k for _, k in kept])
+        )
+    return pool_of(scenes, found, decoded=decoded, part=part, seed=seed)
+
+
+def pool_of(scenes: list[Scene], found: list[tuple[np.ndarray, list[int]]], **decoding: Any) -> Pool:
+    """Return scenes drawn, with the boxes and classes found in each; ``decoding`` goes to ``loop.renders``."""
+    return Pool(
+        loop.renders(scenes, squash=True, **decoding),
+        [boxes for boxes, _ in found],
+        [np.array(classes, np.int64) for _, classes in found],
+        np.array([len(scene.people) for scene in scenes]),
+    )
 
 
 def build() -> torch.nn.Module:
@@ -199,9 +210,27 @@ def train(
     seed = training.seed
     torch.manual_seed(seed)
     model = build() if start_from is None else load(start_from)[0]
-    model.to(memory_format=torch.channels_last).train()
     data = pool(pool_size, seed, decoded=decoded)
     apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded)
+    found = fit(folder, model, training, data, lambda kept: measure(kept, processor(), apart))
+    noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
+    cards.note_training(folder, start_from, training, **noted)
+    cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
+    return found
+
+
+def fit(
+    folder: Path,
+    model: torch.nn.Module,
+    training: common.Training,
+    data: Pool,
+    measured: Callable[[torch.nn.Module], list[Measured]],
+) -> dict[str, float]:
+    """Train a detector on a pool, save its averaged weights to ``folder`` and return what was measured of them."""
+    import torch
+
+    seed = training.seed
+    model.to(memory_format=torch.channels_last).train()
     average = common.Average({"model": model}, decay=0.997)
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -215,15 +244,12 @@ def train(
         return whole, {"loss": whole}
 
     def quality() -> dict[str, float]:
-        return {s.metric: s.value for s in measure(average.kept["model"], processor(), apart)}
+        return {s.metric: s.value for s in measured(average.kept["model"])}
 
     found = training.fit(
         {"model": model}, average, loss, quality, clip=5.0, weight_decay=1e-3, betas=(0.9, 0.99)
     )
     save(folder, average.kept["model"])
-    noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
-    cards.note_training(folder, start_from, training, **noted)
-    cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
     return found
 
 

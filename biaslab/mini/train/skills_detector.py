@@ -49,13 +49,11 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
         elif skill == "spatial":
             asked |= {"relation": str(draw.choice(RELATIONS)), "other": str(draw.choice(names))}
         scenes.append(skills.skill_scene(draw, asked))
-    boxes, classes = [], []
+    sides, found = ["left", "top", "right", "bottom"], []
     for scene in scenes:
-        found = skills.truth_boxes(scene, "", size=SIZE)
-        boxes.append(found[["left", "top", "right", "bottom"]].to_numpy(np.float32))
-        classes.append(np.array([names.index(name) for name in found["label"]], np.int64))
-    images = loop.renders(scenes, squash=True, decoded=decoded, part=part, seed=seed)
-    return Pool(images, boxes, classes, np.array([len(s.people) for s in scenes]))
+        seen = skills.truth_boxes(scene, "", size=SIZE)
+        found.append((seen[sides].to_numpy(np.float32), [names.index(name) for name in seen["label"]]))
+    return detector.pool_of(scenes, found, decoded=decoded, part=part, seed=seed)
 
 
 def build() -> torch.nn.Module:
@@ -115,26 +113,11 @@ def train(
     training = common.Training(**{"steps": 9_000, "batch": 32, "learning_rate": 2e-3} | settings)
     seed = training.seed
     torch.manual_seed(seed)
-    model = build().to(memory_format=torch.channels_last).train()
     data = pool(pool_size, seed, decoded=decoded)
     apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded)
-    average = common.Average({"model": model}, decay=0.997)
-
-    def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        chosen = common.rng(seed, i).integers(len(data.images), size=training.batch)
-        pixels, table = loop.roughen(data.images[chosen], seed, i)
-        wanted = detector.targets(data, chosen, table)
-        torch.manual_seed(int(common.rng(seed, i, 23).integers(2**31)))
-        whole = model(pixels.add(1).div(2), labels=wanted).loss
-        return whole, {"loss": whole}
-
-    def quality() -> dict[str, float]:
-        return {s.metric: s.value for s in measure(average.kept["model"], detector.processor(), apart)}
-
-    found = training.fit(
-        {"model": model}, average, loss, quality, clip=5.0, weight_decay=1e-3, betas=(0.9, 0.99)
+    found = detector.fit(
+        folder, build(), training, data, lambda kept: measure(kept, detector.processor(), apart)
     )
-    detector.save(folder, average.kept["model"])
     noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
     cards.note_training(folder, None, training, **noted)
     return found

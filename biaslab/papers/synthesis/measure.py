@@ -18,8 +18,8 @@ from biaslab import lexicons
 from biaslab.captions.settings import SELECTED
 from biaslab.errors import MissingInputError
 from biaslab.judging import judge as judging
-from biaslab.judging.faces import Face
 from biaslab.judging.images import Subset
+from biaslab.judging.names import WHOLE
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.mini import truthful, world
 from biaslab.papers.synthesis.world import true_shares
@@ -37,8 +37,6 @@ KEPT_BACK = ("no_face", "several_faces", "face_too_small")
 _TRUE_KINDS = {"naive": "all", "no_indicators": "no indicator", MATCHED: "prompt-like, no indicator"}
 _COLUMNS = ["image_id", "occupation", "prompt", "outcome", "gender", "p_female", "truth_gender"]
 _OFF = (("training", "naive"), ("generated", MATCHED))
-# What the store knows by what stands in the place of a face detector.
-_WHOLE = "whole image"
 
 
 class Calibration:
@@ -267,17 +265,6 @@ def ungated(pipeline: Pipeline, source, image_ids: Sequence[str]) -> pd.DataFram
     if not ids:
         return pd.DataFrame({"image_id": [], "gender": [], "p_female": []}, dtype=object)
     own, device = pipeline.settings.judging, pipeline.settings.compute.device
-    given = own.changed(faces=_WHOLE, min_face=0)
-
-    def models(settings: judging.JudgeSettings, device: str) -> judging.Judge:
-        return judging.Judge(_WholeImage(), judging.load(settings.changed(faces=own.faces), device).gender)
-
+    given = own.changed(faces=WHOLE, min_face=0)
     some = Subset(source, ids)
-    return judging.judge(some, given, store=pipeline.store, device=device, progress=False, models=models)
-
-
-class _WholeImage:
-    """Takes every image for one face, so that nothing is kept back."""
-
-    def faces(self, images: Sequence[np.ndarray]) -> list[list]:
-        return [[Face(0.0, 0.0, float(i.shape[1]), float(i.shape[0]), 1.0)] for i in images]
+    return judging.judge(some, given, store=pipeline.store, device=device, progress=False)

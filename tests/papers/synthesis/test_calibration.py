@@ -517,13 +517,15 @@ def test_ungated_images_are_judged_whole_and_kept_apart(tmp_path, monkeypatch):
         loaded.append(given.faces)
         return Judge(_NoFaces(), _Gender())
 
-    monkeypatch.setattr("biaslab.judging.judge.load", load)
+    monkeypatch.setattr("biaslab.judging.judge.ZeroShot", lambda *_, **__: None)
+    monkeypatch.setattr("biaslab.judging.judge.ZeroShotGender", lambda *_: _Gender())
     given = JudgeSettings(faces="no/such", gender="none/such", min_face=0)
     gated = judge(source, given, store=pipeline.store, progress=False, models=load)
     assert set(gated["outcome"]) == {"no_face"}
     found = ungated(pipeline, source, ["c", "a", "b", "a"]).set_index("image_id")
     assert found["gender"].to_dict() == {"c": "male", "a": "female", "b": "unsure"}
-    assert loaded == ["no/such", "mini-detector"]
+    # The gate is another, so that answers behind the detector's are not read again.
+    assert loaded == ["no/such"]
     assert ungated(pipeline, source, []).empty
 
 

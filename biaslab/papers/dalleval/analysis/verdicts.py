@@ -112,8 +112,8 @@ def verdicts(
         parts.append(
             rows.assign(correct=correct, objects_correct=objects, rest_correct=rest, outcome=outcome)
         )
-    columns = {"correct": bool, "objects_correct": bool, "rest_correct": bool, "outcome": str}
-    return pd.concat(parts).loc[asked.index] if parts else asked.reindex(columns=[*asked, *columns])
+    judged = ["correct", "objects_correct", "rest_correct", "outcome"]
+    return pd.concat(parts).loc[asked.index] if parts else asked.reindex(columns=[*asked, *judged])
 
 
 def _fit(name: str, other: str, seen: Counter, rule: str) -> bool:
