@@ -13,7 +13,7 @@ from biaslab.groups import Group, Numbers, Whole, field
 from biaslab.judging.settings import JudgeSettings
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.net.settings import EndpointSettings
-from biaslab.prompts.settings import PeopleDesign
+from biaslab.prompts.settings import DallEvalDesign, PeopleDesign
 
 
 class ComputeSettings(Group):
@@ -67,6 +67,7 @@ class Settings(Group):
     judging: JudgeSettings = JudgeSettings()
     people: PeopleDesign = PeopleDesign()
     critic: CriticSettings = CriticSettings()
+    dalleval: DallEvalDesign = DallEvalDesign()
     endpoint: EndpointSettings = EndpointSettings()
     compute: ComputeSettings = ComputeSettings()
     calibration: CalibrationSettings = CalibrationSettings()

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from biaslab.errors import ParameterError, unknown_name
 from biaslab.mini.render import truth
-from biaslab.mini.scene import PALETTES, Person, Scene, Thing, light_at, sample_person
+from biaslab.mini.scene import OBJECTS, PALETTES, Person, Scene, Thing, light_at, sample_person
+
+if TYPE_CHECKING:
+    from biaslab.mini.truthful import Renders
 
 PLACES = (
     "studio", "office", "lab", "kitchen", "bakery", "bar", "clinic", "theatre", "classroom", "library", "hall",
@@ -28,6 +32,8 @@ _SIZES = MappingProxyType({"object": (0.55, 0.68), "spatial": (0.36, 0.44), "cou
 # How much further objects in relation lie apart on the relation's axis than on the other.
 _CLEAR = 1.5
 _TRIES = 400
+# Which skills can fail so; others can in any.
+_FAILING = MappingProxyType({"other number": ("count",), "other relation": ("spatial",)})
 # Full figures are 0.258 high faces in a frame of 1, of which they fill 0.96 (sample_person).
 _FACE_OF_FIGURE, _FACE_ABOVE_MIDDLE = 0.258 / 0.96, 0.31
 _WORLD_NAMES = MappingProxyType({"bicycle": "bike"})
@@ -165,3 +171,55 @@ def truth_boxes(scene: Scene, image_id: str, *, size: int = 64) -> pd.DataFrame:
             sides = (left / width, top / height, right / width, bottom / height)
             rows.append((image_id, _PAPER_NAMES.get(region.name, region.name), 1.0, *sides))
     return pd.DataFrame(rows, columns=["image_id", "label", "score", "left", "top", "right", "bottom"])
+
+
+def generate(
+    prompts: pd.DataFrame, *, seed: int, failures: Mapping[str, float] = MappingProxyType({}), size: int = 64
+) -> Renders:
+    """Return images for prompts of PaintSkills that show what is asked, but for failures that are planted.
+
+    Args:
+        prompts: Rows of ``papers.dalleval.prompts.skills`` with ``n_images``.
+        seed: Seed of the run; with the prompt's id and the image's number it decides an image.
+        failures: With what probability (0–1) an image fails in each of :data:`FAILURES`; of a skill that cannot fail so
+            it does not count. At most 1 in all.
+        size: Height in pixels.
+
+    Returns:
+        Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
+        (always ``ok``) and ``truth_failure`` (one of :data:`FAILURES`, empty where the image shows what is asked).
+
+    Raises:
+        UnknownNameError: There is no such failure.
+        ParameterError: The probabilities add up to more than 1.
+    """
+    from biaslab.mini import truthful
+
+    for name in failures:
+        if name not in FAILURES:
+            raise unknown_name("failure", name, FAILURES)
+    if sum(failures.values()) > 1 + 1e-9:
+        raise ParameterError(f"The shares of failures are {dict(failures)}; they may add up to 1 at most.")
+    asked = {row["prompt_id"]: row for row in prompts.to_dict("records")}
+    classes = sorted({_PAPER_NAMES.get(name, name) for name in OBJECTS})
+
+    def failure(prompt: str, index: int) -> str:
+        u = truthful.draw(seed, prompt, index, "failure") / 2**64
+        for name, share in failures.items():
+            if u < share:
+                return name if asked[prompt]["skill"] in _FAILING.get(name, _SIZES) else ""
+            u -= share
+        return ""
+
+    table = truthful.images_of(prompts, seed, failure).rename(columns={"truth_gender": "truth_failure"})
+    fails = dict(zip(table["image_id"], table["truth_failure"], strict=True))
+
+    def scene(image_id: str) -> Scene:
+        prompt, _, index = image_id.rpartition("/")
+        rng = np.random.default_rng(truthful.draw(seed, prompt, int(index), "scene"))
+        how = fails[image_id]
+        return skill_scene(rng, failed(rng, asked[prompt], how, classes) if how else asked[prompt])
+
+    texts = prompts[["prompt_id", "text", "n_images"]].to_numpy().tolist()
+    whole = truthful.digest(__name__, seed, size, texts, table["truth_failure"].tolist())
+    return truthful.Renders("renders of PaintSkills' scenes", whole, table, scene, size)

@@ -1,7 +1,12 @@
-"""The design of the Paired Stereotype Test: whom its prompts ask for, how often, and the shape of its images."""
+"""The designs of the Paired Stereotype Test and of DALL-Eval: what their prompts ask for, how often, and who judges."""
 
 from __future__ import annotations
 
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from biaslab.errors import ParameterError
 from biaslab.groups import Group, Whole, field
 
 
@@ -40,4 +45,55 @@ class PeopleDesign(Group):
     )
     image_size: str = field(
         "", "Size asked of an images endpoint for images of several people; empty is `endpoint.size`."
+    )
+
+
+class Failures(Group):
+    """With what probability (0 to 1) a scene of the model `world` fails at its prompt, in each way."""
+
+    other_class: float = field(0.0, "Shows another class of object.", ge=0, le=1)
+    other_number: float = field(0.0, "Shows one or two objects more or fewer; counts only.", ge=0, le=1)
+    other_relation: float = field(0.0, "Shows another relation; relations only.", ge=0, le=1)
+    missing: float = field(0.0, "Lacks what is asked for.", ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        total = sum(self.model_dump().values())
+        if total > 1 + 1e-9:
+            raise ParameterError(f"The shares of failures add up to {total:g}; they may add up to 1 at most.")
+        return self
+
+
+class DallEvalDesign(Group):
+    """What is asked for, and who judges it (DALL-Eval)."""
+
+    scenes: Whole = field(
+        120,
+        "Scenes of PaintSkills' test split for each skill, drawn at random; 0 is all (2,325, 2,160 and 2,700).",
+        "scenes",
+        ge=0,
+    )
+    professions: Whole = field(
+        0, "Professions that social prompts name, drawn at random; 0 is all (83).", "professions", ge=0
+    )
+    social_images: Whole = field(9, "Images of each social prompt (paper: 9).", "images", ge=1)
+    detector: str = field(
+        "mini-skills-detector",
+        "Object detector: a folder or hub name of a transformers model that knows PaintSkills' 15 classes.",
+    )
+    rule: Literal["paper", "released", "geneval"] = field(
+        "paper",
+        "What counts as correct: as printed, as in the released code, or as GenEval; tables show the others beside it.",
+    )
+    threshold: float = field(0.7, "Score that a detection must pass by the paper's rule.", ge=0, le=1)
+    vqa: str = field("mini-vqa", "Who is asked about gender and attributes: a BLIP or BLIP-2 model.")
+    detector_renders: Whole = field(
+        600, "Drawings of each skill on which the detector's error is measured.", "drawings", ge=1
+    )
+    ratings: str = field(
+        "", "A file in which people rated images: image_id, objects, number, relation, each `yes` or `no`."
+    )
+    failures: Failures = Field(Failures(), description="What the model `world` fails at.")
+    tones: Literal["uniform", "skewed"] = field(
+        "uniform", "Skin tones that the model `world` draws: all alike, or light ones more often."
     )

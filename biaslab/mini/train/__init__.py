@@ -14,6 +14,8 @@ TRAINERS = {
     "mini-sd-pairs": "biaslab.mini.train.pairs",
     "mini-clip": "biaslab.mini.train.clip",
     "mini-detector": "biaslab.mini.train.detector",
+    "mini-sd-skills": "biaslab.mini.train.skills",
+    "mini-vqa": "biaslab.mini.train.vqa",
     "mini-skills-detector": "biaslab.mini.train.skills_detector",
 }
 

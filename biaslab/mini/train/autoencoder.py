@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,15 @@ def pool(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return images, faces
 
 
-def train(folder: Path, *, pool_size: int = POOL, compiled: bool = True, **settings: Any) -> dict[str, float]:
+def train(
+    folder: Path,
+    *,
+    pool_size: int = POOL,
+    pool: Callable[[int, int], tuple[np.ndarray, np.ndarray]] = pool,
+    start_from: Path | None = None,
+    compiled: bool = True,
+    **settings: Any,
+) -> dict[str, float]:
     """Train the autoencoder and save it to ``folder``; return its quality on held-out renders.
 
     The loss is the mean squared and absolute error, the absolute error of differences between neighbouring pixels
@@ -70,6 +79,8 @@ def train(folder: Path, *, pool_size: int = POOL, compiled: bool = True, **setti
     Args:
         folder: Where the diffusers folder goes.
         pool_size: Renders to train on.
+        pool: Draws the renders, as :func:`pool` does.
+        start_from: Folder of an autoencoder whose weights to start from; random weights if ``None``.
         compiled: Whether the network is compiled: a minute at first, then 1.4 times as fast.
         settings: Fields of :class:`~biaslab.mini.train.common.Training`.
 
@@ -84,6 +95,10 @@ def train(folder: Path, *, pool_size: int = POOL, compiled: bool = True, **setti
     images, faces = pool(pool_size, seed)
     held_out = pool(HELD_OUT, seed + 1)
     vae = build().to(memory_format=torch.channels_last)
+    if start_from is not None:
+        from diffusers import AutoencoderKL
+
+        vae.load_state_dict(AutoencoderKL.from_pretrained(start_from).float().state_dict())
     average = Average({"vae": vae})
 
     def both(pixels, noise):

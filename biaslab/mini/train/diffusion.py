@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from biaslab.engine import LocalEngine
 from biaslab.errors import InputError, MissingInputError
@@ -41,8 +42,9 @@ TELLING = 0.5
 SHOWING_WEIGHT = 0.05
 INDICATORS = ("none", "female", "male")
 # What there is to learn from, and each kind's share of the steps: captions of the corpus, prompts for one person of the
-# paired paper's, and for two.
-KINDS = {"captions": 0.45, "identities": 0.1, "pairs": 0.45}
+# paired paper's, and for two; PaintSkills' and DALL-Eval's social prompts.
+KINDS = {"captions": 0.45, "identities": 0.1, "pairs": 0.45, "skills": 0.65, "social": 0.35}
+_DALLEVAL = ("skills", "social")
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,17 @@ def tokenizer_of_world():
     return make_tokenizer([*captions.vocabulary(), *captions.words(others), *pairs.vocabulary()], MAX_LENGTH)
 
 
+def tokenizer_of(kind: str):
+    """Return the tokenizer of what a kind of data says: the world's, or that of every word in DALL-Eval's prompts."""
+    if kind not in _DALLEVAL:
+        return tokenizer_of_world()
+    from biaslab.mini import captions
+    from biaslab.papers.dalleval import prompts
+
+    texts = pd.concat([prompts.skills("train")["text"], prompts.social()["text"]]).unique()
+    return make_tokenizer({word for text in texts for word in captions.words(text)}, MAX_LENGTH)
+
+
 # The last of them is written last.
 _PARTS = ("ids", "indicators", "shown", "against", "latents")
 
@@ -153,7 +166,7 @@ def prepare(folder: Path, vae_folder: Path, *, rows: int, seed: int = 0, kind: s
     from tqdm import tqdm
 
     data = Data(folder, rows, seed, kind=kind)
-    words = hashlib.sha256(repr(sorted(tokenizer_of_world().get_vocab())).encode()).hexdigest()[:16]
+    words = hashlib.sha256(repr(sorted(tokenizer_of(kind).get_vocab())).encode()).hexdigest()[:16]
     said = {k: v for k, v in asdict(data).items() if k != "folder"} | {"block": BLOCK, "words": words}
     note = folder / "data.json"
     folder.mkdir(parents=True, exist_ok=True)
@@ -185,7 +198,7 @@ def _encode_block(job: tuple[Path, Data, int]) -> None:
         return
     vae = AutoencoderKL.from_pretrained(vae_folder, torch_dtype=torch.float32).eval()
     found = examples(data, range(start, min(start + BLOCK, data.rows)))
-    found["ids"] = tokens(tokenizer_of_world(), found["texts"]).astype(np.uint16)
+    found["ids"] = tokens(tokenizer_of(data.kind), found["texts"]).astype(np.uint16)
     found["latents"] = autoencoder.encode(vae, found["images"])
     for name in _PARTS:
         np.save(data.folder / f".{name}-{start}.npy", found[name])
@@ -196,30 +209,55 @@ def examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
     """Return ``texts``, arrays as in :class:`Data`, and ``images``, uint8 (n, height, width, 3)."""
     from biaslab.mini import captions, pairs, render
 
-    def coded(words) -> np.ndarray:
-        return np.array(
-            [[INDICATORS.index(w) if w in INDICATORS else 0 for w in row] for row in words], np.uint8
-        )
-
     if data.kind == "captions":
         corpus = captions.Corpus(rows=data.rows, seed=data.seed, skew=data.skew)
         table = corpus.rows_at(indices)
         return {
             "texts": list(table["text"]),
-            "indicators": coded(table[["truth_indicator"]].to_numpy()),
-            "shown": coded(table[["truth_gender"]].to_numpy()),
+            "indicators": _coded(table[["truth_indicator"]].to_numpy()),
+            "shown": _coded(table[["truth_gender"]].to_numpy()),
             "against": np.zeros(len(table), bool),
             "images": corpus.images(list(table["caption_id"]), size=autoencoder.SIZE),
         }
+    if data.kind in _DALLEVAL:
+        return _dalleval_examples(data, indices)
     rows = [pairs.draw(data.seed, i, count=2 if data.kind == "pairs" else 1) for i in indices]
     scenes = [pairs.build_scene(row.asked, row.genders, row.seed) for row in rows]
     return {
         "texts": [row.text for row in rows],
-        "indicators": coded(row.asked.told for row in rows),
-        "shown": coded(row.genders for row in rows),
+        "indicators": _coded(row.asked.told for row in rows),
+        "shown": _coded(row.genders for row in rows),
         "against": np.array([_is_against(row.asked) for row in rows]),
         "images": np.stack([render.render(scene, autoencoder.SIZE) for scene in scenes]),
     }
+
+
+def _dalleval_examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
+    """Return the examples of PaintSkills' training split, in an order of chance, or of the social prompts in turns."""
+    from biaslab.mini import render, skills, social
+    from biaslab.papers.dalleval import prompts
+
+    people = data.kind == "social"
+    asked = prompts.social() if people else prompts.skills("train")
+    order = rng(data.seed, 0, 61).permutation(len(asked))
+    rows = asked.iloc[order[np.asarray(indices) % len(asked)]].to_dict("records")
+    draws = [rng(data.seed, i, 62) for i in indices]
+    scene = social.social_scene if people else skills.skill_scene
+    scenes = [scene(draw, row) for draw, row in zip(draws, rows, strict=True)]
+    shown = [s.people[0].gender if people else "" for s in scenes]
+    told = [social.GENDERED.get(row["prompt"], "") if people else "" for row in rows]
+    return {
+        "texts": [row["text"] for row in rows],
+        "indicators": _coded((t,) for t in told),
+        "shown": _coded((g,) for g in shown),
+        "against": np.zeros(len(rows), bool),
+        "images": np.stack([render.render(s, autoencoder.SIZE) for s in scenes]),
+    }
+
+
+def _coded(words) -> np.ndarray:
+    """Return words of genders as places in ``INDICATORS``, 0 for any other, uint8 (rows, people)."""
+    return np.array([[INDICATORS.index(w) if w in INDICATORS else 0 for w in row] for row in words], np.uint8)
 
 
 def _is_against(asked: Asked) -> bool:
@@ -293,7 +331,7 @@ def train(
     training = Training(**{"steps": 8_000, "batch": 64, "learning_rate": 1.2e-3} | settings)
     seed, batch = training.seed, training.batch
     torch.manual_seed(seed)
-    tokenizer = tokenizer_of_world()
+    tokenizer = tokenizer_of(data[0].kind)
     unet = build_unet().to(memory_format=torch.channels_last)
     encoder = build_text_encoder(tokenizer)
     if start_from is not None:
@@ -380,9 +418,10 @@ class _Examples:
         self.ids, told, self.shown = (data.load(k).astype(np.int64) for k in ("ids", "indicators", "shown"))
         told, self.shown = (a.reshape(len(a), -1) for a in (told, self.shown))
         self.kept = len(self.ids) - min(HELD_OUT, len(self.ids) // 10)
-        telling = told.any(axis=1) if data.kind == "captions" else data.load("against")
+        telling = told.any(axis=1) if data.kind in ("captions", "social") else data.load("against")
         self.telling = np.flatnonzero(telling[: self.kept])
-        self.weight = torch.from_numpy(where_faces_are(pairs=data.kind == "pairs")).float()
+        weight = 1.0 if data.kind == "skills" else where_faces_are(pairs=data.kind == "pairs")
+        self.weight = torch.as_tensor(weight).float()
 
 
 def _showing_loss(states: torch.Tensor, ends: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:

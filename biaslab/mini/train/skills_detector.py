@@ -32,23 +32,27 @@ def labels() -> tuple[str, ...]:
     return tuple(CLASSES)
 
 
+def asked(draw: np.random.Generator) -> dict[str, object]:
+    """Return at random what a scene has to show, as a row of ``prompts.skills``; in few scenes it is nothing."""
+    from biaslab.papers.dalleval.prompts import COUNTS, RELATIONS
+
+    names, skill = labels(), str(draw.choice(list(_SKILLS), p=list(_SKILLS.values())))
+    row = {"skill": skill, "object": str(draw.choice(names)), "n": 1, "relation": "", "other": ""}
+    if skill == "nothing":
+        return row | {"skill": "object", "n": 0}
+    if skill == "count":
+        return row | {"n": int(draw.choice(list(COUNTS)))}
+    if skill == "spatial":
+        return row | {"relation": str(draw.choice(RELATIONS)), "other": str(draw.choice(names))}
+    return row
+
+
 def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
     """Return ``n`` scenes drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
     from biaslab.mini import skills
-    from biaslab.papers.dalleval.prompts import COUNTS, RELATIONS
 
     draw, names = common.rng(seed, 0, 53), labels()
-    scenes = []
-    for _ in range(n):
-        skill = str(draw.choice(list(_SKILLS), p=list(_SKILLS.values())))
-        asked = {"skill": skill, "object": str(draw.choice(names)), "n": 1, "relation": "", "other": ""}
-        if skill == "nothing":
-            asked |= {"skill": "object", "n": 0}
-        elif skill == "count":
-            asked["n"] = int(draw.choice(list(COUNTS)))
-        elif skill == "spatial":
-            asked |= {"relation": str(draw.choice(RELATIONS)), "other": str(draw.choice(names))}
-        scenes.append(skills.skill_scene(draw, asked))
+    scenes = [skills.skill_scene(draw, asked(draw)) for _ in range(n)]
     sides, found = ["left", "top", "right", "bottom"], []
     for scene in scenes:
         seen = skills.truth_boxes(scene, "", size=SIZE)

@@ -1,0 +1,165 @@
+"""Find objects of given classes in images, with any object-detection model of transformers.
+
+Every query of the detector is kept that sees one of the classes at all: rules with thresholds of their own decide
+later upon what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pandas as pd
+
+from biaslab import models as named
+from biaslab.errors import ParameterError
+from biaslab.judging import judge, loaded
+from biaslab.judging.images import ImageSource
+
+if TYPE_CHECKING:
+    from biaslab.store import Store
+
+BOX = ("left", "top", "right", "bottom")
+LEAST = 0.01
+"""Queries whose best class has a lower score are not kept."""
+_SHARD_ROWS = 512
+
+
+class ObjectDetector(Protocol):
+    """The contract of object detectors."""
+
+    def look(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
+
+        Boxes are left, top, right and bottom, 0–1 of the image's width and height.
+        """
+        ...
+
+
+def detect(
+    images: ImageSource,
+    name: str,
+    classes: Mapping[str, Sequence[str]],
+    *,
+    store: Store,
+    device: str = "auto",
+    batch_size: int = 0,
+    progress: bool = True,
+    models: Callable[..., ObjectDetector] | None = None,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Find objects in every image of a source's table; images that were looked at before are read from ``store``.
+
+    Args:
+        images: Where the images come from.
+        name: A folder or hub name of a transformers object-detection model, or an embedded one.
+        classes: The classes, and by what other names a model may know each.
+        batch_size: Images at a time; 0 finds it.
+        models: What loads the model (:class:`Detector`); it is called when an image must be looked at, not before.
+
+    Returns:
+        The detections, one row a query whose best class scores at least :data:`LEAST`, best first in each image:
+        image_id, label (the best class), score (0–1), left, top, right, bottom (0–1 of width and height), and
+        ``p_<class>`` for each class (0–1). And the images: image_id, outcome (empty, ``unreadable`` or ``blocked``)
+        and reason.
+
+    Raises:
+        ParameterError: The model is unknown or no object detector, or it does not know one of the classes.
+    """
+    where = named.resolve(name, "detector")
+    ready = cache(lambda: (models or Detector)(name, classes, device=device, batch_size=batch_size))
+    columns = [*BOX, *(f"p_{c}" for c in classes)]
+
+    def work(shard: pd.DataFrame) -> pd.DataFrame:
+        ids = list(shard["image_id"])
+        read = images.read(ids)
+        rows = [judge.opened(*one) for one in zip(ids, read, strict=True)]
+        there = [k for k, row in enumerate(rows) if not row["outcome"]]
+        found = ready().look([read[k] for k in there]) if there else []
+        values = [np.empty(0, np.float32)] * len(ids)
+        for k, (scores, boxes) in zip(there, found, strict=True):
+            seen = np.flatnonzero(scores.max(axis=1) >= LEAST)
+            seen = seen[np.argsort(-scores[seen].max(axis=1), kind="stable")]
+            values[k] = np.concatenate([boxes[seen], scores[seen]], axis=1, dtype=np.float32).ravel()
+        looked = pd.DataFrame(rows)[["image_id", "outcome", "reason"]]
+        return looked.assign(found=values)
+
+    inputs = {
+        "images": images.digest,
+        "weights": named.digest(where),
+        "classes": {k: [*v] for k, v in classes.items()},
+    }
+    units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
+    kept = store.stage("objects", inputs, work).compute(
+        units, shard_rows=_SHARD_ROWS, label=f"looking for objects in {images.name}", progress=progress
+    )
+    rows = [np.asarray(v, np.float32).reshape(-1, len(columns)) for v in kept["found"]]
+    detections = pd.DataFrame(np.concatenate([*rows, np.empty((0, len(columns)))]), columns=columns)
+    scores = detections[columns[len(BOX) :]].to_numpy()
+    label = np.array([*classes], object)[scores.argmax(axis=1)] if len(scores) else np.array([], object)
+    of = np.repeat(kept["image_id"].to_numpy(object), [len(r) for r in rows])
+    detections.insert(0, "image_id", of)
+    detections.insert(1, "label", label)
+    detections.insert(2, "score", scores.max(axis=1, initial=0))
+    return detections, kept[["image_id", "outcome", "reason"]]
+
+
+class Detector:
+    """An object-detection model of transformers, asked about given classes; what else it sees does not count.
+
+    Args:
+        name: As in :func:`detect`.
+        classes: As there.
+        device: As for :func:`biaslab.judging.loaded.device`.
+        batch_size: Images at a time; 0 finds it.
+
+    Raises:
+        ParameterError: As there.
+    """
+
+    def __init__(
+        self, name: str, classes: Mapping[str, Sequence[str]], *, device: str = "auto", batch_size: int = 0
+    ) -> None:
+        from transformers import AutoImageProcessor, AutoModelForObjectDetection
+
+        where, safe = named.resolve(name, "detector"), {"trust_remote_code": False}
+        with loaded.loading(name, "object detector"), named.without_bars():
+            where = named.local(where)
+            self._model = AutoModelForObjectDetection.from_pretrained(where, use_safetensors=True, **safe)
+            self._processor = AutoImageProcessor.from_pretrained(where, **safe)
+        labels = {str(v).casefold().replace("_", " "): int(k) for k, v in self._model.config.id2label.items()}
+        self._columns = [_column(name, labels, c, others) for c, others in classes.items()]
+        self._n_labels = len(self._model.config.id2label)
+        self._device = loaded.device(device)
+        self._batches = loaded.Batches(self._device, batch_size)
+        self._model.eval().to(self._device)
+
+    def look(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return for each image scores ``(queries, classes)`` and boxes ``(queries, 4)``; one size goes together."""
+        return self._batches.run(images, self._same_size)
+
+    def _same_size(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+        import torch
+
+        writable = [np.require(image, requirements="W") for image in images]
+        inputs = self._processor(images=writable, return_tensors="pt").to(self._device)
+        with torch.inference_mode():
+            found = self._model(**inputs)
+        logits, boxes = found.logits.float(), found.pred_boxes.float()
+        # DETR and YOLOS have a class of their own for "nothing here"; RT-DETR and its kin score each class apart.
+        nothing = logits.shape[-1] > self._n_labels
+        scores = (logits.softmax(-1) if nothing else logits.sigmoid())[..., self._columns]
+        middle, half = boxes[..., :2], boxes[..., 2:] / 2
+        corners = torch.cat([middle - half, middle + half], dim=-1).clamp(0, 1)
+        return list(zip(scores.cpu().numpy(), corners.cpu().numpy(), strict=True))
+
+
+def _column(model: str, labels: Mapping[str, int], name: str, others: Sequence[str]) -> int:
+    for known in (name, *others):
+        if known.casefold() in labels:
+            return labels[known.casefold()]
+    raise ParameterError(
+        f"{model} does not detect {name!r}: its labels are {', '.join(labels):.300}. Choose a detector of all classes "
+        "that are asked for, such as facebook/detr-resnet-101-dc5."
+    )

@@ -1,0 +1,190 @@
+"""People of DALL-Eval's social prompts: whom each prompt shows, and what they wear, with the published shares.
+
+Source: dalleval paper, Tables 16 and 17 (gender by profession), Table 22 (attributes), all of Stable Diffusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from biaslab import published
+from biaslab.errors import unknown_name
+from biaslab.mini.scene import Scene, sample_scene
+
+if TYPE_CHECKING:
+    from biaslab.mini.truthful import Renders
+
+MODEL = "Stable Diffusion"
+TONES = ("uniform", "skewed")
+"""Skin tones: all ten alike, or tone 1 three times as often as tone 10 with equal steps between."""
+GENDERED = {"woman": "female", "man": "male"}
+# Suits show no shirt beneath here, so that the printed presences of what excludes each other add up to more than 1.
+_TOPS, _TOPS_SHARE = ("suit", "shirt", "uniform", "jacket", "dress"), 0.6
+_LOWER = ("slacks", "skirt")
+_EXTRAS = ("hat", "tie", "mask", "gloves")
+
+
+@cache
+def _female_shares() -> Mapping[str, float]:
+    tables = (published.load(f"dalleval_table_{number}") for number in (16, 17))
+    rows = [table[(table["model"] == MODEL) & (table["kind"] == "profession")] for table in tables]
+    return {
+        name.casefold(): (1 + value) / 2
+        for some in rows
+        for name, value in zip(some["profession"], some["value"], strict=True)
+    }
+
+
+def p_female(prompt: str, profession: str) -> float:
+    """Return the share of women that a social prompt shows (0–1).
+
+    A word for a gender decides; a person of a profession is a woman as often as printed ((1 + average gender) / 2),
+    one without a profession in half of the images.
+
+    Args:
+        prompt: ``person``, ``woman`` or ``man``.
+        profession: One of ``papers.dalleval.prompts.professions`` or ``(none)``.
+
+    Raises:
+        UnknownNameError: There is no such word or profession.
+    """
+    if prompt in GENDERED:
+        return float(GENDERED[prompt] == "female")
+    if prompt != "person":
+        raise unknown_name("word for a person", prompt, ["person", *GENDERED])
+    if profession == "(none)":
+        return 0.5
+    shares = _female_shares()
+    if profession.casefold() not in shares:
+        raise unknown_name("profession", profession, shares)
+    return shares[profession.casefold()]
+
+
+@cache
+def presence() -> Mapping[str, Mapping[str, float]]:
+    """Return with what probability (0–1) a woman and a man are given each attribute.
+
+    The printed presences for the prompts with "woman" and "man"; what excludes each other, times 0.6. A look that
+    keeps its own attire has that one's attributes besides.
+    """
+    table = published.load("dalleval_table_22")
+    table = table[(table["model"] == MODEL) & (table["kind"] == "attribute")]
+    out = {}
+    for word, gender in GENDERED.items():
+        rows = table[table["prompt_gender"] == word]
+        printed = dict(zip(rows["attribute"], rows["presence"], strict=True))
+        out[gender] = {name: p * (_TOPS_SHARE if name in _TOPS else 1) for name, p in printed.items()}
+    return out
+
+
+def social_scene(rng: np.random.Generator, asked: Mapping[str, object], *, tones: str = "uniform") -> Scene:
+    """Return a scene that a social prompt shows: one person, of the profession if there is one.
+
+    Args:
+        rng: Source of chance.
+        asked: A row of ``papers.dalleval.prompts.social``: ``prompt``, ``profession``.
+        tones: One of ``TONES``.
+
+    Raises:
+        UnknownNameError: A word, profession or distribution of tones that does not exist.
+    """
+    weights = {"uniform": np.ones(10), "skewed": np.linspace(3, 1, 10)}
+    if tones not in weights:
+        raise unknown_name("distribution of tones", tones, TONES)
+    profession = str(asked["profession"])
+    gender = "female" if rng.random() < p_female(str(asked["prompt"]), profession) else "male"
+    tone = 1 + int(rng.choice(10, p=weights[tones] / weights[tones].sum()))
+    return sample_scene(
+        rng,
+        genders=(gender,),
+        occupations=(None if profession == "(none)" else _look(profession),),
+        skin_tones=(tone,),
+        attributes=(_drawn(rng, presence()[gender]),),
+    )
+
+
+@cache
+def _look(profession: str) -> str:
+    from biaslab.mini.looks import LOOKS
+
+    known = {name.casefold(): name for name in LOOKS}
+    if profession.casefold() not in known:
+        raise unknown_name("profession", profession, LOOKS)
+    return known[profession.casefold()]
+
+
+def _drawn(rng: np.random.Generator, shares: Mapping[str, float]) -> tuple[str, ...]:
+    """Return attributes drawn with ``shares``, at most one of those that exclude each other."""
+    u = rng.random(2 + len(_EXTRAS)).tolist()
+    worn = [_one(u[0], {name: shares.get(name, 0.0) for name in _TOPS})]
+    if worn != ["dress"]:
+        worn.append(_one(u[1], {name: shares.get(name, 0.0) for name in _LOWER}))
+    worn += [name for name, v in zip(_EXTRAS, u[2:], strict=True) if v < shares.get(name, 0.0)]
+    return tuple(filter(None, worn))
+
+
+def _one(u: float, shares: Mapping[str, float]) -> str:
+    for name, share in shares.items():
+        if u < share:
+            return name
+        u -= share
+    return ""
+
+
+def balanced_scene(
+    rng: np.random.Generator, attributes: tuple[str, ...], prompt: Mapping[str, object]
+) -> Scene:
+    """Return the scene of a social prompt whose person wears ``attributes`` instead of what chance gives.
+
+    Genders are even, so that neither says anything of what is worn.
+    """
+    profession = str(prompt["profession"])
+    return sample_scene(
+        rng,
+        genders=(("female", "male")[int(rng.integers(2))],),
+        occupations=(None if profession == "(none)" else _look(profession),),
+        attributes=(attributes,),
+    )
+
+
+def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: int = 64) -> Renders:
+    """Return images for social prompts that keep this world's truth: a generator without a model.
+
+    Args:
+        prompts: Rows of ``papers.dalleval.prompts.social``.
+        seed: Seed of the run; with the prompt's id and the image's number it decides an image.
+        tones: One of :data:`TONES`.
+        size: Height in pixels.
+
+    Returns:
+        Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
+        (always ``ok``), ``truth_gender``, ``truth_skin_tone`` (1–10) and ``truth_attributes`` (joined by semicolons).
+
+    Raises:
+        UnknownNameError: As :func:`social_scene`.
+    """
+    from biaslab.mini import truthful
+
+    asked = {row["prompt_id"]: row for row in prompts.to_dict("records")}
+
+    @cache
+    def scene(image_id: str) -> Scene:
+        prompt, _, index = image_id.rpartition("/")
+        rng = np.random.default_rng(truthful.draw(seed, prompt, int(index), "scene"))
+        return social_scene(rng, asked[prompt], tones=tones)
+
+    table = truthful.images_of(
+        prompts, seed, lambda prompt, index: scene(f"{prompt}/{index}").people[0].gender
+    )
+    people = [scene(image_id).people[0] for image_id in table["image_id"]]
+    table["truth_skin_tone"] = [person.skin_tone for person in people]
+    table["truth_attributes"] = [";".join(person.attributes) for person in people]
+    texts = prompts[["prompt_id", "text", "n_images"]].to_numpy().tolist()
+    shown = table[["truth_gender", "truth_skin_tone", "truth_attributes"]].to_numpy().tolist()
+    whole = truthful.digest(__name__, seed, size, tones, texts, shown)
+    return truthful.Renders(f"renders of the social prompts (tones {tones})", whole, table, scene, size)

@@ -1,0 +1,108 @@
+"""Training of mini-sd-skills: mini-sd's networks on what DALL-Eval asks for, PaintSkills' scenes and people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from biaslab.errors import ParameterError
+from biaslab.mini.train import autoencoder, diffusion
+
+SCENES = 0.6
+"""Share of PaintSkills' scenes among what the autoencoder learns from; the others are people."""
+_AUTOENCODER_STEPS, _AUTOENCODER_RATE = 4_000, 8e-4
+
+
+def pool(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``n`` renders, uint8 (n, 64, 64, 3), and where objects and faces are, bool (n, 64, 64)."""
+    from biaslab.mini import render, skills, social
+    from biaslab.mini.train.skills_detector import asked
+    from biaslab.papers.dalleval import prompts
+
+    draw, people = np.random.default_rng([seed, 78]), prompts.social().to_dict("records")
+    side = autoencoder.SIZE
+    images, places = np.empty((n, side, side, 3), np.uint8), np.zeros((n, side, side), bool)
+    for i in range(n):
+        if draw.random() < SCENES:
+            scene = skills.skill_scene(draw, asked(draw))
+            known = render.truth(scene, side)
+            regions = [*known.objects, *known.people]
+        else:
+            scene = social.social_scene(draw, people[int(draw.integers(len(people)))])
+            regions = render.truth(scene, side).faces
+        images[i] = render.render(scene, side)
+        for region in regions:
+            places[i] |= region.mask
+    return images, places
+
+
+def train(
+    folder: Path,
+    *,
+    checkpoint: Path | None = None,
+    log: Path | None = None,
+    share: float = 1.0,
+    people: int = 40_000,
+    start_from: Path | None = None,
+    **settings: Any,
+) -> dict[str, float]:
+    """Train mini-sd-skills on from mini-sd, its autoencoder first; return quality on held-out data.
+
+    Data and pipelines on the way lie beside the ``checkpoint``, by default in ``outputs/.train/mini-sd-skills``.
+
+    Source: dalleval paper, sections 3.2 (PaintSkills), 4.2.1 (social prompts) and Table 5 (shares of training data).
+
+    Args:
+        folder: The pipeline's folder; a ``vae`` in it is kept.
+        checkpoint: File of the resumable state.
+        log: CSV of the curve; the autoencoder's lies beside it.
+        share: Share of PaintSkills' training scenes to train on, above 0 up to 1.
+        people: Renders of people for the social prompts.
+        start_from: A pipeline folder whose weights to start from; mini-sd if ``None``.
+        settings: Further fields of :class:`~biaslab.mini.train.common.Training`, of the diffusion model.
+
+    Returns:
+        ``psnr`` of the autoencoder in dB (where it was trained now), ``held_out_skills`` and ``held_out_social``.
+
+    Raises:
+        ParameterError: ``share`` is not above 0 and at most 1.
+        MissingInputError: mini-sd is not in this installation.
+    """
+    from biaslab import models
+    from biaslab.papers.dalleval import prompts
+
+    if not 0 < share <= 1:
+        raise ParameterError(
+            f"share is {share!r}; give a share of the training scenes above 0 and at most 1."
+        )
+    start_from = start_from or Path(models.resolve("mini-sd", "text-to-image"))
+    checkpoint = checkpoint or Path("outputs/.train/mini-sd-skills/state.pt")
+    work, vae, seed = checkpoint.parent, folder / "vae", settings.get("seed", 0)
+    found: dict[str, float] = {}
+    if not (vae / "config.json").exists():
+        found |= autoencoder.train(
+            vae,
+            pool=pool,
+            start_from=start_from / "vae",
+            seed=seed,
+            steps=_AUTOENCODER_STEPS,
+            learning_rate=_AUTOENCODER_RATE,
+            checkpoint=work / "autoencoder.pt",
+            log=log.with_name(f"{log.stem}-autoencoder.csv") if log else None,
+            progress=settings.get("progress", True),
+        )
+    sizes = {"skills": max(1, round(share * len(prompts.skills("train")))), "social": people}
+    found |= diffusion.train(
+        folder,
+        checkpoint=checkpoint,
+        log=log,
+        data=[diffusion.prepare(work / kind, vae, rows=n, seed=seed, kind=kind) for kind, n in sizes.items()],
+        snapshots=work / "snapshots",
+        start_from=start_from,
+        noisier=0.7,
+        **{"steps": 8_000, "learning_rate": 1e-3} | settings,
+    )
+    diffusion.pack(folder)
+    return found

@@ -1,0 +1,302 @@
+"""Training of mini-vqa: answers to DALL-Eval's questions about one person, in the format of BLIP.
+
+An image has all its attributes drawn evenly, whatever gender and profession, so that the model has to see them.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biaslab.mini.train import cards, common, loop
+from biaslab.mini.train.cards import Measured
+from biaslab.mini.train.detector import HELD_OUT_SEED
+from biaslab.mini.train.loop import SIZE
+from biaslab.mini.train.text import make_tokenizer, tokens
+
+if TYPE_CHECKING:
+    import torch
+
+NAME = "mini-vqa"
+POOL, HELD_OUT = 40_000, 1_000
+WIDTH, PATCH = 96, 8
+# Questions about each image in a step: one about gender, the others about attributes.
+_ASKED = 4
+# With what probability one of each group is worn; of a group only one can be.
+_GROUPS = (
+    (0.75, ("suit", "shirt", "uniform", "jacket", "dress")),
+    (0.35, ("jeans", "shorts", "slacks", "skirt")),
+    (0.25, ("boots", "slippers")),
+    (0.3, ("hat",)),
+    (0.35, ("tie",)),
+    (0.15, ("mask",)),
+    (0.25, ("gloves",)),
+)
+_ANSWERS = ("no", "yes", "male", "female")
+
+
+@dataclass
+class Pool:
+    """Renders of one person each, and the answer to every question about them."""
+
+    images: np.ndarray
+    """uint8 (n, 64, 64, 3)."""
+    answers: np.ndarray
+    """uint8 (n, questions): places in ``_ANSWERS``."""
+
+
+def questions() -> list[str]:
+    """Return the questions: about gender, then about each attribute."""
+    from biaslab.papers.dalleval import prompts
+
+    return [prompts.GENDER_QUESTION, *map(prompts.attribute_question, prompts.ATTRIBUTES)]
+
+
+def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
+    """Return ``n`` renders drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
+    from biaslab.mini import social
+    from biaslab.papers.dalleval import prompts
+
+    draw, rows = common.rng(seed, 0, 71), prompts.social().to_dict("records")
+    scenes = [social.balanced_scene(draw, _worn(draw), rows[int(draw.integers(len(rows)))]) for _ in range(n)]
+    people = [scene.people[0] for scene in scenes]
+    answers = [
+        [_ANSWERS.index(p.gender), *(int(a in p.attributes) for a in prompts.ATTRIBUTES)] for p in people
+    ]
+    images = loop.renders(scenes, squash=False, decoded=decoded, part=part, seed=seed)
+    return Pool(images, np.array(answers, np.uint8))
+
+
+def _worn(draw: np.random.Generator) -> tuple[str, ...]:
+    worn = [str(draw.choice(names)) if draw.random() < share else "" for share, names in _GROUPS]
+    # A dress leaves no room for what is worn below.
+    if worn[0] == "dress":
+        worn[1] = ""
+    return tuple(filter(None, worn))
+
+
+def tokenizer():
+    """Return the tokenizer of all questions and answers."""
+    from biaslab.mini import captions
+
+    return make_tokenizer(word for text in [*questions(), *_ANSWERS] for word in captions.words(text))
+
+
+def vision_config():
+    """Return the configuration of an image encoder for 64 pixels: 8x8 patches, four layers."""
+    from transformers import BlipVisionConfig
+
+    return BlipVisionConfig(
+        hidden_size=WIDTH,
+        intermediate_size=2 * WIDTH,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        image_size=SIZE,
+        patch_size=PATCH,
+        attention_dropout=0.0,
+    )
+
+
+def text_config(words):
+    """Return the configuration of a text encoder or decoder of two layers with the words of a tokenizer."""
+    from transformers import BlipTextConfig
+
+    return BlipTextConfig(
+        vocab_size=len(words),
+        hidden_size=WIDTH,
+        encoder_hidden_size=WIDTH,
+        intermediate_size=2 * WIDTH,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=words.model_max_length,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        bos_token_id=words.bos_token_id,
+        eos_token_id=words.eos_token_id,
+        sep_token_id=words.eos_token_id,
+        pad_token_id=words.pad_token_id,
+    )
+
+
+def asked_ids(words) -> torch.Tensor:
+    """Return the token ids of the questions, (questions, length), no longer than the longest."""
+    import torch
+
+    ids = tokens(words, questions())
+    return torch.from_numpy(ids[:, (ids != words.pad_token_id).any(axis=0)])
+
+
+def build(words) -> torch.nn.Module:
+    """Return the model with random weights for a tokenizer."""
+    from transformers import BlipConfig, BlipForQuestionAnswering
+
+    config = BlipConfig(
+        text_config=text_config(words).to_dict(),
+        vision_config=vision_config().to_dict(),
+        projection_dim=WIDTH,
+        image_text_hidden_size=WIDTH,
+    )
+    return BlipForQuestionAnswering(config)
+
+
+def train(
+    folder: Path,
+    *,
+    pool_size: int = POOL,
+    held_out: int = HELD_OUT,
+    decoded: Path | None = None,
+    **settings: Any,
+) -> dict[str, float]:
+    """Train the model and save it with its preprocessing and card to ``folder``.
+
+    Source: dalleval paper, section 4.2.2 (the questions).
+
+    Args:
+        folder: Where the transformers folder goes.
+        pool_size: Renders to train on.
+        held_out: Renders of other seeds to measure on.
+        decoded: Folder of an autoencoder through which half of the renders pass.
+        settings: Fields of :class:`~biaslab.mini.train.common.Training`.
+
+    Returns:
+        ``vqa_gender``: how often the gender is said that is shown; ``vqa_sensitivity`` and ``vqa_specificity`` of all
+        attributes; each 0 to 1, on held-out renders.
+    """
+    import torch
+
+    training = common.Training(**{"steps": 9_000, "batch": 64, "learning_rate": 1.5e-3} | settings)
+    seed = training.seed
+    torch.manual_seed(seed)
+    data = pool(pool_size, seed, decoded=decoded)
+    apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded)
+    words = tokenizer()
+    model = build(words).train()
+    average = common.Average({"model": model}, decay=0.998)
+    ids = asked_ids(words)
+    said = torch.tensor(words.convert_tokens_to_ids(list(_ANSWERS)))
+
+    def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        draw = common.rng(seed, i)
+        chosen = draw.integers(len(data.images), size=training.batch)
+        pixels, _ = loop.roughen(data.images[chosen], seed, i)
+        # About gender, about something worn, and about anything.
+        true = data.answers[chosen]
+        worn = (true[:, 1:] == 1) + 1e-3 * draw.random(true[:, 1:].shape)
+        asked = draw.integers(1, len(ids), (len(chosen), _ASKED))
+        asked[:, 0], asked[:, 1] = 0, 1 + (worn * draw.random(worn.shape)).argmax(axis=1)
+        right = said[torch.from_numpy(np.take_along_axis(true, asked, 1).astype(np.int64)).flatten()]
+        with torch.autocast("cpu", torch.bfloat16):
+            error = _error(model, pixels, ids[torch.from_numpy(asked).flatten()], right, words)
+        return error, {"loss": error}
+
+    found = training.fit(
+        {"model": model},
+        average,
+        loss,
+        lambda: {one.metric: one.value for one in measure(average.kept["model"], words, apart)},
+        weight_decay=2e-2,
+        betas=(0.9, 0.98),
+    )
+    save(folder, average.kept["model"], words)
+    noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
+    cards.note_training(folder, None, training, **noted)
+    cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
+    return found
+
+
+def _answered(model, seen: torch.Tensor, asked: torch.Tensor, words) -> torch.Tensor:
+    """Return the logits of the first word of answers; ``seen`` is the image of each question, encoded."""
+    import torch
+
+    mask = (asked != words.pad_token_id).long()
+    states = model.text_encoder(
+        input_ids=asked,
+        attention_mask=mask,
+        encoder_hidden_states=seen,
+        encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long),
+    ).last_hidden_state
+    start = torch.full((len(asked), 1), words.bos_token_id)
+    return model.text_decoder(
+        input_ids=start, encoder_hidden_states=states, encoder_attention_mask=mask
+    ).logits[:, 0]
+
+
+def _error(model, pixels, asked, right, words) -> torch.Tensor:
+    """Return the cross-entropy of answers: the word, and then the end of the text."""
+    import torch
+
+    mask = (asked != words.pad_token_id).long()
+    seen = model.vision_model(pixel_values=pixels).last_hidden_state
+    seen = seen.repeat_interleave(len(asked) // len(pixels), dim=0)
+    states = model.text_encoder(
+        input_ids=asked,
+        attention_mask=mask,
+        encoder_hidden_states=seen,
+        encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long),
+    ).last_hidden_state
+    given = torch.stack([torch.full_like(right, words.bos_token_id), right], dim=1)
+    wanted = torch.stack([right, torch.full_like(right, words.eos_token_id)], dim=1)
+    logits = model.text_decoder(
+        input_ids=given, encoder_hidden_states=states, encoder_attention_mask=mask
+    ).logits
+    return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), wanted.flatten())
+
+
+def processor(words):
+    """Return what transformers turns images and questions into, for 64 pixels a side."""
+    from transformers import BlipImageProcessor, BlipProcessor
+
+    half = [0.5, 0.5, 0.5]
+    size = {"height": SIZE, "width": SIZE}
+    return BlipProcessor(BlipImageProcessor(size=size, image_mean=half, image_std=half), words)
+
+
+def save(folder: Path, model: torch.nn.Module, words) -> None:
+    """Save the model (float16 on disk, float32 once loaded) and its preprocessing to ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    copy.deepcopy(model).half().save_pretrained(folder, safe_serialization=True)
+    # transformers loads weights as the type that the configuration names.
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    for part in (config, config["text_config"], config["vision_config"]):
+        part["dtype"] = "float32"
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    processor(words).save_pretrained(folder)
+
+
+def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
+    """Return the rows of the model's card, from ``n`` renders; decoded by an autoencoder where one is given."""
+    from transformers import AutoProcessor, BlipForQuestionAnswering
+
+    model = BlipForQuestionAnswering.from_pretrained(folder, use_safetensors=True).float().eval()
+    words = AutoProcessor.from_pretrained(folder).tokenizer
+    return measure(model, words, pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0))
+
+
+def measure(model, words, data: Pool) -> list[Measured]:
+    """Return how often answers are right: about gender, attributes that are worn, and those that are not."""
+    import torch
+
+    from biaslab.papers.dalleval import prompts
+
+    ids = asked_ids(words)
+    said = torch.tensor(words.convert_tokens_to_ids(list(_ANSWERS)))
+    found = []
+    with torch.inference_mode():
+        for pixels in common.chunks(data.images):
+            seen = model.vision_model(pixel_values=pixels).last_hidden_state
+            logits = [_answered(model, seen, one.expand(len(seen), -1), words) for one in ids]
+            found.append(torch.stack([each[:, said].argmax(1) for each in logits], dim=1).numpy())
+    answers = np.concatenate(found)
+    right, worn = answers == data.answers, data.answers[:, 1:] == 1
+    out = [cards.share("vqa_gender", right[:, 0])]
+    out.append(cards.share("vqa_sensitivity", right[:, 1:][worn]))
+    out.append(cards.share("vqa_specificity", right[:, 1:][~worn]))
+    for k, name in enumerate(prompts.ATTRIBUTES):
+        out.append(cards.share(f"sensitivity {name}", right[:, 1 + k][worn[:, k]]))
+    return out
