@@ -23,15 +23,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Kind of model -> the embedded model that the name ``mini`` stands for.
-KINDS = {"text-to-image": "mini-sd", "clip": "mini-clip", "detector": "mini-detector"}
-# The text-to-image model that the name ``mini`` stands for where prompts say who stands where.
-PAIRS = "mini-sd-pairs"
+KINDS = {"text-to-image": "mini-sd", "clip": "mini-clip", "detector": "mini-detector", "vqa": "mini-vqa"}
+# What prompts ask for -> the text-to-image model that the name ``mini`` stands for: what captions tell, people whom the
+# prompt places, PaintSkills' scenes and DALL-Eval's people.
+MINI = {"captions": "mini-sd", "people": "mini-sd-pairs", "dalleval": "mini-sd-skills"}
 # Embedded model -> its kind, and its folder.
 KIND_OF = {
-    "mini-sd": "text-to-image",
-    PAIRS: "text-to-image",
+    **dict.fromkeys(MINI.values(), "text-to-image"),
     "mini-clip": "clip",
     "mini-detector": "detector",
+    "mini-skills-detector": "detector",
+    "mini-vqa": "vqa",
 }
 EMBEDDED = {name: Path(__file__).parent / "mini" / "models" / name for name in KIND_OF}
 # Names on the hub that are offered where a name is close to one of them.
@@ -45,8 +47,13 @@ HUB = {
         "black-forest-labs/FLUX.1-schnell",
     ),
     "clip": ("laion/CLIP-ViT-L-14-laion2B-s32B-b82K", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"),
-    "detector": ("hustvl/yolos-tiny", "facebook/detr-resnet-50"),
-    "vqa": ("Salesforce/blip-vqa-base", "Salesforce/blip2-opt-2.7b", "Salesforce/blip2-flan-t5-xl"),
+    "detector": ("hustvl/yolos-tiny", "facebook/detr-resnet-50", "facebook/detr-resnet-101-dc5"),
+    "vqa": (
+        "Salesforce/blip-vqa-base",
+        "Salesforce/blip2-opt-2.7b",
+        "Salesforce/blip2-flan-t5-xl",
+        "Salesforce/blip2-flan-t5-xxl",
+    ),
 }
 # How files of weights end that are not safetensors.
 OTHER_WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".pkl", ".msgpack", ".h5")
@@ -71,7 +78,7 @@ def resolve(name: str, kind: str) -> str:
 
     Args:
         name: ``mini`` or another embedded model, a folder, or a name on the hub (``owner/name``).
-        kind: ``text-to-image``, ``clip``, ``detector`` or ``vqa``, of which none is embedded.
+        kind: ``text-to-image``, ``clip``, ``detector`` or ``vqa``.
 
     Raises:
         ParameterError: The name is unknown or stands for another kind of model, a folder that it names does not

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PIPELINES = ("mini", "pipeline")
 NAMED = ("published", "ratings", *PIPELINES)
 # The papers whose tables the pipeline measures.
-PIPELINE_PAPERS = ("paradox", "paired")
+PIPELINE_PAPERS = ("paradox", "paired", "dalleval")
 # Where a run keeps the measured tables that it read.
 MEASURED = "measured"
 # Tables that are not named after the paper whose function measures them.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from biaslab.captions.corpus import Corpus
     from biaslab.judging.images import ImageSource
     from biaslab.net.settings import EndpointSettings
+    from biaslab.prompts.settings import DallEvalDesign
     from biaslab.store import Store
 
 ENDPOINT = "endpoint:"
@@ -38,6 +39,11 @@ class ImageModel:
 
     label: str
     digest: str
+
+    @property
+    def autoencoder(self) -> Path | None:
+        """The folder of the autoencoder that its images come out of, where it has one here."""
+        return None
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look up what it needs, for prompts that ask for these occupations, without loading it.
@@ -73,14 +79,16 @@ def open_model(
     endpoint: EndpointSettings,
     corpus: Corpus,
     device: str = "auto",
-    people: bool = False,
+    of: str = "captions",
+    design: DallEvalDesign | None = None,
 ) -> ImageModel:
     """Return a model by its name.
 
     Args:
         name: ``mini``, a folder or the hub name of a diffusers pipeline; ``endpoint:NAME``; or ``world``, which draws
             the truth of the captions in ``corpus``.
-        people: Whether prompts say who stands where: ``mini`` has a model of its own for that.
+        of: What prompts ask for, a key of :data:`biaslab.models.MINI`: ``mini`` has a model of its own for each.
+        design: What ``world`` shows for DALL-Eval's prompts.
 
     Raises:
         ParameterError: The settings do not say where an endpoint is.
@@ -88,23 +96,30 @@ def open_model(
     from biaslab.mini.truthful import WORLD
 
     if name == WORLD:
-        return WorldModel(corpus, size=settings.height or 64, people=people)
+        return WorldModel(corpus, size=settings.height or 64, of=of, design=design)
     if name.startswith(ENDPOINT):
         return EndpointModel(name, endpoint)
-    return DiffusersModel(models.PAIRS if people and name == "mini" else name, settings, device=device)
+    return DiffusersModel(models.MINI[of] if name == "mini" else name, settings, device=device, label=name)
 
 
 class DiffusersModel(ImageModel):
     """A pipeline that diffusers loads."""
 
-    def __init__(self, name: str, settings: GenerationSettings, *, device: str) -> None:
-        self.label = Path(name).name if os.path.isdir(name) else name
+    def __init__(self, name: str, settings: GenerationSettings, *, device: str, label: str = "") -> None:
+        label = label or name
+        self.label = Path(label).name if os.path.isdir(label) else label
         self._name, self._settings, self._device = name, settings, device
 
     @property
     def digest(self) -> str:
         """A digest of its weights."""
         return models.digest(self._where())
+
+    @property
+    def autoencoder(self) -> Path | None:
+        """The folder ``vae`` of a pipeline in a folder here."""
+        folder = Path(self._where(), "vae")
+        return folder if (folder / "config.json").is_file() else None
 
     def _where(self) -> str:
         return models.resolve(self._name, "text-to-image")
@@ -170,11 +185,11 @@ class EndpointModel(ImageModel):
 class WorldModel(ImageModel):
     """What draws the embedded world's truth: no model, so that what is found on its images comes from the measures."""
 
-    def __init__(self, corpus: Corpus, *, size: int, people: bool) -> None:
+    def __init__(self, corpus: Corpus, *, size: int, of: str, design: DallEvalDesign | None = None) -> None:
         from biaslab.mini.truthful import WORLD
 
         self.label = self.digest = WORLD
-        self._corpus, self._size, self._people = corpus, size, people
+        self._corpus, self._size, self._of, self._design = corpus, size, of, design
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look whether the captions are the world's, and whether it knows the occupations."""
@@ -192,11 +207,16 @@ class WorldModel(ImageModel):
     def generate(
         self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True
     ) -> ImageSource:
-        """Draw images: :func:`biaslab.mini.truthful.generate`, of people whom prompts place ``pairs.generate``."""
-        from biaslab.mini import pairs, truthful
+        """Draw images: ``generate`` of :mod:`biaslab.mini.truthful`, or of what the prompts ask for."""
+        from biaslab.mini import pairs, skills, social, truthful
 
+        if self._of == "dalleval":
+            if "skill" not in prompts:
+                return social.generate(prompts, seed=seed, tones=self._design.tones, size=self._size)
+            failures = {k.replace("_", " "): v for k, v in self._design.failures.model_dump().items()}
+            return skills.generate(prompts, seed=seed, failures=failures, size=self._size)
         captions = self._corpus.world
-        if self._people:
+        if self._of == "people":
             strength = 0.0 if captions.skew == "off" else 1.0
             return pairs.generate(prompts, seed=seed, size=self._size, strength=strength)
         return truthful.generate(prompts, captions, seed=seed, size=self._size)

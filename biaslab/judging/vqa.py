@@ -43,7 +43,8 @@ _DENIALS = frozenset(
 )
 # Greedy, so that an answer depends on nothing but image and question, whatever the checkpoint suggests.
 _GREEDY = {"max_new_tokens": 20, "do_sample": False, "num_beams": 1}
-_SHARD_ROWS = 128  # so few that a shard's images are read at once
+_SHARD_ROWS = 1024
+_AT_A_TIME = 64  # images read and encoded at once
 
 
 class Answers(Protocol):
@@ -122,26 +123,16 @@ def judge_people_vqa(
         InputError: A column is missing, an image is not in the source's table, or positions are not 1 to 3.
         ParameterError: The model is unknown or cannot be used.
     """
-    where = located(name)
+    located(name)
     told = people.check_asked(asked, most=max(WHERE))
     if not told:
         return judge.frame([], COLUMNS)
-    units = pd.DataFrame({"image_id": asked["image_id"].astype(str).astype(object)}).reset_index(drop=True)
-    rows = list(zip(units["image_id"], asked["position"].astype(int), strict=True))
+    ids = asked["image_id"].astype(str).astype(object)
+    rows = list(zip(ids, asked["position"].astype(int), strict=True))
+    units = pd.DataFrame({"image_id": ids.to_numpy(object)})
     units["question"] = [question(told[i][at - 1], at, len(told[i])) for i, at in rows]
-    ready = cache(lambda: (models or load)(name, device=device, batch_size=batch_size))
-
-    def work(shard: pd.DataFrame) -> pd.DataFrame:
-        return _ask_shard(shard, images, ready)
-
-    inputs = {"images": images.digest, "weights": named.digest(where)}
-    seen = store.stage("people_vqa", inputs, work).compute(
-        units,
-        shard_rows=_SHARD_ROWS,
-        label=f"asking about {images.name}",
-        unit="people",
-        progress=progress,
-    )
+    place = {"device": device, "batch_size": batch_size, "progress": progress, "models": models}
+    seen = ask_about(images, units, name, store=store, unit="people", **place)
     said = pd.DataFrame([read_answer(text) for text in seen["answer"]], columns=["gender", "why"])
     asked_about = seen["outcome"] == ""
     outcome = np.where(said["gender"] == "unsure", "uncertain", judge.JUDGED)
@@ -155,18 +146,75 @@ def judge_people_vqa(
     return judge.frame(seen, COLUMNS)
 
 
+def ask_about(
+    images: ImageSource,
+    units: pd.DataFrame,
+    name: str,
+    *,
+    store: Store,
+    device: str = "auto",
+    batch_size: int = 0,
+    progress: bool = True,
+    unit: str = "questions",
+    models: Callable[..., Answers] | None = None,
+) -> pd.DataFrame:
+    """Put questions to images; what was asked before is read again from ``store``.
+
+    An image is encoded once for all the questions about it that lie together.
+
+    Args:
+        images: Where the images come from.
+        units: image_id and question, in an order that keeps an image's questions together.
+        name: As for :func:`judge_people_vqa`.
+        unit: What progress counts.
+
+    Returns:
+        One row per row of ``units``, in its order: image_id, outcome (empty where asked, ``unreadable`` or
+        ``blocked``), reason, answer (the model's own text, on one line), image_width and image_height in pixels.
+
+    Raises:
+        ParameterError: The model is unknown or cannot be used.
+    """
+    inputs = {"images": images.digest, "weights": named.digest(located(name))}
+    ready = cache(lambda: (models or load)(name, device=device, batch_size=batch_size))
+
+    def work(shard: pd.DataFrame) -> pd.DataFrame:
+        return _ask_shard(shard, images, ready)
+
+    return store.stage("answers", inputs, work).compute(
+        units.reset_index(drop=True),
+        shard_rows=_SHARD_ROWS,
+        label=f"asking about {images.name}",
+        unit=unit,
+        progress=progress,
+    )
+
+
+def read_yes_no(text: str) -> tuple[str, str]:
+    """Return ``yes`` or ``no`` for an answer, whole words in any case, or an empty text and why it is neither."""
+    said = {"yes", "no"}.intersection(re.findall(r"[^\W\d_]+", text.casefold()))
+    if len(said) == 1:
+        return said.pop(), ""
+    return "", "answer says both yes and no" if said else "answer says neither yes nor no"
+
+
 def _ask_shard(shard: pd.DataFrame, images: ImageSource, ready: Callable[[], Answers]) -> pd.DataFrame:
     of, ids = pd.factorize(shard["image_id"])
-    read = images.read(list(ids))
-    whole = [judge.opened(image_id, image) for image_id, image in zip(ids, read, strict=True)]
-    rows = [{**whole[k], "answer": ""} for k in of]
-    asking = [k for k, row in enumerate(rows) if not row["outcome"]]
-    if asking:
-        there = list(dict.fromkeys(of[asking]))
-        index = [there.index(of[k]) for k in asking]
-        found = ready().ask([read[k] for k in there], index, list(shard["question"].iloc[asking]))
-        for k, answer in zip(asking, found, strict=True):
-            rows[k]["answer"] = _line(answer)
+    rows: list[dict] = [{}] * len(shard)
+    for start in range(0, len(ids), _AT_A_TIME):
+        some = list(ids[start : start + _AT_A_TIME])
+        read = images.read(some)
+        whole = [judge.opened(image_id, image) for image_id, image in zip(some, read, strict=True)]
+        here = np.flatnonzero((of >= start) & (of < start + len(some)))
+        for k in here:
+            rows[k] = {**whole[of[k] - start], "answer": ""}
+        asking = [k for k in here if not rows[k]["outcome"]]
+        if asking:
+            there = list(dict.fromkeys(of[asking] - start))
+            index = [there.index(of[k] - start) for k in asking]
+            found = ready().ask([read[k] for k in there], index, list(shard["question"].iloc[asking]))
+            for k, answer in zip(asking, found, strict=True):
+                rows[k]["answer"] = _line(answer)
     return judge.frame(rows, ("image_id", "outcome", "reason", "answer", "image_width", "image_height"))
 
 

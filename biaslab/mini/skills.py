@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ def skill_scene(rng: np.random.Generator, asked: Mapping[str, object]) -> Scene:
 
     Args:
         rng: Source of chance.
-        asked: A row of ``papers.dalleval.prompts.skills``: ``skill``, ``object``, ``n``, ``relation``, ``other``.
+        asked: A row of ``prompts.dalleval.skills``: ``skill``, ``object``, ``n``, ``relation``, ``other``.
 
     Raises:
         UnknownNameError: A skill, class or relation that does not exist.
@@ -174,16 +175,22 @@ def truth_boxes(scene: Scene, image_id: str, *, size: int = 64) -> pd.DataFrame:
 
 
 def generate(
-    prompts: pd.DataFrame, *, seed: int, failures: Mapping[str, float] = MappingProxyType({}), size: int = 64
+    prompts: pd.DataFrame,
+    *,
+    seed: int,
+    failures: Mapping[str, float] = MappingProxyType({}),
+    size: int = 64,
+    decoded: Path | None = None,
 ) -> Renders:
     """Return images for prompts of PaintSkills that show what is asked, but for failures that are planted.
 
     Args:
-        prompts: Rows of ``papers.dalleval.prompts.skills`` with ``n_images``.
+        prompts: Rows of ``prompts.dalleval.skills`` with ``n_images``.
         seed: Seed of the run; with the prompt's id and the image's number it decides an image.
         failures: With what probability (0–1) an image fails in each of :data:`FAILURES`; of a skill that cannot fail so
             it does not count. At most 1 in all.
         size: Height in pixels.
+        decoded: Folder of an autoencoder through which the images pass.
 
     Returns:
         Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
@@ -193,6 +200,7 @@ def generate(
         UnknownNameError: There is no such failure.
         ParameterError: The probabilities add up to more than 1.
     """
+    from biaslab import models
     from biaslab.mini import truthful
 
     for name in failures:
@@ -221,5 +229,6 @@ def generate(
         return skill_scene(rng, failed(rng, asked[prompt], how, classes) if how else asked[prompt])
 
     texts = prompts[["prompt_id", "text", "n_images"]].to_numpy().tolist()
-    whole = truthful.digest(__name__, seed, size, texts, table["truth_failure"].tolist())
-    return truthful.Renders("renders of PaintSkills' scenes", whole, table, scene, size)
+    weights = models.digest(str(decoded)) if decoded else ""
+    whole = truthful.digest(__name__, seed, size, texts, table["truth_failure"].tolist(), weights)
+    return truthful.Renders("renders of PaintSkills' scenes", whole, table, scene, size, decoded=decoded)

@@ -48,7 +48,7 @@ def p_female(prompt: str, profession: str) -> float:
 
     Args:
         prompt: ``person``, ``woman`` or ``man``.
-        profession: One of ``papers.dalleval.prompts.professions`` or ``(none)``.
+        profession: One of ``prompts.dalleval.professions`` or ``(none)``.
 
     Raises:
         UnknownNameError: There is no such word or profession.
@@ -87,7 +87,7 @@ def social_scene(rng: np.random.Generator, asked: Mapping[str, object], *, tones
 
     Args:
         rng: Source of chance.
-        asked: A row of ``papers.dalleval.prompts.social``: ``prompt``, ``profession``.
+        asked: A row of ``prompts.dalleval.social``: ``prompt``, ``profession``.
         tones: One of ``TONES``.
 
     Raises:
@@ -156,7 +156,7 @@ def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: 
     """Return images for social prompts that keep this world's truth: a generator without a model.
 
     Args:
-        prompts: Rows of ``papers.dalleval.prompts.social``.
+        prompts: Rows of ``prompts.dalleval.social``.
         seed: Seed of the run; with the prompt's id and the image's number it decides an image.
         tones: One of :data:`TONES`.
         size: Height in pixels.

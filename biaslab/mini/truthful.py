@@ -12,7 +12,10 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from biaslab import closure
 from biaslab.errors import InputError
@@ -20,7 +23,6 @@ from biaslab.mini import captions, world
 from biaslab.mini.looks import look
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from biaslab.mini.scene import Person, Scene
@@ -42,14 +44,22 @@ class Renders:
         table: One row per image, with ``image_id`` (unique).
         scene: Returns the scene of an ``image_id``.
         size: Height of the images in pixels.
+        decoded: Folder of an autoencoder through which the images pass.
     """
 
     def __init__(
-        self, name: str, digest: str, table: pd.DataFrame, scene: Callable[[str], Scene], size: int
+        self,
+        name: str,
+        digest: str,
+        table: pd.DataFrame,
+        scene: Callable[[str], Scene],
+        size: int,
+        *,
+        decoded: Path | None = None,
     ) -> None:
         self.name, self.digest, self.table = name, digest, table
         self._known = set(table["image_id"])
-        self._scene, self._size = scene, size
+        self._scene, self._size, self._decoded = scene, size, decoded
 
     def scene(self, image_id: str) -> Scene:
         """Return the scene that an image shows.
@@ -69,7 +79,12 @@ class Renders:
         """
         from biaslab.mini.render import render
 
-        return [render(self.scene(image_id), self._size) for image_id in image_ids]
+        images = [render(self.scene(image_id), self._size) for image_id in image_ids]
+        if self._decoded is None or not images:
+            return images
+        from biaslab.mini.decoding import through_autoencoder
+
+        return list(through_autoencoder(self._decoded, np.stack(images)))
 
 
 def generate(prompts: pd.DataFrame, corpus: captions.Corpus, *, seed: int, size: int = 64) -> Renders:

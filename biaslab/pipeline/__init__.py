@@ -1,7 +1,8 @@
-"""The stages connected: captions → selections → prompts → images → judgements, and people in pairs."""
+"""The stages connected: captions → selections → prompts → images → judgements; people in pairs; DALL-Eval."""
 
 from functools import cached_property
 
+from biaslab.pipeline.dalleval import DallEval
 from biaslab.pipeline.people import People
 from biaslab.pipeline.stages import KINDS, Stages
 from biaslab.settings import Settings
@@ -19,3 +20,8 @@ class Pipeline(Stages):
     def people(self) -> People:
         """The stages for pictures of people whom the prompt places (paired paper)."""
         return People(self)
+
+    @cached_property
+    def dalleval(self) -> DallEval:
+        """The stages for PaintSkills' scenes and for people by profession (dalleval paper)."""
+        return DallEval(self)

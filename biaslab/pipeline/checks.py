@@ -77,7 +77,7 @@ def check(model: str, settings: Settings) -> None:
 
     pipeline = Pipeline(model, settings)
     n_images = pipeline.people.n_images()
-    for made_by in (pipeline.image_model(), pipeline.image_model(people=True, several=True)):
+    for made_by in (pipeline.image_model(), pipeline.image_model("people", several=True)):
         made_by.check(pipeline.occupations, n_images)
     for name, kind in _judges(settings):
         if name.startswith(FILES):
@@ -176,7 +176,7 @@ def check_people(model: str, settings: Settings, *, seed: int = 0) -> None:
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
     people = pipeline.people
     texts = [text for kind in people.kinds for text in people.possible(kind).texts["text"]]
-    pipeline.image_model(people=True).check_texts(texts)
+    pipeline.image_model("people").check_texts(texts)
 
 
 def digest(model: str, settings: Settings) -> str:
@@ -190,8 +190,8 @@ def digest(model: str, settings: Settings) -> str:
         from biaslab.judging.images import FolderImages
 
         whole.update(FolderImages(folder).digest.encode())
-    for people in (False, True):
-        whole.update(pipeline.image_model(people=people).digest.encode())
+    for of in models.MINI:
+        whole.update(pipeline.image_model(of).digest.encode())
     for name, kind in _judges(settings):
         whole.update(files_digest(name, kind).encode())
     return whole.hexdigest()

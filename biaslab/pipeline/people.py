@@ -121,7 +121,7 @@ class People:
         from biaslab.judging.images import DescribedImages
 
         pipeline, texts = self._pipeline, self.prompts(kind).texts
-        made_by = pipeline.image_model(people=True, several=kind != "single")
+        made_by = pipeline.image_model("people", several=kind != "single")
         with pipeline._showing() as shown:
             made = made_by.generate(texts, seed=pipeline.seed, store=pipeline.store, progress=shown)
         same = [c for c in texts if c != "n_images"]

@@ -405,11 +405,11 @@ class Stages:
     def _generate(self, prompts: pd.DataFrame, progress: bool) -> ImageSource:
         return self.image_model().generate(prompts, seed=self.seed, store=self.store, progress=progress)
 
-    def image_model(self, *, people: bool = False, several: bool = False) -> ImageModel:
+    def image_model(self, of: str = "captions", *, several: bool = False) -> ImageModel:
         """Return the model that makes images, as the settings ask for it; nothing is loaded.
 
         Args:
-            people: Whether prompts say who stands where.
+            of: What prompts ask for: ``captions``, ``people`` (whom the prompt places) or ``dalleval``.
             several: Whether they ask for several people, who need a wider image.
 
         Raises:
@@ -419,14 +419,14 @@ class Stages:
 
         s = self.settings
         generation, endpoint = s.generation, s.endpoint
-        if people and s.people.guidance_scale is not None:
+        if of == "people" and s.people.guidance_scale is not None:
             generation = generation.changed(guidance_scale=s.people.guidance_scale)
         if several:
             wide = {"aspect": s.people.aspect} | ({"width": 0} if s.people.aspect != 1 else {})
             generation = generation.changed(**wide)
             endpoint = endpoint.changed(size=s.people.image_size or endpoint.size)
         more = {"endpoint": endpoint, "corpus": self.corpus, "device": s.compute.device}
-        return open_model(self.model, generation, people=people, **more)
+        return open_model(self.model, generation, of=of, design=s.dalleval, **more)
 
     @kept
     def judgements(self, kind: str) -> pd.DataFrame:

@@ -11,8 +11,8 @@ from biaslab.mini.art import PLACES as ALL_PLACES
 from biaslab.mini.render import render, truth
 from biaslab.mini.scene import Thing
 from biaslab.mini.skills import FAILURES, PLACES, failed, skill_scene, truth_boxes
-from biaslab.papers.dalleval import prompts
 from biaslab.papers.dalleval.analysis.verdicts import RULES, verdicts
+from biaslab.prompts import dalleval as prompts
 
 
 @pytest.fixture(scope="module")

@@ -144,7 +144,7 @@ def tokenizer_of(kind: str):
     if kind not in _DALLEVAL:
         return tokenizer_of_world()
     from biaslab.mini import captions
-    from biaslab.papers.dalleval import prompts
+    from biaslab.prompts import dalleval as prompts
 
     texts = pd.concat([prompts.skills("train")["text"], prompts.social()["text"]]).unique()
     return make_tokenizer({word for text in texts for word in captions.words(text)}, MAX_LENGTH)
@@ -235,7 +235,7 @@ def examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
 def _dalleval_examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
     """Return the examples of PaintSkills' training split, in an order of chance, or of the social prompts in turns."""
     from biaslab.mini import render, skills, social
-    from biaslab.papers.dalleval import prompts
+    from biaslab.prompts import dalleval as prompts
 
     people = data.kind == "social"
     asked = prompts.social() if people else prompts.skills("train")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from biaslab.mini import decoding
 from biaslab.mini.train import common
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ SIZE = 64
 # Share of a pool that has passed through the autoencoder, where one is given.
 DECODED = 0.5
 # Latents of generated images are not as clean as encoded ones.
-_LATENT_NOISE = 0.05
+LATENT_NOISE = 0.05
 
 
 def renders(
@@ -47,7 +48,9 @@ def renders(
     for width in sorted({image.shape[1] for image in images}):
         at = [i for i in np.flatnonzero(chosen) if images[i].shape[1] == width]
         if at:
-            back = through_autoencoder(decoded, np.stack([images[i] for i in at]), seed=seed)
+            back = decoding.through_autoencoder(
+                decoded, np.stack([images[i] for i in at]), seed=seed, noise=LATENT_NOISE
+            )
             for i, image in zip(at, back, strict=True):
                 images[i] = image
     for i, image in enumerate(images):
@@ -57,26 +60,6 @@ def renders(
         else:
             images[i] = image[:, left : left + SIZE]
     return np.stack(images)
-
-
-def through_autoencoder(folder: Path, images: np.ndarray, *, seed: int = 0) -> np.ndarray:
-    """Return uint8 images (n, h, w, 3) after encoding, a little noise on the latents, and decoding."""
-    import torch
-    from diffusers import AutoencoderKL
-
-    vae = AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32).eval()
-    vae.to(memory_format=torch.channels_last)
-    out = []
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        for k, pixels in enumerate(common.chunks(images)):
-            latents = vae.encode(pixels).latent_dist.mean.float()
-            noise = torch.randn(latents.shape, generator=common.torch_rng(seed, k, 43))
-            strength = torch.rand(len(latents), 1, 1, 1, generator=common.torch_rng(seed, k, 44))
-            scale = 1 / vae.config.scaling_factor
-            decoded = vae.decode(latents + noise * strength * _LATENT_NOISE * scale).sample.float()
-            values = decoded.clamp(-1, 1).add(1).mul(127.5).round().to(torch.uint8)
-            out.append(values.permute(0, 2, 3, 1).numpy())
-    return np.concatenate(out)
 
 
 def roughen(images: np.ndarray, seed: int, step: int) -> tuple[torch.Tensor, np.ndarray]:

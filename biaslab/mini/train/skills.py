@@ -19,7 +19,7 @@ def pool(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return ``n`` renders, uint8 (n, 64, 64, 3), and where objects and faces are, bool (n, 64, 64)."""
     from biaslab.mini import render, skills, social
     from biaslab.mini.train.skills_detector import asked
-    from biaslab.papers.dalleval import prompts
+    from biaslab.prompts import dalleval as prompts
 
     draw, people = np.random.default_rng([seed, 78]), prompts.social().to_dict("records")
     side = autoencoder.SIZE
@@ -71,7 +71,7 @@ def train(
         MissingInputError: mini-sd is not in this installation.
     """
     from biaslab import models
-    from biaslab.papers.dalleval import prompts
+    from biaslab.prompts import dalleval as prompts
 
     if not 0 < share <= 1:
         raise ParameterError(

@@ -27,14 +27,14 @@ _SKILLS = {"object": 0.28, "count": 0.4, "spatial": 0.28, "nothing": 0.04}
 
 def labels() -> tuple[str, ...]:
     """Return the labels in the order of their ids: PaintSkills' classes by the paper's names."""
-    from biaslab.papers.dalleval.prompts import CLASSES
+    from biaslab.prompts.dalleval import CLASSES
 
     return tuple(CLASSES)
 
 
 def asked(draw: np.random.Generator) -> dict[str, object]:
     """Return at random what a scene has to show, as a row of ``prompts.skills``; in few scenes it is nothing."""
-    from biaslab.papers.dalleval.prompts import COUNTS, RELATIONS
+    from biaslab.prompts.dalleval import COUNTS, RELATIONS
 
     names, skill = labels(), str(draw.choice(list(_SKILLS), p=list(_SKILLS.values())))
     row = {"skill": skill, "object": str(draw.choice(names)), "n": 1, "relation": "", "other": ""}

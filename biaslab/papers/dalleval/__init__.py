@@ -4,7 +4,7 @@ Functions here take tables and return tables. :mod:`printed` has the measurement
 :mod:`figures` draws results, and :mod:`findings` says what they show.
 """
 
-from biaslab.papers.dalleval import figures, findings, printed
+from biaslab.papers.dalleval import figures, findings, measure, printed
 from biaslab.papers.dalleval.analysis.attributes import (
     attribute_difference,
     attribute_mean_difference,
@@ -25,6 +25,13 @@ from biaslab.papers.dalleval.analysis.bias import (
     skin_tone_reach,
     two_tone_reading,
 )
+from biaslab.papers.dalleval.analysis.detector import (
+    detector_error,
+    skill_corrected,
+    skill_rules,
+    skill_steps,
+)
+from biaslab.papers.dalleval.analysis.people import social_judges, tones_by_attribute
 from biaslab.papers.dalleval.analysis.skills import (
     alignment_quality,
     metric_agreement,
@@ -41,11 +48,13 @@ __all__ = [
     "attribute_prompt_difference",
     "average_gender",
     "average_skin_tone",
+    "detector_error",
     "figures",
     "findings",
     "gender_balance",
     "mad",
     "mad_floor",
+    "measure",
     "metric_agreement",
     "model_correlation",
     "model_difference",
@@ -53,9 +62,14 @@ __all__ = [
     "printed",
     "skill_accuracy",
     "skill_agreement",
+    "skill_corrected",
+    "skill_rules",
+    "skill_steps",
     "skill_training",
     "skin_tone_check",
     "skin_tone_methods",
     "skin_tone_reach",
+    "social_judges",
+    "tones_by_attribute",
     "two_tone_reading",
 ]

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from scipy.stats import binom
 
+from biaslab.papers.dalleval.analysis.skills import HUMAN
 from biaslab.plots import forms, style
 
 # A model keeps its colour and marker from figure to figure.
@@ -234,14 +235,15 @@ def attribute_mean_difference(means: pd.DataFrame) -> Figure:
 
 def skill_accuracy(accuracy: pd.DataFrame, references: pd.DataFrame) -> Figure:
     """Draw the detector's accuracy on all test scenes by skill (``dalleval_skill_accuracy``), and real images'."""
-    detr = (accuracy["images"] == "test") & (accuracy["evaluator"] == "DETR")
-    of = accuracy[detr & (accuracy["training_percent"] == "100")]
-    real = references.pivot(index="measure", columns="reference", values="value")
-    ends = {name: of["skill"].map(real[name]) if name in real else np.nan for name in ("oracle", "shuffled")}
+    whole = (accuracy["images"] == "test") & (accuracy["evaluator"] != HUMAN)
+    of = accuracy[whole & (accuracy["training_percent"] == "100")]
+    real = references.set_index(["reference", "judge", "measure"])["value"]
+    at = list(zip(of["evaluator"], of["skill"], strict=True))
+    ends = {name: [real.get((name, *one), np.nan) for one in at] for name in ("oracle", "shuffled")}
     return forms.estimates(
         of.assign(**ends), "percent_correct", row="skill", hue="model", look=MODELS, xlim=(-1, 101), reference=None,
-        label="Images judged correct by DETR (%)", inch=0.34,
-        mark="oracle", mark_name="real images", floor="shuffled", floor_name="real images of other scenes",
+        label="Images judged correct by the detector (%)", inch=0.34,
+        mark="oracle", mark_name="images that show it", floor="shuffled", floor_name="images of other scenes",
     )  # fmt: skip
 
 
@@ -250,20 +252,20 @@ def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
     keys = ["model", "skill"]
     sample = accuracy[accuracy["images"] == "sample"]
     of = agreement[[*keys, "percent_human", "percent_detr"]]
-    for who in ("DETR", "Human"):
-        limits = sample[sample["evaluator"] == who][[*keys, "ci_low", "ci_high"]]
+    for people in (False, True):
+        limits = sample[(sample["evaluator"] == HUMAN) == people][[*keys, "ci_low", "ci_high"]]
         of = of.merge(limits, on=keys, suffixes=("_detr", "_human"))
     return forms.diagonal(
         of, "percent_detr", "percent_human", hue="model", look=MODELS, ends=(-3, 103), names="skill", named=len(of),
         limits=(("ci_low_detr", "ci_high_detr"), ("ci_low_human", "ci_high_human")),
-        labels=("Correct according to DETR (%)", "Correct according to people (%)"),
+        labels=("Correct according to the detector (%)", "Correct according to people (%)"),
     )  # fmt: skip
 
 
 @style.empty_without_rows
 def skill_training(accuracy: pd.DataFrame) -> Figure:
     """Draw accuracy by share of the fine-tuning data, of models with several shares (``dalleval_skill_accuracy``)."""
-    of = accuracy[(accuracy["images"] == "test") & (accuracy["evaluator"] == "DETR")]
+    of = accuracy[(accuracy["images"] == "test") & (accuracy["evaluator"] != HUMAN)]
     several = of.groupby("model")["training_percent"].transform("nunique") > 1
     of = of[several & (of["skill"] != "average")].assign(share=lambda t: t["training_percent"].astype(float))
     return forms.trends(

@@ -6,6 +6,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.findings import Finding, each, interval, moved, p_words, spoken
+from biaslab.papers.dalleval.analysis.skills import HUMAN
 
 _COMPUTATIONS = {
     "cielab": "the typology angle in CIELAB units",
@@ -178,7 +179,7 @@ def attribute_mean_difference(means: pd.DataFrame) -> list[Finding]:
 
 def skills(accuracy: pd.DataFrame) -> list[Finding]:
     """Say between which models the detector's accuracy in each skill lies."""
-    of = accuracy[(accuracy["images"] == "test") & (accuracy["evaluator"] == "DETR")]
+    of = accuracy[(accuracy["images"] == "test") & (accuracy["evaluator"] != HUMAN)]
     of = of[(of["training_percent"] == "100") & (of["skill"] != "average")].dropna(subset="percent_correct")
 
     def say(skill: str, rows: pd.DataFrame) -> Finding:
@@ -225,7 +226,7 @@ def skill_agreement(agreement: pd.DataFrame) -> list[Finding]:
             details=(
                 f"They are {spoken(agreement['difference'].abs().mean())} points apart on average.",
                 *order,
-                f"The sample differs from all test scenes in {odd} of {tested} cells (DETR; Holm).",
+                f"The sample differs from all test scenes in {odd} of {tested} cells (detector; Holm).",
             ),
         )
     ]

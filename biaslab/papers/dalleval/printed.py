@@ -93,10 +93,11 @@ def skill_accuracy() -> pd.DataFrame:
 def references() -> pd.DataFrame:
     """Return what the judges say of real images, of the prompt or of others (Tables 2 and 19)."""
     skills = _loaded(2).query("skill != 'average'").rename(columns={"skill": "measure", "accuracy": "value"})
-    skills = skills.assign(n=skills["measure"].map(_TEST_SCENES))
+    skills = skills.assign(n=skills["measure"].map(_TEST_SCENES), judge="DETR")
     rows = pd.concat([skills, _quality().rename(columns={"metric": "measure"})])
     rows = rows[rows["model"].isin(_REFERENCES)]
-    return rows.assign(reference=rows["model"].map(_REFERENCES))[["reference", "measure", "value", "n"]]
+    rows = rows.assign(reference=rows["model"].map(_REFERENCES), judge=rows["judge"].fillna(""))
+    return rows[["reference", "measure", "judge", "value", "n"]]
 
 
 def alignment_quality() -> pd.DataFrame:

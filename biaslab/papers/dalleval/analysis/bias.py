@@ -155,13 +155,15 @@ def _gender_counts(genders: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return, by model, images of tones 1 to 10: professions × 10."""
+    """Return, by model, images of tones 1 to 10: prompts with their professions × 10."""
     allowed = list(map(str, TONES))
     unknown = sorted(set(counts["tone"]) - set(allowed))
     if unknown:
         raise InputError(f"dalleval_skin_tone_counts holds the tone {unknown[0]!r}; allowed are 1 to 10.")
     return {
-        model: of.pivot(index="profession", columns="tone", values="n").reindex(columns=allowed).fillna(0)
+        model: of.pivot(index=["prompt", "profession"], columns="tone", values="n")
+        .reindex(columns=allowed)
+        .fillna(0)
         for model, of in counts.groupby("model", sort=False)
     }
 
@@ -213,7 +215,7 @@ def average_skin_tone(
     Takes rows of ``dalleval_average_skin_tone`` as a source has them and returns that table. Raises InputError where a
     tone is not one of 1 to 10.
     """
-    counts = _tone_counts(tone_counts)
+    counts = {model: of.groupby("profession").sum() for model, of in _tone_counts(tone_counts).items()}
     rows = []
     for row in averages.to_dict("records"):
         row |= {"ci_low": np.nan, "ci_high": np.nan}

@@ -18,6 +18,8 @@ from biaslab.papers.dalleval.analysis.rows import keyed
 from biaslab.papers.dalleval.printed import NOT_PRINTED
 
 SKILLS = ("object", "count", "spatial")
+HUMAN = "Human"
+"""The evaluator that people are; every other is a detector."""
 
 
 def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -51,12 +53,15 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
     With Newcombe's limits as of separate images, and exact binomial tests of that sample against all test scenes.
     """
     of = accuracy[(accuracy["training_percent"] == "100") & (accuracy["skill"] != "average")]
-    of = {key: rows.set_index(["model", "skill"]) for key, rows in of.groupby(["images", "evaluator"])}
+    of = {
+        key: rows.set_index(["model", "skill"])
+        for key, rows in of.groupby(["images", of["evaluator"] == HUMAN])
+    }
     nobody = accuracy.iloc[:0].set_index(["model", "skill"])
-    human, detr = (of.get(("sample", who), nobody) for who in ("Human", "DETR"))
+    human, detr = (of.get(("sample", people), nobody) for people in (True, False))
     both = human.index.intersection(detr.index, sort=False)
     human, detr = human.loc[both], detr.loc[both]
-    test = of.get(("test", "DETR"), nobody)["percent_correct"].reindex(both)
+    test = of.get(("test", False), nobody)["percent_correct"].reindex(both)
     low, high = _difference_limits(human, detr)
     out = detr[["n"]].assign(
         difference=human["percent_correct"] - detr["percent_correct"],
@@ -79,7 +84,7 @@ def skill_training(accuracy: pd.DataFrame) -> pd.DataFrame:
 
     In points, with Newcombe's limits and pooled z-tests as of separate scenes.
     """
-    of = accuracy[(accuracy["images"] == "test") & (accuracy["evaluator"] == "DETR")]
+    of = accuracy[(accuracy["images"] == "test") & (accuracy["evaluator"] != HUMAN)]
     of = of[of["skill"] != "average"].set_index(["model", "skill"])
     whole, part = of[of["training_percent"] == "100"], of[of["training_percent"] != "100"]
     part = part[part.index.isin(whole.index)]

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.errors import InputError, ParameterError, unknown_name
-from biaslab.papers.dalleval.prompts import CLASSES, RELATIONS, SKILLS
+from biaslab.prompts.dalleval import CLASSES, RELATIONS, SKILLS
 
 RULES = ("paper", "released", "geneval")
 """``paper``: section 4.1, with a threshold (not printed; the released code has 0.7 for counts). ``released``: the

@@ -1,0 +1,49 @@
+"""Images as they come out of a model's autoencoder: what a judge of generated images really sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+
+def through_autoencoder(folder: Path, images: np.ndarray, *, seed: int = 0, noise: float = 0.0) -> np.ndarray:
+    """Return images after an autoencoder of diffusers has encoded and decoded them.
+
+    Args:
+        folder: The autoencoder's folder.
+        images: uint8 (n, height, width, 3).
+        seed: Decides the noise.
+        noise: Latents get noise of up to this standard deviation, as a share of their own.
+
+    Returns:
+        uint8 (n, height, width, 3).
+    """
+    import torch
+    from diffusers import AutoencoderKL
+
+    vae = AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32).eval()
+    vae.to(memory_format=torch.channels_last)
+    out, size = [], 64
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        for k, start in enumerate(range(0, len(images), size)):
+            pixels = torch.from_numpy(np.ascontiguousarray(images[start : start + size])).permute(0, 3, 1, 2)
+            pixels = pixels.float().div(127.5).sub(1).contiguous(memory_format=torch.channels_last)
+            latents = vae.encode(pixels).latent_dist.mean.float()
+            if noise:
+                latents = latents + noise * _noise(latents.shape, seed, k) / vae.config.scaling_factor
+            decoded = vae.decode(latents).sample.float()
+            values = decoded.clamp(-1, 1).add(1).mul(127.5).round().to(torch.uint8)
+            out.append(values.permute(0, 2, 3, 1).numpy())
+    return np.concatenate(out)
+
+
+def _noise(shape: tuple[int, ...], seed: int, k: int):
+    """Return normal noise of a strength of its own for each image, 0 to 1."""
+    import torch
+
+    def draws(stream: int) -> torch.Generator:
+        number = np.random.default_rng([seed, stream, k]).integers(2**63 - 1)
+        return torch.Generator().manual_seed(int(number))
+
+    return torch.randn(shape, generator=draws(43)) * torch.rand(shape[0], 1, 1, 1, generator=draws(44))

@@ -1,0 +1,77 @@
+"""What the judges of people get right where the truth is known, and which tones go with which attributes (section 5.3).
+
+``images`` has rows of ``dalleval_social_images``; ``confidence`` (0–1) is the level of intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from biaslab import stats, tables
+from biaslab.genders import GENDERS
+from biaslab.prompts.dalleval import ATTRIBUTES
+
+
+def social_judges(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``dalleval_social_judges``: sensitivity, specificity and distances of the judges from the truth.
+
+    Of gender, sensitivity is that for women and specificity that for men, among images whose judge says either.
+    """
+    rows = [
+        {"model": model} | row
+        for model, of in images[images["truth_gender"] != ""].groupby("model", sort=False)
+        for row in _of_model(of, confidence)
+    ]
+    return tables.of(rows, "dalleval_social_judges")
+
+
+def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
+    for judge, column in (("VQA", "gender_vqa"), ("CLIP", "gender_clip")):
+        known = images[images[column].isin(GENDERS)]
+        for gender, measure in (("female", "sensitivity"), ("male", "specificity")):
+            of = known[known["truth_gender"] == gender]
+            yield _share(judge, "gender", measure, of[column] == gender, confidence)
+    seen, worn, unread = (_worn(images[c]) for c in ("attributes", "truth_attributes", "attributes_missing"))
+    for name, k in [("attributes", slice(None)), *((name, [i]) for i, name in enumerate(ATTRIBUTES))]:
+        true, said, sure = worn[:, k], seen[:, k], ~unread[:, k]
+        yield _share("VQA", name, "sensitivity", said[true & sure], confidence)
+        yield _share("VQA", name, "specificity", ~said[~true & sure], confidence)
+    off = (images["skin_tone"] - images["truth_skin_tone"]).dropna()
+    for most in range(4):
+        yield _share("skin tone", "tone", f"within_{most}", off.abs() <= most, confidence)
+    mean = stats.mean_interval(off, confidence)
+    yield {
+        "judge": "skin tone",
+        "about": "tone",
+        "measure": "mean_difference",
+        "value": mean.value,
+    } | mean._asdict()
+
+
+def _worn(names: pd.Series) -> np.ndarray:
+    """Return which of the attributes are among names joined by semicolons: images × attributes."""
+    return np.array([[name in some for name in ATTRIBUTES] for some in names.fillna("").str.split(";")])
+
+
+def _share(judge: str, about: str, measure: str, hits, confidence: float) -> dict:
+    n, count = np.size(hits), int(np.sum(hits))
+    low, high = stats.wilson_interval(count, n, confidence)
+    value = 100 * count / n if n else np.nan
+    row = {"judge": judge, "about": about, "measure": measure, "value": value, "n": n}
+    return row | {"ci_low": 100 * float(low), "ci_high": 100 * float(high)}
+
+
+def tones_by_attribute(images: pd.DataFrame) -> pd.DataFrame:
+    """Return ``dalleval_tones_by_attribute``: which skin tones images with an attribute have (Figure 8)."""
+    known = images.dropna(subset="skin_tone")
+    rows = known.assign(attribute=known["attributes"].fillna("").str.split(";")).explode("attribute")
+    rows = rows[rows["attribute"] != ""].assign(tone=rows["skin_tone"].astype(int).astype(str))
+    of = rows.groupby(["model", "attribute"], sort=False)
+    share = of["tone"].value_counts(normalize=True).rename("share").reset_index()
+    n = of.size().rename("n").reset_index()
+    every = n.merge(pd.DataFrame({"tone": [str(t) for t in range(1, 11)]}), how="cross")
+    out = every.merge(share, how="left", on=["model", "attribute", "tone"])
+    return tables.of(out.assign(percent=100 * out["share"].fillna(0)), "dalleval_tones_by_attribute")

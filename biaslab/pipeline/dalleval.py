@@ -1,0 +1,178 @@
+"""The pipeline's stages for DALL-Eval: prompts → images → objects, answers, faces and skin tones.
+
+Source: dalleval paper, sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biaslab.errors import unknown_name
+from biaslab.judging.names import VQA
+from biaslab.pipeline.stages import Stages, kept
+from biaslab.prompts import dalleval as asking
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from biaslab.judging.images import ImageSource
+
+KINDS = ("skills", "social")
+"""PaintSkills' scenes, and people with and without a profession."""
+# A model may say it otherwise than the paper.
+OTHER_NAMES = {"bicycle": ("bike",), "person": ("human", "people"), "airplane": ("aeroplane", "plane")}
+
+
+class DallEval:
+    """The stages for DALL-Eval's prompts; each is computed when its result is first asked for.
+
+    Args:
+        pipeline: The pipeline whose model, settings, store and seed are used.
+    """
+
+    def __init__(self, pipeline: Stages) -> None:
+        self._pipeline = pipeline
+        self._kept: dict[Any, Any] = {}
+
+    @kept
+    def prompts(self, kind: str) -> pd.DataFrame:
+        """Return what images of a kind are generated from, one row a prompt: as of ``prompts.dalleval``.
+
+        Of PaintSkills a sample of each skill's test scenes, of professions a sample, as the settings ask.
+
+        Raises:
+            UnknownNameError: There is no such kind.
+            ParameterError: The settings ask for more professions than there are.
+        """
+        import pandas as pd
+
+        if kind not in KINDS:
+            raise unknown_name("kind of DALL-Eval's prompts", kind, KINDS)
+        s, rng = self._pipeline.settings.dalleval, np.random.default_rng([self._pipeline.seed, 71])
+        if kind == "skills":
+            whole = asking.skills().assign(n_images=1)
+            if not s.scenes:
+                return whole
+            of = whole.groupby("skill", sort=False)
+            chosen = [np.sort(rng.permutation(i)[: s.scenes]) for i in of.indices.values()]
+            return whole.iloc[np.concatenate(chosen)].reset_index(drop=True)
+        whole = asking.social(s.social_images)
+        names = asking.professions()
+        if s.professions and s.professions < len(names):
+            some = {"(none)", *rng.choice(names, s.professions, replace=False)}
+            whole = whole[whole["profession"].isin(some)].reset_index(drop=True)
+        return pd.DataFrame(whole)
+
+    def n_images(self) -> int:
+        """Return how many images the settings ask for; it is known before any is generated."""
+        return int(sum(self.prompts(kind)["n_images"].sum() for kind in KINDS))
+
+    # -- images and what judges say of them ----------------------------------------------------------
+
+    @kept
+    def images(self, kind: str) -> ImageSource:
+        """Return images of a kind, with a table of one row per image and the columns of its prompt."""
+        from biaslab.judging.images import DescribedImages
+
+        pipeline, asked = self._pipeline, self.prompts(kind)
+        with pipeline._showing() as shown:
+            made = pipeline.image_model("dalleval").generate(
+                asked, seed=pipeline.seed, store=pipeline.store, progress=shown
+            )
+        return DescribedImages(made, made.table.merge(asked.drop(columns="n_images"), on="prompt_id"))
+
+    def renders(self) -> ImageSource:
+        """Return drawings that show what PaintSkills' prompts of this pipeline ask for: the upper end of the scale."""
+        from biaslab.judging.images import DescribedImages
+        from biaslab.mini import skills
+
+        asked = self.prompts("skills")
+        made = skills.generate(asked, seed=self._pipeline.seed + 1)
+        return DescribedImages(made, made.table.merge(asked.drop(columns="n_images"), on="prompt_id"))
+
+    @kept
+    def reference(self) -> ImageSource:
+        """Return drawings whose truth is known, on which the detector's error is measured.
+
+        Half of them show what PaintSkills' prompts ask for, the others fail at it in one of the ways of
+        :data:`biaslab.mini.skills.FAILURES`. Where the model is in a folder here and has an autoencoder, they have
+        passed through it.
+        """
+        import pandas as pd
+
+        from biaslab.judging.images import DescribedImages
+        from biaslab.mini import skills
+
+        pipeline = self._pipeline
+        n, seed = pipeline.settings.dalleval.detector_renders, pipeline.seed + 2
+        rng, whole = np.random.default_rng([pipeline.seed, 72]), asking.skills("train").assign(n_images=1)
+        frames = [of.iloc[rng.permutation(len(of))[:n]] for _, of in whole.groupby("skill", sort=False)]
+        # As many failures of each kind as the skill has.
+        asked = pd.concat(frames, ignore_index=True)
+        failures = dict.fromkeys(skills.FAILURES, 0.5 / len(skills.FAILURES))
+        vae = pipeline.image_model("dalleval").autoencoder
+        made = skills.generate(asked, seed=seed, failures=failures, decoded=vae)
+        return DescribedImages(made, made.table.merge(asked.drop(columns="n_images"), on="prompt_id"))
+
+    def detections(self, images: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return what the detector finds in images, and what became of each image: as :func:`objects.detect`."""
+        from biaslab.judging import objects
+
+        pipeline = self._pipeline
+        classes = {name: OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
+        with pipeline._showing() as shown:
+            return objects.detect(
+                getattr(images, "source", images),
+                pipeline.settings.dalleval.detector,
+                classes,
+                store=pipeline.store,
+                device=pipeline.settings.compute.device,
+                progress=shown,
+            )
+
+    @kept
+    def answers(self) -> pd.DataFrame:
+        """Return what the VQA model answers about each social image: about gender and about each attribute.
+
+        Returns:
+            image_id, prompt, profession, attribute (empty for the question about gender), outcome, reason, answer.
+        """
+        from biaslab.judging import vqa
+
+        pipeline = self._pipeline
+        images = self.images("social")
+        questions = {"": asking.GENDER_QUESTION} | {
+            a: asking.attribute_question(a) for a in asking.ATTRIBUTES
+        }
+        table = images.table[["image_id", "prompt", "profession"]]
+        rows = table.loc[table.index.repeat(len(questions))].reset_index(drop=True)
+        rows["attribute"] = list(questions) * len(table)
+        units = rows[["image_id"]].assign(question=rows["attribute"].map(questions))
+        with pipeline._showing() as shown:
+            said = vqa.ask_about(
+                images.source,
+                units.astype(object),
+                pipeline.settings.dalleval.vqa.removeprefix(VQA),
+                store=pipeline.store,
+                device=pipeline.settings.compute.device,
+                progress=shown,
+            )
+        return rows.assign(**{c: said[c].to_numpy() for c in ("outcome", "reason", "answer")})
+
+    @kept
+    def faces(self) -> pd.DataFrame:
+        """Return what gate and gender judge make of each social image, with the skin tone of its face.
+
+        Returns:
+            The table of the images with the judge's columns (:meth:`biaslab.pipeline.Stages.judgements`), and tone
+            (1–10, NaN where ``tone_reason`` says why).
+        """
+        from biaslab.judging.skin_tone import judge_skin_tones
+
+        pipeline, images = self._pipeline, self.images("social")
+        judged = pipeline.judged(images.source)
+        whole = images.table.drop(columns="outcome").merge(judged, on="image_id", validate="one_to_one")
+        tones = judge_skin_tones(images.source, whole, store=pipeline.store)
+        return whole.assign(tone=tones["tone"].to_numpy(), tone_reason=tones["reason"].to_numpy())
