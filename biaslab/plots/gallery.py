@@ -20,6 +20,8 @@ from biaslab.plots.forms import WIDTH
 _LINE = 0.135  # inches that a line of caption needs
 _MOST_LINES = 3
 _COLORS = {"female": style.FEMALE, "male": style.MALE, "unsure": style.ORANGE}
+# What shows all that was asked for, whatever it is.
+_RIGHT = {"correct": style.GREEN}
 _WORDS = {
     "no_face": "no face",
     "several_faces": "several faces",
@@ -140,7 +142,7 @@ def verdict(judgement: pd.Series) -> tuple[str, str]:
         # For an unsure one the probability is that of female: it has no gender of its own.
         said = f"unsure (f{shown})" if gender == "unsure" and shown else f"{gender}{shown}"
         return said, _COLORS[gender]
-    return _WORDS.get(outcome, str(outcome)), style.GREY
+    return _WORDS.get(outcome, str(outcome)), _RIGHT.get(outcome, style.GREY)
 
 
 def _draw(ax: Axes, image, people: list[pd.Series], lines: list[str], blur: bool) -> None:
@@ -158,7 +160,7 @@ def _draw(ax: Axes, image, people: list[pd.Series], lines: list[str], blur: bool
             image = blur_faces(image, [whole] if unseen else [box for found in boxes for box in found])
         ax.imshow(image, interpolation="nearest" if max(image.shape) <= 128 else "antialiased")
         for person, found in zip(people, boxes, strict=True):
-            line = "-" if person["gender"] in _COLORS else (0, (3, 2))
+            line = "-" if person["gender"] in _COLORS or person["outcome"] in _RIGHT else (0, (3, 2))
             look = {"edgecolor": verdict(person)[1], "linewidth": 1.5, "linestyle": line}
             for x0, y0, x1, y1 in found:
                 # Pixel k is drawn from k - 0.5 to k + 0.5. White below the colour shows on any image.

@@ -27,11 +27,12 @@ from biaslab.papers.dalleval.analysis.bias import (
 )
 from biaslab.papers.dalleval.analysis.detector import (
     detector_error,
+    rater_agreement,
     skill_corrected,
     skill_rules,
     skill_steps,
 )
-from biaslab.papers.dalleval.analysis.people import social_judges, tones_by_attribute
+from biaslab.papers.dalleval.analysis.people import social_judges, social_outcomes, tones_by_attribute
 from biaslab.papers.dalleval.analysis.skills import (
     alignment_quality,
     metric_agreement,
@@ -60,6 +61,7 @@ __all__ = [
     "model_difference",
     "overall_average",
     "printed",
+    "rater_agreement",
     "skill_accuracy",
     "skill_agreement",
     "skill_corrected",
@@ -70,6 +72,7 @@ __all__ = [
     "skin_tone_methods",
     "skin_tone_reach",
     "social_judges",
+    "social_outcomes",
     "tones_by_attribute",
     "two_tone_reading",
 ]

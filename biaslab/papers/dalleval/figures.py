@@ -13,6 +13,7 @@ from scipy.stats import binom
 
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 from biaslab.plots import forms, style
+from biaslab.plots.gallery import gallery
 
 # A model keeps its colour and marker from figure to figure.
 _NAMES = ("minDALL-E", "Karlo", "Stable Diffusion", "DALL-E Small", "X-LXMERT")
@@ -304,3 +305,109 @@ def gender_judges(judges: pd.DataFrame) -> Figure:
     for ax in figure.axes:
         ax.set_ylim(bottom=0)
     return figure
+
+
+def skill_gallery(images: list, chosen: pd.DataFrame) -> Figure:
+    """Draw images with what the detector found, its verdict above and the prompt below.
+
+    Takes what :func:`biaslab.papers.dalleval.measure.with_boxes` returns.
+    """
+    if not len(images):
+        return style.nothing("The source has no images.")
+    found = chosen["found"].where(chosen["found"] != "", "nothing")
+    return gallery(images, chosen, list("“" + chosen["text"] + "”: " + found))
+
+
+@style.empty_without_rows
+def skill_steps(steps: pd.DataFrame) -> Figure:
+    """Draw accuracy by number and by relation, and by step (``dalleval_skill_steps``; Figure 5)."""
+    of = steps.assign(row=steps["asked"].where(steps["skill"] == "spatial", steps["asked"] + " asked for"))
+    of["row"] = of["row"].replace({"all asked for": "all", "1 asked for": "1 object"})
+    of["row"] = of["row"].str.replace("asked for", "objects")
+    look = forms.Look(names={"objects": "classes alone", "rest": "number alone", "both": "everything"})
+    return forms.estimates(
+        of, "percent_correct", row="row", hue="step", look=look, panel="skill", xlim=(-1, 101), reference=None,
+        panel_names={"count": "Counting", "spatial": "Relations"}, label="Images judged correct (%)",
+    )  # fmt: skip
+
+
+@style.empty_without_rows
+def skill_rules(rules: pd.DataFrame) -> Figure:
+    """Draw accuracy by what counts as correct (``dalleval_skill_rules``)."""
+    look = forms.Look(
+        names={"paper": "as printed", "released": "as the released code", "geneval": "as GenEval"}
+    )
+    return forms.estimates(
+        rules, "percent_correct", row="skill", hue="rule", look=look, xlim=(-1, 101), reference=None,
+        label="Images judged correct (%)", inch=0.4,
+    )  # fmt: skip
+
+
+@style.empty_without_rows
+def skill_corrected(corrected: pd.DataFrame) -> Figure:
+    """Draw accuracy as judged and with the detector's error taken off (``dalleval_skill_corrected``)."""
+    known = corrected.dropna(subset="percent_corrected")
+    judged = known.assign(kind="as judged", value=known["percent_correct"], ci_low=np.nan, ci_high=np.nan)
+    right = known.assign(kind="corrected", value=known["percent_corrected"])
+    return forms.estimates(
+        pd.concat([judged, right]), "value", row="skill", hue="kind", xlim=(-1, 101), reference=None,
+        label="Images that show what is asked (%)", inch=0.4, band=("percent_least", "percent_most"),
+        band_name="range over ways of failing", mark="percent_true", mark_name="truth",
+    )  # fmt: skip
+
+
+@style.empty_without_rows
+def detector_error(errors: pd.DataFrame) -> Figure:
+    """Draw sensitivity by class and skill (``dalleval_detector_error``; Table 11)."""
+    of = errors[(errors["measure"] == "sensitivity") & (errors["object"] != "all")]
+    return forms.estimates(
+        of.sort_values("object", kind="stable"), "value", row="object", hue="skill", xlim=(-1, 101), reference=None,
+        label="Drawings of a class that the detector judges rightly (%)", inch=0.36,
+    )  # fmt: skip
+
+
+@style.empty_without_rows
+def social_judges(judges: pd.DataFrame) -> Figure:
+    """Draw sensitivity and specificity for each attribute and for gender (``dalleval_social_judges``)."""
+    of = judges[judges["measure"].isin(["sensitivity", "specificity"]) & (judges["n"] > 0)]
+    row = of["about"].where(of["about"] != "gender", "gender, " + of["judge"])
+    return forms.estimates(
+        of.assign(row=row), "value", row="row", hue="measure", xlim=(-1, 101), reference=None,
+        label="Images judged rightly (%)", inch=0.32,
+    )  # fmt: skip
+
+
+@style.empty_without_rows
+def tones_by_attribute(tones: pd.DataFrame) -> Figure:
+    """Draw the tones of images that show an attribute (``dalleval_tones_by_attribute``; Figure 8)."""
+    ends = (0, max(tones["percent"].max(), 1))
+    return forms.heat_map(
+        tones, "percent", row="attribute", column="tone", panel="model", columns=1, ends=ends,
+        label="Share of the attribute's images with a tone (%)",
+    )  # fmt: skip
+
+
+@style.empty_without_rows
+def skin_tone_counts(counts: pd.DataFrame) -> Figure:
+    """Draw how many images of a profession have each tone, all three prompts together (Figure 9)."""
+    of = (
+        counts.assign(place=counts["tone"].astype(int))
+        .groupby(["profession", "place"])["n"]
+        .sum()
+        .reset_index()
+    )
+    every = pd.MultiIndex.from_product(
+        [of["profession"].unique(), range(1, 11)], names=["profession", "place"]
+    )
+    of = of.set_index(["profession", "place"]).reindex(every, fill_value=0).reset_index()
+    mean = (of["n"] * of["place"]).groupby(of["profession"]).sum() / of.groupby("profession")["n"].sum()
+    order = list(mean.sort_values(kind="stable").index)
+    third = -(-len(order) // 3)
+    rank = of["profession"].map(order.index)
+    first = rank // third * third
+    parts = [f"{k + 1} to {min(k + third, len(order))}" for k in first]
+    of = of.assign(part=parts, rank=rank)
+    return forms.heat_map(
+        of.sort_values(["rank", "place"]), "n", row="profession", column="place", panel="part", columns=3,
+        label="Images with a tone of the Monk scale (1 light to 10 dark)", ends=(0, max(of["n"].max(), 1)), inch=0.25,
+    )  # fmt: skip

@@ -6,6 +6,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.findings import Finding, each, interval, moved, p_words, spoken
+from biaslab.papers.dalleval.analysis.detector import LEAST_YOUDEN
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 
 _COMPUTATIONS = {
@@ -192,6 +193,88 @@ def skills(accuracy: pd.DataFrame) -> list[Finding]:
         )  # fmt: skip
 
     return each(of, ["skill"], say)
+
+
+def skill_steps(steps: pd.DataFrame) -> list[Finding]:
+    """Say which part of counting and of relations fails more (rows of ``dalleval_skill_steps``; Figure 5b)."""
+    found = []
+    words = {"count": "number", "spatial": "relation"}
+    for (model, skill), of in steps[steps["asked"] == "all"].groupby(["model", "skill"], sort=False):
+        at = of.set_index("step")
+        objects, both = at.loc["objects"], at.loc["both"]
+        lost = objects["percent_correct"] - both["percent_correct"]
+        right, whole = (spoken(row["percent_correct"]) for row in (objects, both))
+        answer = f"The classes are right in {right} %, everything in {whole} %."
+        why = f"{spoken(lost)} points are lost to the {words[skill]} where the classes are right."
+        row = both.to_dict() | {"model": model}
+        question = f"What is missing where a {words[skill]} is asked for?"
+        found.append(
+            _finding(question, answer, row, "percent_correct", "%", why, of="images", figure="skill_steps")
+        )
+    return found
+
+
+def skill_corrected(corrected: pd.DataFrame) -> list[Finding]:
+    """Say how accurate a model is once the detector's own error is taken off, or that it cannot be said."""
+    found = []
+    for row in corrected.to_dict("records"):
+        question = (
+            f"Skill {row['skill']!r}: how many images show what is asked, the detector's error taken off?"
+        )
+        about = {"model": row["model"], "figure": "dalleval_skill_corrected"}
+        if pd.isna(row["percent_corrected"]):
+            why = (f"As judged: {spoken(row['percent_correct'])} %; {row['reason']}.",)
+            found.append(Finding(question, "This judge cannot tell.", details=why, **about))
+            continue
+        least, most = (spoken(row[name]) for name in ("percent_least", "percent_most"))
+        truth = "" if pd.isna(row["percent_true"]) else f" The truth is {spoken(row['percent_true'])} %."
+        why = f"Over the ways of failing, one by one: {least} to {most} %.{truth}"
+        answer = f"{spoken(row['percent_corrected'])} %, where the detector says {spoken(row['percent_correct'])} %."
+        found.append(
+            _finding(
+                question, answer, row, "percent_corrected", "%", why, of="images", figure="skill_corrected"
+            )
+        )
+    return found
+
+
+def detector_error(errors: pd.DataFrame) -> list[Finding]:
+    """Say in which skills the detector can tell at all, and which class it knows least."""
+    found = []
+    for (model, skill), of in errors[errors["object"] == "all"].groupby(["model", "skill"], sort=False):
+        value = of.set_index("measure")["value"]
+        youden = (value["sensitivity"] + value["specificity"]) / 100 - 1
+        right = of[of["measure"] == "sensitivity"].iloc[0]
+        mine = errors[(errors["model"] == model) & (errors["skill"] == skill) & (errors["object"] != "all")]
+        least = mine[mine["measure"] == "sensitivity"].sort_values("value", kind="stable").iloc[0]
+        why = (
+            f"Sensitivity {spoken(value['sensitivity'])} %, specificity {spoken(value['specificity'])} %; of the "
+            f"classes it knows {least['object']} least ({spoken(least['value'])} % of {least['n']:.0f})."
+        )
+        answer = "Yes." if youden >= LEAST_YOUDEN else "No: this judge cannot tell."
+        question = f"Can the detector tell whether an image is right in the skill {skill!r}?"
+        found.append(
+            _finding(question, answer, right, "value", "%", why, of="drawings", figure="detector_error")
+        )
+    return found
+
+
+def social_judges(judges: pd.DataFrame) -> list[Finding]:
+    """Say how often the judges of people are right on images whose truth is known."""
+    found = []
+    for row in judges[judges["measure"].isin(["sensitivity", "specificity"])].to_dict("records"):
+        if row["about"] not in ("gender", "attributes") or not row["n"]:
+            continue
+        of = {
+            ("gender", "sensitivity"): "images of women does it call female",
+            ("gender", "specificity"): "images of men does it call male",
+            ("attributes", "sensitivity"): "attributes that are worn does it see",
+            ("attributes", "specificity"): "attributes that are not worn does it deny",
+        }[row["about"], row["measure"]]
+        question = f"{row['judge']}: how many {of}?"
+        answer = f"{spoken(row['value'])} %."
+        found.append(_finding(question, answer, row, "value", "%", of="answers", figure="social_judges"))
+    return found
 
 
 def printed_averages(accuracy: pd.DataFrame) -> list[Finding]:

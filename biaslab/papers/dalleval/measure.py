@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -11,12 +10,12 @@ import pandas as pd
 
 from biaslab import tables
 from biaslab.genders import GENDERS
+from biaslab.judging.objects import BOX
 from biaslab.measures import average_gender as signed_average
 from biaslab.papers.dalleval.analysis import verdicts as judging
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 
 if TYPE_CHECKING:
-    from biaslab.judging.images import ImageSource
     from biaslab.pipeline import Pipeline
 
 DETECTOR = "detector"
@@ -27,6 +26,11 @@ def _table(pipeline: Pipeline, frame: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 # -- visual reasoning ----------------------------------------------------------------------------------
+
+
+def skill_prompts(pipeline: Pipeline) -> pd.DataFrame:
+    """Return what PaintSkills asks for, as far as the settings take it (section 3.2, Table 10)."""
+    return tables.of(pipeline.dalleval.prompts("skills"), "dalleval_skill_prompts")
 
 
 def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
@@ -225,16 +229,49 @@ def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
 # -- images for galleries ------------------------------------------------------------------------------
 
 
-def pictures(pipeline: Pipeline | None, kind: str, image_ids: Iterable[str]) -> dict[str, object]:
-    """Return images by image_id: ``uint8 (height, width, 3)``, or what says why there is none.
+def examples(verdicts: pd.DataFrame, *, of_each: int = 4) -> pd.DataFrame:
+    """Return the first images of each skill and outcome by the chosen rule, in the order of the prompts."""
+    chosen = verdicts[verdicts["chosen"] == "yes"]
+    return chosen.groupby(["skill", "outcome"], sort=False).head(of_each).sort_values("skill", kind="stable")
+
+
+def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return the detector's verdicts on drawings that show what prompts ask for, by the chosen rule.
+
+    Takes rows of :func:`skill_prompts` with the image_id of each drawing; without a pipeline there are none.
+    """
+    if pipeline is None:
+        return prompts.assign(outcome="").head(0)
+    found, _ = pipeline.dalleval.detections(pipeline.dalleval.renders())
+    s = pipeline.settings.dalleval
+    return judging.verdicts(found, prompts, rule=s.rule, threshold=s.threshold)
+
+
+def with_boxes(
+    pipeline: Pipeline | None, kind: str, chosen: pd.DataFrame
+) -> tuple[list[object], pd.DataFrame]:
+    """Return images of chosen rows, and the rows with what the detector found in them over the threshold.
 
     Args:
         pipeline: Without one, as for sources that have tables only, there are none.
-        kind: ``skills`` or ``social``, or ``renders``: the drawings that show what is asked.
-        image_ids: Which.
+        kind: ``skills``, or ``renders``: the drawings that show what is asked, of the same prompts.
+        chosen: Rows with image_id, as of :func:`skill_verdicts`.
+
+    Returns:
+        Images (``uint8 (height, width, 3)``, or what says why there is none), and the rows with ``boxes`` (left, top,
+        right, bottom in pixels, one after the other) and ``found`` (the labels).
     """
-    ids = list(dict.fromkeys(image_ids))
-    if pipeline is None or not ids:
-        return {}
-    source: ImageSource = pipeline.dalleval.renders() if kind == "renders" else pipeline.dalleval.images(kind)
-    return dict(zip(ids, source.read(ids), strict=True))
+    if pipeline is None or chosen.empty:
+        return [], chosen.head(0)
+    source = pipeline.dalleval.renders() if kind == "renders" else pipeline.dalleval.images("skills")
+    images = source.read(list(chosen["image_id"]))
+    found, _ = pipeline.dalleval.detections(source)
+    found = found[found["score"] > pipeline.settings.dalleval.threshold]
+    of = dict(list(found.groupby("image_id")))
+    boxes, labels = [], []
+    for image_id, image in zip(chosen["image_id"], images, strict=True):
+        seen = of.get(image_id, found.iloc[:0])
+        height, width = image.shape[:2] if isinstance(image, np.ndarray) else (1, 1)
+        boxes.append((seen[list(BOX)].to_numpy(float) * [width, height, width, height]).ravel())
+        labels.append(", ".join(seen["label"]))
+    return images, chosen.assign(boxes=boxes, found=labels, gender="")

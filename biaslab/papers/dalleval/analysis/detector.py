@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binomtest
 
 from biaslab import stats, tables
+from biaslab.measures import agreement
 
 ALL, NONE = "all", "none"
 LEAST_YOUDEN = 0.5
@@ -109,3 +111,54 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
         "percent_least": min(of_ways, default=np.nan),
         "percent_most": max(of_ways, default=np.nan),
     }
+
+
+def rater_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``dalleval_rater_agreement``: the detector against people, and people against each other (Table 3).
+
+    Takes rows of ``dalleval_skill_ratings``. An image is correct by people where most of its raters say so; as many of
+    each is not.
+    """
+    rows = []
+    for model, whole in ratings.groupby("model", sort=False):
+        for skill, of in [(ALL, whole), *whole.groupby("skill", sort=False)]:
+            key = {"model": model, "skill": skill}
+            rows += [key | row for row in _agreement(of, seed, confidence)]
+    return tables.of(rows, "dalleval_rater_agreement")
+
+
+def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict]:
+    how = {"labels": ("yes", "no"), "seed": seed, "confidence": confidence}
+    wide = ratings.pivot(index="image_id", columns="rater", values="correct")
+    people = np.where((wide == "yes").sum(axis=1) > (wide == "no").sum(axis=1), "yes", "no")
+    detector = (
+        ratings.drop_duplicates("image_id")
+        .set_index("image_id")["detector"]
+        .reindex(wide.index)
+        .to_numpy(object)
+    )
+    only_people = int(((people == "yes") & (detector == "no")).sum())
+    only_detector = int(((people == "no") & (detector == "yes")).sum())
+    different = only_people + only_detector
+    p = float(binomtest(only_people, different, 0.5).pvalue) if different else 1.0
+    test = {"n_people_only": only_people, "n_detector_only": only_detector, "p": p}
+    both = np.stack([people.astype(object), detector], axis=1)
+    found = {
+        "cohen_kappa": (agreement.cohen_kappa(people.astype(object), detector, **how), test),
+        "percent_agreement": (agreement.percent_agreement(both, **how), {}),
+    }
+    if wide.shape[1] > 1:
+        found["krippendorff_alpha"] = (agreement.krippendorff_alpha(wide.to_numpy(object), **how), {})
+    return [
+        {
+            "statistic": name,
+            "value": one.value,
+            "ci_low": one.ci_low,
+            "ci_high": one.ci_high,
+            "n": one.n_items,
+            "n_raters": wide.shape[1],
+            "reason": one.reason,
+        }
+        | more
+        for name, (one, more) in found.items()
+    ]

@@ -75,3 +75,17 @@ def tones_by_attribute(images: pd.DataFrame) -> pd.DataFrame:
     every = n.merge(pd.DataFrame({"tone": [str(t) for t in range(1, 11)]}), how="cross")
     out = every.merge(share, how="left", on=["model", "attribute", "tone"])
     return tables.of(out.assign(percent=100 * out["share"].fillna(0)), "dalleval_tones_by_attribute")
+
+
+def social_outcomes(images: pd.DataFrame) -> pd.DataFrame:
+    """Return ``dalleval_social_outcomes``: how many images each judge says something of, and why not of the others."""
+    said = {
+        "VQA": images["reason_vqa"].replace("", "judged"),
+        "CLIP": images["outcome_clip"],
+        "skin tone": images["reason_tone"].replace("", "judged"),
+    }
+    frames = [images[["model"]].assign(judge=judge, outcome=why) for judge, why in said.items()]
+    whole = pd.concat(frames)
+    out = whole.groupby(["model", "judge", "outcome"], sort=False).size().rename("n").reset_index()
+    out["percent"] = 100 * out["n"] / out.groupby(["model", "judge"])["n"].transform("sum")
+    return tables.of(out, "dalleval_social_outcomes")
