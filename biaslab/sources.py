@@ -219,6 +219,8 @@ def check_work(
         checks.check_captions(*given, seed=seed, images=images)
     if any(name.startswith("paired_") for name in names):
         checks.check_people(*given, seed=seed)
+    if any(name.startswith("dalleval_") for name in names):
+        checks.check_dalleval(*given, seed=seed)
 
 
 def no_images(*, model: str = "all", settings: Mapping | None = None) -> str:

@@ -392,3 +392,34 @@ def _spacy(texts: Sequence[str]) -> Iterator[list[Span]]:
             if gender:
                 found.append(Span(person.start_char, person.end_char, gender, "name"))
         yield found
+
+
+_PLURALS = frozenset({"women", "ladies", "girls", "females", "men", "gents", "gentlemen", "boys", "males"})
+
+
+def without_gender(texts: Iterable[str], *, names: str = "gazetteer") -> list[str]:
+    """Return texts that say no gender: "person" or "people" for nouns and names, nothing for the other words.
+
+    What is taken for a word of gender is what :func:`indicators` finds; adjectives ("female nurse") and pronouns go.
+
+    Source: dalleval paper, appendix C.1 ("ungendered" captions).
+
+    Args:
+        texts: Captions.
+        names: As for :func:`indicators`.
+    """
+    texts = list(texts)
+    return [
+        _neutral(text, spans)
+        for text, spans in zip(texts, indicators(texts, names=names)["spans"], strict=True)
+    ]
+
+
+def _neutral(text: str, spans: str) -> str:
+    for span in reversed(spans.split(";") if spans else []):
+        start, end, kind = span.split(":")
+        word, rest = text[int(start) : int(end)].lower(), text[int(end) :]
+        noun = kind.endswith("-name") or (kind.endswith("-word") and word not in ("female", "male"))
+        instead = ("people" if word in _PLURALS else "person") if noun else ""
+        text = text[: int(start)] + instead + rest
+    return re.sub(r"\s+([,.;:])", r"\1", _SPACES.sub(" ", text)).strip()

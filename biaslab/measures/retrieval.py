@@ -138,3 +138,37 @@ def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
 
     across = (first @ second.T / first.shape[1] + 1) ** 3
     return float(within(first) + within(second) - 2 * across.mean())
+
+
+def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int) -> np.ndarray:
+    """Return how far the first images that a text retrieves lean to men: (M - F) / (M + F) among the k most similar.
+
+    Source: dalleval paper, appendix C.1, Table 14.
+
+    Args:
+        similarity: Of text i and image j, ``float (texts, images)``.
+        female: Whether image j shows a woman (else a man), ``bool (images,)``.
+        k: Images that are looked at, 1 or more.
+
+    Returns:
+        -1 (women only) to 1 (men only), one for each text.
+
+    Raises:
+        InputError: There are fewer than k images, or the shapes do not fit.
+    """
+    similarity, female = np.asarray(similarity, float), np.asarray(female, bool)
+    if similarity.ndim != 2 or female.shape != similarity.shape[1:] or not 1 <= k <= len(female):
+        raise InputError(
+            f"similarity is {similarity.shape}, female {female.shape} and k {k}; give one gender for each column, and "
+            "a k from 1 to their number."
+        )
+    first = np.argsort(-similarity, axis=1, kind="stable")[:, :k]
+    return 1 - 2 * female[first].mean(axis=1)
+
+
+def recall_at(similarity: np.ndarray, k: int) -> np.ndarray:
+    """Return whether text i's own image i is among the k most similar (of equals the first), one for each text."""
+    similarity = np.asarray(similarity, float)
+    own = np.diagonal(similarity)[:, None]
+    before = np.tri(len(similarity), k=-1, dtype=bool) & (similarity == own)
+    return (similarity > own).sum(axis=1) + before.sum(axis=1) < k

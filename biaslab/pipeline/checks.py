@@ -13,7 +13,7 @@ from biaslab import models
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.errors import ParameterError
 from biaslab.judging.names import FILES, VQA, WHOLE, files_digest
-from biaslab.pipeline import Pipeline
+from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.stages import check_found
 from biaslab.settings import Settings
 
@@ -21,11 +21,13 @@ from biaslab.settings import Settings
 INPUTS = (
     *(f"captions.{name}" for name in ("corpus", "rows", "columns", "skew", "training_images")),
     *(f"judging.{name}" for name in ("faces", "gender", "further")),
+    *(f"dalleval.{name}" for name in ("detector", "vqa", "ratings")),
 )
 # Settings that may be paths, by group, and those of them that are nothing else.
 _PATHS = {
     "captions": ("corpus", "encoder", "training_images"),
     "judging": ("faces", "gender", "further"),
+    "dalleval": ("detector", "vqa", "ratings"),
     "compute": ("store",),
 }
 _FOLDERS = ("training_images", "store")
@@ -179,11 +181,30 @@ def check_people(model: str, settings: Settings, *, seed: int = 0) -> None:
     pipeline.image_model("people").check_texts(texts)
 
 
+def check_dalleval(model: str, settings: Settings, *, seed: int = 0) -> None:
+    """Look up who judges DALL-Eval's images, the file of ratings, and whether the model knows the prompts' words.
+
+    Raises:
+        ParameterError, InputError: A judge cannot be used, a file cannot be read, or a word is not known.
+    """
+    from biaslab.judging import skill_ratings, vqa
+
+    pipeline, s = Pipeline(model, settings, seed=seed, progress=False), settings.dalleval
+    models.resolve(s.detector, "detector")
+    vqa.located(s.vqa)
+    asked = {kind: pipeline.dalleval.prompts(kind) for kind in dalleval.KINDS}
+    if s.ratings:
+        skill_ratings.read(s.ratings, asked["skills"]["prompt_id"] + "/0")
+    pipeline.image_model("dalleval").check_texts(text for table in asked.values() for text in table["text"])
+
+
 def digest(model: str, settings: Settings) -> str:
     """Return a digest of what results depend on beside settings, seed and code: weights, captions, images.
 
     Images that are fetched by URL count with their captions, of which the URLs are part.
     """
+    from biaslab.judging import vqa
+
     pipeline, folder = Pipeline(model, settings), settings.captions.training_images
     whole = hashlib.sha256(pipeline.corpus.digest.encode())
     if folder not in ("", DOWNLOAD):
@@ -194,6 +215,11 @@ def digest(model: str, settings: Settings) -> str:
         whole.update(pipeline.image_model(of).digest.encode())
     for name, kind in _judges(settings):
         whole.update(files_digest(name, kind).encode())
+    s = settings.dalleval
+    whole.update(files_digest(s.detector, "detector").encode())
+    whole.update(models.digest(vqa.located(s.vqa)).encode())
+    if s.ratings:
+        whole.update(Path(os.path.expanduser(s.ratings)).read_bytes())
     return whole.hexdigest()
 
 

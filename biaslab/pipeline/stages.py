@@ -533,11 +533,7 @@ class Stages:
         """
         import pandas as pd
 
-        name, device = self.settings.judging.gender, self.settings.compute.device
-        if name.startswith((*FILES, VQA)):
-            raise MissingInputError(
-                f"Similarity of images takes an open_clip model; judging.gender is {name!r}."
-            )
+        name, device = self._clip, self.settings.compute.device
         source = self.images(kind).source
         units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
         inputs = {"images": source.digest, "model": name, "weights": files_digest(name, "clip")}
@@ -546,6 +542,23 @@ class Stages:
         engine = self._engine if kind == "training" else None
         more = {"engine": engine, "gpu": device != "cpu"}
         return self.computed(stage, units, _SHARD_EMBEDDINGS, f"embedding {source.name}", "images", **more)
+
+    def text_embeddings(self, texts: Iterable[str]) -> np.ndarray:
+        """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by the same model.
+
+        Raises:
+            MissingInputError: Gender is not judged by an open_clip model.
+        """
+        return _zero_shot(self._clip, self.settings.compute.device).text_embeddings(list(texts))
+
+    @property
+    def _clip(self) -> str:
+        name = self.settings.judging.gender
+        if name.startswith((*FILES, VQA)):
+            raise MissingInputError(
+                f"Similarity of images takes an open_clip model; judging.gender is {name!r}."
+            )
+        return name
 
     # -- how stages run ------------------------------------------------------------------------------
 

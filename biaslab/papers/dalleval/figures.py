@@ -296,6 +296,8 @@ def gender_judges(judges: pd.DataFrame) -> Figure:
     """Draw bias and recall of the judges in retrieval by how many images are retrieved (Table 14)."""
     name = judges["judge"] + ", " + judges["captions"] + " captions"
     of = judges.assign(name=name).join(judges["metric"].str.extract(r"(?P<kind>\w+)_at_(?P<k>\d+)"))
+    # The lean of all images that could be retrieved has no K.
+    of = of.dropna(subset="k")
     of["k"] = of["k"].astype(int)
     names = {"bias": "Bias@K (0 none, + towards male)", "recall": "Recall@K (%)"}
     figure = forms.trends(
@@ -303,8 +305,23 @@ def gender_judges(judges: pd.DataFrame) -> Figure:
         labels=("Images retrieved, K", ""),
     )  # fmt: skip
     for ax in figure.axes:
-        ax.set_ylim(bottom=0)
+        ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
     return figure
+
+
+@style.empty_without_rows
+def image_quality(quality: pd.DataFrame) -> Figure:
+    """Draw R-precision, FID and KID with what chance gives (``dalleval_image_quality``)."""
+    names = {
+        "R-precision": "R-precision (%; higher is better)",
+        "FID": "FID on CLIP's features (lower is better)",
+        "KID": "KID on CLIP's features (lower is better)",
+    }
+    row = quality["images"].map({"generated": "generated images", "captioned": "images behind the captions"})
+    return forms.estimates(
+        quality.assign(row=row), "value", row="row", panel="metric", panel_names=names, columns=3, reference=None,
+        label="Value of the metric", floor="floor", floor_name="by chance; of distances, two halves", inch=0.5,
+    )  # fmt: skip
 
 
 def skill_gallery(images: list, chosen: pd.DataFrame) -> Figure:

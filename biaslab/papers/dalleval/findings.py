@@ -339,9 +339,33 @@ def metric_agreement(agreement: pd.DataFrame) -> list[Finding]:
     return [Finding(question, answer, figure=figure, details=details)] if len(known) else []
 
 
-def gender_judges(judges: pd.DataFrame) -> list[Finding]:
-    """Say which judge shows less bias and more recall in retrieval, in how many comparisons."""
+def image_quality(quality: pd.DataFrame) -> list[Finding]:
+    """Say how often images find their caption, beside the images behind the captions and chance."""
     found = []
+    precision = quality[quality["metric"] == "R-precision"]
+    for model, of in precision.groupby("model", sort=False):
+        by = {row["images"]: row for row in of.to_dict("records")}
+        row = by["generated"]
+        real = by.get("captioned")
+        why = [f"By chance it would be {spoken(row['floor'])} %."]
+        if real:
+            why.insert(
+                0,
+                f"The images behind the captions find theirs in {spoken(real['value'])} % ({interval(real)}).",
+            )
+        answer = f"In {spoken(row['value'])} % of choices of 99 others."
+        question = "How often does an image made from a caption find it again?"
+        about = row | {"model": model}
+        found.append(
+            _finding(question, answer, about, "value", "%", *why, of="captions", figure="image_quality")
+        )
+    return found
+
+
+def gender_judges(judges: pd.DataFrame) -> list[Finding]:
+    """Say which judge shows less bias and more recall in retrieval, in how many comparisons on the same images."""
+    found = []
+    judges = judges[judges.groupby("reason")["judge"].transform("nunique") > 1]
     why = ("The number of queries is not printed, so there is no interval.",)
     for kind, question, best in (
         ("bias", "Which judge of gender shows less bias in retrieval?", "idxmin"),

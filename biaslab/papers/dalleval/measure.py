@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from biaslab import tables
+from biaslab import stats, tables
 from biaslab.genders import GENDERS
 from biaslab.judging.objects import BOX
 from biaslab.measures import average_gender as signed_average
+from biaslab.measures.retrieval import (
+    DISTRACTORS,
+    frechet_distance,
+    kernel_distance,
+    r_precision,
+    recall_at,
+    retrieval_bias,
+)
 from biaslab.papers.dalleval.analysis import verdicts as judging
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 
@@ -224,6 +233,120 @@ def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
     counts = said.groupby(keys, sort=False)[["yes", "known"]].sum().reset_index().astype({"known": float})
     share = counts["yes"] / counts["known"].where(counts["known"] > 0)
     return _table(pipeline, counts.assign(share=share, n=counts["known"]), "dalleval_attribute_presence")
+
+
+# -- alignment, quality, and the judge of gender --------------------------------------------------------
+
+CAPTIONED = 1000
+"""Captioned images among which a text retrieves (the paper: 5,000)."""
+_SPLITS = 20
+_BETTER = {"R-precision": "higher"}
+
+
+def image_quality(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how well images fit their captions, and how near they are to the images behind them (section 4.3).
+
+    Of images generated from captions (the paradox paper's caption prompts) and of the images behind these captions.
+    R-precision is the expectation over all choices of 99 other captions, with a bootstrap over captions. FID and KID
+    are on the features of the CLIP model that judges gender: not comparable with Inception's. Their floor is what two
+    random halves of the images behind the captions give.
+    """
+    return _image_quality(pipeline).copy()
+
+
+@lru_cache(maxsize=1)
+def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
+    made = pipeline.images("caption_prompts").table.drop_duplicates("caption_id").reset_index(drop=True)
+    sets = {"generated": ("caption_prompts", made["image_id"])}
+    if pipeline.has_images:
+        sets["captioned"] = ("training", made["caption_id"])
+    texts = pipeline.text_embeddings(made["text"])
+    vectors, rows = {}, []
+    for name, (kind, ids) in sets.items():
+        found = pipeline.image_embeddings(kind, ids).set_index("image_id")["vector"].reindex(ids)
+        seen = found.notna().to_numpy()
+        vectors[name] = np.stack(list(found[seen]))
+        rows.append(
+            {"images": name, "metric": "R-precision"} | _precision(vectors[name], texts[seen], pipeline.seed)
+        )
+    if len(vectors) == 2:
+        for metric, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
+            row = {"images": "generated", "metric": metric, "value": distance(*vectors.values())}
+            rows.append(row | _halves(vectors, distance, pipeline.seed))
+    return _table(pipeline, pd.DataFrame(rows), "dalleval_image_quality")
+
+
+def _precision(images: np.ndarray, texts: np.ndarray, seed: int) -> dict:
+    each = 100 * r_precision(images @ texts.T, distractors=min(DISTRACTORS, len(texts) - 1))
+    found = stats.bootstrap_mean(each, 2000, seed)
+    chance = 100 / (1 + min(DISTRACTORS, len(texts) - 1))
+    return {
+        "value": found.value,
+        "ci_low": found.ci_low,
+        "ci_high": found.ci_high,
+        "floor": chance,
+        "n": len(each),
+    }
+
+
+def _halves(vectors: dict[str, np.ndarray], distance: Callable, seed: int) -> dict:
+    """Return what chance alone makes of a distance, and its interval over resampled images."""
+    rng = np.random.default_rng([seed, 73])
+    real, made = vectors["captioned"], vectors["generated"]
+    floors = []
+    for _ in range(_SPLITS):
+        order = rng.permutation(len(real))
+        floors.append(distance(real[order[: len(real) // 2]], real[order[len(real) // 2 :]]))
+    # Half of the images without replacement, as often as halves: drawn with replacement, copies would change a
+    # covariance. Limits are scaled to all images.
+    parts = []
+    for _ in range(_SPLITS):
+        some = (rng.permutation(len(v))[: len(v) // 2] for v in (real, made))
+        parts.append(distance(*(v[k] for v, k in zip((real, made), some, strict=True))))
+    value, spread = distance(made, real), 1.96 * np.std(parts, ddof=1) / np.sqrt(2)
+    return {"ci_low": value - spread, "ci_high": value + spread, "floor": np.mean(floors), "n": len(made)}
+
+
+def alignment_quality(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the metrics of alignment and quality as Table 19 has them; see :func:`image_quality`."""
+    rows = image_quality(pipeline)
+    rows = rows[rows["images"] == "generated"]
+    rows = rows.assign(
+        better=rows["metric"].map(_BETTER).fillna("lower"),
+        metric=rows["metric"].where(rows["metric"] == "R-precision", rows["metric"] + ", CLIP features"),
+    )
+    return tables.of(rows, "dalleval_alignment_quality")
+
+
+def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
+    """Return bias and recall of CLIP in retrieving captioned images, with and without words for a gender (Table 14).
+
+    Among the images behind up to :data:`CAPTIONED` captions whose gender is known; the bias is that of the first 1, 5
+    and 10 images. ``bias_at_all`` is the lean of all these images: what a retrieval blind to gender shows.
+    """
+    from biaslab.captions.indicators import without_gender
+
+    table = pipeline.images("training").table.drop_duplicates("caption_id")
+    table = table[table["truth_gender"].isin(GENDERS)] if "truth_gender" in table else table.iloc[:0]
+    if len(table) < 10:
+        return tables.of([], "dalleval_gender_judges")
+    rng = np.random.default_rng([pipeline.seed, 74])
+    table = table.iloc[np.sort(rng.permutation(len(table))[:CAPTIONED])]
+    found = pipeline.image_embeddings("training", table["image_id"]).set_index("image_id")["vector"]
+    found = found.reindex(table["image_id"])
+    table, images = table[found.notna().to_numpy()], np.stack(list(found.dropna()))
+    female, rows = (table["truth_gender"] == "female").to_numpy(), []
+    for captions, texts in (("original", table["text"]), ("ungendered", without_gender(table["text"]))):
+        similarity = pipeline.text_embeddings(texts) @ images.T
+        for k in (1, 5, 10):
+            rows.append((captions, f"bias_at_{k}", retrieval_bias(similarity, female, k).mean()))
+            rows.append((captions, f"recall_at_{k}", 100 * recall_at(similarity, k).mean()))
+        rows.append((captions, "bias_at_all", 1 - 2 * female.mean()))
+    out = pd.DataFrame(rows, columns=["captions", "metric", "value"])
+    name = pipeline.settings.judging.gender
+    return tables.of(
+        out.assign(judge=name, reason=f"{len(table)} captioned images"), "dalleval_gender_judges"
+    )
 
 
 # -- images for galleries ------------------------------------------------------------------------------
