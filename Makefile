@@ -10,7 +10,7 @@ VENV ?= .venv
 # numbers need them), ray (work on a cluster).
 EXTRAS ?= dev,models,ray
 # The runs of a report, one after the other.
-PARAMS ?= params/published.yaml params/mini.yaml params/paired-world.yaml
+PARAMS ?= params/published.yaml params/mini.yaml params/paired-world.yaml params/dalleval-world.yaml
 BIN := $(VENV)/bin
 comma := ,
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))

@@ -79,8 +79,7 @@ def detect(
         found = ready().look([read[k] for k in there]) if there else []
         values = [np.empty(0, np.float32)] * len(ids)
         for k, (scores, boxes) in zip(there, found, strict=True):
-            seen = np.flatnonzero(scores.max(axis=1) >= LEAST)
-            seen = seen[np.argsort(-scores[seen].max(axis=1), kind="stable")]
+            seen = scores.max(axis=1) >= LEAST
             values[k] = np.concatenate([boxes[seen], scores[seen]], axis=1, dtype=np.float32).ravel()
         looked = pd.DataFrame(rows)[["image_id", "outcome", "reason"]]
         return looked.assign(found=values)
@@ -94,15 +93,30 @@ def detect(
     kept = store.stage("objects", inputs, work).compute(
         units, shard_rows=_SHARD_ROWS, label=f"looking for objects in {images.name}", progress=progress
     )
-    rows = [np.asarray(v, np.float32).reshape(-1, len(columns)) for v in kept["found"]]
-    detections = pd.DataFrame(np.concatenate([*rows, np.empty((0, len(columns)))]), columns=columns)
-    scores = detections[columns[len(BOX) :]].to_numpy()
-    label = np.array([*classes], object)[scores.argmax(axis=1)] if len(scores) else np.array([], object)
-    of = np.repeat(kept["image_id"].to_numpy(object), [len(r) for r in rows])
-    detections.insert(0, "image_id", of)
-    detections.insert(1, "label", label)
-    detections.insert(2, "score", scores.max(axis=1, initial=0))
-    return detections, kept[["image_id", "outcome", "reason"]]
+    width = len(columns)
+    found = [np.asarray(values, np.float32).reshape(-1, width) for values in kept["found"]]
+    whole = table(
+        list(kept["image_id"]), [(f[:, len(BOX) :], f[:, : len(BOX)]) for f in found], list(classes)
+    )
+    return whole, kept[["image_id", "outcome", "reason"]]
+
+
+def table(
+    image_ids: Sequence[str], found: Sequence[tuple[np.ndarray, np.ndarray]], classes: Sequence[str]
+) -> pd.DataFrame:
+    """Return what a detector sees in images (:meth:`ObjectDetector.look`) as the detections of :func:`detect`."""
+    kept = []
+    for scores, boxes in found:
+        seen = np.flatnonzero(scores.max(axis=1, initial=0) >= LEAST)
+        seen = seen[np.argsort(-scores[seen].max(axis=1, initial=0), kind="stable")]
+        kept.append(np.concatenate([boxes[seen], scores[seen]], axis=1))
+    values = np.concatenate([*kept, np.empty((0, len(BOX) + len(classes)))])
+    out = pd.DataFrame(values, columns=[*BOX, *(f"p_{c}" for c in classes)])
+    scores = values[:, len(BOX) :]
+    out.insert(0, "image_id", np.repeat(np.array(image_ids, object), [len(k) for k in kept]))
+    out.insert(1, "label", np.array([*classes], object)[scores.argmax(axis=1)] if len(scores) else None)
+    out.insert(2, "score", scores.max(axis=1, initial=0))
+    return out
 
 
 class Detector:

@@ -99,6 +99,15 @@ METRICS = {
     "one_person": "one person where one is asked for",
     "one_gender_word": "gender that the prompt tells of one person is shown, where the judge is sure",
     "one_score": "Stereotype Score of one person less the world's, points",
+    "image_right": "images with exactly their objects found, with the right labels",
+    "vqa_gender": "gender said that is shown",
+    "vqa_sensitivity": "attributes seen that are worn",
+    "vqa_specificity": "attributes denied that are not worn",
+    "skill_object": "PaintSkills, object: correct by mini-skills-detector",
+    "skill_count": "PaintSkills, count: the same",
+    "skill_spatial": "PaintSkills, spatial: the same",
+    "social_gender_word": "gender that the prompt names is said by mini-vqa",
+    "social_profession": "profession named right by mini-clip, among 83",
     "amplification": "further from 50 % than the training column, points (floor of few images taken off)",
 }
 
@@ -171,7 +180,8 @@ def text(name: str, found: Sequence[Measured], trainings: Sequence[dict]) -> str
 
 def _row(one: Measured, metric: str) -> str:
     name, _, guidance = metric.partition("@")
-    label = METRICS[name] + (f" @ {guidance}" if guidance else "")
+    # Of single classes and attributes the metric says it itself.
+    label = METRICS.get(name, name) + (f" @ {guidance}" if guidance else "")
     value = f"{one.value:.1f}" if one.points else f"{100 * one.value:.2f} %"
     interval = ""
     if one.interval:

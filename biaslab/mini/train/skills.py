@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from biaslab import lexicons
 from biaslab.errors import ParameterError
-from biaslab.mini.train import autoencoder, diffusion
+from biaslab.mini.train import autoencoder, cards, diffusion
+from biaslab.mini.train.cards import Measured, share
 
+NAME, CARD_IMAGES = "mini-sd-skills", 300
+GUIDANCE = (1.5, 3.0)
+# Seeds from which no other image of the project is made.
+_CARD_SEED = 78_000
 SCENES = 0.6
 """Share of PaintSkills' scenes among what the autoencoder learns from; the others are people."""
 _AUTOENCODER_STEPS, _AUTOENCODER_RATE = 4_000, 8e-4
@@ -105,4 +112,67 @@ def train(
         **{"steps": 8_000, "learning_rate": 1e-3} | settings,
     )
     diffusion.pack(folder)
+    cards.write(NAME, folder, card_rows, n=CARD_IMAGES)
     return found
+
+
+def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
+    """Return the rows of the model's card: of ``n`` images for each skill and as many people, by the embedded judges.
+
+    Each at guidance scales of 1.5 and 3, with 10 steps, and the autoencoder's reconstruction. There is nothing to
+    measure once more on ``decoded`` images.
+    """
+    from diffusers import AutoencoderKL
+
+    from biaslab import generation
+
+    vae = AutoencoderKL.from_pretrained(folder / "vae").float().eval()
+    images, places = pool(500, _CARD_SEED)
+    psnr, within = autoencoder.psnr(vae, images, places)
+    rows = [Measured("psnr", psnr, 500, points=True), Measured("psnr_faces", within, 500, points=True)]
+    for scale in GUIDANCE:
+        settings = generation.GenerationSettings(steps=10, guidance_scale=scale)
+        generator = generation.load(str(folder), settings)
+        found = [*_skills_right(generator, n), *_people_right(generator, n)]
+        rows += [replace(one, metric=f"{one.metric}@{scale:g}") for one in found]
+    return rows
+
+
+def _skills_right(generator, n: int) -> list[Measured]:
+    from biaslab.judging.objects import Detector, table
+    from biaslab.papers.dalleval.analysis import verdicts
+    from biaslab.prompts import dalleval
+
+    asked = dalleval.skills().groupby("skill", sort=False).sample(n, random_state=_CARD_SEED)
+    asked = asked.reset_index(drop=True).assign(image_id=lambda of: of["prompt_id"])
+    images = generator.images(list(asked["text"]), [(key, 0) for key in asked["prompt_id"]], _CARD_SEED)
+    detector = Detector("mini-skills-detector", dict.fromkeys(dalleval.CLASSES, ()))
+    found = table(list(asked["image_id"]), detector.look(images), list(dalleval.CLASSES))
+    judged = verdicts.verdicts(found, asked)
+    return [share(f"skill_{skill}", of["correct"]) for skill, of in judged.groupby("skill", sort=False)]
+
+
+def _people_right(generator, n: int) -> list[Measured]:
+    from biaslab.judging import vqa
+    from biaslab.judging.zero_shot import ZeroShot
+    from biaslab.mini.social import GENDERED
+    from biaslab.prompts import dalleval
+
+    asked = dalleval.social(1)
+    asked = asked[asked["profession"] != "(none)"].sample(min(n, 3 * 83), random_state=_CARD_SEED)
+    images = generator.images(list(asked["text"]), [(key, 0) for key in asked["prompt_id"]], _CARD_SEED)
+    told = [k for k, word in enumerate(asked["prompt"]) if word in GENDERED]
+    said = vqa.load("mini-vqa").ask(
+        [images[k] for k in told], range(len(told)), [dalleval.GENDER_QUESTION] * len(told)
+    )
+    names = list(dalleval.professions())
+    texts = [lexicons.fill("A photo of a/an [OCCUPATION]", name.lower()) for name in names]
+    shown = ZeroShot("mini-clip").probabilities(images, texts).argmax(1)
+    right = [
+        vqa.read_answer(text)[0] == GENDERED[asked["prompt"].iloc[k]]
+        for k, text in zip(told, said, strict=True)
+    ]
+    return [
+        share("social_gender_word", right),
+        share("social_profession", np.array(names)[shown] == asked["profession"]),
+    ]

@@ -124,7 +124,14 @@ def train(
     )
     noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
     cards.note_training(folder, None, training, **noted)
+    cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
     return found
+
+
+def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
+    """Return the rows of the model's card, from ``n`` scenes; decoded by an autoencoder where one is given."""
+    model, processor = detector.load(folder)
+    return measure(model.eval(), processor, pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0))
 
 
 def measure(model, processor, data: Pool) -> list[Measured]:

@@ -335,6 +335,18 @@ def skill_gallery(images: list, chosen: pd.DataFrame) -> Figure:
     return gallery(images, chosen, list("“" + chosen["text"] + "”: " + found))
 
 
+def faces_by_tone(images: list, faces: pd.DataFrame) -> Figure:
+    """Draw images of people by the tone of their face, with the face's box and the gender by CLIP (Figure 10).
+
+    Takes what :func:`biaslab.papers.dalleval.measure.faces_by_tone` returns.
+    """
+    if not len(images):
+        return style.nothing("The source has no images.")
+    truth = faces["truth_skin_tone"] if "truth_skin_tone" in faces else pd.Series("", faces.index)
+    known = truth.map(lambda tone: f", true {tone}" if tone else "")
+    return gallery(images, faces, list("tone " + faces["tone"].astype(int).astype(str) + known), columns=10)
+
+
 @style.empty_without_rows
 def skill_steps(steps: pd.DataFrame) -> Figure:
     """Draw accuracy by number and by relation, and by step (``dalleval_skill_steps``; Figure 5)."""

@@ -151,6 +151,11 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
 # -- social biases -------------------------------------------------------------------------------------
 
 
+def social_prompts(pipeline: Pipeline) -> pd.DataFrame:
+    """Return what people are asked for, as far as the settings take it (section 4.2.1, Table 13)."""
+    return tables.of(pipeline.dalleval.prompts("social"), "dalleval_social_prompts")
+
+
 def social_images(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the judges say of each image of a person: gender by question and by CLIP, skin tone, attributes."""
     return _social(pipeline).copy()
@@ -356,6 +361,18 @@ def examples(verdicts: pd.DataFrame, *, of_each: int = 4) -> pd.DataFrame:
     """Return the first images of each skill and outcome by the chosen rule, in the order of the prompts."""
     chosen = verdicts[verdicts["chosen"] == "yes"]
     return chosen.groupby(["skill", "outcome"], sort=False).head(of_each).sort_values("skill", kind="stable")
+
+
+def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[object], pd.DataFrame]:
+    """Return the first images of people whose face has each skin tone, with boxes, gender and tone (Figure 10).
+
+    Without a pipeline, as for sources that have tables only, there are none.
+    """
+    if pipeline is None:
+        return [], pd.DataFrame(columns=["image_id", "tone", "profession"])
+    faces = pipeline.dalleval.faces().dropna(subset="tone")
+    some = faces.groupby("tone").head(of_each).sort_values("tone", kind="stable")
+    return pipeline.dalleval.images("social").read(list(some["image_id"])), some
 
 
 def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.DataFrame:
