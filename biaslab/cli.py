@@ -110,11 +110,7 @@ def _parser() -> argparse.ArgumentParser:
 
     text = "train an embedded model from the embedded world, from scratch"
     add = command("train", _train, text, bars, kept="go on with --resume")
-    add(
-        "name",
-        metavar="NAME",
-        help="mini-sd, mini-sd-pairs, mini-clip, mini-detector or mini-skills-detector",
-    )
+    add("name", metavar="NAME", help="one of those that 'biaslab models' lists")
     add("--folder", metavar="DIR", help="where the model goes (default: outputs/models/NAME)")
     add("--minutes", type=_minutes, metavar="N", help="end after so many minutes")
     add("--steps", type=int, metavar="N", help="steps to train (default: the model's own)")

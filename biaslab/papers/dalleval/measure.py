@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab import stats, tables
+from biaslab import models, stats, tables
 from biaslab.genders import GENDERS
 from biaslab.judging.objects import BOX
 from biaslab.measures import average_gender as signed_average
@@ -117,8 +117,11 @@ def skill_ratings(pipeline: Pipeline) -> pd.DataFrame:
 def references(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the detector says of drawings that show what is asked (oracle) and of other prompts' (shuffled).
 
-    The second is exact: the mean over all pairs of a prompt and a drawing of its skill (Table 2, first rows).
+    The second is exact: the mean over all pairs of a prompt and a drawing of its skill (Table 2, first rows). A
+    detector that was not made for drawings gives no rows.
     """
+    if not _sees_drawings(pipeline):
+        return tables.of([], "dalleval_references")
     source = pipeline.dalleval.renders()
     found, _ = pipeline.dalleval.detections(source)
     s = pipeline.settings.dalleval
@@ -132,12 +135,19 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     return tables.of(found.assign(judge=DETECTOR), "dalleval_references")
 
 
+def _sees_drawings(pipeline: Pipeline) -> bool:
+    """Return whether the detector was made for drawings of the embedded world."""
+    return pipeline.settings.dalleval.detector in ("mini", *models.EMBEDDED)
+
+
 def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the detector makes of drawings whose truth is known: some show what is asked, others fail at it.
 
     Where the model has an autoencoder of its own in a folder here, the drawings have passed through it, as the model's
-    images do.
+    images do. A detector that was not made for drawings gives no rows: its errors on them say nothing of photographs.
     """
+    if not _sees_drawings(pipeline):
+        return tables.of([], "dalleval_detector_renders")
     source = pipeline.dalleval.reference()
     found, _ = pipeline.dalleval.detections(source)
     s = pipeline.settings.dalleval
