@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import os
@@ -11,7 +12,7 @@ from typing import Any
 
 from biaslab import models
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
-from biaslab.errors import ParameterError
+from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging.names import FILES, VQA, WHOLE, files_digest
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.stages import check_found
@@ -212,7 +213,9 @@ def digest(model: str, settings: Settings) -> str:
 
         whole.update(FolderImages(folder).digest.encode())
     for of in models.MINI:
-        whole.update(pipeline.image_model(of).digest.encode())
+        # A model that is not here makes nothing; who needs it is told before any work.
+        with contextlib.suppress(MissingInputError):
+            whole.update(pipeline.image_model(of).digest.encode())
     for name, kind in _judges(settings):
         whole.update(files_digest(name, kind).encode())
     s = settings.dalleval
