@@ -111,11 +111,14 @@ def test_the_list_of_embedded_models(installed):
     assert listed["kind"].to_dict() == {
         "mini-sd": "text-to-image",
         "mini-sd-pairs": "text-to-image",
+        "mini-sd-skills": "text-to-image",
         "mini-clip": "clip",
         "mini-detector": "detector",
+        "mini-skills-detector": "detector",
+        "mini-vqa": "vqa",
     }
     # 200,000 bytes of weights; the index and the card are too short to show.
     assert listed.loc["mini-sd", "megabytes"] == 0.2
     assert math.isnan(listed.loc["mini-detector", "megabytes"])
-    assert listed["card"].tolist() == [str(installed["mini-sd"] / "README.md"), "", "", ""]
+    assert listed.query("card != ''")["card"].to_dict() == {"mini-sd": str(installed["mini-sd"] / "README.md")}
     assert listed["folder"].tolist() == [str(f) for f in installed.values()]
