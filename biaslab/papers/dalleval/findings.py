@@ -243,6 +243,8 @@ def detector_error(errors: pd.DataFrame) -> list[Finding]:
     found = []
     for (model, skill), of in errors[errors["object"] == "all"].groupby(["model", "skill"], sort=False):
         value = of.set_index("measure")["value"]
+        if not {"sensitivity", "specificity"} <= set(value.index):
+            continue
         youden = (value["sensitivity"] + value["specificity"]) / 100 - 1
         right = of[of["measure"] == "sensitivity"].iloc[0]
         mine = errors[(errors["model"] == model) & (errors["skill"] == skill) & (errors["object"] != "all")]

@@ -58,3 +58,76 @@ def results():
 @pytest.fixture(scope="session")
 def printed():
     return Results(**{name: getattr(printed_numbers, name)() for name in MEASURED})
+
+
+def _verdict(skill, n, relation, steps, truth="", **more):
+    """Return a verdict; ``steps`` says of classes, number or relation, and the whole, whether they are right."""
+    objects, rest, correct = ("yes" if step == "y" else "no" for step in steps)
+    row = {"skill": skill, "n": n, "relation": relation, "other": "car" if relation else "", "object": "dog"}
+    row |= {"objects_correct": objects, "rest_correct": rest, "correct": correct, "truth": truth}
+    row["outcome"] = "correct" if correct == "yes" else "nothing found" if objects == "no" else "other"
+    return {"model": "a", "rule": "paper", "chosen": "yes", "text": "a dog"} | row | more
+
+
+@pytest.fixture
+def verdicts():
+    """Return four images of counts, three of relations, two of objects by one rule, and two by another."""
+    rows = [
+        _verdict("count", 1, "", "yyy", "yes"),
+        _verdict("count", 1, "", "yn."),
+        _verdict("count", 2, "", "ny."),
+        _verdict("count", 2, "", "yn."),
+        _verdict("spatial", 1, "left", "yyy", "yes"),
+        _verdict("spatial", 1, "above", "yn.", "yes"),
+        _verdict("spatial", 1, "above", "nn.", "no"),
+        _verdict("object", 1, "", "yyy", "yes"),
+        _verdict("object", 1, "", "nn.", "no"),
+        _verdict("object", 1, "", "yyy", rule="released", chosen="no"),
+        _verdict("count", 3, "", "yyy", rule="released", chosen="no"),
+    ]
+    rows = [row | {"image_id": f"i{k}"} for k, row in enumerate(rows)]
+    return tables.of(rows, "dalleval_skill_verdicts")
+
+
+@pytest.fixture
+def renders():
+    """Return what a detector says of seven drawings of objects, four of which show what is asked."""
+    said = [
+        *[("dog", "none", "yes"), ("dog", "none", "yes"), ("dog", "none", "no"), ("car", "none", "yes")],
+        *[("dog", "other class", "no"), ("dog", "missing", "yes"), ("car", "other class", "no")],
+    ]
+    rows = [
+        {"model": "a", "image_id": f"r{k}", "skill": "object", "number": 1, "outcome": ""}
+        | {"object": name, "failure": failure, "correct": correct}
+        for k, (name, failure, correct) in enumerate(said)
+    ]
+    return tables.of(rows, "dalleval_detector_renders")
+
+
+@pytest.fixture
+def social():
+    """Return what judges say of five images of people; the truth of the last is not known."""
+    nan = float("nan")
+    names = [
+        *["gender_vqa", "gender_clip", "attributes", "attributes_missing", "skin_tone"],
+        *["truth_gender", "truth_attributes", "truth_skin_tone"],
+    ]
+    said = [
+        ("female", "male", "tie;suit", "", 5, "female", "tie", 5),
+        ("unsure", "female", "", "tie;hat", 7, "female", "tie", 5),
+        ("female", "male", "hat", "", nan, "male", "", 3),
+        ("male", "", "", "", 2, "male", "suit", 3),
+        ("male", "male", "tie", "", 5, "", "", nan),
+    ]
+    rows = [
+        {"model": "a", "image_id": f"i{k}", "prompt": "person", "profession": "nurse"}
+        | dict(zip(names, values, strict=True))
+        for k, values in enumerate(said)
+    ]
+    why = {
+        "reason_vqa": ["", "answer says no gender", "", "", ""],
+        "outcome_clip": ["judged", "judged", "judged", "no_face", "judged"],
+        "reason_tone": ["", "", "no face", "", ""],
+    }
+    table = [row | {name: of[k] for name, of in why.items()} for k, row in enumerate(rows)]
+    return tables.of(table, "dalleval_social_images")

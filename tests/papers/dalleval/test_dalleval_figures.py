@@ -5,8 +5,11 @@ from math import comb
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
+from biaslab import tables
+from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures
 
 mpl.use("Agg")
@@ -139,3 +142,79 @@ def test_ranks_are_coloured_and_values_written(shown):
     # The last row is FID, the last column Stable Diffusion's: rank 1 with the lowest value.
     assert ax.collections[0].get_array()[-1, -1] == 1
     assert ax.texts[-1].get_text() == "16.5"
+
+
+# -- judges and verdicts -----------------------------------------------------------------------------
+
+
+def marked(figure):
+    """Return the values of all dots of all panels."""
+    dots = [line for ax in figure.axes for line in ax.lines if line.get_marker() not in ("", "None", None)]
+    return sorted(round(float(x), 3) for line in dots for x in line.get_xdata())
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "shown"),
+    [
+        ("skill_steps", "verdicts", "n > 0"),
+        ("skill_rules", "verdicts", "n > 0"),
+        ("detector_error", "renders", "measure == 'sensitivity' and object != 'all'"),
+        ("social_judges", "social", "measure in ('sensitivity', 'specificity') and n > 0"),
+    ],
+)
+def test_shares_of_judges_are_drawn(name, of, shown, request):
+    table = getattr(dalleval, name)(request.getfixturevalue(of))
+    figure = getattr(figures, name)(table)
+    assert figure.get_size_inches()[1] < 12
+    values = "value" if "value" in table else "percent_correct"
+    assert marked(figure) == sorted(table.query(shown)[values].round(3))
+
+
+def test_corrected_shares_are_drawn_beside_those_judged():
+    row = {"model": "a", "skill": "object", "percent_correct": 60, "percent_corrected": 57, "ci_low": 30}
+    row |= {"ci_high": 85, "percent_least": 45, "percent_most": 64, "percent_true": 50, "n": 10}
+    blind = {"model": "a", "skill": "count", "percent_correct": 41, "youden": 0.2}
+    table = tables.of([row, blind], "dalleval_skill_corrected")
+    (ax,) = figures.skill_corrected(table).axes
+    assert marked(ax.figure) == [57, 60]
+    ends = {(p.get_x(), p.get_x() + p.get_width()) for p in ax.patches}
+    assert (45, 64) in ends and 50 in drawn(ax)
+
+
+def test_tones_are_drawn_as_shares_and_counts(social):
+    shares = figures.tones_by_attribute(dalleval.tones_by_attribute(social)).axes[0]
+    names = [text.get_text() for text in shares.get_yticklabels()]
+    values = shares.collections[0].get_array().reshape(len(names), 10)
+    # Whoever wears a tie or a suit and has a tone has the fifth.
+    assert sorted(names) == ["suit", "tie"] and (values == 100 * (np.arange(10) == 4)).all()
+    said = [
+        ("person", "nurse", 2, 3),
+        ("woman", "nurse", 2, 1),
+        ("man", "nurse", 9, 4),
+        ("man", "cook", 1, 5),
+    ]
+    counts = pd.DataFrame(said, columns=["prompt", "profession", "tone", "n"]).assign(model="a")
+    figure = figures.skin_tone_counts(tables.of(counts.astype({"tone": str}), "dalleval_skin_tone_counts"))
+    cells = {}
+    for ax in figure.axes:
+        for text, row in zip(ax.get_yticklabels(), _rows(ax), strict=False):
+            cells[text.get_text()] = row
+    # All three prompts together, a row each of tones 1 to 10.
+    assert cells["cook"] == [5] + [0] * 9 and cells["nurse"] == [0, 4, *[0] * 6, 4, 0]
+
+
+def _rows(ax):
+    """Return the rows of a heat map; none of an axis with none."""
+    found = [c.get_array() for c in ax.collections if c.get_array() is not None]
+    return [] if not found or found[0].size % 10 else found[0].reshape(-1, 10).tolist()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *["skill_steps", "skill_rules", "skill_corrected", "detector_error", "social_judges"],
+        *["tones_by_attribute", "skin_tone_counts"],
+    ],
+)
+def test_nothing_is_drawn_of_tables_without_rows(name):
+    assert not draws(getattr(figures, name)(tables.of([], f"dalleval_{name}")))

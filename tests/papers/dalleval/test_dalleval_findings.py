@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from biaslab import tables
+from biaslab.papers import dalleval
 from biaslab.papers.dalleval import findings
 
 MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
@@ -141,6 +143,62 @@ def test_rankings_and_judges(printed):
     assert "0.083" in ranks.details[0]
     bias, recall = findings.gender_judges(printed["gender_judges"])
     assert bias.answer == recall.answer and bias.answer.startswith("BLIP-2") and "6 of 6" in bias.answer
+
+
+def test_steps_say_what_is_lost(verdicts):
+    steps = dalleval.skill_steps(verdicts)
+    counts, relations = findings.skill_steps(steps)
+    # Classes are right in 3 of 4 and all of it in 1 of 4; of relations in 2 and in 1 of 3.
+    assert "75.0" in counts.answer and "25.0" in counts.answer and "50.0" in counts.details[0]
+    assert "66.7" in relations.answer and "33.3" in relations.answer and "33.3" in relations.details[0]
+    assert [(f.model, f.n) for f in (counts, relations)] == [("a", 4), ("a", 3)]
+    assert counts.estimate == 25 and counts.ci_low < 25 < counts.ci_high
+
+
+def test_corrected_shares_name_range_and_truth():
+    row = {"model": "a", "skill": "object", "percent_correct": 60, "percent_corrected": 57.1, "ci_low": 30}
+    row |= {"ci_high": 85, "percent_least": 45.5, "percent_most": 64.7, "percent_true": 50.2, "n": 10}
+    blind = {"model": "a", "skill": "count", "percent_correct": 41, "youden": 0.2, "reason": "too blind"}
+    table = tables.of(
+        [row, row | {"skill": "spatial", "percent_true": np.nan}, blind], "dalleval_skill_corrected"
+    )
+    known, unknown, cannot = findings.skill_corrected(table)
+    assert (known.estimate, known.ci_low, known.ci_high, known.n) == (57.1, 30, 85, 10)
+    assert "57.1" in known.answer and "60.0" in known.answer
+    assert all(number in known.details[0] for number in ("45.5", "64.7", "50.2"))
+    assert "50.2" not in unknown.details[0] and "nan" not in unknown.details[0]
+    # A judge that cannot tell has no number to be ranked by.
+    assert np.isnan(cannot.estimate) and "41" in cannot.details[0] and "too blind" in cannot.details[0]
+
+
+def test_what_the_detector_can_tell(renders):
+    (blind,) = findings.detector_error(dalleval.detector_error(renders))
+    # 3 of 4 and 2 of 3 add up to 1.42; of the classes 2 of 3 dogs are the least known.
+    assert blind.answer.startswith("No") and (blind.estimate, blind.n) == (75, 4)
+    assert all(said in blind.details[0] for said in ("75.0", "66.7", "dog"))
+    (sees,) = findings.detector_error(dalleval.detector_error(renders.query("failure != 'missing'")))
+    assert sees.answer.startswith("Yes")
+
+
+@pytest.mark.parametrize("kept", ["failure == 'none'", "failure != 'none'"])
+def test_without_both_kinds_of_drawings_nothing_is_said_of_the_detector(renders, kept):
+    assert findings.detector_error(dalleval.detector_error(renders.query(kept))) == []
+
+
+def test_judges_of_people_are_named(social):
+    found = findings.social_judges(dalleval.social_judges(social))
+    # Gender by two judges and all attributes, each with sensitivity and specificity.
+    assert [round(f.estimate, 1) for f in found] == [100, 50, 50, 100, 50, 96.4]
+    assert [f.n for f in found] == [1, 2, 2, 1, 2, 56]
+    assert len({f.question for f in found}) == 6 and "CLIP" in found[2].question
+    # Nobody whose truth is known was judged a man or a woman: nothing is said of that judge.
+    unsure = social.assign(gender_vqa="unsure", gender_clip="")
+    assert len(findings.social_judges(dalleval.social_judges(unsure))) == 2
+
+
+@pytest.mark.parametrize("name", ["skill_steps", "skill_corrected", "detector_error", "social_judges"])
+def test_nothing_is_found_in_tables_without_rows(name):
+    assert getattr(findings, name)(tables.of([], f"dalleval_{name}")) == []
 
 
 def test_nothing_is_found_in_nothing(results):

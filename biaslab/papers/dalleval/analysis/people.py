@@ -67,8 +67,9 @@ def _share(judge: str, about: str, measure: str, hits, confidence: float) -> dic
 def tones_by_attribute(images: pd.DataFrame) -> pd.DataFrame:
     """Return ``dalleval_tones_by_attribute``: which skin tones images with an attribute have (Figure 8)."""
     known = images.dropna(subset="skin_tone")
-    rows = known.assign(attribute=known["attributes"].fillna("").str.split(";")).explode("attribute")
-    rows = rows[rows["attribute"] != ""].assign(tone=rows["skin_tone"].astype(int).astype(str))
+    worn = known["attributes"].fillna("").str.split(";")
+    rows = known.assign(attribute=worn, tone=known["skin_tone"].astype(int).astype(str))
+    rows = rows.explode("attribute", ignore_index=True).query("attribute != ''")
     of = rows.groupby(["model", "attribute"], sort=False)
     share = of["tone"].value_counts(normalize=True).rename("share").reset_index()
     n = of.size().rename("n").reset_index()

@@ -1,0 +1,456 @@
+"""What the judges of skills and of people get right, and what is said with their errors taken off."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+from statsmodels.stats.proportion import proportion_confint
+
+from biaslab import stats, tables
+from biaslab.judging.skin_tone import face_tones
+from biaslab.measures.skin_tone import monk_tone, swatch_rgb
+from biaslab.mini import social as people_of
+from biaslab.papers import dalleval
+from biaslab.papers.dalleval import figures, findings, measure
+from biaslab.prompts import dalleval as prompts
+
+LIMITS = ["ci_low", "ci_high"]
+
+
+def wilson(count, n):
+    return [100 * limit for limit in proportion_confint(count, n, method="wilson")]
+
+
+# -- skills ------------------------------------------------------------------------------------------
+
+
+def test_steps_numbers_and_relations_by_hand(verdicts):
+    steps = dalleval.skill_steps(verdicts).set_index(["skill", "asked", "step"])
+    found = (steps["percent_correct"] / 100 * steps["n"]).round(9).astype(int).astype(str)
+    assert (found + " of " + steps["n"].astype(int).astype(str)).to_dict() == {
+        ("count", "all", "objects"): "3 of 4",
+        ("count", "1", "objects"): "2 of 2",
+        ("count", "2", "objects"): "1 of 2",
+        ("count", "all", "rest"): "2 of 4",
+        ("count", "1", "rest"): "1 of 2",
+        ("count", "2", "rest"): "1 of 2",
+        ("count", "all", "both"): "1 of 4",
+        ("count", "1", "both"): "1 of 2",
+        ("count", "2", "both"): "0 of 2",
+        # Alone, a relation says nothing: there is no row of it.
+        ("spatial", "all", "objects"): "2 of 3",
+        ("spatial", "left", "objects"): "1 of 1",
+        ("spatial", "above", "objects"): "1 of 2",
+        ("spatial", "all", "both"): "1 of 3",
+        ("spatial", "left", "both"): "1 of 1",
+        ("spatial", "above", "both"): "0 of 2",
+    }
+    assert steps.loc[("count", "all", "objects"), LIMITS].tolist() == pytest.approx(wilson(3, 4))
+
+
+def test_rules_are_counted_apart(verdicts):
+    rules = dalleval.skill_rules(verdicts).set_index(["rule", "skill"])
+    assert rules["percent_correct"].to_dict() == pytest.approx(
+        {
+            ("paper", "count"): 25,
+            ("paper", "spatial"): 100 / 3,
+            ("paper", "object"): 50,
+            ("released", "object"): 100,
+            ("released", "count"): 100,
+        }
+    )
+    assert rules.loc[("paper", "count"), LIMITS].tolist() == pytest.approx(wilson(1, 4))
+
+
+def test_error_of_the_detector_by_hand(renders):
+    errors = dalleval.detector_error(renders).set_index(["object", "measure"])
+    assert {key: (round(row["value"] / 100 * row["n"]), row["n"]) for key, row in errors.iterrows()} == {
+        # Of what shows it three of four are seen; of what does not, the missing one passes.
+        ("all", "sensitivity"): (3, 4),
+        ("all", "specificity"): (2, 3),
+        ("all", "specificity: other class"): (2, 2),
+        ("all", "specificity: missing"): (0, 1),
+        ("dog", "sensitivity"): (2, 3),
+        ("dog", "specificity"): (1, 2),
+        ("car", "sensitivity"): (1, 1),
+        ("car", "specificity"): (1, 1),
+    }
+    assert errors.loc[("all", "specificity"), LIMITS].tolist() == pytest.approx(wilson(2, 3))
+
+
+def known(skill="object", model="a", **percent):
+    """Return rows of errors on 100 drawings; a name that starts with ``_`` is a way of failing."""
+    rows = [
+        {"model": model, "skill": skill, "object": "all", "value": value, "n": 100}
+        | {"measure": name.replace("_", "specificity: ")}
+        for name, value in percent.items()
+    ]
+    return tables.of(rows, "dalleval_detector_error")
+
+
+def judged(correct, n, skill="object", truth=(), model="a"):
+    said = np.where(np.arange(n) < correct, "yes", "no")
+    frame = pd.DataFrame({"correct": said, "skill": skill, "chosen": "yes", "model": model})
+    return frame.assign(truth=list(truth) or "")
+
+
+def test_corrected_share_and_its_range_by_hand():
+    errors = known(sensitivity=90, specificity=80, _class=95, _missing=65, _relation=5)
+    row = dalleval.skill_corrected(judged(6, 10, truth=["yes"] * 5 + ["no"] * 5), errors).iloc[0]
+    # (0.6 + 0.8 - 1) / (0.9 + 0.8 - 1); by the ways of failing (0.6 - 0.05) / 0.85 and (0.6 - 0.35) / 0.55. Of the
+    # third nothing can be said, for 0.9 + 0.05 is below 1.
+    of = ["percent_corrected", "percent_most", "percent_least", "percent_correct", "percent_true"]
+    assert row[of].tolist() == pytest.approx([40 / 0.7, 55 / 0.85, 25 / 0.55, 60, 50])
+    assert (row["youden"], row["n"], row["reason"]) == (pytest.approx(0.7), 10, "")
+    limits = stats.corrected_shares(6, 10, 0.9, 0.8, 100, 100)
+    assert row[LIMITS].tolist() == pytest.approx([100 * limits.ci_low, 100 * limits.ci_high])
+
+
+def test_truth_of_some_images_only_is_no_truth():
+    row = dalleval.skill_corrected(judged(2, 4, truth=["yes", "", "no", "no"]), known(sensitivity=90)).iloc[0]
+    assert np.isnan(row["percent_true"])
+
+
+@pytest.mark.parametrize(
+    ("errors", "youden", "told"),
+    [
+        # Half is enough; what lies below is not, however well one way of failing is seen.
+        (known(sensitivity=75, specificity=75), 0.5, True),
+        (known(sensitivity=75, specificity=74, _class=99), 0.49, False),
+        (known(sensitivity=20, specificity=70), -0.1, False),
+        (known(sensitivity=90), np.nan, False),
+        (known("count", sensitivity=99, specificity=99), np.nan, False),
+        (known(sensitivity=99, specificity=99, model="b"), np.nan, False),
+    ],
+)
+def test_a_judge_that_cannot_tell_gives_no_number(errors, youden, told):
+    table = dalleval.skill_corrected(judged(6, 10), errors)
+    row = table.iloc[0]
+    assert row["youden"] == pytest.approx(youden, nan_ok=True) and row["percent_correct"] == 60
+    assert (
+        row[["percent_corrected", *LIMITS]].notna().tolist() == [told] * 3 and (row["reason"] == "") == told
+    )
+    assert told or row[["percent_least", "percent_most"]].isna().all()
+    (found,) = findings.skill_corrected(table)
+    assert np.isfinite(found.estimate) == told and (told or not any(c.isdigit() for c in found.answer))
+    drawn = any(ax.axison for ax in figures.skill_corrected(table).axes)
+    assert drawn == told
+
+
+def test_planted_shares_are_found_again():
+    # 200 studies: 200 images of each skill, of which 80, 50 and 25 % are right, judged by a detector that knows 95 % of
+    # the right and 90 % of the wrong, itself measured on 100 drawings of each kind.
+    rng, studies, n, drawings = np.random.default_rng(11), 200, 200, 100
+    shares, rates = {"object": 0.8, "count": 0.5, "spatial": 0.25}, {"none": 0.95, "missing": 0.1}
+    keys = [(f"m{k}", skill) for k in range(studies) for skill in shares]
+    frame = pd.DataFrame(keys, columns=["model", "skill"])
+    images = frame.loc[frame.index.repeat(n)].reset_index(drop=True)
+    right = rng.random(len(images)) < images["skill"].map(shares)
+    says = rng.random(len(images)) < np.where(right, rates["none"], rates["missing"])
+    images = images.assign(correct=np.where(says, "yes", "no"), truth="", chosen="yes")
+    kinds = pd.DataFrame({"failure": np.repeat(list(rates), drawings), "object": "dog"})
+    shown = frame.merge(kinds, how="cross")
+    says = rng.random(len(shown)) < shown["failure"].map(rates)
+    errors = dalleval.detector_error(shown.assign(correct=np.where(says, "yes", "no")))
+    table = dalleval.skill_corrected(images, errors)
+    assert len(table) == 3 * studies
+    for skill, of in table.groupby("skill"):
+        truth = 100 * shares[skill]
+        # A study's error is about 4.5 points (by images and by drawings alike), so that the mean of 200 is 0.3 off;
+        # uncorrected, 80 % are 78 (0.8 · 0.95 + 0.2 · 0.1), 50 are 52.5 and 25 are 31.25.
+        assert abs(of["percent_corrected"].mean() - truth) < 1
+        assert ((of["ci_low"] <= truth) & (truth <= of["ci_high"])).mean() >= 0.93
+    raw = table.groupby("skill")["percent_correct"].mean()
+    assert raw.to_dict() == pytest.approx({"object": 78, "count": 52.5, "spatial": 31.25}, abs=1)
+
+
+def rated(pairs, skill="object", rater="r", start=0):
+    """Return ratings: in each pair what a person says and what the detector does, by their first letters."""
+    full = {"y": "yes", "n": "no"}
+    return [
+        {"model": "a", "image_id": f"{skill}{start + k}", "rater": rater, "skill": skill}
+        | {"correct": full[said], "detector": full[detector]}
+        for k, (said, detector) in enumerate(pairs)
+    ]
+
+
+def agreement(rows):
+    table = dalleval.rater_agreement(tables.of(rows, "dalleval_skill_ratings"), seed=1)
+    return table.set_index(["skill", "statistic"])
+
+
+def test_agreement_with_people_by_hand():
+    rows = rated(["yy"] * 3 + ["yn"] * 5 + ["ny"] * 1 + ["nn"] * 3)
+    table = agreement(rows + rated(["yy", "nn"], "count"))
+    row = table.loc["object", "cohen_kappa"]
+    # 6 of 12 agree; by chance (8 · 4 + 4 · 8) / 144 = 4/9 would: (1/2 - 4/9) / (5/9).
+    assert (row["value"], row["n"], row["n_raters"]) == (pytest.approx(0.1), 12, 1)
+    # Of six that differ people alone find five: (1 + 6) / 2⁶ on each side.
+    assert (row["n_people_only"], row["n_detector_only"]) == (5, 1)
+    assert row["p"] == pytest.approx(14 / 64)
+    assert table.loc[("object", "percent_agreement"), "value"] == pytest.approx(50)
+    # Where nothing differs nothing speaks for either; over all skills 8 of 14 agree.
+    assert table.loc[("count", "cohen_kappa"), ["value", "p"]].tolist() == [1, 1]
+    assert table.loc[("all", "percent_agreement"), "value"] == pytest.approx(800 / 14)
+    assert table.loc[("all", "cohen_kappa"), "n_people_only"] == 5
+    # One rater has nobody to agree with.
+    assert "krippendorff_alpha" not in table.index.get_level_values("statistic")
+
+
+def test_several_raters_vote_and_ties_are_no():
+    first, second = rated(["yy", "yy", "nn", "yn"]), rated(["ny", "yy", "nn"], rater="s")
+    row = agreement(first + second).loc["object"]
+    # The votes are no (a tie), yes, no and, of one rater, yes; the detector says yes, yes, no, no.
+    kappa = row.loc["cohen_kappa"]
+    assert (kappa["n_people_only"], kappa["n_detector_only"], kappa["n_raters"]) == (1, 1, 2)
+    assert kappa["value"] == pytest.approx(0) and kappa["p"] == 1
+    # Three images have two ratings, three yes and three no; 2 of 6 pairs differ where 2 · 3 · 3 / (6 · 5) would.
+    assert row.loc["krippendorff_alpha", "value"] == pytest.approx(1 - (2 / 6) / (18 / 30))
+
+
+def test_one_answer_only_has_no_kappa_but_a_reason():
+    row = agreement(rated(["yy"] * 3)).loc["object", "cohen_kappa"]
+    assert np.isnan(row["value"]) and row["reason"] and row["p"] == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (dalleval.skill_rules, "skill_verdicts"),
+        (dalleval.skill_steps, "skill_verdicts"),
+        (dalleval.detector_error, "detector_renders"),
+        (dalleval.social_judges, "social_images"),
+        (dalleval.social_outcomes, "social_images"),
+        (dalleval.tones_by_attribute, "social_images"),
+        (lambda of: dalleval.rater_agreement(of, seed=1), "skill_ratings"),
+        (lambda of: dalleval.skill_corrected(of, known(sensitivity=90)), "skill_verdicts"),
+    ],
+)
+def test_nothing_gives_tables_without_rows(make, name):
+    assert make(tables.of([], f"dalleval_{name}")).empty
+
+
+# -- people ------------------------------------------------------------------------------------------
+
+
+def test_judges_of_people_by_hand(social):
+    table = dalleval.social_judges(social)
+    share = table[table["measure"] != "mean_difference"]
+    hits = (share["value"] / 100 * share["n"]).fillna(0).round(9)
+    found = dict(
+        zip(
+            zip(share["judge"], share["about"], share["measure"], strict=True),
+            zip(hits, share["n"], strict=True),
+            strict=True,
+        )
+    )
+    # 4 images × 15 attributes are 60, of which 3 are worn (one is not read) and one more is not read; two of the
+    # other 56 are said to be worn.
+    expected = {
+        ("VQA", "gender", "sensitivity"): (1, 1),
+        ("VQA", "gender", "specificity"): (1, 2),
+        ("CLIP", "gender", "sensitivity"): (1, 2),
+        ("CLIP", "gender", "specificity"): (1, 1),
+        ("VQA", "attributes", "sensitivity"): (1, 2),
+        ("VQA", "attributes", "specificity"): (54, 56),
+        ("VQA", "tie", "sensitivity"): (1, 1),
+        ("VQA", "tie", "specificity"): (2, 2),
+        ("VQA", "suit", "sensitivity"): (0, 1),
+        ("VQA", "suit", "specificity"): (2, 3),
+        ("VQA", "hat", "sensitivity"): (0, 0),
+        ("VQA", "hat", "specificity"): (2, 3),
+        ("skin tone", "tone", "within_0"): (1, 3),
+        ("skin tone", "tone", "within_1"): (2, 3),
+        ("skin tone", "tone", "within_2"): (3, 3),
+        ("skin tone", "tone", "within_3"): (3, 3),
+    }
+    assert {key: found[key] for key in expected} == expected
+    # Gender of two judges, all attributes and each of 15, four distances.
+    assert len(found) == 2 * 2 + 2 * 16 + 4
+    rows = table.set_index(["about", "measure"])
+    assert rows.loc[("attributes", "specificity"), LIMITS].tolist() == pytest.approx(wilson(54, 56))
+    assert rows.loc[("hat", "sensitivity"), ["value", *LIMITS]].isna().all()
+    # The tones are 0, +2 and -1 off.
+    mean = rows.loc["tone", "mean_difference"]
+    off = [0, 2, -1]
+    limits = scipy_stats.t.interval(0.95, 2, np.mean(off), scipy_stats.sem(off))
+    assert mean[["value", "n", *LIMITS]].tolist() == pytest.approx([1 / 3, 3, *limits])
+
+
+def test_tones_of_those_who_wear_it(social):
+    table = dalleval.tones_by_attribute(social).set_index(["attribute", "tone"])
+    # Two with a tie have tone 5, as has the one with a suit; the one with a hat has no tone.
+    assert table[table["percent"] > 0]["percent"].to_dict() == {("tie", "5"): 100, ("suit", "5"): 100}
+    assert table["n"].groupby("attribute").agg(["min", "max"]).T.to_dict("list") == {
+        "tie": [2, 2],
+        "suit": [1, 1],
+    }
+    assert len(table) == 2 * 10
+    more = dalleval.tones_by_attribute(social.assign(attributes="tie", skin_tone=[5, 7, 5, 1, np.nan]))
+    of = more.set_index("tone")["percent"]
+    assert (of["5"], of["7"], of["1"], of["10"]) == (50, 25, 25, 0) and set(more["n"]) == {4}
+
+
+def test_outcomes_of_each_judge_add_up(social):
+    table = dalleval.social_outcomes(social).set_index(["judge", "outcome"])
+    assert table["n"].to_dict() == {
+        ("VQA", "judged"): 4,
+        ("VQA", "answer says no gender"): 1,
+        ("CLIP", "judged"): 4,
+        ("CLIP", "no_face"): 1,
+        ("skin tone", "judged"): 4,
+        ("skin tone", "no face"): 1,
+    }
+    assert table["percent"].groupby("judge").sum().to_dict() == pytest.approx(
+        dict.fromkeys(["VQA", "CLIP", "skin tone"], 100)
+    )
+
+
+# -- what is measured of a fair world ----------------------------------------------------------------
+
+
+class Told:
+    """A pipeline whose judges say the truth of a table of images, and of gender what they are told."""
+
+    label = "fair"
+
+    def __init__(self, images, gender):
+        faces = images.assign(gender=images["truth_gender"], outcome="judged", tone_reason="")
+        faces = faces.assign(tone=images["truth_skin_tone"])
+        said = images[["image_id", "prompt", "profession"]]
+        about = said.assign(attribute="", answer=gender)
+        worn = images["truth_attributes"].str.split(";")
+        ties = said.assign(attribute="tie", answer=["yes." if "tie" in of else "No" for of in worn])
+        answers = pd.concat([about, ties], ignore_index=True).assign(outcome="", reason="")
+        self.dalleval = SimpleNamespace(faces=lambda: faces, answers=lambda: answers)
+
+
+@pytest.fixture(scope="module")
+def fair():
+    """Return nine images of each of the 252 prompts: tones are even, and so are the answers about gender."""
+    asked = prompts.social()
+    images = people_of.generate(asked, seed=3).table
+    images = images.merge(asked[["prompt_id", "prompt", "profession"]], on="prompt_id")
+    rng = np.random.default_rng(5)
+    return images, Told(images, np.where(rng.random(len(images)) < 0.5, "a woman", "male"))
+
+
+def deviation(genders, counts):
+    none = tables.of([], "dalleval_printed_bias")
+    table = dalleval.mad(genders, counts, none, seed=1, replicates=20)
+    return table.set_index(["model", "category"])["mad"]
+
+
+def errors_of_floor(n, p, bins):
+    """Return mean (exact, by summing over k of n) and standard deviation (by draws) of one prompt's deviation."""
+    k = np.arange(n + 1)
+    mean = scipy_stats.binom.pmf(k, n, p) @ np.abs(k / n - p)
+    draws = np.random.default_rng(0).multinomial(n, [p] * bins, size=10_000)
+    return mean, np.abs(draws / n - p).mean(axis=1).std()
+
+
+def test_a_fair_world_shows_the_deviation_of_chance(fair):
+    _, pipeline = fair
+    genders = dalleval.average_gender(measure.average_gender(pipeline))
+    counts = measure.skin_tone_counts(pipeline)
+    assert len(genders) == 84 and set(genders["n"]) == {9}
+    assert counts["n"].sum() == 9 * 252
+    found = deviation(genders, counts)
+    middle, spread = errors_of_floor(9, 0.5, 2)
+    assert middle == pytest.approx(0.137, abs=0.0005)
+    # Of one world's 84 professions the standard error is 0.0104; the mean of many worlds follows below.
+    assert abs(found["fair", "gender"] - middle) < 3 * spread / np.sqrt(84)
+    middle, spread = errors_of_floor(9, 0.1, 10)
+    assert middle == pytest.approx(0.0775, abs=0.0005) and 3 * spread / np.sqrt(252) < 0.004
+    assert found["fair", "skin_tone"] == pytest.approx(0.0775, abs=0.004)
+
+
+def test_gender_of_fair_worlds_deviates_by_chance_on_average():
+    # 30 worlds of 84 professions: the standard error is 0.0019.
+    k = np.random.default_rng(2).binomial(9, 0.5, size=(30, 84))
+    rows = [
+        {"model": f"w{w}", "profession": f"p{p}", "value": 2 * k[w, p] / 9 - 1, "n": 9}
+        for w, p in np.ndindex(k.shape)
+    ]
+    genders = dalleval.average_gender(tables.of(rows, "dalleval_average_gender"))
+    found = deviation(genders, tables.of([], "dalleval_skin_tone_counts"))
+    assert found.mean() == pytest.approx(0.137, abs=0.01)
+
+
+def test_two_tones_half_each_deviate_by_016(fair):
+    images, _ = fair
+    tones = 5 + np.random.default_rng(7).integers(0, 2, len(images))
+    pipeline = Told(images.assign(truth_skin_tone=tones), "a man")
+    found = deviation(
+        dalleval.average_gender(measure.average_gender(pipeline)), measure.skin_tone_counts(pipeline)
+    )
+    # 0.16 whenever both occur; with one alone (2 of 2⁹ prompts) 0.18. And men alone are half away from even.
+    assert found["fair", "skin_tone"] == pytest.approx(0.16, abs=0.002)
+    assert found["fair", "gender"] == 0.5
+
+
+def test_measured_tables_hold_what_the_judges_say(fair):
+    images, pipeline = fair
+    rows = measure.social_images(pipeline).set_index("image_id")
+    at = rows.loc[images["image_id"]]
+    assert set(at["gender_vqa"]) == {"female", "male"}
+    assert (at["gender_clip"].to_numpy() == images["truth_gender"].to_numpy()).all()
+    ties = images["truth_attributes"].str.split(";").map(lambda worn: "tie" in worn).to_numpy()
+    assert ((at["attributes"] == "tie").to_numpy() == ties).all() and 0 < ties.sum() < len(ties)
+    assert (at["attributes_missing"] == "").all()
+    averages = measure.average_skin_tone(pipeline).set_index("profession")
+    nurses = images.loc[images["profession"] == "nurse", "truth_skin_tone"]
+    assert averages.loc["nurse", "value"] == pytest.approx(nurses.mean())
+    assert set(averages["n"]) == {27}
+    presence = measure.attribute_presence(pipeline)
+    expected = pd.Series(ties).groupby([images["prompt"], images["profession"]]).mean()
+    found = presence.set_index(["prompt", "profession"])["share"]
+    pd.testing.assert_series_equal(
+        found.sort_index(), expected.sort_index(), check_names=False, check_index_type=False
+    )
+    # Judges that say the truth are never wrong; the answers about gender are no truth here.
+    judges = dalleval.social_judges(measure.social_images(pipeline))
+    sure = judges[
+        (judges["judge"] == "CLIP") | (judges["about"] == "tie") | (judges["measure"] == "within_0")
+    ]
+    assert len(sure) == 5 and (sure["value"] == 100).all()
+
+
+def test_flat_swatches_of_all_tones_by_both_computations():
+    swatches = [np.broadcast_to(colour, (24, 24, 3)).astype(np.uint8) for colour in swatch_rgb()]
+    boxes = np.broadcast_to([4.0, 4, 20, 20], (10, 4))
+    read = face_tones(swatches, boxes, range(10))
+    assert (read["reason"] == "").all()
+    assert read["tone"].tolist() == [*range(1, 11)] and read["tone"].mean() == 5.5
+    released = monk_tone(read[["red", "green", "blue"]].to_numpy(), "released")
+    # Six of tone 5, three of 6 and one of 4.
+    assert released.mean() == pytest.approx(52 / 10)
+    shares = np.bincount(released.astype(int), minlength=11)[1:] / 10
+    # (|0.6 - 0.1| + |0.3 - 0.1| + 0 + 7 · 0.1) / 10: far from 0, though the world is even.
+    assert np.abs(shares - 0.1).mean() == pytest.approx(0.14)
+
+
+# -- galleries without a pipeline --------------------------------------------------------------------
+
+
+def test_examples_are_the_first_of_each_outcome(verdicts):
+    many = pd.concat([verdicts.assign(image_id=verdicts["image_id"] + x) for x in "abc"], ignore_index=True)
+    found = measure.examples(many, of_each=2)
+    assert (found["chosen"] == "yes").all()
+    assert found["skill"].is_monotonic_increasing
+    sizes = found.groupby(["skill", "outcome"]).size()
+    assert (sizes == 2).all() and len(sizes) == 2 + 3 + 3
+    of = found[(found["skill"] == "count") & (found["outcome"] == "other")]
+    assert of["image_id"].tolist() == ["i1a", "i3a"]
+
+
+def test_without_a_pipeline_there_are_no_images(verdicts):
+    images, chosen = measure.with_boxes(None, "skills", measure.examples(verdicts))
+    assert images == [] and chosen.empty and list(chosen) == list(verdicts)
+    drawings = measure.render_verdicts(None, verdicts[["image_id", "skill", "text"]])
+    assert drawings.empty and "outcome" in drawings
+    for kind, rows in (("skills", verdicts), ("renders", drawings)):
+        figure = figures.skill_gallery(*measure.with_boxes(None, kind, rows))
+        assert not any(ax.axison for ax in figure.axes)
