@@ -17,6 +17,9 @@ def test_r_precision_by_hand():
     assert r_precision(similarity, distractors=1) == pytest.approx([1 / 3, 2.5 / 3, 1, 0])
     # Two are drawn: C(1, 2) = 0, C(2.5, 2) / C(3, 2) = (2.5 * 1.5 / 2) / 3, 1 and 0.
     assert r_precision(similarity, distractors=2) == pytest.approx([0, 0.625, 1, 0])
+    # Single precision, whole numbers and lists have the same orders.
+    for same in (similarity.astype(np.float32), similarity / 1.0, similarity.tolist()):
+        assert r_precision(same, distractors=2).tolist() == r_precision(similarity, distractors=2).tolist()
     # As released: 2, 0, 0 and 3 of 4 are better.
     assert r_precision(similarity, distractors=2, released=True) == pytest.approx([1 / 4, 1, 1, 1 / 16])
 
