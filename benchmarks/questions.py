@@ -1,0 +1,146 @@
+"""Time questions about images: each image encoded once for all its questions, against once a question.
+
+Run: ``python benchmarks/questions.py``; it takes about a minute on one thread. The model is a BLIP for questions with
+random weights, made from its configuration in a temporary folder: an image encoder of 6 layers, 384 wide, at 224
+pixels, and a text encoder and decoder of 2 layers. The questions are those of DALL-Eval, one about gender and 15 about
+attributes.
+
+It prints answers a second of both and their ratio, from rounds that take turns: the fastest of each counts. The peer is
+what the library's page shows: its processor and its model's ``generate`` for one image and one question after the
+other, as biaslab asks without beams, up to 20 words. The answers must be the same.
+"""
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from biaslab.judging import vqa
+from biaslab.prompts.dalleval import ATTRIBUTES, GENDER_QUESTION, attribute_question
+
+SIZE = 224
+QUESTIONS = [GENDER_QUESTION, *map(attribute_question, ATTRIBUTES)]
+
+
+def make(folder: Path, layers: int, width: int) -> None:
+    """Save a BLIP of random weights that knows the questions' words."""
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import (
+        BlipConfig,
+        BlipForQuestionAnswering,
+        BlipImageProcessor,
+        BlipProcessor,
+        PreTrainedTokenizerFast,
+    )
+
+    split = pre_tokenizers.Whitespace()
+    said = {word for q in QUESTIONS for word, _ in split.pre_tokenize_str(q.casefold())}
+    names = ["[pad]", "[unk]", "[bos]", "[eos]", *sorted(said | {"yes", "no", "male", "female"})]
+    words = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
+    words.normalizer, words.pre_tokenizer = normalizers.Lowercase(), split
+    words.post_processor = processors.TemplateProcessing(
+        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
+    )
+    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=40, **special)
+    heads = {"num_attention_heads": width // 64, "hidden_size": width, "intermediate_size": 4 * width}
+    text = {
+        **heads,
+        "vocab_size": len(names),
+        "encoder_hidden_size": width,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 40,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "sep_token_id": 3,
+        "pad_token_id": 0,
+    }
+    vision = heads | {"num_hidden_layers": layers, "image_size": SIZE, "patch_size": 16}
+    torch.manual_seed(3)
+    model = BlipForQuestionAnswering(BlipConfig(text_config=text, vision_config=vision))
+    with torch.no_grad():
+        for value in model.parameters():
+            if value.dim() > 1:
+                # Large enough that image and question are heard in the answer.
+                value.normal_(0, 0.08)
+        # An answer ends soon, as a trained model's does.
+        model.text_decoder.cls.predictions.bias[3] += 4
+    model.save_pretrained(folder)
+    BlipProcessor(BlipImageProcessor(size={"height": SIZE, "width": SIZE}), tokenizer).save_pretrained(folder)
+
+
+def one_at_a_time(model, processor, images: list[np.ndarray]) -> list[str]:
+    import torch
+
+    out = []
+    for image in images:
+        for question in QUESTIONS:
+            inputs = processor(images=image, text=question, return_tensors="pt")
+            inputs.pop("token_type_ids", None)
+            with torch.inference_mode():
+                said = model.generate(**inputs, max_new_tokens=20, do_sample=False, num_beams=1)[0]
+            out.append(processor.tokenizer.decode(said, skip_special_tokens=True))
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--images", type=int, default=16)
+    parser.add_argument("--peer-images", type=int, default=4)
+    parser.add_argument("--layers", type=int, default=6, help="of the image encoder")
+    parser.add_argument("--width", type=int, default=384)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+
+    import torch
+    import transformers
+
+    from biaslab.models import without_bars
+
+    torch.set_num_threads(options.threads)
+    transformers.logging.set_verbosity_error()
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (SIZE, SIZE, 3), dtype=np.uint8) for _ in range(options.images)]
+    for image in images:
+        image[: SIZE // 2] //= rng.integers(1, 9, dtype=np.uint8)
+    of = [k for k in range(len(images)) for _ in QUESTIONS]
+    few = min(options.peer_images, len(images))
+    with tempfile.TemporaryDirectory() as folder, without_bars():
+        make(Path(folder), options.layers, options.width)
+        asked = vqa.load(folder, device="cpu")
+        model = transformers.BlipForQuestionAnswering.from_pretrained(folder).eval()
+        processor = transformers.AutoProcessor.from_pretrained(folder)
+    print(
+        f"{platform.processor() or 'CPU'}, {options.threads} threads of {os.cpu_count()} cores; Python "
+        f"{sys.version.split()[0]}, torch {torch.__version__}, transformers {transformers.__version__}"
+    )
+
+    def timed(work, n: int) -> tuple[float, list[str]]:
+        start = time.process_time()
+        found = work()
+        return n * len(QUESTIONS) / (time.process_time() - start), found
+
+    ours = peer = 0.0
+    asked.ask(images[:1], of[:1], QUESTIONS[:1])
+    for _ in range(options.rounds):
+        rate, mine = timed(lambda: asked.ask(images, of, QUESTIONS * len(images)), len(images))
+        ours = max(ours, rate)
+        rate, theirs = timed(lambda: one_at_a_time(model, processor, images[:few]), few)
+        peer = max(peer, rate)
+    if mine[: len(theirs)] != theirs:
+        raise SystemExit("the answers differ")
+    print(
+        f"{len(QUESTIONS)} questions about each image  biaslab {ours:7.1f} answers/s   one at a time {peer:7.1f} "
+        f"answers/s   ratio {ours / peer:5.1f} x   {len(theirs)} answers are the same, {len(set(theirs))} kinds"
+    )
+
+
+if __name__ == "__main__":
+    main()
