@@ -120,5 +120,7 @@ def test_the_list_of_embedded_models(installed):
     # 200,000 bytes of weights; the index and the card are too short to show.
     assert listed.loc["mini-sd", "megabytes"] == 0.2
     assert math.isnan(listed.loc["mini-detector", "megabytes"])
-    assert listed.query("card != ''")["card"].to_dict() == {"mini-sd": str(installed["mini-sd"] / "README.md")}
+    assert listed.query("card != ''")["card"].to_dict() == {
+        "mini-sd": str(installed["mini-sd"] / "README.md")
+    }
     assert listed["folder"].tolist() == [str(f) for f in installed.values()]

@@ -390,7 +390,7 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
     (tmp_path / "r.csv").write_text("1")
     weights = {"owner/name": "1"}
     monkeypatch.setattr(models, "resolve", lambda name, kind: name)
-    monkeypatch.setattr(models, "digest", weights.get)
+    monkeypatch.setattr(models, "digest", lambda where: weights.get(where, "others"))
     settings = fake(judging={"gender": f"ratings:{tmp_path / 'r.csv'}"}).settings
     found = [checks.digest("owner/name", settings)]
     assert checks.digest("owner/name", settings.changed(generation={"steps": 3})) == found[0]
@@ -476,9 +476,9 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
     printed = sources.measured("paradox_printed_amplification", source="mini", pipeline=p)
     assert set(printed["model"]) == {"SD 1.4", "SD 1.5"}
     with pytest.raises(
-        MissingInputError, match="The pipeline has no dalleval_average_gender: set source to 'pub"
+        MissingInputError, match="The pipeline has no triplets_similarity: set source to 'pub"
     ):
-        sources.measured("dalleval_average_gender", source="mini", pipeline=p)
+        sources.measured("triplets_similarity", source="mini", pipeline=p)
     assert sources.has("paradox_printed_amplification", source="mini")
     assert not sources.has("paradox_printed_amplification", source="mini", beside="none")
 
@@ -487,7 +487,7 @@ def test_a_study_on_a_pipeline_keeps_what_stands_beside(fake, tmp_path):
     study = Study(tmp_path / "out", source="mini", settings={"compare_with": "published"})
     study.__dict__["pipeline"] = fake()
     assert set(study.measured("paradox_percent_female")["model"]) == {"fake", "SD 1.4", "SD 1.5"}
-    assert study.has("paradox_gender_words") and not study.has("dalleval_average_gender")
+    assert study.has("paradox_gender_words") and not study.has("triplets_similarity")
     # A run's folder is a source: it holds what was measured.
     again = Study(tmp_path / "more", source=str(tmp_path / "out"), model="fake")
     assert len(again.measured("paradox_percent_female")) == len(fake_rows(study))

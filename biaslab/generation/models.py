@@ -99,15 +99,15 @@ def open_model(
         return WorldModel(corpus, size=settings.height or 64, of=of, design=design)
     if name.startswith(ENDPOINT):
         return EndpointModel(name, endpoint)
-    return DiffusersModel(models.MINI[of] if name == "mini" else name, settings, device=device, label=name)
+    own = name == "mini" and of != "captions"
+    return DiffusersModel(models.MINI[of] if own else name, settings, device=device)
 
 
 class DiffusersModel(ImageModel):
     """A pipeline that diffusers loads."""
 
-    def __init__(self, name: str, settings: GenerationSettings, *, device: str, label: str = "") -> None:
-        label = label or name
-        self.label = Path(label).name if os.path.isdir(label) else label
+    def __init__(self, name: str, settings: GenerationSettings, *, device: str) -> None:
+        self.label = Path(name).name if os.path.isdir(name) else name
         self._name, self._settings, self._device = name, settings, device
 
     @property
