@@ -72,15 +72,17 @@ def detect(
     columns = [*BOX, *(f"p_{c}" for c in classes)]
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
-        ids = list(shard["image_id"])
-        read = images.read(ids)
-        rows = [judge.opened(*one) for one in zip(ids, read, strict=True)]
-        there = [k for k, row in enumerate(rows) if not row["outcome"]]
-        found = ready().look([read[k] for k in there]) if there else []
-        values = [np.empty(0, np.float32)] * len(ids)
-        for k, (scores, boxes) in zip(there, found, strict=True):
-            seen = scores.max(axis=1) >= LEAST
-            values[k] = np.concatenate([boxes[seen], scores[seen]], axis=1, dtype=np.float32).ravel()
+        rows, values = [], [np.empty(0, np.float32)] * len(shard)
+        # Few images at a time: large ones would fill the memory.
+        for some, read in judge.read_ahead(images, list(shard["image_id"]), batch_size, device):
+            start = len(rows)
+            rows += [judge.opened(*one) for one in zip(some, read, strict=True)]
+            there = [k for k, row in enumerate(rows[start:]) if not row["outcome"]]
+            found = ready().look([read[k] for k in there]) if there else []
+            for k, (scores, boxes) in zip(there, found, strict=True):
+                seen = scores.max(axis=1) >= LEAST
+                kept = np.concatenate([boxes[seen], scores[seen]], axis=1, dtype=np.float32)
+                values[start + k] = kept.ravel()
         looked = pd.DataFrame(rows)[["image_id", "outcome", "reason"]]
         return looked.assign(found=values)
 
@@ -93,6 +95,8 @@ def detect(
     kept = store.stage("objects", inputs, work).compute(
         units, shard_rows=_SHARD_ROWS, label=f"looking for objects in {images.name}", progress=progress
     )
+    # Of no images at all there is not even a column.
+    kept = kept.reindex(columns=["image_id", "outcome", "reason", "found"])
     width = len(columns)
     found = [np.asarray(values, np.float32).reshape(-1, width) for values in kept["found"]]
     whole = table(
@@ -142,7 +146,7 @@ class Detector:
             where = named.local(where)
             self._model = AutoModelForObjectDetection.from_pretrained(where, use_safetensors=True, **safe)
             self._processor = AutoImageProcessor.from_pretrained(where, **safe)
-        labels = {str(v).casefold().replace("_", " "): int(k) for k, v in self._model.config.id2label.items()}
+        labels = {_folded(str(v)): int(k) for k, v in self._model.config.id2label.items()}
         self._columns = [_column(name, labels, c, others) for c, others in classes.items()]
         self._n_labels = len(self._model.config.id2label)
         self._device = loaded.device(device)
@@ -171,9 +175,13 @@ class Detector:
 
 def _column(model: str, labels: Mapping[str, int], name: str, others: Sequence[str]) -> int:
     for known in (name, *others):
-        if known.casefold() in labels:
-            return labels[known.casefold()]
+        if _folded(known) in labels:
+            return labels[_folded(known)]
     raise ParameterError(
         f"{model} does not detect {name!r}: its labels are {', '.join(labels):.300}. Choose a detector of all classes "
         "that are asked for, such as facebook/detr-resnet-101-dc5."
     )
+
+
+def _folded(label: str) -> str:
+    return label.casefold().replace("_", " ")

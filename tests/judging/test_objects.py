@@ -1,0 +1,418 @@
+"""Objects by any detector of transformers: scores and boxes of three kinds, and the stage that keeps them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from array_images import ArrayImages
+
+from biaslab.errors import ParameterError
+from biaslab.judging.images import Unreadable
+from biaslab.judging.objects import LEAST, Detector, detect
+from biaslab.store import Store
+
+LABELS = {0: "N/A", 1: "Dog", 2: "fire_hydrant", 3: "bicycle"}
+# What is asked for, by what other names it may be known, and its place among the labels.
+CLASSES = {"fire hydrant": [], "bike": ["velocipede", "Bicycle"], "dog": []}
+PLACES = [2, 3, 1]
+SIZE = {"height": 32, "width": 32}
+
+
+def save(folder, kind, labels=LABELS):
+    """Save a tiny random detector and its preprocessing; its weights are large enough to tell images apart."""
+    import torch
+    import transformers
+
+    torch.manual_seed(1)
+    named = {"id2label": labels, "label2id": {v: k for k, v in labels.items()}}
+    transformer = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "d_model": 16}
+    if kind == "Yolos":
+        config = transformers.YolosConfig(
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+            image_size=[32, 32],
+            patch_size=16,
+            num_detection_tokens=5,
+            **named,
+        )
+    elif kind == "Detr":
+        backbone = transformers.ResNetConfig(
+            embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", out_features=["stage2"]
+        )
+        config = transformers.DetrConfig(
+            backbone_config=backbone,
+            use_timm_backbone=False,
+            use_pretrained_backbone=False,
+            backbone=None,
+            num_queries=5,
+            **transformer,
+            **heads,
+            **named,
+        )
+    else:
+        backbone = transformers.RTDetrResNetConfig(
+            embedding_size=8,
+            hidden_sizes=[8, 8, 16],
+            depths=[1, 1, 1],
+            layer_type="basic",
+            out_indices=[2, 3],
+        )
+        config = transformers.RTDetrConfig(
+            backbone_config=backbone,
+            encoder_in_channels=[8, 16],
+            feat_strides=[8, 16],
+            num_feature_levels=2,
+            encode_proj_layers=[1],
+            encoder_hidden_dim=16,
+            decoder_in_channels=[16, 16],
+            decoder_n_points=2,
+            num_queries=5,
+            num_denoising=0,
+            **transformer,
+            **heads,
+            **named,
+        )
+    model = getattr(transformers, f"{kind}ForObjectDetection")(config)
+    model.eval()
+    with torch.no_grad():
+        for value in model.parameters():
+            if value.dim() in (2, 3):
+                value.normal_(0, 0.5)
+        # Every label is the best somewhere: none is favoured over all images.
+        usual = model(torch.nn.functional.interpolate(torch.rand(16, 3, 4, 4), 32)).logits.mean((0, 1))
+        for name, value in model.named_parameters():
+            if "class" in name and value.shape == usual.shape:
+                value.sub_(usual)
+    model.save_pretrained(folder)
+    more = {} if kind == "RTDetr" else {"do_pad": False}
+    getattr(transformers, f"{kind}ImageProcessor")(size=SIZE, **more).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    pytest.importorskip("torch", reason="judging needs the extra 'models'")
+    return {kind: save(tmp_path_factory.mktemp(kind), kind) for kind in ("Detr", "Yolos", "RTDetr")}
+
+
+@pytest.fixture(scope="module")
+def photos():
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    coarse = [rng.integers(0, 256, (4, 4, 3), dtype=np.uint8) for _ in range(5)]
+    sizes = [(48, 40), (32, 32), (48, 40), (30, 70), (32, 32)]
+    return [np.array(Image.fromarray(c).resize(s[::-1])) for c, s in zip(coarse, sizes, strict=True)]
+
+
+def loaded(folder):
+    from transformers import AutoImageProcessor, AutoModelForObjectDetection
+
+    return AutoModelForObjectDetection.from_pretrained(folder).eval(), AutoImageProcessor.from_pretrained(
+        folder
+    )
+
+
+def own_outputs(folder, images):
+    """Ask about one image at a time through transformers' own steps."""
+    import torch
+
+    model, processor = loaded(folder)
+    with torch.no_grad():
+        return processor, [model(**processor(images=[i], return_tensors="pt")) for i in images]
+
+
+# -- the models --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("kind", ["Detr", "Yolos", "RTDetr"])
+def test_scores_are_of_the_logits_by_hand(kind, folders, photos):
+    _, outputs = own_outputs(folders[kind], photos)
+    found = Detector(str(folders[kind]), CLASSES, device="cpu").look(photos)
+    spread = []
+    for (scores, _), output in zip(found, outputs, strict=True):
+        logits = output.logits[0].double().numpy()
+        if kind == "RTDetr":
+            # Each of the four labels for itself.
+            assert logits.shape == (5, 4)
+            expected = 1 / (1 + np.exp(-logits))
+        else:
+            # Five ways to be, of which the last is nothing at all.
+            assert logits.shape == (5, 5)
+            powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+            expected = powers / powers.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(scores, expected[:, PLACES], atol=1e-5)
+        spread.append(scores)
+    assert np.std(spread, axis=0).max() > 0.01, "the random model must tell images apart"
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("kind", ["Detr", "Yolos", "RTDetr"])
+def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, folders, photos):
+    processor, outputs = own_outputs(folders[kind], photos)
+    found = Detector(str(folders[kind]), {v: [] for v in LABELS.values()}, device="cpu").look(photos)
+    said = set()
+    for image, (scores, boxes), output in zip(photos, found, outputs, strict=True):
+        height, width = image.shape[:2]
+        (own,) = processor.post_process_object_detection(
+            output, threshold=0.0, target_sizes=[(height, width)]
+        )
+        assert len(own["scores"]) == 5 and boxes.min() >= 0 and boxes.max() <= 1
+        sides = np.clip(own["boxes"].numpy() / [width, height, width, height], 0, 1)
+        for box, label, score in zip(sides, own["labels"].tolist(), own["scores"].tolist(), strict=True):
+            near = (np.abs(boxes - box).max(axis=1) < 1e-4) & (np.abs(scores[:, label] - score) < 1e-4)
+            assert near.any(), (label, score)
+            said.add(label)
+    assert len(said) >= 2, "the random model must tell classes apart"
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("kind", ["Detr", "Yolos", "RTDetr"])
+def test_a_batch_changes_nothing_but_the_last_digits(kind, folders, photos):
+    looks = [
+        Detector(str(folders[kind]), CLASSES, device="cpu", batch_size=size).look(photos)
+        for size in (1, 2, 0)
+    ]
+    for one, two, all_ in zip(*looks, strict=True):
+        for other in (two, all_):
+            np.testing.assert_allclose(other[0], one[0], atol=1e-5)
+            np.testing.assert_allclose(other[1], one[1], atol=1e-5)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    ("said", "others", "place"),
+    [
+        ("dog", [], 1),
+        ("DOG", [], 1),
+        ("Fire Hydrant", [], 2),
+        ("fire_hydrant", [], 2),
+        ("hydrant", ["Fire_Hydrant"], 2),
+        ("bike", ["bicycle"], 3),
+        # Its own name comes first, then the others in their order.
+        ("dog", ["bicycle"], 1),
+        ("cycle", ["velocipede", "bicycle", "dog"], 3),
+    ],
+)
+def test_labels_match_in_any_case_and_by_other_names(said, others, place, folders, photos):
+    _, (output,) = own_outputs(folders["RTDetr"], photos[:1])
+    ((scores, _),) = Detector(str(folders["RTDetr"]), {said: others}, device="cpu").look(photos[:1])
+    np.testing.assert_allclose(scores[:, 0], output.logits[0, :, place].sigmoid(), atol=1e-5)
+
+
+def test_a_class_that_the_detector_lacks_is_named(folders):
+    with pytest.raises(ParameterError, match=r"'airplane'.* dog, fire hydrant, bicycle"):
+        Detector(str(folders["Yolos"]), {"dog": [], "airplane": ["aeroplane", "plane"]}, device="cpu")
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_no_images_are_looked_at_without_a_word(folders):
+    assert Detector(str(folders["Yolos"]), CLASSES, device="cpu").look([]) == []
+
+
+# -- the stage ---------------------------------------------------------------------------------------------
+
+
+class Told:
+    """Sees what the first pixel says: its red is the number of queries, of which the third sees next to nothing."""
+
+    SCORES = np.array([[0.2, 0.1], [0.3, 0.9], [0.004, 0.0099], [0.6, 0.5]], np.float32)
+    BOXES = np.array([[0, 0, 0.5, 0.5], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1], [0.5, 0.5, 1, 0.75]], np.float32)
+
+    def __init__(self):
+        self.looked, self.loaded = [], []
+
+    def __call__(self, name, classes, **options):
+        self.loaded.append((name, list(classes), options))
+        return self
+
+    def look(self, images):
+        numbers = [int(image[0, 0, 0]) for image in images]
+        self.looked += numbers
+        return [(self.SCORES[:n], self.BOXES[:n]) for n in numbers]
+
+
+def picture(queries, width=8):
+    image = np.zeros((6, width, 3), np.uint8)
+    image[0, 0, 0] = queries
+    return image
+
+
+TWO = {"dog": [], "bicycle": ["bike"]}
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    """A folder that is a model by name only: what it loads is told."""
+    folder = tmp_path_factory.mktemp("named")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+@pytest.fixture
+def shown():
+    images = [picture(4), Unreadable("truncated"), picture(0), Unreadable("blocked"), picture(2, width=9)]
+    return ArrayImages(images, ["four", "broken", "none", "withheld", "two"])
+
+
+def look(images, named, store, told, classes=TWO, **options):
+    return detect(images, str(named), classes, store=Store(store), progress=False, models=told, **options)
+
+
+def test_what_is_seen_comes_image_by_image_and_best_first(shown, named, tmp_path):
+    told = Told()
+    found, images = look(shown, named, tmp_path, told, device="cpu", batch_size=3)
+    # By hand: the third query's best, 0.0099, is less than a hundredth; the others go by their best class.
+    assert LEAST == 0.01
+    assert found["image_id"].tolist() == ["four"] * 3 + ["two"] * 2
+    assert found["label"].tolist() == ["bicycle", "dog", "dog", "bicycle", "dog"]
+    expected = [0.9, 0.6, 0.2, 0.9, 0.2]
+    np.testing.assert_allclose(found["score"], expected, rtol=1e-6)
+    np.testing.assert_allclose(found["p_dog"], [0.3, 0.6, 0.2, 0.3, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(found["p_bicycle"], [0.9, 0.5, 0.1, 0.9, 0.1], rtol=1e-6)
+    sides = found[["left", "top", "right", "bottom"]].to_numpy()
+    np.testing.assert_allclose(sides, Told.BOXES[[1, 3, 0, 1, 0]], rtol=1e-6)
+    assert list(found) == [
+        *("image_id", "label", "score", "left", "top", "right", "bottom"),
+        *("p_dog", "p_bicycle"),
+    ]
+    # Every image is there, in the source's order; what nobody could look at says why.
+    assert images["image_id"].tolist() == ["four", "broken", "none", "withheld", "two"]
+    assert images["outcome"].tolist() == ["", "unreadable", "", "blocked", ""]
+    assert images["reason"].tolist() == ["", "truncated", "", "", ""]
+    assert told.looked == [4, 0, 2]
+    assert told.loaded == [(str(named), ["dog", "bicycle"], {"device": "cpu", "batch_size": 3})]
+
+
+def test_a_score_of_just_the_least_is_kept(named, tmp_path, monkeypatch):
+    monkeypatch.setattr(Told, "SCORES", np.array([[0, LEAST], [np.nextafter(LEAST, 0), 0]], float))
+    found, _ = look(ArrayImages([picture(2)]), named, tmp_path, Told())
+    assert found["label"].tolist() == ["bicycle"]
+
+
+@pytest.mark.parametrize(("batch_size", "most"), [(0, 128), (7, 7)])
+def test_few_images_are_in_memory_at_a_time(batch_size, most, named, tmp_path):
+    images = [picture(k % 5) for k in range(300)]
+    images[150] = Unreadable("truncated")
+    source, read, told = ArrayImages(images), [], Told()
+
+    class Counted:
+        name, digest, table = source.name, source.digest, source.table
+
+        def read(self, ids):
+            read.append(len(ids))
+            return source.read(ids)
+
+    found, looked = look(Counted(), named, tmp_path, told, device="cpu", batch_size=batch_size)
+    assert max(read) == most and sum(read) == 300
+    assert told.looked == [k % 5 for k in range(300) if k != 150]
+    assert looked["outcome"].tolist() == [""] * 150 + ["unreadable"] + [""] * 149
+    # Of 0 to 4 queries 0, 1, 2, 2 and 3 see something.
+    of = found.groupby("image_id").size().reindex(source.table["image_id"], fill_value=0)
+    assert of.tolist() == [0 if k == 150 else (0, 1, 2, 2, 3)[k % 5] for k in range(300)]
+
+
+def test_images_are_looked_at_once(shown, named, tmp_path):
+    first = look(shown, named, tmp_path, Told())
+    unused = Told()
+    again = look(shown, named, tmp_path, unused, device="cpu", batch_size=1)
+    for a, b in zip(first, again, strict=True):
+        pd.testing.assert_frame_equal(a, b)
+    assert unused.loaded == [] and unused.looked == []
+
+
+@pytest.mark.parametrize("what", ["images", "classes", "names", "weights"])
+def test_what_else_is_asked_is_looked_at_anew(what, shown, named, tmp_path):
+    look(shown, named, tmp_path, Told())
+    other, classes, folder = shown, TWO, named
+    if what == "images":
+        other = ArrayImages([picture(1)], ["four"])
+    elif what == "classes":
+        classes = {"bicycle": ["bike"], "dog": []}
+    elif what == "names":
+        classes = {"dog": [], "bicycle": []}
+    else:
+        folder = tmp_path / "other"
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"other weights")
+    told = Told()
+    look(other, folder, tmp_path, told, classes)
+    assert told.looked == [1] if what == "images" else [4, 0, 2]
+
+
+@pytest.mark.parametrize(
+    "images",
+    [[], [picture(0), picture(0)], [Unreadable("truncated"), Unreadable("blocked")]],
+    ids=["no images", "nothing seen", "nothing readable"],
+)
+def test_nothing_found_is_an_empty_table(images, named, tmp_path):
+    told = Told()
+    found, looked = look(ArrayImages(images), named, tmp_path, told)
+    assert found.empty and {"image_id", "label", "score", "p_dog", "p_bicycle"} <= set(found)
+    assert found["score"].dtype == float
+    assert looked["image_id"].tolist() == [str(k) for k in range(len(images))]
+    # A model is loaded to look at an image, not before.
+    assert len(told.loaded) == sum(isinstance(image, np.ndarray) for image in images[:1])
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_tiny_detector_finds_end_to_end(folders, photos, tmp_path):
+    name = str(folders["Detr"])
+    for image in photos:
+        image.flags.writeable = False  # as decoded files are
+    source = ArrayImages(photos, list("abcde"))
+    tables = [
+        detect(
+            source, name, CLASSES, store=Store(tmp_path / str(n)), device="cpu", batch_size=n, progress=False
+        )
+        for n in (1, 0)
+    ]
+    found, images = tables[0]
+    direct = Detector(name, CLASSES, device="cpu").look(photos)
+    for image_id, (scores, _) in zip("abcde", direct, strict=True):
+        some = found[found["image_id"] == image_id]
+        best = scores.max(axis=1)
+        np.testing.assert_allclose(some["score"], sorted(best[best >= LEAST], reverse=True), atol=1e-5)
+        np.testing.assert_allclose(some["score"], some[[f"p_{c}" for c in CLASSES]].max(axis=1), rtol=1e-6)
+    assert images["outcome"].tolist() == [""] * 5
+    pd.testing.assert_frame_equal(found, tables[1][0], atol=1e-5)
+
+
+# -- what is refused ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "''"),
+        ("no/such/folder", "'no/such/folder'"),
+        ("detr-resnet-50", "'facebook/detr-resnet-50'"),
+        ("mini-clip", "'mini-clip' is a clip model"),
+    ],
+)
+def test_unknown_names_are_refused(name, said, shown, tmp_path):
+    told = Told()
+    with pytest.raises(ParameterError, match=said):
+        look(shown, name, tmp_path, told)
+    assert told.loaded == []
+
+
+def test_pickled_weights_are_refused(shown, folders, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file in folders["Yolos"].iterdir():
+        if file.suffix != ".safetensors":
+            (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x02")
+    with pytest.raises(ParameterError, match=r"pytorch_model\.bin"):
+        look(shown, folder, tmp_path, Told())
+    with pytest.raises(ParameterError, match=r"pytorch_model\.bin"):
+        Detector(str(folder), CLASSES)
+
+
+def test_another_kind_of_model_is_refused_by_name(clip_folder):
+    with pytest.raises(ParameterError, match=f"{clip_folder}.*object detector"):
+        Detector(str(clip_folder), CLASSES)
