@@ -50,8 +50,7 @@ def read(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
     table = files.load_table(path, known)
     files.require(table, ["image_id", *STEPS], path, _NEEDS, known)
     table["image_id"] = files.image_ids(table["image_id"])
-    if "rater" not in table:
-        table["rater"] = "1"
+    table["rater"] = table["rater"].str.split().str.join(" ") if "rater" in table else "1"
     asked = set(image_ids)
     unknown = ~table["image_id"].isin(asked)
     files.refuse(
