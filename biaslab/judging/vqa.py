@@ -35,6 +35,7 @@ WHERE = {
 }
 """Number of people asked for -> how each is told apart, left to right."""
 COLUMNS = (*people.COLUMNS, "answer")
+_ANSWERED = ("image_id", "outcome", "reason", "answer", "image_width", "image_height")
 
 # Words that say a gender, beside those of the lexicons: the paper's annotators choose between the first.
 _MORE = {"female": ("feminine", "gal", "gals"), "male": ("masculine", "guy", "guys")}
@@ -181,13 +182,14 @@ def ask_about(
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         return _ask_shard(shard, images, ready)
 
-    return store.stage("answers", inputs, work).compute(
+    seen = store.stage("answers", inputs, work).compute(
         units.reset_index(drop=True),
         shard_rows=_SHARD_ROWS,
         label=f"asking about {images.name}",
         unit=unit,
         progress=progress,
     )
+    return judge.frame(seen, _ANSWERED)
 
 
 def read_yes_no(text: str) -> tuple[str, str]:
@@ -215,7 +217,7 @@ def _ask_shard(shard: pd.DataFrame, images: ImageSource, ready: Callable[[], Ans
             found = ready().ask([read[k] for k in there], index, list(shard["question"].iloc[asking]))
             for k, answer in zip(asking, found, strict=True):
                 rows[k]["answer"] = _line(answer)
-    return judge.frame(rows, ("image_id", "outcome", "reason", "answer", "image_width", "image_height"))
+    return judge.frame(rows, _ANSWERED)
 
 
 def _line(text: str) -> str:

@@ -11,7 +11,7 @@ from array_images import ArrayImages
 from biaslab.errors import InputError, ParameterError
 from biaslab.judging import vqa
 from biaslab.judging.images import Unreadable
-from biaslab.judging.vqa import judge_people_vqa, question, read_answer
+from biaslab.judging.vqa import ask_about, judge_people_vqa, question, read_answer, read_yes_no
 from biaslab.store import Store
 
 WORDS = (
@@ -67,6 +67,28 @@ def test_questions_are_those_of_table_8():
 )
 def test_words_decide(answer, gender, why):
     assert read_answer(answer) == (gender, why)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "why"),
+    [
+        ("yes", "yes", ""),
+        ("No.", "no", ""),
+        ("YES!", "yes", ""),
+        ("Yes, a red tie", "yes", ""),
+        ("there is no tie", "no", ""),
+        ("no, no, no", "no", ""),
+        ("yes and no", "", "both"),
+        # Whole words only: "nothing", "not" and "yesterday" begin with one, "casino" ends with one.
+        *(
+            (text, "", "neither")
+            for text in ("nothing", "not", "yesterday", "casino", "a tie", "", "  ", "1")
+        ),
+    ],
+)
+def test_yes_and_no_are_whole_words(answer, said, why):
+    found, reason = read_yes_no(answer)
+    assert found == said and why in reason and bool(reason) == bool(why)
 
 
 class Told:
@@ -175,6 +197,96 @@ def test_nobody_asked_for_is_an_empty_table(images, folder, tmp_path):
     assert list(found) == list(vqa.COLUMNS) and found.empty
 
 
+# -- questions of any kind ---------------------------------------------------------------------------------
+
+
+def ask(images, units, name, store, told):
+    return ask_about(
+        images, units, f"vqa:{name}", store=Store(store), progress=False, models=lambda *_, **__: told
+    )
+
+
+def put(*rows):
+    return pd.DataFrame(rows, columns=["image_id", "question"])
+
+
+class Echo:
+    """Answers with the image's first pixel and the question; keeps which images it was shown at once."""
+
+    def __init__(self):
+        self.shown, self.of = [], []
+
+    def ask(self, images, of, questions):
+        self.shown.append([int(image[0, 0, 0]) for image in images])
+        self.of.append(list(of))
+        return [f"{images[k][0, 0, 0]}\n{q}" for k, q in zip(of, questions, strict=True)]
+
+
+def test_an_image_is_shown_once_for_all_its_questions(images, folder, tmp_path):
+    units = put(
+        *[("one", "a hat?"), ("one", "a tie?"), ("broken", "a hat?"), ("two", "a hat?")],
+        *[("withheld", "a hat?"), ("withheld", "a tie?"), ("odd", "a hat?"), ("one", "a mask?")],
+    )
+    told = Echo()
+    found = ask(images, units, folder, tmp_path, told)
+    columns = ["image_id", "outcome", "reason", "answer", "image_width", "image_height"]
+    assert list(found) == columns
+    # By hand: the pictures begin with 1, 0 and 2; two cannot be shown. A text is put on one line.
+    assert found["image_id"].tolist() == units["image_id"].tolist()
+    assert found["answer"].tolist() == [
+        "1 a hat?",
+        "1 a tie?",
+        "",
+        "0 a hat?",
+        "",
+        "",
+        "2 a hat?",
+        "1 a mask?",
+    ]
+    assert found["outcome"].tolist() == ["", "", "unreadable", "", "blocked", "blocked", "", ""]
+    assert found["reason"].tolist() == ["", "", "truncated", *[""] * 5]
+    here = found["outcome"] == ""
+    assert found.loc[here, "image_width"].tolist() == [9] * 5
+    assert found.loc[here, "image_height"].tolist() == [6] * 5
+    assert found.loc[~here, ["image_width", "image_height"]].isna().all(axis=None)
+    # Though one question about the first image stands apart from the others.
+    assert told.shown == [[1, 0, 2]] and told.of == [[0, 0, 1, 2, 0]]
+    # What was asked is kept; None cannot answer.
+    pd.testing.assert_frame_equal(ask(images, units, folder, tmp_path, None), found)
+
+
+def test_more_images_than_are_read_at_a_time(folder, tmp_path):
+    shown = [picture(k) for k in range(150)]
+    for k in (3, 64, 149):
+        shown[k] = Unreadable("truncated")
+    source = ArrayImages(shown)
+    rows = [(str(k), q) for k in range(150) for q in ("a hat?", "a tie?")]
+    # Every other image's second question comes last of all.
+    rows = [r for r in rows if int(r[0]) % 2 or "hat" in r[1]] + [
+        r for r in rows if not int(r[0]) % 2 and "tie" in r[1]
+    ]
+    units, told = put(*rows), Echo()
+    found = ask(source, units, folder, tmp_path, told)
+    lost = {"3", "64", "149"}
+    assert found["answer"].tolist() == ["" if k in lost else f"{k} {q}" for k, q in rows]
+    assert found["outcome"].tolist() == ["unreadable" if k in lost else "" for k, _ in rows]
+    # 64 images at a time, less those that cannot be read, each shown once.
+    assert [len(some) for some in told.shown] == [63, 63, 21]
+    assert [k for some in told.shown for k in some] == [k for k in range(150) if str(k) not in lost]
+
+
+def test_nothing_readable_needs_no_model(folder, tmp_path):
+    source = ArrayImages([Unreadable("truncated"), Unreadable("blocked")])
+    found = ask(source, put(("0", "a hat?"), ("1", "a hat?")), folder, tmp_path, None)
+    assert found["outcome"].tolist() == ["unreadable", "blocked"] and (found["answer"] == "").all()
+
+
+def test_no_questions_are_an_empty_table(images, folder, tmp_path):
+    found = ask(images, put(), folder, tmp_path, None)
+    some = ask(images, put(("one", "a hat?")), folder, tmp_path, Echo())
+    assert found.empty and found.dtypes.to_dict() == some.dtypes.to_dict()
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -198,7 +310,7 @@ def test_bad_requests_are_errors(images, folder, tmp_path, asked, message):
         ("vqa:", "The vqa model is ''"),
         ("vqa:no/such/folder", "no folder 'no/such/folder'"),
         ("vqa:blip-vqa-base", "Did you mean 'Salesforce/blip-vqa-base'"),
-        ("vqa:mini", "no vqa model named 'mini'"),
+        ("vqa:minivqa", "Did you mean 'mini-vqa'"),
         ("vqa:mini-clip", "'mini-clip' is a clip model"),
     ],
 )
@@ -419,6 +531,36 @@ def test_a_tiny_blip_judges_end_to_end(blip, photos, tmp_path):
     direct = vqa.load(str(blip), device="cpu").ask(photos, OF[:3], QUESTIONS[:3])
     assert list(found["answer"]) == direct
     assert list(found["gender"]) == [read_answer(text)[0] for text in direct]
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(("which", "kind"), [("blip", "_Blip"), ("opt", "_Blip2")])
+def test_an_image_is_encoded_once_for_all_its_questions(which, kind, photos, request, tmp_path, monkeypatch):
+    made, encoded = request.getfixturevalue(which), []
+    see = getattr(vqa, kind)._see
+
+    def counted(self, pixels):
+        encoded.append(len(pixels))
+        return see(self, pixels)
+
+    monkeypatch.setattr(getattr(vqa, kind), "_see", counted)
+    rows = [(name, q) for name in "abcde" for q in dict.fromkeys(QUESTIONS)]
+    found = ask_about(
+        ArrayImages(photos, list("abcde")),
+        put(*rows),
+        f"vqa:{made}",
+        store=Store(tmp_path),
+        device="cpu",
+        progress=False,
+    )
+    # Five images of three sizes, six questions about each.
+    assert sum(encoded) == 5 and len(encoded) == 3 and len(rows) == 30
+    model = vqa.load(str(made), device="cpu")
+    for name, photo in zip("abcde", photos, strict=True):
+        some = found["image_id"] == name
+        questions = [q for image_id, q in rows if image_id == name]
+        told = model.ask([photo], [0] * 6, questions)
+        assert found.loc[some, "answer"].tolist() == [" ".join(text.split()) for text in told]
 
 
 def test_models_for_something_else_are_refused(blip, detector_folder, tmp_path):
