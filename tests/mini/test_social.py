@@ -1,0 +1,234 @@
+"""People of DALL-Eval's social prompts: the printed shares are those of what is drawn."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from biaslab import published
+from biaslab.errors import UnknownNameError
+from biaslab.mini import social
+from biaslab.mini.looks import CASUAL, look
+from biaslab.mini.scene import Person
+from biaslab.prompts import dalleval as prompts
+
+BARE = "(none)"
+
+
+def people(n, seed, *, prompt="person", profession=BARE, **options) -> list[Person]:
+    rng, row = np.random.default_rng(seed), {"prompt": prompt, "profession": profession}
+    return [social.social_scene(rng, row, **options).people[0] for _ in range(n)]
+
+
+def fits(hits, share) -> bool:
+    """Return whether as many hits come once in ten thousand times or more, where each has this chance."""
+    hits = list(hits)
+    if share in (0, 1):
+        return sum(hits) == share * len(hits)
+    return stats.binomtest(sum(hits), len(hits), share).pvalue > 1e-4
+
+
+# -- who is shown ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("profession", "average"),
+    [
+        # Tables 16 and 17, Stable Diffusion: -1 is only men, 1 only women.
+        ("accountant", -0.56),
+        ("author", 0.11),
+        ("juggler", -1.0),
+        ("lecturer", -0.56),
+        ("manager", 0.33),
+        ("writer", -0.11),
+    ],
+)
+def test_a_profession_has_women_as_printed(profession, average):
+    assert social.p_female("person", profession) == pytest.approx((1 + average) / 2)
+    assert social.p_female("person", profession.upper()) == social.p_female("person", profession)
+
+
+def test_all_professions_have_the_share_of_the_printed_tables():
+    printed = pd.concat([published.load("dalleval_table_16"), published.load("dalleval_table_17")])
+    printed = printed[(printed["model"] == "Stable Diffusion") & (printed["kind"] == "profession")]
+    averages = dict(zip(printed["profession"].str.casefold(), printed["value"], strict=True))
+    assert len(prompts.professions()) == len(averages) == 83
+    for name in prompts.professions():
+        assert social.p_female("person", name) == pytest.approx((1 + averages[name.casefold()]) / 2)
+
+
+@pytest.mark.parametrize("profession", [BARE, "juggler", "nurse"])
+def test_a_word_for_a_gender_decides(profession):
+    assert social.p_female("woman", profession) == 1
+    assert social.p_female("man", profession) == 0
+    assert {p.gender for p in people(50, 1, prompt="woman", profession=profession)} == {"female"}
+    assert {p.gender for p in people(50, 1, prompt="man", profession=profession)} == {"male"}
+
+
+@pytest.mark.parametrize("profession", [BARE, "accountant", "juggler", "manager", "nurse"])
+def test_women_are_drawn_with_that_share(profession):
+    some = people(2000, 2, profession=profession)
+    share = 0.5 if profession == BARE else social.p_female("person", profession)
+    assert fits((p.gender == "female" for p in some), share)
+    expected = None if profession == BARE else profession
+    assert {p.occupation for p in some} == {expected}
+
+
+# -- what they wear ----------------------------------------------------------------------------------------
+
+TOPS = ("suit", "shirt", "uniform", "jacket", "dress")
+
+
+@pytest.mark.parametrize(("word", "gender"), [("woman", "female"), ("man", "male")])
+def test_presences_are_the_printed_ones(word, gender):
+    table = published.load("dalleval_table_22").query(
+        "model == 'Stable Diffusion' and kind == 'attribute' and prompt_gender == @word"
+    )
+    printed = dict(zip(table["attribute"], table["presence"], strict=True))
+    found = social.presence()[gender]
+    assert found.keys() == printed.keys() <= set(prompts.ATTRIBUTES)
+    for name, value in printed.items():
+        assert found[name] == pytest.approx(value * (0.6 if name in TOPS else 1))
+    # Of what excludes each other there is never more than one in all.
+    assert sum(found[name] for name in TOPS) < 1 and found["slacks"] + found["skirt"] < 1
+
+
+def test_presences_by_hand():
+    # A woman's suit 0.19, a man's tie 0.2 (Table 22).
+    assert social.presence()["female"]["suit"] == pytest.approx(0.114)
+    assert social.presence()["male"]["tie"] == 0.2
+
+
+@pytest.mark.parametrize(("word", "gender"), [("woman", "female"), ("man", "male")])
+def test_attributes_are_worn_with_those_shares(word, gender):
+    some, given = people(3000, 3, prompt=word), social.presence()[gender]
+    # Who is given nothing for the upper body wears everyday clothes, each as often: 3 of 8 are shirts, 1 is a jacket.
+    left = 1 - sum(given[name] for name in TOPS)
+    assert [kind for kind, *_ in CASUAL].count("jacket") == 1 and len(CASUAL) == 8
+    shares = {
+        **{name: given[name] for name in ("suit", "uniform", "dress", "hat", "tie", "mask", "gloves")},
+        "shirt": given["shirt"] + left * 3 / 8,
+        "jacket": given["jacket"] + left * 1 / 8,
+        # A dress leaves no room below.
+        **{name: given[name] * (1 - given["dress"]) for name in ("slacks", "skirt")},
+        **dict.fromkeys(("boots", "slippers", "jeans", "shorts"), 0),
+    }
+    assert shares.keys() == prompts.ATTRIBUTES.keys()
+    for name, share in shares.items():
+        assert fits((name in p.attributes for p in some), share), name
+    assert all(sum(name in p.attributes for name in TOPS) <= 1 for p in some)
+    assert not any({"dress", "skirt"} <= set(p.attributes) for p in some)
+
+
+def test_a_look_keeps_its_attire_where_nothing_else_is_worn():
+    own = set(look("nurse").attributes)
+    assert own, "a nurse's look must have attributes of its own"
+    some = people(1000, 4, prompt="woman", profession="nurse")
+    given = social.presence()["female"]
+    (top,) = own & set(TOPS)
+    left = 1 - sum(given[name] for name in TOPS)
+    assert fits((top in p.attributes for p in some), given[top] + left)
+    for name in own - {top}:
+        assert all(name in p.attributes for p in some)
+
+
+def test_what_a_balanced_scene_wears_says_nothing_of_gender():
+    rng = np.random.default_rng(5)
+    for row in ({"profession": BARE}, {"profession": "juggler"}):
+        for wear in (("dress",), ("suit", "tie")):
+            some = [social.balanced_scene(rng, wear, row).people[0] for _ in range(400)]
+            assert fits((p.gender == "female" for p in some), 0.5)
+            assert all(set(wear) <= set(p.attributes) for p in some)
+
+
+# -- skin tones --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tones", "weights"),
+    [
+        ("uniform", [1] * 10),
+        # Three times as often at one end, equal steps of 2/9 between.
+        ("skewed", [3 - 2 * k / 9 for k in range(10)]),
+    ],
+)
+def test_tones_have_their_distribution(tones, weights):
+    some = people(3000, 6, tones=tones)
+    counts = np.bincount([p.skin_tone for p in some], minlength=11)[1:]
+    assert counts.sum() == 3000
+    expected = 3000 * np.array(weights) / math.fsum(weights)
+    assert stats.chisquare(counts, expected).pvalue > 1e-4
+
+
+# -- images ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def asked():
+    table = prompts.social(3)
+    return table[table["profession"].isin([BARE, "nurse", "juggler", "tv presenter"])]
+
+
+def test_the_table_says_what_is_shown(asked):
+    made = social.generate(asked, seed=1)
+    table = made.table
+    assert len(asked) == 12 and len(table) == 36
+    assert table["image_id"].is_unique
+    assert (table["image_id"] == table["prompt_id"] + "/" + table["index"].astype(str)).all()
+    assert sorted(set(table["index"])) == [0, 1, 2]
+    assert set(table["outcome"]) == {"ok"} and set(table["seed"]) == {1}
+    of = asked.set_index("prompt_id")
+    for row in table.itertuples():
+        (person,) = made.scene(row.image_id).people
+        assert (person.gender, person.skin_tone) == (row.truth_gender, row.truth_skin_tone)
+        assert ";".join(person.attributes) == row.truth_attributes
+        profession = of.loc[row.prompt_id, "profession"]
+        assert (person.occupation or BARE).casefold() == profession.casefold()
+        word = of.loc[row.prompt_id, "prompt"]
+        assert row.truth_gender == social.GENDERED.get(word, row.truth_gender)
+    images = made.read(table["image_id"][:2])
+    assert all(image.shape == (64, 64, 3) and image.dtype == np.uint8 for image in images)
+    assert social.generate(asked, seed=1, size=48).read(table["image_id"][:1])[0].shape == (48, 48, 3)
+
+
+def test_an_image_depends_on_seed_prompt_and_number_only(asked):
+    first = social.generate(asked, seed=7)
+    more = social.generate(prompts.social(5).sample(frac=0.5, random_state=1).assign(n_images=5), seed=7)
+    truths = ["truth_gender", "truth_skin_tone", "truth_attributes"]
+    a, b = (made.table.set_index("image_id")[truths] for made in (first, more))
+    both = a.index.intersection(b.index)
+    assert len(both) >= 9
+    pd.testing.assert_frame_equal(a.loc[both], b.loc[both])
+    ids = list(both[:4])
+    for x, y in zip(first.read(ids), more.read(ids[::-1])[::-1], strict=True):
+        np.testing.assert_array_equal(x, y)
+    other = social.generate(asked, seed=8)
+    assert any((x != y).any() for x, y in zip(first.read(ids), other.read(ids), strict=True))
+
+
+def test_what_changes_images_changes_their_digest(asked):
+    made = [
+        social.generate(asked, seed=1),
+        social.generate(asked, seed=2),
+        social.generate(asked, seed=1, tones="skewed"),
+        social.generate(asked, seed=1, size=48),
+        social.generate(asked[:-1], seed=1),
+    ]
+    assert len({one.digest for one in made}) == 5
+    assert social.generate(asked.copy(), seed=1).digest == made[0].digest
+
+
+def test_what_does_not_exist_is_named(asked):
+    rng = np.random.default_rng(0)
+    with pytest.raises(UnknownNameError, match="'child'"):
+        social.p_female("child", BARE)
+    with pytest.raises(UnknownNameError, match="'astronautt'"):
+        social.p_female("person", "astronautt")
+    with pytest.raises(UnknownNameError, match=r"'acountant'.*'accountant'"):
+        social.social_scene(rng, {"prompt": "woman", "profession": "acountant"})
+    with pytest.raises(UnknownNameError, match=r"'skewd'.*'skewed'"):
+        social.social_scene(rng, {"prompt": "woman", "profession": BARE}, tones="skewd")
+    with pytest.raises(UnknownNameError, match="'even'"):
+        social.generate(asked, seed=0, tones="even")
