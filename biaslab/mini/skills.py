@@ -198,14 +198,16 @@ def generate(
 
     Raises:
         UnknownNameError: There is no such failure.
-        ParameterError: The probabilities add up to more than 1.
+        ParameterError: A probability is not from 0 to 1, or they add up to more than 1.
     """
     from biaslab import models
     from biaslab.mini import truthful
 
-    for name in failures:
+    for name, share in failures.items():
         if name not in FAILURES:
             raise unknown_name("failure", name, FAILURES)
+        if not 0 <= share <= 1:
+            raise ParameterError(f"The share of {name!r} is {share!r}; give one from 0 to 1.")
     if sum(failures.values()) > 1 + 1e-9:
         raise ParameterError(f"The shares of failures are {dict(failures)}; they may add up to 1 at most.")
     asked = {row["prompt_id"]: row for row in prompts.to_dict("records")}

@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.mini.art import PLACES as ALL_PLACES
 from biaslab.mini.render import render, truth
 from biaslab.mini.scene import Thing
-from biaslab.mini.skills import FAILURES, PLACES, failed, skill_scene, truth_boxes
+from biaslab.mini.skills import FAILURES, PLACES, failed, generate, skill_scene, truth_boxes
 from biaslab.papers.dalleval.analysis.verdicts import RULES, verdicts
 from biaslab.prompts import dalleval as prompts
 
@@ -129,3 +130,125 @@ def test_what_does_not_exist_is_refused():
         failed(np.random.default_rng(0), row, "blurred", [])
     with pytest.raises(ParameterError):
         Thing("car", 0.5, 0.5, 0.3, palette=3)
+
+
+# -- images ------------------------------------------------------------------------------------------------
+
+SHARES = {"other class": 0.1, "other number": 0.2, "other relation": 0.15, "missing": 0.05}
+# Of each skill what can be planted: other numbers in counts, other relations in relations, the rest in any.
+PLANTED = {
+    "object": {"other class": 0.1, "missing": 0.05, "": 0.85},
+    "count": {"other class": 0.1, "other number": 0.2, "missing": 0.05, "": 0.65},
+    "spatial": {"other class": 0.1, "other relation": 0.15, "missing": 0.05, "": 0.7},
+}
+
+
+def test_failures_are_planted_with_their_shares(asked):
+    rows = asked[asked.groupby("skill").cumcount() < 20].assign(n_images=100)
+    table = generate(rows, seed=1, failures=SHARES).table
+    skill = table["prompt_id"].map(rows.set_index("prompt_id")["skill"])
+    for name, shares in PLANTED.items():
+        counts = table.loc[skill == name, "truth_failure"].value_counts()
+        assert counts.sum() == 2000 and set(counts.index) == set(shares)
+        for failure, share in shares.items():
+            assert stats.binomtest(int(counts[failure]), 2000, share).pvalue > 1e-4, (name, failure)
+
+
+def test_images_show_what_is_asked_but_where_a_failure_is_planted(asked):
+    rows = asked[asked.groupby("skill").cumcount() < 25].assign(n_images=2)
+    made = generate(rows.drop(columns="image_id"), seed=2, failures=SHARES)
+    table = made.table
+    assert table["image_id"].tolist() == [f"{p}/{i}" for p in rows["prompt_id"] for i in (0, 1)]
+    assert set(table["outcome"]) == {"ok"} and set(table["seed"]) == {2}
+    assert set(table["truth_failure"]) == {"", *FAILURES}
+    found = pd.concat([truth_boxes(made.scene(i), i) for i in table["image_id"]], ignore_index=True)
+    found = found.assign(**{f"p_{name}": found["label"] == name for name in prompts.CLASSES})
+    units = table[["image_id", "prompt_id"]].merge(rows.drop(columns="image_id"), on="prompt_id")
+    judged = verdicts(found, units).set_index("image_id")["correct"]
+    assert judged[table["image_id"]].tolist() == (table["truth_failure"] == "").tolist()
+
+
+@pytest.mark.parametrize(("failure", "skill"), [("other number", "count"), ("other relation", "spatial")])
+def test_a_failure_that_a_skill_cannot_have_does_not_count(failure, skill, asked):
+    rows = asked.assign(n_images=2)
+    table = generate(rows, seed=3, failures={failure: 1.0}).table
+    fails = table["prompt_id"].map(rows.set_index("prompt_id")["skill"]) == skill
+    assert table["truth_failure"].tolist() == [failure if f else "" for f in fails]
+    # Nor does another failure take its place.
+    table = generate(rows, seed=3, failures={failure: 0.7, "missing": 0.3}).table
+    missing = table.loc[~fails, "truth_failure"] == "missing"
+    assert stats.binomtest(int(missing.sum()), len(missing), 0.3).pvalue > 1e-4
+
+
+def test_without_failures_every_image_is_right(asked):
+    rows = asked.iloc[:5].assign(n_images=2)
+    made = generate(rows, seed=1)
+    assert (made.table["truth_failure"] == "").all()
+    # An image in which nothing fails is the same whether or not others do.
+    some = generate(rows, seed=1, failures={"missing": 0.5})
+    kept = some.table.loc[some.table["truth_failure"] == "", "image_id"]
+    assert 0 < len(kept) < 10
+    for a, b in zip(made.read(list(kept)), some.read(list(kept)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert some.digest != made.digest
+
+
+def test_an_image_depends_on_seed_prompt_and_number_only(asked):
+    first = generate(asked.iloc[:6].assign(n_images=2), seed=5, failures=SHARES)
+    more = generate(asked.iloc[::-1].assign(n_images=3), seed=5, failures=SHARES)
+    fails = more.table.set_index("image_id")["truth_failure"]
+    assert first.table["truth_failure"].tolist() == fails[first.table["image_id"]].tolist()
+    ids = list(first.table["image_id"][:6])
+    for a, b in zip(first.read(ids), more.read(ids[::-1])[::-1], strict=True):
+        assert a.shape == (64, 64, 3) and a.dtype == np.uint8
+        np.testing.assert_array_equal(a, b)
+    other = generate(asked.iloc[:6].assign(n_images=2), seed=6, failures=SHARES)
+    assert any((a != b).any() for a, b in zip(first.read(ids), other.read(ids), strict=True))
+    assert len({first.digest, more.digest, other.digest}) == 3
+
+
+@pytest.mark.parametrize(
+    ("failures", "error", "said"),
+    [
+        ({"missing": 1.01}, ParameterError, r"1\.01"),
+        ({"missing": -0.1}, ParameterError, r"-0\.1"),
+        ({"missing": float("nan")}, ParameterError, "nan"),
+        ({"missing": 0.6, "other class": 0.5}, ParameterError, r"0\.6.*0\.5"),
+        ({"mising": 0.1}, UnknownNameError, r"'mising'.*'missing'"),
+    ],
+)
+def test_shares_of_failures_that_cannot_be_are_refused(failures, error, said, asked):
+    with pytest.raises(error, match=said):
+        generate(asked.iloc[:1].assign(n_images=1), seed=0, failures=failures)
+
+
+def test_images_pass_through_an_autoencoder(asked, tmp_path):
+    torch = pytest.importorskip("torch", reason="decoding needs the extra 'models'")
+    from diffusers import AutoencoderKL
+
+    torch.manual_seed(0)
+    vae = AutoencoderKL(
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        block_out_channels=(8, 8),
+        layers_per_block=1,
+        latent_channels=4,
+        norm_num_groups=4,
+    )
+    vae.save_pretrained(tmp_path)
+    rows = asked.iloc[:3].assign(n_images=1)
+    plain, decoded = (generate(rows, seed=1, decoded=folder) for folder in (None, tmp_path))
+    ids = list(plain.table["image_id"])
+    pd.testing.assert_frame_equal(plain.table, decoded.table)
+    images, found = plain.read(ids), decoded.read(ids)
+    # By diffusers' own steps, in float32: bfloat16 has eight bits, so most levels differ by one or two.
+    pixels = torch.tensor(np.stack(images)).permute(0, 3, 1, 2) / 127.5 - 1
+    with torch.no_grad():
+        back = vae.eval()(pixels).sample.permute(0, 2, 3, 1).clamp(-1, 1).numpy()
+    expected = (back + 1) * 127.5
+    assert all(image.shape == (64, 64, 3) and image.dtype == np.uint8 for image in found)
+    assert np.abs(np.stack(found) - expected).mean() < 2
+    # What the random autoencoder makes of them is something else.
+    assert np.abs(np.stack(images) - expected).mean() > 20 and expected.std() > 5
+    assert decoded.digest != plain.digest
+    assert decoded.read([]) == []
