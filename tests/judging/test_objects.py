@@ -7,7 +7,7 @@ from array_images import ArrayImages
 
 from biaslab.errors import ParameterError
 from biaslab.judging.images import Unreadable
-from biaslab.judging.objects import LEAST, Detector, detect
+from biaslab.judging.objects import LEAST, Detector, detect, table
 from biaslab.store import Store
 
 LABELS = {0: "N/A", 1: "Dog", 2: "fire_hydrant", 3: "bicycle"}
@@ -285,6 +285,17 @@ def test_what_is_seen_comes_image_by_image_and_best_first(shown, named, tmp_path
     assert images["reason"].tolist() == ["", "truncated", "", "", ""]
     assert told.looked == [4, 0, 2]
     assert told.loaded == [(str(named), ["dog", "bicycle"], {"device": "cpu", "batch_size": 3})]
+
+
+def test_a_table_of_looks_is_what_the_stage_says(shown, named, tmp_path):
+    told, ids = Told(), ["four", "none", "two"]
+    looks = told.look(shown.read(ids))
+    found, _ = look(shown, named, tmp_path, told)
+    made = table(ids, looks, list(TWO))
+    # The stage keeps numbers as float32.
+    pd.testing.assert_frame_equal(made, found, rtol=1e-6)
+    empty = table([], [], list(TWO))
+    assert empty.empty and list(empty) == list(made)
 
 
 def test_a_score_of_just_the_least_is_kept(named, tmp_path, monkeypatch):
