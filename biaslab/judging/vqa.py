@@ -45,6 +45,7 @@ _DENIALS = frozenset(
 # Greedy, so that an answer depends on nothing but image and question, whatever the checkpoint suggests.
 _GREEDY = {"max_new_tokens": 20, "do_sample": False, "num_beams": 1}
 _SHARD_ROWS = 1024
+_SMALL = 20_000_000  # parameters
 _AT_A_TIME = 64  # images read and encoded at once
 
 
@@ -271,7 +272,6 @@ class _Vqa:
         self._device = device
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
         self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-        self._batches = loaded.Batches(device, batch_size or (8 if device.type == "cpu" else 64))
         with loaded.loading(name, f"a {self._class} model"), named.without_bars():
             self._model, info = getattr(transformers, self._class).from_pretrained(
                 where, use_safetensors=True, trust_remote_code=False, output_loading_info=True
@@ -285,6 +285,11 @@ class _Vqa:
                 f"for something else. Choose one for questions, such as {VQA}{named.HUB['vqa'][0]}."
             )
         self._model.eval().to(device, self._dtype)
+        # On a CPU large batches help small models only.
+        small = self._model.num_parameters() < _SMALL
+        self._batches = loaded.Batches(
+            device, batch_size or (8 if device.type == "cpu" and not small else 64)
+        )
 
     def ask(self, images: Sequence[np.ndarray], of: Sequence[int], questions: Sequence[str]) -> list[str]:
         """Return the answer to each question; ``of`` is the index of the image that it is about."""
