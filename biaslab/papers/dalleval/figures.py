@@ -15,6 +15,8 @@ from biaslab.papers.dalleval.analysis.skills import HUMAN
 from biaslab.plots import forms, style
 from biaslab.plots.gallery import gallery
 
+LEAST_IMAGES = 10
+"""Images that an attribute must be seen in to have its tones drawn."""
 # A model keeps its colour and marker from figure to figure.
 _NAMES = ("minDALL-E", "Karlo", "Stable Diffusion", "DALL-E Small", "X-LXMERT")
 MODELS = forms.Look(colors=dict(zip(_NAMES, style.PALETTE, strict=False)))
@@ -344,7 +346,7 @@ def faces_by_tone(images: list, faces: pd.DataFrame) -> Figure:
         return style.nothing("The source has no images.")
     truth = faces["truth_skin_tone"] if "truth_skin_tone" in faces else pd.Series("", faces.index)
     known = truth.map(lambda tone: f", true {tone}" if tone else "")
-    return gallery(images, faces, list("tone " + faces["tone"].astype(int).astype(str) + known), columns=10)
+    return gallery(images, faces, list("tone " + faces["tone"].astype(int).astype(str) + known))
 
 
 @style.empty_without_rows
@@ -408,7 +410,13 @@ def social_judges(judges: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def tones_by_attribute(tones: pd.DataFrame) -> Figure:
-    """Draw the tones of images that show an attribute (``dalleval_tones_by_attribute``; Figure 8)."""
+    """Draw the tones of images that show an attribute (``dalleval_tones_by_attribute``; Figure 8).
+
+    Attributes of fewer than :data:`LEAST_IMAGES` images are left out: their shares say nothing.
+    """
+    tones = tones[tones["n"] >= LEAST_IMAGES]
+    if tones.empty:
+        return style.nothing()
     ends = (0, max(tones["percent"].max(), 1))
     return forms.heat_map(
         tones, "percent", row="attribute", column="tone", panel="model", columns=1, ends=ends,
