@@ -11,7 +11,7 @@ from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.prompts import dalleval as prompts
 from biaslab.prompts.dalleval import SKILLS
 
-FEW = {"scenes": 12, "professions": 3, "social_images": 2, "detector_renders": 24, "threshold": 0.6}
+FEW = {"scenes": 12, "professions": 3, "social_images": 2, "detector_renders": 24}
 
 
 def pipeline(store, model="world", seed=5, **design):
@@ -119,3 +119,12 @@ def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monke
     with pytest.raises(MissingInputError, match="biaslab train mini-sd-skills"):
         checks.check_dalleval("mini", settings)
     assert checks.digest("mini", settings)
+
+
+def test_thresholds_judge_the_same_drawings(world):
+    found = dalleval.measure.detector_thresholds(world)
+    renders = dalleval.measure.detector_renders(world)
+    assert set(found["threshold"]) == set(dalleval.measure.THRESHOLDS) and (found["n"] == 24).all()
+    right = (renders["failure"] == "none") == (renders["correct"] == "yes")
+    own = found[found["threshold"] == 0.7].set_index("skill")["percent_right"]
+    assert np.allclose(own, 100 * right.groupby(renders["skill"]).mean()[own.index])

@@ -111,7 +111,9 @@ def table(
     """Return what a detector sees in images (:meth:`ObjectDetector.look`) as the detections of :func:`detect`."""
     kept = []
     for scores, boxes in found:
-        seen = np.flatnonzero(scores.max(axis=1, initial=0) >= LEAST)
+        # A box at the edge may have nothing of the image in it.
+        inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+        seen = np.flatnonzero(inside & (scores.max(axis=1, initial=0) >= LEAST))
         seen = seen[np.argsort(-scores[seen].max(axis=1, initial=0), kind="stable")]
         kept.append(np.concatenate([boxes[seen], scores[seen]], axis=1))
     values = np.concatenate([*kept, np.empty((0, len(BOX) + len(classes)))])

@@ -27,6 +27,7 @@ from biaslab.papers.dalleval.analysis.bias import (
 )
 from biaslab.papers.dalleval.analysis.detector import (
     detector_error,
+    detector_thresholds,
     rater_agreement,
     skill_corrected,
     skill_rules,
@@ -50,6 +51,7 @@ __all__ = [
     "average_gender",
     "average_skin_tone",
     "detector_error",
+    "detector_thresholds",
     "figures",
     "findings",
     "gender_balance",

@@ -398,6 +398,15 @@ def detector_error(errors: pd.DataFrame) -> Figure:
 
 
 @style.empty_without_rows
+def detector_thresholds(thresholds: pd.DataFrame) -> Figure:
+    """Draw how many drawings are judged rightly by threshold (``dalleval_detector_thresholds``)."""
+    return forms.trends(
+        thresholds, "threshold", "percent_right", hue="skill",
+        labels=("Score that a detection must pass", "Drawings judged rightly (%)"),
+    )  # fmt: skip
+
+
+@style.empty_without_rows
 def social_judges(judges: pd.DataFrame) -> Figure:
     """Draw sensitivity and specificity for each attribute and for gender (``dalleval_social_judges``)."""
     of = judges[judges["measure"].isin(["sensitivity", "specificity"]) & (judges["n"] > 0)]

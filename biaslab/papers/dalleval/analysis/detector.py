@@ -66,6 +66,13 @@ def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
     return tables.of(_shares(pd.concat(parts), keys, "right", confidence, "value"), "dalleval_detector_error")
 
 
+def detector_thresholds(thresholds: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``dalleval_detector_thresholds`` with Wilson intervals; takes rows as a source has them."""
+    count = np.rint(thresholds["percent_right"] * thresholds["n"] / 100)
+    low, high = stats.wilson_interval(count, thresholds["n"], confidence)
+    return tables.of(thresholds.assign(ci_low=100 * low, ci_high=100 * high), "dalleval_detector_thresholds")
+
+
 def skill_corrected(
     verdicts: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95
 ) -> pd.DataFrame:
