@@ -124,7 +124,9 @@ def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monke
 def test_thresholds_judge_the_same_drawings(world):
     found = dalleval.measure.detector_thresholds(world)
     renders = dalleval.measure.detector_renders(world)
-    assert set(found["threshold"]) == set(dalleval.measure.THRESHOLDS) and (found["n"] == 24).all()
+    assert (
+        set(found["threshold"].astype(float)) == set(dalleval.measure.THRESHOLDS) and (found["n"] == 24).all()
+    )
     right = (renders["failure"] == "none") == (renders["correct"] == "yes")
-    own = found[found["threshold"] == 0.7].set_index("skill")["percent_right"]
+    own = found[found["threshold"].astype(float) == 0.7].set_index("skill")["percent_right"]
     assert np.allclose(own, 100 * right.groupby(renders["skill"]).mean()[own.index])

@@ -400,8 +400,9 @@ def detector_error(errors: pd.DataFrame) -> Figure:
 @style.empty_without_rows
 def detector_thresholds(thresholds: pd.DataFrame) -> Figure:
     """Draw how many drawings are judged rightly by threshold (``dalleval_detector_thresholds``)."""
+    of = thresholds.assign(threshold=thresholds["threshold"].astype(float))
     return forms.trends(
-        thresholds, "threshold", "percent_right", hue="skill",
+        of, "threshold", "percent_right", hue="skill",
         labels=("Score that a detection must pass", "Drawings judged rightly (%)"),
     )  # fmt: skip
 

@@ -182,7 +182,10 @@ def test_corrected_shares_are_drawn_beside_those_judged():
 
 
 def test_tones_are_drawn_as_shares_and_counts(social):
-    shares = figures.tones_by_attribute(dalleval.tones_by_attribute(social)).axes[0]
+    # One image of an attribute is too few to be drawn.
+    assert not figures.tones_by_attribute(dalleval.tones_by_attribute(social)).axes[0].collections
+    several = pd.concat([social] * figures.LEAST_IMAGES)
+    shares = figures.tones_by_attribute(dalleval.tones_by_attribute(several)).axes[0]
     names = [text.get_text() for text in shares.get_yticklabels()]
     values = shares.collections[0].get_array().reshape(len(names), 10)
     # Whoever wears a tie or a suit and has a tone has the fifth.
