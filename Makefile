@@ -1,7 +1,7 @@
 # Two commands do all the set-up and then their job:
 #   make report   every notebook on the papers' printed numbers -> outputs/published/index.html, the paradox and the
 #                 Paired Stereotype Test end to end on the embedded world and models -> outputs/mini/index.html, and
-#                 the latter on renders of that world           -> outputs/paired-world/index.html
+#                 the latter and DALL-Eval on renders of that world -> outputs/paired-world/, outputs/dalleval-world/
 #   make test     the test suite
 # What has not changed since the last report is kept and not run again.
 PYTHON ?= python3

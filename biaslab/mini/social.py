@@ -69,8 +69,8 @@ def p_female(prompt: str, profession: str) -> float:
 def presence() -> Mapping[str, Mapping[str, float]]:
     """Return with what probability (0–1) a woman and a man are given each attribute.
 
-    The printed presences for the prompts with "woman" and "man"; what excludes each other, times 0.6. A look that
-    keeps its own attire has that one's attributes besides.
+    The printed presences for the prompts with "woman" and "man"; what excludes each other, times 0.6. A look, or
+    everyday clothes, that keep their own attire have that one's attributes besides.
     """
     table = published.load("dalleval_table_22")
     table = table[(table["model"] == MODEL) & (table["kind"] == "attribute")]
