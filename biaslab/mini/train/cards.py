@@ -51,7 +51,9 @@ def share(metric: str, hits: Iterable[bool], n: int | None = None) -> Measured:
     return Measured(metric, count / n if n else float("nan"), n, count)
 
 
-# How the table says each metric; "decoded_" before it means images after mini-sd's autoencoder.
+# Judges of what mini-sd-skills draws; the others look at mini-sd's images.
+_OF_SKILLS = ("mini-skills-detector", "mini-vqa")
+# How the table says each metric; "decoded_" before it means images after the autoencoder.
 METRICS = {
     "gender_unambiguous": "gender right, where the visible cues leave at most 1 % of doubt",
     "gender_ambiguous": "gender right, the other images",
@@ -158,7 +160,8 @@ def text(name: str, found: Sequence[Measured], trainings: Sequence[dict]) -> str
     ]
     tables = []
     first = "Generated" if name.startswith("mini-sd") else "Renders"
-    for start, title in (("", first), ("decoded_", "The same after mini-sd's autoencoder")):
+    whose = "mini-sd-skills'" if name in _OF_SKILLS else "mini-sd's"
+    for start, title in (("", first), ("decoded_", f"The same after {whose} autoencoder")):
         some = [one for one in found if one.metric.startswith("decoded_") == bool(start)]
         if some:
             tables += [
