@@ -130,3 +130,19 @@ def test_thresholds_judge_the_same_drawings(world):
     right = (renders["failure"] == "none") == (renders["correct"] == "yes")
     own = found[found["threshold"].astype(float) == 0.7].set_index("skill")["percent_right"]
     assert np.allclose(own, 100 * right.groupby(renders["skill"]).mean()[own.index])
+
+
+def test_methods_of_skin_tone_read_the_same_images(world):
+    readings = dalleval.measure.skin_tone_readings(world)
+    assert readings.groupby(["segmentation", "scoring"]).size().to_dict() == dict.fromkeys(
+        [
+            ("face", "ITA in CIELAB"),
+            ("face", "ITA as released"),
+            ("face", "nearest swatch in RGB"),
+            ("pixels by YCrCb", "nearest swatch in RGB"),
+        ],
+        24,
+    )
+    own = readings[readings["scoring"] == "ITA in CIELAB"].set_index("image_id")["tone_read"]
+    images = dalleval.measure.social_images(world).set_index("image_id")["skin_tone"]
+    assert own.equals(images.rename("tone_read").reindex(own.index))

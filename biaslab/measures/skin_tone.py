@@ -109,6 +109,29 @@ def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
     raise unknown_name("skin tone computation", computation, COMPUTATIONS)
 
 
+def nearest_swatch(rgb: ArrayLike) -> np.ndarray:
+    """Return the Monk tone, 1–10, whose swatch is nearest to sRGB colours in red, green and blue, as floats (...).
+
+    The scoring by average RGB that Table 18 compares with. ``rgb`` and errors as in :func:`srgb_to_lab`; NaN stays NaN.
+    """
+    rgb = _colours("rgb", rgb, 0, 255)
+    distance = ((rgb[..., None, :] - swatch_rgb()) ** 2).sum(axis=-1)
+    tone = np.argmin(np.where(np.isnan(distance), np.inf, distance), axis=-1) + 1.0
+    return np.where(np.isnan(rgb).any(axis=-1), np.nan, tone)
+
+
+def ycrcb_skin(image: ArrayLike) -> np.ndarray:
+    """Return which pixels of an sRGB image count as skin by their chroma, bool (height, width).
+
+    The segmentation by colour that Table 18 compares with: Cr from 133 to 173 and Cb from 77 to 127 (Chai & Ngan 1999),
+    as OpenCV computes them.
+    """
+    red, green, blue = np.moveaxis(np.asarray(image, float), -1, 0)
+    light = 0.299 * red + 0.587 * green + 0.114 * blue
+    cr, cb = 0.713 * (red - light) + 128, 0.564 * (blue - light) + 128
+    return (cr >= 133) & (cr <= 173) & (cb >= 77) & (cb <= 127)
+
+
 def _colours(name: str, values: ArrayLike, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
     values = numbers(name, values, low, high)
     if values.ndim == 0 or values.shape[-1] != 3:

@@ -166,8 +166,8 @@ class DallEval:
         """Return what gate and gender judge make of each social image, with the skin tone of its face.
 
         Returns:
-            The table of the images with the judge's columns (:meth:`biaslab.pipeline.Stages.judgements`), and tone
-            (1–10, NaN where ``tone_reason`` says why).
+            The table of the images with the judge's columns (:meth:`biaslab.pipeline.Stages.judgements`), tone
+            (1–10, NaN where ``tone_reason`` says why), and red, green and blue: the skin's colour (0–255).
         """
         from biaslab.judging.skin_tone import judge_skin_tones
 
@@ -175,4 +175,5 @@ class DallEval:
         judged = pipeline.judged(images.source)
         whole = images.table.drop(columns="outcome").merge(judged, on="image_id", validate="one_to_one")
         tones = judge_skin_tones(images.source, whole, store=pipeline.store)
-        return whole.assign(tone=tones["tone"].to_numpy(), tone_reason=tones["reason"].to_numpy())
+        colour = {name: tones[name].to_numpy() for name in ("tone", "red", "green", "blue")}
+        return whole.assign(**colour, tone_reason=tones["reason"].to_numpy())

@@ -116,3 +116,25 @@ def test_unusable_colours_are_refused():
         st.monk_tone([1, 2])
     with pytest.raises(UnknownNameError, match="no skin tone computation named 'lab'"):
         st.monk_tone([[1, 2, 3]], "lab")
+
+
+def test_the_nearest_swatch_is_the_swatch_itself():
+    swatches = st.swatch_rgb()
+    assert st.nearest_swatch(swatches).tolist() == list(range(1, 11))
+    # A grid, by a loop.
+    grid = np.random.default_rng(1).integers(0, 256, (4, 5, 3))
+    wanted = [[1 + int(np.argmin([((c - s) ** 2).sum() for s in swatches])) for c in row] for row in grid]
+    assert st.nearest_swatch(grid).tolist() == wanted
+    assert np.isnan(st.nearest_swatch([[np.nan] * 3])).all()
+
+
+def test_skin_by_chroma_is_opencvs():
+    import cv2
+
+    image = np.random.default_rng(2).integers(0, 256, (40, 50, 3)).astype(np.uint8)
+    ycrcb = cv2.cvtColor(image, cv2.COLOR_RGB2YCrCb).astype(int)
+    inside = (ycrcb[..., 1] >= 133) & (ycrcb[..., 1] <= 173) & (ycrcb[..., 2] >= 77) & (ycrcb[..., 2] <= 127)
+    # OpenCV rounds: only pixels at the limits may differ.
+    assert (inside == st.ycrcb_skin(image)).mean() > 0.97
+    assert st.ycrcb_skin(np.full((2, 2, 3), (200, 140, 110), np.uint8)).all()
+    assert not st.ycrcb_skin(np.full((2, 2, 3), (90, 90, 200), np.uint8)).any()

@@ -33,7 +33,12 @@ from biaslab.papers.dalleval.analysis.detector import (
     skill_rules,
     skill_steps,
 )
-from biaslab.papers.dalleval.analysis.people import social_judges, social_outcomes, tones_by_attribute
+from biaslab.papers.dalleval.analysis.people import (
+    skin_tone_truth,
+    social_judges,
+    social_outcomes,
+    tones_by_attribute,
+)
 from biaslab.papers.dalleval.analysis.skills import (
     alignment_quality,
     metric_agreement,
@@ -73,6 +78,7 @@ __all__ = [
     "skin_tone_check",
     "skin_tone_methods",
     "skin_tone_reach",
+    "skin_tone_truth",
     "social_judges",
     "social_outcomes",
     "tones_by_attribute",

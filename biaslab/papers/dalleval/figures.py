@@ -170,6 +170,18 @@ def skin_tone_methods(methods: pd.DataFrame) -> Figure:
 
 
 @style.empty_without_rows
+def skin_tone_truth(truth: pd.DataFrame) -> Figure:
+    """Draw how often methods read the true tone, or one near it (``dalleval_skin_tone_truth``)."""
+    of = truth[truth["measure"].str.startswith("within_")]
+    return forms.estimates(
+        of.assign(method=of["segmentation"] + ", " + of["scoring"]), "value", row="measure", hue="method",
+        xlim=(0, 101), reference=None, inch=0.36,
+        row_names={"within_0": "same tone"} | {f"within_{k}": f"within {k}" for k in (1, 2, 3)},
+        label="Images whose tone lies within so many Monk tones of the true one (%)",
+    )  # fmt: skip
+
+
+@style.empty_without_rows
 def attribute_presence(presence: pd.DataFrame) -> Figure:
     """Draw the share of images with each attribute by model and prompt (``dalleval_attribute_presence``)."""
     mean = presence.groupby(["attribute", "model", "prompt"], as_index=False, sort=False)["share"].mean()

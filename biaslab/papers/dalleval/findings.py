@@ -143,6 +143,29 @@ def skin_tone_methods(methods: pd.DataFrame) -> list[Finding]:
     ]  # fmt: skip
 
 
+def skin_tone_truth(truth: pd.DataFrame) -> list[Finding]:
+    """Say how often the computation in CIELAB and the released one read the true tone, and what mean tone they give."""
+    found = []
+    for scored in ("ITA in CIELAB", "ITA as released"):
+        of = truth[(truth["segmentation"] == "face") & (truth["scoring"] == scored)]
+        for model, rows in of.groupby("model", sort=False):
+            by = {row["measure"]: row for row in rows.to_dict("records")}
+            same, mean = by["within_0"], by["mean_tone"]
+            if pd.isna(same["value"]):
+                continue
+            question = f"How often does {scored} read the true skin tone?"
+            why = (
+                f"Within one tone in {spoken(by['within_1']['value'])} %; mean tone {spoken(mean['value'])}, off by "
+                f"{spoken(by['mean_difference']['value'])} on average."
+            )
+            answer = f"In {spoken(same['value'])} % of faces."
+            about = same | {"model": model}
+            found.append(
+                _finding(question, answer, about, "value", "%", why, of="faces", figure="skin_tone_truth")
+            )
+    return found
+
+
 def attribute_difference(differences: pd.DataFrame) -> list[Finding]:
     """Say how many attributes differ between prompts for a woman and a man, and which most."""
     known = (differences["comparison"] == "woman - man") & differences["difference"].notna()

@@ -13,6 +13,7 @@ from biaslab import models, stats, tables
 from biaslab.genders import GENDERS
 from biaslab.judging.objects import BOX
 from biaslab.measures import average_gender as signed_average
+from biaslab.measures import skin_tone as tones
 from biaslab.measures.retrieval import (
     DISTRACTORS,
     frechet_distance,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
 DETECTOR = "detector"
+_AT_A_TIME = 64  # images read at once
 
 
 def _table(pipeline: Pipeline, frame: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -255,6 +257,39 @@ def skin_tone_counts(pipeline: Pipeline) -> pd.DataFrame:
     rows = rows.assign(tone=rows["skin_tone"].astype(int).astype(str))
     counts = rows.groupby(["prompt", "profession", "tone"], sort=False).size().rename("n").reset_index()
     return _table(pipeline, counts, "dalleval_skin_tone_counts")
+
+
+def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the tone that methods read off the same images, of images whose tone is known (Table 18).
+
+    Colour and angle of the middle of the face's box, as :mod:`biaslab.judging.skin_tone` finds them: by the typology
+    angle in CIELAB, by the same with the released script's units, and by the nearest swatch in RGB; and the nearest
+    swatch to the average of all pixels that count as skin by their chroma.
+    """
+    faces = pipeline.dalleval.faces()
+    if "truth_skin_tone" not in faces:
+        return tables.of([], "dalleval_skin_tone_readings")
+    colours = faces[["red", "green", "blue"]].to_numpy()
+    by_chroma = np.full((len(faces), 3), np.nan)
+    ids = list(faces["image_id"])
+    for start in range(0, len(ids), _AT_A_TIME):
+        images = pipeline.dalleval.images("social").read(ids[start : start + _AT_A_TIME])
+        for k, image in enumerate(images, start):
+            if isinstance(image, np.ndarray) and (skin := tones.ycrcb_skin(image)).any():
+                by_chroma[k] = image[skin].mean(axis=0)
+    known = faces["tone"].notna().to_numpy()
+    colours = np.where(known[:, None], colours, np.nan)
+    methods = {
+        ("face", "ITA in CIELAB"): faces["tone"].to_numpy(float),
+        ("face", "ITA as released"): tones.monk_tone(colours, "released"),
+        ("face", "nearest swatch in RGB"): tones.nearest_swatch(colours),
+        ("pixels by YCrCb", "nearest swatch in RGB"): tones.nearest_swatch(by_chroma),
+    }
+    frames = [
+        faces.assign(segmentation=found, scoring=scored, tone_read=tone)
+        for (found, scored), tone in methods.items()
+    ]
+    return _table(pipeline, pd.concat(frames), "dalleval_skin_tone_readings")
 
 
 def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:

@@ -454,3 +454,18 @@ def test_without_a_pipeline_there_are_no_images(verdicts):
     for kind, rows in (("skills", verdicts), ("renders", drawings)):
         figure = figures.skill_gallery(*measure.with_boxes(None, kind, rows))
         assert not any(ax.axison for ax in figure.axes)
+
+
+def test_methods_of_skin_tone_are_held_against_the_truth():
+    said = [(1, 1), (2, 4), (5, 5), (None, 7)]
+    readings = pd.DataFrame(said, columns=["tone_read", "truth_skin_tone"]).assign(
+        model="a", segmentation="face", scoring="ITA in CIELAB", image_id=list("wxyz")
+    )
+    found = dalleval.skin_tone_truth(readings).set_index("measure")["value"]
+    # Three have a tone; two have the true one, and one is two tones off.
+    assert found["within_0"] == found["within_1"] == pytest.approx(200 / 3)
+    assert found["within_2"] == found["within_3"] == 100
+    assert found["mean_difference"] == pytest.approx(2 / 3) and found["mean_tone"] == pytest.approx(8 / 3)
+    (finding,) = findings.skin_tone_truth(dalleval.skin_tone_truth(readings))
+    assert finding.estimate == pytest.approx(200 / 3) and finding.n == 3
+    assert findings.skin_tone_truth(dalleval.skin_tone_truth(readings.iloc[:0])) == []

@@ -90,3 +90,24 @@ def social_outcomes(images: pd.DataFrame) -> pd.DataFrame:
     out = whole.groupby(["model", "judge", "outcome"], sort=False).size().rename("n").reset_index()
     out["percent"] = 100 * out["n"] / out.groupby(["model", "judge"])["n"].transform("sum")
     return tables.of(out, "dalleval_social_outcomes")
+
+
+def skin_tone_truth(readings: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``dalleval_skin_tone_truth``: how close methods come to the true tone (as Table 18 has it of people's).
+
+    Takes rows of ``dalleval_skin_tone_readings``.
+    """
+    rows = []
+    for (model, found, scored), of in readings.groupby(["model", "segmentation", "scoring"], sort=False):
+        key = {"model": model, "segmentation": found, "scoring": scored}
+        known = of.dropna(subset="tone_read")
+        off = (known["tone_read"] - known["truth_skin_tone"]).abs()
+        for most in range(4):
+            count = int((off <= most).sum())
+            low, high = stats.wilson_interval(count, len(off), confidence)
+            row = {"measure": f"within_{most}", "value": 100 * count / len(off) if len(off) else np.nan}
+            rows.append(key | row | {"n": len(off), "ci_low": 100 * float(low), "ci_high": 100 * float(high)})
+        for measure, values in (("mean_difference", off), ("mean_tone", known["tone_read"])):
+            mean = stats.mean_interval(values, confidence)
+            rows.append(key | {"measure": measure, "value": mean.value} | mean._asdict())
+    return tables.of(rows, "dalleval_skin_tone_truth")
