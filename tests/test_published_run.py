@@ -149,7 +149,12 @@ def test_the_ledger_lists_all_tables_and_figures_of_the_papers():
 )
 def test_each_status_says_who_does_what(row):
     runs_, again = row["runs"].split(), row["reprinted_by"].split()
-    assert not set(runs_) & set(again) and {*runs_, *again} <= {"published", "mini", "paired-world", "dalleval-world"}
+    assert not set(runs_) & set(again) and {*runs_, *again} <= {
+        "published",
+        "mini",
+        "paired-world",
+        "dalleval-world",
+    }
     # Computed anywhere, or else reprinted, or else neither with the reason.
     expected = {"regenerated"} if runs_ else {"reprinted"} if again else {"open", "illustrative"}
     assert row["status"] in expected and row["status"] in coverage.STATUSES
