@@ -469,3 +469,19 @@ def test_methods_of_skin_tone_are_held_against_the_truth():
     (finding,) = findings.skin_tone_truth(dalleval.skin_tone_truth(readings))
     assert finding.estimate == pytest.approx(200 / 3) and finding.n == 3
     assert findings.skin_tone_truth(dalleval.skin_tone_truth(readings.iloc[:0])) == []
+
+
+def test_limits_that_a_source_brings_stay():
+    rows = [
+        ("a", "R-precision", 50.0, "higher", 100, 41.0, 59.0),
+        ("b", "R-precision", 50.0, "higher", 100, None, None),
+    ]
+    rows.append(("b", "FID", 20.0, "lower", 100, None, None))
+    columns = ["model", "metric", "value", "better", "n", "ci_low", "ci_high"]
+    found = dalleval.alignment_quality(pd.DataFrame(rows, columns=columns)).set_index(["model", "metric"])
+    assert found.loc[("a", "R-precision"), ["ci_low", "ci_high"]].tolist() == [41, 59]
+    low, high = proportion_confint(50, 100, method="wilson")
+    assert found.loc[("b", "R-precision"), ["ci_low", "ci_high"]].tolist() == pytest.approx(
+        [100 * low, 100 * high]
+    )
+    assert found["reason"].eq("").tolist() == [True, True, False]

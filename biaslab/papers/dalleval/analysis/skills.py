@@ -110,18 +110,20 @@ def _difference_limits(first: pd.DataFrame, second: pd.DataFrame) -> stats.Inter
 def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the metrics of alignment and quality, each in its own unit, with ranks (1 is best; Table 19).
 
-    Takes rows of ``dalleval_alignment_quality`` as a source has them and returns that table; only R-precision, the one
-    share of images among them, has an interval (Wilson's).
+    Takes rows of ``dalleval_alignment_quality`` as a source has them and returns that table. Limits that a source has
+    stay; of printed values only R-precision, the one share of images among them, has an interval (Wilson's).
     """
-    share = quality["metric"] == "R-precision"
+    given = quality.reindex(columns=["ci_low", "ci_high"])
+    own = given.notna().all(axis=1)
+    share = (quality["metric"] == "R-precision") & ~own
     count = np.rint(quality["value"] / 100 * quality["n"]).where(share)
     low, high = stats.wilson_interval(count, quality["n"], confidence)
     good = quality["value"].where(quality["better"] == "higher", -quality["value"])
     out = quality.assign(
-        ci_low=100 * low,
-        ci_high=100 * high,
+        ci_low=given["ci_low"].where(own, 100 * low),
+        ci_high=given["ci_high"].where(own, 100 * high),
         rank=good.groupby(quality["metric"]).rank(ascending=False),
-        reason=np.where(share, "", NOT_PRINTED),
+        reason=np.where(share | own, "", NOT_PRINTED),
     )
     return tables.of(out, "dalleval_alignment_quality")
 
