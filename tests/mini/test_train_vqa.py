@@ -166,7 +166,7 @@ def test_what_is_measured_of_answers_by_hand(monkeypatch):
     said[3, 0], said[2, hat], said[0, 1 + list(prompts.ATTRIBUTES).index("gloves")] = female, no, yes
     places = torch.tensor(words.convert_tokens_to_ids(["no", "yes", "male", "female"]))
 
-    def answered(model, seen, asked, _):
+    def answered(model, seen, asked, given, _):
         # The image's number stands in its pixels.
         images = ((seen[:, 0, 0, 0] + 1) * 127.5).round().long()
         (question,) = torch.where((ids == asked[0]).all(1))[0].tolist()
@@ -175,9 +175,9 @@ def test_what_is_measured_of_answers_by_hand(monkeypatch):
         logits[:, words.unk_token_id] = 2
         for row, k in enumerate(images.tolist()):
             logits[row, places[said[k, question]]] = 1
-        return logits
+        return logits[:, None]
 
-    monkeypatch.setattr(train_vqa, "_answered", answered)
+    monkeypatch.setattr(train_vqa, "_logits", answered)
     model = SimpleNamespace(vision_model=lambda pixel_values: SimpleNamespace(last_hidden_state=pixel_values))
     images = np.zeros((4, 64, 64, 3), np.uint8) + np.arange(4, dtype=np.uint8)[:, None, None, None]
     found = {m.metric: m for m in train_vqa.measure(model, words, train_vqa.Pool(images, true))}

@@ -222,8 +222,8 @@ def train(
     return found
 
 
-def _answered(model, seen: torch.Tensor, asked: torch.Tensor, words) -> torch.Tensor:
-    """Return the logits of the first word of answers; ``seen`` is the image of each question, encoded."""
+def _logits(model, seen: torch.Tensor, asked: torch.Tensor, given: torch.Tensor, words) -> torch.Tensor:
+    """Return the logits of the words after those ``given``; ``seen`` is the image of each question, encoded."""
     import torch
 
     mask = (asked != words.pad_token_id).long()
@@ -233,10 +233,8 @@ def _answered(model, seen: torch.Tensor, asked: torch.Tensor, words) -> torch.Te
         encoder_hidden_states=seen,
         encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long),
     ).last_hidden_state
-    start = torch.full((len(asked), 1), words.bos_token_id)
-    return model.text_decoder(
-        input_ids=start, encoder_hidden_states=states, encoder_attention_mask=mask
-    ).logits[:, 0]
+    decoded = model.text_decoder(input_ids=given, encoder_hidden_states=states, encoder_attention_mask=mask)
+    return decoded.logits
 
 
 def _direct(head, seen: torch.Tensor, true: np.ndarray) -> torch.Tensor:
@@ -255,19 +253,10 @@ def _error(model, seen, asked, right, words) -> torch.Tensor:
     """Return the cross-entropy of answers: the word, and then the end of the text."""
     import torch
 
-    mask = (asked != words.pad_token_id).long()
     seen = seen.repeat_interleave(len(asked) // len(seen), dim=0)
-    states = model.text_encoder(
-        input_ids=asked,
-        attention_mask=mask,
-        encoder_hidden_states=seen,
-        encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long),
-    ).last_hidden_state
     given = torch.stack([torch.full_like(right, words.bos_token_id), right], dim=1)
     wanted = torch.stack([right, torch.full_like(right, words.eos_token_id)], dim=1)
-    logits = model.text_decoder(
-        input_ids=given, encoder_hidden_states=states, encoder_attention_mask=mask
-    ).logits
+    logits = _logits(model, seen, asked, given, words)
     return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), wanted.flatten())
 
 
@@ -314,8 +303,9 @@ def measure(model, words, data: Pool) -> list[Measured]:
     with torch.inference_mode():
         for pixels in common.chunks(data.images):
             seen = model.vision_model(pixel_values=pixels).last_hidden_state
-            logits = [_answered(model, seen, one.expand(len(seen), -1), words) for one in ids]
-            found.append(torch.stack([each[:, said].argmax(1) for each in logits], dim=1).numpy())
+            start = torch.full((len(seen), 1), words.bos_token_id)
+            logits = [_logits(model, seen, one.expand(len(seen), -1), start, words) for one in ids]
+            found.append(torch.stack([each[:, 0, said].argmax(1) for each in logits], dim=1).numpy())
     answers = np.concatenate(found)
     right, worn = answers == data.answers, data.answers[:, 1:] == 1
     out = [cards.share("vqa_gender", right[:, 0])]
