@@ -297,7 +297,7 @@ def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
     given = [f"; real images {real[m]:.1f}" if m in real else "" for m in quality["metric"]]
     of = quality.assign(
         name=quality["metric"] + " (" + quality["better"] + " is better" + given + ")",
-        shown=quality["value"].map("{:.1f}".format),
+        shown=quality["value"].map(lambda value: f"{value:.1f}" if abs(value) >= 1 else f"{value:.2g}"),
     )
     return forms.heat_map(
         of, "rank", row="name", column="model", text="shown", label="Rank (1 is best)",
@@ -327,13 +327,12 @@ def gender_judges(judges: pd.DataFrame) -> Figure:
 def image_quality(quality: pd.DataFrame) -> Figure:
     """Draw R-precision, FID and KID with what chance gives (``dalleval_image_quality``)."""
     names = {
-        "R-precision": "R-precision (%; higher is better)",
-        "FID": "FID on CLIP's features (lower is better)",
-        "KID": "KID on CLIP's features (lower is better)",
+        "R-precision": "R-precision, %",
+        "FID": "FID, CLIP features",
+        "KID": "KID, CLIP features",
     }
-    row = quality["images"].map({"generated": "generated images", "captioned": "images behind the captions"})
     return forms.estimates(
-        quality.assign(row=row), "value", row="row", panel="metric", panel_names=names, columns=3, reference=None,
+        quality, "value", row="images", panel="metric", panel_names=names, columns=3, reference=None,
         label="Value of the metric", floor="floor", floor_name="by chance; of distances, two halves", inch=0.5,
     )  # fmt: skip
 
