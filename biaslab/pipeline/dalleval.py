@@ -44,10 +44,7 @@ class DallEval:
 
         Raises:
             UnknownNameError: There is no such kind.
-            ParameterError: The settings ask for more professions than there are.
         """
-        import pandas as pd
-
         if kind not in KINDS:
             raise unknown_name("kind of DALL-Eval's prompts", kind, KINDS)
         s, rng = self._pipeline.settings.dalleval, np.random.default_rng([self._pipeline.seed, 71])
@@ -63,58 +60,49 @@ class DallEval:
         if s.professions and s.professions < len(names):
             some = {"(none)", *rng.choice(names, s.professions, replace=False)}
             whole = whole[whole["profession"].isin(some)].reset_index(drop=True)
-        return pd.DataFrame(whole)
-
-    def n_images(self) -> int:
-        """Return how many images the settings ask for; it is known before any is generated."""
-        return int(sum(self.prompts(kind)["n_images"].sum() for kind in KINDS))
+        return whole
 
     # -- images and what judges say of them ----------------------------------------------------------
 
     @kept
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
-        from biaslab.judging.images import DescribedImages
-
         pipeline, asked = self._pipeline, self.prompts(kind)
         with pipeline._showing() as shown:
             made = pipeline.image_model("dalleval").generate(
                 asked, seed=pipeline.seed, store=pipeline.store, progress=shown
             )
-        return DescribedImages(made, made.table.merge(asked.drop(columns="n_images"), on="prompt_id"))
+        return _described(made, asked)
 
     def renders(self) -> ImageSource:
         """Return drawings that show what PaintSkills' prompts of this pipeline ask for: the upper end of the scale."""
-        from biaslab.judging.images import DescribedImages
         from biaslab.mini import skills
 
         asked = self.prompts("skills")
         made = skills.generate(asked, seed=self._pipeline.seed + 1)
-        return DescribedImages(made, made.table.merge(asked.drop(columns="n_images"), on="prompt_id"))
+        return _described(made, asked)
 
     @kept
     def reference(self) -> ImageSource:
         """Return drawings whose truth is known, on which the detector's error is measured.
 
-        Half of them show what PaintSkills' prompts ask for, the others fail at it in one of the ways of
-        :data:`biaslab.mini.skills.FAILURES`. Where the model is in a folder here and has an autoencoder, they have
+        One in eight fails at its prompt in each of the ways of :data:`biaslab.mini.skills.FAILURES` that its skill has,
+        the others show what is asked. Where the model is in a folder here and has an autoencoder, they have
         passed through it.
         """
         import pandas as pd
 
-        from biaslab.judging.images import DescribedImages
         from biaslab.mini import skills
 
         pipeline = self._pipeline
         n, seed = pipeline.settings.dalleval.detector_renders, pipeline.seed + 2
         rng, whole = np.random.default_rng([pipeline.seed, 72]), asking.skills("train").assign(n_images=1)
         frames = [of.iloc[rng.permutation(len(of))[:n]] for _, of in whole.groupby("skill", sort=False)]
-        # As many failures of each kind as the skill has.
         asked = pd.concat(frames, ignore_index=True)
         failures = dict.fromkeys(skills.FAILURES, 0.5 / len(skills.FAILURES))
         vae = pipeline.image_model("dalleval").autoencoder
         made = skills.generate(asked, seed=seed, failures=failures, decoded=vae)
-        return DescribedImages(made, made.table.merge(asked.drop(columns="n_images"), on="prompt_id"))
+        return _described(made, asked)
 
     def detections(self, images: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return what the detector finds in images, and what became of each image: as :func:`objects.detect`."""
@@ -177,3 +165,10 @@ class DallEval:
         tones = judge_skin_tones(images.source, whole, store=pipeline.store)
         colour = {name: tones[name].to_numpy() for name in ("tone", "red", "green", "blue")}
         return whole.assign(**colour, tone_reason=tones["reason"].to_numpy())
+
+
+def _described(made: ImageSource, asked: pd.DataFrame) -> ImageSource:
+    """Return images with the columns of their prompts."""
+    from biaslab.judging.images import DescribedImages
+
+    return DescribedImages(made, made.table.merge(asked.drop(columns="n_images"), on="prompt_id"))

@@ -6,7 +6,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.findings import Finding, each, interval, moved, p_words, spoken
-from biaslab.papers.dalleval.analysis.detector import LEAST_YOUDEN
+from biaslab.papers.dalleval.analysis.detector import CANNOT, LEAST_YOUDEN
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 
 _COMPUTATIONS = {
@@ -247,7 +247,8 @@ def skill_corrected(corrected: pd.DataFrame) -> list[Finding]:
         about = {"model": row["model"], "figure": "dalleval_skill_corrected"}
         if pd.isna(row["percent_corrected"]):
             why = (f"As judged: {spoken(row['percent_correct'])} %; {row['reason']}.",)
-            found.append(Finding(question, "This judge cannot tell.", details=why, **about))
+            answer = "This judge cannot tell." if row["reason"] == CANNOT else "Not known."
+            found.append(Finding(question, answer, details=why, **about))
             continue
         least, most = (spoken(row[name]) for name in ("percent_least", "percent_most"))
         truth = "" if pd.isna(row["percent_true"]) else f" The truth is {spoken(row['percent_true'])} %."

@@ -79,8 +79,7 @@ def _truth(table: pd.DataFrame) -> np.ndarray | str:
 def skill_accuracy(pipeline: Pipeline) -> pd.DataFrame:
     """Return the percentage of images judged correct by skill: by the detector, and by people where they rated some.
 
-    Of images that were never seen (blocked or unreadable) nothing is known: they count as not correct, as the paper
-    counts them.
+    Of images that were never seen (blocked or unreadable) nothing is known: they count as not correct.
     """
     judged = skill_verdicts(pipeline)
     judged = judged[judged["chosen"] == "yes"]

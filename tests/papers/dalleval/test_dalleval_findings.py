@@ -220,3 +220,9 @@ def test_nothing_is_found_in_nothing(results):
         findings.gender_judges: ["gender_judges"],
     }.items():
         assert say(*(none[name] for name in names)) == []
+
+
+def test_an_error_that_nobody_measured_is_not_a_judge_that_cannot_tell(verdicts, renders):
+    nothing = dalleval.skill_corrected(verdicts, dalleval.detector_error(renders.iloc[:0]))
+    said = {finding.answer for finding in findings.skill_corrected(nothing)}
+    assert said == {"Not known."} and nothing["percent_corrected"].isna().all()
