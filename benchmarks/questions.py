@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab.judging import vqa
+from biaslab.judging import blip
 from biaslab.prompts.dalleval import ATTRIBUTES, GENDER_QUESTION, attribute_question
 
 SIZE = 224
@@ -114,7 +114,7 @@ def main() -> None:
     few = min(options.peer_images, len(images))
     with tempfile.TemporaryDirectory() as folder, without_bars():
         make(Path(folder), options.layers, options.width)
-        asked = vqa.load(folder, device="cpu")
+        asked = blip.load(folder, device="cpu")
         model = transformers.BlipForQuestionAnswering.from_pretrained(folder).eval()
         processor = transformers.AutoProcessor.from_pretrained(folder)
     print(

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Kind of model -> the embedded model that the name ``mini`` stands for.
-KINDS = {"text-to-image": "mini-sd", "clip": "mini-clip", "detector": "mini-detector", "vqa": "mini-vqa"}
+KINDS = {
+    "text-to-image": "mini-sd",
+    "clip": "mini-clip",
+    "detector": "mini-detector",
+    "vqa": "mini-vqa",
+    "captioner": "mini-captioner",
+}
 # What prompts ask for -> the text-to-image model that the name ``mini`` stands for: what captions tell, people whom the
 # prompt places, PaintSkills' scenes and DALL-Eval's people.
 MINI = {"captions": "mini-sd", "people": "mini-sd-pairs", "dalleval": "mini-sd-skills"}
@@ -34,6 +40,7 @@ KIND_OF = {
     "mini-detector": "detector",
     "mini-skills-detector": "detector",
     "mini-vqa": "vqa",
+    "mini-captioner": "captioner",
 }
 EMBEDDED = {name: Path(__file__).parent / "mini" / "models" / name for name in KIND_OF}
 # Names on the hub that are offered where a name is close to one of them.
@@ -53,6 +60,11 @@ HUB = {
         "Salesforce/blip2-opt-2.7b",
         "Salesforce/blip2-flan-t5-xl",
         "Salesforce/blip2-flan-t5-xxl",
+    ),
+    "captioner": (
+        "Salesforce/blip-image-captioning-base",
+        "Salesforce/blip-image-captioning-large",
+        "Salesforce/blip2-opt-2.7b",
     ),
 }
 # How files of weights end that are not safetensors.
@@ -78,7 +90,7 @@ def resolve(name: str, kind: str) -> str:
 
     Args:
         name: ``mini`` or another embedded model, a folder, or a name on the hub (``owner/name``).
-        kind: ``text-to-image``, ``clip``, ``detector`` or ``vqa``.
+        kind: ``text-to-image``, ``clip``, ``detector``, ``vqa`` or ``captioner``.
 
     Raises:
         ParameterError: The name is unknown or stands for another kind of model, a folder that it names does not

@@ -13,7 +13,7 @@ from biaslab.captions.neighbours import Encoder
 from biaslab.errors import BiaslabError, ParameterError
 from biaslab.generation import GenerationSettings, load
 from biaslab.generation.loading import pipeline_class
-from biaslab.judging import faces, vqa
+from biaslab.judging import blip, faces
 from biaslab.judging.fairface import FairFaceGender
 from biaslab.judging.zero_shot import ZeroShot
 
@@ -203,7 +203,7 @@ LOADERS = {
     "text-to-image": lambda name: load(name, GenerationSettings(steps=1)),
     "clip": ZeroShot,
     "detector": faces.load,
-    "vqa": lambda name: vqa.load(f"vqa:{name}"),
+    "vqa": lambda name: blip.load(f"vqa:{name}"),
     "encoder": lambda name: Encoder(name).encode(["a nurse"]),
 }
 

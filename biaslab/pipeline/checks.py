@@ -22,13 +22,13 @@ from biaslab.settings import Settings
 INPUTS = (
     *(f"captions.{name}" for name in ("corpus", "rows", "columns", "skew", "training_images")),
     *(f"judging.{name}" for name in ("faces", "gender", "further")),
-    *(f"dalleval.{name}" for name in ("detector", "vqa", "ratings")),
+    *(f"dalleval.{name}" for name in ("detector", "vqa", "captioner", "inception", "ratings")),
 )
 # Settings that may be paths, by group, and those of them that are nothing else.
 _PATHS = {
     "captions": ("corpus", "encoder", "training_images"),
     "judging": ("faces", "gender", "further"),
-    "dalleval": ("detector", "vqa", "ratings"),
+    "dalleval": ("detector", "vqa", "captioner", "inception", "ratings"),
     "compute": ("store",),
 }
 _FOLDERS = ("training_images", "store")
@@ -86,9 +86,9 @@ def check(model: str, settings: Settings) -> None:
         if name.startswith(FILES):
             _check_file(name)
         elif name.startswith(VQA):
-            from biaslab.judging import vqa
+            from biaslab.judging import blip
 
-            vqa.located(name)
+            blip.located(name)
         # open_clip itself knows architectures with weights, as in ViT-L-14:openai.
         elif name != WHOLE and ":" not in name:
             models.resolve(name, kind)
@@ -188,11 +188,14 @@ def check_dalleval(model: str, settings: Settings, *, seed: int = 0) -> None:
     Raises:
         ParameterError, InputError: A judge cannot be used, a file cannot be read, or a word is not known.
     """
-    from biaslab.judging import skill_ratings, vqa
+    from biaslab.judging import blip, inception, skill_ratings
 
     pipeline, s = Pipeline(model, settings, seed=seed, progress=False), settings.dalleval
     models.resolve(s.detector, "detector")
-    vqa.located(s.vqa)
+    blip.located(s.vqa)
+    blip.located(s.captioner, "captioner")
+    if s.inception:
+        inception.check_weights(s.inception)
     asked = {kind: pipeline.dalleval.prompts(kind) for kind in dalleval.KINDS}
     if s.ratings:
         skill_ratings.read(s.ratings, asked["skills"]["prompt_id"] + "/0")
@@ -204,7 +207,7 @@ def digest(model: str, settings: Settings) -> str:
 
     Images that are fetched by URL count with their captions, of which the URLs are part.
     """
-    from biaslab.judging import vqa
+    from biaslab.judging import blip, inception
 
     pipeline, folder = Pipeline(model, settings), settings.captions.training_images
     whole = hashlib.sha256(pipeline.corpus.digest.encode())
@@ -220,7 +223,10 @@ def digest(model: str, settings: Settings) -> str:
         whole.update(files_digest(name, kind).encode())
     s = settings.dalleval
     whole.update(files_digest(s.detector, "detector").encode())
-    whole.update(models.digest(vqa.located(s.vqa)).encode())
+    whole.update(models.digest(blip.located(s.vqa)).encode())
+    whole.update(models.digest(blip.located(s.captioner, "captioner")).encode())
+    if s.inception:
+        whole.update(inception.check_weights(s.inception).encode())
     if s.ratings:
         whole.update(Path(os.path.expanduser(s.ratings)).read_bytes())
     return whole.hexdigest()

@@ -5,6 +5,7 @@ Source: dalleval paper, sections 3 and 4.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -148,6 +149,24 @@ class DallEval:
                 progress=shown,
             )
         return rows.assign(**{c: said[c].to_numpy() for c in ("outcome", "reason", "answer")})
+
+    def captions(self, kind: str, image_ids: Iterable[str]) -> pd.DataFrame:
+        """Return a sentence about each of some images, by the captioning model: as of ``captioner.describe``.
+
+        ``kind`` is one of the pipeline's own (:meth:`biaslab.pipeline.Stages.images`).
+        """
+        from biaslab.judging import captioner
+
+        pipeline = self._pipeline
+        with pipeline._showing() as shown:
+            return captioner.describe(
+                pipeline.images(kind).source,
+                list(image_ids),
+                pipeline.settings.dalleval.captioner,
+                store=pipeline.store,
+                device=pipeline.settings.compute.device,
+                progress=shown,
+            )
 
     @kept
     def faces(self) -> pd.DataFrame:

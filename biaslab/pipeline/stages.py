@@ -521,11 +521,16 @@ class Stages:
 
     # -- embeddings ----------------------------------------------------------------------------------
 
-    def image_embeddings(self, kind: str, image_ids: Iterable[str]) -> pd.DataFrame:
-        """Return CLIP's embeddings of images, made by the model that judges gender.
+    def image_embeddings(self, kind: str, image_ids: Iterable[str], name: str = "") -> pd.DataFrame:
+        """Return embeddings of images: CLIP's, by the model that judges gender, or what ``name`` says.
+
+        Args:
+            kind: Of images.
+            image_ids: Which of them.
+            name: ``inception:`` and a file of weights (:mod:`biaslab.judging.inception`) for features of Inception-v3.
 
         Returns:
-            Columns image_id and vector (``float32``, of length 1; None where the image cannot be read).
+            Columns image_id and vector (``float32``, CLIP's of length 1; None where the image cannot be read).
 
         Raises:
             MissingInputError: Gender is not judged by an open_clip model, or there are no images.
@@ -533,10 +538,10 @@ class Stages:
         """
         import pandas as pd
 
-        name, device = self._clip, self.settings.compute.device
+        name, device = name or self._clip, self.settings.compute.device
         source = self.images(kind).source
         units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
-        inputs = {"images": source.digest, "model": name, "weights": files_digest(name, "clip")}
+        inputs = {"images": source.digest, "model": name, "weights": _weights(name)}
         stage = self.store.stage("image_embeddings", inputs, partial(_embed_images, source, name, device))
         # Generated images are a source that may have to generate, which stays in this process.
         engine = self._engine if kind == "training" else None
@@ -549,7 +554,7 @@ class Stages:
         Raises:
             MissingInputError: Gender is not judged by an open_clip model.
         """
-        return _zero_shot(self._clip, self.settings.compute.device).text_embeddings(list(texts))
+        return _embedder(self._clip, self.settings.compute.device).text_embeddings(list(texts))
 
     @property
     def _clip(self) -> str:
@@ -639,18 +644,29 @@ def _embed_images(source: ImageSource, model: str, device: str, images: pd.DataF
     read = source.read(images["image_id"].tolist())
     there = [i for i, image in enumerate(read) if isinstance(image, np.ndarray)]
     vectors: list = [None] * len(read)
-    found = _zero_shot(model, device).image_embeddings([read[i] for i in there])
+    found = _embedder(model, device).image_embeddings([read[i] for i in there]) if there else []
     for i, vector in zip(there, found, strict=True):
         vectors[i] = vector
     return pd.DataFrame({"image_id": images["image_id"], "vector": vectors})
 
 
+def _weights(name: str) -> str:
+    from biaslab.judging import inception
+
+    if name.startswith(inception.INCEPTION):
+        return inception.check_weights(name.removeprefix(inception.INCEPTION))
+    return files_digest(name, "clip")
+
+
 @lru_cache(maxsize=1)
-def _zero_shot(model: str, device: str):
+def _embedder(name: str, device: str):
     """Return the model, loaded once in each process."""
+    from biaslab.judging.inception import INCEPTION, Inception
     from biaslab.judging.zero_shot import ZeroShot
 
-    return ZeroShot(model, device=device)
+    if name.startswith(INCEPTION):
+        return Inception(name.removeprefix(INCEPTION), device=device)
+    return ZeroShot(name, device=device)
 
 
 def _slug(text: str) -> str:

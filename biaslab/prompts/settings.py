@@ -87,6 +87,15 @@ class DallEvalDesign(Group):
     )
     threshold: float = field(0.7, "Score that a detection must pass by the paper's rule.", ge=0, le=1)
     vqa: str = field("mini-vqa", "Who is asked about gender and attributes: a BLIP or BLIP-2 model.")
+    captioner: str = field(
+        "mini-captioner",
+        "Who says in a sentence what images made from captions show: a BLIP or BLIP-2 model.",
+    )
+    inception: str = field(
+        "",
+        "File of Inception-v3's weights (torch-fidelity's `weights-inception-2015-12-05-6726825d.pth`) for FID and KID "
+        "beside those on CLIP's features.",
+    )
     detector_renders: Whole = field(
         600, "Drawings of each skill on which the detector's error is measured.", "drawings", ge=1
     )

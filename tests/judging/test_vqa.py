@@ -9,6 +9,7 @@ import pytest
 from array_images import ArrayImages
 
 from biaslab.errors import InputError, ParameterError
+from biaslab.judging import blip as blips
 from biaslab.judging import vqa
 from biaslab.judging.images import Unreadable
 from biaslab.judging.vqa import ask_about, judge_people_vqa, question, read_answer, read_yes_no
@@ -515,7 +516,7 @@ def test_answers_are_transformers_own_in_any_batch(which, kind, prompt, photos, 
     expected = own_answers(made, kind, photos, prompt)
     assert len(set(expected)) >= 3, "the random model must tell images and questions apart"
     for size in (1, 0):
-        found = vqa.load(f"vqa:{made}", device="cpu", batch_size=size).ask(photos, OF, QUESTIONS)
+        found = blips.load(f"vqa:{made}", device="cpu", batch_size=size).ask(photos, OF, QUESTIONS)
         assert found == expected
 
 
@@ -528,22 +529,22 @@ def test_a_tiny_blip_judges_end_to_end(blip, photos, tmp_path):
     found = judge_people_vqa(
         images, asked, f"vqa:{blip}", store=Store(tmp_path), device="cpu", progress=False
     )
-    direct = vqa.load(str(blip), device="cpu").ask(photos, OF[:3], QUESTIONS[:3])
+    direct = blips.load(str(blip), device="cpu").ask(photos, OF[:3], QUESTIONS[:3])
     assert list(found["answer"]) == direct
     assert list(found["gender"]) == [read_answer(text)[0] for text in direct]
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize(("which", "kind"), [("blip", "_Blip"), ("opt", "_Blip2")])
+@pytest.mark.parametrize(("which", "kind"), [("blip", "_Questions"), ("opt", "_Blip2")])
 def test_an_image_is_encoded_once_for_all_its_questions(which, kind, photos, request, tmp_path, monkeypatch):
     made, encoded = request.getfixturevalue(which), []
-    see = getattr(vqa, kind)._see
+    see = getattr(blips, kind)._see
 
     def counted(self, pixels):
         encoded.append(len(pixels))
         return see(self, pixels)
 
-    monkeypatch.setattr(getattr(vqa, kind), "_see", counted)
+    monkeypatch.setattr(getattr(blips, kind), "_see", counted)
     rows = [(name, q) for name in "abcde" for q in dict.fromkeys(QUESTIONS)]
     found = ask_about(
         ArrayImages(photos, list("abcde")),
@@ -555,7 +556,7 @@ def test_an_image_is_encoded_once_for_all_its_questions(which, kind, photos, req
     )
     # Five images of three sizes, six questions about each.
     assert sum(encoded) == 5 and len(encoded) == 3 and len(rows) == 30
-    model = vqa.load(str(made), device="cpu")
+    model = blips.load(str(made), device="cpu")
     for name, photo in zip("abcde", photos, strict=True):
         some = found["image_id"] == name
         questions = [q for image_id, q in rows if image_id == name]
@@ -564,8 +565,8 @@ def test_an_image_is_encoded_once_for_all_its_questions(which, kind, photos, req
 
 
 def test_models_for_something_else_are_refused(blip, detector_folder, tmp_path):
-    with pytest.raises(ParameterError, match="kind 'yolos'; questions are put to 'blip' or 'blip-2'"):
-        vqa.load(f"vqa:{detector_folder}")
+    with pytest.raises(ParameterError, match="kind 'yolos'; questions are asked of 'blip' or 'blip-2'"):
+        blips.load(f"vqa:{detector_folder}")
     # A captioning BLIP has the same kind, but no encoder of questions.
     from transformers import BlipConfig, BlipForConditionalGeneration
 
@@ -574,7 +575,7 @@ def test_models_for_something_else_are_refused(blip, detector_folder, tmp_path):
     (caption / "model.safetensors").unlink()
     BlipForConditionalGeneration(BlipConfig.from_pretrained(blip)).save_pretrained(caption)
     with pytest.raises(ParameterError, match=r"lacks \d+ weights .* trained for something else"):
-        vqa.load(f"vqa:{caption}")
+        blips.load(f"vqa:{caption}")
     (caption / "config.json").write_text(json.dumps({"model_type": "unheard-of"}))
     with pytest.raises(ParameterError, match="cannot be loaded as a BLIP or BLIP-2 model"):
-        vqa.load(f"vqa:{caption}")
+        blips.load(f"vqa:{caption}")

@@ -106,7 +106,7 @@ def test_every_word_of_questions_and_answers_is_known():
 def test_the_trained_folder_answers_questions(asked_model):
     from transformers import AutoProcessor, BlipForQuestionAnswering
 
-    from biaslab.judging import vqa
+    from biaslab.judging import blip
 
     folder, quality = asked_model
     assert {"vqa_gender", "vqa_sensitivity", "vqa_specificity"} <= quality.keys()
@@ -114,7 +114,7 @@ def test_the_trained_folder_answers_questions(asked_model):
     assert quality["vqa_gender"] * 8 == pytest.approx(round(quality["vqa_gender"] * 8))
     data = train_vqa.pool(3, 11)
     of, questions = [0, 0, 1, 2], train_vqa.questions()[:3] + train_vqa.questions()[-1:]
-    said = vqa.load(f"vqa:{folder}", device="cpu").ask(list(data.images), of, questions)
+    said = blip.load(f"vqa:{folder}", device="cpu").ask(list(data.images), of, questions)
     # By transformers' own generation, one question at a time.
     model = BlipForQuestionAnswering.from_pretrained(folder).eval()
     processor = AutoProcessor.from_pretrained(folder)

@@ -16,6 +16,7 @@ TRAINERS = {
     "mini-detector": "biaslab.mini.train.detector",
     "mini-sd-skills": "biaslab.mini.train.skills",
     "mini-vqa": "biaslab.mini.train.vqa",
+    "mini-captioner": "biaslab.mini.train.captioner",
     "mini-skills-detector": "biaslab.mini.train.skills_detector",
 }
 

@@ -109,6 +109,12 @@ METRICS = {
     "skill_count": "PaintSkills, count: the same",
     "skill_spatial": "PaintSkills, spatial: the same",
     "social_gender_word": "gender that the prompt names is said by mini-vqa",
+    "BLEU-4": "BLEU-4 of captions against the one that the render was drawn from",
+    "CIDEr": "CIDEr-D, the same",
+    "ROUGE-L": "ROUGE-L, the same",
+    "caption_names_any": "captions that name an occupation, of people at work",
+    "caption_names_right": "occupation named that looks like the one shown, of those",
+    "held_out_words": "cross-entropy of a word of held-out captions, nats",
     "social_profession": "profession named right by mini-clip, among 83",
     "amplification": "further from 50 % than the training column, points (floor of few images taken off)",
 }

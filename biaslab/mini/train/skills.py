@@ -153,7 +153,7 @@ def _skills_right(generator, n: int) -> list[Measured]:
 
 
 def _people_right(generator, n: int) -> list[Measured]:
-    from biaslab.judging import vqa
+    from biaslab.judging import blip, vqa
     from biaslab.judging.zero_shot import ZeroShot
     from biaslab.mini.social import GENDERED
     from biaslab.prompts import dalleval
@@ -162,7 +162,7 @@ def _people_right(generator, n: int) -> list[Measured]:
     asked = asked[asked["profession"] != "(none)"].sample(min(n, 3 * 83), random_state=_CARD_SEED)
     images = generator.images(list(asked["text"]), [(key, 0) for key in asked["prompt_id"]], _CARD_SEED)
     told = [k for k, word in enumerate(asked["prompt"]) if word in GENDERED]
-    said = vqa.load("mini-vqa").ask(
+    said = blip.load("mini-vqa").ask(
         [images[k] for k in told], range(len(told)), [dalleval.GENDER_QUESTION] * len(told)
     )
     names = list(dalleval.professions())

@@ -292,7 +292,13 @@ def skill_training(accuracy: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
-    """Draw each model's rank by metric, with the metric's value (``dalleval_alignment_quality``)."""
+    """Draw each model's rank by metric, with the metric's value (``dalleval_alignment_quality``).
+
+    Metrics of one model alone rank nothing and are left out.
+    """
+    quality = quality[quality.groupby("metric")["model"].transform("nunique") > 1]
+    if quality.empty:
+        return style.nothing("No metric has two models.")
     real = references[references["reference"] == "oracle"].set_index("measure")["value"]
     given = [f"; real images {real[m]:.1f}" if m in real else "" for m in quality["metric"]]
     of = quality.assign(
@@ -325,15 +331,13 @@ def gender_judges(judges: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def image_quality(quality: pd.DataFrame) -> Figure:
-    """Draw R-precision, FID and KID with what chance gives (``dalleval_image_quality``)."""
-    names = {
-        "R-precision": "R-precision, %",
-        "FID": "FID, CLIP features",
-        "KID": "KID, CLIP features",
-    }
+    """Draw alignment and distances with what chance gives (``dalleval_image_quality``)."""
+    better = {True: "higher is better", False: "lower is better"}
+    names = {m: f"{m} ({better[not m.startswith(('FID', 'KID'))]})" for m in quality["metric"]}
     return forms.estimates(
-        quality, "value", row="images", panel="metric", panel_names=names, columns=3, reference=None,
-        label="Value of the metric", floor="floor", floor_name="by chance; of distances, two halves", inch=0.5,
+        quality.dropna(subset="value"), "value", row="images", panel="metric", panel_names=names, columns=3,
+        reference=None, label="Value of the metric", floor="floor",
+        floor_name="by chance; of distances, two halves", inch=0.5,
     )  # fmt: skip
 
 

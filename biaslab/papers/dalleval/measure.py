@@ -11,8 +11,10 @@ import pandas as pd
 
 from biaslab import models, stats, tables
 from biaslab.genders import GENDERS
+from biaslab.judging.inception import INCEPTION
 from biaslab.judging.objects import BOX
 from biaslab.measures import average_gender as signed_average
+from biaslab.measures import captioning
 from biaslab.measures import skin_tone as tones
 from biaslab.measures.retrieval import (
     DISTRACTORS,
@@ -310,21 +312,23 @@ def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
 CAPTIONED = 1000
 """Captioned images among which a text retrieves (the paper: 5,000)."""
 _SPLITS = 20
-_BETTER = {"R-precision": "higher"}
-_NAMES = {
+_HIGHER = ("R-precision", *captioning.METRICS, *captioning.WITHOUT)
+_OTHERWISE = {
     "R-precision": "R-precision, own captions",
-    "FID": "FID, CLIP features",
-    "KID": "KID, CLIP features",
+    **{name: f"{name}, own captions" for name in captioning.METRICS},
 }
+"""How metrics measured here are named beside printed ones, which are on other captions and features."""
 
 
 def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     """Return how well images fit their captions, and how near they are to the images behind them (section 4.3).
 
     Of images generated from captions (the paradox paper's caption prompts) and of the images behind these captions.
-    R-precision is the expectation over all choices of 99 other captions, with a bootstrap over captions. FID and KID
-    are on the features of the CLIP model that judges gender: not comparable with Inception's. Their floor is what two
-    random halves of the images behind the captions give.
+    R-precision is the expectation over all choices of 99 other captions, with a bootstrap over captions. A captioning
+    model says what each image shows, and captioning metrics compare that with the caption, the one reference there is.
+    Their floor is what sentences about other images get. FID and KID are on the features of the CLIP model that judges
+    gender, and on Inception-v3's where its weights are given. Their floor is what two random halves of the images
+    behind the captions give.
     """
     return _image_quality(pipeline).copy()
 
@@ -336,19 +340,52 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     if pipeline.has_images:
         sets["captioned"] = ("training", made["caption_id"])
     texts = pipeline.text_embeddings(made["text"])
-    vectors, rows = {}, []
+    rows = []
+    vectors = {name: _vectors(pipeline, *of) for name, of in sets.items()}
+    for name, (found, seen) in vectors.items():
+        rows.append({"images": name, "metric": "R-precision"} | _precision(found, texts[seen], pipeline.seed))
     for name, (kind, ids) in sets.items():
-        found = pipeline.image_embeddings(kind, ids).set_index("image_id")["vector"].reindex(ids)
-        seen = found.notna().to_numpy()
-        vectors[name] = np.stack(list(found[seen]))
-        rows.append(
-            {"images": name, "metric": "R-precision"} | _precision(vectors[name], texts[seen], pipeline.seed)
-        )
-    if len(vectors) == 2:
-        for metric, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
-            row = {"images": "generated", "metric": metric, "value": distance(*vectors.values())}
-            rows.append(row | _halves(vectors, distance, pipeline.seed))
-    return _table(pipeline, pd.DataFrame(rows), "dalleval_image_quality")
+        rows += [{"images": name} | row for row in _captioning(pipeline, kind, ids, made["text"])]
+    rows += _distances({name: found for name, (found, _) in vectors.items()}, "CLIP", pipeline.seed)
+    if path := pipeline.settings.dalleval.inception:
+        features = {name: _vectors(pipeline, *of, INCEPTION + path)[0] for name, of in sets.items()}
+        rows += _distances(features, "Inception", pipeline.seed)
+    return _table(pipeline, pd.DataFrame(rows).fillna({"reason": ""}), "dalleval_image_quality")
+
+
+def _vectors(pipeline: Pipeline, kind: str, ids: pd.Series, name: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Return embeddings of the images that can be read, (n, dimensions), and which these are."""
+    found = pipeline.image_embeddings(kind, ids, name).set_index("image_id")["vector"].reindex(ids)
+    seen = found.notna().to_numpy()
+    return np.stack(list(found[seen])), seen
+
+
+def _captioning(pipeline: Pipeline, kind: str, ids: pd.Series, texts: pd.Series) -> list[dict]:
+    """Return rows of captioning metrics: what is said of images, against the captions that they were made from."""
+    said = pipeline.dalleval.captions(kind, ids)
+    seen = (said["outcome"] == "").to_numpy()
+    captions, references = list(said["caption"][seen]), list(texts[seen])
+    found = captioning.caption_scores(captions, [[text] for text in references], seed=pipeline.seed)
+    # Each sentence against the caption of the next image: what they have in common without any image.
+    others = [[text] for text in np.roll(references, 1)]
+    floor = captioning.caption_scores(captions, others, seed=pipeline.seed)["value"]
+    rows = found.assign(floor=floor).to_dict("records")
+    return rows + [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
+
+
+def _distances(vectors: dict[str, np.ndarray], features: str, seed: int) -> list[dict]:
+    """Return rows of FID and KID on features; none where there are no images to compare with."""
+    if len(vectors) < 2:
+        return []
+    rows = []
+    for metric, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
+        row = {
+            "images": "generated",
+            "metric": f"{metric}, {features} features",
+            "value": distance(*vectors.values()),
+        }
+        rows.append(row | _halves(vectors, distance, seed))
+    return rows
 
 
 def _precision(images: np.ndarray, texts: np.ndarray, seed: int) -> dict:
@@ -387,11 +424,11 @@ def _halves(vectors: dict[str, np.ndarray], distance: Callable, seed: int) -> di
 def alignment_quality(pipeline: Pipeline) -> pd.DataFrame:
     """Return the metrics of alignment and quality as Table 19 has them; see :func:`image_quality`."""
     rows = image_quality(pipeline)
-    rows = rows[rows["images"] == "generated"]
+    rows = rows[(rows["images"] == "generated") & rows["value"].notna()]
     rows = rows.assign(
-        better=rows["metric"].map(_BETTER).fillna("lower"),
+        better=np.where(rows["metric"].isin(_HIGHER), "higher", "lower"),
         # Neither on the captions nor on the features of printed values: they share no rank.
-        metric=rows["metric"].map(_NAMES),
+        metric=rows["metric"].replace(_OTHERWISE),
     )
     return tables.of(rows, "dalleval_alignment_quality")
 

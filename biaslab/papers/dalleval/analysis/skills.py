@@ -131,13 +131,15 @@ def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.
 def metric_agreement(quality: pd.DataFrame) -> pd.DataFrame:
     """Return ``dalleval_metric_agreement``: Kendall's tau-b (-1 to 1) of the ranks of each pair of metrics.
 
-    ``quality`` is what :func:`alignment_quality` returns.
+    ``quality`` is what :func:`alignment_quality` returns. Metrics that share fewer than two models are no pair.
     """
     wide = quality.pivot(index="model", columns="metric", values="rank")
     rows = []
     for metric, other in combinations(quality["metric"].unique(), 2):
         both = wide[[metric, other]].dropna()
-        tau = kendalltau(both[metric], both[other]).statistic if len(both) > 1 else np.nan
+        if len(both) < 2:
+            continue
+        tau = kendalltau(both[metric], both[other]).statistic
         row = {"metric": metric, "other_metric": other, "tau": tau, "n": len(both)}
         rows.append(row | {"smallest_possible_p": min(1.0, 2 / factorial(len(both)))})
     return tables.of(rows, "dalleval_metric_agreement")

@@ -1,0 +1,216 @@
+"""BLIP and BLIP-2 by name: models that answer questions about images, or say in a sentence what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from biaslab import models as named
+from biaslab.errors import ParameterError
+from biaslab.judging import loaded
+from biaslab.judging.names import VQA
+
+_SMALL = 20_000_000  # parameters
+# What models of a kind are for.
+_FOR = {"vqa": "questions", "captioner": "captions"}
+
+
+class Answers(Protocol):
+    """The contract of models that answer questions about images."""
+
+    def ask(self, images: Sequence[np.ndarray], of: Sequence[int], questions: Sequence[str]) -> list[str]:
+        """Return the answer to each question; ``of`` is the index of the image that it is about."""
+        ...
+
+
+def located(name: str, kind: str = "vqa") -> str:
+    """Return the folder or hub name behind ``name``, with or without ``vqa:``.
+
+    Raises:
+        ParameterError: It is neither, or the folder brings code or holds no safetensors.
+    """
+    return named.resolve(name.removeprefix(VQA), kind)
+
+
+def load(name: str, kind: str = "vqa", *, device: str = "auto", batch_size: int = 0) -> Answers:
+    """Return the model ``name``.
+
+    Args:
+        name: A hub name or folder, with or without ``vqa:`` before it.
+        kind: ``vqa``, or ``captioner``: then the question does not matter to BLIP, and begins the sentence of BLIP-2.
+        device: ``auto`` (a GPU if there is one), ``cpu``, ….
+        batch_size: Images, and questions, at a time; 0 finds it.
+
+    Raises:
+        ParameterError: The name is unknown, the model is neither BLIP of this kind nor BLIP-2, or its weights are
+            not safetensors.
+    """
+    from transformers import AutoConfig
+
+    where = located(name, kind)
+    with loaded.loading(name, "a BLIP or BLIP-2 model"):
+        where = str(named.local(where))
+        type_ = AutoConfig.from_pretrained(where, trust_remote_code=False).model_type
+    known = _KINDS[kind]
+    if type_ not in known:
+        raise ParameterError(
+            f"{name} is a model of the kind {type_!r}; {_FOR[kind]} are asked of {' or '.join(map(repr, known))}, such "
+            f"as {named.HUB[kind][0]}."
+        )
+    return known[type_](name, where, kind, loaded.device(device), batch_size)
+
+
+class _Model:
+    """What all share: images are seen once, then asked about in batches of questions of one length.
+
+    Questions are never padded: BLIP's decoder looks at padding, so that an answer would depend on its neighbours.
+    """
+
+    _class: str
+    _prompt = "{}"
+    _longest = 20  # tokens of an answer
+
+    def __init__(self, name: str, where: str, kind: str, device, batch_size: int) -> None:
+        import torch
+        import transformers
+
+        self._device = device
+        # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
+        self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+        with loaded.loading(name, f"a {self._class} model"), named.without_bars():
+            self._model, info = getattr(transformers, self._class).from_pretrained(
+                where, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+            )
+            self._processor = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=False)
+        # A BLIP for captions loads as one for questions without an error, with weights drawn at random where it has
+        # none; the other way round, parts of it are left out.
+        missing, more = sorted(info["missing_keys"]), sorted(info["unexpected_keys"])
+        if missing or (isinstance(self, _Captions) and more):
+            odd = f"lacks {len(missing)} weights" if missing else f"has {len(more)} weights too many"
+            raise ParameterError(
+                f"{name} {odd} of a {self._class} model, such as {(missing or more)[0]}; it was trained for something "
+                f"else. Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."
+            )
+        self._model.eval().to(device, self._dtype)
+        # On a CPU large batches help small models only.
+        small = self._model.num_parameters() < _SMALL
+        self._batches = loaded.Batches(
+            device, batch_size or (8 if device.type == "cpu" and not small else 64)
+        )
+
+    @property
+    def _greedy(self) -> dict:
+        # So that an answer depends on nothing but image and question, whatever the checkpoint suggests.
+        return {"max_new_tokens": self._longest, "do_sample": False, "num_beams": 1}
+
+    def ask(self, images: Sequence[np.ndarray], of: Sequence[int], questions: Sequence[str]) -> list[str]:
+        """Return the answer to each question; ``of`` is the index of the image that it is about."""
+        seen = self._batches.run(images, self._look)
+        tokens = [self._processor.tokenizer(self._prompt.format(q))["input_ids"] for q in questions]
+        # Each row is the image's index and the question's tokens; rows of one length go together.
+        rows = [np.array([k, *t]) for k, t in zip(of, tokens, strict=True)]
+        return self._batches.run(rows, lambda some: self._some(seen, np.stack(some)))
+
+    def _look(self, images: Sequence[np.ndarray]):
+        import torch
+
+        # torch warns of memory that it may not write to, such as that of decoded files.
+        writable = [np.require(image, requirements="W") for image in images]
+        pixels = self._processor.image_processor(
+            writable, return_tensors="pt", input_data_format="channels_last"
+        )["pixel_values"]
+        with torch.inference_mode():
+            return self._see(pixels.to(self._device, self._dtype))
+
+    def _some(self, seen: list, rows: np.ndarray) -> list[str]:
+        import torch
+
+        tokens = torch.from_numpy(rows[:, 1:]).to(self._device)
+        with torch.inference_mode():
+            said = self._answer(torch.stack([seen[k] for k in rows[:, 0]]), tokens)
+        return self._processor.tokenizer.batch_decode(said, skip_special_tokens=True)
+
+
+class _Questions(_Model):
+    _class = "BlipForQuestionAnswering"
+
+    def _see(self, pixels):
+        return self._model.vision_model(pixel_values=pixels).last_hidden_state
+
+    def _answer(self, seen, tokens):
+        import torch
+
+        model, text = self._model, self._model.config.text_config
+        asked = model.text_encoder(
+            input_ids=tokens,
+            attention_mask=torch.ones_like(tokens),
+            encoder_hidden_states=seen,
+            encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long, device=seen.device),
+        ).last_hidden_state
+        start = torch.full((len(tokens), 1), text.bos_token_id, device=tokens.device)
+        return model.text_decoder.generate(
+            input_ids=start,
+            encoder_hidden_states=asked,
+            encoder_attention_mask=torch.ones_like(tokens),
+            eos_token_id=text.sep_token_id,
+            pad_token_id=text.pad_token_id,
+            **self._greedy,
+        )[:, 1:]
+
+
+class _Captions(_Model):
+    _class = "BlipForConditionalGeneration"
+    _longest = 40
+
+    def _see(self, pixels):
+        return self._model.vision_model(pixel_values=pixels).last_hidden_state
+
+    def _answer(self, seen, tokens):
+        # It says what it sees: there is no question.
+        import torch
+
+        text = self._model.config.text_config
+        start = torch.full((len(tokens), 1), text.bos_token_id, device=tokens.device)
+        return self._model.text_decoder.generate(
+            input_ids=start,
+            encoder_hidden_states=seen,
+            eos_token_id=text.sep_token_id,
+            pad_token_id=text.pad_token_id,
+            **self._greedy,
+        )[:, 1:]
+
+
+class _Blip2(_Model):
+    _class = "Blip2ForConditionalGeneration"
+    _prompt = "Question: {} Answer:"
+
+    def _see(self, pixels):
+        model = self._model
+        seen = model.vision_model(pixel_values=pixels).last_hidden_state
+        queries = model.query_tokens.expand(len(seen), -1, -1).to(seen.dtype)
+        looked = model.qformer(query_embeds=queries, encoder_hidden_states=seen).last_hidden_state
+        return model.language_projection(looked)
+
+    def _answer(self, seen, tokens):
+        import torch
+
+        language = self._model.language_model
+        # What was seen stands before the question, as the model was trained.
+        words = language.get_input_embeddings()(tokens)
+        given = torch.cat([seen.to(words.dtype), words], dim=1)
+        mask = torch.ones(given.shape[:2], dtype=torch.long, device=given.device)
+        pad = self._processor.tokenizer.pad_token_id
+        return language.generate(inputs_embeds=given, attention_mask=mask, pad_token_id=pad, **self._greedy)
+
+
+class _Blip2Captions(_Blip2):
+    _prompt, _longest = "{}", 40
+
+
+# Kind and model_type of a checkpoint -> what asks it.
+_KINDS = {
+    "vqa": {"blip": _Questions, "blip-2": _Blip2},
+    "captioner": {"blip": _Captions, "blip-2": _Blip2Captions},
+}

@@ -1,0 +1,100 @@
+"""Features of Inception-v3, on which FID and KID are usually computed, with weights from a file.
+
+The weights are those of FID's authors as ``torch-fidelity`` has converted them, a file that ends in
+``inception-2015-12-05-6726825d.pth``; the network and its resizing are ``torchmetrics``'.
+
+Source: dalleval paper, section 4.3 (FID; Heusel et al. 2017).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from biaslab.errors import InputError, ParameterError
+from biaslab.judging import loaded
+
+INCEPTION = "inception:"
+"""How names of these features begin, before the path of the weights."""
+_DIGEST = re.compile(r"-([0-9a-f]{8,64})\.[^.]+$")
+
+
+def check_weights(path: str | Path) -> str:
+    """Return the SHA-256 digest of a file of weights.
+
+    Raises:
+        ParameterError: There is no such file, or its name says another digest (``…-6726825d.pth``), as that of a file
+            that was not copied to its end.
+    """
+    where = Path(os.path.expanduser(path))
+    if not where.is_file():
+        raise ParameterError(
+            f"There is no file {where} of Inception's weights. torch-fidelity's releases have one that is named "
+            "weights-inception-2015-12-05-6726825d.pth; without it leave dalleval.inception empty."
+        )
+    with where.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    said = _DIGEST.search(where.name)
+    if said and not found.startswith(said[1]):
+        raise ParameterError(
+            f"The SHA-256 digest of {where} begins with {found[:8]}, and its name says {said[1]}: it is another file, "
+            "or not the whole of it. Fetch it again."
+        )
+    return found
+
+
+class Inception:
+    """The pooled features of Inception-v3, 2,048 an image.
+
+    Args:
+        path: File of the weights.
+        device: ``auto`` (a GPU if there is one), ``cpu``, ….
+
+    Raises:
+        ParameterError: As for :func:`check_weights`; or the file holds more than tensors, which could be run, or
+            not the tensors of this network.
+    """
+
+    def __init__(self, path: str | Path, *, device: str = "auto") -> None:
+        import torch
+
+        check_weights(path)
+        where = os.path.expanduser(path)
+        # The library reads pickles as they are: here they are read once as tensors alone, which runs nothing.
+        try:
+            torch.load(where, map_location="cpu", weights_only=True)
+        except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+            raise ParameterError(
+                f"{where} cannot be read as weights alone: {str(error).splitlines()[0]}"
+            ) from None
+        from torchmetrics.image.fid import FrechetInceptionDistance
+
+        with loaded.loading(str(path), "Inception-v3's weights"):
+            made = FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=where)
+        self._device = loaded.device(device)
+        self._model = made.inception.eval().to(self._device)
+        # A GPU is fed more at once; each image is enlarged to 299 pixels a side.
+        self._batches = loaded.Batches(self._device, 0 if self._device.type != "cpu" else 16)
+
+    def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the features of images, ``uint8 (height, width, 3)``: ``float32 (images, 2048)``.
+
+        Raises:
+            InputError: There is no image.
+        """
+        if not len(images):
+            raise InputError("There is no image to take features of.")
+        return np.stack(self._batches.run(images, self._same_size))
+
+    def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        import torch
+
+        pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).to(self._device)
+        with torch.inference_mode():
+            return self._model(pixels).float().cpu().numpy()

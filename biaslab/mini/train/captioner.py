@@ -1,0 +1,182 @@
+"""Training of mini-captioner: what an image of the embedded world shows, in a sentence, in the format of BLIP.
+
+It learns from the world's captions and their scenes, and so says of an image what captions say most often of such.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biaslab.mini.train import cards, common, loop, vqa
+from biaslab.mini.train.cards import Measured
+from biaslab.mini.train.detector import HELD_OUT_SEED
+from biaslab.mini.train.text import make_tokenizer, tokens
+
+if TYPE_CHECKING:
+    import torch
+
+    from biaslab.mini.looks import Look
+
+NAME = "mini-captioner"
+POOL, HELD_OUT = 40_000, 1_000
+# Weight of the image encoder's second task, see _direct.
+_DIRECT = 0.5
+
+
+@dataclass
+class Pool:
+    """Captions of the embedded world and their renders."""
+
+    images: np.ndarray
+    """uint8 (n, 64, 64, 3)."""
+    texts: list[str]
+    """The captions."""
+    looks: list[Look | None]
+    """How the one shown looks; ``None`` where no occupation is."""
+
+
+def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
+    """Return the first ``n`` captions of the corpus of ``seed``; ``part`` of the renders through ``decoded``."""
+    from biaslab.mini import captions
+    from biaslab.mini.looks import LOOKS
+
+    corpus = captions.Corpus(rows=n, seed=seed)
+    rows = [corpus.row(i) for i in range(n)]
+    scenes = [captions.build_scene(row) for row in rows]
+    images = loop.renders(scenes, squash=False, decoded=decoded, part=part, seed=seed)
+    return Pool(images, [row.text for row in rows], [LOOKS.get(row.occupation) for row in rows])
+
+
+def tokenizer():
+    """Return the tokenizer of every word that a caption of the world can contain."""
+    from biaslab.mini import captions
+
+    return make_tokenizer(captions.vocabulary())
+
+
+def build(words) -> torch.nn.Module:
+    """Return the model with random weights for a tokenizer."""
+    from transformers import BlipConfig, BlipForConditionalGeneration
+
+    config = BlipConfig(
+        text_config=vqa.text_config(words).to_dict(),
+        vision_config=vqa.vision_config().to_dict(),
+        projection_dim=vqa.WIDTH,
+        image_text_hidden_size=vqa.WIDTH,
+    )
+    return BlipForConditionalGeneration(config)
+
+
+def train(
+    folder: Path,
+    *,
+    pool_size: int = POOL,
+    held_out: int = HELD_OUT,
+    decoded: Path | None = None,
+    **settings: Any,
+) -> dict[str, float]:
+    """Train the model and save it with its preprocessing and card to ``folder``.
+
+    Source: dalleval paper, section 4.3 (captioning).
+
+    Args:
+        folder: Where the transformers folder goes.
+        pool_size: Captions to train on.
+        held_out: Captions of another seed to measure on.
+        decoded: Folder of an autoencoder through which half of the renders pass.
+        settings: Fields of :class:`~biaslab.mini.train.common.Training`.
+
+    Returns:
+        ``held_out_words``: the mean cross-entropy of a word of held-out captions, in nats.
+    """
+    import torch
+
+    training = common.Training(**{"steps": 6_000, "batch": 64, "learning_rate": 1.5e-3} | settings)
+    seed = training.seed
+    torch.manual_seed(seed)
+    data = pool(pool_size, seed, decoded=decoded)
+    apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded)
+    words = tokenizer()
+    model = build(words).train()
+    head = torch.nn.Linear(vqa.WIDTH, len(words))
+    average = common.Average({"model": model}, decay=0.998)
+    ids, apart_ids = (torch.from_numpy(tokens(words, of.texts)) for of in (data, apart))
+
+    def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        chosen = common.rng(seed, i).integers(len(data.images), size=training.batch)
+        pixels, _ = loop.roughen(data.images[chosen], seed, i)
+        true = ids[torch.from_numpy(chosen)]
+        with torch.autocast("cpu", torch.bfloat16):
+            seen = model.vision_model(pixel_values=pixels).last_hidden_state
+            error = _error(model, seen, true, words)
+        direct = _direct(head, seen.float(), true, words)
+        return error + _DIRECT * direct, {"loss": error, "direct": direct}
+
+    def quality() -> dict[str, float]:
+        kept, errors = average.kept["model"], []
+        with torch.inference_mode():
+            for start, pixels in zip(range(0, held_out, 256), common.chunks(apart.images), strict=True):
+                seen = kept.vision_model(pixel_values=pixels).last_hidden_state
+                errors.append(float(_error(kept, seen, apart_ids[start : start + len(seen)], words)))
+        return {"held_out_words": float(np.mean(errors))}
+
+    found = training.fit(
+        {"model": model, "head": head}, average, loss, quality, weight_decay=2e-2, betas=(0.9, 0.98)
+    )
+    vqa.save(folder, average.kept["model"], words)
+    noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
+    cards.note_training(folder, None, training, **noted)
+    cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
+    return found
+
+
+def _error(model, seen: torch.Tensor, ids: torch.Tensor, words) -> torch.Tensor:
+    """Return the cross-entropy of each next word of captions, given those before it and the encoded images."""
+    import torch
+
+    given, wanted = ids[:, :-1], ids[:, 1:]
+    decoded = model.text_decoder(
+        input_ids=given,
+        attention_mask=(given != words.pad_token_id).long(),
+        encoder_hidden_states=seen,
+    )
+    return torch.nn.functional.cross_entropy(
+        decoded.logits.float().flatten(0, 1), wanted.flatten(), ignore_index=words.pad_token_id
+    )
+
+
+def _direct(head, seen: torch.Tensor, ids: torch.Tensor, words) -> torch.Tensor:
+    """Return the cross-entropy of reading off the encoded image itself which words its caption has.
+
+    The head is trained with the model and not kept, as that of mini-vqa.
+    """
+    import torch
+
+    wanted = torch.zeros(len(ids), len(words)).scatter_(1, ids, 1.0)
+    # The marks that every text has, or that stand for no word.
+    wanted[:, :4] = 0
+    found = torch.nn.functional.binary_cross_entropy_with_logits(head(seen.mean(1)), wanted, reduction="sum")
+    return found / (10 * len(ids))
+
+
+def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
+    """Return the rows of the model's card, from ``n`` captions; renders ``decoded`` by an autoencoder if given."""
+    from biaslab.judging import blip
+    from biaslab.measures.captioning import caption_scores
+    from biaslab.mini.looks import LOOKS
+
+    data = pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0)
+    model = blip.load(str(folder), "captioner", device="cpu")
+    said = model.ask(list(data.images), range(n), [""] * n)
+    scores = caption_scores(said, [[text] for text in data.texts], seed=1)
+    rows = [Measured(of.metric, of.value, n, points=True) for of in scores.itertuples()]
+    named = [[LOOKS[name] for name in LOOKS if re.search(rf"\b{name}\b", text.casefold())] for text in said]
+    shown = [(look, of) for look, of in zip(data.looks, named, strict=True) if look is not None]
+    rows.append(cards.share("caption_names_any", [bool(of) for _, of in shown]))
+    rows.append(cards.share("caption_names_right", [look in of for look, of in shown if of]))
+    return rows
