@@ -118,11 +118,12 @@ def train(
         return error + _DIRECT * direct, {"loss": error, "direct": direct}
 
     def quality() -> dict[str, float]:
-        kept, errors = average.kept["model"], []
+        kept, errors, start = average.kept["model"], [], 0
         with torch.inference_mode():
-            for start, pixels in zip(range(0, held_out, 256), common.chunks(apart.images), strict=True):
+            for pixels in common.chunks(apart.images):
                 seen = kept.vision_model(pixel_values=pixels).last_hidden_state
                 errors.append(float(_error(kept, seen, apart_ids[start : start + len(seen)], words)))
+                start += len(seen)
         return {"held_out_words": float(np.mean(errors))}
 
     found = training.fit(
