@@ -194,7 +194,8 @@ def generate(
 
     Returns:
         Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
-        (always ``ok``) and ``truth_failure`` (one of :data:`FAILURES`, empty where the image shows what is asked).
+        (always ``ok``), ``truth_failure`` (one of :data:`FAILURES`, empty where the image shows what is asked) and
+        ``truth_n`` (how many objects of the class asked for it shows; of two of a class in relation, one).
 
     Raises:
         UnknownNameError: There is no such failure.
@@ -224,12 +225,19 @@ def generate(
     table = truthful.images_of(prompts, seed, failure).rename(columns={"truth_gender": "truth_failure"})
     fails = dict(zip(table["image_id"], table["truth_failure"], strict=True))
 
-    def scene(image_id: str) -> Scene:
+    def shown(image_id: str) -> tuple[np.random.Generator, Mapping[str, object]]:
         prompt, _, index = image_id.rpartition("/")
         rng = np.random.default_rng(truthful.draw(seed, prompt, int(index), "scene"))
         how = fails[image_id]
-        return skill_scene(rng, failed(rng, asked[prompt], how, classes) if how else asked[prompt])
+        return rng, failed(rng, asked[prompt], how, classes) if how else asked[prompt]
 
+    def scene(image_id: str) -> Scene:
+        return skill_scene(*shown(image_id))
+
+    table["truth_n"] = [
+        int(shown(image_id)[1]["n"]) if fails[image_id] != "other class" else 0
+        for image_id in table["image_id"]
+    ]
     texts = prompts[["prompt_id", "text", "n_images"]].to_numpy().tolist()
     weights = models.digest(str(decoded)) if decoded else ""
     whole = truthful.digest(__name__, seed, size, texts, table["truth_failure"].tolist(), weights)

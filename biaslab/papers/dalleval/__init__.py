@@ -26,8 +26,11 @@ from biaslab.papers.dalleval.analysis.bias import (
     two_tone_reading,
 )
 from biaslab.papers.dalleval.analysis.detector import (
+    count_confusion,
+    count_corrected,
     detector_error,
     detector_thresholds,
+    ranking_kept,
     rater_agreement,
     skill_corrected,
     skill_rules,
@@ -55,6 +58,8 @@ __all__ = [
     "attribute_prompt_difference",
     "average_gender",
     "average_skin_tone",
+    "count_confusion",
+    "count_corrected",
     "detector_error",
     "detector_thresholds",
     "figures",
@@ -68,6 +73,7 @@ __all__ = [
     "model_difference",
     "overall_average",
     "printed",
+    "ranking_kept",
     "rater_agreement",
     "skill_accuracy",
     "skill_agreement",

@@ -403,6 +403,44 @@ def skill_corrected(corrected: pd.DataFrame) -> Figure:
 
 
 @style.empty_without_rows
+def count_corrected(corrected: pd.DataFrame) -> Figure:
+    """Draw how often the number is right, as counted and with miscounts taken off (``dalleval_count_corrected``)."""
+    counted = corrected.assign(
+        kind="as counted", value=corrected["percent_found"], ci_low=np.nan, ci_high=np.nan
+    )
+    right = corrected.assign(kind="corrected", value=corrected["percent_corrected"])
+    whole = pd.concat([counted, right])
+    whole["asked"] = whole["asked"].replace(
+        {"1": "1 object", "all": "all"} | {k: f"{k} objects" for k in "234"}
+    )
+    return forms.estimates(
+        whole, "value", row="asked", hue="kind", xlim=(-1, 101), reference=None,
+        label="Images with as many objects as asked for (%)", inch=0.36, mark="percent_true", mark_name="truth",
+    )  # fmt: skip
+
+
+@style.empty_without_rows
+def count_confusion(confusion: pd.DataFrame) -> Figure:
+    """Draw how many objects are found where so many are shown (``dalleval_count_confusion``)."""
+    found = confusion["found"].astype(int).astype(str).replace("5", "5 or more")
+    of = confusion.assign(row=confusion["shown"].astype(int).astype(str) + " shown", column=found + " found")
+    return forms.heat_map(
+        of, "percent", row="row", column="column", label="Drawings (%)", ends=(0, 100), form=".1f", inch=0.4,
+    )  # fmt: skip
+
+
+@style.empty_without_rows
+def ranking_kept(kept: pd.DataFrame) -> Figure:
+    """Draw by how much models must differ for their order to be found (``dalleval_ranking_kept``)."""
+    look = forms.Look(names={"none": "sample of scenes alone", "detector": "with the detector's error"})
+    return forms.estimates(
+        kept, "difference_needed", row="skill", hue="judge", look=look, limits=None, reference=0, inch=0.4,
+        label="Difference of two models that is found 95 times in 100 (points)",
+        mark="smallest_difference", mark_name="smallest difference that is printed",
+    )  # fmt: skip
+
+
+@style.empty_without_rows
 def detector_error(errors: pd.DataFrame) -> Figure:
     """Draw sensitivity by class and skill (``dalleval_detector_error``; Table 11)."""
     of = errors[(errors["measure"] == "sensitivity") & (errors["object"] != "all")]

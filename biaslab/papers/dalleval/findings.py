@@ -6,7 +6,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.findings import Finding, each, interval, moved, p_words, spoken
-from biaslab.papers.dalleval.analysis.detector import CANNOT, LEAST_YOUDEN
+from biaslab.papers.dalleval.analysis.detector import ALL, CANNOT, LEAST_YOUDEN
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 
 _COMPUTATIONS = {
@@ -257,6 +257,45 @@ def skill_corrected(corrected: pd.DataFrame) -> list[Finding]:
         found.append(
             _finding(
                 question, answer, row, "percent_corrected", "%", why, of="images", figure="skill_corrected"
+            )
+        )
+    return found
+
+
+def ranking_kept(kept: pd.DataFrame) -> list[Finding]:
+    """Say how far apart models must be to be ranked rightly, with the detector's error and without."""
+    found = []
+    for (model, skill), of in kept.groupby(["model", "skill"], sort=False):
+        by = {row["judge"]: row for row in of.to_dict("records")}
+        row, alone = by["detector"], by["none"]
+        why = (
+            f"Of {row['n_models']:.0f} models as accurate as the printed ones, of which the nearest two differ by "
+            f"{spoken(row['smallest_difference'])} points, {spoken(row['percent_kept'])} % of pairs keep their order; "
+            f"by the sample of scenes alone {spoken(alone['percent_kept'])} %."
+        )
+        question = (
+            f"Skill {skill!r}: how far apart must two models be for this detector to rank them rightly?"
+        )
+        needed, without = (
+            "No difference is enough" if pd.isna(one) else f"{spoken(one)} points"
+            for one in (row["difference_needed"], alone["difference_needed"])
+        )
+        answer = f"{needed}; {without} with a detector that never errs."
+        found.append(Finding(question, answer, model=model, figure="dalleval_ranking_kept", details=(why,)))
+    return found
+
+
+def count_corrected(corrected: pd.DataFrame) -> list[Finding]:
+    """Say how often a model shows as many objects as asked for, miscounts taken off."""
+    found = []
+    for row in corrected[corrected["asked"] == ALL].to_dict("records"):
+        truth = "" if pd.isna(row["percent_true"]) else f" The truth is {spoken(row['percent_true'])} %."
+        why = f"As the detector counts: {spoken(row['percent_found'])} %.{truth}"
+        question = "How often are there as many objects as asked for, the detector's miscounts taken off?"
+        answer = f"In {spoken(row['percent_corrected'])} % of images."
+        found.append(
+            _finding(
+                question, answer, row, "percent_corrected", "%", why, of="images", figure="count_corrected"
             )
         )
     return found

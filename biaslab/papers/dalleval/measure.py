@@ -57,9 +57,12 @@ def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     found, looked = pipeline.dalleval.detections(images)
     asked = images.table.merge(looked.rename(columns={"outcome": "unseen"}), on="image_id")
     asked = asked.assign(truth=_truth(asked))
+    threshold = pipeline.settings.dalleval.threshold
+    asked["found"] = judging.counted(found, asked, threshold)
+    asked["shown"] = asked.get("truth_n", np.nan)
     rows = []
     for rule in judging.RULES:
-        judged = judging.verdicts(found, asked, rule=rule, threshold=pipeline.settings.dalleval.threshold)
+        judged = judging.verdicts(found, asked, rule=rule, threshold=threshold)
         unseen = judged["unseen"] != ""
         judged["outcome"] = judged["outcome"].where(~unseen, judged["unseen"])
         rows.append(judged.assign(rule=rule, chosen=_yes(rule == pipeline.settings.dalleval.rule)))
@@ -156,9 +159,13 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     s = pipeline.settings.dalleval
     judged = judging.verdicts(found, source.table, rule=s.rule, threshold=s.threshold)
     judged = judged.assign(
-        failure=judged["truth_failure"].replace("", "none"), correct=_yes(judged["correct"])
+        failure=judged["truth_failure"].replace("", "none"),
+        correct=_yes(judged["correct"]),
+        number=judged["n"],
+        shown=judged["truth_n"],
+        found=judging.counted(found, judged, s.threshold),
     )
-    return _table(pipeline, judged.assign(number=judged["n"]), "dalleval_detector_renders")
+    return _table(pipeline, judged, "dalleval_detector_renders")
 
 
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

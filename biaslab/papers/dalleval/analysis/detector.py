@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 
 from biaslab import stats, tables
 from biaslab.measures import agreement
@@ -118,6 +118,168 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
         "percent_least": min(of_ways, default=np.nan),
         "percent_most": max(of_ways, default=np.nan),
     }
+
+
+MOST = 5
+"""Numbers of objects from this on are one."""
+_REPLICATES, _STEPS = 500, 300
+
+
+def count_confusion(renders: pd.DataFrame) -> pd.DataFrame:
+    """Return ``dalleval_count_confusion``: how many objects the detector finds where so many are shown."""
+    rows = []
+    for model, of in renders[renders["skill"] == "count"].groupby("model", sort=False):
+        counts = _confusion(of)
+        for shown, found in np.ndindex(counts.shape):
+            if n := counts[shown].sum():
+                share = 100 * counts[shown, found] / n
+                rows.append({"model": model, "shown": shown, "found": found, "percent": share, "n": n})
+    return tables.of(rows, "dalleval_count_confusion")
+
+
+def _confusion(renders: pd.DataFrame) -> np.ndarray:
+    """Return drawings by how many objects they show (0 to 4) and how many are found (0 to MOST), (5, 6)."""
+    counts = np.zeros((MOST, MOST + 1))
+    found = renders["found"].clip(upper=MOST).astype(int)
+    np.add.at(counts, (renders["shown"].astype(int), found), 1)
+    return counts
+
+
+def count_corrected(
+    verdicts: pd.DataFrame, renders: pd.DataFrame, *, seed: int, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return ``dalleval_count_corrected``: how often a model shows as many as asked for, miscounts taken off.
+
+    Of the images that ask for a number, the numbers found are a mix of what the detector finds where 0, 1, … 4 are
+    shown; the most likely mix is taken (expectation maximisation). A true number above 4 is read as one of these.
+    """
+    chosen = verdicts[(verdicts["chosen"] == "yes") & (verdicts["skill"] == "count")]
+    rng, rows = np.random.default_rng([seed, 75]), []
+    for model, of in chosen.groupby("model", sort=False):
+        drawn = renders[(renders["model"] == model) & (renders["skill"] == "count")]
+        if drawn.empty:
+            continue
+        confusion, asked = _confusion(drawn), np.sort(of["n"].unique()).astype(int)
+        found = np.zeros((len(asked), MOST + 1))
+        np.add.at(found, (np.searchsorted(asked, of["n"]), of["found"].clip(upper=MOST).astype(int)), 1)
+        resampled = _resampled(confusion, rng), _resampled(found, rng)
+        point, spread = (_right(*pair, asked) for pair in ((confusion[None], found[None]), resampled))
+        limits = np.quantile(spread, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+        known = (of["shown"] == of["n"]).groupby(of["n"]).mean() if of["shown"].notna().all() else None
+        n = found.sum(axis=1)
+        parts = [*((f"{k}", np.eye(len(asked))[i]) for i, k in enumerate(asked)), (ALL, n / n.sum())]
+        as_found = found[np.arange(len(asked)), asked] / n
+        for i, (name, weight) in enumerate(parts):
+            row = {"model": model, "asked": name, "n": n @ (weight > 0)}
+            row |= {"percent_found": 100 * as_found @ weight, "percent_corrected": 100 * point[0, i]}
+            row |= {"ci_low": 100 * limits[0, i], "ci_high": 100 * limits[1, i]}
+            rows.append(row | ({} if known is None else {"percent_true": 100 * known.to_numpy() @ weight}))
+    return tables.of(rows, "dalleval_count_corrected")
+
+
+def _resampled(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return tables of counts (replicates, rows, columns), each row resampled from itself."""
+    n = counts.sum(axis=1)
+    shares = np.divide(
+        counts, n[:, None], out=np.full(counts.shape, 1 / counts.shape[1]), where=n[:, None] > 0
+    )
+    return rng.multinomial(n.astype(int), shares, size=(_REPLICATES, len(n))).astype(float)
+
+
+def _right(confusion: np.ndarray, found: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Return the shares of images that show as many as asked for, by number and over all, (replicates, numbers + 1).
+
+    ``confusion`` has drawings (replicates, shown, found), ``found`` images (replicates, asked, found).
+    """
+    n = confusion.sum(axis=2, keepdims=True)
+    # What no drawing shows is not seen in any image either.
+    seen = np.divide(confusion, n, out=np.zeros_like(confusion), where=n > 0)
+    mix = np.repeat((n[..., 0] > 0)[:, None] / (n[..., 0] > 0).sum(axis=1)[:, None, None], len(asked), axis=1)
+    size = found.sum(axis=2, keepdims=True)
+    for _ in range(_STEPS):
+        expected = mix @ seen
+        part = np.divide(found, expected, out=np.zeros_like(found), where=expected > 0)
+        mix = mix * (part @ seen.swapaxes(1, 2))
+        mix = mix / mix.sum(axis=2, keepdims=True)
+    right = mix[:, np.arange(len(asked)), asked]
+    weight = size[..., 0] / size.sum(axis=(1, 2))[:, None]
+    return np.concatenate([right, (right * weight).sum(axis=1, keepdims=True)], axis=1)
+
+
+_SIMULATIONS = 4000
+
+
+def ranking_kept(errors: pd.DataFrame, accuracy: pd.DataFrame, *, seed: int) -> pd.DataFrame:
+    """Return ``dalleval_ranking_kept``: how much of a ranking of models survives a detector's error.
+
+    The printed accuracies of the models that ``accuracy`` has (``dalleval_skill_accuracy``) are taken for the truth, on
+    as many scenes as the model of the errors was judged on. In each simulation every model shows as many right images
+    by chance as that share gives, and fails in a mix of ways of its own (uniform over all mixes): where ways are seen
+    differently well, the detector favours some models. Its sensitivity and specificities are drawn from Jeffreys'
+    posterior of what drawings show. Takes what
+    :func:`detector_error` returns.
+    """
+    rng, rows = np.random.default_rng([seed, 76]), []
+    whole = accuracy[(accuracy["images"] == "test") & (accuracy["training_percent"] == "100")]
+    known = errors[errors["object"] == ALL]
+    for (model, skill), of in known.groupby(["model", "skill"], sort=False):
+        own = whole["model"] == model
+        true, mine = (whole[(whole["skill"] == skill) & some] for some in (~own, own))
+        ways = of[of["measure"].str.startswith("specificity: ")]
+        right = of[of["measure"] == "sensitivity"]
+        if len(true) < 2 or ways.empty or right.empty:
+            continue
+        share = true["percent_correct"].to_numpy() / 100
+        n = int((mine if len(mine) else true)["n"].min())
+        shown = rng.binomial(n, share, size=(_SIMULATIONS, len(share)))
+        mixes = rng.dirichlet(np.ones(len(ways)), size=shown.shape)
+        false = 1 - (mixes * _posterior(ways, rng)[:, None]).sum(axis=2)
+        sensitivity = _posterior(right, rng)
+        judged = rng.binomial(shown, sensitivity) + rng.binomial(n - shown, false)
+        key = {"model": model, "skill": skill, "n_models": len(share), "n": n}
+        key["smallest_difference"] = 100 * np.diff(np.sort(share)).min()
+        both = {
+            "none": (shown, np.ones((1, 1)), np.zeros((1, 2))),
+            "detector": (judged, sensitivity, false[:, :2]),
+        }
+        for name, (counts, *error) in both.items():
+            needed = _difference_needed(share.mean(), n, *error)
+            rows.append(key | {"judge": name, "difference_needed": needed} | _kept(share, counts))
+    return tables.of(rows, "dalleval_ranking_kept")
+
+
+def _posterior(rows: pd.DataFrame, rng: np.random.Generator) -> np.ndarray:
+    """Return draws of the shares behind rows of errors, (simulations, rows), from Jeffreys' posterior."""
+    n = rows["n"].to_numpy(float)
+    hits = np.rint(rows["value"].to_numpy() / 100 * n)
+    return rng.beta(hits + 0.5, n - hits + 0.5, size=(_SIMULATIONS, len(rows)))
+
+
+def _kept(share: np.ndarray, counts: np.ndarray) -> dict:
+    """Return how many pairs of models lie in the order of their true shares; as many right images are half a pair."""
+    first, second = np.triu_indices(len(share), 1)
+    apart = share[first] != share[second]
+    truth = np.sign(share[first] - share[second])[apart]
+    found = np.sign(counts[:, first] - counts[:, second])[:, apart]
+    kept = 100 * (0.5 + 0.5 * truth * found).mean(axis=1)
+    low, high = np.quantile(kept, [0.025, 0.975])
+    return {"percent_kept": kept.mean(), "ci_low": low, "ci_high": high}
+
+
+def _difference_needed(middle: float, n: int, sensitivity: np.ndarray, false: np.ndarray) -> float:
+    """Return by how many points two models about ``middle`` must differ to be ordered rightly 95 times in 100.
+
+    ``sensitivity`` (simulations, 1); ``false`` has how often wrong images of either are judged right (simulations, 2).
+    NaN where no difference is enough.
+    """
+    points = np.arange(0, 200 * min(middle, 1 - middle), 0.1)
+    share = middle + np.outer(points, [0.5, -0.5])[:, None] / 100
+    judged = share * sensitivity + (1 - share) * false
+    spread = np.sqrt((judged * (1 - judged)).sum(axis=2) / n)
+    difference = judged[..., 0] - judged[..., 1]
+    right = np.where(spread > 0, norm.cdf(difference / np.where(spread > 0, spread, 1)), difference > 0)
+    enough = np.flatnonzero(right.mean(axis=1) >= 0.95)
+    return float(points[enough[0]]) if len(enough) else np.nan
 
 
 def rater_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:

@@ -116,6 +116,12 @@ def verdicts(
     return pd.concat(parts).loc[asked.index] if parts else asked.reindex(columns=[*asked, *judged])
 
 
+def counted(detections: pd.DataFrame, asked: pd.DataFrame, threshold: float) -> np.ndarray:
+    """Return how many objects of the class asked for are found above a threshold, for each row of ``asked``."""
+    found = detections[detections["score"] > threshold].groupby(["image_id", "label"]).size()
+    return found.reindex(pd.MultiIndex.from_frame(asked[["image_id", "object"]]), fill_value=0).to_numpy(int)
+
+
 def _fit(name: str, other: str, seen: Counter, rule: str) -> bool:
     """Return whether the classes that were seen are those asked for."""
     wanted = {name, other} - {""}
