@@ -5,8 +5,9 @@ Source: dalleval paper, Tables 16 and 17 (gender by profession), Table 22 (attri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,16 @@ GENDERED = {"woman": "female", "man": "male"}
 _TOPS, _TOPS_SHARE = ("suit", "shirt", "uniform", "jacket", "dress"), 0.6
 _LOWER = ("slacks", "skirt")
 _EXTRAS = ("hat", "tie", "mask", "gloves")
+# With what probability one of each group is worn where attributes are even; of a group only one can be.
+_GROUPS = (
+    (0.75, ("suit", "shirt", "uniform", "jacket", "dress")),
+    (0.35, ("jeans", "shorts", "slacks", "skirt")),
+    (0.25, ("boots", "slippers")),
+    (0.3, ("hat",)),
+    (0.35, ("tie",)),
+    (0.15, ("mask",)),
+    (0.25, ("gloves",)),
+)
 
 
 @cache
@@ -136,19 +147,60 @@ def _one(u: float, shares: Mapping[str, float]) -> str:
     return ""
 
 
-def balanced_scene(
-    rng: np.random.Generator, attributes: tuple[str, ...], prompt: Mapping[str, object]
-) -> Scene:
-    """Return the scene of a social prompt whose person wears ``attributes`` instead of what chance gives.
+def balanced_scene(rng: np.random.Generator, prompts: Sequence[Mapping[str, object]]) -> Scene:
+    """Return a scene of one of some social prompts, with gender and attributes even whatever is asked.
 
-    Genders are even, so that neither says anything of what is worn.
+    So neither gender nor profession says anything of what is worn: a judge has to see it.
     """
-    profession = str(prompt["profession"])
+    worn = [str(rng.choice(names)) if rng.random() < share else "" for share, names in _GROUPS]
+    # A dress leaves no room for what is worn below.
+    if worn[0] == "dress":
+        worn[1] = ""
+    profession = str(prompts[int(rng.integers(len(prompts)))]["profession"])
     return sample_scene(
         rng,
         genders=(("female", "male")[int(rng.integers(2))],),
         occupations=(None if profession == "(none)" else _look(profession),),
-        attributes=(attributes,),
+        attributes=(tuple(filter(None, worn)),),
+    )
+
+
+def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None = None) -> Renders:
+    """Return ``n`` drawings of people of known truth, as of :func:`balanced_scene`, to measure judges on.
+
+    Args:
+        prompts: Rows of ``prompts.dalleval.social``.
+        n: How many.
+        seed: Seed of all draws.
+        decoded: Folder of an autoencoder through which the images pass.
+
+    Returns:
+        Images whose table has ``image_id``, ``prompt`` and ``profession`` (empty), ``outcome`` (``ok``) and the truth
+        as of :func:`generate`.
+    """
+    from biaslab import models
+    from biaslab.mini import truthful
+
+    asked = prompts.to_dict("records")
+
+    @cache
+    def scene(image_id: str) -> Scene:
+        return balanced_scene(np.random.default_rng([seed, int(image_id.rpartition("/")[2])]), asked)
+
+    table = pd.DataFrame({"image_id": [f"drawing/{k}" for k in range(n)]}, dtype=object)
+    table = _with_truth(table.assign(prompt="", profession="", outcome="ok"), scene)
+    weights = models.digest(str(decoded)) if decoded else ""
+    whole = truthful.digest(__name__, seed, n, prompts["profession"].tolist(), weights)
+    return truthful.Renders("drawings of people", whole, table, scene, 64, decoded=decoded)
+
+
+def _with_truth(table: pd.DataFrame, scene: Callable[[str], Scene]) -> pd.DataFrame:
+    """Return images with who they show."""
+    people = [scene(image_id).people[0] for image_id in table["image_id"]]
+    return table.assign(
+        truth_gender=[person.gender for person in people],
+        truth_skin_tone=[person.skin_tone for person in people],
+        truth_attributes=[";".join(person.attributes) for person in people],
     )
 
 
@@ -181,9 +233,7 @@ def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: 
     table = truthful.images_of(
         prompts, seed, lambda prompt, index: scene(f"{prompt}/{index}").people[0].gender
     )
-    people = [scene(image_id).people[0] for image_id in table["image_id"]]
-    table["truth_skin_tone"] = [person.skin_tone for person in people]
-    table["truth_attributes"] = [";".join(person.attributes) for person in people]
+    table = _with_truth(table, scene)
     texts = prompts[["prompt_id", "text", "n_images"]].to_numpy().tolist()
     shown = table[["truth_gender", "truth_skin_tone", "truth_attributes"]].to_numpy().tolist()
     whole = truthful.digest(__name__, seed, size, tones, texts, shown)

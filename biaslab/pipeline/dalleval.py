@@ -105,6 +105,23 @@ class DallEval:
         made = skills.generate(asked, seed=seed, failures=failures, decoded=vae)
         return _described(made, asked)
 
+    @kept
+    def people(self, kind: str = "social") -> ImageSource:
+        """Return images of people: ``social``, those of the prompts, or ``drawings`` whose truth is known.
+
+        Drawings have gender and attributes evenly, whatever the profession. Where the model is in a folder here and has
+        an autoencoder, they have passed through it.
+        """
+        from biaslab.judging.images import DescribedImages
+        from biaslab.mini import social
+
+        if kind == "social":
+            return self.images("social")
+        pipeline = self._pipeline
+        n, vae = pipeline.settings.dalleval.detector_renders, pipeline.image_model("dalleval").autoencoder
+        made = social.balanced(asking.social(), n, seed=pipeline.seed + 3, decoded=vae)
+        return DescribedImages(made, made.table)
+
     def detections(self, images: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return what the detector finds in images, and what became of each image: as :func:`objects.detect`."""
         from biaslab.judging import objects
@@ -122,8 +139,8 @@ class DallEval:
             )
 
     @kept
-    def answers(self) -> pd.DataFrame:
-        """Return what the VQA model answers about each social image: about gender and about each attribute.
+    def answers(self, kind: str = "social") -> pd.DataFrame:
+        """Return what the VQA model answers about each person (:meth:`people`): about gender and each attribute.
 
         Returns:
             image_id, prompt, profession, attribute (empty for the question about gender), outcome, reason, answer.
@@ -131,7 +148,7 @@ class DallEval:
         from biaslab.judging import vqa
 
         pipeline = self._pipeline
-        images = self.images("social")
+        images = self.people(kind)
         questions = {"": asking.GENDER_QUESTION} | {
             a: asking.attribute_question(a) for a in asking.ATTRIBUTES
         }
@@ -169,8 +186,8 @@ class DallEval:
             )
 
     @kept
-    def faces(self) -> pd.DataFrame:
-        """Return what gate and gender judge make of each social image, with the skin tone of its face.
+    def faces(self, kind: str = "social") -> pd.DataFrame:
+        """Return what gate and gender judge make of each person (:meth:`people`), with the skin tone of the face.
 
         Returns:
             The table of the images with the judge's columns (:meth:`biaslab.pipeline.Stages.judgements`), tone
@@ -178,7 +195,7 @@ class DallEval:
         """
         from biaslab.judging.skin_tone import judge_skin_tones
 
-        pipeline, images = self._pipeline, self.images("social")
+        pipeline, images = self._pipeline, self.people(kind)
         judged = pipeline.judged(images.source)
         whole = images.table.drop(columns="outcome").merge(judged, on="image_id", validate="one_to_one")
         tones = judge_skin_tones(images.source, whole, store=pipeline.store)

@@ -97,7 +97,10 @@ class DallEvalDesign(Group):
         "beside those on CLIP's features.",
     )
     detector_renders: Whole = field(
-        600, "Drawings of each skill on which the detector's error is measured.", "drawings", ge=1
+        600,
+        "Drawings of each skill, and of people, on which the judges' errors are measured.",
+        "drawings",
+        ge=1,
     )
     ratings: str = field(
         "", "A file in which people rated images: image_id, objects, number, relation, each `yes` or `no`."

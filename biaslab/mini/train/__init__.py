@@ -15,6 +15,7 @@ TRAINERS = {
     "mini-clip": "biaslab.mini.train.clip",
     "mini-detector": "biaslab.mini.train.detector",
     "mini-sd-skills": "biaslab.mini.train.skills",
+    "skills-curve": "biaslab.mini.train.skills_curve",
     "mini-vqa": "biaslab.mini.train.vqa",
     "mini-captioner": "biaslab.mini.train.captioner",
     "mini-skills-detector": "biaslab.mini.train.skills_detector",

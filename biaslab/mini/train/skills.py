@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import ParameterError
@@ -19,6 +20,8 @@ GUIDANCE = (1.5, 3.0)
 _CARD_SEED = 78_000
 SCENES = 0.6
 """Share of PaintSkills' scenes among what the autoencoder learns from; the others are people."""
+NOISIER = 0.7
+"""Steps of noise are drawn as 1000 u^NOISIER, see :func:`biaslab.mini.train.diffusion.train`."""
 _AUTOENCODER_STEPS, _AUTOENCODER_RATE = 4_000, 8e-4
 
 
@@ -108,7 +111,7 @@ def train(
         data=[diffusion.prepare(work / kind, vae, rows=n, seed=seed, kind=kind) for kind, n in sizes.items()],
         snapshots=work / "snapshots",
         start_from=start_from,
-        noisier=0.7,
+        noisier=NOISIER,
         **{"steps": 8_000, "learning_rate": 1e-3} | settings,
     )
     diffusion.pack(folder)
@@ -124,32 +127,45 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     """
     from diffusers import AutoencoderKL
 
-    from biaslab import generation
-
     vae = AutoencoderKL.from_pretrained(folder / "vae").float().eval()
     images, places = pool(500, _CARD_SEED)
     psnr, within = autoencoder.psnr(vae, images, places)
     rows = [Measured("psnr", psnr, 500, points=True), Measured("psnr_faces", within, 500, points=True)]
     for scale in GUIDANCE:
-        settings = generation.GenerationSettings(steps=10, guidance_scale=scale)
-        generator = generation.load(str(folder), settings)
-        found = [*_skills_right(generator, n), *_people_right(generator, n)]
+        generator = _generator(folder, scale)
+        counts = right(folder, n, _CARD_SEED, scale)
+        found = [
+            Measured(f"skill_{of.skill}", of.n_correct / of.n, of.n, of.n_correct)
+            for of in counts.itertuples()
+        ]
+        found += _people_right(generator, n)
         rows += [replace(one, metric=f"{one.metric}@{scale:g}") for one in found]
     return rows
 
 
-def _skills_right(generator, n: int) -> list[Measured]:
+def _generator(folder: Path, scale: float):
+    from biaslab import generation
+
+    return generation.load(str(folder), generation.GenerationSettings(steps=10, guidance_scale=scale))
+
+
+def right(folder: Path, n: int, seed: int, scale: float = GUIDANCE[-1]) -> pd.DataFrame:
+    """Return how many of ``n`` test scenes of each skill a pipeline draws as asked, by mini-skills-detector.
+
+    Ten steps at a guidance ``scale``; ``seed`` decides scenes and noise. Columns: skill, n_correct, n.
+    """
     from biaslab.judging.objects import Detector, table
     from biaslab.papers.dalleval.analysis import verdicts
     from biaslab.prompts import dalleval
 
-    asked = dalleval.skills().groupby("skill", sort=False).sample(n, random_state=_CARD_SEED)
+    asked = dalleval.skills().groupby("skill", sort=False).sample(n, random_state=seed)
     asked = asked.reset_index(drop=True).assign(image_id=lambda of: of["prompt_id"])
-    images = generator.images(list(asked["text"]), [(key, 0) for key in asked["prompt_id"]], _CARD_SEED)
+    keys = [(key, 0) for key in asked["prompt_id"]]
+    images = _generator(folder, scale).images(list(asked["text"]), keys, seed)
     detector = Detector("mini-skills-detector", dict.fromkeys(dalleval.CLASSES, ()))
     found = table(list(asked["image_id"]), detector.look(images), list(dalleval.CLASSES))
     judged = verdicts.verdicts(found, asked)
-    return [share(f"skill_{skill}", of["correct"]) for skill, of in judged.groupby("skill", sort=False)]
+    return judged.groupby("skill", sort=False)["correct"].agg(n_correct="sum", n="size").reset_index()
 
 
 def _people_right(generator, n: int) -> list[Measured]:

@@ -33,16 +33,6 @@ _DIRECT = 0.5
 _ASKED = 4
 # Share of images of which one of these is about something that is worn.
 _WORN = 0.25
-# With what probability one of each group is worn; of a group only one can be.
-_GROUPS = (
-    (0.75, ("suit", "shirt", "uniform", "jacket", "dress")),
-    (0.35, ("jeans", "shorts", "slacks", "skirt")),
-    (0.25, ("boots", "slippers")),
-    (0.3, ("hat",)),
-    (0.35, ("tie",)),
-    (0.15, ("mask",)),
-    (0.25, ("gloves",)),
-)
 _ANSWERS = ("no", "yes", "male", "female")
 
 
@@ -69,21 +59,13 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
     from biaslab.prompts import dalleval as prompts
 
     draw, rows = common.rng(seed, 0, 71), prompts.social().to_dict("records")
-    scenes = [social.balanced_scene(draw, _worn(draw), rows[int(draw.integers(len(rows)))]) for _ in range(n)]
+    scenes = [social.balanced_scene(draw, rows) for _ in range(n)]
     people = [scene.people[0] for scene in scenes]
     answers = [
         [_ANSWERS.index(p.gender), *(int(a in p.attributes) for a in prompts.ATTRIBUTES)] for p in people
     ]
     images = loop.renders(scenes, squash=False, decoded=decoded, part=part, seed=seed)
     return Pool(images, np.array(answers, np.uint8))
-
-
-def _worn(draw: np.random.Generator) -> tuple[str, ...]:
-    worn = [str(draw.choice(names)) if draw.random() < share else "" for share, names in _GROUPS]
-    # A dress leaves no room for what is worn below.
-    if worn[0] == "dress":
-        worn[1] = ""
-    return tuple(filter(None, worn))
 
 
 def tokenizer():

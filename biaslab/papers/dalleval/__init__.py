@@ -6,6 +6,7 @@ Functions here take tables and return tables. :mod:`printed` has the measurement
 
 from biaslab.papers.dalleval import figures, findings, measure, printed
 from biaslab.papers.dalleval.analysis.attributes import (
+    attribute_corrected,
     attribute_difference,
     attribute_mean_difference,
     attribute_presence,
@@ -52,6 +53,7 @@ from biaslab.papers.dalleval.analysis.skills import (
 
 __all__ = [
     "alignment_quality",
+    "attribute_corrected",
     "attribute_difference",
     "attribute_mean_difference",
     "attribute_presence",

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from scipy.stats import binom
 
-from biaslab.papers.dalleval.analysis.skills import HUMAN
+from biaslab.papers.dalleval.analysis.skills import FINE_TUNED, HUMAN
 from biaslab.plots import forms, style
 from biaslab.plots.gallery import gallery
 
@@ -201,6 +201,20 @@ def attribute_difference(differences: pd.DataFrame) -> Figure:
     return _by_attribute(of, label="Woman minus man: difference in the share of images (points)")
 
 
+@style.empty_without_rows
+def attribute_corrected(corrected: pd.DataFrame) -> Figure:
+    """Draw differences as judged and with the judge's error taken off (``dalleval_attribute_corrected``)."""
+    known = corrected[corrected["comparison"] == "woman - man"].dropna(subset="difference_corrected")
+    values = ["difference", "difference_corrected", "difference_true", "ci_low", "ci_high"]
+    known = known.assign(**(100 * known[values])).sort_values("difference_corrected", kind="stable")
+    judged = known.assign(kind="as judged", value=known["difference"], ci_low=np.nan, ci_high=np.nan)
+    right = known.assign(kind="corrected", value=known["difference_corrected"])
+    return forms.estimates(
+        pd.concat([judged, right]), "value", row="attribute", hue="kind", panel="model", inch=0.32,
+        label="Woman minus man: difference in the share of images (points)", mark="difference_true", mark_name="truth",
+    )  # fmt: skip
+
+
 def attribute_from_person(differences: pd.DataFrame) -> Figure:
     """Draw how prompts with a woman and with a man differ from the neutral one (``dalleval_attribute_difference``)."""
     of = differences[differences["comparison"].str.endswith("- person")]
@@ -280,7 +294,7 @@ def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
 @style.empty_without_rows
 def skill_training(accuracy: pd.DataFrame) -> Figure:
     """Draw accuracy by share of the fine-tuning data, of models with several shares (``dalleval_skill_accuracy``)."""
-    of = accuracy[(accuracy["images"] == "test") & (accuracy["evaluator"] != HUMAN)]
+    of = accuracy[accuracy["images"].isin(FINE_TUNED) & (accuracy["evaluator"] != HUMAN)]
     several = of.groupby("model")["training_percent"].transform("nunique") > 1
     of = of[several & (of["skill"] != "average")].assign(share=lambda t: t["training_percent"].astype(float))
     return forms.trends(

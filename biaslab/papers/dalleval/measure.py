@@ -12,6 +12,7 @@ import pandas as pd
 from biaslab import models, stats, tables
 from biaslab.genders import GENDERS
 from biaslab.judging.inception import INCEPTION
+from biaslab.judging.names import VQA
 from biaslab.judging.objects import BOX
 from biaslab.measures import average_gender as signed_average
 from biaslab.measures import captioning
@@ -100,7 +101,22 @@ def skill_accuracy(pipeline: Pipeline) -> pd.DataFrame:
     whole = pd.concat(frames)
     counts = whole.groupby(["evaluator", "images", "skill"], sort=False)["correct"]
     out = counts.agg(percent_correct=lambda v: 100 * (v == "yes").mean(), n="size").reset_index()
-    return _table(pipeline, out.assign(training_percent="100"), "dalleval_skill_accuracy")
+    own = _table(pipeline, out.assign(training_percent="100"), "dalleval_skill_accuracy")
+    return pd.concat([own, _training_curve(pipeline)], ignore_index=True)
+
+
+def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how models like this one do that were fine-tuned on shares of the scenes, where its folder says it.
+
+    The file is what ``biaslab train skills-curve`` writes.
+    """
+    vae = pipeline.image_model("dalleval").autoencoder
+    if vae is None or not (file := vae.with_name("training_share.csv")).is_file():
+        return tables.of([], "dalleval_skill_accuracy")
+    rows = pd.read_csv(file, dtype={"training_percent": str})
+    rows["percent_correct"] = 100 * rows["n_correct"] / rows["n"]
+    rows = rows.assign(model=f"{pipeline.label}, fine-tuned", evaluator=DETECTOR, images="curve")
+    return tables.of(rows, "dalleval_skill_accuracy")
 
 
 def skill_ratings(pipeline: Pipeline) -> pd.DataFrame:
@@ -199,14 +215,25 @@ def social_prompts(pipeline: Pipeline) -> pd.DataFrame:
 
 def social_images(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the judges say of each image of a person: gender by question and by CLIP, skin tone, attributes."""
-    return _social(pipeline).copy()
+    return _social(pipeline, "social").copy()
 
 
-@lru_cache(maxsize=1)
-def _social(pipeline: Pipeline) -> pd.DataFrame:
+def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
+    """Return what the judges say of drawings of people whose truth is known, as :func:`social_images` does.
+
+    Where the model has an autoencoder of its own in a folder here, the drawings have passed through it. Judges that
+    were not made for drawings give no rows: their errors on them say nothing of photographs.
+    """
+    if pipeline.settings.dalleval.vqa.removeprefix(VQA) not in ("mini", *models.EMBEDDED):
+        return tables.of([], "dalleval_social_drawings")
+    return tables.of(_social(pipeline, "drawings"), "dalleval_social_drawings")
+
+
+@lru_cache(maxsize=2)
+def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
     from biaslab.judging.vqa import read_answer, read_yes_no
 
-    faces, said = pipeline.dalleval.faces(), pipeline.dalleval.answers()
+    faces, said = pipeline.dalleval.faces(kind), pipeline.dalleval.answers(kind)
     about = said[said["attribute"] == ""].set_index("image_id").reindex(faces["image_id"])
     read = [read_answer(text) for text in about["answer"]]
     gender = np.array([g for g, _ in read], object)

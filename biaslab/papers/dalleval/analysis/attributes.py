@@ -12,12 +12,14 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from scipy.stats import hypergeom
+from scipy.stats import hypergeom, t
 
 from biaslab import stats, tables
 from biaslab.measures import attribute_difference as difference_of_shares
 from biaslab.measures import mean_absolute_difference
+from biaslab.papers.dalleval.analysis.detector import CANNOT, LEAST_YOUDEN
 from biaslab.papers.dalleval.analysis.rows import adjusted, keyed, too_few, whole
+from biaslab.prompts.dalleval import ATTRIBUTES
 
 COMPARISONS = {f"{a} - {b}": (a, b) for a, b in (("woman", "man"), ("woman", "person"), ("man", "person"))}
 
@@ -81,6 +83,63 @@ def attribute_difference(
                 row |= _paired(first[both].to_numpy(), second[both].to_numpy(), seed, replicates, confidence)
             rows.append(key | row)
     return adjusted(tables.of(rows, "dalleval_attribute_difference"), ["model", "comparison"])
+
+
+def attribute_corrected(
+    differences: pd.DataFrame, judges: pd.DataFrame, images: pd.DataFrame, *, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return ``dalleval_attribute_corrected``: differences between prompts with the judge's own error taken off.
+
+    A judge that overlooks an attribute, or sees it where it is not, shrinks every difference by sensitivity +
+    specificity − 1 (if it errs alike at both prompts). Where that is below 0.5 it cannot tell.
+
+    Args:
+        differences: What :func:`attribute_difference` returns.
+        judges: What :func:`biaslab.papers.dalleval.social_judges` returns of drawings.
+        images: Rows of ``dalleval_social_images``; where they have the truth it stands beside.
+        confidence: Level of the intervals.
+    """
+    known = judges[judges["about"].isin(ATTRIBUTES)]
+    error = known.pivot(index=["model", "about"], columns="measure", values=["value", "n"])
+    true = _true_differences(images)
+    # Of printed differences nobody knows what the judge overlooks.
+    own = differences["model"].isin([*images["model"], *judges["model"]]) & differences["difference"].notna()
+    rows = []
+    for row in differences[own].to_dict("records"):
+        key = {name: row[name] for name in ("model", "comparison", "attribute", "difference", "n")}
+        key["difference_true"] = true.get((row["model"], row["comparison"], row["attribute"]), np.nan)
+        at = (row["model"], row["attribute"])
+        if at not in error.index or not (error.loc[at, "n"] > 0).all():
+            rows.append(key | {"reason": "no drawings on which this judge's error is known"})
+            continue
+        share, n = error.loc[at, "value"] / 100, error.loc[at, "n"]
+        youden = share.sum() - 1
+        key["youden"] = youden
+        if youden < LEAST_YOUDEN:
+            rows.append(key | {"reason": CANNOT})
+            continue
+        value, quantile = row["difference"] / youden, t.ppf((1 + confidence) / 2, max(row["n"] - 1, 1))
+        spread = (row["ci_high"] - row["ci_low"]) / 2 / quantile / youden
+        of_judge = value / youden * np.sqrt((share * (1 - share) / n).sum())
+        half = quantile * np.hypot(spread, of_judge)
+        rows.append(key | {"difference_corrected": value, "ci_low": value - half, "ci_high": value + half})
+    return tables.of(rows, "dalleval_attribute_corrected")
+
+
+def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]:
+    """Return the true mean differences by model, comparison and attribute, of images whose truth is known."""
+    known = images[images["truth_gender"].fillna("") != ""]
+    if known.empty:
+        return {}
+    worn = known["truth_attributes"].fillna("").str.get_dummies(";").reindex(columns=ATTRIBUTES, fill_value=0)
+    shares = worn.groupby([known["model"], known["prompt"], known["profession"]], sort=False).mean()
+    found = {}
+    for model in known["model"].unique():
+        for comparison, prompts in COMPARISONS.items():
+            a, b = (shares.xs((model, prompt), level=(0, 1)) for prompt in prompts)
+            for attribute, value in (a - b).dropna().mean().items():
+                found[model, comparison, attribute] = float(value)
+    return found
 
 
 def _paired(first: np.ndarray, second: np.ndarray, seed: int, replicates: int, confidence: float) -> dict:

@@ -20,6 +20,8 @@ from biaslab.papers.dalleval.printed import NOT_PRINTED
 SKILLS = ("object", "count", "spatial")
 HUMAN = "Human"
 """The evaluator that people are; every other is a detector."""
+FINE_TUNED = ("test", "curve")
+"""Sets of images on which models that were fine-tuned on a share of the scenes are judged."""
 
 
 def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -82,10 +84,10 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
 def skill_training(accuracy: pd.DataFrame) -> pd.DataFrame:
     """Return ``dalleval_skill_training``: what less fine-tuning data changes in the detector's accuracy (Table 5).
 
-    In points, with Newcombe's limits and pooled z-tests as of separate scenes.
+    In points, with Newcombe's limits and pooled z-tests as of separate scenes. No data at all is not compared.
     """
-    of = accuracy[(accuracy["images"] == "test") & (accuracy["evaluator"] != HUMAN)]
-    of = of[of["skill"] != "average"].set_index(["model", "skill"])
+    of = accuracy[accuracy["images"].isin(FINE_TUNED) & (accuracy["evaluator"] != HUMAN)]
+    of = of[(of["skill"] != "average") & (of["training_percent"] != "0")].set_index(["model", "skill"])
     whole, part = of[of["training_percent"] == "100"], of[of["training_percent"] != "100"]
     part = part[part.index.isin(whole.index)]
     whole = whole.loc[part.index]
