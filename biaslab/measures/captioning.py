@@ -31,8 +31,9 @@ def split(text: str) -> str:
     """Return the words of ``text`` in lower case with a space between them, without marks.
 
     What stands after an apostrophe is a word of its own, as in the Penn treebank: ``the man's`` is ``the man 's``.
+    One that opens a quotation is a mark.
     """
-    words = re.findall(r"['’]?[^\W_]+", text.casefold())
+    words = re.findall(r"(?:(?<=[^\W_])['’])?[^\W_]+", text.casefold())
     return " ".join(words).replace("’", "'")
 
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import tiny_blip
 
 from biaslab.judging.faces import Face
 from biaslab.judging.judge import Judge
@@ -20,21 +21,6 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def _tokenizer(folder):
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    names = ["[pad]", "[unk]", "[bos]", "[eos]", *WORDS]
-    words = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
-    words.normalizer = normalizers.Lowercase()
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.post_processor = processors.TemplateProcessing(
-        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
-    )
-    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
-    PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=12, **special).save_pretrained(folder)
-
-
 @pytest.fixture(scope="session")
 def clip_folder(tmp_path_factory):
     """A folder that open_clip loads by itself: a random ViT with two layers and a tokenizer of whole words."""
@@ -47,7 +33,7 @@ def clip_folder(tmp_path_factory):
     text |= {"hf_tokenizer_name": "local", "pad_id": 0, "tokenizer_kwargs": {"clean": "whitespace"}}
     config = {"model_cfg": {"embed_dim": 16, "vision_cfg": vision, "text_cfg": text}, "preprocess_cfg": {}}
     (folder / "open_clip_config.json").write_text(json.dumps(config))
-    _tokenizer(folder)
+    tiny_blip.tokenizer(WORDS, length=12).save_pretrained(folder)
     torch.manual_seed(0)
     cfg = {**text}
     cfg.pop("hf_tokenizer_name"), cfg.pop("tokenizer_kwargs")
@@ -63,6 +49,39 @@ def detector_folder(tmp_path_factory):
     """A random YOLOS of one layer that knows faces, as transformers saves it."""
     pytest.importorskip("torch")
     return _save_detector(tmp_path_factory.mktemp("detector"), {0: "person", 1: "face", 2: "dog"})
+
+
+@pytest.fixture(scope="session")
+def blip(tmp_path_factory):
+    """A random BLIP for questions."""
+    pytest.importorskip("torch", reason="judging needs the extra 'models'")
+    return tiny_blip.save_blip(tmp_path_factory.mktemp("blip"))
+
+
+@pytest.fixture(scope="session")
+def caption_blip(tmp_path_factory):
+    """A random BLIP for captions."""
+    pytest.importorskip("torch", reason="judging needs the extra 'models'")
+    return tiny_blip.save_blip(tmp_path_factory.mktemp("captions"), "BlipForConditionalGeneration")
+
+
+@pytest.fixture(scope="session")
+def opt(tmp_path_factory):
+    """A random BLIP-2 with a language model that goes on from what stands before."""
+    pytest.importorskip("torch", reason="judging needs the extra 'models'")
+    return tiny_blip.save_blip2(tmp_path_factory.mktemp("opt"), "opt")
+
+
+@pytest.fixture(scope="session")
+def t5(tmp_path_factory):
+    """A random BLIP-2 with a language model of an encoder and a decoder."""
+    pytest.importorskip("torch", reason="judging needs the extra 'models'")
+    return tiny_blip.save_blip2(tmp_path_factory.mktemp("t5"), "t5")
+
+
+@pytest.fixture
+def photos():
+    return tiny_blip.photos()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from array_images import ArrayImages
+from tiny_blip import own_text
 
 from biaslab.errors import InputError, ParameterError
 from biaslab.judging import blip as blips
@@ -14,24 +15,6 @@ from biaslab.judging import vqa
 from biaslab.judging.images import Unreadable
 from biaslab.judging.vqa import ask_about, judge_people_vqa, question, read_answer, read_yes_no
 from biaslab.store import Store
-
-WORDS = (
-    *(
-        "what",
-        "gender",
-        "is",
-        "the",
-        "nurse",
-        "pilot",
-        "carpenter",
-        "manager",
-        "on",
-        "left",
-        "right",
-        "middle",
-    ),
-    *("in", "picture", "?", "female", "male", "woman", "man", "question", ":", "answer", "a", "no", "person"),
-)
 
 
 def test_questions_are_those_of_table_8():
@@ -327,147 +310,7 @@ def test_pickled_weights_are_refused(images, tmp_path):
         judge_people_vqa(images, ASKED, f"vqa:{tmp_path / 'model'}", store=Store(tmp_path), progress=False)
 
 
-# -- the models: tiny random ones in the formats of the real ones ------------------------------------------
-
-
-def _tokenizer():
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    names = ["[pad]", "[unk]", "[bos]", "[eos]", *WORDS]
-    words = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
-    words.normalizer = normalizers.Lowercase()
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.post_processor = processors.TemplateProcessing(
-        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
-    )
-    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
-    return PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=40, **special)
-
-
-def _spread(model, by):
-    """Make random weights large enough that image and question are heard in the answer."""
-    import torch
-
-    with torch.no_grad():
-        for value in model.parameters():
-            if value.dim() > 1:
-                value.normal_(0, by)
-    return model
-
-
-_VISION = {
-    "hidden_size": 16,
-    "intermediate_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "image_size": 32,
-    "patch_size": 16,
-}
-
-
-@pytest.fixture(scope="module")
-def blip(tmp_path_factory):
-    torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
-    from transformers import BlipConfig, BlipForQuestionAnswering, BlipImageProcessor, BlipProcessor
-
-    text = {
-        "vocab_size": len(WORDS) + 4,
-        "hidden_size": 16,
-        "encoder_hidden_size": 16,
-        "intermediate_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "max_position_embeddings": 40,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
-        "sep_token_id": 3,
-        "pad_token_id": 0,
-    }
-    torch.manual_seed(3)
-    config = BlipConfig(text_config=text, vision_config=_VISION, projection_dim=16, image_text_hidden_size=16)
-    made = tmp_path_factory.mktemp("blip")
-    _spread(BlipForQuestionAnswering(config), 0.5).save_pretrained(made)
-    size = {"height": 32, "width": 32}
-    BlipProcessor(BlipImageProcessor(size=size), _tokenizer()).save_pretrained(made)
-    return made
-
-
-def _save_blip2(made, text, tokenizer):
-    import torch
-    from transformers import Blip2Config, Blip2ForConditionalGeneration, Blip2Processor, BlipImageProcessor
-
-    qformer = {
-        "vocab_size": 4,
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-        "encoder_hidden_size": 16,
-        "cross_attention_frequency": 1,
-    }
-    processor = Blip2Processor(
-        BlipImageProcessor(size={"height": 32, "width": 32}), tokenizer, num_query_tokens=3
-    )
-    image_token = processor.tokenizer.convert_tokens_to_ids("<image>")
-    torch.manual_seed(5)
-    config = Blip2Config(
-        vision_config=_VISION,
-        qformer_config=qformer,
-        text_config={**text, "vocab_size": image_token + 1},
-        num_query_tokens=3,
-        image_token_index=image_token,
-    )
-    _spread(Blip2ForConditionalGeneration(config), 0.4).save_pretrained(made)
-    processor.save_pretrained(made)
-    return made
-
-
-@pytest.fixture(scope="module")
-def opt(tmp_path_factory):
-    """BLIP-2 with a language model that goes on from what stands before."""
-    pytest.importorskip("torch", reason="judging needs the extra 'models'")
-    text = {
-        "model_type": "opt",
-        "hidden_size": 16,
-        "word_embed_proj_dim": 16,
-        "ffn_dim": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "max_position_embeddings": 80,
-        "pad_token_id": 0,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
-    }
-    return _save_blip2(tmp_path_factory.mktemp("opt"), text, _tokenizer())
-
-
-@pytest.fixture(scope="module")
-def t5(tmp_path_factory):
-    """BLIP-2 with a language model of an encoder and a decoder."""
-    pytest.importorskip("torch", reason="judging needs the extra 'models'")
-    text = {
-        "model_type": "t5",
-        "d_model": 16,
-        "d_kv": 8,
-        "d_ff": 16,
-        "num_layers": 1,
-        "num_heads": 2,
-        "pad_token_id": 0,
-        "eos_token_id": 3,
-        "decoder_start_token_id": 0,
-    }
-    return _save_blip2(tmp_path_factory.mktemp("t5"), text, _tokenizer())
-
-
-@pytest.fixture(scope="module")
-def photos():
-    rng = np.random.default_rng(0)
-    from PIL import Image
-
-    coarse = [rng.integers(0, 256, (4, 4, 3), dtype=np.uint8) for _ in range(5)]
-    sizes = [(48, 40), (32, 32), (48, 40), (100, 30), (32, 32)]
-    return [np.array(Image.fromarray(c).resize(s[::-1])) for c, s in zip(coarse, sizes, strict=True)]
+# -- the models: tiny random ones in the formats of the real ones (tiny_blip) ------------------------------
 
 
 OF = [0, 0, 1, 2, 3, 4, 4]
@@ -484,22 +327,12 @@ QUESTIONS = [
 
 def own_answers(folder, kind, photos, prompt):
     """Ask one question at a time through transformers' own processor and generate."""
-    import torch
     import transformers
 
     model = getattr(transformers, kind).from_pretrained(folder).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder)
-    out = []
-    for k, q in zip(OF, QUESTIONS, strict=True):
-        inputs = processor(images=photos[k], text=prompt.format(q), return_tensors="pt")
-        inputs.pop("token_type_ids", None)
-        with torch.no_grad():
-            tokens = model.generate(**inputs, max_new_tokens=20, do_sample=False)[0]
-        # Language models without an encoder repeat what they were given.
-        if kind.startswith("Blip2") and not model.language_model.config.is_encoder_decoder:
-            tokens = tokens[inputs["input_ids"].shape[1] :]
-        out.append(processor.tokenizer.decode(tokens, skip_special_tokens=True))
-    return out
+    asked = zip(OF, QUESTIONS, strict=True)
+    return [own_text(model, processor, photos[k], prompt.format(q)) for k, q in asked]
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -564,18 +397,14 @@ def test_an_image_is_encoded_once_for_all_its_questions(which, kind, photos, req
         assert found.loc[some, "answer"].tolist() == [" ".join(text.split()) for text in told]
 
 
-def test_models_for_something_else_are_refused(blip, detector_folder, tmp_path):
+def test_models_for_something_else_are_refused(caption_blip, detector_folder, tmp_path):
     with pytest.raises(ParameterError, match="kind 'yolos'; questions are asked of 'blip' or 'blip-2'"):
         blips.load(f"vqa:{detector_folder}")
     # A captioning BLIP has the same kind, but no encoder of questions.
-    from transformers import BlipConfig, BlipForConditionalGeneration
-
-    caption = tmp_path / "caption"
-    shutil.copytree(blip, caption)
-    (caption / "model.safetensors").unlink()
-    BlipForConditionalGeneration(BlipConfig.from_pretrained(blip)).save_pretrained(caption)
     with pytest.raises(ParameterError, match=r"lacks \d+ weights .* trained for something else"):
-        blips.load(f"vqa:{caption}")
+        blips.load(f"vqa:{caption_blip}")
+    caption = tmp_path / "caption"
+    shutil.copytree(caption_blip, caption)
     (caption / "config.json").write_text(json.dumps({"model_type": "unheard-of"}))
     with pytest.raises(ParameterError, match="cannot be loaded as a BLIP or BLIP-2 model"):
         blips.load(f"vqa:{caption}")

@@ -1,0 +1,168 @@
+"""Random BLIP and BLIP-2 of one layer, in the formats of the real ones, and images that they tell apart."""
+
+import numpy as np
+
+WORDS = (
+    *(
+        "what",
+        "gender",
+        "is",
+        "the",
+        "nurse",
+        "pilot",
+        "carpenter",
+        "manager",
+        "on",
+        "left",
+        "right",
+        "middle",
+    ),
+    *("in", "picture", "?", "female", "male", "woman", "man", "question", ":", "answer", "a", "no", "person"),
+)
+_VISION = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 32,
+    "patch_size": 16,
+}
+_SIZE = {"height": 32, "width": 32}
+
+
+def tokenizer(words=WORDS, length=40):
+    """Return a tokenizer of whole words, with the marks of a beginning and an end around each text."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    names = ["[pad]", "[unk]", "[bos]", "[eos]", *words]
+    made = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
+    made.normalizer = normalizers.Lowercase()
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.post_processor = processors.TemplateProcessing(
+        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
+    )
+    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=length, **special)
+
+
+def _spread(model, by):
+    """Make random weights large enough that image and question are heard in the answer."""
+    import torch
+
+    with torch.no_grad():
+        for value in model.parameters():
+            if value.dim() > 1:
+                value.normal_(0, by)
+    return model
+
+
+def save_blip(folder, kind="BlipForQuestionAnswering"):
+    """Save a random BLIP of ``kind``, a class of transformers, and return its folder."""
+    import torch
+    import transformers
+
+    text = {
+        "vocab_size": len(WORDS) + 4,
+        "hidden_size": 16,
+        "encoder_hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 64,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "sep_token_id": 3,
+        "pad_token_id": 0,
+    }
+    torch.manual_seed(3)
+    config = transformers.BlipConfig(
+        text_config=text, vision_config=_VISION, projection_dim=16, image_text_hidden_size=16
+    )
+    _spread(getattr(transformers, kind)(config), 0.5).save_pretrained(folder)
+    images = transformers.BlipImageProcessor(size=_SIZE)
+    transformers.BlipProcessor(images, tokenizer()).save_pretrained(folder)
+    return folder
+
+
+# Language models of BLIP-2: one goes on from what stands before, the other has an encoder and a decoder.
+_LANGUAGE = {
+    "opt": {
+        "hidden_size": 16,
+        "word_embed_proj_dim": 16,
+        "ffn_dim": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 80,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    },
+    "t5": {
+        "d_model": 16,
+        "d_kv": 8,
+        "d_ff": 16,
+        "num_layers": 1,
+        "num_heads": 2,
+        "pad_token_id": 0,
+        "eos_token_id": 3,
+        "decoder_start_token_id": 0,
+    },
+}
+
+
+def save_blip2(folder, language):
+    """Save a random BLIP-2 with the language model ``opt`` or ``t5``, and return its folder."""
+    import torch
+    from transformers import Blip2Config, Blip2ForConditionalGeneration, Blip2Processor, BlipImageProcessor
+
+    qformer = {
+        "vocab_size": 4,
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "encoder_hidden_size": 16,
+        "cross_attention_frequency": 1,
+    }
+    processor = Blip2Processor(BlipImageProcessor(size=_SIZE), tokenizer(), num_query_tokens=3)
+    image_token = processor.tokenizer.convert_tokens_to_ids("<image>")
+    torch.manual_seed(5)
+    config = Blip2Config(
+        vision_config=_VISION,
+        qformer_config=qformer,
+        text_config={"model_type": language, **_LANGUAGE[language], "vocab_size": image_token + 1},
+        num_query_tokens=3,
+        image_token_index=image_token,
+    )
+    _spread(Blip2ForConditionalGeneration(config), 0.4).save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder
+
+
+def photos():
+    """Return five images of three sizes."""
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    coarse = [rng.integers(0, 256, (4, 4, 3), dtype=np.uint8) for _ in range(5)]
+    sizes = [(48, 40), (32, 32), (48, 40), (100, 30), (32, 32)]
+    return [np.array(Image.fromarray(c).resize(s[::-1])) for c, s in zip(coarse, sizes, strict=True)]
+
+
+def own_text(model, processor, image, text=None, longest=20):
+    """Return what transformers' own generation says of one image, after ``text`` if there is one."""
+    import torch
+
+    inputs = processor(images=image, text=text, return_tensors="pt")
+    inputs.pop("token_type_ids", None)
+    with torch.no_grad():
+        tokens = model.generate(**inputs, max_new_tokens=longest, do_sample=False)[0]
+    # Language models without an encoder repeat what they were given.
+    if (
+        "input_ids" in inputs
+        and "2" in type(model).__name__
+        and not model.language_model.config.is_encoder_decoder
+    ):
+        tokens = tokens[inputs["input_ids"].shape[1] :]
+    return processor.tokenizer.decode(tokens, skip_special_tokens=True)

@@ -1,0 +1,298 @@
+"""Captioning metrics against numbers by hand and their definitions written out again."""
+
+import math
+import warnings
+from collections import Counter
+
+import numpy as np
+import pytest
+from pycocoevalcap.bleu.bleu_scorer import BleuScorer
+
+from biaslab.errors import InputError
+from biaslab.measures import captioning
+from biaslab.measures.captioning import METRICS, caption_scores, split
+from biaslab.stats import bootstrap_mean
+
+SAID = [
+    "a nurse stands in a ward and smiles",
+    "a man rides a brown horse on the beach",
+    "two dogs play with a ball in the park",
+    "a woman",
+    "the the the the the",
+]
+TRUE = [
+    ["a nurse stands in a hospital ward", "the nurse smiles in a ward of the hospital"],
+    ["a man rides a brown horse on the beach", "someone on a horse"],
+    ["two dogs are in the park", "dogs play with a red ball in the park", "a ball and two dogs"],
+    ["a woman repairs a bicycle in a workshop"],
+    ["the cat is on the mat", "a cat sits on the mat"],
+]
+
+
+def scores(said, true, **options):
+    return caption_scores(said, true, **{"seed": 1} | options).set_index("metric")
+
+
+# -- the definitions, written out ----------------------------------------------------------------------------
+
+
+def grams(text, n):
+    words = text.split()
+    return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+def bleu(said, true):
+    """Return BLEU-4 of a corpus (Papineni et al. 2002, section 2.3), with the length of the nearest reference."""
+    logs = []
+    for n in range(1, 5):
+        right = whole = 0
+        for text, of in zip(said, true, strict=True):
+            found = grams(text, n)
+            # No n-gram counts more often than in the reference that has most of it.
+            right += sum(min(count, max(grams(r, n)[g] for r in of)) for g, count in found.items())
+            whole += sum(found.values())
+        logs.append(math.log(right / whole))
+    lengths = [len(text.split()) for text in said]
+    nearest = [
+        min((abs(len(r.split()) - own), len(r.split())) for r in of)[1]
+        for own, of in zip(lengths, true, strict=True)
+    ]
+    return 100 * math.exp(min(0, 1 - sum(nearest) / sum(lengths)) + sum(logs) / 4)
+
+
+def cider(said, true):
+    """Return CIDEr-D of each image (Vedantam et al. 2015, section 8) with a Gaussian of 6 words."""
+    out = np.zeros(len(said))
+    for n in range(1, 5):
+        shown = Counter(g for of in true for g in set().union(*(grams(r, n) for r in of)))
+
+        def weighted(text, n=n, shown=shown):
+            return {
+                g: count * (math.log(len(said)) - math.log(max(1, shown[g])))
+                for g, count in grams(text, n).items()
+            }
+
+        for i, (text, of) in enumerate(zip(said, true, strict=True)):
+            own = weighted(text)
+            for reference in of:
+                other = weighted(reference)
+                shared = sum(min(value, other.get(g, 0)) * other.get(g, 0) for g, value in own.items())
+                norms = math.hypot(*own.values()) * math.hypot(*other.values())
+                apart = len(text.split()) - len(reference.split())
+                if norms:
+                    out[i] += 10 / 4 / len(of) * shared / norms * math.exp(-(apart**2) / (2 * 6**2))
+    return 100 * out
+
+
+def common(a, b):
+    """Return the length of the longest common subsequence, by trying each."""
+    if not a or not b:
+        return 0
+    if a[0] == b[0]:
+        return 1 + common(a[1:], b[1:])
+    return max(common(a[1:], b), common(a, b[1:]))
+
+
+def rouge(said, true):
+    """Return ROUGE-L of each image (Lin 2004, section 3) with the best precision and recall, recall weighs 1.2²."""
+    out = []
+    for text, of in zip(said, true, strict=True):
+        own = text.split()
+        shared = [(common(own, r.split()), len(r.split())) for r in of]
+        precision, recall = max(k / len(own) for k, _ in shared), max(k / n for k, n in shared)
+        bottom = recall + 1.44 * precision
+        out.append(100 * 2.44 * precision * recall / bottom if bottom else 0.0)
+    return np.array(out)
+
+
+# -- values --------------------------------------------------------------------------------------------------
+
+
+def test_scores_are_those_of_the_definitions():
+    found = scores(SAID, TRUE)
+    assert list(found.index) == list(METRICS) and (found["n"] == 5).all()
+    assert found.loc["BLEU-4", "value"] == pytest.approx(bleu(SAID, TRUE), rel=1e-6)
+    assert found.loc["CIDEr", "value"] == pytest.approx(cider(SAID, TRUE).mean(), rel=1e-6)
+    assert found.loc["ROUGE-L", "value"] == pytest.approx(rouge(SAID, TRUE).mean(), rel=1e-6)
+    # Of one reference each, as the package's own tables have them.
+    single = [of[:1] for of in TRUE]
+    found = scores(SAID, single)["value"]
+    wanted = [bleu(SAID, single), cider(SAID, single).mean(), rouge(SAID, single).mean()]
+    assert found.to_numpy() == pytest.approx(wanted, rel=1e-6)
+
+
+def test_bleu_by_hand():
+    # Six words against seven or five: as near, so the shorter counts and nothing is taken off. "a" is said three
+    # times and stands twice in a reference: 5 of 6 words; of longer ones all but the first: 4 of 5, 3 of 4, 2 of 3.
+    said = ["a a cat on a chair"]
+    true = [["a cat on a chair by me", "a cat sleeps a lot"]]
+    by_hand = 100 * (5 / 6 * 4 / 5 * 3 / 4 * 2 / 3) ** 0.25
+    assert scores(said, true).loc["BLEU-4", "value"] == pytest.approx(by_hand, rel=1e-6)
+    # Four words against six, all of them right: exp(1 - 6 / 4).
+    short = scores(["a cat on a"], [["a cat on a red chair"]])
+    assert short.loc["BLEU-4", "value"] == pytest.approx(100 * math.exp(-0.5), rel=1e-6)
+
+
+def test_cider_by_hand():
+    # Two images; "a" is in both references and weighs log(2 / 2) = 0, all else log 2. The first shares one of two
+    # words that weigh, and one of two pairs: cosines of 1/2, 1/2, 0 and none, lengths of 3. The second shares nothing.
+    said, true = ["a red horse", "xylophone"], [["a red house"], ["a dog"]]
+    value = 100 * 10 * (0.5 + 0.5) / 4 / 2
+    assert scores(said, true).loc["CIDEr", "value"] == pytest.approx(value, rel=1e-6)
+    # A word said twice is cut to the once that it stands there: 1 / 2, as the norms are 2 and 1 (times log 2). One word
+    # more than the reference takes off exp(-1 / 72).
+    said, true = ["red red", "dog"], [["red"], ["blue"]]
+    value = 100 * 10 * (1 / 2) * math.exp(-1 / 72) / 4 / 2
+    assert cider(said, true).mean() == pytest.approx(value)
+    assert scores(said, true).loc["CIDEr", "value"] == pytest.approx(value, rel=1e-6)
+
+
+def test_rouge_by_hand():
+    # "the cat the mat" has "the cat mat" in common with five words: precision 3/4, recall 3/5.
+    found = scores(["the cat the mat"], [["the grey cat mat sleeps"]])
+    by_hand = 100 * (1 + 1.2**2) * 0.75 * 0.6 / (0.6 + 1.2**2 * 0.75)
+    assert found.loc["ROUGE-L", "value"] == pytest.approx(by_hand, rel=1e-6)
+    # Of two references the best precision and the best recall count, each of its own: 3/4, and 1/1.
+    both = scores(["the cat the mat"], [["the grey cat mat sleeps", "mat"]])
+    by_hand = 100 * 2.44 * 0.75 / (1 + 1.44 * 0.75)
+    assert both.loc["ROUGE-L", "value"] == pytest.approx(by_hand, rel=1e-6)
+
+
+def test_the_captions_themselves_have_the_highest_scores():
+    texts = [
+        "a nurse in a blue coat",
+        "two pilots near the old aeroplane",
+        "someone paints this very long wall",
+    ]
+    found = scores([text.upper() + "!" for text in texts], [[text] for text in texts])
+    # Every cosine is 1: CIDEr-D is 10, shown as 1,000.
+    assert found["value"].to_numpy() == pytest.approx([100, 1000, 100], rel=1e-6)
+    assert found["ci_low"].to_numpy() == pytest.approx(found["value"].to_numpy(), rel=1e-6)
+    assert found["ci_high"].to_numpy() == pytest.approx(found["value"].to_numpy(), rel=1e-6)
+
+
+def test_nothing_in_common_is_zero():
+    found = scores(["red green", "", "?"], [["one two three four five"], ["six"], ["seven"]])
+    assert found["value"].to_numpy() == pytest.approx([0, 0, 0], abs=1e-6)
+    assert not found[["ci_low", "ci_high"]].isna().any(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A Nurse, in a WARD.", "a nurse in a ward"),
+        ("the man's hat", "the man 's hat"),
+        ("the men’s hats — they’re old", "the men 's hats they 're old"),
+        ("two 1920s' cars (red_one) & more…", "two 1920s cars red one more"),
+        # An apostrophe that opens a quotation belongs to no word.
+        ("he says 'hello' and ‘good’", "he says hello and good"),
+        ("an 'old' man", "an old man"),
+        ("Ärztin, naïve", "ärztin naïve"),
+        ("  \n ", ""),
+        ("…!?", ""),
+    ],
+)
+def test_texts_are_split_into_words(text, words):
+    assert split(text) == words
+    assert split(split(text).replace(" '", "'")) == words
+
+
+def test_the_words_decide_and_not_the_marks():
+    marked = [text.capitalize().replace(" in ", ", in ") + "." for text in SAID]
+    assert scores(marked, TRUE).equals(scores(SAID, TRUE))
+
+
+# -- intervals -----------------------------------------------------------------------------------------------
+
+
+def many(n, seed=3):
+    """Return sentences of which some words are others than in their reference."""
+    rng = np.random.default_rng(seed)
+    words = [f"w{k}" for k in range(40)]
+    true = [[" ".join(rng.choice(words, rng.integers(6, 12)))] for _ in range(n)]
+    said = [
+        " ".join(word if rng.random() < 0.8 else str(rng.choice(words)) for word in of[0].split())
+        for of in true
+    ]
+    return said, true
+
+
+def counted(said, true):
+    scorer = BleuScorer(n=4)
+    for text, of in zip(said, true, strict=True):
+        scorer += (text, of)
+    return scorer
+
+
+def test_bleu_of_sums_is_that_of_the_corpus():
+    said, true = many(30)
+    true = [[*of, "a much longer reference of nine words in all"] for of in true]
+    for n in (1, 7, 30):
+        rows = counted(said[:n], true[:n]).ctest
+        nearest = [
+            min(c["reflen"], key=lambda length, own=c["testlen"]: (abs(length - own), length)) for c in rows
+        ]
+        sums = np.array(
+            [[c["testlen"], r, *c["guess"], *c["correct"]] for c, r in zip(rows, nearest, strict=True)]
+        )
+        whole, _ = counted(said[:n], true[:n]).compute_score(option="closest")
+        assert captioning._bleu(sums.sum(axis=0)) == pytest.approx(whole[-1], rel=1e-9)
+        assert captioning._bleu(np.stack([sums.sum(axis=0)] * 2)).shape == (2,)
+
+
+def test_intervals_hold_the_value_and_are_the_seeds():
+    said, true = many(60)
+    found = scores(said, true)
+    assert (found["ci_low"] < found["value"]).all() and (found["value"] < found["ci_high"]).all()
+    assert found.equals(scores(said, true))
+    other = scores(said, true, seed=2)
+    assert other["value"].equals(found["value"]) and (other["ci_low"] != found["ci_low"]).all()
+    narrow = scores(said, true, confidence=0.5)
+    assert (narrow["ci_high"] - narrow["ci_low"] < found["ci_high"] - found["ci_low"]).all()
+
+
+def test_the_interval_of_bleu_is_that_of_resampled_corpora():
+    said, true = many(40)
+    rng = np.random.default_rng(9)
+    drawn = []
+    for _ in range(400):
+        chosen = rng.integers(40, size=40)
+        drawn.append(
+            counted([said[k] for k in chosen], [true[k] for k in chosen]).compute_score("closest")[0][-1]
+        )
+    low, high = scores(said, true).loc["BLEU-4", ["ci_low", "ci_high"]]
+    # The middle of resamples, and their width, to what 400 of them tell.
+    assert (low + high) / 2 == pytest.approx(100 * np.median(drawn), abs=100 * 0.4 * np.std(drawn))
+    assert high - low == pytest.approx(100 * 3.92 * np.std(drawn), rel=0.2)
+
+
+def test_the_intervals_of_means_are_over_images():
+    said, true = many(40)
+    found = scores(said, true)
+    for metric, each in (("CIDEr", cider(said, true)), ("ROUGE-L", rouge(said, true))):
+        own = bootstrap_mean(each, 2000, 1)
+        limits = found.loc[metric, ["ci_low", "ci_high"]].to_numpy(float)
+        assert limits == pytest.approx([own.ci_low, own.ci_high], rel=1e-6)
+
+
+def test_one_image_has_no_interval():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = scores(SAID[:1], TRUE[:1])
+    assert found[["ci_low", "ci_high"]].isna().all(axis=None)
+    assert found.loc["BLEU-4", "value"] == pytest.approx(bleu(SAID[:1], TRUE[:1]), rel=1e-6)
+    # A word's rareness is counted over images: of one image every word is in all of them.
+    assert found.loc["CIDEr", "value"] == 0 and (found["n"] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("said", "true", "named"),
+    [
+        ([], [], "0 captions"),
+        (["a", "b"], [["a"]], "2 captions and references of 1"),
+        (["a", "b"], [["a"], []], "image 1"),
+    ],
+)
+def test_what_cannot_be_scored_is_said(said, true, named):
+    with pytest.raises(InputError, match=named):
+        caption_scores(said, true, seed=1)
