@@ -158,6 +158,7 @@ def test_card_names_command_intervals_and_limits(name):
         "mini-sd-pairs": "pair_order@1.5",
         "mini-skills-detector": "image_right",
         "mini-vqa": "vqa_specificity",
+        "mini-captioner": "caption_names_right",
     }[name]
     (row,) = [r for r in rows if r["metric"] == main]
     value, low, high = (100 * float(row[k]) for k in ("value", "ci_low", "ci_high"))
