@@ -1,0 +1,191 @@
+"""Features of Inception-v3 are torchmetrics' own; files that are no weights of it are refused, and none is run."""
+
+import hashlib
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
+
+from torch_fidelity import feature_extractor_inceptionv3 as fidelity  # noqa: E402
+from torchmetrics.image.fid import FrechetInceptionDistance  # noqa: E402
+
+from biaslab.errors import InputError, ParameterError  # noqa: E402
+from biaslab.judging.inception import Inception, check_weights  # noqa: E402
+from biaslab.measures.retrieval import frechet_distance  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """A file of random weights of the network."""
+    with pytest.MonkeyPatch.context() as patch:
+        # Its constructor downloads weights, and takes what it is given.
+        patch.setattr(fidelity, "load_state_dict_from_url", lambda *_, **__: {})
+        patch.setattr(fidelity.FeatureExtractorInceptionV3, "load_state_dict", lambda *_: None)
+        network = fidelity.FeatureExtractorInceptionV3("random", ["2048"])
+    torch.manual_seed(0)
+    for value in network.parameters():
+        if value.dim() == 4:
+            # So that differences of images reach the last layer (He et al. 2015, equation 10).
+            value.normal_(0, (2 / value[0].numel()) ** 0.5)
+    path = tmp_path_factory.mktemp("inception") / "weights.pth"
+    torch.save(network.state_dict(), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Two sets of images, the second of darker ones: (5, 20, 28, 3) and (4, 20, 28, 3)."""
+    rng = np.random.default_rng(0)
+    coarse = [rng.integers(0, top, (n, 5, 7, 3), dtype=np.uint8) for n, top in ((5, 256), (4, 90))]
+    return [some.repeat(4, axis=1).repeat(4, axis=2) for some in coarse]
+
+
+@pytest.fixture(scope="module")
+def model(weights):
+    return Inception(str(weights), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def features(model, images):
+    return [model.image_embeddings(list(some)) for some in images]
+
+
+@pytest.fixture(scope="module")
+def metric(weights):
+    return FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=str(weights))
+
+
+def batch(images):
+    return torch.from_numpy(images).permute(0, 3, 1, 2)
+
+
+def test_features_are_torchmetrics_own(features, images, metric):
+    for found, some in zip(features, images, strict=True):
+        assert found.shape == (len(some), 2048) and found.dtype == np.float32
+        own = metric.inception(batch(some)).numpy()
+        np.testing.assert_allclose(found, own, rtol=1e-4, atol=1e-5 * own.std())
+    both = np.concatenate(features)
+    assert np.linalg.matrix_rank(both - both.mean(axis=0)) == 8, "the network must tell images apart"
+
+
+def test_distances_of_features_are_torchmetrics_fid(features, images, metric):
+    # It takes features in single precision and adds up in double; its result is in single precision again.
+    metric.update(batch(images[0]), real=True)
+    metric.update(batch(images[1]), real=False)
+    assert frechet_distance(*features) == pytest.approx(float(metric.compute()), rel=1e-3)
+
+
+def test_images_of_any_shape_come_back_in_order(model, images, features):
+    wide = np.ascontiguousarray(images[1][0][:12])
+    found = model.image_embeddings([images[0][1], wide, images[0][0]])
+    np.testing.assert_allclose(found[[0, 2]], features[0][[1, 0]], rtol=1e-4, atol=1e-5 * features[0].std())
+    assert np.abs(found[1] - features[1][0]).max() > features[1].std() / 10
+    with pytest.raises(InputError):
+        model.image_embeddings([])
+
+
+# -- files ---------------------------------------------------------------------------------------------------
+
+
+def test_a_name_with_a_digest_is_held_to_it(tmp_path):
+    content = b"as if these were weights"
+    digest = hashlib.sha256(content).hexdigest()
+    for name in (
+        "plain.pth",
+        "pt-inception-2015-12-05.pth",
+        f"w-2015-12-05-{digest[:8]}.pth",
+        f"w-{digest}.pth",
+    ):
+        (tmp_path / name).write_bytes(content)
+        assert check_weights(tmp_path / name) == check_weights(str(tmp_path / name)) == digest
+    other = f"{(int(digest[:8], 16) + 1) % 16**8:08x}"
+    for name in (f"w-{other}.pth", f"w-{digest[:63]}{(int(digest[63], 16) + 1) % 16:x}.pth"):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ParameterError, match=f"{digest[:8]}.*{name[2:-4]}"):
+            check_weights(tmp_path / name)
+        with pytest.raises(ParameterError, match=digest[:8]):
+            Inception(tmp_path / name)
+    # Cut short, as by a download that broke off.
+    (tmp_path / f"w-{digest[:8]}.pth").write_bytes(content[:-1])
+    with pytest.raises(ParameterError, match=digest[:8]):
+        check_weights(tmp_path / f"w-{digest[:8]}.pth")
+
+
+def test_weights_under_their_digest_are_taken(weights, tmp_path):
+    named = tmp_path / f"weights-inception-2015-12-05-{check_weights(weights)[:8]}.pth"
+    named.symlink_to(weights)
+    assert Inception(named, device="cpu")
+
+
+@pytest.mark.parametrize("at", ["no-such.pth", ".", "no-such-folder/weights.pth"])
+def test_a_missing_file_is_said(tmp_path, at):
+    with pytest.raises(ParameterError, match=r"no file .*dalleval\.inception"):
+        check_weights(tmp_path / at)
+    with pytest.raises(ParameterError, match="no file"):
+        Inception(tmp_path / at)
+
+
+class _Bait:
+    """What creates a file where it is unpickled."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return Path.touch, (self.marker,)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_would_run_code_is_refused_and_does_not_run(zipped, alone, tmp_path):
+    marker, path = tmp_path / "ran", tmp_path / "weights.pth"
+    bait = _Bait(marker) if alone else {"Conv2d_1a_3x3.conv.weight": torch.zeros(2), "fc.bias": _Bait(marker)}
+    torch.save(bait, path, _use_new_zipfile_serialization=zipped)
+    # It would run where it is read as any pickle.
+    torch.load(path, weights_only=False)
+    assert marker.exists()
+    marker.unlink()
+    with pytest.raises(ParameterError, match="cannot be read as tensors alone"):
+        Inception(path, device="cpu")
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"hello world",
+        b"<!DOCTYPE html><html>404</html>",
+        b"PK\x03\x04" + bytes(60),
+        b"\x80\x02.",
+        pickle.dumps({"a": 1}, protocol=4),
+        bytes(100),
+    ],
+)
+def test_what_is_no_file_of_weights_is_refused(content, tmp_path):
+    path = tmp_path / "weights.pth"
+    path.write_bytes(content)
+    with pytest.raises(ParameterError, match=r"weights\.pth cannot be read as tensors alone"):
+        Inception(path, device="cpu")
+
+
+def test_weights_of_another_network_are_refused(weights, tmp_path):
+    path = tmp_path / "weights.pth"
+    whole = torch.load(weights, weights_only=True)
+    fewer = {k: v for k, v in whole.items() if k != "Mixed_7c.branch_pool.conv.weight"}
+    wider = whole | {"fc.bias": torch.zeros(1000)}
+    for other in ({"conv1.weight": torch.zeros(64, 3, 7, 7)}, torch.zeros(3), [], fewer, wider):
+        torch.save(other, path)
+        with pytest.raises(ParameterError, match=r"cannot be loaded as Inception-v3's weights"):
+            Inception(path, device="cpu")
