@@ -174,13 +174,15 @@ class _Captions(_Model):
         import torch
 
         text = self._model.config.text_config
+        # No longer than the decoder has places for.
+        longest = min(self._longest, text.max_position_embeddings - 1)
         start = torch.full((len(tokens), 1), text.bos_token_id, device=tokens.device)
         return self._model.text_decoder.generate(
             input_ids=start,
             encoder_hidden_states=seen,
             eos_token_id=text.sep_token_id,
             pad_token_id=text.pad_token_id,
-            **self._greedy,
+            **self._greedy | {"max_new_tokens": longest},
         )[:, 1:]
 
 
