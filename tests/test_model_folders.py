@@ -204,6 +204,7 @@ LOADERS = {
     "clip": ZeroShot,
     "detector": faces.load,
     "vqa": lambda name: blip.load(f"vqa:{name}"),
+    "captioner": lambda name: blip.load(name, "captioner"),
     "encoder": lambda name: Encoder(name).encode(["a nurse"]),
 }
 
@@ -222,7 +223,7 @@ def whole(kind, folder):
     """Write a folder that the loader of a kind takes for a model until it looks at the weights."""
     if kind == "encoder":
         return encoder(folder)
-    if kind == "vqa":
+    if kind in ("vqa", "captioner"):
         folder.mkdir()
         (folder / "config.json").write_text('{"model_type": "blip"}')
         (folder / "model.safetensors").write_bytes(b"")
@@ -238,7 +239,7 @@ def test_no_loader_sees_a_folder_with_code(tmp_path, code, kind):
         LOADERS[kind](str(folder))
 
 
-@pytest.mark.parametrize("kind", ["clip", "detector", "vqa", "encoder"])
+@pytest.mark.parametrize("kind", ["clip", "detector", "vqa", "captioner", "encoder"])
 def test_what_is_fetched_from_the_hub_brings_no_code(tmp_path, monkeypatch, code, kind):
     """The hub's client is asked for nothing else, and what lay in its cache before is looked through."""
     folder, asked = whole(kind, tmp_path / "model"), []

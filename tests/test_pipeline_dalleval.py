@@ -1,11 +1,17 @@
 """DALL-Eval's stages connected, on renders whose truth is known, with the embedded judges."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
+import tiny_blip
 
 from biaslab import models
 from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.judging import blip
+from biaslab.measures.captioning import caption_scores
+from biaslab.measures.retrieval import frechet_distance, kernel_distance
 from biaslab.papers import dalleval
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.prompts import dalleval as prompts
@@ -145,3 +151,152 @@ def test_methods_of_skin_tone_read_the_same_images(world):
     own = readings[readings["scoring"] == "ITA in CIELAB"].set_index("image_id")["tone_read"]
     images = dalleval.measure.social_images(world).set_index("image_id")["skin_tone"]
     assert own.equals(images.rename("tone_read").reindex(own.index))
+
+
+# -- images made from captions -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def describer(tmp_path_factory):
+    """A random BLIP for captions."""
+    return tiny_blip.save_blip(tmp_path_factory.mktemp("describer"), "BlipForConditionalGeneration")
+
+
+class Colours:
+    """Features that are an image's means by colour, and of its upper half."""
+
+    def __init__(self, path, *, device="auto"):
+        self.path = path
+
+    def image_embeddings(self, images):
+        parts = [(image, image[: len(image) // 2]) for image in images]
+        return np.array([[p.mean((0, 1)) for p in both] for both in parts], np.float32).reshape(-1, 6)
+
+
+@pytest.fixture(scope="module")
+def captioned(store, describer, tmp_path_factory):
+    """A world that draws captions, its captions with their images, and tables of how good these are."""
+    weights = tmp_path_factory.mktemp("weights") / "inception.pth"
+    weights.write_bytes(b"weights")
+    design = FEW | {"captioner": str(describer), "inception": str(weights)}
+    settings = Settings(captions={"rows": 200}, dalleval=design, compute={"store": str(store)})
+    p = Pipeline("world", settings, seed=5, progress=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("biaslab.judging.inception.Inception", Colours)
+        quality = dalleval.measure.image_quality(p)
+    return p, quality, dalleval.measure.alignment_quality(p)
+
+
+@pytest.fixture(scope="module")
+def captions(captioned):
+    """Captions with their images, generated ones and those behind them, each once."""
+    p, _, _ = captioned
+    made = p.images("caption_prompts").table.drop_duplicates("caption_id")
+    images = {
+        "generated": p.images("caption_prompts").source.read(list(made["image_id"])),
+        "captioned": p.images("training").source.read(list(made["caption_id"])),
+    }
+    return list(made["text"]), images
+
+
+def test_captions_of_images_are_held_against_those_that_they_were_made_from(captioned, captions, describer):
+    _, quality, _ = captioned
+    texts, images = captions
+    model = blip.load(str(describer), "captioner", device="cpu")
+    for name, some in images.items():
+        of = quality[quality["images"] == name].set_index("metric")
+        said = [" ".join(text.split()) for text in model.ask(some, range(len(some)), [""] * len(some))]
+        for columns, references in (
+            (["value", "ci_low", "ci_high"], texts),
+            # By chance: each against the caption of another image.
+            (["floor"], [texts[-1], *texts[:-1]]),
+        ):
+            own = caption_scores(said, [[text] for text in references], seed=5).set_index("metric")
+            wanted = own[["value", "ci_low", "ci_high"][: len(columns)]].to_numpy()
+            np.testing.assert_allclose(
+                of.loc[own.index, columns].to_numpy(float), wanted, rtol=1e-6, atol=1e-9
+            )
+        assert (of.loc[own.index, "n"] == len(texts)).all()
+        left_out = of.loc[["METEOR", "SPICE"]]
+        assert left_out["value"].isna().all() and (left_out["n"] == 0).all() and left_out["reason"].all()
+        assert not of.drop(["METEOR", "SPICE"])["reason"].any()
+
+
+def test_distances_are_on_the_features_that_they_name(captioned, captions):
+    _, quality, _ = captioned
+    _, images = captions
+    of = quality.set_index(["images", "metric"])
+    features = [Colours("").image_embeddings(images[name]) for name in ("generated", "captioned")]
+    for metric, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
+        row = of.loc[("generated", f"{metric}, Inception features")]
+        assert row["value"] == pytest.approx(distance(*features), rel=1e-6)
+        assert row["n"] == len(images["generated"])
+        clip = of.loc[("generated", f"{metric}, CLIP features"), "value"]
+        assert math.isfinite(clip) and clip != pytest.approx(row["value"])
+        # They are of two sets, and so stand once.
+        assert not any(metric in name for name in quality.loc[quality["images"] == "captioned", "metric"])
+    assert len(quality) == 2 * 6 + 4
+
+
+def test_what_is_measured_here_shares_no_rank_with_printed_values(captioned):
+    _, quality, alignment = captioned
+    # One row for each metric of generated images that has a value: ten less METEOR and SPICE.
+    assert len(alignment) == 8 and set(alignment["metric"]).isdisjoint(
+        dalleval.printed.alignment_quality()["metric"]
+    )
+    distances = alignment["metric"].str.contains("features")
+    assert alignment["better"].tolist() == np.where(distances, "lower", "higher").tolist()
+    assert alignment["metric"][~distances].str.endswith(", own captions").all()
+    generated = quality[(quality["images"] == "generated") & quality["value"].notna()]
+    assert alignment["value"].tolist() == generated["value"].tolist()
+    # A metric of one model is compared with none.
+    assert dalleval.metric_agreement(dalleval.alignment_quality(alignment)).empty
+
+
+def test_a_figure_has_a_panel_for_each_metric(captioned):
+    import matplotlib.pyplot as plt
+
+    _, quality, alignment = captioned
+    figure = dalleval.figures.image_quality(quality)
+    titles = [ax.get_title() or ax.get_title(loc="left") for ax in figure.axes if ax.axison]
+    of = {
+        name: [t for t in titles if t.startswith(f"{name} ") or t.startswith(f"{name},")]
+        for name in ("CIDEr", "FID")
+    }
+    assert len(of["CIDEr"]) == 1 and "higher" in of["CIDEr"][0]
+    assert len(of["FID"]) == 2 and all("lower" in t for t in of["FID"])
+    assert not any("METEOR" in t for t in titles)
+    ranks = dalleval.figures.metric_ranks(
+        dalleval.alignment_quality(alignment), dalleval.printed.references()
+    )
+    assert not any(ax.axison for ax in ranks.axes)
+    plt.close("all")
+
+
+def test_without_weights_of_inception_there_are_clips_features_alone(captioned):
+    p, quality, _ = captioned
+    settings = p.settings.model_copy(
+        update={"dalleval": p.settings.dalleval.model_copy(update={"inception": ""})}
+    )
+    found = dalleval.measure.image_quality(Pipeline("world", settings, seed=5, progress=False))
+    rest = quality[~quality["metric"].str.contains("Inception")].reset_index(drop=True)
+    pd.testing.assert_frame_equal(found.reset_index(drop=True), rest)
+
+
+def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tmp_path, monkeypatch):
+    def design(name):
+        return pipeline(store, captioner=str(describer), inception=str(tmp_path / name)).settings
+
+    (tmp_path / "whole.pth").write_bytes(b"weights")
+    (tmp_path / "w-00000000.pth").write_bytes(b"weights")
+    checks.check_dalleval("world", design("whole.pth"))
+    first = checks.digest("world", design("whole.pth"))
+    (tmp_path / "whole.pth").write_bytes(b"other weights")
+    assert checks.digest("world", design("whole.pth")) != first
+    p = pipeline(store)
+    monkeypatch.setattr(type(p.dalleval), "prompts", lambda *_: pytest.fail("worked"))
+    for name in ("no-such.pth", "w-00000000.pth"):
+        with pytest.raises(ParameterError, match=name):
+            checks.check_dalleval("world", design(name))
+    with pytest.raises(ParameterError, match="mini-vqa"):
+        checks.check_dalleval("world", pipeline(store, captioner="mini-vqa").settings)
