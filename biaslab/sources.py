@@ -223,6 +223,8 @@ def check_work(
         checks.check_people(*given, seed=seed)
     if any(name.startswith("dalleval_") for name in names - OF_CAPTIONS):
         checks.check_dalleval(*given, seed=seed)
+    if names & OF_CAPTIONS:
+        checks.check_alignment(*given)
 
 
 def no_images(*, model: str = "all", settings: Mapping | None = None) -> str:

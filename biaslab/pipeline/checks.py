@@ -22,16 +22,19 @@ from biaslab.settings import Settings
 INPUTS = (
     *(f"captions.{name}" for name in ("corpus", "rows", "columns", "skew", "training_images")),
     *(f"judging.{name}" for name in ("faces", "gender", "further")),
-    *(f"dalleval.{name}" for name in ("detector", "vqa", "captioner", "inception", "ratings")),
+    *(
+        f"dalleval.{name}"
+        for name in ("detector", "vqa", "captions", "images", "captioner", "inception", "ratings")
+    ),
 )
 # Settings that may be paths, by group, and those of them that are nothing else.
 _PATHS = {
     "captions": ("corpus", "encoder", "training_images"),
     "judging": ("faces", "gender", "further"),
-    "dalleval": ("detector", "vqa", "captioner", "inception", "ratings"),
+    "dalleval": ("detector", "vqa", "captions", "images", "captioner", "inception", "ratings"),
     "compute": ("store",),
 }
-_FOLDERS = ("training_images", "store")
+_FOLDERS = ("training_images", "images", "store")
 # Captions that are looked at before any work: of files, and of a corpus that is streamed.
 LOOKED_AT, STREAMED = 50_000, 1000
 
@@ -188,18 +191,33 @@ def check_dalleval(model: str, settings: Settings, *, seed: int = 0) -> None:
     Raises:
         ParameterError, InputError: A judge cannot be used, a file cannot be read, or a word is not known.
     """
-    from biaslab.judging import blip, inception, skill_ratings
+    from biaslab.judging import blip, skill_ratings
 
     pipeline, s = Pipeline(model, settings, seed=seed, progress=False), settings.dalleval
     models.resolve(s.detector, "detector")
     blip.located(s.vqa)
-    blip.located(s.captioner, "captioner")
-    if s.inception:
-        inception.check_weights(s.inception)
     asked = {kind: pipeline.dalleval.prompts(kind) for kind in dalleval.KINDS}
     if s.ratings:
         skill_ratings.read(s.ratings, asked["skills"]["prompt_id"] + "/0")
     pipeline.image_model("dalleval").check_texts(text for table in asked.values() for text in table["text"])
+
+
+def check_alignment(model: str, settings: Settings) -> None:
+    """Look up what alignment and quality take beside images: captions, their images, captioning model, weights.
+
+    Raises:
+        ParameterError, InputError: A model or file cannot be used, or the model does not know a word.
+    """
+    from biaslab.judging import blip, inception
+
+    pipeline, s = Pipeline(model, settings, progress=False), settings.dalleval
+    blip.located(s.captioner, "captioner")
+    if s.inception:
+        inception.check_weights(s.inception)
+    if s.images and not os.path.isdir(s.images):
+        raise ParameterError(f"dalleval.images is {s.images!r}, which is not a folder.")
+    if s.captions:
+        pipeline.image_model().check_texts(pipeline.dalleval.caption_prompts()["text"])
 
 
 def digest(model: str, settings: Settings) -> str:
@@ -207,13 +225,13 @@ def digest(model: str, settings: Settings) -> str:
 
     Images that are fetched by URL count with their captions, of which the URLs are part.
     """
+    from biaslab.captions.corpus import open_corpus
     from biaslab.judging import blip, inception
+    from biaslab.judging.images import FolderImages
 
     pipeline, folder = Pipeline(model, settings), settings.captions.training_images
     whole = hashlib.sha256(pipeline.corpus.digest.encode())
     if folder not in ("", DOWNLOAD):
-        from biaslab.judging.images import FolderImages
-
         whole.update(FolderImages(folder).digest.encode())
     for of in models.MINI:
         # A model that is not here makes nothing; who needs it is told before any work.
@@ -227,6 +245,10 @@ def digest(model: str, settings: Settings) -> str:
     whole.update(models.digest(blip.located(s.captioner, "captioner")).encode())
     if s.inception:
         whole.update(inception.check_weights(s.inception).encode())
+    if s.captions:
+        whole.update(open_corpus(s.captions).digest.encode())
+    if s.images:
+        whole.update(FolderImages(s.images).digest.encode())
     if s.ratings:
         whole.update(Path(os.path.expanduser(s.ratings)).read_bytes())
     return whole.hexdigest()

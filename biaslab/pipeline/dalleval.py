@@ -5,12 +5,14 @@ Source: dalleval paper, sections 3 and 4.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from biaslab.errors import unknown_name
+from biaslab.errors import InputError, unknown_name
+from biaslab.judging.images import CaptionImages
 from biaslab.judging.names import VQA
 from biaslab.pipeline.stages import Stages, kept
 from biaslab.prompts import dalleval as asking
@@ -24,6 +26,15 @@ KINDS = ("skills", "social")
 """PaintSkills' scenes, and people with and without a profession."""
 # A model may say it otherwise than the paper.
 OTHER_NAMES = {"bicycle": ("bike",), "person": ("human", "people"), "airplane": ("aeroplane", "plane")}
+
+
+class Captioned(NamedTuple):
+    """Images generated from captions, and those behind the captions."""
+
+    table: pd.DataFrame
+    """image_id (generated), real_id (behind the caption), text (the prompt), references (all captions of the image)."""
+    made: ImageSource
+    real: ImageSource | None
 
 
 class DallEval:
@@ -167,17 +178,71 @@ class DallEval:
             )
         return rows.assign(**{c: said[c].to_numpy() for c in ("outcome", "reason", "answer")})
 
-    def captions(self, kind: str, image_ids: Iterable[str]) -> pd.DataFrame:
-        """Return a sentence about each of some images, by the captioning model: as of ``captioner.describe``.
+    @kept
+    def captioned(self) -> Captioned:
+        """Return images generated from captions and, where they are to be had, the images behind the captions.
 
-        ``kind`` is one of the pipeline's own (:meth:`biaslab.pipeline.Stages.images`).
+        Of the captions that the settings name, or else of the paradox paper's caption prompts.
+
+        Raises:
+            InputError: The file of captions has no column ``image_id`` or no caption, or the folder no image.
         """
+        pipeline, s = self._pipeline, self._pipeline.settings.dalleval
+        if not s.captions:
+            made = pipeline.images("caption_prompts")
+            table = made.table.drop_duplicates("caption_id").reset_index(drop=True)
+            table = table.assign(real_id=table["caption_id"], references=[[text] for text in table["text"]])
+            real = pipeline.images("training").source if pipeline.has_images else None
+            return Captioned(table[["image_id", "real_id", "text", "references"]], made.source, real)
+        asked = self.caption_prompts()
+        with pipeline._showing() as shown:
+            made = pipeline.image_model().generate(
+                asked, seed=pipeline.seed, store=pipeline.store, progress=shown
+            )
+        table = made.table[["image_id", "prompt_id"]].merge(asked, on="prompt_id")
+        real = CaptionImages(s.images, table["real_id"]) if s.images else None
+        return Captioned(table[["image_id", "real_id", "text", "references"]], made, real)
+
+    @kept
+    def caption_prompts(self) -> pd.DataFrame:
+        """Return the prompts from the file of captions: prompt_id, real_id, text, references, n_images.
+
+        Raises:
+            InputError: The file has no column ``image_id`` or no caption.
+        """
+        import pandas as pd
+
+        from biaslab.captions.corpus import open_corpus
+
+        s = self._pipeline.settings.dalleval
+        rows = pd.concat(open_corpus(s.captions).batches(), ignore_index=True)
+        # As a corpus carries columns whose names stages use.
+        if "corpus_image_id" not in rows:
+            raise InputError(
+                f"{s.captions} has no column image_id; it needs image_id and text, one row a caption. It has "
+                f"{', '.join(rows.columns)}."
+            )
+        rows = rows.rename(columns={"corpus_image_id": "real_id"}).astype({"real_id": str})
+        rows = rows[(rows["text"].fillna("").str.strip() != "") & (rows["real_id"] != "")]
+        if rows.empty:
+            raise InputError(f"{s.captions} holds no caption with an image_id.")
+        found = rows.groupby("real_id", sort=False)["text"].agg(list).rename("references").reset_index()
+        if s.captioned and s.captioned < len(found):
+            rng = np.random.default_rng([self._pipeline.seed, 77])
+            found = found.iloc[np.sort(rng.permutation(len(found))[: s.captioned])].reset_index(drop=True)
+        names = [hashlib.sha256(name.encode()).hexdigest()[:16] for name in found["real_id"]]
+        return found.assign(
+            prompt_id=[f"captioned-{name}" for name in names], text=found["references"].str[0], n_images=1
+        )
+
+    def describe(self, images: ImageSource, image_ids: Iterable[str]) -> pd.DataFrame:
+        """Return a sentence about each of some images, by the captioning model: as of ``captioner.describe``."""
         from biaslab.judging import captioner
 
         pipeline = self._pipeline
         with pipeline._showing() as shown:
             return captioner.describe(
-                pipeline.images(kind).source,
+                images,
                 list(image_ids),
                 pipeline.settings.dalleval.captioner,
                 store=pipeline.store,

@@ -521,11 +521,13 @@ class Stages:
 
     # -- embeddings ----------------------------------------------------------------------------------
 
-    def image_embeddings(self, kind: str, image_ids: Iterable[str], name: str = "") -> pd.DataFrame:
+    def image_embeddings(
+        self, images: str | ImageSource, image_ids: Iterable[str], name: str = ""
+    ) -> pd.DataFrame:
         """Return embeddings of images: CLIP's, by the model that judges gender, or what ``name`` says.
 
         Args:
-            kind: Of images.
+            images: One of :data:`KINDS`, or a source of images.
             image_ids: Which of them.
             name: ``inception:`` and a file of weights (:mod:`biaslab.judging.inception`) for features of Inception-v3.
 
@@ -539,12 +541,12 @@ class Stages:
         import pandas as pd
 
         name, device = name or self._clip, self.settings.compute.device
-        source = self.images(kind).source
+        source = self.images(images).source if isinstance(images, str) else images
         units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
         inputs = {"images": source.digest, "model": name, "weights": _weights(name)}
         stage = self.store.stage("image_embeddings", inputs, partial(_embed_images, source, name, device))
         # Generated images are a source that may have to generate, which stays in this process.
-        engine = self._engine if kind == "training" else None
+        engine = self._engine if images == "training" else None
         more = {"engine": engine, "gpu": device != "cpu"}
         return self.computed(stage, units, _SHARD_EMBEDDINGS, f"embedding {source.name}", "images", **more)
 

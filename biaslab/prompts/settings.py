@@ -87,6 +87,21 @@ class DallEvalDesign(Group):
     )
     threshold: float = field(0.7, "Score that a detection must pass by the paper's rule.", ge=0, le=1)
     vqa: str = field("mini-vqa", "Who is asked about gender and attributes: a BLIP or BLIP-2 model.")
+    captions: str = field(
+        "",
+        "Captions of images by which alignment and quality are measured: a file of `image_id` and `text`, one row a "
+        "caption; the first of an image is the prompt, all are references. Empty: the paradox paper's caption prompts.",
+    )
+    images: str = field(
+        "",
+        "Folder of the images of `captions`, each named by its `image_id`; without it there is no FID and no KID.",
+    )
+    captioned: Whole = field(
+        0,
+        "Images of `captions`, drawn at random; 0 is all (paper: 5,000 for captioning, 30,000 for FID).",
+        "images",
+        ge=0,
+    )
     captioner: str = field(
         "mini-captioner",
         "Who says in a sentence what images made from captions show: a BLIP or BLIP-2 model.",

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import models, stats, tables
+from biaslab.errors import InputError
 from biaslab.genders import GENDERS
 from biaslab.judging.inception import INCEPTION
 from biaslab.judging.names import VQA
@@ -29,6 +30,7 @@ from biaslab.papers.dalleval.analysis import verdicts as judging
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 
 if TYPE_CHECKING:
+    from biaslab.judging.images import ImageSource
     from biaslab.pipeline import Pipeline
 
 DETECTOR = "detector"
@@ -357,29 +359,29 @@ _OTHERWISE = {
 def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     """Return how well images fit their captions, and how near they are to the images behind them (section 4.3).
 
-    Of images generated from captions (the paradox paper's caption prompts) and of the images behind these captions.
-    R-precision is the expectation over all choices of 99 other captions, with a bootstrap over captions. A captioning
-    model says what each image shows, and captioning metrics compare that with the caption, the one reference there is.
-    Their floor is what sentences about other images get. FID and KID are on the features of the CLIP model that judges
-    gender, and on Inception-v3's where its weights are given. Their floor is what two random halves of the images
-    behind the captions give.
+    Of images generated from captions (those that the settings name, else the paradox paper's caption prompts) and of
+    the images behind these captions. R-precision is the expectation over all choices of 99 other captions, with a
+    bootstrap over captions. A captioning model says what each image shows, and captioning metrics compare that with the
+    captions of the image; their floor is what sentences about other images get. FID and KID are on the features of the
+    CLIP model that judges gender, and on Inception-v3's where its weights are given; their floor is what two random
+    halves of the images behind the captions give.
     """
     return _image_quality(pipeline).copy()
 
 
 @lru_cache(maxsize=1)
 def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
-    made = pipeline.images("caption_prompts").table.drop_duplicates("caption_id").reset_index(drop=True)
-    sets = {"generated": ("caption_prompts", made["image_id"])}
-    if pipeline.has_images:
-        sets["captioned"] = ("training", made["caption_id"])
-    texts = pipeline.text_embeddings(made["text"])
+    asked, made, real = pipeline.dalleval.captioned()
+    sets = {"generated": (made, asked["image_id"])}
+    if real is not None:
+        sets["captioned"] = (real, asked["real_id"])
+    texts = pipeline.text_embeddings(asked["text"])
     rows = []
     vectors = {name: _vectors(pipeline, *of) for name, of in sets.items()}
     for name, (found, seen) in vectors.items():
         rows.append({"images": name, "metric": "R-precision"} | _precision(found, texts[seen], pipeline.seed))
-    for name, (kind, ids) in sets.items():
-        rows += [{"images": name} | row for row in _captioning(pipeline, kind, ids, made["text"])]
+    for name, of in sets.items():
+        rows += [{"images": name} | row for row in _captioning(pipeline, *of, list(asked["references"]))]
     rows += _distances({name: found for name, (found, _) in vectors.items()}, "CLIP", pipeline.seed)
     if path := pipeline.settings.dalleval.inception:
         features = {name: _vectors(pipeline, *of, INCEPTION + path)[0] for name, of in sets.items()}
@@ -387,22 +389,25 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     return _table(pipeline, pd.DataFrame(rows).fillna({"reason": ""}), "dalleval_image_quality")
 
 
-def _vectors(pipeline: Pipeline, kind: str, ids: pd.Series, name: str = "") -> tuple[np.ndarray, np.ndarray]:
+def _vectors(
+    pipeline: Pipeline, source: ImageSource, ids: pd.Series, name: str = ""
+) -> tuple[np.ndarray, np.ndarray]:
     """Return embeddings of the images that can be read, (n, dimensions), and which these are."""
-    found = pipeline.image_embeddings(kind, ids, name).set_index("image_id")["vector"].reindex(ids)
+    found = pipeline.image_embeddings(source, ids, name).set_index("image_id")["vector"].reindex(ids)
     seen = found.notna().to_numpy()
+    if not seen.any():
+        raise InputError(f"None of the {len(ids)} images of {source.name} can be read.")
     return np.stack(list(found[seen])), seen
 
 
-def _captioning(pipeline: Pipeline, kind: str, ids: pd.Series, texts: pd.Series) -> list[dict]:
-    """Return rows of captioning metrics: what is said of images, against the captions that they were made from."""
-    said = pipeline.dalleval.captions(kind, ids)
-    seen = (said["outcome"] == "").to_numpy()
-    captions, references = list(said["caption"][seen]), list(texts[seen])
-    found = captioning.caption_scores(captions, [[text] for text in references], seed=pipeline.seed)
-    # Each sentence against the caption of the next image: what they have in common without any image.
-    others = [[text] for text in np.roll(references, 1)]
-    floor = captioning.caption_scores(captions, others, seed=pipeline.seed)["value"]
+def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, references: list) -> list[dict]:
+    """Return rows of captioning metrics: what is said of images, against their captions."""
+    said = pipeline.dalleval.describe(source, ids)
+    seen = np.flatnonzero(said["outcome"] == "")
+    captions, right = list(said["caption"].iloc[seen]), [references[k] for k in seen]
+    found = captioning.caption_scores(captions, right, seed=pipeline.seed)
+    # Each sentence against the captions of the next image: what they have in common without any image.
+    floor = captioning.caption_scores(captions, right[1:] + right[:1], seed=pipeline.seed)["value"]
     rows = found.assign(floor=floor).to_dict("records")
     return rows + [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
 
