@@ -283,20 +283,78 @@ def test_without_weights_of_inception_there_are_clips_features_alone(captioned):
     pd.testing.assert_frame_equal(found.reset_index(drop=True), rest)
 
 
-def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tmp_path, monkeypatch):
+def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tmp_path):
     def design(name):
         return pipeline(store, captioner=str(describer), inception=str(tmp_path / name)).settings
 
     (tmp_path / "whole.pth").write_bytes(b"weights")
     (tmp_path / "w-00000000.pth").write_bytes(b"weights")
-    checks.check_dalleval("world", design("whole.pth"))
+    checks.check_alignment("world", design("whole.pth"))
     first = checks.digest("world", design("whole.pth"))
     (tmp_path / "whole.pth").write_bytes(b"other weights")
     assert checks.digest("world", design("whole.pth")) != first
-    p = pipeline(store)
-    monkeypatch.setattr(type(p.dalleval), "prompts", lambda *_: pytest.fail("worked"))
     for name in ("no-such.pth", "w-00000000.pth"):
         with pytest.raises(ParameterError, match=name):
-            checks.check_dalleval("world", design(name))
+            checks.check_alignment("world", design(name))
     with pytest.raises(ParameterError, match="mini-vqa"):
-        checks.check_dalleval("world", pipeline(store, captioner="mini-vqa").settings)
+        checks.check_alignment("world", pipeline(store, captioner="mini-vqa").settings)
+
+
+@pytest.fixture
+def of_my_own(tmp_path):
+    """A file of captions, two of every other image, and a folder with the images of all but the last."""
+    from PIL import Image
+
+    from biaslab.mini import captions as world
+
+    corpus = world.Corpus(rows=12, seed=9)
+    rows, images = corpus.rows_at(range(12)), tmp_path / "images"
+    images.mkdir()
+    drawn = corpus.images(list(rows["caption_id"]))
+    lines = []
+    for k, text in enumerate(rows["text"]):
+        lines += [{"image_id": f"photo-{k}", "text": text}] + [
+            {"image_id": f"photo-{k}", "text": "A nurse at work"}
+        ] * (k % 2)
+        if k < 11:
+            Image.fromarray(drawn[k]).save(images / f"photo-{k}.png")
+    pd.DataFrame(lines).to_csv(tmp_path / "captions.csv", index=False)
+    return tmp_path, list(rows["text"])
+
+
+def own_captions(store, describer, folder, **design):
+    captions = {"captions": str(folder / "captions.csv"), "images": str(folder / "images")}
+    return pipeline(store, model="mini", captioner=str(describer), **captions | design)
+
+
+def test_captions_of_ones_own_are_prompts_and_references(store, describer, of_my_own):
+    folder, texts = of_my_own
+    p = own_captions(store, describer, folder)
+    p = p.changed(generation={"steps": 1})
+    checks.check_alignment("mini", p.settings)
+    asked, made, _ = p.dalleval.captioned()
+    # The first caption of an image is its prompt, all of them are references.
+    assert list(asked["text"]) == texts and list(asked["references"].str.len()) == [1, 2] * 6
+    assert list(asked["real_id"]) == [f"photo-{k}" for k in range(12)]
+    assert made.read(list(asked["image_id"]))[0].shape == (64, 64, 3)
+    quality = dalleval.measure.image_quality(p).set_index(["images", "metric"])
+    assert quality.loc[("generated", "CIDEr"), "n"] == 12 and quality.loc[("captioned", "CIDEr"), "n"] == 11
+    assert quality.loc[("generated", "FID, CLIP features"), "value"] > 0
+    some = own_captions(store, describer, folder, captioned=5).dalleval.caption_prompts()
+    assert len(some) == 5 and set(some["text"]) < set(texts)
+
+
+def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describer, of_my_own):
+    folder, _ = of_my_own
+    pd.DataFrame({"text": ["A nurse at work"]}).to_csv(folder / "texts.csv", index=False)
+    pd.DataFrame({"image_id": ["one"], "text": ["xylophonic quagmire"]}).to_csv(
+        folder / "odd.csv", index=False
+    )
+    for error, name, design in (
+        (InputError, "image_id", {"captions": str(folder / "texts.csv")}),
+        (MissingInputError, "no-such", {"captions": str(folder / "no-such.csv")}),
+        (ParameterError, "no-such", {"images": str(folder / "no-such")}),
+        (ParameterError, "xylophonic", {"captions": str(folder / "odd.csv")}),
+    ):
+        with pytest.raises(error, match=name):
+            checks.check_alignment("mini", own_captions(store, describer, folder, **design).settings)
