@@ -19,22 +19,20 @@ from biaslab.pipeline.stages import check_found
 from biaslab.settings import Settings
 
 # Settings that name what is read, beside the model that generates.
+_OF_DALLEVAL = ("detector", "paintskills", "vqa", "captions", "images", "captioner", "inception", "ratings")
 INPUTS = (
     *(f"captions.{name}" for name in ("corpus", "rows", "columns", "skew", "training_images")),
     *(f"judging.{name}" for name in ("faces", "gender", "further")),
-    *(
-        f"dalleval.{name}"
-        for name in ("detector", "vqa", "captions", "images", "captioner", "inception", "ratings")
-    ),
+    *(f"dalleval.{name}" for name in _OF_DALLEVAL),
 )
 # Settings that may be paths, by group, and those of them that are nothing else.
 _PATHS = {
     "captions": ("corpus", "encoder", "training_images"),
     "judging": ("faces", "gender", "further"),
-    "dalleval": ("detector", "vqa", "captions", "images", "captioner", "inception", "ratings"),
+    "dalleval": _OF_DALLEVAL,
     "compute": ("store",),
 }
-_FOLDERS = ("training_images", "images", "store")
+_FOLDERS = ("training_images", "images", "paintskills", "store")
 # Captions that are looked at before any work: of files, and of a corpus that is streamed.
 LOOKED_AT, STREAMED = 50_000, 1000
 
@@ -245,6 +243,8 @@ def digest(model: str, settings: Settings) -> str:
     whole.update(models.digest(blip.located(s.captioner, "captioner")).encode())
     if s.inception:
         whole.update(inception.check_weights(s.inception).encode())
+    if s.paintskills:
+        whole.update(FolderImages(s.paintskills).digest.encode())
     if s.captions:
         whole.update(open_corpus(s.captions).digest.encode())
     if s.images:

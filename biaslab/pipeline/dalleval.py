@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from biaslab.errors import InputError, unknown_name
-from biaslab.judging.images import CaptionImages
+from biaslab.judging.images import CaptionImages, DescribedImages
 from biaslab.judging.names import VQA
 from biaslab.pipeline.stages import Stages, kept
 from biaslab.prompts import dalleval as asking
+from biaslab.prompts import paintskills
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +62,8 @@ class DallEval:
             raise unknown_name("kind of DALL-Eval's prompts", kind, KINDS)
         s, rng = self._pipeline.settings.dalleval, np.random.default_rng([self._pipeline.seed, 71])
         if kind == "skills":
-            whole = asking.skills().assign(n_images=1)
+            whole = paintskills.scenes(s.paintskills) if s.paintskills else asking.skills()
+            whole = whole.assign(n_images=1)
             if not s.scenes:
                 return whole
             of = whole.groupby("skill", sort=False)
@@ -86,27 +88,46 @@ class DallEval:
             )
         return _described(made, asked)
 
+    @kept
     def renders(self) -> ImageSource:
-        """Return drawings that show what PaintSkills' prompts of this pipeline ask for: the upper end of the scale."""
+        """Return images that show what PaintSkills' prompts of this pipeline ask for: the upper end of the scale.
+
+        Drawings of the embedded world, or the authors' images where the settings name their folder.
+        """
         from biaslab.mini import skills
 
+        if self._pipeline.settings.dalleval.paintskills:
+            return self._authors_images(self.prompts("skills"))
         asked = self.prompts("skills")
         made = skills.generate(asked, seed=self._pipeline.seed + 1)
         return _described(made, asked)
 
+    def _authors_images(self, asked: pd.DataFrame) -> ImageSource:
+        """Return the authors' images of scenes, with what is asked of them."""
+        ids = "image_" + asked["prompt_id"]
+        source = CaptionImages(self._pipeline.settings.dalleval.paintskills, ids)
+        return DescribedImages(source, asked.drop(columns="n_images").assign(image_id=ids, outcome="ok"))
+
     @kept
     def reference(self) -> ImageSource:
-        """Return drawings whose truth is known, on which the detector's error is measured.
+        """Return images whose truth is known, on which the detector's error is measured.
 
-        One in eight fails at its prompt in each of the ways of :data:`biaslab.mini.skills.FAILURES` that its skill has,
-        the others show what is asked. Where the model is in a folder here and has an autoencoder, they have
-        passed through it.
+        Drawings: one in eight fails at its prompt in each of the ways of :data:`biaslab.mini.skills.FAILURES` that its
+        skill has, the others show what is asked. Where the model is in a folder here and has an autoencoder, they have
+        passed through it. Where the settings name the authors' folder, its images: half of them are asked for what
+        another scene shows.
         """
         import pandas as pd
 
         from biaslab.mini import skills
 
         pipeline = self._pipeline
+        if folder := pipeline.settings.dalleval.paintskills:
+            rng, whole = np.random.default_rng([pipeline.seed, 72]), paintskills.scenes(folder)
+            some = pipeline.settings.dalleval.detector_renders
+            of = whole.groupby("skill", sort=False).indices.values()
+            asked = whole.iloc[np.concatenate([rng.permutation(i)[:some] for i in of])]
+            return self._authors_images(paintskills.swapped(asked, whole, rng).assign(n_images=1))
         n, seed = pipeline.settings.dalleval.detector_renders, pipeline.seed + 2
         rng, whole = np.random.default_rng([pipeline.seed, 72]), asking.skills("train").assign(n_images=1)
         frames = [of.iloc[rng.permutation(len(of))[:n]] for _, of in whole.groupby("skill", sort=False)]
@@ -123,7 +144,6 @@ class DallEval:
         Drawings have gender and attributes evenly, whatever the profession. Where the model is in a folder here and has
         an autoencoder, they have passed through it.
         """
-        from biaslab.judging.images import DescribedImages
         from biaslab.mini import social
 
         if kind == "social":
@@ -270,6 +290,4 @@ class DallEval:
 
 def _described(made: ImageSource, asked: pd.DataFrame) -> ImageSource:
     """Return images with the columns of their prompts."""
-    from biaslab.judging.images import DescribedImages
-
     return DescribedImages(made, made.table.merge(asked.drop(columns="n_images"), on="prompt_id"))

@@ -73,6 +73,11 @@ class DallEvalDesign(Group):
         "scenes",
         ge=0,
     )
+    paintskills: str = field(
+        "",
+        "A folder of PaintSkills as its authors distribute it: its test scenes are asked for, and the detector's error "
+        "is measured on its images. Empty: the paper's templates, and drawings.",
+    )
     professions: Whole = field(
         0, "Professions that social prompts name, drawn at random; 0 is all (83).", "professions", ge=0
     )

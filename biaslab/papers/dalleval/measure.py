@@ -28,6 +28,7 @@ from biaslab.measures.retrieval import (
 )
 from biaslab.papers.dalleval.analysis import verdicts as judging
 from biaslab.papers.dalleval.analysis.skills import HUMAN
+from biaslab.prompts import paintskills
 
 if TYPE_CHECKING:
     from biaslab.judging.images import ImageSource
@@ -144,7 +145,7 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     The second is exact: the mean over all pairs of a prompt and a drawing of its skill (Table 2, first rows). A
     detector that was not made for drawings gives no rows.
     """
-    if not _sees_drawings(pipeline):
+    if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_references")
     source = pipeline.dalleval.renders()
     found, _ = pipeline.dalleval.detections(source)
@@ -155,13 +156,29 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     for skill, of in judged.groupby("skill", sort=False):
         rows.append(("oracle", skill, 100 * of["correct"].mean(), len(of)))
         rows.append(("shuffled", skill, 100 * others[skill], len(of)))
-    found = pd.DataFrame(rows, columns=["reference", "measure", "value", "n"])
-    return tables.of(found.assign(judge=DETECTOR), "dalleval_references")
+    found = pd.DataFrame(rows, columns=["reference", "measure", "value", "n"]).assign(judge=DETECTOR)
+    return tables.of(pd.concat([found, _by_boxes(pipeline)]), "dalleval_references")
 
 
-def _sees_drawings(pipeline: Pipeline) -> bool:
-    """Return whether the detector was made for drawings of the embedded world."""
-    return pipeline.settings.dalleval.detector in ("mini", *models.EMBEDDED)
+def _by_boxes(pipeline: Pipeline) -> pd.DataFrame:
+    """Return what PaintSkills' own boxes say of its images, where the settings name its folder."""
+    s = pipeline.settings.dalleval
+    if not s.paintskills:
+        return pd.DataFrame()
+    asked = pipeline.dalleval.prompts("skills").assign(image_id=lambda of: of["prompt_id"])
+    boxes = paintskills.boxes(s.paintskills, asked)
+    judged = judging.verdicts(boxes, asked, rule=s.rule, threshold=s.threshold)
+    judged = judged[judged["skill"].isin(asked.loc[asked["prompt_id"].isin(boxes["image_id"]), "skill"])]
+    of = judged.groupby("skill", sort=False)["correct"].agg(value=lambda v: 100 * v.mean(), n="size")
+    return of.rename_axis("measure").reset_index().assign(reference="oracle", judge="boxes")
+
+
+def _truth_is_known(pipeline: Pipeline) -> bool:
+    """Return whether there are images of known truth that the detector was made for: drawings, or PaintSkills' own."""
+    return bool(pipeline.settings.dalleval.paintskills) or pipeline.settings.dalleval.detector in (
+        "mini",
+        *models.EMBEDDED,
+    )
 
 
 def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
@@ -170,7 +187,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     Where the model has an autoencoder of its own in a folder here, the drawings have passed through it, as the model's
     images do. A detector that was not made for drawings gives no rows: its errors on them say nothing of photographs.
     """
-    if not _sees_drawings(pipeline):
+    if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_detector_renders")
     source = pipeline.dalleval.reference()
     found, _ = pipeline.dalleval.detections(source)
@@ -194,7 +211,7 @@ def detector_thresholds(pipeline: Pipeline) -> pd.DataFrame:
 
     The paper prints no threshold; its released code has 0.7 for counts.
     """
-    if not _sees_drawings(pipeline):
+    if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_detector_thresholds")
     source = pipeline.dalleval.reference()
     found, _ = pipeline.dalleval.detections(source)

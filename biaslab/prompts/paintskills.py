@@ -1,0 +1,227 @@
+"""PaintSkills as its authors distribute it: a folder with scenes, images and boxes of each skill.
+
+``<skill>/scenes/<skill>_<split>.json`` has the scenes, ``<skill>/images/image_<id>.png`` their images and
+``<skill>/<skill>_<split>_bounding_boxes.json`` what is where. The test split is called ``val``.
+
+Source: dalleval paper, section 3.2, and its released data and simulator.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, Field, ValidationError
+
+from biaslab.errors import InputError, name_help
+from biaslab.prompts.dalleval import CLASSES, COUNTS, RELATIONS, SKILLS
+
+SPLITS = ("val", "train")
+_MOST_BYTES = 500_000_000
+# As the simulator calls them, in one word and with a capital where another begins; people have names.
+_NAMES = {"bike": "bicycle", "human": "person"}
+
+
+class _Object(BaseModel):
+    shape: str
+    relation: str | None = None
+
+
+class _Scene(BaseModel):
+    id: Annotated[str, Field(pattern=r"^[\w.-]{1,100}$")]
+    text: Annotated[str, Field(min_length=1, max_length=1000)]
+    objects: Annotated[list[_Object], Field(min_length=1)]
+
+
+class _Scenes(BaseModel):
+    data: list[_Scene]
+
+
+class _Category(BaseModel):
+    id: int
+    name: str
+
+
+class _Image(BaseModel):
+    id: int
+    file_name: str
+    width: Annotated[int, Field(gt=0)]
+    height: Annotated[int, Field(gt=0)]
+
+
+class _Box(BaseModel):
+    image_id: int
+    category_id: int
+    bbox: tuple[float, float, float, float]
+
+
+class _Boxes(BaseModel):
+    categories: list[_Category]
+    images: list[_Image]
+    annotations: list[_Box]
+
+
+def scenes(folder: str | Path, split: str = "val") -> pd.DataFrame:
+    """Return the scenes of the skills that a folder has.
+
+    Args:
+        folder: Of PaintSkills, with a folder for each skill.
+        split: One of :data:`SPLITS`.
+
+    Returns:
+        As of :func:`biaslab.prompts.dalleval.skills`: ``prompt_id`` (the scene's id), ``skill``, ``template`` (0: not
+        said), ``text``, ``object``, ``n``, ``relation``, ``other``.
+
+    Raises:
+        InputError: There is no such folder or no scenes in it, or a file cannot be read as scenes: another class, a
+            number over 4, a relation or an id that is none.
+    """
+    where = Path(folder).expanduser()
+    files = {skill: where / skill / "scenes" / f"{skill}_{split}.json" for skill in SKILLS}
+    there = {skill: file for skill, file in files.items() if file.is_file()}
+    if not there:
+        raise InputError(
+            f"{where} has no scenes of PaintSkills, such as {files['object'].relative_to(where).as_posix()}; give the "
+            "folder that holds object, count and spatial."
+        )
+    rows = [_row(skill, one, file) for skill, file in there.items() for one in _read(file, _Scenes).data]
+    columns = ["prompt_id", "skill", "template", "text", "object", "n", "relation", "other"]
+    found = pd.DataFrame(rows, columns=columns)
+    if (twice := found["prompt_id"].duplicated()).any():
+        raise InputError(f"{where} has two scenes with the id {found['prompt_id'][twice].iloc[0]!r}.")
+    return found
+
+
+def boxes(folder: str | Path, asked: pd.DataFrame, split: str = "val") -> pd.DataFrame:
+    """Return what is where in the scenes' images, as a detector without error would find it.
+
+    Args:
+        folder: As in :func:`scenes`.
+        asked: What :func:`scenes` returns, or some of it.
+        split: One of :data:`SPLITS`.
+
+    Returns:
+        ``image_id`` (the scene's id), ``label``, ``score`` (1), and ``left``, ``top``, ``right``, ``bottom`` (0–1 of the
+        image's width and height); no rows of skills without a file.
+
+    Raises:
+        InputError: A file cannot be read as boxes: another class, or a box that is outside its image or turned round.
+    """
+    where, wanted, rows = Path(folder).expanduser(), set(asked["prompt_id"]), []
+    for skill in asked["skill"].unique():
+        file = where / skill / f"{skill}_{split}_bounding_boxes.json"
+        if not file.is_file():
+            continue
+        read = _read(file, _Boxes)
+        names = {one.id: _class(one.name, file) for one in read.categories}
+        images = {one.id: one for one in read.images}
+        for one in read.annotations:
+            if one.image_id not in images or one.category_id not in names:
+                raise InputError(f"{file} has a box of an image or a class that it does not list: {one!r}.")
+            image, (left, top, across, down) = images[one.image_id], one.bbox
+            right, bottom = left + across, top + down
+            if not (0 <= left < right <= image.width and 0 <= top < bottom <= image.height):
+                raise InputError(
+                    f"{file} has the box {one.bbox} (left, top, width, height) in {image.file_name}, an image of "
+                    f"{image.width} × {image.height} pixels; a box lies within its image and has an area."
+                )
+            scene = Path(image.file_name).stem.removeprefix("image_")
+            if scene in wanted:
+                sides = (left / image.width, top / image.height, right / image.width, bottom / image.height)
+                rows.append((scene, names[one.category_id], 1.0, *sides))
+    return pd.DataFrame(rows, columns=["image_id", "label", "score", "left", "top", "right", "bottom"])
+
+
+_Form = TypeVar("_Form", bound=BaseModel)
+
+
+def _read(file: Path, form: type[_Form]) -> _Form:
+    if file.stat().st_size > _MOST_BYTES:
+        raise InputError(f"{file} has more than {_MOST_BYTES:,} bytes.")
+    try:
+        return form.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"{file} is no file of PaintSkills{f': at {at}' if at else ''}: {first['msg']}."
+        ) from None
+
+
+def _row(skill: str, scene: _Scene, file: Path) -> tuple:
+    """Return the row of a scene; of a relation the second object is the one that stands somewhere."""
+    names = [_class(one.shape, file) for one in scene.objects]
+    n, relation, other = len(names), "", ""
+    if skill == "spatial":
+        relation = (scene.objects[-1].relation or "").removesuffix("_0")
+        fits, other, n = n == 2 and relation in RELATIONS, names[0], 1
+    else:
+        fits = len(set(names)) == 1 and n in ((1,) if skill == "object" else COUNTS)
+    if not fits:
+        said = [(one.shape, one.relation) for one in scene.objects]
+        raise InputError(
+            f"{file}: the scene {scene.id} has the objects {said}. A scene of the skill {skill} has "
+            + {
+                "object": "one.",
+                "count": f"1 to {max(COUNTS)} of one class.",
+                "spatial": f"two, the second with the relation {' or '.join(f'{r}_0' for r in RELATIONS)}.",
+            }[skill]
+        )
+    return (scene.id, skill, 0, scene.text, names[-1], n, relation, other)
+
+
+def _class(shape: str, file: Path) -> str:
+    words = re.sub(r"(?<!^)([A-Z])", r" \1", shape).lower()
+    name = next((ours for theirs, ours in _NAMES.items() if words.split()[0] == theirs), words)
+    if name not in CLASSES:
+        raise InputError(f"{file} names the class {shape!r}. {name_help(name, CLASSES)}")
+    return name
+
+
+_ASKED = ["text", "object", "n", "relation", "other"]
+
+
+def swapped(asked: pd.DataFrame, others: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Return scenes of which every other one is asked for what another scene shows, and how these fail.
+
+    Args:
+        asked: Some of what :func:`scenes` returns, in an order of chance.
+        others: All of it.
+        rng: Source of chance.
+
+    Returns:
+        ``asked``, ``prompt_id`` naming the image and the other columns what is asked for, with ``truth_failure``
+        (empty, ``other class``, ``other number`` or ``other relation``) and ``truth_n`` (how many of the class asked
+        for the image shows). Of counts and relations that fail, half differ in number or relation alone.
+    """
+    out = asked.reset_index(drop=True).assign(truth_failure="", truth_n=lambda of: of["n"])
+    of_skill = dict(list(others.groupby("skill")))
+    for k in range(0, len(out), 2):
+        one = out.loc[k].copy()
+        known = of_skill[one["skill"]]
+        other_class = ~known["object"].isin([one["object"], one["other"]]) & (known["other"] != one["object"])
+        rest, failure = _differs(known, one)
+        near, far = np.flatnonzero(rest), np.flatnonzero(other_class)
+        if len(near) and (k % 4 or not len(far)):
+            out.loc[k, _ASKED] = known.iloc[rng.choice(near)][_ASKED]
+            out.loc[k, "truth_failure"] = failure
+        elif len(far):
+            out.loc[k, _ASKED] = known.iloc[rng.choice(far)][_ASKED]
+            out.loc[k, ["truth_failure", "truth_n"]] = "other class", 0
+    return out
+
+
+def _differs(known: pd.DataFrame, one: pd.Series) -> tuple[pd.Series, str]:
+    """Return which scenes of a skill have the classes of ``one`` and another number or relation, and which it is."""
+    same = (known["object"] == one["object"]) & (known["other"] == one["other"])
+    if one["skill"] == "count":
+        return same & (known["n"] != one["n"]), "other number"
+    if one["skill"] == "spatial":
+        # Of two of a class only the axis can be told.
+        axis = known["relation"].isin(("left", "right")) != (one["relation"] in ("left", "right"))
+        differs = axis if one["object"] == one["other"] else known["relation"] != one["relation"]
+        return same & differs, "other relation"
+    return same & False, ""
