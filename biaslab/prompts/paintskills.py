@@ -104,8 +104,8 @@ def boxes(folder: str | Path, asked: pd.DataFrame, split: str = "val") -> pd.Dat
         split: One of :data:`SPLITS`.
 
     Returns:
-        ``image_id`` (the scene's id), ``label``, ``score`` (1), and ``left``, ``top``, ``right``, ``bottom`` (0–1 of the
-        image's width and height); no rows of skills without a file.
+        ``image_id`` (the scene's id), ``label``, ``score`` (1), and ``left``, ``top``, ``right``, ``bottom`` (0–1 of
+        the image's width and height); no rows of skills without a file.
 
     Raises:
         InputError: A file cannot be read as boxes: another class, or a box that is outside its image or turned round.
