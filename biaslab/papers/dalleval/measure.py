@@ -423,8 +423,10 @@ def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, referen
     seen = np.flatnonzero(said["outcome"] == "")
     captions, right = list(said["caption"].iloc[seen]), [references[k] for k in seen]
     found = captioning.caption_scores(captions, right, seed=pipeline.seed)
-    # Each sentence against the captions of the image before: what they have in common without any image.
-    floor = captioning.caption_scores(captions, right[-1:] + right[:-1], seed=pipeline.seed)["value"]
+    # Each sentence against the captions of an image far off (near ones are of the same occupation): what they have in
+    # common without any image.
+    half = len(right) // 2
+    floor = captioning.caption_scores(captions, right[half:] + right[:half], seed=pipeline.seed)["value"]
     rows = found.assign(floor=floor).to_dict("records")
     return rows + [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
 
