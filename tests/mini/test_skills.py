@@ -168,6 +168,27 @@ def test_images_show_what_is_asked_but_where_a_failure_is_planted(asked):
     assert judged[table["image_id"]].tolist() == (table["truth_failure"] == "").tolist()
 
 
+@pytest.mark.parametrize("failure", ["", *FAILURES])
+@pytest.mark.parametrize("skill", prompts.SKILLS)
+def test_the_number_that_is_shown_is_said(asked, skill, failure):
+    rows = asked[asked["skill"] == skill].iloc[:40].drop(columns="image_id").assign(n_images=2)
+    made = generate(rows, seed=4, failures={failure: 1.0} if failure else {})
+    shown = pd.concat([truth_boxes(made.scene(i), i) for i in made.table["image_id"]], ignore_index=True)
+    counts = shown.groupby(["image_id", "label"]).size()
+    both = made.table.merge(rows, on="prompt_id")
+    found = [counts.get((row.image_id, row.object), 0) for row in both.itertuples()]
+    # Of two of a class in relation it counts one, so that the other, which is always there, does not count.
+    beside = (both["object"] == both["other"]).astype(int)
+    assert (both["truth_n"] + beside).tolist() == found
+    wrong = set(both["truth_failure"]) == {failure} and failure in ("other class", "missing")
+    assert (both["truth_n"] == 0).all() if wrong else (both["truth_n"] > 0).any()
+    if failure == "other number" and skill == "count":
+        off = (both["truth_n"] - both["n"]).abs()
+        assert set(off) == {1, 2} and set(both["truth_n"]) <= set(range(5))
+    elif not wrong:
+        assert (both["truth_n"] == both["n"]).all()
+
+
 @pytest.mark.parametrize(("failure", "skill"), [("other number", "count"), ("other relation", "spatial")])
 def test_a_failure_that_a_skill_cannot_have_does_not_count(failure, skill, asked):
     rows = asked.assign(n_images=2)

@@ -134,13 +134,111 @@ def test_a_look_keeps_its_attire_where_nothing_else_is_worn():
         assert all(name in p.attributes for p in some)
 
 
-def test_what_a_balanced_scene_wears_says_nothing_of_gender():
-    rng = np.random.default_rng(5)
-    for row in ({"profession": BARE}, {"profession": "juggler"}):
-        for wear in (("dress",), ("suit", "tie")):
-            some = [social.balanced_scene(rng, wear, row).people[0] for _ in range(400)]
-            assert fits((p.gender == "female" for p in some), 0.5)
-            assert all(set(wear) <= set(p.attributes) for p in some)
+# With what probability one of each group is worn where attributes are even, each of it as often.
+EVEN = (
+    (0.75, TOPS),
+    (0.35, ("jeans", "shorts", "slacks", "skirt")),
+    (0.25, ("boots", "slippers")),
+    *[(0.3, ("hat",)), (0.35, ("tie",)), (0.15, ("mask",)), (0.25, ("gloves",))],
+)
+
+
+def given(monkeypatch):
+    """Return a list that gets the attributes which scenes are asked to show."""
+    asked, own = [], social.sample_scene
+
+    def noted(rng, **options):
+        asked.append(options["attributes"][0])
+        return own(rng, **options)
+
+    monkeypatch.setattr(social, "sample_scene", noted)
+    return asked
+
+
+def test_what_a_balanced_scene_wears_says_nothing_of_gender_or_profession(monkeypatch):
+    asked, rng = given(monkeypatch), np.random.default_rng(5)
+    rows = [{"profession": BARE}, {"profession": "juggler"}, {"profession": "nurse"}]
+    some = [social.balanced_scene(rng, rows).people[0] for _ in range(3000)]
+    assert len(asked) == 3000
+    women = np.array([p.gender == "female" for p in some])
+    assert fits(women, 0.5)
+    for name in (None, "juggler", "nurse"):
+        of = np.array([p.occupation == name for p in some])
+        assert fits(of, 1 / 3) and fits(women[of], 0.5)
+    no_dress = 1 - 0.75 / 5
+    for share, names in EVEN:
+        for name in names:
+            worn = np.array([name in of for of in asked])
+            # A dress, one of five tops, leaves no room for what is worn below.
+            expected = (
+                share / len(names) * (no_dress if name in ("jeans", "shorts", "slacks", "skirt") else 1)
+            )
+            assert fits(worn, expected), name
+            assert fits(women[worn], 0.5), name
+            for profession in (None, "juggler", "nurse"):
+                assert fits(worn[np.array([p.occupation == profession for p in some])], expected), name
+    assert {name for of in asked for name in of} == set(prompts.ATTRIBUTES)
+    for of, person in zip(asked, some, strict=True):
+        assert all(sum(name in names for name in of) <= 1 for _, names in EVEN)
+        assert "dress" not in of or not {"jeans", "shorts", "slacks", "skirt"} & set(of)
+        assert set(of) <= set(person.attributes)
+
+
+def test_drawings_say_who_they_show():
+    asked = prompts.social()
+    made = social.balanced(asked, 600, seed=3)
+    table = made.table
+    assert table["image_id"].is_unique and len(table) == 600 and set(table["outcome"]) == {"ok"}
+    # Nothing was asked for that tells anything of them.
+    assert set(table["prompt"]) == set(table["profession"]) == {""}
+    people = [made.scene(image_id).people for image_id in table["image_id"]]
+    assert all(len(of) == 1 for of in people)
+    for (person,), row in zip(people, table.itertuples(), strict=True):
+        assert (person.gender, person.skin_tone) == (row.truth_gender, row.truth_skin_tone)
+        assert ";".join(person.attributes) == row.truth_attributes
+    assert fits(table["truth_gender"] == "female", 0.5)
+    # One of 83 professions, or none: three of 252 prompts.
+    professions = pd.Series([(person.occupation or BARE).casefold() for (person,) in people])
+    assert set(professions) <= set(asked["profession"].str.casefold()) and professions.nunique() > 70
+    images = made.read(["drawing/0", "drawing/599"])
+    assert all(image.shape == (64, 64, 3) and image.dtype == np.uint8 for image in images)
+    assert social.balanced(asked, 0, seed=3).table.empty
+
+
+def test_a_drawing_depends_on_seed_and_number_only():
+    asked, truths = prompts.social(), ["truth_gender", "truth_skin_tone", "truth_attributes"]
+    few, more, other = (social.balanced(asked, n, seed=seed) for n, seed in ((20, 1), (30, 1), (20, 2)))
+    pd.testing.assert_frame_equal(few.table, more.table.iloc[:20])
+    assert (few.table[truths] != other.table[truths]).any(axis=None)
+    for a, b in zip(few.read(["drawing/3"]), more.read(["drawing/3"]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    digests = [made.digest for made in (few, more, other, social.balanced(asked.iloc[:-3], 20, seed=1))]
+    assert len(set(digests)) == 4 and social.balanced(asked.copy(), 20, seed=1).digest == few.digest
+
+
+def test_drawings_pass_through_an_autoencoder_and_stay_true(tmp_path):
+    torch = pytest.importorskip("torch", reason="decoding needs the extra 'models'")
+    from diffusers import AutoencoderKL
+
+    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
+    for name in ("one", "two"):
+        torch.manual_seed(len(name) + ord(name[0]))
+        vae = AutoencoderKL(
+            **blocks, block_out_channels=(8, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4
+        )
+        vae.save_pretrained(tmp_path / name)
+    asked = prompts.social()
+    plain, first, second = (
+        social.balanced(asked, 3, seed=1, decoded=folder)
+        for folder in (None, tmp_path / "one", tmp_path / "two")
+    )
+    pd.testing.assert_frame_equal(plain.table, first.table)
+    ids = list(plain.table["image_id"])
+    images = [np.stack(made.read(ids)).astype(int) for made in (plain, first, second)]
+    # Random autoencoders make something else of them, each its own.
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert np.abs(images[a] - images[b]).mean() > 5
+    assert len({made.digest for made in (plain, first, second)}) == 3
 
 
 # -- skin tones --------------------------------------------------------------------------------------------

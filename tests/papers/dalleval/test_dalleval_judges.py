@@ -14,6 +14,7 @@ from biaslab.measures.skin_tone import monk_tone, swatch_rgb
 from biaslab.mini import social as people_of
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, findings, measure
+from biaslab.papers.dalleval.analysis.detector import CANNOT
 from biaslab.prompts import dalleval as prompts
 
 LIMITS = ["ci_low", "ci_high"]
@@ -226,6 +227,7 @@ def test_one_answer_only_has_no_kappa_but_a_reason():
         (dalleval.tones_by_attribute, "social_images"),
         (lambda of: dalleval.rater_agreement(of, seed=1), "skill_ratings"),
         (lambda of: dalleval.skill_corrected(of, known(sensitivity=90)), "skill_verdicts"),
+        (dalleval.count_confusion, "detector_renders"),
     ],
 )
 def test_nothing_gives_tables_without_rows(make, name):
@@ -308,6 +310,204 @@ def test_outcomes_of_each_judge_add_up(social):
     )
 
 
+# -- attributes with the judge's error taken off -------------------------------------------------------
+
+
+def differences(*rows, n=4, **more):
+    """Return differences of attributes, each with its limits."""
+    return tables.of(
+        [
+            {"model": "a", "comparison": "woman - man", "attribute": name, "n": n}
+            | {"difference": value, "ci_low": low, "ci_high": high}
+            | more
+            for name, value, low, high in rows
+        ],
+        "dalleval_attribute_difference",
+    )
+
+
+def asked(model="a", judge="VQA", **of):
+    """Return what a judge gets right: sensitivity and specificity in percent, each with its number of drawings."""
+    rows = [
+        {"model": model, "judge": judge, "about": about, "measure": measure, "value": value, "n": n}
+        for about, (sensitivity, specificity) in of.items()
+        for measure, (value, n) in (("sensitivity", sensitivity), ("specificity", specificity))
+    ]
+    return tables.of(rows, "dalleval_social_judges")
+
+
+NOBODY = tables.of([], "dalleval_social_images")
+TIE = {"tie": ((90, 50), (80, 200))}
+
+
+def test_a_difference_without_the_judges_error_by_hand():
+    row = dalleval.attribute_corrected(differences(("tie", -0.21, -0.3, -0.12)), asked(**TIE), NOBODY).iloc[0]
+    # 0.9 + 0.8 - 1 is 0.7 of every difference.
+    assert (row["youden"], row["difference_corrected"]) == (pytest.approx(0.7), pytest.approx(-0.3))
+    assert (row["difference"], row["n"], row["reason"]) == (-0.21, 4, "")
+    # Of four professions Student's quantile with three degrees; the difference's standard error is 0.09 over it. By
+    # d = x / (s + t - 1) its variance is var(x) / 0.49 + (0.3 / 0.7)² (0.9 · 0.1 / 50 + 0.8 · 0.2 / 200).
+    q = scipy_stats.t.ppf(0.975, 3)
+    half = q * np.sqrt((0.09 / q) ** 2 / 0.49 + (0.3 / 0.7) ** 2 * (0.0018 + 0.0008))
+    assert row[LIMITS].tolist() == pytest.approx([-0.3 - half, -0.3 + half])
+    assert np.isnan(row["difference_true"])
+
+
+def test_the_judges_part_of_an_interval_is_that_of_many_judges():
+    # A difference that is known exactly, by judges that are measured on 400 drawings of each kind.
+    drawn = {"tie": ((85, 400), (75, 400))}
+    given = differences(("tie", 0.3, 0.3, 0.3), n=10**6)
+    row = dalleval.attribute_corrected(given, asked(**drawn), NOBODY).iloc[0]
+    rng = np.random.default_rng(4)
+    youden = rng.binomial(400, 0.85, 100_000) / 400 + rng.binomial(400, 0.75, 100_000) / 400 - 1
+    low, high = np.quantile(0.3 / youden, [0.025, 0.975])
+    # The ratio is a little skewed: limits differ by a tenth of the half width, their distance by less.
+    assert row["ci_high"] - row["ci_low"] == pytest.approx(high - low, rel=0.03)
+    assert row[LIMITS].tolist() == pytest.approx([low, high], abs=0.1 * (high - low))
+
+
+def test_a_wider_level_widens_the_correction_too():
+    # The level is that of the given limits: the same standard errors have another quantile.
+    q90, q95 = scipy_stats.t.ppf([0.95, 0.975], 3)
+    tables_ = [
+        dalleval.attribute_corrected(
+            differences(("tie", 0.2, 0.2 - q * 0.05, 0.2 + q * 0.05)), asked(**TIE), NOBODY, confidence=level
+        )
+        for level, q in ((0.9, q90), (0.95, q95))
+    ]
+    narrow, wide = (t.iloc[0]["ci_high"] - t.iloc[0]["ci_low"] for t in tables_)
+    assert wide / narrow == pytest.approx(q95 / q90)
+
+
+def test_what_cannot_be_corrected_has_a_reason():
+    given = differences(*[(name, 0.1, 0.0, 0.2) for name in ("tie", "suit", "hat", "mask", "boots")])
+    judges = asked(
+        suit=((75, 10), (75, 10)), hat=((70, 10), (79, 10)), mask=((np.nan, 0), (90, 10)), tie=TIE["tie"]
+    )
+    table = dalleval.attribute_corrected(given, judges, NOBODY).set_index("attribute")
+    numbers = table[["difference_corrected", *LIMITS]].notna()
+    # Half is enough, 0.49 is not.
+    assert numbers.loc[["tie", "suit"]].all(axis=None) and not numbers.loc[["hat", "mask", "boots"]].any(
+        axis=None
+    )
+    assert table["youden"].to_dict() == pytest.approx(
+        {"tie": 0.7, "suit": 0.5, "hat": 0.49, "mask": np.nan, "boots": np.nan}, nan_ok=True
+    )
+    assert table.loc["hat", "reason"] == CANNOT and (table.loc[["tie", "suit"], "reason"] == "").all()
+    # That nobody knows is something else than that it cannot tell, for lack of drawings with or of any.
+    (unknown,) = set(table.loc[["mask", "boots"], "reason"])
+    assert unknown not in ("", CANNOT)
+    assert (table["difference"] == 0.1).all()
+    # Without any drawings of this model none has a number; its rows are there for the model's own images.
+    images = tables.of([{"model": "a", "image_id": "i"}], "dalleval_social_images")
+    none = dalleval.attribute_corrected(given, asked(model="b", **TIE), images)
+    assert set(none["reason"]) == {unknown} and len(none) == 5 and none["difference_corrected"].isna().all()
+    none = dalleval.attribute_corrected(given, asked(), images)
+    assert set(none["reason"]) == {unknown} and len(none) == 5
+
+
+def test_printed_models_and_missing_differences_are_left_out():
+    given = pd.concat(
+        [
+            differences(("tie", 0.1, 0.0, 0.2), ("suit", np.nan, np.nan, np.nan)),
+            differences(("tie", 0.3, 0.2, 0.4), model="Karlo"),
+        ]
+    )
+    table = dalleval.attribute_corrected(given, asked(**TIE), NOBODY)
+    assert table[["model", "attribute"]].to_numpy().tolist() == [["a", "tie"]]
+    assert dalleval.attribute_corrected(given, asked(), NOBODY).empty
+    assert dalleval.attribute_corrected(given.iloc[:0], asked(**TIE), NOBODY).empty
+
+
+def test_of_one_profession_there_is_a_correction_but_no_interval():
+    row = dalleval.attribute_corrected(
+        differences(("tie", 0.14, np.nan, np.nan), n=1), asked(**TIE), NOBODY
+    ).iloc[0]
+    assert row["difference_corrected"] == pytest.approx(0.2)
+    assert row[LIMITS].isna().all() and row["reason"] == ""
+
+
+def test_true_differences_by_hand():
+    # By profession: of nurses a tie is worn by 1 of 2 women, 0 of 1 man and 1 of 1 person; of cooks by nobody of 1, by
+    # 2 of 2 and by 1 of 2. A writer is drawn as a woman alone and so has no difference.
+    worn = [
+        *[("woman", "nurse", "tie;hat"), ("woman", "nurse", ""), ("man", "nurse", "hat")],
+        *[
+            ("person", "nurse", "tie"),
+            ("woman", "cook", ""),
+            ("man", "cook", "tie"),
+            ("man", "cook", "tie;suit"),
+        ],
+        *[("person", "cook", "tie"), ("person", "cook", ""), ("woman", "writer", "tie")],
+    ]
+    frame = pd.DataFrame(worn, columns=["prompt", "profession", "truth_attributes"])
+    frame = frame.assign(model="a", image_id=[f"i{k}" for k in range(len(frame))], truth_gender="female")
+    images = tables.of(frame, "dalleval_social_images")
+    given = pd.concat(
+        [
+            differences(*[(name, 0.1, 0.0, 0.2) for name in ("tie", "hat", "mask")], comparison=comparison)
+            for comparison in ("woman - man", "woman - person", "man - person")
+        ]
+    )
+    table = dalleval.attribute_corrected(given, asked(**TIE), images)
+    true = table.set_index(["comparison", "attribute"])["difference_true"]
+    assert true.to_dict() == pytest.approx(
+        {
+            # (1/2 - 0) and (0 - 1); (1/2 - 1) and (0 - 1/2); (0 - 1) and (1 - 1/2).
+            ("woman - man", "tie"): -0.25,
+            ("woman - person", "tie"): -0.5,
+            ("man - person", "tie"): -0.25,
+            # Of nurses 1/2, 1 and 0; of cooks nobody.
+            ("woman - man", "hat"): -0.25,
+            ("woman - person", "hat"): 0.25,
+            ("man - person", "hat"): 0.5,
+            **{(c, "mask"): 0 for c in ("woman - man", "woman - person", "man - person")},
+        }
+    )
+    # It is there where there is nothing to correct by, and not where the truth is not known.
+    assert table.loc[table["attribute"] == "mask", "difference_corrected"].isna().all()
+    blank = dalleval.attribute_corrected(given, asked(**TIE), images.assign(truth_gender=""))
+    assert blank["difference_true"].isna().all() and blank["difference_corrected"].notna().sum() == 3
+
+
+def test_a_planted_difference_is_found_again():
+    # 300 studies of 20 professions with 30 images a prompt: a tie is worn by 60 % of men and 40 % of women of each
+    # profession; the judge sees 80 of 100 ties and 95 of 100 without, measured on 150 drawings of each.
+    rng, studies = np.random.default_rng(6), 300
+    true, judge = {"man": 0.6, "woman": 0.4}, (0.8, 0.95)
+    rows, said = [], []
+    for study in range(studies):
+        shares = {
+            prompt: rng.binomial(30, p * judge[0] + (1 - p) * (1 - judge[1]), 20) / 30
+            for prompt, p in true.items()
+        }
+        paired = shares["woman"] - shares["man"]
+        low, high = scipy_stats.t.interval(0.95, 19, paired.mean(), scipy_stats.sem(paired))
+        rows.append(differences(("tie", paired.mean(), low, high), n=20, model=f"m{study}"))
+        known = [100 * rng.binomial(150, rate) / 150 for rate in judge]
+        said.append(asked(f"m{study}", tie=((known[0], 150), (known[1], 150))))
+    table = dalleval.attribute_corrected(pd.concat(rows), pd.concat(said), NOBODY)
+    assert len(table) == studies
+    found = table["difference_corrected"]
+    # As judged it is 0.75 of -0.2; a study's error is about 0.04.
+    assert table["difference"].mean() == pytest.approx(-0.15, abs=0.006)
+    assert abs(found.mean() + 0.2) < 4 * found.std() / np.sqrt(studies)
+    held = ((table["ci_low"] <= -0.2) & (table["ci_high"] >= -0.2)).mean()
+    assert held >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / studies)
+
+
+def test_corrected_attributes_are_drawn_beside_those_judged():
+    given = differences(("tie", -0.21, -0.3, -0.12), ("suit", 0.1, 0.0, 0.2))
+    table = dalleval.attribute_corrected(given, asked(**TIE), NOBODY)
+    figure = figures.attribute_corrected(table)
+    lines = [line for ax in figure.axes for line in ax.lines if line.get_marker() not in ("", "None", None)]
+    # In points; the suit has nothing to correct by and is left out.
+    assert sorted(round(float(x), 3) for line in lines for x in line.get_xdata()) == [-30, -21]
+    other = table.assign(comparison="man - person")
+    for nothing in (table.iloc[:0], other, table[table["attribute"] == "suit"]):
+        assert not any(ax.axison for ax in figures.attribute_corrected(nothing).axes)
+
+
 # -- what is measured of a fair world ----------------------------------------------------------------
 
 
@@ -324,7 +524,7 @@ class Told:
         worn = images["truth_attributes"].str.split(";")
         ties = said.assign(attribute="tie", answer=["yes." if "tie" in of else "No" for of in worn])
         answers = pd.concat([about, ties], ignore_index=True).assign(outcome="", reason="")
-        self.dalleval = SimpleNamespace(faces=lambda: faces, answers=lambda: answers)
+        self.dalleval = SimpleNamespace(faces=lambda kind: faces, answers=lambda kind: answers)
 
 
 @pytest.fixture(scope="module")
