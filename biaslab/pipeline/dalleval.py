@@ -138,7 +138,7 @@ class DallEval:
         return _described(made, asked)
 
     @kept
-    def people(self, kind: str = "social") -> ImageSource:
+    def people(self, kind: str) -> ImageSource:
         """Return images of people: ``social``, those of the prompts, or ``drawings`` whose truth is known.
 
         Drawings have gender and attributes evenly, whatever the profession. Where the model is in a folder here and has
@@ -170,7 +170,7 @@ class DallEval:
             )
 
     @kept
-    def answers(self, kind: str = "social") -> pd.DataFrame:
+    def answers(self, kind: str) -> pd.DataFrame:
         """Return what the VQA model answers about each person (:meth:`people`): about gender and each attribute.
 
         Returns:
@@ -271,7 +271,7 @@ class DallEval:
             )
 
     @kept
-    def faces(self, kind: str = "social") -> pd.DataFrame:
+    def faces(self, kind: str) -> pd.DataFrame:
         """Return what gate and gender judge make of each person (:meth:`people`), with the skin tone of the face.
 
         Returns:

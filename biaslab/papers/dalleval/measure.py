@@ -320,7 +320,7 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     angle in CIELAB, by the same with the released script's units, and by the nearest swatch in RGB; and the nearest
     swatch to the average of all pixels that count as skin by their chroma.
     """
-    faces = pipeline.dalleval.faces()
+    faces = pipeline.dalleval.faces("social")
     if "truth_skin_tone" not in faces:
         return tables.of([], "dalleval_skin_tone_readings")
     colours = faces[["red", "green", "blue"]].to_numpy()
@@ -350,7 +350,7 @@ def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
     """Return the share of images that show each attribute, by prompt and profession (section 4.2.2)."""
     from biaslab.judging.vqa import read_yes_no
 
-    said = pipeline.dalleval.answers()
+    said = pipeline.dalleval.answers("social")
     said = said[said["attribute"] != ""]
     answer = np.array([read_yes_no(text)[0] for text in said["answer"]], object)
     said = said.assign(yes=answer == "yes", known=answer != "")
@@ -538,7 +538,7 @@ def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[
     """
     if pipeline is None:
         return [], pd.DataFrame(columns=["image_id", "tone", "profession"])
-    faces = pipeline.dalleval.faces().dropna(subset="tone")
+    faces = pipeline.dalleval.faces("social").dropna(subset="tone")
     some = faces.groupby("tone").head(of_each).sort_values("tone", kind="stable")
     return pipeline.dalleval.images("social").read(list(some["image_id"])), some
 
