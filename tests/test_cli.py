@@ -63,6 +63,23 @@ def test_an_unknown_model_to_train_is_named(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "outputs").exists()
 
 
+def test_the_curve_by_share_of_the_scenes_is_trained_by_name(monkeypatch, tmp_path, capsys):
+    calls = []
+
+    def train(folder, **given):
+        calls.append((str(folder), given))
+        return {"object at 10 %": 0.25}
+
+    monkeypatch.setattr("biaslab.mini.train.skills_curve.train", train)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "skills-curve", "--steps", "3", "--seed", "4", "--no-progress"]) == 0
+    ((folder, given),) = calls
+    assert folder == "outputs/models/skills-curve"
+    assert (given["steps"], given["seed"], given["progress"]) == (3, 4, False)
+    assert str(given["checkpoint"].parent) == "outputs/.train/skills-curve"
+    assert capsys.readouterr().out.splitlines() == ["object at 10 %: 0.25", "outputs/models/skills-curve"]
+
+
 def test_models_lists_them(monkeypatch, capsys):
     listed = pd.DataFrame({"name": ["mini-sd"], "kind": ["text-to-image"], "megabytes": [15.7]})
     monkeypatch.setattr("biaslab.models.embedded", lambda: listed)

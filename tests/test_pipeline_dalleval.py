@@ -1,6 +1,7 @@
 """DALL-Eval's stages connected, on renders whose truth is known, with the embedded judges."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import blip
 from biaslab.measures.captioning import caption_scores
 from biaslab.measures.retrieval import frechet_distance, kernel_distance
+from biaslab.mini import social as mini_social
 from biaslab.papers import dalleval
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.prompts import dalleval as prompts
@@ -82,6 +84,96 @@ def test_a_detector_of_photographs_is_not_tried_on_drawings(store, monkeypatch):
     p = pipeline(store, detector="facebook/detr-resnet-50")
     monkeypatch.setattr(type(p.dalleval), "detections", lambda *_: pytest.fail("looked"))
     assert dalleval.measure.references(p).empty and dalleval.measure.detector_renders(p).empty
+
+
+def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
+    verdicts = dalleval.measure.skill_verdicts(world)
+    chosen = verdicts[verdicts["chosen"] == "yes"].set_index("image_id")
+    # An image that lacks what it was asked for shows none of it, any other shows as many as asked for.
+    lacks = chosen["truth"] == "no"
+    assert (chosen.loc[lacks, "shown"] == 0).all()
+    assert (chosen.loc[~lacks, "shown"] == chosen.loc[~lacks, "n"]).all()
+    # By the raw detections, whatever the rule.
+    found, _ = world.dalleval.detections(world.dalleval.images("skills"))
+    confident = found[found["score"] > world.settings.dalleval.threshold]
+    for row in verdicts.itertuples():
+        of = confident[(confident["image_id"] == row.image_id) & (confident["label"] == row.object)]
+        assert row.found == len(of), row.image_id
+    counts = chosen[chosen["skill"] == "count"]
+    assert (counts["found"] == counts["shown"]).mean() > 0.8
+    renders = dalleval.measure.detector_renders(world)
+    right = renders["failure"] == "none"
+    assert (renders.loc[right, "shown"] == renders.loc[right, "number"]).all()
+    gone = renders["failure"].isin(["missing", "other class"])
+    assert gone.any() and (renders.loc[gone, "shown"] == 0).all()
+    other = renders[renders["failure"] == "other number"]
+    assert (other["shown"] != other["number"]).all()
+    counts = renders[renders["skill"] == "count"]
+    assert len(counts) == 24 and (counts["found"] == counts["shown"]).mean() > 0.7
+    # Both go on to a correction that has the truth beside it.
+    table = dalleval.count_corrected(verdicts, renders, seed=1).set_index("asked")
+    of = chosen[chosen["skill"] == "count"]
+    assert table.loc["all", "percent_true"] == pytest.approx(100 * (of["shown"] == of["n"]).mean())
+    assert table.loc["all", "percent_found"] == pytest.approx(100 * (of["found"] == of["n"]).mean())
+    assert table.loc["all", "n"] == 12
+
+
+def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch):
+    drawings = dalleval.measure.social_drawings(world)
+    made = mini_social.balanced(prompts.social(), FEW["detector_renders"], seed=world.seed + 3).table
+    pd.testing.assert_frame_equal(
+        drawings[["image_id", "truth_gender", "truth_attributes"]],
+        made[["image_id", "truth_gender", "truth_attributes"]],
+        check_dtype=False,
+    )
+    assert (drawings["truth_skin_tone"].astype(int) == made["truth_skin_tone"]).all()
+    assert (drawings["model"] == world.label).all() and set(drawings["gender_vqa"]) <= {
+        *("female", "male", "unsure", "")
+    }
+    # The embedded judges were made for such drawings.
+    for judge in ("gender_vqa", "gender_clip"):
+        assert (drawings[judge] == drawings["truth_gender"]).mean() > 0.75
+    judges = dalleval.social_judges(drawings).set_index(["about", "measure"])
+    assert judges.loc[("attributes", "specificity"), "value"] > 80
+    assert judges.loc[("attributes", "sensitivity"), "n"] == sum(
+        len(of.split(";")) for of in made["truth_attributes"] if of
+    )
+    # They are others than the images of the prompts, which are kept beside them.
+    images = dalleval.measure.social_images(world)
+    assert len(images) == len(drawings) == 24 and not set(images["image_id"]) & set(drawings["image_id"])
+    other = pipeline(store, vqa="vqa:Salesforce/blip-vqa-base")
+    monkeypatch.setattr(type(other.dalleval), "answers", lambda *_: pytest.fail("asked"))
+    assert dalleval.measure.social_drawings(other).empty
+
+
+def test_a_curve_by_share_of_the_scenes_is_read_from_the_models_folder(world, tmp_path, monkeypatch):
+    own = dalleval.measure.skill_accuracy(world)
+    assert set(own["images"]) == {"test"} and len(own) == 3
+    (tmp_path / "vae").mkdir()
+    rows = [
+        ("0", "object", 3, 12),
+        ("10", "object", 6, 12),
+        ("100", "object", 9, 12),
+        ("12.5", "count", 0, 8),
+    ]
+    curve = pd.DataFrame(rows, columns=["training_percent", "skill", "n_correct", "n"])
+    model = SimpleNamespace(autoencoder=tmp_path / "vae", label=world.label)
+    monkeypatch.setattr(type(world), "image_model", lambda *_: model)
+    # A folder without one has none.
+    pd.testing.assert_frame_equal(dalleval.measure.skill_accuracy(world), own)
+    curve.assign(steps=900, seed=0).to_csv(tmp_path / "training_share.csv", index=False)
+    accuracy = dalleval.measure.skill_accuracy(world)
+    pd.testing.assert_frame_equal(accuracy.iloc[: len(own)], own)
+    rest = accuracy.iloc[len(own) :]
+    assert rest["percent_correct"].tolist() == [25, 50, 75, 0] and rest["n"].tolist() == [12, 12, 12, 8]
+    assert rest["training_percent"].tolist() == ["0", "10", "100", "12.5"]
+    assert set(rest["images"]) == {"curve"} and set(rest["evaluator"]) == {"detector"}
+    (name,) = set(rest["model"])
+    assert name != world.label and world.label in name
+    # Shares are compared with all scenes, and none of them is the run's own model; no data at all is no share.
+    training = dalleval.skill_training(dalleval.skill_accuracy(accuracy))
+    assert training[["model", "training_percent", "skill"]].to_numpy().tolist() == [[name, "10", "object"]]
+    assert training["change"].tolist() == [-25]
 
 
 def test_ratings_stand_beside_the_detector(store, world, tmp_path):
