@@ -1,10 +1,10 @@
 """Images of prompts: text encoded once, batches across prompts, each image's noise its own.
 
-An image's noise depends on run seed, prompt and index alone: :func:`image_seed` seeds a generator on the CPU for each
-image, which draws its first latents and whatever its scheduler draws later. Noise is therefore the same, bit by bit,
-in every batch and on every device. Pixels are the same, byte by byte, for the same batches on the same machine; in
-other batches, sums of floating-point numbers may be taken in another order, which moves pixels by a level or two of
-255 in float32.
+An image's noise depends on run seed, prompt (or the noise_id that several prompts have in common) and index alone:
+:func:`image_seed` seeds a generator on the CPU for each image, which draws its first latents and whatever its scheduler
+draws later. Noise is therefore the same, bit by bit, in every batch and on every device. Pixels are the same, byte by
+byte, for the same batches on the same machine; in other batches, sums of floating-point numbers may be taken in another
+order, which moves pixels by a level or two of 255 in float32.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SHARE = 0.85
 
 
 def image_seed(seed: int, prompt_id: str, index: int) -> int:
-    """Return the seed of an image's noise, 0 to 2**63 - 1, from the run's seed, its prompt and its index."""
+    """Return the seed of an image's noise, 0 to 2**63 - 1, from the run's seed, prompt (or noise_id) and index."""
     key = f"{int(seed)}\0{prompt_id}\0{int(index)}".encode()
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") >> 1
 
@@ -273,7 +273,8 @@ class Generator:
 
         Args:
             prompts: Texts, one for each image; the same text may come many times.
-            keys: ``(prompt_id, index)`` of each image, which with the seed decide its noise.
+            keys: ``(prompt_id, index)`` of each image, or noise_id in prompt_id's place, which with the seed decide its
+                noise. Neighbours with the same key are in one batch wherever a batch holds them.
             seed: Seed of the run.
 
         Returns:
@@ -290,8 +291,9 @@ class Generator:
         seeds = [image_seed(seed, prompt_id, index) for prompt_id, index in keys]
         made: list[np.ndarray | Unreadable] = []
         while len(made) < len(prompts):
-            chosen = slice(len(made), len(made) + self.batch_size)
-            made += self._fit(list(prompts[chosen]), seeds[chosen])
+            left = seeds[len(made) :]
+            some = slice(len(made), len(made) + _together(left, self.batch_size))
+            made += self._fit(list(prompts[some]), seeds[some])
         return made
 
     def _fit(self, prompts: list[str], seeds: list[int]) -> list:
@@ -313,7 +315,8 @@ class Generator:
             )
         self._batch_size = len(prompts) // 2
         _log.warning("Out of memory: from here on %d images at a time.", self._batch_size)
-        return self._fit(prompts[: self._batch_size], seeds[: self._batch_size])
+        n = _together(seeds, self._batch_size)
+        return self._fit(prompts[:n], seeds[:n])
 
     def _batch(self, prompts: list[str], seeds: list[int], steps: int = 0) -> list:
         import torch
@@ -440,6 +443,14 @@ def fitting(free: int, one: int, two: int) -> int:
     fixed = max(one - each, 0)
     n = min(MOST, int((_SHARE * free - fixed) // each))
     return 1 << (n.bit_length() - 1) if n >= 1 else 1
+
+
+def _together(seeds: Sequence[int], most: int) -> int:
+    """Return how many of the first images make a batch: ``most``, or fewer where that would part two of one noise."""
+    end = min(most, len(seeds))
+    while 0 < end < len(seeds) and seeds[end] == seeds[end - 1]:
+        end -= 1
+    return end or min(most, len(seeds))
 
 
 def _multiplies_bfloat16(device) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from biaslab.errors import ParameterError, RunError
 from biaslab.generation.generator import image_seed
-from biaslab.generation.images import OK, MadeImages, image_ids_of, units_of
+from biaslab.generation.images import OK, MadeImages, image_ids_of, noise_keys, units_of
 from biaslab.judging.images import BLOCKED, Unreadable, decode
 from biaslab.net.images import OUTCOMES, REFUSED, UNDELIVERED, buy
 from biaslab.net.journal import digest
@@ -102,7 +102,7 @@ class EndpointImages(MadeImages):
             image_id=ids,
             prompt_id=units["prompt_id"].to_numpy(object),
             index=units["index_"].to_numpy(),
-            seed=[image_seed(self._seed, r.prompt_id, r.index_) for r in units.itertuples(index=False)],
+            seed=[image_seed(self._seed, *key) for key in noise_keys(units)],
         )
         self.table = self.table[list(_TYPES)].astype(_TYPES)
         self.digest = digest([[i, key, b.outcome, b.sha256] for i, (key, b) in self._by_id.items()])

@@ -1,8 +1,9 @@
 """All images of a table of prompts: generated once, in shards that a stopped run finds again.
 
-A shard is 64 images in the order of the table, so a run that goes on after it was killed generates the same batches
-and thereby the same bytes. Two stages keep them: one with the files of images, one with all that is known of them
-otherwise, so that a finished run reads the second alone until somebody looks at an image.
+A shard is 64 images in the order of the table, or as many fewer as keep together those that share noise; so a run that
+goes on after it was killed generates the same batches and thereby the same bytes. Two stages keep them: one with the
+files of images, one with all that is known of them otherwise, so that a finished run reads the second alone until
+somebody looks at an image.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 OK = "ok"
 SHARD = generator.MOST
+NOISE = "noise_id"
+"""The column of prompts that share noise: those with the same one, such as a triplet."""
 # Shards of images held in memory for those who read one image after the other.
 _HELD = 4
 
@@ -73,7 +76,8 @@ class GeneratedImages(MadeImages):
     safety checker) and tokens_cut (tokens at the prompt's end that no text encoder reads).
 
     Args:
-        prompts: Columns prompt_id (unique texts), text and n_images (0 or more); others are passed over.
+        prompts: Columns prompt_id (unique texts), text and n_images (0 or more), and where prompts share noise
+            noise_id, which stands in for prompt_id there; others are passed over.
         load: What loads the model, as :func:`biaslab.generation.load` does; it is called when an image must be
             generated, and not before.
 
@@ -95,6 +99,7 @@ class GeneratedImages(MadeImages):
         load: Callable[..., generator.Generator] = generator.load,
     ) -> None:
         self._units = units = units_of(prompts)
+        self._shard_rows = _shard_rows(units)
         where = models.resolve(model, "text-to-image")
         self.name = Path(where).name if Path(where).is_dir() else where
         self._settings, self._seed, self._load = settings, seed, partial(load, model, device=device)
@@ -104,6 +109,8 @@ class GeneratedImages(MadeImages):
         whole = hashlib.sha256(self._facts.digest.encode())
         for row in units.itertuples(index=False):
             whole.update(f"{row.prompt_id}\0{row.text}\0{row.index_}\n".encode())
+        if NOISE in units:
+            whole.update("\n".join(units[NOISE]).encode())
         self.digest = whole.hexdigest()
         self._by_id = {k: i for i, k in enumerate(image_ids_of(units))}
         self._shard_files = lru_cache(_HELD)(self._read_shard)
@@ -118,7 +125,7 @@ class GeneratedImages(MadeImages):
         import pandas as pd
 
         label = f"generating with {self.name}"
-        found = self._facts.compute(self._units, shard_rows=SHARD, label=label, progress=progress)
+        found = self._facts.compute(self._units, shard_rows=self._shard_rows, label=label, progress=progress)
         empty = pd.DataFrame({k: pd.Series(dtype=v) for k, v in _TYPES.items()})
         self.table = (found if len(found) else empty).astype(_TYPES)
         cut = self.table.loc[self.table["tokens_cut"] > 0, "prompt_id"].nunique()
@@ -135,30 +142,31 @@ class GeneratedImages(MadeImages):
     def _image(self, place: int) -> np.ndarray | Unreadable:
         from biaslab.judging.images import BLOCKED, Unreadable, decode
 
-        shard, row = divmod(place, SHARD)
+        shard, row = divmod(place, self._shard_rows)
         file = self._shard_files(shard)[row]
         return Unreadable(BLOCKED) if file is None else decode(file)
 
     def _read_shard(self, shard: int) -> list[bytes | None]:
         """Return the files of a shard, ``None`` for images that were withheld."""
-        rows = self._units.iloc[shard * SHARD : (shard + 1) * SHARD].reset_index(drop=True)
+        start = shard * self._shard_rows
+        rows = self._units.iloc[start : start + self._shard_rows].reset_index(drop=True)
         return [f if isinstance(f, bytes) else None for f in self._shard(rows)["file"]]
 
     def _shard(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return a shard with its files, generated where it is not there or damaged."""
-        return self._files.compute(rows, shard_rows=SHARD, progress=False)
+        return self._files.compute(rows, shard_rows=self._shard_rows, progress=False)
 
     def _without_files(self, rows: pd.DataFrame) -> pd.DataFrame:
         return self._shard(rows).drop(columns="file")
 
     def _generate(self, rows: pd.DataFrame) -> pd.DataFrame:
-        made_by, keys = self._generator, list(zip(rows["prompt_id"], rows["index_"], strict=True))
+        made_by, keys = self._generator, noise_keys(rows)
         size = made_by.batch_size
         images = made_by.images(list(rows["text"]), keys, self._seed)
         if made_by.batch_size != size:
             self._write_down(made_by)
         files = [_png(image) if isinstance(image, np.ndarray) else None for image in images]
-        made = rows.drop(columns="text").rename(columns={"index_": "index"})
+        made = rows[["prompt_id", "index_"]].rename(columns={"index_": "index"})
         return made.assign(
             image_id=image_ids_of(rows),
             seed=[generator.image_seed(self._seed, *key) for key in keys],
@@ -205,6 +213,9 @@ _TYPES |= {"outcome": object, "tokens_cut": "int64"}
 def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return one row per image: prompt_id, text, index_; prompts in their order, images of each in theirs.
 
+    Prompts may share noise: with a column noise_id, which the rows then have too, an image's noise depends on that and
+    not on its prompt_id. Of neighbours with one noise_id, the images of an index stand side by side.
+
     Raises:
         InputError: A column is missing or holds values that do not fit.
     """
@@ -214,7 +225,8 @@ def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     missing = [c for c in needed if c not in prompts]
     if missing:
         raise InputError(f"The prompts have no column {missing[0]!r}; they need {', '.join(needed)}.")
-    for column in needed[:2]:
+    texts = [*needed[:2], *({NOISE} & set(prompts))]
+    for column in texts:
         other = [v for v in prompts[column] if not isinstance(v, str) or not v.strip()]
         if other:
             raise InputError(
@@ -227,9 +239,38 @@ def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     wrong = prompts.loc[~((n >= 0) & (n % 1 == 0)), "n_images"].tolist()
     if wrong:
         raise InputError(f"n_images holds {wrong[0]!r}; it must hold whole numbers from 0.")
-    units = prompts.loc[:, ["prompt_id", "text"]].astype(object).reset_index(drop=True)
+    units = prompts.loc[:, texts].astype(object).reset_index(drop=True)
     units = units.loc[units.index.repeat(n.to_numpy(np.int64))].reset_index(drop=True)
-    return units.assign(index_=units.groupby("prompt_id").cumcount().to_numpy(np.int64))
+    units = units.assign(index_=units.groupby("prompt_id").cumcount().to_numpy(np.int64))
+    if NOISE not in units:
+        return units
+    order = pd.DataFrame({"group": (units[NOISE] != units[NOISE].shift()).cumsum(), "index": units["index_"]})
+    return units.loc[order.sort_values(["group", "index"], kind="stable").index].reset_index(drop=True)
+
+
+def noise_keys(units: pd.DataFrame) -> list[tuple[str, int]]:
+    """Return what decides each image's noise beside the run's seed: its noise_id, or else its prompt_id, and index."""
+    return list(zip(units[NOISE if NOISE in units else "prompt_id"], units["index_"], strict=True))
+
+
+def _shard_rows(units: pd.DataFrame) -> int:
+    """Return how many rows are a shard: 64, or so many fewer that images side by side with one noise stay together.
+
+    Raises:
+        InputError: Not everywhere are as many of them side by side, or more than 64 are.
+    """
+    if NOISE not in units or units.empty:
+        return SHARD
+    keys = units[[NOISE, "index_"]]
+    together = (keys != keys.shift()).any(axis=1).cumsum().value_counts()
+    least, most = int(together.min()), int(together.max())
+    if least != most or most > SHARD:
+        raise InputError(
+            f"The prompts' column {NOISE!r} puts between {least} and {most} images of one noise side by side; there "
+            f"must be as many everywhere, {SHARD} at most. Give all prompts of a {NOISE} one after the other, with "
+            "the same n_images."
+        )
+    return SHARD - SHARD % most
 
 
 def image_ids_of(units: pd.DataFrame) -> list[str]:

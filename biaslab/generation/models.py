@@ -64,7 +64,7 @@ class ImageModel:
     def generate(
         self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True
     ) -> ImageSource:
-        """Return ``n_images`` images of each prompt (columns prompt_id, text, n_images; occupation, caption_id).
+        """Return ``n_images`` images of each prompt (prompt_id, text, n_images; noise_id, occupation, caption_id).
 
         Raises:
             ParameterError, InputError, RunError: A prompt or the model cannot be used, or images cannot be had.

@@ -109,6 +109,15 @@ def test_images_come_as_from_any_other_generator(server, store):
         images.read(["p9/0"])
 
 
+def test_prompts_that_share_noise_have_one_seed(server, store):
+    table = made(server, store, asked(3, images=2).assign(noise_id=["t", "t", "u"])).table
+    # No endpoint takes noise: the seed says which images would share it.
+    assert list(table["image_id"]) == ["p0/0", "p1/0", "p0/1", "p1/1", "p2/0", "p2/1"]
+    assert list(table["seed"]) == [
+        image_seed(7, *key) for key in zip("ttttuu", (0, 0, 1, 1, 0, 1), strict=True)
+    ]
+
+
 def test_a_request_holds_what_is_set_and_nothing_else(server, store):
     made(server, store, asked(1))
     assert server.requests[0] == {

@@ -1,0 +1,159 @@
+"""Prompts that share noise: the same first latents bit by bit, in one batch and one shard; others are as before."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.errors import InputError
+from biaslab.generation import GeneratedImages, GenerationSettings, generator, image_seed
+from biaslab.generation.images import noise_keys, units_of
+from biaslab.store import Store, _rows_digest
+
+MEMBERS = ("person", "woman", "man")
+
+
+def triplets(n: int, n_images: int = 1) -> pd.DataFrame:
+    rows = [(f"t{k}-{m}", f"a photo of a {m}", f"t{k}", n_images, "ours") for k in range(n) for m in MEMBERS]
+    return pd.DataFrame(rows, columns=["prompt_id", "text", "noise_id", "n_images", "dataset"])
+
+
+def settings(folder: str, **more) -> tuple[str, GenerationSettings]:
+    given = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": "float32"}
+    return folder, GenerationSettings(**given | more)
+
+
+@pytest.fixture
+def batches(monkeypatch):
+    """Return the first latents of each batch, ``float32 (images, channels, height, width)``, as they come."""
+    seen, drawn = [], generator.families.Family.noise
+
+    def kept(self, *given):
+        noise = drawn(self, *given)
+        seen.append(noise.numpy().copy())
+        return noise
+
+    monkeypatch.setattr(generator.families.Family, "noise", kept)
+    return seen
+
+
+@pytest.mark.parametrize("family", ["sd1", "flux"])
+def test_first_latents_of_a_triplet_are_equal_bit_by_bit(folders, tmp_path, batches, family):
+    asked = triplets(3, n_images=2)
+    made = GeneratedImages(asked, *settings(folders(family)), seed=4, store=Store(tmp_path)).complete(
+        progress=False
+    )
+    # The images of one index of a triplet stand side by side.
+    ids = [f"t{k}-{m}/{i}" for k in range(3) for i in range(2) for m in MEMBERS]
+    assert made.table["image_id"].tolist() == ids
+    (noise,) = batches
+    assert noise.shape[0] == len(ids)
+    groups = noise.reshape(6, 3, -1)
+    assert (groups == groups[:, :1]).all()
+    # Other triplets and indices have other noise.
+    assert len(np.unique(groups[:, 0], axis=0)) == 6
+    assert made.table["seed"].tolist() == [
+        image_seed(4, f"t{k}", i) for k in range(3) for i in range(2) for _ in MEMBERS
+    ]
+    # The same noise with other words is another image.
+    one, other, _ = made.read([f"t0-{m}/0" for m in MEMBERS])
+    assert (one != other).any()
+
+
+def test_each_image_is_the_one_of_its_noise(folders, tmp_path):
+    given = settings(folders("sd1"))
+    made = GeneratedImages(triplets(2), *given, seed=4, store=Store(tmp_path)).complete(progress=False)
+    alone = generator.load(*given).images(["a photo of a woman"], [("t1", 0)], seed=4)[0]
+    (read,) = made.read(["t1-woman/0"])
+    assert np.abs(read.astype(int) - alone).max() <= 2
+
+
+def test_a_triplet_stays_in_one_batch_and_one_shard(folders, tmp_path, batches):
+    given = settings(folders("sd1"), batch_size=8, steps=1)
+    made = GeneratedImages(triplets(23), *given, seed=4, store=Store(tmp_path)).complete(progress=False)
+    # 69 images: shards of 63 and 6, batches of two triplets of the eight images that fit.
+    assert [len(noise) for noise in batches] == [*[6] * 10, 3, 6]
+    for noise in batches:
+        parts = noise.reshape(len(noise) // 3, 3, -1)
+        assert (parts == parts[:, :1]).all()
+    assert sorted(len(pd.read_parquet(p)) for p in (tmp_path / "generated").rglob("*.parquet")) == [6, 63]
+    # Images are found where they are kept, in the second shard, too.
+    alone = generator.load(*given).images(["a photo of a man"], [("t22", 0)], seed=4)[0]
+    assert np.abs(made.read(["t22-man/0"])[0].astype(int) - alone).max() <= 2
+
+
+def test_a_triplet_stays_together_when_memory_is_short(folders):
+    import torch
+
+    model, tried = generator.load(*settings(folders("sd1"), batch_size=8, steps=1)), []
+
+    def small_memory(module, args, kwargs):
+        # Guidance doubles the rows: with more than five images, memory is full.
+        tried.append(len(args[0]) // 2)
+        if tried[-1] > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    model.pipe.unet.register_forward_pre_hook(small_memory, with_kwargs=True)
+    units = units_of(triplets(4))
+    assert len(model.images(units["text"].tolist(), noise_keys(units), seed=1)) == 12
+    # Two triplets of eight fail; half of six are three, and a batch of three is one triplet.
+    assert tried == [6, 3, 3, 3, 3]
+
+
+def test_a_batch_smaller_than_a_triplet_parts_it(folders, batches):
+    units = units_of(triplets(2))
+    made = generator.load(*settings(folders("sd1"), batch_size=2, steps=1)).images(
+        units["text"].tolist(), noise_keys(units), seed=1
+    )
+    assert len(made) == 6 and [len(noise) for noise in batches] == [2, 1, 2, 1]
+    whole = np.concatenate(batches).reshape(2, 3, -1)
+    assert (whole == whole[:, :1]).all()
+
+
+def test_prompts_without_shared_noise_are_as_before():
+    prompts = pd.DataFrame(
+        {
+            "prompt_id": ["nurse", "pilot"],
+            "text": ["a photo of the face of a nurse", "a photo of a pilot"],
+            "n_images": [3, 2],
+            "occupation": ["x", "y"],
+        }
+    )
+    units = units_of(prompts)
+    assert units.columns.tolist() == ["prompt_id", "text", "index_"]
+    assert noise_keys(units) == [("nurse", 0), ("nurse", 1), ("nurse", 2), ("pilot", 0), ("pilot", 1)]
+    # What a shard of them has been called since before prompts could share noise.
+    assert _rows_digest(units) == "9d564d72d7fbee97f489dc68a3be8a1f30e10161b3159187cd4cf47cd9d9b553"
+
+
+def test_other_noise_is_another_result(folders, tmp_path):
+    def source(prompts):
+        return GeneratedImages(prompts, *settings(folders("sd1")), seed=4, store=Store(tmp_path))
+
+    shared, own = triplets(2), triplets(2).drop(columns="noise_id")
+    named = triplets(2).assign(noise_id=lambda t: t["prompt_id"])
+    assert len({source(prompts).digest for prompts in (shared, own, named)}) == 3
+    # A noise of its own by name is that of the prompt.
+    assert noise_keys(units_of(named)) == noise_keys(units_of(own))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"noise_id": ["t0", "t0", None]}, r"'noise_id' holds (None|nan)"),
+        ({"noise_id": ["t0", "t0", "t1"]}, "between 1 and 2 images of one noise"),
+        ({"n_images": [2, 2, 1]}, "between 2 and 3 images of one noise"),
+    ],
+)
+def test_noise_that_does_not_fit_is_refused(folders, tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        GeneratedImages(
+            triplets(1).assign(**changes), *settings(folders("sd1")), seed=4, store=Store(tmp_path)
+        )
+
+
+def test_more_than_a_shard_of_one_noise_is_refused(folders, tmp_path):
+    many = pd.DataFrame(
+        {"prompt_id": [f"p{i}" for i in range(65)], "text": "a man", "noise_id": "t", "n_images": 1}
+    )
+    with pytest.raises(InputError, match="between 65 and 65 images of one noise"):
+        GeneratedImages(many, *settings(folders("sd1")), seed=4, store=Store(tmp_path))
