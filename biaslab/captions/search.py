@@ -6,7 +6,7 @@ import hashlib
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -84,6 +84,26 @@ def search(
     matcher = Matcher(terms, plural=plural)
     keep = max(per_term, pool)
     work = _Work(corpus, matcher, keep, seed)
+    inputs = {"terms": list(terms), "keep": keep, "seed": seed, "plural": plural}
+    run = {"progress": progress, "store": store, "engine": engine}
+    return _merge(over_parts(corpus, work, "search", inputs, **run), matcher.terms, keep)
+
+
+def over_parts(
+    corpus: Corpus,
+    work: Callable[[pd.DataFrame], pd.DataFrame],
+    name: str,
+    inputs: Mapping[str, object],
+    *,
+    progress: bool,
+    store: Store | None,
+    engine: Engine | None,
+) -> Iterator[pd.DataFrame]:
+    """Yield what ``work`` makes of each part of a corpus (column ``part``), in order; one is held at a time.
+
+    ``work`` says how many captions it has read with :func:`biaslab.engine.advance`. ``name`` and ``inputs`` beside the
+    corpus key what the store keeps; the other arguments are those of :func:`search`.
+    """
     parts = pd.DataFrame({"part": range(corpus.parts)})
     label = f"Searching {corpus.name}"
     if store is None:
@@ -91,12 +111,11 @@ def search(
 
         each = (parts[i : i + 1] for i in range(len(parts)))
         with tqdm(desc=label, unit=" captions", leave=False, file=sys.stderr, disable=not progress) as bar:
-            return _merge(LocalEngine().map(work, each, advanced=bar.update), matcher.terms, keep)
-    inputs = {"corpus": corpus.digest, "terms": list(terms), "keep": keep, "seed": seed, "plural": plural}
-    stage = store.stage("search", inputs, work)
+            yield from LocalEngine().map(work, each, advanced=bar.update)
+        return
+    stage = store.stage(name, {"corpus": corpus.digest, **inputs}, work)
     options = {"label": label, "unit": "captions", "advances": True, "progress": progress}
-    results = stage.compute_iter(parts, shard_rows=1, engine=engine, **options)
-    return _merge(results, matcher.terms, keep)
+    yield from stage.compute_iter(parts, shard_rows=1, engine=engine, **options)
 
 
 class Matcher:
@@ -191,7 +210,7 @@ class _Work:
 
     def __init__(self, corpus: Corpus, matcher: Matcher, keep: int, seed: int):
         self._corpus, self._matcher, self._keep, self._seed = corpus, matcher, keep, seed
-        self._salts = _hashes([term.lower() for term in matcher.terms], seed)
+        self._salts = hashes([term.lower() for term in matcher.terms], seed)
         # Each term's smallest priorities so far, and the largest one that can still be among them.
         self._best = pd.DataFrame({"term": np.zeros(0, np.int64), "priority": np.zeros(0, np.uint64)})
         self._limits = np.full(len(matcher.terms), np.iinfo(np.uint64).max, dtype=np.uint64)
@@ -225,7 +244,7 @@ class _Work:
             return rows
 
         for found in self._corpus.batches(_ROWS, part=part, wanted=mentions):
-            priorities = _mix(_hashes(found["caption_id"].tolist(), self._seed) ^ self._salts[terms])
+            priorities = _mix(hashes(found["caption_id"].tolist(), self._seed) ^ self._salts[terms])
             good = priorities <= self._limits[terms]
             # One caption of each term is kept in any case: it carries the term's total.
             these, first = np.unique(terms, return_index=True)
@@ -286,8 +305,8 @@ def _merge(results: Iterator[pd.DataFrame], terms: Sequence[str], keep: int) -> 
     return Found(counts, best[_FIRST_COLUMNS + others])
 
 
-def _hashes(texts: Sequence[str], seed: int) -> np.ndarray:
-    """Return a 64-bit hash of each text under a seed."""
+def hashes(texts: Sequence[str], seed: int) -> np.ndarray:
+    """Return a 64-bit hash of each text under a seed, ``uint64 (texts,)``."""
     # A copy of a hash that knows the key is made faster than a new one.
     begun = hashlib.blake2b(digest_size=8, key=str(seed).encode()).copy
     digests = []

@@ -19,9 +19,10 @@ _DATA = resources.files(__name__) / "data"
 # Where a template takes the occupation, with and without the article to choose.
 _WITH_ARTICLE, _SLOT = "a/an [OCCUPATION]", "[OCCUPATION]"
 # Spelt with a vowel but spoken with a consonant, and the other way round.
-_CONSONANT_SOUND = re.compile(r"(?i)(?:uni(?!n|m)|use|usu|uti|eu|ewe|one\b|once\b|ufo|uk\b|us\b|u-)")
+_CONSONANT_SOUND = re.compile(r"(?i)(?:uni(?!n|m)|use|usu|uti|eu|ewe|one\b|once\b|ufo|ui\b|uk\b|us\b|u-)")
 _VOWEL_SOUND = re.compile(r"(?i)(?:hono|honest|hour|heir|x-|mba\b|mri\b|mp\b|hr\b|hiv\b|fbi\b)")
-_IRREGULAR = {"person": "people", "man": "men", "woman": "women", "child": "children", "wife": "wives"}
+_IRREGULAR = {"person": "people", "man": "men", "woman": "women"}
+_IRREGULAR |= {"child": "children", "wife": "wives", "hero": "heroes"}
 
 
 @cache
