@@ -13,7 +13,7 @@ from biaslab.groups import Group, Numbers, Whole, field
 from biaslab.judging.settings import JudgeSettings
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.net.settings import EndpointSettings
-from biaslab.prompts.settings import DallEvalDesign, PeopleDesign
+from biaslab.prompts.settings import DallEvalDesign, PeopleDesign, TripletsDesign
 
 
 class ComputeSettings(Group):
@@ -68,6 +68,7 @@ class Settings(Group):
     people: PeopleDesign = PeopleDesign()
     critic: CriticSettings = CriticSettings()
     dalleval: DallEvalDesign = DallEvalDesign()
+    triplets: TripletsDesign = TripletsDesign()
     endpoint: EndpointSettings = EndpointSettings()
     compute: ComputeSettings = ComputeSettings()
     calibration: CalibrationSettings = CalibrationSettings()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# The endpoint that tells tests what it was asked, and images in memory.
-sys.path += [str(ROOT / "tests" / "net"), str(ROOT / "tests" / "judging")]
+# The endpoint that tells tests what it was asked, images in memory, and where GCC's captions are to be found.
+sys.path += [str(ROOT / "tests" / room) for room in ("net", "judging", "captions")]
 
 # A shell's background jobs begin with Ctrl-C ignored, and so would everything that the tests start and stop.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -1,4 +1,4 @@
-"""The designs of the Paired Stereotype Test and of DALL-Eval: what their prompts ask for, how often, and who judges."""
+"""The designs of the Paired Stereotype Test, of DALL-Eval and of the triplets: what is asked, how often, who judges."""
 
 from __future__ import annotations
 
@@ -128,4 +128,36 @@ class DallEvalDesign(Group):
     failures: Failures = Field(Failures(), description="What the model `world` fails at.")
     tones: Literal["uniform", "skewed"] = field(
         "uniform", "Skin tones that the model `world` draws: all alike, or light ones more often."
+    )
+
+
+class TripletsDesign(Group):
+    """Which captions become triplets of prompts, and how often each is asked (triplets paper)."""
+
+    filter: Literal["depicted", "paper"] = field(
+        "depicted",
+        "Which neutral captions are taken: `paper` for all by its rule; `depicted` for those without another gender "
+        "indicator that seem to show the person or people they name.",
+    )
+    triplets: Whole = field(
+        60, "Triplets of each data set of captions, drawn at random; 0 is all.", "triplets", ge=0
+    )
+    seeds: Whole = field(
+        2,
+        "Images of each prompt, each from noise that its triplet shares (paper: 5 for GCC and professions, else 1).",
+        "images",
+        ge=1,
+    )
+    professions: Whole = field(
+        0,
+        "Rows of the paper's table of professions, drawn at random, that sentences are about; 0 leaves them out, 320 "
+        "is all (811 triplets).",
+        "professions",
+        ge=0,
+        le=320,
+    )
+    article: Literal["fitting", "as_printed"] = field(
+        "fitting",
+        "The article before `female` or `male`: `fitting` for a female ecologist, `as_printed` for the paper's an "
+        "female ecologist.",
     )

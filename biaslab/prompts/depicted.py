@@ -1,0 +1,168 @@
+"""Which captions with person or people show somebody: a rule, and how well it agrees with lines read one by one.
+
+In web captions "person" often stands where a name has stood: of an author, a statue, a place, a dress. The rule keeps a
+caption where, within three tokens after the word, a verb says what is done there (in -s or -ing; of people also in its
+plain form) or a preposition says where or with what. It drops captions that report speech, name a maker ("by person")
+or a likeness (statue, idol), address the reader (you, we), or were written by a machine ("image may contain"), and
+those that say a gender by a word beyond Table 2. It reads words, not sentences: :func:`agreement` says how often it
+errs.
+
+``data/depicted_labels.csv`` labels 600 lines of the validation split of Conceptual Captions (GCC; Sharma et al., 2018);
+``data/depicted_labels.md`` says how they were chosen and read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from biaslab import lexicons
+from biaslab.errors import InputError, unknown_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SPLITS = ("dev", "test")
+_DATA = resources.files(__package__) / "data"
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+# How many tokens after the word are read.
+_REACH = 3
+
+
+def shows_people(text: str) -> bool:
+    """Return whether a caption shows the person or people that it names, and says no gender by another noun.
+
+    It is asked of captions that are neutral by the paper's rule (section 3.1); the rule itself is ours.
+    """
+    low = ascii_lower(text)
+    if _never().search(low):
+        return False
+    tokens = _TOKEN.findall(low)
+    return any(_seen(tokens, i) for i, token in enumerate(tokens) if token in ("person", "people"))
+
+
+def ascii_lower(text: str) -> str:
+    """Return a text with letters of ASCII alone in lower case, as the search for words: each stays in its place."""
+    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+
+
+@cache
+def _words(part: str) -> frozenset[str]:
+    return frozenset(lexicons.load("depicted")[part])
+
+
+@cache
+def _never() -> re.Pattern:
+    nouns = lexicons.load("gendered_nouns")
+    some = [*nouns, *(form for noun in nouns for form in lexicons.plurals(noun))]
+    some += [word for part in ("speech", "likenesses", "readers") for word in sorted(_words(part))]
+    return re.compile(
+        rf"\b(?:{'|'.join(some)}|by (?:an? |the )?(?:person|people)|in person"
+        r"|person (?:are|were|have)|people (?:is|was|has|looks)|(?:image|photo|picture) may contain)\b"
+    )
+
+
+def _seen(tokens: Sequence[str], i: int) -> bool:
+    """Return whether what follows the word at ``i`` shows it."""
+    one = tokens[i] == "person"
+    after = [token for token in tokens[i + 1 : i + 1 + 2 * _REACH] if token != ","][:_REACH]
+    said_before = tokens[i - 1] if i else ""
+    if one and said_before in _words("before"):
+        # A bare "of person" is rather a place or a thing, unless it does something there.
+        return bool(after) and _is_doing(after[0])
+    if said_before in ("for", "from", "to"):
+        return False
+    acts = _words("verbs") if not one else _acts()
+    before = ""
+    for token in after:
+        if token in _words("stops"):
+            return False
+        # Further on, a word in -s is rather a plural.
+        acting = token in acts and (before in ("", "who", "left", "right") or before.endswith("ly"))
+        if acting or token in _words("places") or _is_doing(token):
+            return True
+        before = token
+    return False
+
+
+@cache
+def _acts() -> frozenset[str]:
+    """Return what one does, in -s: a verb takes it as a noun takes its plural."""
+    return frozenset(lexicons.plurals(verb)[0] for verb in _words("verbs"))
+
+
+def _is_doing(token: str) -> bool:
+    return len(token) > 4 and token.endswith("ing") and token not in _words("no_verbs")
+
+
+def labels(split: str) -> pd.DataFrame:
+    """Return the labelled lines of ``dev`` (400) or ``test`` (200).
+
+    Columns: line (from 1), sha256 (the first 16 hex digits of the line's), split, and whether (``yes`` or ``no``) the
+    person or people are depicted, both swaps are grammatical, and there is no_other_cue of gender.
+
+    Raises:
+        UnknownNameError: There is no such split.
+    """
+    import pandas as pd
+
+    if split not in SPLITS:
+        raise unknown_name("split of the labelled lines", split, SPLITS)
+    with (_DATA / "depicted_labels.csv").open(encoding="utf-8") as file:
+        table = pd.read_csv(file, dtype={"sha256": str})
+    return table[table["split"] == split].reset_index(drop=True)
+
+
+def agreement(captions: Sequence[str]) -> pd.DataFrame:
+    """Measure precision and recall of the rule against the labels.
+
+    Args:
+        captions: All lines of the file, in order.
+
+    Returns:
+        Rows for each split, target (``usable``: all three labels are yes; ``depicted``: that one is) and statistic
+        (``precision``, ``recall``): value, ci_low and ci_high (Wilson's, 95 %) in %, and count of n lines.
+
+    Raises:
+        InputError: A line is not the one that was labelled.
+    """
+    import pandas as pd
+
+    from biaslab.stats.intervals import wilson_interval
+
+    rows = []
+    for split in SPLITS:
+        table = labels(split)
+        if len(captions) < table["line"].max():
+            raise InputError(
+                f"There are {len(captions)} lines but line {table['line'].max()} is labelled; give all."
+            )
+        texts = [captions[line - 1] for line in table["line"]]
+        for line, text, digest in zip(table["line"], texts, table["sha256"], strict=True):
+            if hashlib.sha256(text.encode()).hexdigest()[:16] != digest:
+                raise InputError(
+                    f"Line {line} is not the one that was labelled; give GCC's validation captions."
+                )
+        kept = pd.Series([shows_people(text) for text in texts])
+        yes = table[["depicted", "grammatical", "no_other_cue"]] == "yes"
+        for target, true in {"usable": yes.all(axis=1), "depicted": yes["depicted"]}.items():
+            right = int((true & kept).sum())
+            rows += [
+                (split, target, "precision", right, int(kept.sum())),
+                (split, target, "recall", right, int(true.sum())),
+            ]
+    found = pd.DataFrame(rows, columns=["split", "target", "statistic", "count", "n"])
+    low, high = wilson_interval(found["count"], found["n"])
+    return found.assign(value=100 * found["count"] / found["n"], ci_low=100 * low, ci_high=100 * high)
+
+
+def measured() -> pd.DataFrame:
+    """Return what :func:`agreement` gave for the captions of the validation split."""
+    import pandas as pd
+
+    with (_DATA / "depicted_agreement.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file)

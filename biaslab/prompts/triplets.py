@@ -1,0 +1,422 @@
+"""Triplets of prompts: a neutral caption, and the same with a woman or a man in the place of person.
+
+Any corpus of captions gives them (:func:`neutral` and :func:`triplets`), and so do sentences on the professions of
+Table 3 (:func:`professions`). The paper's own sentences are not published: these are ours, as many as its 811.
+
+Source: triplets paper, section 3.1, Tables 2, 3 and 4.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from biaslab import lexicons, published
+from biaslab.engine import advance
+from biaslab.errors import ParameterError, name_help
+from biaslab.prompts.depicted import ascii_lower, shows_people
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from biaslab.captions.corpus import Corpus
+    from biaslab.engine import Engine
+    from biaslab.store import Store
+
+MEMBERS = ("neutral", "feminine", "masculine")
+FILTERS = ("depicted", "paper")
+ARTICLES = ("fitting", "as_printed")
+PROFESSION = "Profession"
+"""What the paper calls the sentences on professions as a data set."""
+STEPS = MappingProxyType(
+    {
+        "captions": "",
+        "person or people": "neither word in it",
+        "gender": "a gender word of Table 2",
+        "geography": "a geography word of Table 2",
+        "others": "another word of Table 2",
+        "plurals": "a plural of a word of Table 2",
+        "different": "the same caption as before",
+        "swappable": "a form that cannot be swapped (a people)",
+        "no indicator": "a gender indicator beyond Table 2",
+        "depicted": "nobody shown, or a gender said by another noun, by the rule",
+        "sampled": "not drawn",
+    }
+)
+"""The steps of :func:`neutral`, and why each excludes captions."""
+_SWAPPED = {
+    "feminine": {"person": "woman", "people": "women"},
+    "masculine": {"person": "man", "people": "men"},
+}
+_PREFIXES = {"feminine": "female", "masculine": "male"}
+_WORD = re.compile(r"\b(?:person|people)\b")
+_NOT_SWAPPABLE = re.compile(r"\ban?\s+people\b")
+# Pronouns and adjectives of Table 2, whose plurals by rule would be other words: is, us, hers.
+_NO_PLURAL = frozenset((
+    "she", "her", "hers", "herself", "he", "his", "him", "himself", "u", "me", "i", "myself", "pregnant", "teenage",
+))  # fmt: skip
+# Captions read at a time, and neutral ones after which duplicates are let go.
+_ROWS, _HELD = 2**16, 2**20
+# How far a neutral caption comes: steps after "different", and how many there are.
+_REACHED = ("swappable", "no indicator", "depicted")
+_KEPT = len(_REACHED)
+
+
+class Neutral(NamedTuple):
+    """The neutral captions of a corpus, and what became of the others."""
+
+    captions: pd.DataFrame
+    """One row a caption, in the corpus's order: triplet_id, caption_id (of the first of equal ones), text."""
+    funnel: pd.DataFrame
+    """One row a step of :data:`STEPS`, in order: dataset, step, n_captions (left after it), n_excluded, excluded_by.
+    A caption counts at the first step that excludes it."""
+    words: pd.DataFrame
+    """One row a word of Table 2: dataset, type, word, n_excluded: captions with person or people that hold it or its
+    plural; one with several words counts for each."""
+
+
+@cache
+def excluding() -> MappingProxyType[str, tuple[str, str, bool]]:
+    """Return the forms that keep a caption from being neutral (Table 2): to word, type and whether it is a plural."""
+    words = published.load("triplets_table_2").drop_duplicates("word")
+    found = {row.word.lower(): (row.word, row.type, False) for row in words.itertuples()}
+    for form, (word, kind, _) in list(found.items()):
+        for plural in () if form in _NO_PLURAL else lexicons.plurals(form):
+            found.setdefault(plural, (word, kind, True))
+    return MappingProxyType(found)
+
+
+def triplet_id(text: str) -> str:
+    """Return the id of a triplet: sixteen hex digits of its neutral text."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def neutral(
+    corpus: Corpus,
+    dataset: str,
+    *,
+    filter: str = "depicted",
+    sample: int = 0,
+    seed: int = 0,
+    names: str = "gazetteer",
+    progress: bool = True,
+    store: Store | None = None,
+    engine: Engine | None = None,
+) -> Neutral:
+    """Find the neutral captions of a corpus, in one pass (section 3.1).
+
+    A caption is neutral if it holds person or people and no word of Table 2, as whole words in letters of either case,
+    plurals excluded too; equal captions count once. "A people" is left out: it has no counterpart.
+
+    Memory grows by some 30 bytes for each different neutral caption, of which equal ones are known, and by the texts
+    that are kept: no more than ``sample``, or all where that is 0.
+
+    Args:
+        corpus: Captions.
+        dataset: What to call them.
+        filter: ``paper`` for no more than the paper's rule; ``depicted`` leaves out captions with another gender
+            indicator (:mod:`biaslab.captions.indicators`), and those that seem to show nobody
+            (:mod:`biaslab.prompts.depicted`).
+        sample: Captions to draw at random; 0 is all. Which follows from seed and texts alone.
+        seed: Seed of the sample.
+        names: How the indicators find names: ``gazetteer``, ``spacy`` or ``off``.
+        progress, store, engine: As in :func:`biaslab.captions.search.search`.
+
+    Raises:
+        ParameterError: ``filter`` or ``names`` is unknown, or ``sample`` below 0.
+        InputError: The corpus cannot be read.
+    """
+    import pandas as pd
+
+    from biaslab.captions.indicators import NAMES
+    from biaslab.captions.search import over_parts
+
+    for what, value, known in (("filter", filter, FILTERS), ("names", names, NAMES)):
+        if value not in known:
+            raise ParameterError(f"{what} is {value!r}. {name_help(value, known)}")
+    if sample < 0:
+        raise ParameterError(f"sample is {sample}; give how many captions to draw, or 0 for all.")
+    chosen = {"filter": filter, "sample": sample, "seed": seed, "names": names}
+    work = _Work(corpus, **chosen)
+    counts: Counter[tuple[str, str]] = Counter()
+    held: list[pd.DataFrame] = []
+    for result in over_parts(
+        corpus, work, "neutral_captions", chosen, progress=progress, store=store, engine=engine
+    ):
+        of = result[result["what"] != "caption"]
+        for row in of.itertuples():
+            counts[row.what, row.caption_id] += row.n
+        held.append(result.loc[result["what"] == "caption", _COLUMNS])
+        if sum(map(len, held[1:])) > _HELD:
+            held = [_different(held, sample)]
+    found = _different(held, sample) if held else pd.DataFrame(columns=_COLUMNS)
+    kept = found[(found["reached"] == _KEPT) & found["text"].notna()]
+    captions = kept[["caption_id", "text"]].reset_index(drop=True).astype(object)
+    captions.insert(0, "triplet_id", [triplet_id(text) for text in captions["text"]])
+    types = {word: kind for word, kind, _ in excluding().values()}
+    words = pd.DataFrame(
+        [(dataset, kind, word, counts["word", word]) for word, kind in types.items()],
+        columns=["dataset", "type", "word", "n_excluded"],
+    )
+    return Neutral(captions, _funnel(dataset, counts, found["reached"], len(captions), filter), words)
+
+
+def _funnel(
+    dataset: str, counts: Counter[tuple[str, str]], reached: pd.Series, drawn: int, filter: str
+) -> pd.DataFrame:
+    import pandas as pd
+
+    left = {step: counts["step", step] for step in list(STEPS)[:6]} | {"different": len(reached)}
+    for i, step in enumerate(_REACHED[: _KEPT if filter == "depicted" else 1]):
+        left[step] = int((reached > i).sum())
+    left["sampled"] = drawn
+    n = pd.Series(left, dtype="int64")
+    return pd.DataFrame(
+        {
+            "dataset": dataset,
+            "step": n.index.astype(object),
+            "n_captions": n.to_numpy(),
+            "n_excluded": -n.diff().fillna(0).astype("int64").to_numpy(),
+            "excluded_by": [STEPS[step] for step in n.index],
+        }
+    )
+
+
+_COLUMNS = ["caption_id", "text", "key", "reached"]
+
+
+class _Work:
+    """Looks for neutral captions in parts of a corpus."""
+
+    def __init__(self, corpus: Corpus, *, filter: str, sample: int, seed: int, names: str) -> None:
+        from biaslab.captions.search import Matcher
+
+        self._corpus, self._filter, self._sample = corpus, filter, sample
+        self._seed, self._names = seed, names
+        forms = excluding()
+        self._people = Matcher(["person", "people"], plural=False)
+        self._excluding = Matcher(list(forms), plural=False)
+        self._words = list(dict.fromkeys(word for word, _, _ in forms.values()))
+        self._word = np.array([self._words.index(word) for word, _, _ in forms.values()])
+        steps = list(STEPS)[2:6]
+        self._step = np.array([steps.index("plurals" if p else kind) for _, kind, p in forms.values()])
+
+    def __call__(self, parts: pd.DataFrame) -> pd.DataFrame:
+        """Search the parts numbered in the column ``part``.
+
+        Returns:
+            Rows by ``what``: ``caption`` (caption_id, text, key, reached), each text once, the text missing where it
+            cannot be among the sample; ``step`` and ``word`` (caption_id: its name; n: captions).
+        """
+        import pandas as pd
+
+        return pd.concat([self._searched(int(part)) for part in parts["part"]], ignore_index=True)
+
+    def _searched(self, part: int) -> pd.DataFrame:
+        import pandas as pd
+        import pyarrow as pa
+
+        from biaslab.captions.search import hashes
+
+        n, n_people = 0, 0
+        by_step, by_word = np.zeros(4, np.int64), np.zeros(len(self._words), np.int64)
+
+        def wanted(texts: pa.Array | pd.Series) -> np.ndarray:
+            nonlocal n, n_people, by_step, by_word
+            advance(len(texts))
+            rows = np.unique(self._people.match(texts)[0])
+            n, n_people = n + len(texts), n_people + len(rows)
+            some = texts.iloc[rows] if isinstance(texts, pd.Series) else texts.take(pa.array(rows))
+            at, form = self._excluding.match(some)
+            held = np.zeros((len(rows), 4), dtype=bool)
+            held[at, self._step[form]] = True
+            out = held.any(axis=1)
+            by_step = by_step + np.bincount(held[out].argmax(axis=1), minlength=4)
+            pairs = np.unique(np.stack([at, self._word[form]]), axis=1)
+            by_word = by_word + np.bincount(pairs[1], minlength=len(self._words))
+            return rows[~out]
+
+        held: list[pd.DataFrame] = []
+        for found in self._corpus.batches(_ROWS, part=part, wanted=wanted):
+            some = found[["caption_id", "text"]].drop_duplicates("text")
+            texts = some["text"].tolist()
+            held.append(some.assign(key=hashes(texts, self._seed), reached=self._reached(texts)))
+            if sum(map(len, held[1:])) > _HELD:
+                held = [_different(held, self._sample)]
+        left = n_people - np.cumsum(by_step)
+        rows = [("step", step, k) for step, k in zip(list(STEPS)[:6], [n, n_people, *left], strict=True)]
+        rows += [("word", word, k) for word, k in zip(self._words, by_word, strict=True)]
+        counts = pd.DataFrame(rows, columns=["what", "caption_id", "n"])
+        captions = _different(held, self._sample).assign(what="caption") if held else None
+        return pd.concat([counts, captions], ignore_index=True).reindex(columns=list(_TYPES)).astype(_TYPES)
+
+    def _reached(self, texts: list[str]) -> np.ndarray:
+        """Return how many of the steps after ``different`` each text passes; all where it is kept."""
+        from biaslab.captions.indicators import indicators
+
+        ok = np.array([not _NOT_SWAPPABLE.search(ascii_lower(text)) for text in texts], dtype=bool)
+        reached = np.where(ok, _KEPT, 0).astype(np.int8)
+        if self._filter == "depicted":
+            plain = (indicators(texts, names=self._names)["indicator"] == "none").to_numpy(bool)
+            shown = np.array([shows_people(text) for text in texts], dtype=bool)
+            reached[ok & ~shown] = 2
+            reached[ok & ~plain] = 1
+        return reached
+
+
+_TYPES = {
+    "what": object,
+    "caption_id": object,
+    "n": "Int64",
+    "text": object,
+    "key": "UInt64",
+    "reached": "Int8",
+}
+
+
+def _different(frames: list[pd.DataFrame], sample: int) -> pd.DataFrame:
+    """Return each caption once, in order, with the texts of no more than ``sample`` that are kept (0: of all)."""
+    import pandas as pd
+
+    found = pd.concat(frames, ignore_index=True).drop_duplicates("key", ignore_index=True)
+    kept = (found["reached"] == _KEPT).to_numpy(bool)
+    if sample:
+        keys = found["key"].to_numpy(np.uint64)
+        if kept.sum() > sample:
+            kept = kept & (keys <= np.partition(keys[kept], sample - 1)[sample - 1])
+    found.loc[~kept, ["caption_id", "text"]] = None
+    return found
+
+
+def triplets(captions: pd.DataFrame, dataset: str, *, seeds: int = 1) -> pd.DataFrame:
+    """Return the prompts of neutral captions: each with person or people, with woman or women, with man or men.
+
+    Number, case and possessives are kept, and no article is added. Equal texts of a data set are one triplet.
+
+    Args:
+        captions: Column text, as of :func:`neutral`; with person or people in each.
+        dataset: What to call them.
+        seeds: Images of each prompt, at least 1: each from its own noise, which the three members share.
+
+    Returns:
+        Three rows a triplet, in the order of :data:`MEMBERS`: prompt_id (unique within and across data sets),
+        triplet_id, dataset, member, text, spans (the words that differ, in characters of this text, written
+        ``start:end`` and joined by semicolons), noise_id (the triplet's) and n_images.
+
+    Raises:
+        ParameterError: A caption holds neither word, or "a people"; or ``seeds`` is below 1.
+    """
+    return _long(((text, _swap(text)) for text in dict.fromkeys(captions["text"])), dataset, seeds)
+
+
+def professions(n: int = 0, *, article: str = "fitting", seeds: int = 1, seed: int = 0) -> pd.DataFrame:
+    """Return prompts of what professions do, plain and with female or male before the profession (section 3.1).
+
+    Args:
+        n: Rows of Table 3 to draw at random, 1 to 320; 0 is all: 811 triplets, as in the paper.
+        article: ``fitting`` writes "a female ecologist", ``as_printed`` keeps the article: "an female ecologist".
+        seeds: As in :func:`triplets`.
+        seed: Seed of the draw.
+
+    Returns:
+        The columns of :func:`triplets`, with topic and profession (as in Table 3) before ``text``. In the neutral
+        members no word differs, so that spans is empty.
+
+    Raises:
+        ParameterError: A value is not allowed.
+    """
+    table = sentences()
+    rows = table[["topic", "profession"]].drop_duplicates()
+    if not 0 <= n <= len(rows):
+        raise ParameterError(f"n is {n}; Table 3 has {len(rows)} rows, and 0 asks for all of them.")
+    if article not in ARTICLES:
+        raise ParameterError(f"article is {article!r}. {name_help(article, ARTICLES)}")
+    if n:
+        drawn = np.sort(np.random.default_rng([seed, 16]).permutation(len(rows))[:n])
+        table = table.merge(rows.iloc[drawn], on=["topic", "profession"])
+    made = ((row.text, _prefixed(row.text, article)) for row in table.itertuples())
+    frame = _long(made, PROFESSION, seeds)
+    for place, column in enumerate(("topic", "profession"), start=4):
+        frame.insert(place, column, table[column].repeat(len(MEMBERS)).to_numpy(object))
+    return frame
+
+
+@cache
+def _sentences() -> tuple[tuple[str, str, str], ...]:
+    found, table = [], published.load("triplets_table_3")
+    for topic, texts in lexicons.load("profession_sentences").items():
+        names = table.loc[table["topic"] == topic, "profession"]
+        for text in texts:
+            said = text.partition(" ")[2].lower()
+            fitting = [name for name in names if said.startswith(f"{name.lower()} ")]
+            found.append((topic, max(fitting, key=len), text))
+    return tuple(found)
+
+
+def sentences() -> pd.DataFrame:
+    """Return the sentences on professions: topic and profession (as in Table 3), text; two or three a profession."""
+    import pandas as pd
+
+    return pd.DataFrame(_sentences(), columns=["topic", "profession", "text"])
+
+
+def _long(made: Iterator[tuple[str, dict[str, tuple[str, str]]]], dataset: str, seeds: int) -> pd.DataFrame:
+    import pandas as pd
+
+    if seeds < 1:
+        raise ParameterError(f"seeds is {seeds}; ask for 1 or more images of each prompt.")
+    slug = re.sub(r"[^a-z0-9]+", "_", dataset.lower()).strip("_")
+    rows = []
+    for text, members in made:
+        digest = triplet_id(text)
+        for member in MEMBERS:
+            prompt_id = f"triplet-{slug}-{digest}-{member}"
+            rows.append((prompt_id, digest, dataset, member, *members[member], digest, seeds))
+    columns = ["prompt_id", "triplet_id", "dataset", "member", "text", "spans", "noise_id", "n_images"]
+    return pd.DataFrame(rows, columns=columns).astype({"n_images": int})
+
+
+def _swap(text: str) -> dict[str, tuple[str, str]]:
+    """Return each member's text and the places of the words that differ."""
+    low = ascii_lower(text)
+    found = list(_WORD.finditer(low))
+    if not found or _NOT_SWAPPABLE.search(low):
+        why = "holds 'a people', which has no counterpart" if found else "holds neither person nor people"
+        raise ParameterError(f"The caption {text[:80]!r} {why}; give captions that neutral() finds.")
+    members = {}
+    for member in MEMBERS:
+        parts, spans, last, length = [], [], 0, 0
+        for word in found:
+            new = said = text[word.start() : word.end()]
+            if member != "neutral":
+                new = _like(said, _SWAPPED[member][word[0]])
+            length += word.start() - last
+            spans.append(f"{length}:{length + len(new)}")
+            parts += [text[last : word.start()], new]
+            last, length = word.end(), length + len(new)
+        members[member] = ("".join([*parts, text[last:]]), ";".join(spans))
+    return members
+
+
+def _like(said: str, word: str) -> str:
+    """Return a word in capitals where another is."""
+    if said.isupper():
+        return word.upper()
+    return word.capitalize() if said[0].isupper() else word
+
+
+def _prefixed(text: str, article: str) -> dict[str, tuple[str, str]]:
+    printed, _, rest = text.partition(" ")
+    members = {"neutral": (text, "")}
+    for member, prefix in _PREFIXES.items():
+        first = lexicons.article(prefix).capitalize() if article == "fitting" else printed
+        start = len(first) + 1
+        members[member] = (f"{first} {prefix} {rest}", f"{start}:{start + len(prefix)}")
+    return members
