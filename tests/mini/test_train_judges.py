@@ -132,11 +132,7 @@ def test_mini_detector_takes_images_of_any_size(mini_detector):
     assert detector.matched(hit, np.array(true), np.zeros(2), [0])[0] == [True, True]
 
 
-# Its weights are not part of the package yet.
-TRAINED = [name for name in models.EMBEDDED if name != "mini-sd-skills"]
-
-
-@pytest.mark.parametrize("name", [name for name in TRAINED if not name.startswith("mini-sd")])
+@pytest.mark.parametrize("name", [name for name in models.EMBEDDED if not name.startswith("mini-sd")])
 def test_weights_are_small_and_safe(name):
     weights = [
         p for p in (MODELS / name).iterdir() if p.suffix in (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
@@ -145,7 +141,7 @@ def test_weights_are_small_and_safe(name):
     assert weights[0].stat().st_size <= 4_000_000
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", models.EMBEDDED)
 def test_card_names_command_intervals_and_limits(name):
     text = (MODELS / name / "README.md").read_text(encoding="utf-8")
     assert f"biaslab train {name}" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import json
 import math
 import os
 import time
@@ -217,6 +218,16 @@ def torch_rng(seed: int, step: int, stream: int = 1) -> torch.Generator:
     import torch
 
     return torch.Generator().manual_seed(int(rng(seed, step, stream).integers(2**63 - 1)))
+
+
+def save_half(model: torch.nn.Module, folder: Path) -> None:
+    """Save a model of transformers as float16, to be loaded as float32: as the type that its configuration names."""
+    copy.deepcopy(model).half().save_pretrained(folder, safe_serialization=True)
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    for part in (config, config.get("text_config", {}), config.get("vision_config", {})):
+        part["dtype"] = "float32"
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def to_tensor(images: np.ndarray) -> torch.Tensor:

@@ -16,7 +16,7 @@ import pandas as pd
 from biaslab.engine import LocalEngine
 from biaslab.errors import InputError, MissingInputError
 from biaslab.mini.train import autoencoder, cards
-from biaslab.mini.train.common import Average, Training, rng, torch_rng
+from biaslab.mini.train.common import Average, Training, rng, save_half, torch_rng
 from biaslab.mini.train.text import carried_over, make_tokenizer, tokens
 
 if TYPE_CHECKING:
@@ -523,12 +523,15 @@ def save(folder: Path, average: Average, tokenizer, *, vae: Path | None = None) 
 
 
 def pack(folder: Path) -> None:
-    """Store the denoising network's matrices as 8-bit floating-point numbers, in half of the space.
+    """Store the denoising network's matrices as 8-bit floating-point numbers, the text encoder as float16.
 
-    diffusers reads them as any others. Biases and norms, which are few, stay as float16.
+    diffusers reads them as any others. The network's biases and norms, which are few, stay as float16.
     """
     import torch
     from diffusers import UNet2DConditionModel
+    from transformers import CLIPTextModel
+
+    save_half(CLIPTextModel.from_pretrained(folder / "text_encoder"), folder / "text_encoder")
 
     unet = UNet2DConditionModel.from_pretrained(folder / "unet", torch_dtype=torch.float32)
     for weight in unet.parameters():

@@ -5,8 +5,6 @@ An image has all its attributes drawn evenly, whatever gender and profession, so
 
 from __future__ import annotations
 
-import copy
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -254,13 +252,7 @@ def processor(words):
 def save(folder: Path, model: torch.nn.Module, words) -> None:
     """Save the model (float16 on disk, float32 once loaded) and its preprocessing to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    copy.deepcopy(model).half().save_pretrained(folder, safe_serialization=True)
-    # transformers loads weights as the type that the configuration names.
-    path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    for part in (config, config["text_config"], config["vision_config"]):
-        part["dtype"] = "float32"
-    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    common.save_half(model, folder)
     processor(words).save_pretrained(folder)
 
 
