@@ -105,7 +105,9 @@ def skill_accuracy(pipeline: Pipeline) -> pd.DataFrame:
     counts = whole.groupby(["evaluator", "images", "skill"], sort=False)["correct"]
     out = counts.agg(percent_correct=lambda v: 100 * (v == "yes").mean(), n="size").reset_index()
     own = _table(pipeline, out.assign(training_percent="100"), "dalleval_skill_accuracy")
-    return pd.concat([own, _training_curve(pipeline)], ignore_index=True)
+    curve = _training_curve(pipeline)
+    # A table without rows would make whole numbers floating-point ones.
+    return pd.concat([own, curve], ignore_index=True) if len(curve) else own
 
 
 def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
