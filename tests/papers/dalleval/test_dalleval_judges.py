@@ -346,9 +346,11 @@ def test_a_difference_without_the_judges_error_by_hand():
     assert (row["youden"], row["difference_corrected"]) == (pytest.approx(0.7), pytest.approx(-0.3))
     assert (row["difference"], row["n"], row["reason"]) == (-0.21, 4, "")
     # Of four professions Student's quantile with three degrees; the difference's standard error is 0.09 over it. By
-    # d = x / (s + t - 1) its variance is var(x) / 0.49 + (0.3 / 0.7)² (0.9 · 0.1 / 50 + 0.8 · 0.2 / 200).
+    # d = x / (s + t - 1) its variance is var(x) / 0.49 + (0.3 / 0.7)² (var(s) + var(t)).
     q = scipy_stats.t.ppf(0.975, 3)
-    half = q * np.sqrt((0.09 / q) ** 2 / 0.49 + (0.3 / 0.7) ** 2 * (0.0018 + 0.0008))
+    # The judge's shares with one right and one wrong drawing more: 46 of 52 and 161 of 202.
+    judge = 46 / 52 * 6 / 52 / 50 + 161 / 202 * 41 / 202 / 200
+    half = q * np.sqrt((0.09 / q) ** 2 / 0.49 + (0.3 / 0.7) ** 2 * judge)
     assert row[LIMITS].tolist() == pytest.approx([-0.3 - half, -0.3 + half])
     assert np.isnan(row["difference_true"])
 

@@ -120,7 +120,9 @@ def attribute_corrected(
             continue
         value, quantile = row["difference"] / youden, t.ppf((1 + confidence) / 2, max(row["n"] - 1, 1))
         spread = (row["ci_high"] - row["ci_low"]) / 2 / quantile / youden
-        of_judge = value / youden * np.sqrt((share * (1 - share) / n).sum())
+        # One right and one wrong drawing more (as Lang & Reiczigel): a judge that never erred may yet.
+        likely = (share * n + 1) / (n + 2)
+        of_judge = value / youden * np.sqrt((likely * (1 - likely) / n).sum())
         half = quantile * np.hypot(spread, of_judge)
         rows.append(key | {"difference_corrected": value, "ci_low": value - half, "ci_high": value + half})
     return tables.of(rows, "dalleval_attribute_corrected")
@@ -136,6 +138,8 @@ def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]
     found = {}
     for model in known["model"].unique():
         for comparison, prompts in COMPARISONS.items():
+            if not all((model, prompt) in shares.index.droplevel(2) for prompt in prompts):
+                continue
             a, b = (shares.xs((model, prompt), level=(0, 1)) for prompt in prompts)
             for attribute, value in (a - b).dropna().mean().items():
                 found[model, comparison, attribute] = float(value)

@@ -11,6 +11,7 @@ import pandas as pd
 from scipy.stats import binomtest, norm
 
 from biaslab import stats, tables
+from biaslab.judging.images import BLOCKED
 from biaslab.measures import agreement
 
 ALL, NONE = "all", "none"
@@ -152,8 +153,10 @@ def count_corrected(
 
     Of the images that ask for a number, the numbers found are a mix of what the detector finds where 0, 1, … 4 are
     shown; the most likely mix is taken (expectation maximisation). A true number above 4 is read as one of these.
+    Images that were never seen are left out. Within some points of 0 and 100 % the share is biased inwards.
     """
     chosen = verdicts[(verdicts["chosen"] == "yes") & (verdicts["skill"] == "count")]
+    chosen = chosen[~chosen["outcome"].isin(("unreadable", BLOCKED))]
     rng, rows = np.random.default_rng([seed, 75]), []
     for model, of in chosen.groupby("model", sort=False):
         drawn = renders[(renders["model"] == model) & (renders["skill"] == "count")]
@@ -178,12 +181,12 @@ def count_corrected(
 
 
 def _resampled(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return tables of counts (replicates, rows, columns), each row resampled from itself."""
-    n = counts.sum(axis=1)
-    shares = np.divide(
-        counts, n[:, None], out=np.full(counts.shape, 1 / counts.shape[1]), where=n[:, None] > 0
-    )
-    return rng.multinomial(n.astype(int), shares, size=(_REPLICATES, len(n))).astype(float)
+    """Return tables like counts (replicates, rows, columns), each row drawn from the posterior of its shares.
+
+    With Perks' prior, one count over a row: resampled rows of one kind alone would never vary.
+    """
+    drawn = rng.standard_gamma(counts + 1 / counts.shape[1], size=(_REPLICATES, *counts.shape))
+    return drawn / drawn.sum(axis=2, keepdims=True) * counts.sum(axis=1)[:, None]
 
 
 def _right(confusion: np.ndarray, found: np.ndarray, asked: np.ndarray) -> np.ndarray:
