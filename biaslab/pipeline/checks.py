@@ -16,6 +16,7 @@ from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging.names import FILES, VQA, WHOLE, files_digest
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.stages import check_found
+from biaslab.prompts import paintskills
 from biaslab.settings import Settings
 
 # Settings that name what is read, beside the model that generates.
@@ -184,7 +185,7 @@ def check_people(model: str, settings: Settings, *, seed: int = 0) -> None:
 
 
 def check_dalleval(model: str, settings: Settings, *, seed: int = 0) -> None:
-    """Look up who judges DALL-Eval's images, the file of ratings, and whether the model knows the prompts' words.
+    """Look up who judges DALL-Eval's images, PaintSkills' folder, ratings, and whether the model knows the words.
 
     Raises:
         ParameterError, InputError: A judge cannot be used, a file cannot be read, or a word is not known.
@@ -195,6 +196,9 @@ def check_dalleval(model: str, settings: Settings, *, seed: int = 0) -> None:
     models.resolve(s.detector, "detector")
     blip.located(s.vqa)
     asked = {kind: pipeline.dalleval.prompts(kind) for kind in dalleval.KINDS}
+    if s.paintskills:
+        paintskills.boxes(s.paintskills, asked["skills"])
+        pipeline.dalleval.renders()
     if s.ratings:
         skill_ratings.read(s.ratings, asked["skills"]["prompt_id"] + "/0")
     pipeline.image_model("dalleval").check_texts(text for table in asked.values() for text in table["text"])
@@ -244,7 +248,7 @@ def digest(model: str, settings: Settings) -> str:
     if s.inception:
         whole.update(inception.check_weights(s.inception).encode())
     if s.paintskills:
-        whole.update(FolderImages(s.paintskills).digest.encode())
+        whole.update((FolderImages(s.paintskills).digest + paintskills.digest(s.paintskills)).encode())
     if s.captions:
         whole.update(open_corpus(s.captions).digest.encode())
     if s.images:

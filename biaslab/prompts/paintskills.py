@@ -8,6 +8,7 @@ Source: dalleval paper, section 3.2, and its released data and simulator.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -37,7 +38,7 @@ class _Scene(BaseModel):
 
 
 class _Scenes(BaseModel):
-    data: list[_Scene]
+    data: Annotated[list[_Scene], Field(min_length=1)]
 
 
 class _Category(BaseModel):
@@ -104,8 +105,9 @@ def boxes(folder: str | Path, asked: pd.DataFrame, split: str = "val") -> pd.Dat
         split: One of :data:`SPLITS`.
 
     Returns:
-        ``image_id`` (the scene's id), ``label``, ``score`` (1), and ``left``, ``top``, ``right``, ``bottom`` (0–1 of
-        the image's width and height); no rows of skills without a file.
+        ``image_id`` (the scene's id), ``label``, ``score`` (1), ``left``, ``top``, ``right``, ``bottom`` (0–1 of the
+        image's width and height) and ``p_<class>`` for each class (1 for the label, else 0); no rows of skills without
+        a file.
 
     Raises:
         InputError: A file cannot be read as boxes: another class, or a box that is outside its image or turned round.
@@ -132,7 +134,19 @@ def boxes(folder: str | Path, asked: pd.DataFrame, split: str = "val") -> pd.Dat
             if scene in wanted:
                 sides = (left / image.width, top / image.height, right / image.width, bottom / image.height)
                 rows.append((scene, names[one.category_id], 1.0, *sides))
-    return pd.DataFrame(rows, columns=["image_id", "label", "score", "left", "top", "right", "bottom"])
+    found = pd.DataFrame(rows, columns=["image_id", "label", "score", "left", "top", "right", "bottom"])
+    return found.assign(**{f"p_{name}": (found["label"] == name).astype(float) for name in CLASSES})
+
+
+def digest(folder: str | Path, split: str = "val") -> str:
+    """Return a digest of a folder's files of scenes and boxes, by their content."""
+    whole = hashlib.sha256()
+    for skill in SKILLS:
+        for name in (f"scenes/{skill}_{split}.json", f"{skill}_{split}_bounding_boxes.json"):
+            if (file := Path(folder).expanduser() / skill / name).is_file():
+                with file.open("rb") as data:
+                    whole.update(f"{name}\0{hashlib.file_digest(data, 'sha256').hexdigest()}\n".encode())
+    return whole.hexdigest()
 
 
 _Form = TypeVar("_Form", bound=BaseModel)
@@ -146,8 +160,9 @@ def _read(file: Path, form: type[_Form]) -> _Form:
     except ValidationError as error:
         first = error.errors()[0]
         at = ".".join(map(str, first["loc"]))
+        given = "" if isinstance(first["input"], bytes | dict | list) else f" It is {first['input']!r:.120}."
         raise InputError(
-            f"{file} is no file of PaintSkills{f': at {at}' if at else ''}: {first['msg']}."
+            f"{file} is no file of PaintSkills{f': at {at}' if at else ''}: {first['msg']}.{given}"
         ) from None
 
 
@@ -175,7 +190,7 @@ def _row(skill: str, scene: _Scene, file: Path) -> tuple:
 
 def _class(shape: str, file: Path) -> str:
     words = re.sub(r"(?<!^)([A-Z])", r" \1", shape).lower()
-    name = next((ours for theirs, ours in _NAMES.items() if words.split()[0] == theirs), words)
+    name = next((ours for theirs, ours in _NAMES.items() if words.partition(" ")[0] == theirs), words)
     if name not in CLASSES:
         raise InputError(f"{file} names the class {shape!r}. {name_help(name, CLASSES)}")
     return name

@@ -149,17 +149,23 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     """
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_references")
-    source = pipeline.dalleval.renders()
-    found, _ = pipeline.dalleval.detections(source)
+    found, asked = _seen(pipeline, pipeline.dalleval.renders())
     s = pipeline.settings.dalleval
-    judged = judging.verdicts(found, source.table, rule=s.rule, threshold=s.threshold)
-    others = judging.shuffled(found, source.table, rule=s.rule, threshold=s.threshold)
+    judged = judging.verdicts(found, asked, rule=s.rule, threshold=s.threshold)
+    others = judging.shuffled(found, asked, rule=s.rule, threshold=s.threshold)
     rows = []
     for skill, of in judged.groupby("skill", sort=False):
         rows.append(("oracle", skill, 100 * of["correct"].mean(), len(of)))
         rows.append(("shuffled", skill, 100 * others[skill], len(of)))
     found = pd.DataFrame(rows, columns=["reference", "measure", "value", "n"]).assign(judge=DETECTOR)
     return tables.of(pd.concat([found, _by_boxes(pipeline)]), "dalleval_references")
+
+
+def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return what the detector finds in images of known truth, and those of them that could be opened."""
+    found, looked = pipeline.dalleval.detections(source)
+    unseen = looked.loc[looked["outcome"] != "", "image_id"]
+    return found, source.table[~source.table["image_id"].isin(unseen)]
 
 
 def _by_boxes(pipeline: Pipeline) -> pd.DataFrame:
@@ -191,10 +197,9 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     """
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_detector_renders")
-    source = pipeline.dalleval.reference()
-    found, _ = pipeline.dalleval.detections(source)
+    found, asked = _seen(pipeline, pipeline.dalleval.reference())
     s = pipeline.settings.dalleval
-    judged = judging.verdicts(found, source.table, rule=s.rule, threshold=s.threshold)
+    judged = judging.verdicts(found, asked, rule=s.rule, threshold=s.threshold)
     judged = judged.assign(
         failure=judged["truth_failure"].replace("", "none"),
         correct=_yes(judged["correct"]),
@@ -215,11 +220,10 @@ def detector_thresholds(pipeline: Pipeline) -> pd.DataFrame:
     """
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_detector_thresholds")
-    source = pipeline.dalleval.reference()
-    found, _ = pipeline.dalleval.detections(source)
+    found, asked = _seen(pipeline, pipeline.dalleval.reference())
     frames = []
     for threshold in THRESHOLDS:
-        judged = judging.verdicts(found, source.table, threshold=threshold)
+        judged = judging.verdicts(found, asked, threshold=threshold)
         right = judged["correct"] == (judged["truth_failure"] == "")
         of = right.groupby(judged["skill"], sort=False).agg(["mean", "size"]).reset_index()
         frames.append(of.assign(threshold=threshold, percent_right=100 * of["mean"], n=of["size"]))
@@ -548,13 +552,15 @@ def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[
 def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the detector's verdicts on drawings that show what prompts ask for, by the chosen rule.
 
-    Takes rows of :func:`skill_prompts` with the image_id of each drawing; without a pipeline there are none.
+    Takes rows of :func:`skill_prompts`; without a pipeline there are none.
     """
     if pipeline is None:
-        return prompts.assign(outcome="").head(0)
-    found, _ = pipeline.dalleval.detections(pipeline.dalleval.renders())
+        return prompts.assign(image_id="", outcome="").head(0)
+    source = pipeline.dalleval.renders()
+    found, _ = pipeline.dalleval.detections(source)
     s = pipeline.settings.dalleval
-    return judging.verdicts(found, prompts, rule=s.rule, threshold=s.threshold)
+    shown = prompts.merge(source.table[["prompt_id", "image_id"]], on="prompt_id")
+    return judging.verdicts(found, shown, rule=s.rule, threshold=s.threshold)
 
 
 def with_boxes(

@@ -1,0 +1,430 @@
+"""PaintSkills' folder of scenes, images and boxes: what is read, what is refused, and what is asked for instead."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.errors import InputError
+from biaslab.papers.dalleval.analysis.verdicts import RULES, verdicts
+from biaslab.prompts import dalleval as prompts
+from biaslab.prompts import paintskills
+
+COLUMNS = ["prompt_id", "skill", "template", "text", "object", "n", "relation", "other"]
+
+
+def thing(shape, relation=None, number=0):
+    """An object as the simulator writes it."""
+    look = {"color": "plain", "scale": 1.0, "texture": "plain", "rotation": [0, 90, 0], "state": "idle"}
+    return {"id": number, "shape": shape, "relation": relation} | look
+
+
+def scene(name, *objects, skill="object", text="a photo of dog"):
+    return {
+        "id": name,
+        "scene": "empty",
+        "text": text,
+        "skill": skill,
+        "split": "val",
+        "objects": list(objects),
+    }
+
+
+def put(folder, skill, data, split="val"):
+    """Write scenes, or whatever stands in their file's place."""
+    file = folder / skill / "scenes" / f"{skill}_{split}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    said = data if isinstance(data, str) else json.dumps({"data": data} if isinstance(data, list) else data)
+    file.write_text(said, encoding="utf-8")
+    return file
+
+
+def put_boxes(folder, skill, found, split="val"):
+    file = folder / skill / f"{skill}_{split}_bounding_boxes.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(found if isinstance(found, str) else json.dumps(found), encoding="utf-8")
+    return file
+
+
+# -- scenes --------------------------------------------------------------------------------------------
+
+
+def test_scenes_are_rows_as_the_papers_own(tmp_path):
+    left = (thing("fireHydrant"), thing("humanSophie", "left_0", 1))
+    put(
+        tmp_path,
+        "object",
+        [scene("object_1", thing("bike"), text="a bicycle"), scene("o.2", thing("stopSign"))],
+    )
+    put(tmp_path, "count", [scene("count-1", *(thing("trafficLight"),) * 4, skill="count", text="4 lights")])
+    put(tmp_path, "spatial", [scene("spatial_1", *left, skill="spatial", text="a person is left to it")])
+    # Other skills and splits, such as the paper's earlier one of colours, are passed over.
+    put(tmp_path, "color", [scene("color_1", thing("dog"), skill="color")])
+    put(tmp_path, "object", [scene("later", thing("dog"))], split="train")
+    found = paintskills.scenes(tmp_path)
+    assert list(found.columns) == COLUMNS == list(prompts.skills().columns)
+    assert found.to_numpy().tolist() == [
+        ["object_1", "object", 0, "a bicycle", "bicycle", 1, "", ""],
+        ["o.2", "object", 0, "a photo of dog", "stop sign", 1, "", ""],
+        ["count-1", "count", 0, "4 lights", "traffic light", 4, "", ""],
+        # The second stands somewhere as seen from the first.
+        ["spatial_1", "spatial", 0, "a person is left to it", "person", 1, "left", "fire hydrant"],
+    ]
+    assert paintskills.scenes(str(tmp_path), "train")["prompt_id"].tolist() == ["later"]
+
+
+def test_every_class_is_known_by_the_simulators_name_and_by_the_papers(tmp_path):
+    said = {
+        "airplane": "airplane",
+        "bear": "bear",
+        "bench": "bench",
+        "bike": "bicycle",
+        "bird": "bird",
+        "boat": "boat",
+        "car": "car",
+        "dog": "dog",
+        "fireHydrant": "fire hydrant",
+        "humanSophie": "person",
+        "pottedPlant": "potted plant",
+        "stopSign": "stop sign",
+        "suitcase": "suitcase",
+        "trafficLight": "traffic light",
+        "umbrella": "umbrella",
+    }
+    assert set(said.values()) == set(prompts.CLASSES)
+    more = {"human": "person", "humanJosh": "person"} | {name: name for name in prompts.CLASSES}
+    put(tmp_path, "object", [scene(f"s{k}", thing(name)) for k, name in enumerate([*said, *more])])
+    assert paintskills.scenes(tmp_path)["object"].tolist() == [*said.values(), *more.values()]
+
+
+def test_skills_may_be_missing_but_not_all(tmp_path, monkeypatch):
+    put(tmp_path, "count", [scene("a", *(thing("dog"),) * 2, skill="count")])
+    assert paintskills.scenes(tmp_path)[["skill", "n"]].to_numpy().tolist() == [["count", 2]]
+    for where in (tmp_path / "no-such", tmp_path / "count"):
+        with pytest.raises(InputError) as error:
+            paintskills.scenes(where)
+        assert str(where) in str(error.value) and "object_val.json" in str(error.value)
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    assert len(paintskills.scenes(f"~/{tmp_path.name}")) == 1
+
+
+DOG = thing("dog")
+
+
+@pytest.mark.parametrize(
+    ("skill", "data", "named"),
+    [
+        ("object", "{not json", ["JSON"]),
+        ("object", "", ["JSON"]),
+        ("object", "[]", []),
+        ("object", {"data": {"0": {}}}, ["data"]),
+        ("object", '{"data": NaN}', ["data", "nan"]),
+        ("object", {"scenes": []}, ["data"]),
+        ("object", [], ["data"]),
+        ("object", [3], ["data.0"]),
+        *(
+            ("object", [{k: v for k, v in scene("a", DOG).items() if k != gone}], [f"data.0.{gone}"])
+            for gone in ("id", "text", "objects")
+        ),
+        ("object", [scene("a", {"id": 0})], ["data.0.objects.0.shape"]),
+        ("object", [scene("a", DOG), scene("../a", DOG)], ["data.1.id", "../a"]),
+        ("object", [scene("a\\b", DOG)], ["data.0.id"]),
+        ("object", [scene("", DOG)], ["data.0.id", "''"]),
+        ("object", [scene("a" * 101, DOG)], ["data.0.id", "aaaa"]),
+        ("object", [scene(7, DOG)], ["data.0.id", "7"]),
+        ("object", [scene("a", DOG, text="")], ["data.0.text"]),
+        ("object", [scene("a", thing("trafficLigth"))], ["'trafficLigth'", "'traffic light'"]),
+        ("object", [scene("a", thing("motorbike"))], ["'motorbike'"]),
+        ("object", [scene("a", thing(""))], ["''"]),
+        ("object", [scene("a", thing(" "))], ["' '"]),
+        ("object", [scene("seven", DOG, DOG)], ["seven", "dog"]),
+        ("count", [scene("a", skill="count")], ["data.0.objects"]),
+        ("count", [scene("seven", *(DOG,) * 5, skill="count")], ["seven", "dog", "4"]),
+        ("count", [scene("seven", DOG, thing("car"), skill="count")], ["seven", "dog", "car"]),
+        ("spatial", [scene("seven", DOG, skill="spatial")], ["seven", "dog", "left_0"]),
+        ("spatial", [scene("seven", DOG, DOG, thing("car", "left_0"), skill="spatial")], ["seven", "car"]),
+        ("spatial", [scene("seven", DOG, thing("car"), skill="spatial")], ["seven", "None"]),
+        *(
+            ("spatial", [scene("seven", DOG, thing("car", said), skill="spatial")], ["seven", f"'{said}'"])
+            for said in ("behind_0", "left_1", "left_0_0", "")
+        ),
+        ("spatial", [scene("seven", thing("car", "left_0"), DOG, skill="spatial")], ["seven", "left_0"]),
+        ("spatial", [scene("a", DOG, thing("car", 3), skill="spatial")], ["data.0.objects.1.relation", "3"]),
+    ],
+)
+def test_what_is_no_scene_is_refused_by_file_and_value(tmp_path, skill, data, named):
+    file = put(tmp_path, skill, data)
+    with pytest.raises(InputError) as error:
+        paintskills.scenes(tmp_path)
+    assert all(part in str(error.value) for part in [str(file), *named])
+
+
+@pytest.mark.parametrize("of", ['{"data": %s}', '{"data": [], "more": %s}'])
+def test_what_is_nested_without_end_is_refused(tmp_path, of):
+    file = put(tmp_path, "object", of % ("[" * 100_000 + "]" * 100_000))
+    with pytest.raises(InputError) as error:
+        paintskills.scenes(tmp_path)
+    assert str(file) in str(error.value) and len(str(error.value)) < 1000
+
+
+def test_an_id_belongs_to_one_scene_of_all_skills(tmp_path):
+    put(tmp_path, "object", [scene("same", DOG), scene("other", DOG)])
+    put(tmp_path, "count", [scene("same", DOG, skill="count")])
+    with pytest.raises(InputError) as error:
+        paintskills.scenes(tmp_path)
+    assert str(tmp_path) in str(error.value) and "'same'" in str(error.value)
+
+
+def test_a_file_may_be_so_large_and_no_larger(tmp_path, monkeypatch):
+    file = put(tmp_path, "object", [scene("a", DOG)])
+    size = file.stat().st_size
+    monkeypatch.setattr(paintskills, "_MOST_BYTES", size)
+    assert len(paintskills.scenes(tmp_path)) == 1
+    monkeypatch.setattr(paintskills, "_MOST_BYTES", size - 1)
+    with pytest.raises(InputError) as error:
+        paintskills.scenes(tmp_path)
+    assert str(file) in str(error.value) and f"{size - 1:,}" in str(error.value)
+
+
+# -- boxes ---------------------------------------------------------------------------------------------
+
+
+def image(number, name, width=200, height=100):
+    return {"id": number, "file_name": name, "width": width, "height": height, "license": 1}
+
+
+def annotation(of, category, bbox):
+    more = {"area": 1.0, "iscrowd": 0, "segmentation": [], "color": "plain"}
+    return {"id": 1, "image_id": of, "category_id": category, "bbox": bbox} | more
+
+
+def coco(*annotations, images=None, categories=None):
+    return {
+        "info": {"year": 2022},
+        "categories": categories or [{"id": 5, "name": "fireHydrant"}, {"id": 9, "name": "human"}],
+        "images": images or [image(1, "image_a.png"), image(2, "images/image_b.png", 50, 50)],
+        "annotations": list(annotations),
+    }
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """Scenes of objects, of which one has no box, and of counts, which have no file of boxes."""
+    put(tmp_path, "object", [scene("a", thing("fireHydrant")), scene("b", thing("human")), scene("c", DOG)])
+    put(tmp_path, "count", [scene("d", DOG, skill="count")])
+    return paintskills.scenes(tmp_path)
+
+
+def test_boxes_are_shares_of_their_image(tmp_path, asked):
+    # A quarter and a half of 200 × 100, and all of 50 × 50.
+    put_boxes(
+        tmp_path,
+        "object",
+        coco(
+            annotation(1, 5, [50, 0, 100, 50.0]),
+            annotation(2, 9, [0, 0, 50, 50]),
+            annotation(1, 9, [0, 99, 1, 1]),
+        ),
+    )
+    found = paintskills.boxes(tmp_path, asked)
+    assert found.iloc[:, :7].to_numpy().tolist() == [
+        ["a", "fire hydrant", 1.0, 0.25, 0.0, 0.75, 0.5],
+        ["b", "person", 1.0, 0.0, 0.0, 1.0, 1.0],
+        ["a", "person", 1.0, 0.0, 0.99, 0.005, 1.0],
+    ]
+    sure = found[[f"p_{name}" for name in prompts.CLASSES]]
+    assert (sure.sum(axis=1) == 1).all()
+    assert sure.idxmax(axis=1).tolist() == ["p_fire hydrant", "p_person", "p_person"]
+    some = paintskills.boxes(tmp_path, asked[asked["prompt_id"] == "b"])
+    assert some["image_id"].tolist() == ["b"]
+    nothing = paintskills.boxes(tmp_path, asked[asked["skill"] == "count"])
+    assert nothing.empty and list(nothing.columns) == list(found.columns)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_boxes_without_error_meet_what_is_asked_by_every_rule(tmp_path, rule):
+    put(tmp_path, "object", [scene("a", thing("bike"))])
+    put(tmp_path, "count", [scene("b", DOG, DOG, skill="count"), scene("c", DOG, DOG, DOG, skill="count")])
+    put(tmp_path, "spatial", [scene("d", DOG, thing("car", "below_0"), skill="spatial")])
+    of = {"categories": [{"id": k, "name": name} for k, name in enumerate(("bike", "dog", "car"))]}
+    one, two = image(1, "image_a.png"), [image(1, "image_b.png"), image(2, "image_c.png")]
+    put_boxes(tmp_path, "object", coco(annotation(1, 0, [0, 0, 9, 9]), images=[one], **of))
+    # Of the third scene a dog is hidden.
+    dogs = [annotation(of, 1, [20 * k, 0, 10, 10]) for of in (1, 2) for k in range(2)]
+    put_boxes(tmp_path, "count", coco(*dogs, images=two, **of))
+    below = annotation(1, 1, [0, 0, 10, 10]), annotation(1, 2, [0, 50, 10, 10])
+    put_boxes(tmp_path, "spatial", coco(*below, images=[image(1, "image_d.png")], **of))
+    asked = paintskills.scenes(tmp_path).assign(image_id=lambda of: of["prompt_id"])
+    judged = verdicts(paintskills.boxes(tmp_path, asked), asked, rule=rule)
+    assert judged["correct"].tolist() == [True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("found", "named"),
+    [
+        ("{", ["JSON"]),
+        ("[]", []),
+        ({"images": [], "annotations": []}, ["categories"]),
+        (coco(annotation(1, 5, [0, 0, 1])), ["annotations.0.bbox"]),
+        (coco(annotation(1, 5, [0, 0, "wide", 1])), ["annotations.0.bbox.2", "wide"]),
+        (coco(images=[image(1, "image_a.png", width=0)]), ["images.0.width", "0"]),
+        (coco(images=[image(1, "image_a.png", height=float("inf"))]), ["images.0.height", "inf"]),
+        (coco(images=[{"id": 1, "width": 3, "height": 3}]), ["images.0.file_name"]),
+        (coco(categories=[{"id": 5, "name": "fireHidrant"}]), ["'fireHidrant'", "'fire hydrant'"]),
+        (coco(annotation(3, 5, [0, 0, 1, 1])), ["image_id=3"]),
+        (coco(annotation(1, 4, [0, 0, 1, 1])), ["category_id=4"]),
+        *(
+            (coco(annotation(1, 5, bbox)), ["image_a.png", "200 × 100", str(bbox[bad])])
+            for bbox, bad in (
+                ([-1.5, 0, 10, 10], 0),
+                ([0, -0.5, 10, 10], 1),
+                ([195.5, 0, 10, 10], 0),
+                ([0, 95.5, 10, 10], 1),
+                ([20, 20, -10.5, 10], 2),
+                ([20, 20, 10, -10.5], 3),
+                ([20, 20, 0.0, 10], 2),
+                ([float("nan"), 0, 10, 10], 0),
+                ([0, 0, float("nan"), 10], 2),
+                ([0, 0, 10, float("inf")], 3),
+                ([0, -float("inf"), 10, 10], 1),
+            )
+        ),
+    ],
+)
+def test_what_is_no_box_is_refused_by_file_and_value(tmp_path, asked, found, named):
+    file = put_boxes(tmp_path, "object", found)
+    with pytest.raises(InputError) as error:
+        paintskills.boxes(tmp_path, asked)
+    assert all(part in str(error.value) for part in [str(file), *named])
+
+
+def test_boxes_may_be_so_large_and_no_larger(tmp_path, asked, monkeypatch):
+    file = put_boxes(tmp_path, "object", coco())
+    monkeypatch.setattr(paintskills, "_MOST_BYTES", file.stat().st_size)
+    assert paintskills.boxes(tmp_path, asked).empty
+    monkeypatch.setattr(paintskills, "_MOST_BYTES", file.stat().st_size - 1)
+    with pytest.raises(InputError, match="object_val_bounding_boxes"):
+        paintskills.boxes(tmp_path, asked)
+
+
+def test_a_digest_is_of_what_scenes_and_boxes_say(tmp_path, asked):
+    seen = [paintskills.digest(tmp_path)]
+    put(tmp_path, "object", [scene("z", DOG)], split="train")
+    assert paintskills.digest(tmp_path) == seen[0] != paintskills.digest(tmp_path, "train")
+    put_boxes(tmp_path, "object", coco())
+    seen.append(paintskills.digest(tmp_path))
+    put_boxes(tmp_path, "object", coco(annotation(1, 5, [0, 0, 1, 1])))
+    seen.append(paintskills.digest(tmp_path))
+    put(tmp_path, "count", [scene("d", DOG, DOG, skill="count")])
+    seen.append(paintskills.digest(tmp_path))
+    (tmp_path / "count/scenes/count_val.json").rename(tmp_path / "count/scenes/count_old.json")
+    seen.append(paintskills.digest(tmp_path))
+    assert len(set(seen)) == len(seen)
+
+
+# -- asked for what another scene shows ----------------------------------------------------------------
+
+
+def shows(image, asked):
+    """Whether an image of a scene meets what is asked: by its objects, and what any two of them say of each other."""
+    if asked["skill"] != "spatial":
+        return (image["object"], image["n"]) == (asked["object"], asked["n"])
+    turned = {"left": "right", "right": "left", "above": "below", "below": "above"}
+    said = {(image["object"], image["relation"], image["other"])}
+    said.add((image["other"], turned[image["relation"]], image["object"]))
+    return (asked["object"], asked["relation"], asked["other"]) in said
+
+
+def of_class(image, name):
+    """How many objects of a class an image of a scene shows."""
+    return image["n"] * (image["object"] == name) + (image["other"] == name)
+
+
+def test_the_papers_scenes_are_asked_for_others_and_fail_as_said():
+    whole = prompts.skills()
+    rng = np.random.default_rng(3)
+    of = whole.groupby("skill", sort=False).indices.values()
+    images = whole.iloc[np.concatenate([rng.permutation(i)[:120] for i in of])].reset_index(drop=True)
+    before = images.copy()
+    asked = paintskills.swapped(images, whole, np.random.default_rng(4))
+    pd.testing.assert_frame_equal(images, before)
+    pd.testing.assert_frame_equal(asked[["prompt_id", "skill"]], images[["prompt_id", "skill"]])
+    known = set(
+        whole[["skill", "text", "object", "n", "relation", "other"]].itertuples(index=False, name=None)
+    )
+    for k, (image, row) in enumerate(zip(images.to_dict("records"), asked.to_dict("records"), strict=True)):
+        # What is asked for is what some scene of the skill shows, text and all.
+        assert tuple(row[c] for c in ("skill", "text", "object", "n", "relation", "other")) in known
+        if k % 2:
+            assert row["truth_failure"] == "" and all(row[c] == image[c] for c in image)
+        else:
+            near = {"object": "", "count": "other number", "spatial": "other relation"}[row["skill"]]
+            assert row["truth_failure"] in {"other class", near} - {""}
+        assert shows(image, row) == (row["truth_failure"] == "")
+        same = (image["object"], image["other"]) == (row["object"], row["other"])
+        assert same == (row["truth_failure"] != "other class")
+        # Of two of a class in relation one is asked for.
+        shown = 1 if same and row["skill"] == "spatial" else of_class(image, row["object"])
+        assert row["truth_n"] == shown
+    counts = asked.groupby("skill")["truth_failure"].value_counts().to_dict()
+    assert counts == {
+        ("object", ""): 60,
+        ("object", "other class"): 60,
+        ("count", ""): 60,
+        ("count", "other class"): 30,
+        ("count", "other number"): 30,
+        ("spatial", ""): 60,
+        ("spatial", "other class"): 30,
+        ("spatial", "other relation"): 30,
+    }
+
+
+def test_of_two_of_a_class_only_the_axis_can_be_told():
+    whole = prompts.skills()
+    pairs = whole[(whole["skill"] == "spatial") & (whole["object"] == "dog") & (whole["other"] == "dog")]
+    asked = paintskills.swapped(pairs, pairs, np.random.default_rng(0))
+    changed = asked[::2]
+    assert (changed["truth_failure"] == "other relation").all() and not asked[1::2]["truth_failure"].any()
+    across = {"left": True, "right": True, "above": False, "below": False}
+    was = pairs.reset_index(drop=True).loc[changed.index, "relation"]
+    assert (changed["relation"].map(across) != was.map(across)).all()
+
+
+def rows(*given):
+    return pd.DataFrame([(f"s{k}", *row) for k, row in enumerate(given)], columns=COLUMNS)
+
+
+def test_who_has_nothing_else_to_be_asked_for_shows_what_is_asked():
+    whole = rows(
+        ("object", 0, "a dog", "dog", 1, "", ""),
+        ("object", 0, "one dog", "dog", 1, "", ""),
+        ("count", 0, "2 cars", "car", 2, "", ""),
+        ("spatial", 0, "a dog left to a car", "dog", 1, "left", "car"),
+        ("spatial", 0, "a car left to a dog", "car", 1, "left", "dog"),
+    )
+    for order in ([0, 1, 2, 3, 4], [2, 0, 3, 1, 4]):
+        asked = paintskills.swapped(whole.loc[order], whole, np.random.default_rng(0))
+        assert not asked["truth_failure"].any() and asked["truth_n"].tolist() == asked["n"].tolist()
+        assert asked["text"].tolist() == whole.loc[order, "text"].tolist()
+
+
+def test_where_only_the_number_or_only_the_class_differs_that_is_taken():
+    numbers = rows(*(("count", 0, f"{n} dogs", "dog", n, "", "") for n in (1, 2, 3, 4)))
+    asked = paintskills.swapped(numbers, numbers, np.random.default_rng(0))
+    assert asked["truth_failure"].tolist() == ["other number", ""] * 2
+    # What is shown stays what it was, whatever is asked for.
+    assert asked["truth_n"].tolist() == [1, 2, 3, 4] and (asked["n"][::2] != [1, 3]).all()
+    classes = rows(*(("count", 0, f"2 {name}", name, 2, "", "") for name in ("dog", "car", "bear", "boat")))
+    asked = paintskills.swapped(classes, classes, np.random.default_rng(0))
+    assert asked["truth_failure"].tolist() == ["other class", ""] * 2
+    assert asked["truth_n"].tolist() == [0, 2] * 2 and asked["n"].tolist() == [2] * 4
+
+
+def test_the_seed_decides_what_is_asked_for():
+    whole = prompts.skills()
+    some = whole.groupby("skill").head(20)
+    first, again, other = (
+        paintskills.swapped(some, whole, np.random.default_rng(seed))["text"].tolist() for seed in (1, 1, 2)
+    )
+    assert first == again != other and first[1::2] == other[1::2]
