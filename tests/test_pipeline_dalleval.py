@@ -1,7 +1,11 @@
 """DALL-Eval's stages connected, on renders whose truth is known, with the embedded judges."""
 
+import json
 import math
 from types import SimpleNamespace
+||||||| parent of 1a64d72 (Tests of PaintSkills' folder through the pipeline; a template that is not said is 0 in its table)
+import os
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -15,6 +19,7 @@ from biaslab.measures.captioning import caption_scores
 from biaslab.measures.retrieval import frechet_distance, kernel_distance
 from biaslab.mini import social as mini_social
 from biaslab.papers import dalleval
+from biaslab.papers.dalleval.analysis.verdicts import RULES
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.prompts import dalleval as prompts
 from biaslab.prompts.dalleval import SKILLS
@@ -450,3 +455,297 @@ def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describ
     ):
         with pytest.raises(error, match=name):
             checks.check_alignment("mini", own_captions(store, describer, folder, **design).settings)
+
+
+# -- PaintSkills as its authors distribute it --------------------------------------------------------
+
+
+SIMULATORS = {
+    "bicycle": "bike",
+    "person": "humanSophie",
+    "fire hydrant": "fireHydrant",
+    "stop sign": "stopSign",
+    "traffic light": "trafficLight",
+    "potted plant": "pottedPlant",
+}
+
+
+def written(folder, rows, seed=8, size=64):
+    """Write drawings of the embedded world as PaintSkills' authors write theirs; return the source of the drawings."""
+    from PIL import Image
+
+    from biaslab.mini import skills
+
+    drawn = skills.generate(rows.assign(n_images=1), seed=seed)
+    for skill, of in rows.groupby("skill"):
+        (folder / skill / "scenes").mkdir(parents=True, exist_ok=True)
+        (folder / skill / "images").mkdir(exist_ok=True)
+        scenes, images, annotations = [], [], []
+        for k, row in enumerate(of.to_dict("records")):
+            shape, other = (SIMULATORS.get(row[c], row[c]) for c in ("object", "other"))
+            objects = [{"id": i, "shape": shape, "relation": None} for i in range(row["n"])]
+            if other:
+                objects = [
+                    {"id": 0, "shape": other, "relation": None},
+                    {"id": 1, "shape": shape, "relation": f"{row['relation']}_0"},
+                ]
+            name = row["prompt_id"]
+            scenes.append(
+                {"id": name, "text": row["text"], "skill": skill, "split": "val", "objects": objects}
+            )
+            images.append({"id": k, "file_name": f"image_{name}.png", "width": size, "height": size})
+            Image.fromarray(drawn.read([f"{name}/0"])[0]).save(
+                folder / skill / "images" / f"image_{name}.png"
+            )
+            for box in skills.truth_boxes(drawn.scene(f"{name}/0"), name, size=size).to_dict("records"):
+                sides = [size * box[side] for side in ("left", "top", "right", "bottom")]
+                bbox = [sides[0], sides[1], sides[2] - sides[0], sides[3] - sides[1]]
+                category = list(prompts.CLASSES).index(box["label"])
+                annotations.append(
+                    {"id": len(annotations), "image_id": k, "category_id": category, "bbox": bbox}
+                )
+        classes = [{"id": k, "name": SIMULATORS.get(c, c)} for k, c in enumerate(prompts.CLASSES)]
+        found = {"categories": classes, "images": images, "annotations": annotations}
+        (folder / skill / "scenes" / f"{skill}_val.json").write_text(json.dumps({"data": scenes}))
+        (folder / skill / f"{skill}_val_bounding_boxes.json").write_text(json.dumps(found))
+    return drawn
+
+
+PAIRS = [("dog", "car"), ("car", "bench"), ("person", "fire hydrant"), ("bicycle", "bird"), ("boat", "boat")]
+
+
+@pytest.fixture(scope="module")
+def drawn_scenes():
+    """Forty of the paper's scenes of each skill; of counts and relations so that each class has every one."""
+    whole = prompts.skills()
+    pairs = pd.Series(list(zip(whole["object"], whole["other"], strict=True)), index=whole.index)
+    of = {
+        "object": whole[whole["skill"] == "object"].groupby("object").head(3).head(40),
+        # Five classes, four numbers, two texts.
+        "count": whole[(whole["skill"] == "count") & whole["object"].isin([one for one, _ in PAIRS])]
+        .groupby(["object", "n"])
+        .head(2),
+        # Five pairs, four relations, two texts.
+        "spatial": whole[pairs.isin(PAIRS)].groupby(["object", "relation"]).head(2),
+    }
+    assert [len(rows) for rows in of.values()] == [40] * 3
+    return pd.concat(of.values(), ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def paintskills_folder(tmp_path_factory, drawn_scenes):
+    folder = tmp_path_factory.mktemp("paintskills")
+    written(folder, drawn_scenes)
+    return folder
+
+
+@pytest.fixture
+def copied(paintskills_folder, tmp_path):
+    return shutil.copytree(paintskills_folder, tmp_path / "paintskills")
+
+
+@pytest.fixture(scope="module")
+def other_detector(tmp_path_factory):
+    """The embedded detector under a name that does not tell that it was made for drawings."""
+    folder = tmp_path_factory.mktemp("detectors") / "somebodys"
+    return str(shutil.copytree(models.EMBEDDED["mini-skills-detector"], folder))
+
+
+@pytest.fixture(scope="module")
+def of_authors(store, paintskills_folder, other_detector):
+    design = {"paintskills": str(paintskills_folder), "detector": other_detector, "scenes": 30}
+    return pipeline(store, failures={"other_class": 0.5}, detector_renders=40, **design)
+
+
+def test_what_is_asked_for_is_what_the_authors_ask_for(of_authors, drawn_scenes, store, paintskills_folder):
+    asked = of_authors.dalleval.prompts("skills")
+    assert asked["skill"].value_counts().to_dict() == dict.fromkeys(SKILLS, 30)
+    columns = ["prompt_id", "skill", "text", "object", "n", "relation", "other"]
+    given = drawn_scenes.set_index("prompt_id", drop=False).loc[asked["prompt_id"], columns]
+    assert asked[columns].to_numpy().tolist() == given.to_numpy().tolist()
+    whole = pipeline(store, paintskills=str(paintskills_folder), scenes=0).dalleval.prompts("skills")
+    assert set(whole["prompt_id"]) == set(drawn_scenes["prompt_id"])
+    assert len(dalleval.measure.skill_prompts(of_authors)) == 90
+
+
+def test_images_of_the_authors_are_the_upper_end_of_the_scale(of_authors, store, paintskills_folder):
+    found = dalleval.measure.references(of_authors).set_index(["reference", "judge", "measure"])
+    for skill in SKILLS:
+        # Boxes are of what is drawn, and the embedded detector was made for such drawings.
+        assert found.loc[("oracle", "boxes", skill), ["value", "n"]].tolist() == [100, 30]
+        own = found.loc[("oracle", dalleval.measure.DETECTOR, skill)]
+        assert own["value"] > 80 and own["n"] == 30
+        assert found.loc[("shuffled", dalleval.measure.DETECTOR, skill), "value"] < 35
+    assert len(found) == 9
+    # What is measured here is as by the embedded detector's own name.
+    by_name = pipeline(store, paintskills=str(paintskills_folder), scenes=30)
+    pd.testing.assert_frame_equal(
+        dalleval.measure.references(by_name), dalleval.measure.references(of_authors)
+    )
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_boxes_say_the_same_by_every_rule(store, paintskills_folder, rule):
+    p = pipeline(store, paintskills=str(paintskills_folder), rule=rule)
+    found = dalleval.measure.references(p)
+    of = found[found["judge"] == "boxes"]
+    assert of["value"].tolist() == [100] * 3 and of["measure"].tolist() == list(SKILLS)
+
+
+def test_a_detectors_error_is_measured_on_the_authors_images(of_authors, drawn_scenes):
+    renders = dalleval.measure.detector_renders(of_authors)
+    assert len(renders) == 120 and renders["image_id"].is_unique
+    assert set(renders["image_id"]) == set("image_" + drawn_scenes["prompt_id"])
+    reasons = renders.groupby("skill")["failure"].value_counts()
+    assert reasons.to_dict() == {
+        **{(skill, "none"): 20 for skill in SKILLS},
+        ("object", "other class"): 20,
+        ("count", "other class"): 10,
+        ("count", "other number"): 10,
+        ("spatial", "other class"): 10,
+        ("spatial", "other relation"): 10,
+    }
+    # By hand: an image shows as many as its scene has, whatever was asked for.
+    scenes = drawn_scenes.set_index("image_" + drawn_scenes["prompt_id"])
+    shown = scenes.loc[renders["image_id"], "n"].where((renders["failure"] != "other class").to_numpy(), 0)
+    assert renders["shown"].tolist() == shown.tolist()
+    errors = dalleval.detector_error(renders)
+    errors = errors[errors["object"] == "all"].set_index(["skill", "measure"])["value"]
+    for skill in SKILLS:
+        of = renders[renders["skill"] == skill]
+        shows, said = of["failure"] == "none", of["correct"] == "yes"
+        assert errors[(skill, "sensitivity")] == pytest.approx(100 * said[shows].mean())
+        assert errors[(skill, "specificity")] == pytest.approx(100 * (~said[~shows]).mean())
+        assert errors[(skill, "sensitivity")] > 75 and errors[(skill, "specificity")] > 85
+    thresholds = dalleval.measure.detector_thresholds(of_authors)
+    assert (thresholds["n"] == 40).all() and len(thresholds) == 3 * len(dalleval.measure.THRESHOLDS)
+
+
+def test_accuracy_is_corrected_for_any_detector(of_authors):
+    verdicts = dalleval.measure.skill_verdicts(of_authors)
+    errors = dalleval.detector_error(dalleval.measure.detector_renders(of_authors))
+    known = errors[errors["object"] == "all"].set_index(["skill", "measure"])["value"] / 100
+    found = dalleval.skill_corrected(verdicts, errors).set_index("skill")
+    for skill in SKILLS:
+        row, (right, wrong) = found.loc[skill], known[skill][["sensitivity", "specificity"]]
+        # Rogan and Gladen 1978.
+        share = (row["percent_correct"] / 100 + wrong - 1) / (right + wrong - 1)
+        assert row["percent_corrected"] == pytest.approx(100 * min(max(share, 0), 1)) and not row["reason"]
+        assert row["ci_low"] <= row["percent_true"] <= row["ci_high"]
+
+
+def test_a_gallery_shows_the_authors_images(of_authors, paintskills_folder):
+    first = dalleval.measure.skill_prompts(of_authors).groupby("skill", sort=False).head(2)
+    judged = dalleval.measure.render_verdicts(of_authors, first)
+    pictures, chosen = dalleval.measure.with_boxes(of_authors, "renders", judged)
+    assert judged["prompt_id"].tolist() == first["prompt_id"].tolist()
+    from PIL import Image
+
+    for picture, name, skill in zip(pictures, chosen["prompt_id"], chosen["skill"], strict=True):
+        with Image.open(paintskills_folder / skill / "images" / f"image_{name}.png") as kept:
+            assert np.array_equal(picture, np.array(kept))
+    assert (chosen["found"] != "").any() and (judged["outcome"] == "correct").any()
+
+
+def test_an_image_that_cannot_be_opened_says_nothing_of_a_detector(store, copied, drawn_scenes):
+    of = {skill: rows["prompt_id"].tolist() for skill, rows in drawn_scenes.groupby("skill")}
+    gone, broken = of["object"][:3], of["count"][0]
+    for name in gone:
+        (copied / "object" / "images" / f"image_{name}.png").unlink()
+    (copied / "count" / "images" / f"image_{broken}.png").write_bytes(b"GIF89a")
+    p = pipeline(store, paintskills=str(copied), scenes=0, detector_renders=40)
+    checks.check_dalleval("world", p.settings)
+    _, looked = p.dalleval.detections(p.dalleval.renders())
+    looked = looked.set_index("image_id")
+    unseen = looked[looked["outcome"] != ""]
+    assert set(unseen.index) == {f"image_{name}" for name in [*gone, broken]}
+    assert (unseen["outcome"] == "unreadable").all()
+    assert (unseen.loc[[f"image_{name}" for name in gone], "reason"] == "missing").all()
+    found = dalleval.measure.references(p)
+    n = found[found["judge"] == dalleval.measure.DETECTOR].groupby("measure")["n"].agg(set).to_dict()
+    assert n == {"object": {37}, "count": {39}, "spatial": {40}}
+    # Boxes are known nevertheless.
+    assert (found.loc[found["judge"] == "boxes", "n"] == 40).all()
+    renders = dalleval.measure.detector_renders(p)
+    assert renders["skill"].value_counts().to_dict() == {"object": 37, "count": 39, "spatial": 40}
+    assert not set(renders["image_id"]) & set(unseen.index)
+    thresholds = dalleval.measure.detector_thresholds(p).drop_duplicates("skill").set_index("skill")["n"]
+    assert thresholds.to_dict() == {"object": 37, "count": 39, "spatial": 40}
+
+
+def test_skills_and_boxes_may_be_missing(store, copied):
+    for skill in ("object", "spatial"):
+        shutil.rmtree(copied / skill)
+    (copied / "count" / "count_val_bounding_boxes.json").unlink()
+    p = pipeline(store, paintskills=str(copied))
+    checks.check_dalleval("world", p.settings)
+    found = dalleval.measure.references(p)
+    assert found[["reference", "judge", "measure"]].to_numpy().tolist() == [
+        [name, dalleval.measure.DETECTOR, "count"] for name in ("oracle", "shuffled")
+    ]
+    assert set(dalleval.measure.detector_renders(p)["skill"]) == {"count"}
+
+
+def test_a_folder_that_cannot_be_used_is_refused_before_any_work(store, copied, tmp_path, monkeypatch):
+    from biaslab.judging import objects
+
+    monkeypatch.setattr(objects, "detect", lambda *_, **__: pytest.fail("looked"))
+
+    def refused(where, *named):
+        with pytest.raises(InputError) as error:
+            checks.check_dalleval("world", pipeline(store, paintskills=str(where)).settings)
+        assert all(name in str(error.value) for name in named)
+
+    refused(tmp_path / "no-such", "no-such")
+    refused(tmp_path, str(tmp_path))
+    boxes = copied / "spatial" / "spatial_val_bounding_boxes.json"
+    good = boxes.read_text()
+    said = json.loads(good)
+    said["annotations"][0]["bbox"][2] = 65
+    boxes.write_text(json.dumps(said))
+    refused(copied, str(boxes), "65")
+    boxes.write_text(good)
+    scenes = copied / "count" / "scenes" / "count_val.json"
+    kept = scenes.read_text()
+    scenes.write_text(kept.replace('"shape": "', '"shape": "un', 1))
+    refused(copied, str(scenes), "'un")
+    scenes.write_text(kept)
+    checks.check_dalleval("world", pipeline(store, paintskills=str(copied)).settings)
+    for skill in SKILLS:
+        shutil.rmtree(copied / skill / "images")
+    refused(copied, str(copied))
+
+
+def test_whatever_changes_in_the_folder_is_another_run(store, describer, copied):
+    def seen(**of):
+        return checks.digest("world", pipeline(store, captioner=str(describer), **of).settings)
+
+    digests = [seen(), seen(paintskills=str(copied))]
+    assert seen(paintskills=str(copied)) == digests[-1]
+    picture = next((copied / "object" / "images").iterdir())
+    picture.write_bytes(picture.read_bytes() + b"\0")
+    digests.append(seen(paintskills=str(copied)))
+    for file in ("count/scenes/count_val.json", "spatial/spatial_val_bounding_boxes.json"):
+        path = copied / file
+        state, text = path.stat(), path.read_text()
+        # As long as before, and from the same moment.
+        path.write_text(text.replace(": 0", ": 1", 1))
+        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+        assert path.stat().st_size == state.st_size and path.read_text() != text
+        digests.append(seen(paintskills=str(copied)))
+    picture.rename(picture.with_name("image_other.png"))
+    digests.append(seen(paintskills=str(copied)))
+    assert len(set(digests)) == len(digests)
+
+
+def test_a_folder_is_named_from_anywhere(copied, monkeypatch):
+    monkeypatch.chdir(copied.parent)
+    for name in (copied.name, f"./{copied.name}", str(copied)):
+        _, found = checks.resolve_paths("world", {"dalleval": {"paintskills": name, "scenes": 3}})
+        assert os.path.samefile(found["dalleval"]["paintskills"], copied)
+        assert os.path.isabs(found["dalleval"]["paintskills"]) and found["dalleval"]["scenes"] == 3
+    # A folder that is not there yet is told by the place where it was looked for.
+    _, found = checks.resolve_paths("world", {"dalleval": {"paintskills": "no-such"}})
+    assert found["dalleval"]["paintskills"] == str(copied.parent / "no-such")
+    _, found = checks.resolve_paths("world", {"dalleval": {"paintskills": ""}})
+    assert found["dalleval"]["paintskills"] == ""
