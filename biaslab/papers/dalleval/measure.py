@@ -144,8 +144,9 @@ def skill_ratings(pipeline: Pipeline) -> pd.DataFrame:
 def references(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the detector says of drawings that show what is asked (oracle) and of other prompts' (shuffled).
 
-    The second is exact: the mean over all pairs of a prompt and a drawing of its skill (Table 2, first rows). A
-    detector that was not made for drawings gives no rows.
+    The second is exact: the mean over all pairs of a prompt and a drawing of its skill (Table 2, first rows). Where the
+    settings name PaintSkills' folder, its images stand for drawings; else a detector that was not made for drawings
+    gives no rows. Images that cannot be opened are left out.
     """
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_references")
@@ -194,6 +195,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
 
     Where the model has an autoencoder of its own in a folder here, the drawings have passed through it, as the model's
     images do. A detector that was not made for drawings gives no rows: its errors on them say nothing of photographs.
+    Where the settings name PaintSkills' folder, any detector is tried on its images, as far as these can be opened.
     """
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_detector_renders")
