@@ -2,10 +2,9 @@
 
 import json
 import math
-from types import SimpleNamespace
-||||||| parent of 1a64d72 (Tests of PaintSkills' folder through the pipeline; a template that is not said is 0 in its table)
 import os
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
