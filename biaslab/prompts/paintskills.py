@@ -9,17 +9,19 @@ Source: dalleval paper, section 3.2, and its released data and simulator.
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from biaslab.errors import InputError, name_help
 from biaslab.prompts.dalleval import CLASSES, COUNTS, RELATIONS, SKILLS
 
+_log = logging.getLogger(__name__)
 SPLITS = ("val", "train")
 _MOST_BYTES = 500_000_000
 # As the simulator calls them, in one word and with a capital where another begins; people have names.
@@ -56,7 +58,7 @@ class _Image(BaseModel):
 class _Box(BaseModel):
     image_id: int
     category_id: int
-    bbox: tuple[float, float, float, float]
+    bbox: tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]
 
 
 class _Boxes(BaseModel):
@@ -110,7 +112,8 @@ def boxes(folder: str | Path, asked: pd.DataFrame, split: str = "val") -> pd.Dat
         a file.
 
     Raises:
-        InputError: A file cannot be read as boxes: another class, or a box that is outside its image or turned round.
+        InputError: A file cannot be read as boxes, or names another class, or an image that it does not list. Boxes
+            without an area within their image are left out, with a warning that counts them.
     """
     where, wanted, rows = Path(folder).expanduser(), set(asked["prompt_id"]), []
     for skill in asked["skill"].unique():
@@ -118,22 +121,25 @@ def boxes(folder: str | Path, asked: pd.DataFrame, split: str = "val") -> pd.Dat
         if not file.is_file():
             continue
         read = _read(file, _Boxes)
+        hidden: list[str] = []
         names = {one.id: _class(one.name, file) for one in read.categories}
         images = {one.id: one for one in read.images}
         for one in read.annotations:
             if one.image_id not in images or one.category_id not in names:
                 raise InputError(f"{file} has a box of an image or a class that it does not list: {one!r}.")
             image, (left, top, across, down) = images[one.image_id], one.bbox
-            right, bottom = left + across, top + down
-            if not (0 <= left < right <= image.width and 0 <= top < bottom <= image.height):
-                raise InputError(
-                    f"{file} has the box {one.bbox} (left, top, width, height) in {image.file_name}, an image of "
-                    f"{image.width} × {image.height} pixels; a box lies within its image and has an area."
-                )
-            scene = Path(image.file_name).stem.removeprefix("image_")
-            if scene in wanted:
-                sides = (left / image.width, top / image.height, right / image.width, bottom / image.height)
-                rows.append((scene, names[one.category_id], 1.0, *sides))
+            sides = np.array([left, top, left + across, top + down]) / ([image.width, image.height] * 2)
+            left, top, right, bottom = np.clip(sides, 0, 1)
+            # What is hidden or out of the frame has such a box in the simulator's files.
+            if not (left < right and top < bottom):
+                hidden.append(f"{one.bbox} in {image.file_name}")
+            elif (scene := Path(image.file_name).stem.removeprefix("image_")) in wanted:
+                rows.append((scene, names[one.category_id], 1.0, left, top, right, bottom))
+        if hidden:
+            _log.warning(
+                "%s: boxes left out because they have no area within their image: %d, such as %s (left, top, width, height).",
+                *(file, len(hidden), hidden[0]),
+            )
     found = pd.DataFrame(rows, columns=["image_id", "label", "score", "left", "top", "right", "bottom"])
     return found.assign(**{f"p_{name}": (found["label"] == name).astype(float) for name in CLASSES})
 

@@ -275,15 +275,8 @@ def test_boxes_without_error_meet_what_is_asked_by_every_rule(tmp_path, rule):
         (coco(annotation(3, 5, [0, 0, 1, 1])), ["image_id=3"]),
         (coco(annotation(1, 4, [0, 0, 1, 1])), ["category_id=4"]),
         *(
-            (coco(annotation(1, 5, bbox)), ["image_a.png", "200 × 100", str(bbox[bad])])
+            (coco(annotation(1, 5, bbox)), [f"annotations.0.bbox.{bad}", str(bbox[bad])])
             for bbox, bad in (
-                ([-1.5, 0, 10, 10], 0),
-                ([0, -0.5, 10, 10], 1),
-                ([195.5, 0, 10, 10], 0),
-                ([0, 95.5, 10, 10], 1),
-                ([20, 20, -10.5, 10], 2),
-                ([20, 20, 10, -10.5], 3),
-                ([20, 20, 0.0, 10], 2),
                 ([float("nan"), 0, 10, 10], 0),
                 ([0, 0, float("nan"), 10], 2),
                 ([0, 0, 10, float("inf")], 3),
@@ -297,6 +290,27 @@ def test_what_is_no_box_is_refused_by_file_and_value(tmp_path, asked, found, nam
     with pytest.raises(InputError) as error:
         paintskills.boxes(tmp_path, asked)
     assert all(part in str(error.value) for part in [str(file), *named])
+
+
+@pytest.mark.parametrize(
+    ("bbox", "sides"),
+    [
+        ([-1.5, 0, 11.5, 10], (0, 0, 0.05, 0.1)),
+        ([195, 95.5, 10, 10], (0.975, 0.955, 1, 1)),
+        # As the simulator writes what is hidden, and what else has no area within 200 × 100 pixels.
+        ([1000000, 100000, -1000000, -100000], None),
+        ([20, 20, -10.5, 10], None),
+        ([20, 20, 0.0, 10], None),
+        ([200, 0, 10, 10], None),
+        ([0, -10, 10, 10], None),
+    ],
+)
+def test_boxes_are_cut_at_the_image_and_those_of_nothing_are_counted(tmp_path, asked, caplog, bbox, sides):
+    put_boxes(tmp_path, "object", coco(annotation(1, 5, bbox), annotation(1, 5, [0, 0, 20, 10])))
+    found = paintskills.boxes(tmp_path, asked)[["left", "top", "right", "bottom"]].to_numpy()
+    wanted = [(0, 0, 0.1, 0.1)] if sides is None else [sides, (0, 0, 0.1, 0.1)]
+    np.testing.assert_allclose(found, wanted)
+    assert (": 1, such as" in caplog.text and str(float(bbox[0])) in caplog.text) == (sides is None)
 
 
 def test_boxes_may_be_so_large_and_no_larger(tmp_path, asked, monkeypatch):
