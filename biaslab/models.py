@@ -66,6 +66,12 @@ HUB = {
         "Salesforce/blip-image-captioning-large",
         "Salesforce/blip2-opt-2.7b",
     ),
+    "features": (
+        "timm/resnet50.tv_in1k",
+        "timm/vit_small_patch16_224.dino",
+        "timm/vit_base_patch8_224.dino",
+        "facebook/detr-resnet-50",
+    ),
 }
 # How files of weights end that are not safetensors.
 OTHER_WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".pkl", ".msgpack", ".h5")

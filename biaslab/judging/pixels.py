@@ -24,6 +24,8 @@ class Pixels:
     """``bicubic`` or ``bilinear``, both without aliasing."""
     squash: bool = False
     """Whether images are brought to the size at once; otherwise the shorter side is, and the rest is cut."""
+    shorter: int = 0
+    """Pixels of the shorter side before the cut, where that is more than the size; 0 stands for the size."""
     one_by_one: Callable | None = None
     """A preprocessing of one PIL image that is not of this kind; then it is used, image by image."""
 
@@ -37,7 +39,8 @@ class Pixels:
             mode == "squash" or (mode == "shortest" and size[0] == size[1])
         )
         own = None if plain else transform
-        return cls(size, tuple(settings["mean"]), tuple(settings["std"]), kind, mode == "squash", own)
+        mean, std = tuple(settings["mean"]), tuple(settings["std"])
+        return cls(size, mean, std, kind, mode == "squash", one_by_one=own)
 
     def __call__(self, images: Sequence[np.ndarray], device, dtype):
         """Return ``(images, 3, height, width)`` on ``device`` for images of one shape."""
@@ -50,9 +53,9 @@ class Pixels:
 
             return torch.stack([self.one_by_one(Image.fromarray(i)) for i in images]).to(device, dtype)
         batch = _stacked(images, device).to(device, non_blocking=True).permute(0, 3, 1, 2)
-        if tuple(batch.shape[-2:]) != self.size:
+        if self.shorter or tuple(batch.shape[-2:]) != self.size:
             how = InterpolationMode(self.interpolation)
-            target = list(self.size) if self.squash else [self.size[0]]
+            target = list(self.size) if self.squash else [self.shorter or self.size[0]]
             batch = tv.resize(batch, target, interpolation=how, antialias=True)
             batch = tv.center_crop(batch, list(self.size))
         # One multiplication and one addition: value / 255, less the mean, over the deviation.

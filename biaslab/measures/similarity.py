@@ -1,4 +1,4 @@
-"""Object bias and prompt-image dependency groups (triplets, sections 5.2, 6.2 and 7.2)."""
+"""Similarities in three spaces, object bias and dependency groups (triplets, sections 4.1, 5.2, 6.2 and 7.2)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,218 @@ DEPENDENCY_GROUPS = (
     "implicitly_independent",
     "hidden",
 )
+WINDOW = 7
+"""Pixels a side of the window of :func:`ssim_maps`."""
+LEAST_CONTOUR = 40
+"""Smallest area of a contour that :func:`diff_pix` counts, in pixels of an image of 512 x 512."""
+_NUMBERS_AT_ONCE = 1 << 22
+"""Bounds the memory of cosines: some five arrays of this size exist at a time."""
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the cosine of corresponding rows; their mean is the similarity of two sets (triplets, eq. 1, 2 and 4).
+
+    Args:
+        a: ``(pairs, ...)``: text embeddings, latents, features or counts, in any type of numbers; what follows the
+            first axis is flattened.
+        b: The same of the others, in the same shape.
+
+    Returns:
+        ``float64 (pairs,)``, -1 to 1; NaN where a row is all zeros, which have no direction, or has a missing entry.
+
+    Raises:
+        InputError: The shapes differ, rows are empty, or a value is infinite.
+    """
+    a, b = np.asarray(a), np.asarray(b)
+    if a.ndim < 2 or a.shape != b.shape or (width := int(np.prod(a.shape[1:]))) == 0:
+        raise InputError(f"The shapes are {a.shape} and {b.shape}; give two of one shape, (pairs, features).")
+    out = np.empty(len(a))
+    step = max(1, _NUMBERS_AT_ONCE // width)
+    for start in range(0, len(a), step):
+        here = slice(start, start + step)
+        first, second = (_unit(side[here].reshape(-1, width)) for side in (a, b))
+        # Rounding can leave 1.0000000000000002.
+        out[here] = np.clip(np.einsum("pf,pf->p", first, second), -1, 1)
+    return out
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    """Scale rows to length 1; zeros become NaN. Dividing by the largest entry keeps squares from overflowing."""
+    rows = rows.astype(float)
+    if np.isinf(rows).any():
+        raise InputError("A vector holds an infinite value; float16 may be too small for it.")
+    rows = ratio(rows, np.abs(rows).max(axis=1, keepdims=True))
+    return rows / np.sqrt(np.einsum("pf,pf->p", rows, rows))[:, None]
+
+
+def word_mean(embeddings: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """Return the mean embedding of each prompt's words, so that prompts of unequal length compare (``t_words``).
+
+    Args:
+        embeddings: ``(prompts, tokens, width)``, as the denoiser receives them.
+        words: ``bool (prompts, tokens)``: which tokens are of words, not the beginning, the end or padding.
+
+    Returns:
+        ``float64 (prompts, width)``; NaN where a prompt has no word.
+
+    Raises:
+        InputError: The shapes do not fit.
+    """
+    embeddings, words = np.asarray(embeddings), np.asarray(words, bool)
+    if embeddings.ndim != 3 or embeddings.shape[:2] != words.shape:
+        raise InputError(
+            f"embeddings is {embeddings.shape} and words {words.shape}; give (prompts, tokens, width) and (prompts, "
+            "tokens)."
+        )
+    total = np.einsum("ptw,pt->pw", embeddings, words.astype(float))
+    return ratio(total, words.sum(axis=1, keepdims=True))
+
+
+def luma(images: np.ndarray) -> np.ndarray:
+    """Return the luma (BT.601) of ``uint8 (images, height, width, 3)`` RGB: ``uint8 (images, height, width)``."""
+    import cv2
+
+    images = np.asarray(images)
+    if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
+        raise InputError(f"images are {images.dtype} {images.shape}; give uint8 (images, height, width, 3).")
+    flat = images.reshape(-1, images.shape[2], 3)
+    return cv2.cvtColor(flat, cv2.COLOR_RGB2GRAY).reshape(images.shape[:3]) if flat.size else images[..., 0]
+
+
+def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the structural similarity of each pixel's surroundings in pairs of images.
+
+    A uniform window of 7 x 7 pixels, sample covariance, K1 = 0.01, K2 = 0.03 and a range of 255; edges are mirrored.
+    This is what scikit-image's ``structural_similarity`` computes by default. Source: triplets, section 4.1.3; Wang et
+    al. 2004.
+
+    Args:
+        first: ``uint8 (pairs, height, width)``, of one channel (:func:`luma`).
+        second: The same of the others.
+
+    Returns:
+        ``float32 (pairs, height, width)``, -1 to 1; exactly 1 where both are the same.
+
+    Raises:
+        InputError: The shapes or types do not fit, or images are smaller than the window.
+    """
+    import cv2
+
+    first, second = np.asarray(first), np.asarray(second)
+    if first.shape != second.shape or first.ndim != 3 or {first.dtype, second.dtype} != {np.dtype(np.uint8)}:
+        raise InputError(
+            f"The images are {first.dtype} {first.shape} and {second.dtype} {second.shape}; give uint8 (pairs, height, "
+            "width) of one shape."
+        )
+    pairs, height, width = first.shape
+    if min(height, width) < WINDOW:
+        raise InputError(
+            f"Images are {height} x {width}; structural similarity takes {WINDOW} x {WINDOW} or more."
+        )
+    out = np.empty(first.shape, np.float32)
+    half, n = WINDOW // 2, WINDOW**2
+    # Images lie below one another, as one: few enough that what is summed stays in the processor's cache.
+    step = max(1, (1 << 14) // (height * width))
+    for start in range(0, pairs, step):
+        here = slice(start, start + step)
+        x, y = (
+            np.pad(side[here], ((0, 0), (half, half), (half, half)), "symmetric").reshape(
+                -1, width + 2 * half
+            )
+            for side in (first, second)
+        )
+
+        # Sums of whole numbers below 2²⁴ are exact in single precision, and their products below 2³¹ in whole numbers.
+        def summed(values: np.ndarray) -> np.ndarray:
+            return cv2.boxFilter(values, cv2.CV_32F, (WINDOW, WINDOW), normalize=False).astype(np.int32)
+
+        sum_x, sum_y = summed(x), summed(y)
+        squares, cross = sum_x * sum_x + sum_y * sum_y, sum_x * sum_y
+        x, y = x.astype(np.float32), y.astype(np.float32)
+        variance = n * summed(x * x + y * y) - squares
+        covariance = n * summed(x * y) - cross
+        # Means times n², covariances times n (n - 1).
+        c1, c2 = (0.01 * 255) ** 2 * n**2, (0.03 * 255) ** 2 * n * (n - 1)
+        squares, cross, variance, covariance = (
+            part.astype(np.float32) for part in (squares, cross, variance, covariance)
+        )
+        found = (2 * cross + c1) / (squares + c1) * ((2 * covariance + c2) / (variance + c2))
+        out[here] = found.reshape(-1, height + 2 * half, width + 2 * half)[:, half:-half, half:-half]
+    return out
+
+
+def ssim(maps: np.ndarray) -> np.ndarray:
+    """Return the mean of :func:`ssim_maps` where windows lie in the image: ``float64 (pairs,)``, -1 to 1."""
+    edge = WINDOW // 2
+    return np.asarray(maps)[:, edge:-edge, edge:-edge].mean(axis=(1, 2), dtype=float)
+
+
+def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
+    """Return how much of each image lies inside of contours around what differs in structure, in %.
+
+    Where the similarity, as levels 0 to 255 (below 0 counts as 0), does not reach a threshold, outer contours are
+    drawn; those of more than 40 pixels (of 512 x 512, else in proportion) are filled and their pixels counted. Source:
+    triplets, section 4.1.3, which leaves threshold and least area open.
+
+    Args:
+        maps: ``float (pairs, height, width)``, -1 to 1 (:func:`ssim_maps`).
+        fixed: Whether the threshold is a similarity of 0.5, the same for all; otherwise it is Otsu's for each pair,
+            which splits also what hardly differs.
+
+    Returns:
+        ``float64 (pairs,)``, 0–100; 0 for images that are the same.
+
+    Raises:
+        InputError: The maps have another shape.
+    """
+    import cv2
+
+    maps = np.asarray(maps)
+    if maps.ndim != 3:
+        raise InputError(f"maps has the shape {maps.shape}; give (pairs, height, width).")
+    least = LEAST_CONTOUR * maps.shape[1] * maps.shape[2] / 512**2
+    out = np.zeros(len(maps))
+    for i, one in enumerate(maps):
+        if fixed:
+            apart = (one < 0.5).astype(np.uint8)
+        else:
+            levels = (255 * one.clip(0, 1)).astype(np.uint8)
+            apart = cv2.threshold(levels, 0, 1, cv2.THRESH_BINARY_INV | cv2.THRESH_OTSU)[1]
+        contours, _ = cv2.findContours(apart, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+        kept = [c for c in contours if cv2.contourArea(c) > least]
+        filled = cv2.drawContours(np.zeros_like(apart), kept, -1, 1, cv2.FILLED)
+        out[i] = 100 * cv2.countNonZero(filled) / filled.size
+    return out
+
+
+def split_product(first: np.ndarray, second: np.ndarray, *, dcr: bool = False) -> np.ndarray:
+    """Return the largest cosine of image parts at the same place, over the places of each pair.
+
+    Source: triplets, section 4.1.3; Somepalli et al. 2023 (Diffusion Art or Digital Forgery?).
+
+    Args:
+        first: ``float (pairs, places, features)``: what a network sees at each place of an image.
+        second: The same of the others.
+        dcr: Whether not each place but the whole of an image is scaled to length 1, as the released code of Somepalli
+            et al. does: the largest part in the cosine of the whole.
+
+    Returns:
+        ``float64 (pairs,)``, -1 to 1; NaN where every place is zero on one side, or one is missing.
+
+    Raises:
+        InputError: The shapes differ or are no such arrays.
+    """
+    first, second = np.asarray(first), np.asarray(second)
+    if first.ndim != 3 or first.shape != second.shape or 0 in first.shape[1:]:
+        raise InputError(
+            f"The shapes are {first.shape} and {second.shape}; give two of one shape, (pairs, places, features)."
+        )
+    over = "ptf,ptf->p" if dcr else "ptf,ptf->pt"
+    lengths = [np.sqrt(np.einsum(over, side, side, dtype=float)) for side in (first, second)]
+    length = (lengths[0] * lengths[1]).reshape(len(first), -1)
+    dots = ratio(np.einsum("ptf,ptf->pt", first, second, dtype=float), length)
+    missing = np.isnan(length).any(axis=1) | np.isnan(dots).all(axis=1)
+    return np.where(missing, np.nan, np.max(np.nan_to_num(dots, nan=-1.0), axis=1, initial=-1.0))
 
 
 def bias_score(count_masculine, count_feminine, n_masculine, n_feminine) -> np.ndarray:

@@ -11,7 +11,7 @@ from biaslab.stats.attainable import (
     needed,
 )
 from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap
-from biaslab.stats.contingency import cramers_v, pool_rare
+from biaslab.stats.contingency import cramers_v, permuted_chi_square, pool_rare
 from biaslab.stats.crossed import Error, clustered_error, clustered_share_interval, crossed_error
 from biaslab.stats.drawing import ByCaption, Drawing, OneByOne
 from biaslab.stats.floors import (
@@ -68,6 +68,7 @@ __all__ = [
     "one_sample_t",
     "pearson_r",
     "percentile_interval",
+    "permuted_chi_square",
     "pool_rare",
     "sign_flip",
     "wilson_interval",

@@ -1,15 +1,23 @@
-"""Tables of counts: rare rows pooled, and how far distributions differ."""
+"""Tables of counts: rare rows pooled, whether distributions differ where sets are matched, and how far."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import permutations
+
 import numpy as np
+from scipy import sparse
 from scipy.optimize import brentq
 from scipy.stats import ncx2
 
+from biaslab.errors import InputError
+from biaslab.stats import checks
 from biaslab.stats.intervals import Estimate
 
+CELLS_PER_BATCH = 1_000_000
 
-def pool_rare(counts: np.ndarray, least_expected: float = 5) -> tuple[np.ndarray, int]:
+
+def pool_rare(counts: np.ndarray, least_expected: float = 5) -> tuple[np.ndarray, int, np.ndarray]:
     """Pool rows too rare for :func:`biaslab.stats.chi_square` into one.
 
     Args:
@@ -18,21 +26,81 @@ def pool_rare(counts: np.ndarray, least_expected: float = 5) -> tuple[np.ndarray
 
     Returns:
         The table with rare kinds in its last row (and the rarest common one, where they are still too few
-        without it), and how many kinds that row holds (0: nothing was pooled). Kinds that never occur are left
-        out.
+        without it), how many kinds that row holds (0: nothing was pooled), and the row of each kind, ``(kinds,)``.
+        Kinds that never occur are left out; their row is -1.
     """
     counts = np.asarray(counts)
-    counts = counts[counts.sum(axis=1) > 0]
-    counts = counts[np.argsort(-counts.sum(axis=1), kind="stable")]
+    totals = counts.sum(axis=1)
+    order = np.argsort(-totals, kind="stable")[: np.count_nonzero(totals)]
     sets = counts.sum(axis=0)
-    if not counts.size or sets.min() == 0:
-        return counts, 0
-    expected = counts.sum(axis=1) * sets.min() / sets.sum()
-    common = int((expected >= least_expected).sum())
-    if common and 0 < expected[common:].sum() < least_expected:
-        common -= 1
-    pooled = len(counts) - common
-    return (np.vstack([counts[:common], counts[common:].sum(axis=0)]) if pooled else counts), pooled
+    common = len(order)
+    if common and sets.min() > 0:
+        expected = totals[order] * sets.min() / sets.sum()
+        common = int((expected >= least_expected).sum())
+        if common and 0 < expected[common:].sum() < least_expected:
+            common -= 1
+    rows = np.full(len(counts), -1)
+    rows[order] = np.minimum(np.arange(len(order)), common)
+    table = np.zeros((min(common + 1, len(order)), counts.shape[1]), counts.dtype)
+    np.add.at(table, rows[order], counts[order])
+    return table, len(order) - common, rows
+
+
+def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed) -> float:
+    """Return the p-value of a chi-square statistic where the sets are matched: labels are permuted within cases.
+
+    Occurrences that come together (in an image, in images of the same words) make the plain p-value too small, and
+    matched sets make it too large; here each case keeps what it holds, and only which set is which is drawn anew.
+
+    Args:
+        counts: One table of counts for each set, ``(cases, kinds)``, dense or of SciPy's sparse arrays. A case has the
+            same rows in all of them, such as the images of a triplet's prompts.
+        replicates: Number of random permutations of all cases.
+        seed: One explicit seed.
+
+    Returns:
+        (hits + 1) / (replicates + 1), where hits are permutations whose statistic is as large or larger (Phipson and
+        Smyth 2010); NaN where there are fewer than two kinds that occur, or cases.
+
+    Raises:
+        InputError: There are fewer than two sets, or their shapes differ.
+    """
+    replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
+    sets = [sparse.csr_array(each, dtype=np.float32) for each in counts]
+    if len(sets) < 2 or len({each.shape for each in sets}) > 1:
+        raise InputError(
+            f"The counts have the shapes {[each.shape for each in sets]}; give two or more sets of one shape."
+        )
+    observed = np.stack([np.asarray(each.sum(axis=0)) for each in sets], axis=-1)
+    seen = observed.sum(axis=1) > 0
+    cases = sets[0].shape[0]
+    if seen.sum() < 2 or cases < 2:
+        return float("nan")
+    observed, sets = observed[seen], [each[:, np.flatnonzero(seen)].T.tocsr() for each in sets]
+    least = _statistics(observed[..., None])[0] * (1 - 1e-9)
+    orders = np.array(list(permutations(range(len(sets)))), np.int8)
+    hits, left = 0, replicates
+    while left:
+        size = min(left, max(1, CELLS_PER_BATCH // max(cases, len(observed))))
+        drawn = orders[rng.integers(len(orders), size=(cases, size))]
+        slots = [
+            sum(each @ (drawn[..., slot] == source).astype(np.float32) for source, each in enumerate(sets))
+            for slot in range(len(sets) - 1)
+        ]
+        last = observed.sum(axis=1)[:, None] - sum(slots)
+        hits += np.count_nonzero(_statistics(np.stack([*slots, last], axis=1)) >= least)
+        left -= size
+    return (hits + 1) / (replicates + 1)
+
+
+def _statistics(tables: np.ndarray) -> np.ndarray:
+    """Return Pearson's statistic of tables ``(kinds, sets, tables)``, each of which has the same sums of kinds."""
+    tables = tables.astype(float)
+    shares = tables.sum(axis=0) / tables.sum(axis=(0, 1))
+    expected = tables.sum(axis=1, keepdims=True) * shares
+    # An empty set has nothing to differ by.
+    away = np.divide((tables - expected) ** 2, expected, out=np.zeros_like(tables), where=expected > 0)
+    return away.sum(axis=(0, 1))
 
 
 def cramers_v(statistic: float, dof: int, n: int, smaller_side: int, confidence: float = 0.95) -> Estimate:

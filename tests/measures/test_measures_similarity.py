@@ -1,10 +1,162 @@
-"""Object bias against rates and the printed tables."""
+"""Similarities against SciPy and loops over pixels, object bias against rates and the printed tables."""
+
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cosine as cosine_distance
 
 from biaslab.errors import InputError
-from biaslab.measures.similarity import bias_score, intersection_ratio
+from biaslab.measures import similarity
+from biaslab.measures.similarity import (
+    bias_score,
+    cosines,
+    diff_pix,
+    intersection_ratio,
+    luma,
+    split_product,
+    ssim,
+    ssim_maps,
+    word_mean,
+)
+
+needs_opencv = pytest.mark.skipif(find_spec("cv2") is None, reason="pixels need the extra 'models'")
+
+
+def test_cosines_are_scipys_of_flattened_rows(monkeypatch):
+    rng = np.random.default_rng(6)
+    a, b = rng.normal(size=(7, 4, 3, 3)), rng.normal(size=(7, 4, 3, 3))
+    expected = [1 - cosine_distance(x.ravel(), y.ravel()) for x, y in zip(a, b, strict=True)]
+    np.testing.assert_allclose(cosines(a, b), expected, atol=1e-12)
+    # Two rows at a time, the last alone.
+    monkeypatch.setattr(similarity, "_NUMBERS_AT_ONCE", 2 * 36)
+    np.testing.assert_allclose(cosines(a, b), expected, atol=1e-12)
+
+
+def test_cosines_by_hand_and_at_the_edges():
+    rows = [[3, 4], [0, 0], [1, np.nan], [1e200, 1e200], [-1, 0]]
+    others = [[4, 3], [1, 1], [1, 1], [1e-200, 0], [2, 0]]
+    np.testing.assert_allclose(cosines(rows, others), [24 / 25, np.nan, np.nan, np.sqrt(0.5), -1])
+    # Squares of 300 do not fit in float16.
+    half = np.full((1, 4096), 300, np.float16)
+    assert cosines(half, half) == pytest.approx(1, abs=1e-12)
+    assert cosines(np.full((1, 7), 0.1), np.full((1, 7), 0.1)) <= 1
+    assert cosines(np.empty((0, 3)), np.empty((0, 3))).shape == (0,)
+
+
+def test_swapping_feminine_and_masculine_negates_the_gap():
+    rng = np.random.default_rng(1)
+    neutral, feminine, masculine = rng.normal(size=(3, 9, 20))
+    gap = cosines(neutral, masculine).mean() - cosines(neutral, feminine).mean()
+    swapped = cosines(neutral, feminine).mean() - cosines(neutral, masculine).mean()
+    assert gap == -swapped != 0
+
+
+def test_words_are_averaged_without_beginning_and_padding():
+    embeddings = np.arange(24.0).reshape(2, 4, 3)
+    words = np.array([[0, 1, 1, 0], [0, 0, 0, 0]], bool)
+    np.testing.assert_array_equal(word_mean(embeddings, words), [[4.5, 5.5, 6.5], [np.nan] * 3])
+    # A prompt with one word more, and other padding, compares with the first.
+    longer = np.concatenate([embeddings[0, 1:3], embeddings[0, 1:3], np.ones((5, 3))])[None]
+    assert cosines(
+        word_mean(embeddings, words)[:1], word_mean(longer, np.arange(9)[None] < 4)
+    ) == pytest.approx(1)
+
+
+def by_pixel(x, y):
+    """Return the structural similarity of each pixel as its definition says, without any trick of sums."""
+    padded = [np.pad(side.astype(float), 3, "symmetric") for side in (x, y)]
+    c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
+    out = np.empty(x.shape)
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            a, b = (side[i : i + 7, j : j + 7].ravel() for side in padded)
+            (va, cab), (_, vb) = np.cov(a, b)
+            ma, mb = a.mean(), b.mean()
+            out[i, j] = (2 * ma * mb + c1) * (2 * cab + c2) / ((ma**2 + mb**2 + c1) * (va + vb + c2))
+    return out
+
+
+@needs_opencv
+@pytest.mark.parametrize("shape", [(7, 7), (12, 31), (40, 9)])
+def test_structural_similarity_is_that_of_a_loop_over_pixels(shape):
+    rng = np.random.default_rng(2)
+    first = rng.integers(0, 256, (3, *shape), dtype=np.uint8)
+    first[1] = 255  # flat and bright, where single precision would lose the variance
+    second = np.stack([first[0] // 2, first[1] - rng.integers(0, 2, shape, dtype=np.uint8), first[0] // 3])
+    found = ssim_maps(first, second)
+    expected = np.stack([by_pixel(x, y) for x, y in zip(first, second, strict=True)])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    means = [one[3 : shape[0] - 3, 3 : shape[1] - 3].mean() for one in expected]
+    np.testing.assert_allclose(ssim(found), means, atol=1e-6)
+
+
+@needs_opencv
+def test_pairs_together_are_as_each_alone():
+    rng = np.random.default_rng(3)
+    first, second = rng.integers(0, 256, (2, 30, 40, 40), dtype=np.uint8)
+    alone = np.concatenate([ssim_maps(first[i : i + 1], second[i : i + 1]) for i in range(30)])
+    np.testing.assert_array_equal(ssim_maps(first, second), alone)
+    np.testing.assert_array_equal(ssim_maps(second, first), alone)
+    assert (ssim_maps(first, first) == 1).all()
+
+
+@needs_opencv
+def test_luma_weighs_channels():
+    image = np.array([[[[255, 0, 0], [0, 255, 0], [0, 0, 255], [10, 10, 10]]]], np.uint8)
+    # BT.601: 0.299, 0.587, 0.114 of 255.
+    assert luma(image).tolist() == [[[76, 150, 29, 10]]]
+
+
+@needs_opencv
+def test_differing_pixels_by_hand():
+    # On 64 x 64 the least area is 40 / 64 = 0.625 pixels; a contour runs through the middles of its pixels.
+    maps = np.ones((5, 64, 64), np.float32)
+    maps[0, 10:20, 30:50] = 0.1  # 10 x 20 pixels
+    maps[1, 10:20, 30:50] = 0.1
+    maps[1, 13:17, 35:40] = 1  # a hole in it is filled
+    maps[2, 5, 5] = maps[2, 40, 3:60] = 0.1  # a point and a line enclose nothing
+    maps[3, 10:20, 30:50] = 0.8  # Otsu splits it from 1, the fixed cut does not
+    np.testing.assert_allclose(diff_pix(maps), np.array([200, 200, 0, 200, 0]) / 40.96)
+    np.testing.assert_allclose(diff_pix(maps, fixed=True), np.array([200, 200, 0, 0, 0]) / 40.96)
+    # Less than nothing in common is as much apart as can be.
+    np.testing.assert_allclose(diff_pix(np.where(maps[:1] < 1, -0.9, 1)), [200 / 40.96])
+    large = np.ones((1, 512, 512), np.float32)
+    large[0, :7, :7] = 0  # 6 x 6 = 36 between middles: below 40
+    large[0, 100:108, 100:108] = 0  # 7 x 7 = 49
+    np.testing.assert_allclose(diff_pix(large), [100 * 64 / 512**2])
+
+
+@needs_opencv
+def test_identical_images_differ_nowhere():
+    rng = np.random.default_rng(4)
+    images = rng.integers(0, 256, (2, 33, 21), dtype=np.uint8)
+    maps = ssim_maps(images, images)
+    assert ssim(maps).tolist() == [1, 1]
+    assert diff_pix(maps).tolist() == diff_pix(maps, fixed=True).tolist() == [0, 0]
+
+
+def test_split_products_are_the_largest_cosine_at_one_place():
+    rng = np.random.default_rng(5)
+    a, b = rng.normal(size=(2, 4, 6, 3)).astype(np.float32)
+    expected = [
+        max(1 - cosine_distance(x, y) for x, y in zip(p, q, strict=True)) for p, q in zip(a, b, strict=True)
+    ]
+    np.testing.assert_allclose(split_product(a, b), expected, atol=1e-6)
+    whole = [
+        max((p * q).sum(axis=1)) / np.linalg.norm(p) / np.linalg.norm(q) for p, q in zip(a, b, strict=True)
+    ]
+    np.testing.assert_allclose(split_product(a, b, dcr=True), whole, atol=1e-6)
+    # The same at another place does not count.
+    one = np.eye(3)[None]
+    assert split_product(one, one[:, [1, 2, 0]]) == 0
+    assert split_product(one, one) == 1 and split_product(one, -one) == -1
+    a[0, 2] = 0  # a place without direction is passed over
+    a[1] = 0
+    a[2, 0, 0] = np.nan
+    found = split_product(a, b)
+    rest = [1 - cosine_distance(a[0, k], b[0, k]) for k in (0, 1, 3, 4, 5)]
+    np.testing.assert_allclose(found, [max(rest), np.nan, np.nan, expected[3]], atol=1e-6)
 
 
 def test_bias_score_is_a_ratio_of_rates_for_prompt_sets_of_unequal_size():
@@ -27,8 +179,36 @@ def test_intersection_ratio_reproduces_table_13():
     assert np.isnan(intersection_ratio([], ["a"]))
 
 
+def test_bias_score_of_swapped_genders_is_the_rest_to_1():
+    rng = np.random.default_rng(8)
+    m, f = rng.integers(0, 40, (2, 50)) + 1
+    np.testing.assert_allclose(bias_score(f, m, 70, 30), 1 - bias_score(m, f, 30, 70), rtol=0, atol=1e-12)
+
+
 def test_errors():
+    with pytest.raises(InputError, match=r"\(2, 3\) and \(3, 3\)"):
+        cosines(np.ones((2, 3)), np.ones((3, 3)))
+    with pytest.raises(InputError, match="infinite"):
+        cosines([[np.inf, 1]], [[1, 1]])
+    with pytest.raises(InputError, match=r"\(2, 0\)"):
+        cosines(np.ones((2, 0)), np.ones((2, 0)))
+    with pytest.raises(InputError, match=r"\(1, 2, 3\) and \(1, 3, 3\)"):
+        split_product(np.ones((1, 2, 3)), np.ones((1, 3, 3)))
+    with pytest.raises(InputError, match=r"words \(2, 5\)"):
+        word_mean(np.ones((2, 4, 3)), np.ones((2, 5)))
     with pytest.raises(InputError, match=r"A prompt set is empty \(size 0\)"):
         bias_score(1, 1, 0, 5)
     with pytest.raises(InputError, match="count_feminine holds -1; allowed is 0 or more or NaN"):
         bias_score(1, -1, 5, 5)
+
+
+@needs_opencv
+def test_images_that_cannot_be_compared():
+    with pytest.raises(InputError, match="float64"):
+        ssim_maps(np.ones((1, 9, 9)), np.ones((1, 9, 9)))
+    with pytest.raises(InputError, match="6 x 9"):
+        ssim_maps(np.ones((1, 6, 9), np.uint8), np.ones((1, 6, 9), np.uint8))
+    with pytest.raises(InputError, match=r"\(9, 9\)"):
+        diff_pix(np.ones((9, 9)))
+    with pytest.raises(InputError, match=r"uint8 \(9, 9, 3\)"):
+        luma(np.ones((9, 9, 3), np.uint8))

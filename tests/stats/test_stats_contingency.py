@@ -1,24 +1,28 @@
-"""Tables of counts: rows pooled by hand, and coverage of Cramér's V."""
+"""Tables of counts: rows pooled by hand, labels permuted against all orders, and coverage of Cramér's V."""
+
+from itertools import permutations, product
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy import stats as scipy_stats
 
 from biaslab import stats
+from biaslab.errors import InputError
 
 
 def test_pool_rare_by_hand():
     # Two sets of 100 and 50 objects: an object is expected in the smaller one a third of its total times, so it
     # needs 15. "15" and "135" stay apart; nothing is left to pool.
-    exact, pooled = stats.pool_rare(np.array([[90, 45], [10, 5]]))
+    exact, pooled, _ = stats.pool_rare(np.array([[90, 45], [10, 5]]))
     assert (exact.tolist(), pooled) == ([[90, 45], [10, 5]], 0)
     # 14 and 4 are too rare (4.67 and 1.33 expected) and enough together (6).
-    table, pooled = stats.pool_rare(np.array([[3, 1], [88, 44], [9, 5], [0, 0]]))
-    assert (table.tolist(), pooled) == ([[88, 44], [12, 6]], 2)
+    table, pooled, rows = stats.pool_rare(np.array([[3, 1], [88, 44], [9, 5], [0, 0]]))
+    assert (table.tolist(), pooled, rows.tolist()) == ([[88, 44], [12, 6]], 2, [1, 0, 1, -1])
     # A rest of 4 is too rare even together, so the rarest common object joins it.
-    table, pooled = stats.pool_rare(np.array([[3, 1], [70, 35], [27, 14]]))
+    table, pooled, _ = stats.pool_rare(np.array([[3, 1], [70, 35], [27, 14]]))
     assert (table.tolist(), pooled) == ([[70, 35], [30, 15]], 2)
-    empty, pooled = stats.pool_rare(np.zeros((0, 2), dtype=int))
+    empty, pooled, _ = stats.pool_rare(np.zeros((0, 2), dtype=int))
     assert (len(empty), pooled) == (0, 0)
 
 
@@ -40,3 +44,60 @@ def test_cramers_v_covers_a_known_difference():
     same = stats.cramers_v(0.5, 3, 800, 2)
     assert (same.value, same.ci_low) == (0, 0) and same.ci_high > 0
     assert np.isnan(stats.cramers_v(np.nan, 3, 800, 2).value)
+
+
+def every_order(counts):
+    """Return the share of all orders of the sets within cases whose chi-square is as large as that of the given one."""
+    sets, cases, _ = counts.shape
+    found = []
+    for orders in product(permutations(range(sets)), repeat=cases):
+        table = sum(counts[list(order), case] for case, order in enumerate(orders)).T
+        table = table[:, table.sum(axis=0) > 0]
+        found.append(scipy_stats.chi2_contingency(table, correction=False).statistic)
+    return np.mean(np.array(found) >= found[0] * (1 - 1e-9))
+
+
+@pytest.mark.parametrize(("sets", "cases"), [(2, 6), (3, 4)])
+def test_permuted_chi_square_is_that_of_all_orders(sets, cases):
+    rng = np.random.default_rng(4)
+    counts = (
+        rng.poisson(3 * rng.dirichlet(np.full(3, 9.0), size=sets)[:, None], (sets, cases, 3))
+        + np.eye(3, dtype=int)[rng.integers(3, size=cases)]
+    )
+    exact = every_order(counts)
+    assert 0.02 < exact < 0.98
+    found = stats.permuted_chi_square(counts, 20_000, seed=1)
+    assert found == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 20_000))
+    # The order of sets, of cases and of kinds says nothing, nor do kinds that never occur.
+    other = np.pad(counts[::-1, ::-1, ::-1], ((0, 0), (0, 0), (1, 2)))
+    assert stats.permuted_chi_square(other, 20_000, seed=2) == pytest.approx(exact, abs=0.015)
+    assert stats.permuted_chi_square([sparse.coo_array(c) for c in counts], 20_000, seed=1) == found
+
+
+def test_permuted_chi_square_at_the_edges():
+    alike = np.tile([[2, 3]], (2, 5, 1))
+    assert stats.permuted_chi_square(alike, 99, seed=0) == 1
+    # One set has all dogs, the other all cats: but for all swapped at once, no order is as far.
+    apart = np.array([[[1, 0]] * 30, [[0, 1]] * 30])
+    assert stats.permuted_chi_square(apart, 99, seed=0) == 1 / 100
+    assert np.isnan(stats.permuted_chi_square(alike[..., :1], 99, seed=0))
+    assert np.isnan(stats.permuted_chi_square(alike[:, :1], 99, seed=0))
+    with pytest.raises(InputError, match=r"\(5, 2\), \(4, 2\)"):
+        stats.permuted_chi_square([alike[0], alike[0, :4]], 99, seed=0)
+    with pytest.raises(InputError, match="two or more sets"):
+        stats.permuted_chi_square(alike[:1], 99, seed=0)
+
+
+def test_permuted_chi_square_holds_its_level_where_objects_come_together():
+    """200 studies without any difference: triplets of three prompts, objects of an image in crowds of 4."""
+    rng = np.random.default_rng(5)
+    permuted, plain = [], []
+    for _ in range(200):
+        likely = rng.dirichlet(np.full(5, 0.5), size=24)
+        shown = np.stack([[rng.multinomial(1, p) for p in likely] for _ in range(3)])
+        counts = 4 * shown
+        permuted.append(stats.permuted_chi_square(counts, 199, seed=rng))
+        plain.append(scipy_stats.chi2_contingency(counts.sum(axis=1) + 1e-9, correction=False).pvalue)
+    assert np.mean(np.array(permuted) < 0.05) <= 0.08
+    # Taken as independent, four at a time, the same counts mean too much.
+    assert np.mean(np.array(plain) < 0.05) > 0.15

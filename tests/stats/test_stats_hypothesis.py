@@ -45,6 +45,25 @@ def test_sign_flip_of_equal_values():
     assert stats.sign_flip([0, 0], seed=0).p == 1
 
 
+def test_sign_flips_of_counts_are_exact_at_any_number():
+    # Differences of 1 alone are the sign test: 26 of 40 or more, either way.
+    ones = np.repeat([1, -1, 0], [26, 14, 500])
+    expected = scipy_stats.binomtest(26, 40).pvalue
+    assert stats.sign_flip(ones, 9, seed=0).p == pytest.approx(expected, rel=1e-12)
+    rng = np.random.default_rng(2)
+    mixed = rng.integers(-3, 5, size=30)
+    counted, drawn = stats.sign_flip(mixed, 9, seed=0), stats.sign_flip(mixed / 10, 100_000, seed=0)
+    assert 0.01 < counted.p < 0.6
+    assert counted.p == pytest.approx(drawn.p, abs=4 * np.sqrt(counted.p / 100_000))
+    # Enumerated as they are, and counted out where zeros make them too many.
+    few = rng.integers(-3, 5, size=12)
+    assert stats.sign_flip(np.append(few, np.zeros(9)), 9, seed=0).p == pytest.approx(
+        stats.sign_flip(few, 9, seed=0).p, rel=1e-12
+    )
+    assert stats.sign_flip(np.zeros(20), 9, seed=0).p == 1
+    assert stats.sign_flip(np.full(20, 10_000), 9, seed=0).p == 0.1  # too large to count out: one of ten
+
+
 def test_sign_flip_by_drawing_agrees_with_enumeration(monkeypatch):
     values = np.random.default_rng(1).normal(0.4, 1, 14)
     exact = stats.sign_flip(values, seed=0).p
@@ -53,7 +72,7 @@ def test_sign_flip_by_drawing_agrees_with_enumeration(monkeypatch):
     assert drawn.p == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 200_000))
     assert stats.sign_flip(values, replicates=200_000, seed=3).p == drawn.p
     # The +1: no p below 1 / (replicates + 1), even where no pattern drawn reaches the observed mean.
-    assert stats.sign_flip(np.ones(40), replicates=99, seed=0).p == 1 / 100
+    assert stats.sign_flip(np.full(40, 0.1), replicates=99, seed=0).p == 1 / 100
 
 
 def test_sign_flip_holds_its_level():

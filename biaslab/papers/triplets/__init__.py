@@ -1,10 +1,10 @@
 """Gender triplets, "Revealing Gender Bias from Prompt to Image in Stable Diffusion": from the prompt to the image.
 
 Functions of this package analyse: frames in, a table out. ``printed`` has the paper's own numbers, ``figures`` draws
-tables, and ``findings`` says what they show.
+tables, ``findings`` says what they show, and ``cases`` makes measured tables of what stages say of single images.
 """
 
-from biaslab.papers.triplets import figures, findings, printed
+from biaslab.papers.triplets import cases, figures, findings, printed
 from biaslab.papers.triplets.analysis import (
     as_printed,
     bias_score,
@@ -27,6 +27,7 @@ from biaslab.papers.triplets.analysis import (
 __all__ = [
     "as_printed",
     "bias_score",
+    "cases",
     "chi_square",
     "co_occurrence",
     "co_occurrence_summary",

@@ -4,16 +4,18 @@ Whether neutral prompts and their images are nearer to masculine or to feminine 
 objects go with which gender (section 5), and how objects depend on the prompt (sections 6 and 7).
 
 ``confidence`` (0–1) is the level of intervals, ``seed`` and ``replicates`` are those of sign-flip tests of more than 16
-values. ``counts`` has rows of ``triplets_object_counts``, or ``triplets_group_object_counts`` where it is of groups.
+values and of permutations. ``counts`` has rows of ``triplets_object_counts``, or ``triplets_group_object_counts`` where
+it is of groups; where they are told by ``case``, intervals and tests take cases as independent, not occurrences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 from scipy.stats import binom
 
 from biaslab import published, stats, tables
@@ -35,6 +37,8 @@ ALL_MODELS = "all models"
 ALL_GROUPS = "all"
 MEAN = "mean"
 """The case of a measurement that is the mean over all triplets or seeds."""
+PERMUTATIONS = 9_999
+"""Random permutations, or patterns of signs, where a caller does not say how many."""
 MINIMUM_COUNT = 10
 """Objects are kept whose larger count reaches this, in datasets for which the paper states no threshold."""
 
@@ -74,16 +78,20 @@ def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     return tables.of(rows, "triplets_disparity")
 
 
-def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+def disparity_gap(
+    similarity: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
+) -> pd.DataFrame:
     """Return ``triplets_disparity_gap`` of ``triplets_similarity``: how much nearer neutral is to masculine.
 
     Masculine minus feminine closeness by model, dataset and metric, in the metric's unit (section 4.2): above 0 where
     neutral is nearer to masculine, a tie where it is not above one unit of the last printed digit. Intervals and errors
-    are those of :func:`disparity`.
+    are those of :func:`disparity`; p flips the signs of whole cases, and is adjusted for all gaps of the same kind of
+    sample.
     """
     cell = [*_CELL, *_METRIC]
     rows = _checked(similarity, "triplets_similarity", cell)
-    return tables.of(list(_gaps(rows, cell, confidence)), "triplets_disparity_gap")
+    found = tables.of(list(_gaps(rows, cell, seed, replicates, confidence)), "triplets_disparity_gap")
+    return _adjusted(found, ["sample"])
 
 
 def gap_summary(gap: pd.DataFrame, *, seed: int, replicates: int, confidence: float = 0.95) -> pd.DataFrame:
@@ -140,7 +148,9 @@ def _worst_reading(rows: pd.DataFrame) -> str:
     return next((r for r in ("missing", "reconstructed", "clear") if r in set(rows["reading"])), "")
 
 
-def _gaps(rows: pd.DataFrame, cell: list[str], confidence: float) -> Iterator[dict]:
+def _gaps(
+    rows: pd.DataFrame, cell: list[str], seed: int, replicates: int, confidence: float
+) -> Iterator[dict]:
     """Yield each cell's two means and the gap between them, positive where neutral is nearer to masculine."""
     for _, group in rows.groupby(cell, sort=False):
         row = group.iloc[0][[*cell, "rounding", "unit", "sample"]].to_dict()
@@ -152,6 +162,8 @@ def _gaps(rows: pd.DataFrame, cell: list[str], confidence: float) -> Iterator[di
         difference = (wide[PAIRS[1]] - wide[PAIRS[0]]) * (1 if higher else -1)
         missing = _reason(group) or "one of the two values is missing"
         row |= _mean("gap", difference, wide.index, missing, confidence)
+        if list(wide.index) != [MEAN]:
+            row["p"] = stats.sign_flip(difference.dropna(), replicates, seed=seed).p
         row |= {"feminine": feminine, "masculine": masculine, "reading": _worst_reading(group)}
         # A similarity of unit 1 becomes the distance 1 - similarity; other similarities have no distance.
         far, near = (1 - feminine, 1 - masculine) if higher else (feminine, masculine)
@@ -161,6 +173,15 @@ def _gaps(rows: pd.DataFrame, cell: list[str], confidence: float) -> Iterator[di
         tied = abs(row["gap"]) <= row["rounding"] * (1 + 1e-6)
         way = "tie" if tied else "masculine" if row["gap"] > 0 else "feminine"
         yield row | {"nearer": "" if np.isnan(row["gap"]) else way, "n": int(n.min()) if len(n) else 0}
+
+
+def _adjusted(frame: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFrame:
+    """Return a table with a column of p-values adjusted within each family of tests, by Holm's and Benjamini's ways."""
+    groups = frame.groupby(family)[p]
+    methods = {f"{p}_holm": "holm", f"{p}_bh": "benjamini_hochberg"}
+    return frame.assign(
+        **{c: groups.transform(lambda of, m=m: stats.adjust(of, m)) for c, m in methods.items()}
+    )
 
 
 def _summary(
@@ -210,14 +231,20 @@ def _over_datasets(rows: pd.DataFrame, seed: int, replicates: int, confidence: f
 # -- objects (section 5) -----------------------------------------------------------------------------
 
 
-def co_occurrence(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+def co_occurrence(
+    similarity: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
+) -> pd.DataFrame:
     """Return ``triplets_co_occurrence`` of ``triplets_object_similarity``, as :func:`disparity_gap` of cosines (0–1).
 
     How much more the objects of neutral images are like those of masculine than of feminine ones (sections 5.1 and 7.1,
-    eq. 4, table 6).
+    eq. 4, table 6). Images without objects have no cosine; they are counted.
     """
     rows = _checked(similarity.assign(unit="1", higher_is_closer=1.0), "triplets_object_similarity", _CELL)
-    return tables.of(list(_gaps(rows, _CELL, confidence)), "triplets_co_occurrence")
+    found = pd.DataFrame(_gaps(rows, _CELL, seed, replicates, confidence))
+    if "n_without" in rows and len(found):
+        without = rows.groupby(_CELL)["n_without"].sum(min_count=1)
+        found = found.merge(without.reset_index(), on=_CELL, how="left")
+    return _adjusted(tables.of(found, "triplets_co_occurrence"), ["sample"])
 
 
 def co_occurrence_summary(
@@ -227,20 +254,34 @@ def co_occurrence_summary(
     return _summary(gap, "triplets_co_occurrence_summary", [], seed, replicates, confidence)
 
 
-def chi_square(counts: pd.DataFrame, printed: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+def chi_square(
+    counts: pd.DataFrame,
+    printed: pd.DataFrame,
+    *,
+    seed: int = 0,
+    replicates: int = PERMUTATIONS,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
     """Return ``triplets_chi_square``: whether objects are distributed alike over genders (section 5.3).
 
     ``printed`` has rows of ``triplets_printed_chi_square``, for cells without counts. p is as computed or printed, and
-    adjusted for all tests over the same kind of sample; Cramér's V (0–1) is known where there are counts. Raises
-    InputError where n_images differs within a set of prompts.
+    adjusted for all tests over the same kind of sample; Cramér's V (0–1) is known where there are counts. Beside it
+    stands the p of labels permuted within cases: images of a triplet are matched and objects of an image come
+    together, so that the plain p is too large for the one reason and too small for the other. Raises InputError where
+    n_images differs within a set of prompts, or only some counts are told by case.
     """
     counts = _counts(counts, "triplets_object_counts").assign(dependency_group=ALL_GROUPS)
     printed = printed[printed["dependency_group"] == ALL_GROUPS]
-    return _tests(counts, printed, "triplets_chi_square", confidence)
+    return _tests(counts, printed, "triplets_chi_square", seed, replicates, confidence)
 
 
 def group_chi_square(
-    counts: pd.DataFrame, printed: pd.DataFrame, *, confidence: float = 0.95
+    counts: pd.DataFrame,
+    printed: pd.DataFrame,
+    *,
+    seed: int = 0,
+    replicates: int = PERMUTATIONS,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Return ``triplets_group_chi_square``: :func:`chi_square` for each group (sections 6.3 and 7.1, tables 7 to 9).
 
@@ -249,30 +290,53 @@ def group_chi_square(
     counts = _counts(counts, "triplets_group_object_counts")
     counts = counts[counts["dependency_group"] != "nouns"]
     printed = printed[printed["dependency_group"] != ALL_GROUPS]
-    return _tests(counts, printed, "triplets_group_chi_square", confidence)
+    return _tests(counts, printed, "triplets_group_chi_square", seed, replicates, confidence)
 
 
-def bias_score(counts: pd.DataFrame, *, minimum_count: int = 0, confidence: float = 0.95) -> pd.DataFrame:
+def bias_score(
+    counts: pd.DataFrame,
+    *,
+    minimum_count: int = 0,
+    seed: int = 0,
+    replicates: int = PERMUTATIONS,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
     """Return ``triplets_bias_score``: the score (0–1) of each object that is common enough (section 5.2, eq. 5).
 
     1 with masculine prompts only, 0.5 with neither more, with a test against that and Wilson intervals (figure 4).
-    Objects are kept whose larger count reaches ``minimum_count``; 0 takes the paper's: 10 in GCC, 5 in Profession, 20
-    in COCO, TextCaps and Flickr30k, and 10 elsewhere. Raises InputError where n_images differs within a set of prompts.
+    Where counts are told by case, intervals are at the number of independent occurrences that the variance between
+    cases stands for, and the test swaps both genders of whole cases, exactly where both sets are of one size.
+    (Percentiles of resampled cases cover less near 0 and 1: ``benchmarks/coverage.py objects``.) Objects are kept whose
+    larger count reaches ``minimum_count``; 0 takes the paper's: 10 in GCC, 5 in Profession, 20 in COCO, TextCaps and
+    Flickr30k, and 10 elsewhere. Raises InputError where n_images differs within a set of prompts, or only some counts
+    are told by case.
     """
     counts = _counts(counts, "triplets_object_counts")
-    return _scores(counts, "triplets_bias_score", _CELL, minimum_count, confidence)
+    return _scores(counts, "triplets_bias_score", _CELL, minimum_count, seed, replicates, confidence)
 
 
 def group_bias_score(
-    counts: pd.DataFrame, *, minimum_count: int = 0, confidence: float = 0.95
+    counts: pd.DataFrame,
+    *,
+    minimum_count: int = 0,
+    seed: int = 0,
+    replicates: int = PERMUTATIONS,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Return ``triplets_group_bias_score``: :func:`bias_score` for each group (section 6.3, figures 7 and 8)."""
     counts = _counts(counts, "triplets_group_object_counts")
-    return _scores(counts, "triplets_group_bias_score", _GROUP, minimum_count, confidence)
+    return _scores(counts, "triplets_group_bias_score", _GROUP, minimum_count, seed, replicates, confidence)
 
 
 def _counts(rows: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return object counts after checking that there is one number of images for each set of prompts."""
+    """Return object counts with a case, after checking that there is one number of images for each set of prompts."""
+    rows = rows.assign(case=rows["case"].fillna("").astype(str) if "case" in rows else "")
+    mixed = (rows["case"] == "").groupby([rows[c] for c in _CELL]).transform("nunique") > 1
+    if mixed.any():
+        row = rows.loc[mixed, _CELL].iloc[0].to_dict()
+        raise InputError(
+            f"{name} tells some counts of {row} by case, and others without; give all in one way."
+        )
     cell = [*_CELL, "prompt_gender"]
     several = rows.groupby(cell)["n_images"].transform("nunique") > 1
     if several.any():
@@ -281,12 +345,14 @@ def _counts(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     return rows
 
 
-def _tests(counts: pd.DataFrame, printed: pd.DataFrame, name: str, confidence: float) -> pd.DataFrame:
+def _tests(
+    counts: pd.DataFrame, printed: pd.DataFrame, name: str, seed: int, replicates: int, confidence: float
+) -> pd.DataFrame:
     """Return tests computed from counts, and the printed ones where there are none, with adjusted p-values."""
     rows = [
         dict(zip(_GROUP, names, strict=True)) | row
         for names, group in counts.groupby(_GROUP, sort=False)
-        for row in _tested(group, confidence)
+        for row in _tested(group, seed, replicates, confidence)
     ]
     for row in _unless_computed(printed, counts, _GROUP).to_dict("records"):
         rows.append(row | {"evidence": "printed", "reason": row["reason"] or "the paper prints no counts"})
@@ -297,9 +363,7 @@ def _tests(counts: pd.DataFrame, printed: pd.DataFrame, name: str, confidence: f
 
     frame = tables.of(rows, name)
     frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
-    p = frame.groupby("sample")["p"]
-    methods = {"p_holm": "holm", "p_bh": "benjamini_hochberg"}
-    return frame.assign(**{c: p.transform(lambda of, m=m: stats.adjust(of, m)) for c, m in methods.items()})
+    return _adjusted(_adjusted(frame, ["sample"]), ["sample"], "p_permutation")
 
 
 def _unless_computed(printed: pd.DataFrame, counts: pd.DataFrame, cell: list[str]) -> pd.DataFrame:
@@ -308,9 +372,9 @@ def _unless_computed(printed: pd.DataFrame, counts: pd.DataFrame, cell: list[str
     return printed[~pd.MultiIndex.from_frame(printed[cell]).isin(cells)]
 
 
-def _tested(counts: pd.DataFrame, confidence: float) -> Iterator[dict]:
+def _tested(counts: pd.DataFrame, seed: int, replicates: int, confidence: float) -> Iterator[dict]:
     """Yield the chi-square test of each pair and of the triplet for counts of one cell."""
-    wide = counts.pivot(index="object", columns="prompt_gender", values="count").fillna(0)
+    wide = counts.groupby(["object", "prompt_gender"], sort=False)["count"].sum().unstack(fill_value=0)
     for pair, genders in TESTED.items():
         row = {"pair": pair, "p_relation": "", "sample": "triplets", "evidence": "computed"}
         absent = [g for g in genders if g not in wide]
@@ -318,7 +382,7 @@ def _tested(counts: pd.DataFrame, confidence: float) -> Iterator[dict]:
             yield row | {"reason": f"no counts for {absent[0]} prompts"}
             continue
         objects = wide[list(genders)].to_numpy().astype(int)
-        table, pooled = stats.pool_rare(objects)
+        table, pooled, kinds = stats.pool_rare(objects)
         n_objects = int((objects.sum(axis=1) > 0).sum())
         row |= {"n": int(objects.sum()), "n_objects": n_objects, "n_pooled": pooled}
         if len(table) < 2:
@@ -330,15 +394,37 @@ def _tested(counts: pd.DataFrame, confidence: float) -> Iterator[dict]:
             continue
         v = stats.cramers_v(test.statistic, test.dof, test.n, min(table.shape), confidence)
         row |= {"p_relation": "=", "p": test.p, "statistic": test.statistic, "dof": test.dof}
+        if (counts["case"] != "").all():
+            sets = _by_case(counts, dict(zip(wide.index, kinds, strict=True)), genders)
+            row["p_permutation"] = stats.permuted_chi_square(sets, replicates, seed=seed)
         yield row | {"cramers_v": v.value, "ci_low": v.ci_low, "ci_high": v.ci_high, "reason": ""}
 
 
+def _by_case(counts: pd.DataFrame, kinds: dict[str, int], genders: Sequence[str]) -> list[sparse.csr_array]:
+    """Return the counts of one cell for each gender, ``(cases, kinds)``, with the kind of each object."""
+    counts = counts.assign(row=pd.factorize(counts["case"])[0], kind=counts["object"].map(kinds))
+    # Objects that never occur with these genders are of no kind.
+    counts = counts[counts["kind"].notna() & (counts["kind"] >= 0)]
+    shape = (counts["row"].max() + 1, max(kinds.values()) + 1)
+    of = dict(iter(counts.groupby("prompt_gender")))
+    return [
+        sparse.csr_array((of[g]["count"], (of[g]["row"], of[g]["kind"].astype(int))), shape=shape)
+        for g in genders
+    ]
+
+
 def _scores(
-    counts: pd.DataFrame, name: str, cell: list[str], minimum_count: int, confidence: float
+    counts: pd.DataFrame,
+    name: str,
+    cell: list[str],
+    minimum_count: int,
+    seed: int,
+    replicates: int,
+    confidence: float,
 ) -> pd.DataFrame:
     """Score the objects of each cell, with intervals and tests from the split of their occurrences."""
     sets = ["masculine", "feminine"]
-    rows = counts.pivot(index=[*cell, "object"], columns="prompt_gender", values="count")
+    rows = counts.groupby([*cell, "object", "prompt_gender"])["count"].sum().unstack()
     rows = rows.reindex(columns=sets).fillna(0).astype(int).reset_index()
     images = counts.groupby([*cell, "prompt_gender"])["n_images"].first().unstack().reindex(columns=sets)
     rows = rows.merge(images.dropna().add_prefix("n_").reset_index(), on=cell)
@@ -356,11 +442,34 @@ def _scores(
         bias_score=_bias_score(masculine, feminine, *sizes), ci_low=low, ci_high=high, p=np.minimum(1.0, 2 * tails),
         count_feminine=feminine, count_masculine=masculine, n=n,
     )  # fmt: skip
-    for column, method in (("p_holm", "holm"), ("p_bh", "benjamini_hochberg")):
-        rows[column] = rows.groupby(cell)["p"].transform(lambda p, method=method: stats.adjust(p, method))
+    rows = _adjusted(_clustered(rows, counts, cell, seed, replicates, confidence), cell)
     # Cells in the order of the counts, objects within them by their lean.
     rows = rows.sort_values(["bias_score", "n"], ascending=False)
     return tables.of(counts[cell].drop_duplicates().merge(rows, on=cell), name)
+
+
+def _clustered(
+    rows: pd.DataFrame, counts: pd.DataFrame, cell: list[str], seed: int, replicates: int, confidence: float
+) -> pd.DataFrame:
+    """Return scores with the intervals and tests of independent cases, where counts are told by case."""
+    keys = [*cell, "object"]
+    split = counts[counts["case"] != ""].groupby([*keys, "case", "prompt_gender"])["count"].sum().unstack()
+    split = split.reindex(columns=["masculine", "feminine"]).fillna(0)
+    split = dict(iter(split[split.sum(axis=1) > 0].groupby(level=keys)))
+    rows = rows.reset_index(drop=True)
+    for i, row in rows.iterrows():
+        if tuple(row[keys]) not in split:
+            continue
+        masculine, feminine = split[tuple(row[keys])].to_numpy().T
+        share = masculine.sum() / row["n"]
+        error = stats.clustered_error((masculine - share * (masculine + feminine)) / row["n"])
+        ends = stats.clustered_share_interval(share, error, len(masculine), confidence)
+        sizes = row["n_masculine"], row["n_feminine"]
+        # Whole numbers where both sets are of one size: then the test is exact.
+        lean = masculine - feminine if sizes[0] == sizes[1] else masculine / sizes[0] - feminine / sizes[1]
+        rows.loc[i, ["ci_low", "ci_high"]] = [float(_bias_score(end, 1 - end, *sizes)) for end in ends]
+        rows.loc[i, "p"] = stats.sign_flip(lean, replicates, seed=seed).p
+    return rows
 
 
 # -- dependency groups (sections 6 and 7) ------------------------------------------------------------

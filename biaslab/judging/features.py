@@ -1,0 +1,169 @@
+"""Features of images by networks that judge nothing: any of timm, or what a model of transformers sees images with.
+
+Of timm's networks a vector is what the network returns (1,000 scores of a ResNet, the class token of a DINO), of a
+detector's backbone or a segmenter's encoder the mean over all places.
+
+Source: triplets paper, section 4.1.3.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from biaslab import models
+from biaslab.errors import InputError, ParameterError
+from biaslab.judging import loaded
+from biaslab.judging.pixels import Pixels
+
+CROP = 0.875
+"""Part of the shorter side that is kept, 224 of 256: how ResNet and DINO were evaluated by their authors."""
+
+
+def find(name: str) -> str:
+    """Return where a network is: its folder, or its name on the hub.
+
+    Args:
+        name: As timm lists it with weights (``vit_small_patch16_224.dino``); a folder with ``config.json`` and
+            ``model.safetensors`` as timm saves it; a folder of a detector or segmenter of transformers; a name on the
+            hub (``owner/name``) of either; or an embedded model.
+
+    Raises:
+        ParameterError: The name is unknown, or the folder brings code or other weights than safetensors.
+        MissingInputError: The embedded model is not in this installation.
+    """
+    if name in models.EMBEDDED:
+        return models.resolve(name, models.KIND_OF[name])
+    # What has no separator may be one of timm's, unless a folder is named like it.
+    if "/" not in name and not os.path.isdir(os.path.expanduser(name)):
+        import timm
+
+        listed = timm.get_pretrained_cfg(name, allow_unregistered=False) if timm.is_model(name) else None
+        if listed is not None and listed.hf_hub_id:
+            return listed.hf_hub_id
+    return models.resolve(name, "features")
+
+
+class Features:
+    """A network, its preprocessing, and the features that it has of images.
+
+    Args:
+        name: As for :func:`find`.
+        device: As for :func:`biaslab.judging.loaded.device`.
+        batch_size: Images at a time; 0 finds it.
+
+    Raises:
+        ParameterError, MissingInputError: As for :func:`find`; or the weights are not to be had, or do not fit.
+    """
+
+    def __init__(self, name: str, *, device: str = "auto", batch_size: int = 0) -> None:
+        where = find(name)
+        with loaded.loading(name, "a network of timm or transformers"), models.without_bars():
+            folder = models.local(where)
+            if not (folder / "config.json").is_file():
+                raise ParameterError(
+                    f"{name} holds no config.json; give a folder that timm or transformers saved, or a name that timm "
+                    "lists, such as vit_small_patch16_224.dino."
+                )
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            self._network = _OfTimm(folder) if "architecture" in config else _Encoder(folder, config)
+        self.name, self._device = name, loaded.device(device)
+        self._network.model.eval().to(self._device)
+        # What the network is fed is larger than most images of the embedded world.
+        gpu = self._device.type != "cpu"
+        self._batches = loaded.Batches(self._device, batch_size or (0 if gpu else 16))
+
+    def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the features of whole images, ``uint8 (height, width, 3)``: ``float32 (images, features)``.
+
+        Raises:
+            InputError: There is no image, or a feature is not finite.
+        """
+        return self._run(images, self._network.vectors)
+
+    def places(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return what the last layer has at each place of images, and as class token where there is one.
+
+        ``float32 (images, places, features)``; errors as in :meth:`image_embeddings`.
+        """
+        return self._run(images, self._network.places)
+
+    def _run(self, images: Sequence[np.ndarray], see) -> np.ndarray:
+        import torch
+
+        if not len(images):
+            raise InputError("There is no image to take features of.")
+
+        def same_size(some: Sequence[np.ndarray]) -> np.ndarray:
+            with torch.inference_mode():
+                return see(self._network.pixels(some, self._device)).float().cpu().numpy()
+
+        found = np.stack(self._batches.run(images, same_size))
+        if not np.isfinite(found).all():
+            raise InputError(f"{self.name} gives features that are not finite; are its weights whole?")
+        return found
+
+
+class _OfTimm:
+    """A network that timm has saved."""
+
+    def __init__(self, folder: Path) -> None:
+        import timm
+        from safetensors.torch import load_file
+
+        # Left to itself timm would read a pickle, too, or what the configuration names.
+        self.model = timm.create_model(f"local-dir:{folder}")
+        self.model.load_state_dict(load_file(folder / "model.safetensors"))
+        known = timm.data.resolve_data_config(model=self.model)
+        size = tuple(known["input_size"][1:])
+        self._pixels = Pixels(
+            size, known["mean"], known["std"], known["interpolation"], shorter=round(min(size) / CROP)
+        )
+
+    def pixels(self, images: Sequence[np.ndarray], device):
+        return self._pixels(images, device, next(self.model.parameters()).dtype)
+
+    def vectors(self, pixels):
+        return self.model(pixels)
+
+    def places(self, pixels):
+        return _in_rows(self.model.forward_features(pixels))
+
+
+class _Encoder:
+    """What a model of transformers sees images with: a detector's backbone, a segmenter's encoder."""
+
+    def __init__(self, folder: Path, config: dict) -> None:
+        import transformers
+
+        kind = getattr(transformers, str((config.get("architectures") or [""])[0]), None)
+        if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+            raise ParameterError(
+                f"{folder} names the model {config.get('architectures')}, which transformers does not have; give a "
+                "detector or segmenter of its own classes."
+            )
+        base = kind.from_pretrained(folder, use_safetensors=True, trust_remote_code=False).base_model
+        # A detector keeps its backbone one level down, beside what makes boxes of it.
+        backbone = getattr(base, "backbone", base)
+        self.model = getattr(backbone, "model", backbone)
+        self._processor = transformers.AutoImageProcessor.from_pretrained(folder, trust_remote_code=False)
+
+    def pixels(self, images: Sequence[np.ndarray], device):
+        writable = [np.require(image, requirements="W") for image in images]
+        return self._processor(images=writable, return_tensors="pt")["pixel_values"].to(device)
+
+    def vectors(self, pixels):
+        return self.places(pixels).mean(dim=1)
+
+    def places(self, pixels):
+        found = self.model(pixels)
+        return _in_rows(found.feature_maps[-1] if "feature_maps" in found else found.last_hidden_state)
+
+
+def _in_rows(found):
+    """Return a map of features ``(images, features, height, width)`` as ``(images, places, features)``."""
+    return found.flatten(2).transpose(1, 2) if found.ndim == 4 else found

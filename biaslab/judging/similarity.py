@@ -1,0 +1,168 @@
+"""How alike pairs of images are: in their pixels' structure, or to networks; each pair is looked at once.
+
+Source: triplets paper, section 4.1.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from biaslab import models
+from biaslab.errors import ParameterError, unknown_name
+from biaslab.judging import features, loaded
+from biaslab.judging.images import ImageSource, Unreadable
+from biaslab.judging.names import files_digest
+from biaslab.judging.zero_shot import ZeroShot
+from biaslab.measures import similarity as measures
+
+if TYPE_CHECKING:
+    from biaslab.store import Store
+
+# By what images are compared -> the metrics that one look gives.
+METRICS = {
+    "pixels": ("ssim", "diff_pix", "diff_pix_fixed"),
+    "resnet": ("resnet",),
+    "clip": ("clip",),
+    "dino": ("dino",),
+    "split_product": ("split_product", "split_product_dcr"),
+}
+NETWORKS = {
+    "resnet": "resnet50.tv_in1k",
+    "clip": "ViT-B-32:openai",
+    "dino": "vit_small_patch16_224.dino",
+    "split_product": "vit_base_patch8_224.dino",
+}
+"""The paper's networks: ResNet-50, CLIP ViT-B/32, DINO ViT-S/16 and, for split products, DINO ViT-B/8."""
+STAND_INS = {"resnet": "mini-detector", "clip": "mini-clip"}
+"""The embedded models that the name ``mini`` stands for."""
+_SHARD_PAIRS = 1024
+
+
+def compare(
+    images: ImageSource,
+    pairs: pd.DataFrame,
+    by: str,
+    name: str = "",
+    *,
+    store: Store,
+    device: str = "auto",
+    batch_size: int = 0,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Return how alike pairs of images are; pairs that were compared before are read from ``store``.
+
+    An image of several pairs is read and seen once where they stand close to one another.
+
+    Args:
+        images: Where the images come from.
+        pairs: Columns first and second: ids of images.
+        by: ``pixels``, ``resnet``, ``clip``, ``dino`` or ``split_product``.
+        name: The network: of ``clip`` as for :class:`biaslab.judging.zero_shot.ZeroShot`, of the others as for
+            :func:`biaslab.judging.features.find`; ``mini`` for the embedded one, empty for the paper's.
+        batch_size: Images at a time; 0 finds it.
+
+    Returns:
+        Columns first, second, metric (those of :data:`METRICS`), value (cosines and ``ssim`` -1 to 1, ``diff_pix`` in
+        %) and reason (why there is none: what is wrong with an image, or that two are of different sizes).
+
+    Raises:
+        UnknownNameError: Images are not compared by that.
+        ParameterError: The network is unknown, its weights are not to be had, or there is no embedded one.
+    """
+    if by not in METRICS:
+        raise unknown_name("comparison of images", by, METRICS)
+    name = _network(by, name)
+    ready = cache(lambda: (ZeroShot if by == "clip" else features.Features)(name, device=device))
+    where = loaded.device(device)
+    at_once = batch_size or loaded.batch_on(where) // 4
+
+    def work(shard: pd.DataFrame) -> pd.DataFrame:
+        chunks = (shard.iloc[start : start + at_once] for start in range(0, len(shard), at_once))
+        return pd.concat([_compared(images, chunk, by, ready) for chunk in chunks], ignore_index=True)
+
+    inputs = {"images": images.digest, "by": by, "model": name, "weights": _weights(by, name)}
+    units = pairs[["first", "second"]].astype(object).drop_duplicates(ignore_index=True)
+    kept = store.stage("image_similarity", inputs, work).compute(
+        units,
+        shard_rows=_SHARD_PAIRS,
+        label=f"comparing {images.name} by {by}",
+        unit="pairs",
+        progress=progress,
+    )
+    kept = kept.reindex(columns=["first", "second", *METRICS[by], "reason"])
+    return kept.melt(["first", "second", "reason"], var_name="metric", value_name="value")[
+        ["first", "second", "metric", "value", "reason"]
+    ]
+
+
+def _network(by: str, name: str) -> str:
+    if by == "pixels":
+        return ""
+    if name == "mini" and by not in STAND_INS:
+        raise ParameterError(
+            f"There is no embedded network for {by}; 'mini' stands for one of {', '.join(STAND_INS)}. Name a network, "
+            f"such as {NETWORKS[by]}."
+        )
+    return STAND_INS[by] if name == "mini" else name or NETWORKS[by]
+
+
+def _weights(by: str, name: str) -> str:
+    if by == "pixels":
+        return ""
+    return files_digest(name, "clip") if by == "clip" else models.digest(features.find(name))
+
+
+def _compared(images: ImageSource, pairs: pd.DataFrame, by: str, ready) -> pd.DataFrame:
+    """Return the metrics of some pairs, a column each."""
+    ids = list(dict.fromkeys([*pairs["first"], *pairs["second"]]))
+    read = dict(zip(ids, images.read(ids), strict=True))
+    sides = list(zip(pairs["first"], pairs["second"], strict=True))
+    out = pairs.reset_index(drop=True).assign(
+        **dict.fromkeys(METRICS[by], np.nan), reason=[_why_not(read[a], read[b], by) for a, b in sides]
+    )
+    usable = np.flatnonzero(out["reason"] == "")
+    if not len(usable):
+        return out
+    if by == "pixels":
+        for rows, first, second in _by_size(read, sides, usable):
+            maps = measures.ssim_maps(measures.luma(first), measures.luma(second))
+            out.loc[rows, "ssim"] = measures.ssim(maps)
+            out.loc[rows, "diff_pix"] = measures.diff_pix(maps)
+            out.loc[rows, "diff_pix_fixed"] = measures.diff_pix(maps, fixed=True)
+        return out
+    place = {image: i for i, image in enumerate(dict.fromkeys(i for k in usable for i in sides[k]))}
+    seen = ready().places if by == "split_product" else ready().image_embeddings
+    found = seen([read[i] for i in place])
+    first, second = (found[[place[sides[k][side]] for k in usable]] for side in (0, 1))
+    if by == "split_product":
+        out.loc[usable, "split_product"] = measures.split_product(first, second)
+        out.loc[usable, "split_product_dcr"] = measures.split_product(first, second, dcr=True)
+    else:
+        out.loc[usable, by] = measures.cosines(first, second)
+    return out
+
+
+def _why_not(first: np.ndarray | Unreadable, second: np.ndarray | Unreadable, by: str) -> str:
+    bad = next((image.reason for image in (first, second) if isinstance(image, Unreadable)), "")
+    if bad or by != "pixels":
+        return bad
+    if first.shape != second.shape:
+        return "the images are of different sizes"
+    return "the images are smaller than the window" if min(first.shape[:2]) < measures.WINDOW else ""
+
+
+def _by_size(
+    read: dict, sides: Sequence[tuple[str, str]], usable: Sequence[int]
+) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
+    """Yield pairs of one size: their places, and both sides' images stacked."""
+    sizes: dict[tuple, list[int]] = {}
+    for k in usable:
+        sizes.setdefault(read[sides[k][0]].shape, []).append(k)
+    for rows in sizes.values():
+        first, second = (np.stack([read[sides[k][side]] for k in rows]) for side in (0, 1))
+        yield rows, first, second

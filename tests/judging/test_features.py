@@ -1,0 +1,166 @@
+"""Features of images by networks of timm and inside of transformers' models, from tiny random weights in folders."""
+
+import json
+
+import numpy as np
+import pytest
+
+from biaslab.errors import InputError, ParameterError
+from biaslab.judging.features import Features, find
+from biaslab.measures.similarity import cosines
+
+torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
+timm = pytest.importorskip("timm", reason="judging needs the extra 'models'")
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
+
+
+def save(folder, architecture, **options):
+    """Save a random network as timm does."""
+    from timm.models import save_for_hf
+
+    torch.manual_seed(2)
+    model = timm.create_model(architecture, **options)
+    save_for_hf(model, folder, safe_serialization=True)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def images():
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    coarse = [rng.integers(0, 256, (4, 4, 3), dtype=np.uint8) for _ in range(4)]
+    sizes = [(48, 40), (37, 37), (48, 40), (30, 90)]
+    return [np.asarray(Image.fromarray(c).resize(s[::-1])) for c, s in zip(coarse, sizes, strict=True)]
+
+
+def prepared(images, model, side=32, shorter=37):
+    """Return images by Pillow and torchvision, one by one: the shorter side to 37 = 32 / 0.875, the middle 32."""
+    from PIL import Image
+    from torchvision import transforms as tv
+
+    known = timm.data.resolve_data_config(model=model)
+    how = tv.InterpolationMode(known["interpolation"])
+    steps = [
+        tv.Resize(shorter, how),
+        tv.CenterCrop(side),
+        tv.ToTensor(),
+        tv.Normalize(known["mean"], known["std"]),
+    ]
+    return torch.stack([tv.Compose(steps)(Image.fromarray(i)) for i in images])
+
+
+def test_class_token_and_places_of_a_vision_transformer(tmp_path, images):
+    model = save(tmp_path, "vit_small_patch16_224.dino", **VIT)
+    with torch.no_grad():
+        inside = model.forward_features(prepared(images, model))
+    found = Features(str(tmp_path), device="cpu", batch_size=2)
+    # Sixteen places of 8 pixels, and before them the class token, which is the vector.
+    assert found.places(images).shape == (4, 17, 16)
+    # Resizing differs by at most one level of 255, which layer normalisation makes a little larger.
+    assert cosines(found.places(images), inside).min() > 0.999
+    assert cosines(found.image_embeddings(images), inside[:, 0]).min() > 0.999
+    # 37 x 37 is not resized: then nothing is rounded otherwise than by Pillow.
+    np.testing.assert_allclose(found.places(images)[1], inside[1], atol=1e-5)
+    alone = np.concatenate([found.places([i]) for i in images])
+    np.testing.assert_allclose(found.places(images), alone, atol=1e-5)
+
+
+def test_scores_of_a_residual_network(tmp_path, images):
+    model = save(tmp_path, "resnet10t", num_classes=7, pretrained_cfg_overlay={"input_size": (3, 32, 32)})
+    with torch.no_grad():
+        expected = model(prepared(images, model))
+    found = Features(str(tmp_path), device="cpu")
+    assert found.image_embeddings(images).shape == (4, 7)
+    np.testing.assert_allclose(found.image_embeddings(images)[1], expected[1], rtol=1e-4, atol=1e-5)
+    assert found.places(images).shape == (4, 1, 512)
+
+
+def test_backbone_of_the_embedded_detector(images):
+    from transformers import AutoModelForObjectDetection
+
+    found = Features("mini-detector", device="cpu")
+    whole = AutoModelForObjectDetection.from_pretrained(find("mini-detector")).eval()
+    square = [i for i in images if i.shape == (37, 37, 3)]
+    pixels = found._network.pixels(square, torch.device("cpu"))
+    assert pixels.shape == (1, 3, 64, 64) and pixels.max() <= 1
+    with torch.no_grad():
+        last = whole.model.backbone.model(pixels).feature_maps[-1]
+    np.testing.assert_allclose(found.image_embeddings(square), last.mean(dim=(2, 3)), atol=1e-5)
+    np.testing.assert_allclose(found.places(square), last.flatten(2).mT, atol=1e-5)
+
+
+def test_encoder_of_a_segmenter(tmp_path, images):
+    from transformers import SegformerConfig, SegformerForSemanticSegmentation, SegformerImageProcessor
+
+    torch.manual_seed(3)
+    sizes = {"hidden_sizes": [8, 12], "num_attention_heads": [1, 2], "depths": [1, 1], "sr_ratios": [2, 1]}
+    steps = {"patch_sizes": [3, 3], "strides": [2, 2], "mlp_ratios": [2, 2], "num_encoder_blocks": 2}
+    config = SegformerConfig(**sizes, **steps, decoder_hidden_size=8, num_labels=3)
+    model = SegformerForSemanticSegmentation(config).eval()
+    model.save_pretrained(tmp_path)
+    SegformerImageProcessor(size={"height": 32, "width": 32}).save_pretrained(tmp_path)
+    found = Features(str(tmp_path), device="cpu")
+    pixels = found._network.pixels(images[:1], torch.device("cpu"))
+    with torch.no_grad():
+        last = model.segformer(pixels).last_hidden_state
+    assert last.shape == (1, 12, 8, 8)
+    np.testing.assert_allclose(found.places(images[:1]), last.flatten(2).mT, atol=1e-5)
+    np.testing.assert_allclose(found.image_embeddings(images[:1]), last.mean(dim=(2, 3)), atol=1e-5)
+
+
+def test_names_of_timm_are_found_on_the_hub():
+    assert find("vit_small_patch16_224.dino") == "timm/vit_small_patch16_224.dino"
+    assert find("resnet50.tv_in1k") == "timm/resnet50.tv_in1k"
+    with pytest.raises(ParameterError, match=r"vit_small_patch16_224\.dino"):
+        find("vit_smal_patch16_224.dino")
+    with pytest.raises(ParameterError, match=r"no folder '\./nowhere'"):
+        find("./nowhere")
+
+
+def test_weights_that_are_not_to_be_had(monkeypatch):
+    import huggingface_hub
+
+    def offline(*_, **__):
+        raise OSError("there is no network")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
+    with pytest.raises(ParameterError, match=r"vit_base_patch8_224\.dino.*there is no network"):
+        Features("vit_base_patch8_224.dino", device="cpu")
+
+
+def test_folders_that_are_refused(tmp_path):
+    with pytest.raises(ParameterError, match=r"mini-sd holds no config\.json"):
+        Features("mini-sd", device="cpu")
+    save(tmp_path / "whole", "vit_small_patch16_224.dino", **VIT)
+    config = json.loads((tmp_path / "whole/config.json").read_text())
+    pickled = tmp_path / "pickled"
+    pickled.mkdir()
+    (pickled / "config.json").write_text(json.dumps(config))
+    torch.save({}, pickled / "pytorch_model.bin")
+    with pytest.raises(ParameterError, match="safetensors only"):
+        Features(str(pickled), device="cpu")
+    # Weights of another shape, and a class that no library has.
+    config["model_args"]["depth"] = 1
+    (tmp_path / "whole/config.json").write_text(json.dumps(config))
+    with pytest.raises(ParameterError, match=r"blocks\.1"):
+        Features(str(tmp_path / "whole"), device="cpu")
+    for name in ("NoSuchModel", "AutoModel", None):
+        (tmp_path / "whole/config.json").write_text(json.dumps({"architectures": [name]}))
+        with pytest.raises(ParameterError, match="transformers does not have"):
+            Features(str(tmp_path / "whole"), device="cpu")
+
+
+def test_no_images_and_damaged_weights(tmp_path, images):
+    from safetensors.torch import load_file, save_file
+
+    save(tmp_path, "vit_small_patch16_224.dino", **VIT)
+    with pytest.raises(InputError, match="no image"):
+        Features(str(tmp_path), device="cpu").places([])
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["norm.bias"][0] = float("nan")
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match="not finite"):
+        Features(str(tmp_path), device="cpu").image_embeddings(images[:1])

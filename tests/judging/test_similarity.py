@@ -1,0 +1,108 @@
+"""Pairs of images compared once, by pixels and by networks, with a reason where there is no value."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from array_images import ArrayImages
+
+from biaslab.errors import ParameterError, UnknownNameError
+from biaslab.judging import similarity
+from biaslab.judging.features import Features
+from biaslab.judging.images import Unreadable
+from biaslab.judging.similarity import METRICS, compare
+from biaslab.judging.zero_shot import ZeroShot
+from biaslab.measures.similarity import diff_pix, luma, ssim, ssim_maps
+from biaslab.store import Store
+
+pytest.importorskip("torch", reason="judging needs the extra 'models'")
+pytest.importorskip("cv2", reason="judging needs the extra 'models'")
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+PAIRS = [("a", "b"), ("a", "c"), ("b", "c"), ("a", "small"), ("a", "lost"), ("a", "a"), ("small", "small")]
+
+
+@pytest.fixture
+def images():
+    rng = np.random.default_rng(0)
+    arrays = [
+        np.repeat(np.repeat(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8), 8, 0), 8, 1) for _ in range(3)
+    ]
+    lost, small = Unreadable("truncated"), arrays[0][:32, :32]
+    return ArrayImages([*arrays, small, lost], ["a", "b", "c", "small", "lost"])
+
+
+@pytest.fixture
+def pairs():
+    return pd.DataFrame(PAIRS, columns=["first", "second"])
+
+
+def wide(found):
+    return found.pivot(index=["first", "second"], columns="metric", values="value")
+
+
+def test_pixels_of_each_pair(images, pairs, tmp_path):
+    found = compare(
+        images, pairs, "pixels", store=Store(tmp_path), device="cpu", batch_size=2, progress=False
+    )
+    assert list(found) == ["first", "second", "metric", "value", "reason"]
+    assert set(found["metric"]) == set(METRICS["pixels"]) and len(found) == 3 * len(pairs)
+    values = wide(found)
+    for a, b in (("a", "b"), ("b", "c"), ("small", "small")):
+        maps = ssim_maps(*(luma(np.stack(images.read([i]))) for i in (a, b)))
+        each = [ssim(maps), diff_pix(maps), diff_pix(maps, fixed=True)]
+        np.testing.assert_allclose(values.loc[a, b][list(METRICS["pixels"])], np.ravel(each))
+    assert values.loc["a", "a"].to_dict() == {"ssim": 1, "diff_pix": 0, "diff_pix_fixed": 0}
+    why = found.drop_duplicates(["first", "second"]).set_index(["first", "second"])["reason"]
+    assert why["a", "lost"] == "truncated" and "sizes" in why["a", "small"] and why["a", "b"] == ""
+    assert values.loc[[("a", "lost"), ("a", "small")]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize("by", ["resnet", "clip"])
+def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(
+    images, pairs, tmp_path, monkeypatch, by
+):
+    kind = ZeroShot if by == "clip" else Features
+    network = kind(similarity.STAND_INS[by], device="cpu")
+    seen = []
+    whole = kind.image_embeddings
+    monkeypatch.setattr(
+        kind, "image_embeddings", lambda self, some: seen.append(len(some)) or whole(self, some)
+    )
+    more = {"store": Store(tmp_path), "device": "cpu", "progress": False}
+    found = compare(images, pairs, by, "mini", **more)
+    assert seen == [4]
+    again = compare(images, pairs, by, "mini", **more)
+    assert seen == [4]
+    pd.testing.assert_frame_equal(found, again)
+    vectors = {i: whole(network, images.read([i]))[0].astype(float) for i in ("a", "b", "c", "small")}
+    for (a, b), value in wide(found)[by].dropna().items():
+        expected = vectors[a] @ vectors[b] / np.linalg.norm(vectors[a]) / np.linalg.norm(vectors[b])
+        assert value == pytest.approx(expected, abs=1e-5)
+    # What is of other size is seen as well; what cannot be read is not.
+    assert list(found.loc[found["value"].isna(), "second"]) == ["lost"]
+
+
+def test_split_products_by_a_named_network(images, pairs, tmp_path):
+    more = {"store": Store(tmp_path), "device": "cpu", "progress": False}
+    found = wide(compare(images, pairs, "split_product", "mini-detector", batch_size=3, **more))
+    places = {i: Features("mini-detector", device="cpu").places(images.read([i]))[0] for i in ("a", "b")}
+    a, b = places["a"].astype(float), places["b"].astype(float)
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    assert found.loc[("a", "b"), "split_product"] == pytest.approx(
+        ((a * b).sum(axis=1) / lengths).max(), abs=1e-5
+    )
+    whole = (a * b).sum(axis=1).max() / np.linalg.norm(a) / np.linalg.norm(b)
+    assert found.loc[("a", "b"), "split_product_dcr"] == pytest.approx(whole, abs=1e-5)
+    assert found.loc[("a", "a"), "split_product"] == pytest.approx(1, abs=1e-5)
+
+
+def test_what_is_not_known_is_refused_before_any_image_is_read(images, pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "read", lambda _: pytest.fail("read"))
+    more = {"store": Store(tmp_path), "device": "cpu", "progress": False}
+    with pytest.raises(UnknownNameError, match="split_product"):
+        compare(images, pairs, "split", **more)
+    with pytest.raises(ParameterError, match=r"no embedded network for dino.*vit_small_patch16_224"):
+        compare(images, pairs, "dino", "mini", **more)
+    with pytest.raises(ParameterError, match="no features model named 'resnet5O'"):
+        compare(images, pairs, "resnet", "resnet5O", **more)
+    assert compare(images, pairs[:0], "pixels", **more).empty

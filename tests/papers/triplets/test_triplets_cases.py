@@ -1,0 +1,356 @@
+"""From single images to measured tables: which are compared, and what triplets or seeds give, against plain loops."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+from scipy.spatial.distance import cosine as cosine_distance
+
+from biaslab import stats, tables
+from biaslab.errors import InputError, UnknownNameError
+from biaslab.papers import triplets
+from biaslab.papers.triplets import cases
+
+GENDERS = ("neutral", "feminine", "masculine")
+NO_TESTS = tables.of([], "triplets_printed_chi_square")
+SWAPPED = {"feminine": "masculine", "masculine": "feminine", "neutral": "neutral"}
+
+
+def images_of(n_triplets=3, seeds=2, genders=GENDERS, dataset="D"):
+    rows = [
+        {"model": "M", "dataset": dataset, "triplet_id": f"t{t}", "seed": s, "prompt_gender": g}
+        | {"image_id": f"{dataset}-t{t}-{s}-{g}"}
+        for t, s, g in itertools.product(range(n_triplets), range(seeds), genders)
+    ]
+    return pd.DataFrame(rows)
+
+
+def objects_of(images, rng, odds=None):
+    """Return objects of images at random: each of five kinds up to three times, by the gender's odds."""
+    rows = []
+    for image in images.itertuples():
+        mean = np.array([0.6, 0.5, 0.4, 0.3, 0.02]) * (odds or {}).get(image.prompt_gender, 1)
+        for name, n in zip("abcde", rng.poisson(mean), strict=True):
+            rows += [{"image_id": image.image_id, "object": name, "count": int(n)}] if n else []
+    return pd.DataFrame(rows)
+
+
+def values_of(images, rng, metric="clip", pairs=None):
+    found = cases.pairs(images) if pairs is None else pairs
+    return found.assign(metric=metric, value=rng.uniform(0.2, 0.9, len(found)), reason="")
+
+
+def test_pairs_of_each_seed_and_of_neutral_images_two_by_two():
+    images = images_of(1, 5, (*GENDERS, "placebo"))
+    images = images[images["image_id"] != "D-t0-1-feminine"]
+    found = cases.pairs(images)
+    short = [tuple(i.removeprefix("D-t0-") for i in row) for row in found[["first", "second"]].to_numpy()]
+    by = dict(zip(short, found["pair"], strict=True))
+    same = {
+        (f"{s}-neutral", f"{s}-{g}"): f"neutral-{g}"
+        for s, g in itertools.product(range(5), ("feminine", "masculine", "placebo"))
+    }
+    del same["1-neutral", "1-feminine"]
+    # The fifth neutral image is left over.
+    other = {(f"{s}-neutral", f"{s + 1}-neutral"): "neutral-another_seed" for s in (0, 2)}
+    assert by == same | other and len(found) == len(by)
+    first = found["first"].tolist()
+    assert [k for k, _ in itertools.groupby(first)] == sorted(set(first))
+
+
+def test_similarity_of_a_triplet_is_the_mean_over_seeds_that_have_both():
+    rng = np.random.default_rng(1)
+    values = values_of(images_of(2, 3), rng)
+    lost = (values["second"] == "D-t1-2-feminine") | (
+        values["first"].str.startswith("D-t0") & (values["seed"] == 0)
+    )
+    values.loc[lost, ["value", "reason"]] = [np.nan, "blocked"]
+    found = cases.similarity(values).set_index(["case", "pair"])
+    one = values[
+        (values["triplet_id"] == "t1") & (values["pair"] == "neutral-masculine") & (values["seed"] < 2)
+    ]
+    assert found.loc[("t1", "neutral-masculine"), "value"] == pytest.approx(one["value"].mean())
+    assert found["n"].tolist() == [2, 2, 2, 2]
+    assert (
+        set(found["space"]) == {"image"}
+        and set(found["unit"]) == {"1"}
+        and set(found["sample"]) == {"triplets"}
+    )
+    values.loc[values["triplet_id"] == "t1", ["value", "reason"]] = [np.nan, "blocked"]
+    found = cases.similarity(values).set_index(["case", "pair"])
+    assert np.isnan(found.loc[("t1", "neutral-feminine"), "value"])
+    assert found.loc[("t1", "neutral-feminine"), ["n", "reason"]].tolist() == [0, "blocked"]
+
+
+def test_similarity_feeds_gaps_with_tests_over_triplets():
+    rng = np.random.default_rng(2)
+    images = images_of(12, 2)
+    values = pd.concat([values_of(images, rng, m) for m in ("clip", "diff_pix", "z0", "z_3")])
+    values.loc[values["pair"] == "neutral-masculine", "value"] += 0.2
+    # In prompt space a seed changes nothing.
+    t = values_of(images_of(12, 1), rng, "t").assign(seed=None)
+    measured = cases.similarity(pd.concat([values, t]))
+    gap = triplets.disparity_gap(measured).set_index("metric")
+    for metric, rows in measured.groupby("metric"):
+        wide = rows.pivot(index="case", columns="pair", values="value")
+        each = wide["neutral-masculine"] - wide["neutral-feminine"]
+        each = -each if metric == "diff_pix" else each
+        assert gap.loc[metric, "gap"] == pytest.approx(each.mean())
+        low, high = scipy_stats.t.interval(0.95, 11, each.mean(), scipy_stats.sem(each))
+        assert gap.loc[metric, ["ci_low", "ci_high"]].tolist() == pytest.approx([low, high])
+        # All 2^12 patterns of signs.
+        signs = np.array(list(itertools.product([1, -1], repeat=12)))
+        exact = np.mean(np.abs(signs @ each.to_numpy()) >= abs(each.sum()) - 1e-12)
+        assert gap.loc[metric, "p"] == pytest.approx(exact)
+    assert gap["p_holm"].tolist() == pytest.approx(stats.adjust(gap["p"], "holm"))
+    assert gap["p_bh"].tolist() == pytest.approx(stats.adjust(gap["p"], "benjamini_hochberg"))
+    assert gap.loc["z_3", "space"] == "denoising" and gap.loc["t", "n"] == 12 and gap.loc["clip", "n"] == 24
+    swapped = values.assign(pair=values["pair"].map(lambda p: p.replace("neutral-", "")).map(SWAPPED))
+    swapped = swapped.assign(pair="neutral-" + swapped["pair"].fillna(""))
+    turned = triplets.disparity_gap(cases.similarity(swapped)).set_index("metric")
+    np.testing.assert_allclose(turned["gap"], -gap["gap"][turned.index], rtol=0, atol=1e-15)
+
+
+def test_one_triplet_has_its_seeds_as_cases():
+    measured = cases.similarity(values_of(images_of(1, 4), np.random.default_rng(3)))
+    assert set(measured["sample"]) == {"seeds"} and set(measured["case"]) == {"0", "1", "2", "3"}
+    assert triplets.disparity_gap(measured)["n"].tolist() == [4]
+
+
+def test_counts_by_case_are_those_of_a_loop():
+    rng = np.random.default_rng(4)
+    images = images_of(3, 2)
+    objects = objects_of(images, rng)
+    images = images[images["image_id"] != "D-t2-1-masculine"]
+    found = cases.object_counts(images, objects)
+    expected = {}
+    for row in objects.itertuples():
+        _, triplet, seed, gender = row.image_id.split("-")
+        # Of that seed of the third triplet one image is missing, so that the others have nothing to be compared with.
+        if (triplet, seed) != ("t2", "1"):
+            key = (gender, triplet, row.object)
+            expected[key] = expected.get(key, 0) + row.count
+    got = found.set_index(["prompt_gender", "case", "object"])["count"].to_dict()
+    assert got == expected and set(found["n_images"]) == {5}
+    assert cases.object_counts(images, objects[:0]).empty
+
+
+def test_object_similarity_is_the_cosine_of_counts():
+    rng = np.random.default_rng(5)
+    images = images_of(4, 3)
+    objects = objects_of(images, rng)
+    # A neutral image that shows nothing: two pairs have no cosine, and none of them is 0 for that.
+    objects = objects[objects["image_id"] != "D-t0-0-neutral"]
+    vectors = (
+        objects.pivot(index="image_id", columns="object", values="count")
+        .reindex(images["image_id"])
+        .fillna(0)
+    )
+    found = cases.object_similarity(images, objects).set_index(["pair", "case"])
+    for pair, t in itertools.product(("neutral-feminine", "neutral-masculine"), range(4)):
+        sides = [[vectors.loc[f"D-t{t}-{s}-{g}"] for g in pair.split("-")] for s in range(3)]
+        each = [1 - cosine_distance(a, b) for a, b in sides if a.any() and b.any()]
+        row = found.loc[(pair, f"t{t}")]
+        assert (row["n"], row["n_without"]) == (len(each), 3 - len(each))
+        assert row["value"] == pytest.approx(np.mean(each)) and row["reason"] == ""
+    assert found["n_without"].sum() >= 2
+    gap = triplets.co_occurrence(found.reset_index())
+    assert gap["n_without"].item() == found["n_without"].sum()
+    differences = found.loc["neutral-masculine", "value"] - found.loc["neutral-feminine", "value"]
+    assert gap["gap"].item() == pytest.approx(differences.mean()) and gap["p"].item() >= 2 / 16
+    none = cases.object_similarity(images, objects[~objects["image_id"].str.startswith("D-t0")]).set_index(
+        "case"
+    )
+    assert none.loc["t0", "value"].isna().all() and (none.loc["t0", "n_without"] == 3).all()
+    assert (none.loc["t0", "reason"] != "").all()
+
+
+def test_swapping_genders_keeps_tests_and_mirrors_scores():
+    rng = np.random.default_rng(6)
+    images = images_of(40, 2)
+    objects = objects_of(images, rng, {"feminine": [1, 2, 1, 1, 1], "masculine": [1, 1, 2, 1, 1]})
+    given = cases.object_counts(images, objects)
+    swapped = cases.object_counts(images.assign(prompt_gender=images["prompt_gender"].map(SWAPPED)), objects)
+    first, second = (
+        triplets.chi_square(c, NO_TESTS, replicates=400).set_index("pair") for c in (given, swapped)
+    )
+    for name in ("statistic", "p", "cramers_v"):
+        assert second.loc["triplet", name] == pytest.approx(first.loc["triplet", name], rel=1e-12)
+    assert second.loc["triplet", "p_permutation"] == pytest.approx(
+        first.loc["triplet", "p_permutation"], abs=0.05
+    )
+    assert second.loc["neutral-feminine", "statistic"] == first.loc["neutral-masculine", "statistic"]
+    scores, turned = (triplets.bias_score(c, minimum_count=1).set_index("object") for c in (given, swapped))
+    turned = turned.loc[scores.index]
+    np.testing.assert_allclose(turned["bias_score"], 1 - scores["bias_score"], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(turned["ci_low"], 1 - scores["ci_high"], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(turned["p"], scores["p"], rtol=1e-12)
+
+
+def test_permutations_stand_beside_plain_tests_where_cases_are_told():
+    rng = np.random.default_rng(7)
+    images = images_of(30, 2)
+    counts = cases.object_counts(images, objects_of(images, rng, {"feminine": [2, 1, 1, 1, 1]}))
+    found = triplets.chi_square(counts, NO_TESTS, seed=3, replicates=300).set_index("pair")
+    together = counts.groupby(["model", "dataset", "prompt_gender", "object", "n_images"], as_index=False)[
+        "count"
+    ].sum()
+    plain = triplets.chi_square(together, NO_TESTS).set_index("pair")
+    assert plain["p_permutation"].isna().all()
+    pd.testing.assert_frame_equal(
+        found[["statistic", "p", "dof", "n_pooled", "cramers_v"]],
+        plain[["statistic", "p", "dof", "n_pooled", "cramers_v"]],
+    )
+    # "e" is rare and goes with "d", as in the table that the statistic is of.
+    dense = {
+        g: counts[counts["prompt_gender"] == g].pivot_table(
+            index="case", columns="object", values="count", fill_value=0
+        )
+        for g in GENDERS
+    }
+    whole = [
+        dense[g].reindex(index=[f"t{i}" for i in range(30)], columns=list("abcde")).fillna(0).to_numpy()
+        for g in GENDERS
+    ]
+    merged = [np.column_stack([w[:, :3], w[:, 3] + w[:, 4]]) for w in whole]
+    assert found.loc["triplet", "n_pooled"] == 2
+    expected = stats.permuted_chi_square(merged, 4000, seed=1)
+    assert found.loc["triplet", "p_permutation"] == pytest.approx(expected, abs=0.03)
+    assert found["p_permutation_holm"].tolist() == pytest.approx(stats.adjust(found["p_permutation"], "holm"))
+    assert found["p_permutation_bh"].tolist() == pytest.approx(
+        stats.adjust(found["p_permutation"], "benjamini_hochberg")
+    )
+    grouped = triplets.group_chi_square(
+        counts.assign(dependency_group="hidden"), NO_TESTS, seed=3, replicates=300
+    )
+    assert grouped["p_permutation"].tolist() == found["p_permutation"].tolist()
+
+
+def test_scores_of_objects_that_come_in_crowds_have_wider_intervals():
+    # Ten feminine triplets with 4 each, ten masculine: ten occurrences say as much as forty that come four by four.
+    rows = [
+        {
+            "model": "M",
+            "dataset": "D",
+            "prompt_gender": g,
+            "case": f"t{k}{g}",
+            "object": "dog",
+            "count": 4,
+            "n_images": 99,
+        }
+        for g, n in (("feminine", 10), ("masculine", 15))
+        for k in range(n)
+    ]
+    found = triplets.bias_score(tables.of(rows, "triplets_object_counts")).iloc[0]
+    single = triplets.bias_score(tables.of([r | {"count": 1} for r in rows], "triplets_object_counts")).iloc[
+        0
+    ]
+    assert found["bias_score"] == single["bias_score"] == pytest.approx(0.6)
+    assert found[["ci_low", "ci_high", "p"]].tolist() == pytest.approx(
+        single[["ci_low", "ci_high", "p"]].tolist()
+    )
+    # Each is a fair coin: 15 of 25.
+    assert single["p"] == pytest.approx(scipy_stats.binomtest(15, 25).pvalue)
+    # Wilson's limits of 15 of 25, a little wider by Student's t and by the 24 of 25 in the variance.
+    low, high = stats.wilson_interval(15, 25)
+    assert 0 < low - single["ci_low"] < 0.02 and 0 < single["ci_high"] - high < 0.02
+    loose = triplets.bias_score(tables.of([rows[0], rows[-1]], "triplets_object_counts"), minimum_count=1)
+    # In two triplets only, one of either kind: nothing is known.
+    assert loose[["ci_low", "ci_high"]].to_numpy().ravel() == pytest.approx([0, 1], abs=0.02)
+
+
+def test_score_intervals_cover_where_objects_come_together():
+    """400 studies: 60 triplets with rates of their own, three seeds, four at a time in half of the images."""
+    rng = np.random.default_rng(9)
+    inside = plain = 0
+    for _ in range(400):
+        rates = rng.gamma(0.5, 0.5, 60)
+        counts = rng.poisson(np.array([0.25, 0.75])[:, None] * rates) * 4
+        rows = [
+            {
+                "model": "M",
+                "dataset": "D",
+                "prompt_gender": g,
+                "object": "dog",
+                "n_images": 180,
+                "case": f"t{i}",
+            }
+            | {"count": int(n)}
+            for g, each in zip(("feminine", "masculine"), counts, strict=True)
+            for i, n in enumerate(each)
+        ]
+        score = triplets.bias_score(tables.of(rows, "triplets_object_counts"), minimum_count=1).iloc[0]
+        inside += score["ci_low"] <= 0.75 <= score["ci_high"]
+        low, high = stats.wilson_interval(int(counts[1].sum()), int(counts.sum()))
+        plain += low <= 0.75 <= high
+    assert inside / 400 >= 0.92
+    assert plain / 400 < 0.85
+
+
+def test_unequal_sets_are_tested_by_rates():
+    rows = [
+        {
+            "model": "M",
+            "dataset": "D",
+            "prompt_gender": g,
+            "case": f"t{i}",
+            "object": "dog",
+            "count": n,
+            "n_images": size,
+        }
+        for g, n, size in (("feminine", 1, 20), ("masculine", 3, 60))
+        for i in range(20)
+    ]
+    found = triplets.bias_score(tables.of(rows, "triplets_object_counts")).iloc[0]
+    # As often in an image of either set: nothing to test.
+    assert found["bias_score"] == pytest.approx(0.5) and found["p"] == 1
+
+
+def test_the_floor_sets_gendered_pairs_beside_pairs_of_one_gender():
+    rng = np.random.default_rng(10)
+    images = images_of(6, 4, (*GENDERS, "placebo"))
+    values = pd.concat([values_of(images, rng, "clip"), values_of(images, rng, "diff_pix")])
+    t = values_of(images_of(6, 1, (*GENDERS, "placebo")), rng, "t").assign(seed=None)
+    found = cases.floor(pd.concat([values, t])).set_index(["metric", "reference", "pair"])
+    assert len(found) == 2 * 2 * 2 + 2  # a prompt has no noise
+    for metric, reference, pair in found.index:
+        of = (t if metric == "t" else values)[lambda v, m=metric: v["metric"] == m]
+        means = of.groupby(["pair", "triplet_id"])["value"].mean().unstack("pair")
+        difference = (means[pair] - means[reference]) * (-1 if metric == "diff_pix" else 1)
+        row = found.loc[(metric, reference, pair)]
+        assert row["value"] == pytest.approx(means[reference].mean())
+        assert row["difference"] == pytest.approx(difference.mean())
+        ends = scipy_stats.t.interval(0.95, 5, difference.mean(), scipy_stats.sem(difference))
+        assert row[["difference_ci_low", "difference_ci_high"]].tolist() == pytest.approx(list(ends))
+        ends = scipy_stats.t.interval(0.95, 5, means[reference].mean(), scipy_stats.sem(means[reference]))
+        assert row[["ci_low", "ci_high"]].tolist() == pytest.approx(list(ends))
+        signs = np.array(list(itertools.product([1, -1], repeat=6)))
+        exact = np.mean(np.abs(signs @ difference.to_numpy()) >= abs(difference.sum()) - 1e-12)
+        assert row["p"] == pytest.approx(exact) and row["n"] == 6 and row["reason"] == ""
+    assert found["p_holm"].tolist() == pytest.approx(stats.adjust(found["p"], "holm"))
+    # Of one seed there is no other noise.
+    lone = cases.floor(values_of(images_of(6, 1), rng)).set_index("reference")
+    assert lone.loc["neutral-another_seed", "value"].isna().all()
+    assert (lone["reason"] != "").all() and list(lone.reset_index()) != []
+    assert list(cases.floor(values[:0])) == list(cases.FLOOR)
+
+
+def test_wrong_frames_are_refused():
+    images = images_of(1, 1)
+    with pytest.raises(InputError, match="no column 'seed'"):
+        cases.pairs(images.drop(columns="seed"))
+    with pytest.raises(InputError, match="two rows"):
+        cases.pairs(pd.concat([images, images]))
+    objects = pd.DataFrame({"image_id": ["D-t0-0-neutral"], "object": ["a"], "count": [1.5]})
+    with pytest.raises(InputError, match=r"count is (np\.float64\()?1\.5"):
+        cases.object_counts(images, objects)
+    with pytest.raises(InputError, match="two rows"):
+        cases.object_similarity(images, pd.concat([objects, objects]).assign(count=1))
+    with pytest.raises(UnknownNameError, match="diff_pix"):
+        cases.similarity(values_of(images, np.random.default_rng(0), "dif_pix"))
+    counts = cases.object_counts(images, objects.assign(count=1))
+    mixed = pd.concat([counts, counts.assign(case="", prompt_gender="feminine")])
+    with pytest.raises(InputError, match="by case"):
+        triplets.bias_score(mixed)
