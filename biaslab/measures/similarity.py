@@ -191,10 +191,11 @@ def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
         if fixed:
             apart = (one < 0.5).astype(np.uint8)
         else:
-            levels = (255 * one.clip(0, 1)).astype(np.uint8)
+            levels = (255 * np.maximum(one, 0)).astype(np.uint8)
             apart = cv2.threshold(levels, 0, 1, cv2.THRESH_BINARY_INV | cv2.THRESH_OTSU)[1]
         contours, _ = cv2.findContours(apart, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
-        kept = [c for c in contours if cv2.contourArea(c) > least]
+        # Most are points and lines, which enclose nothing.
+        kept = [c for c in contours if len(c) > 2 and cv2.contourArea(c) > least]
         filled = cv2.drawContours(np.zeros_like(apart), kept, -1, 1, cv2.FILLED)
         out[i] = 100 * cv2.countNonZero(filled) / filled.size
     return out

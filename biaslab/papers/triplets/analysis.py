@@ -306,7 +306,7 @@ def bias_score(
     1 with masculine prompts only, 0.5 with neither more, with a test against that and Wilson intervals (figure 4).
     Where counts are told by case, intervals are at the number of independent occurrences that the variance between
     cases stands for, and the test swaps both genders of whole cases, exactly where both sets are of one size.
-    (Percentiles of resampled cases cover less near 0 and 1: ``benchmarks/coverage.py objects``.) Objects are kept whose
+    Percentiles of resampled cases cover less near 0 and 1 (``benchmarks/coverage_triplets.py``). Objects are kept whose
     larger count reaches ``minimum_count``; 0 takes the paper's: 10 in GCC, 5 in Profession, 20 in COCO, TextCaps and
     Flickr30k, and 10 elsewhere. Raises InputError where n_images differs within a set of prompts, or only some counts
     are told by case.

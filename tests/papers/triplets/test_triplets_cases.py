@@ -262,31 +262,21 @@ def test_scores_of_objects_that_come_in_crowds_have_wider_intervals():
 
 
 def test_score_intervals_cover_where_objects_come_together():
-    """400 studies: 60 triplets with rates of their own, three seeds, four at a time in half of the images."""
+    """400 studies, each a data set: 60 triplets with rates of their own, objects four at a time."""
     rng = np.random.default_rng(9)
-    inside = plain = 0
-    for _ in range(400):
-        rates = rng.gamma(0.5, 0.5, 60)
-        counts = rng.poisson(np.array([0.25, 0.75])[:, None] * rates) * 4
-        rows = [
-            {
-                "model": "M",
-                "dataset": "D",
-                "prompt_gender": g,
-                "object": "dog",
-                "n_images": 180,
-                "case": f"t{i}",
-            }
-            | {"count": int(n)}
-            for g, each in zip(("feminine", "masculine"), counts, strict=True)
-            for i, n in enumerate(each)
-        ]
-        score = triplets.bias_score(tables.of(rows, "triplets_object_counts"), minimum_count=1).iloc[0]
-        inside += score["ci_low"] <= 0.75 <= score["ci_high"]
-        low, high = stats.wilson_interval(int(counts[1].sum()), int(counts.sum()))
-        plain += low <= 0.75 <= high
-    assert inside / 400 >= 0.92
-    assert plain / 400 < 0.85
+    rates = rng.gamma(0.5, 0.5, (400, 1, 60))
+    counts = 4 * rng.poisson(np.array([0.25, 0.75])[:, None] * rates)
+    names = ["dataset", "prompt_gender", "case"]
+    axes = [range(400), ["feminine", "masculine"], range(60)]
+    rows = pd.DataFrame(
+        {"count": counts.ravel()}, index=pd.MultiIndex.from_product(axes, names=names)
+    ).reset_index()
+    rows = rows.assign(model="M", object="dog", n_images=180)
+    found = triplets.bias_score(tables.of(rows, "triplets_object_counts"), minimum_count=1)
+    assert len(found) == 400 and (found["n"] == counts.sum(axis=(1, 2))[found["dataset"].astype(int)]).all()
+    assert ((found["ci_low"] <= 0.75) & (found["ci_high"] >= 0.75)).mean() >= 0.92
+    low, high = stats.wilson_interval(found["count_masculine"], found["n"])
+    assert ((low <= 0.75) & (high >= 0.75)).mean() < 0.85
 
 
 def test_unequal_sets_are_tested_by_rates():
