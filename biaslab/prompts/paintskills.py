@@ -137,7 +137,7 @@ def boxes(folder: str | Path, asked: pd.DataFrame, split: str = "val") -> pd.Dat
                 rows.append((scene, names[one.category_id], 1.0, left, top, right, bottom))
         if hidden:
             _log.warning(
-                "%s: boxes left out because they have no area within their image: %d, such as %s (left, top, width, height).",
+                "%s: boxes left out, having no area within their image: %d, such as %s (left, top, width, height).",
                 *(file, len(hidden), hidden[0]),
             )
     found = pd.DataFrame(rows, columns=["image_id", "label", "score", "left", "top", "right", "bottom"])
