@@ -15,7 +15,18 @@ from biaslab.settings import Settings
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "biaslab"
 # Below papers: whatever they are built from knows none of them.
-GROUND = ("captions", "generation", "judging", "mitigation", "net", "measures", "stats", "pipeline", "plots")
+GROUND = (
+    "attribution",
+    "captions",
+    "generation",
+    "judging",
+    "mitigation",
+    "net",
+    "measures",
+    "stats",
+    "pipeline",
+    "plots",
+)
 
 
 def _name(path: Path) -> str:

@@ -15,7 +15,8 @@ import hashlib
 import inspect
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -267,7 +268,12 @@ class Generator:
             return texts.tokens_cut(self.pipe, prompts)
 
     def images(
-        self, prompts: Sequence[str], keys: Sequence[tuple[str, int]], seed: int
+        self,
+        prompts: Sequence[str],
+        keys: Sequence[tuple[str, int]],
+        seed: int,
+        *,
+        watch: Callable[[range], AbstractContextManager] = lambda chosen: contextlib.nullcontext(),
     ) -> list[np.ndarray | Unreadable]:
         """Generate one image for each prompt and key.
 
@@ -276,6 +282,8 @@ class Generator:
             keys: ``(prompt_id, index)`` of each image, or noise_id in prompt_id's place, which with the seed decide its
                 noise. Neighbours with the same key are in one batch wherever a batch holds them.
             seed: Seed of the run.
+            watch: Given the positions of a batch's images among the prompts, returns a context that the batch is
+                generated in. It sees the error of a batch that did not fit in memory, which is tried again in parts.
 
         Returns:
             ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.judging.images.Unreadable` with the reason
@@ -291,32 +299,33 @@ class Generator:
         seeds = [image_seed(seed, prompt_id, index) for prompt_id, index in keys]
         made: list[np.ndarray | Unreadable] = []
         while len(made) < len(prompts):
-            left = seeds[len(made) :]
-            some = slice(len(made), len(made) + _together(left, self.batch_size))
-            made += self._fit(list(prompts[some]), seeds[some])
+            n = _together(seeds[len(made) :], self.batch_size)
+            chosen = range(len(prompts))[len(made) : len(made) + n]
+            made += self._fit(prompts, seeds, chosen, watch)
         return made
 
-    def _fit(self, prompts: list[str], seeds: list[int]) -> list:
+    def _fit(self, prompts: Sequence[str], seeds: list[int], chosen: range, watch: Callable) -> list:
         """Generate a batch, or its first half where memory does not hold it; later batches are smaller, too."""
         import torch
 
         out_of_memory = None
         try:
-            return self._batch(prompts, seeds)
+            with watch(chosen):
+                return self._batch([prompts[i] for i in chosen], [seeds[i] for i in chosen])
         except torch.cuda.OutOfMemoryError as error:
             out_of_memory = str(error)
         # Beyond the handler, the error and the tensors that its traceback holds are gone.
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        if len(prompts) == 1:
+        if len(chosen) == 1:
             raise RunError(
                 f"{self.model} does not fit in memory for one image of {self.height} x {self.width} pixels "
                 f"in {self.settings.dtype}. Choose a smaller size or type, or another device. ({out_of_memory:.200})"
             )
-        self._batch_size = len(prompts) // 2
+        self._batch_size = len(chosen) // 2
         _log.warning("Out of memory: from here on %d images at a time.", self._batch_size)
-        n = _together(seeds, self._batch_size)
-        return self._fit(prompts[:n], seeds[:n])
+        n = _together(seeds[chosen.start : chosen.stop], self._batch_size)
+        return self._fit(prompts, seeds, chosen[:n], watch)
 
     def _batch(self, prompts: list[str], seeds: list[int], steps: int = 0) -> list:
         import torch

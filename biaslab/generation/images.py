@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -61,10 +62,13 @@ class MadeImages:
         Raises:
             InputError: An id is not in the table.
         """
+        return [self._image(found) for found in self._found(image_ids)]
+
+    def _found(self, image_ids: Sequence[str]) -> list:
         for image_id in image_ids:
             if image_id not in self._by_id:
                 raise InputError(f"{self.name} has no image {image_id!r}; its table lists those it has.")
-        return [self._image(self._by_id[image_id]) for image_id in image_ids]
+        return [self._by_id[image_id] for image_id in image_ids]
 
 
 class GeneratedImages(MadeImages):
@@ -87,6 +91,9 @@ class GeneratedImages(MadeImages):
         MissingInputError: The embedded model is not in this installation.
     """
 
+    # What a result depends on beside what every generated image does.
+    _also: Mapping[str, object] = MappingProxyType({})
+
     def __init__(
         self,
         prompts: pd.DataFrame,
@@ -103,7 +110,12 @@ class GeneratedImages(MadeImages):
         where = models.resolve(model, "text-to-image")
         self.name = Path(where).name if Path(where).is_dir() else where
         self._settings, self._seed, self._load = settings, seed, partial(load, model, device=device)
-        inputs = settings.look | {"model": self.name, "weights": models.digest(where), "seed": seed}
+        inputs = settings.look | {
+            "model": self.name,
+            "weights": models.digest(where),
+            "seed": seed,
+            **self._also,
+        }
         self._facts = store.stage("generated", inputs, self._without_files)
         self._files = store.stage("generated_files", inputs, self._generate)
         whole = hashlib.sha256(self._facts.digest.encode())
@@ -113,7 +125,7 @@ class GeneratedImages(MadeImages):
             whole.update("\n".join(units[NOISE]).encode())
         self.digest = whole.hexdigest()
         self._by_id = {k: i for i, k in enumerate(image_ids_of(units))}
-        self._shard_files = lru_cache(_HELD)(self._read_shard)
+        self._shard_at = lru_cache(_HELD)(self._read_shard)
 
     def complete(self, *, progress: bool = True) -> Self:
         """Generate what is missing and set :attr:`table`.
@@ -142,27 +154,30 @@ class GeneratedImages(MadeImages):
     def _image(self, place: int) -> np.ndarray | Unreadable:
         from biaslab.judging.images import BLOCKED, Unreadable, decode
 
-        shard, row = divmod(place, self._shard_rows)
-        file = self._shard_files(shard)[row]
-        return Unreadable(BLOCKED) if file is None else decode(file)
+        # Images that were withheld have no file.
+        file = self._row(place)["file"]
+        return decode(file) if isinstance(file, bytes) else Unreadable(BLOCKED)
 
-    def _read_shard(self, shard: int) -> list[bytes | None]:
-        """Return the files of a shard, ``None`` for images that were withheld."""
+    def _row(self, place: int) -> pd.Series:
+        shard, row = divmod(place, self._shard_rows)
+        return self._shard_at(shard).iloc[row]
+
+    def _read_shard(self, shard: int) -> pd.DataFrame:
         start = shard * self._shard_rows
         rows = self._units.iloc[start : start + self._shard_rows].reset_index(drop=True)
-        return [f if isinstance(f, bytes) else None for f in self._shard(rows)["file"]]
+        return self._shard(rows)
 
     def _shard(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return a shard with its files, generated where it is not there or damaged."""
         return self._files.compute(rows, shard_rows=self._shard_rows, progress=False)
 
     def _without_files(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return self._shard(rows).drop(columns="file")
+        return self._shard(rows)[list(_TYPES)]
 
     def _generate(self, rows: pd.DataFrame) -> pd.DataFrame:
         made_by, keys = self._generator, noise_keys(rows)
         size = made_by.batch_size
-        images = made_by.images(list(rows["text"]), keys, self._seed)
+        images, more = self._drawn(made_by, rows, keys)
         if made_by.batch_size != size:
             self._write_down(made_by)
         files = [_png(image) if isinstance(image, np.ndarray) else None for image in images]
@@ -173,7 +188,14 @@ class GeneratedImages(MadeImages):
             outcome=[OK if isinstance(i, np.ndarray) else i.reason for i in images],
             tokens_cut=made_by.tokens_cut(list(rows["text"])),
             file=files,
-        )[[*_TYPES, "file"]]
+            **more,
+        )[[*_TYPES, "file", *more]]
+
+    def _drawn(
+        self, made_by: generator.Generator, rows: pd.DataFrame, keys: list[tuple[str, int]]
+    ) -> tuple[list[np.ndarray | Unreadable], dict[str, list]]:
+        """Return the images of some rows, and by name what else is kept beside their files."""
+        return made_by.images(list(rows["text"]), keys, self._seed), {}
 
     @cached_property
     def _generator(self) -> generator.Generator:

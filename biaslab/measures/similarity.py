@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
 from biaslab.errors import InputError
-from biaslab.measures.checks import broadcast, ratio
+from biaslab.measures.checks import broadcast, numbers, ratio
 
 DEPENDENCY_GROUPS = (
     "explicitly_guided",
@@ -231,6 +231,10 @@ def split_product(first: np.ndarray, second: np.ndarray, *, dcr: bool = False) -
     return np.where(missing, np.nan, np.max(np.nan_to_num(dots, nan=-1.0), axis=1, initial=-1.0))
 
 
+HUMANS = frozenset(("people", "person", "woman", "women", "man", "men"))
+"""Names of people, for which attention often lies on the face alone (triplets, section 6.2)."""
+
+
 def bias_score(count_masculine, count_feminine, n_masculine, n_feminine) -> np.ndarray:
     """Return an object's bias score elementwise: 1 only in masculine, 0 only in feminine, 0.5 neither.
 
@@ -251,6 +255,81 @@ def bias_score(count_masculine, count_feminine, n_masculine, n_feminine) -> np.n
             "A prompt set is empty (size 0); the bias score compares two sets that hold prompts."
         )
     return ratio(masculine, masculine + n_m / n_f * feminine)
+
+
+def coverage(object_masks, word_masks) -> np.ndarray:
+    """Return the share (0–1) of each object that each word's attention covers, ``(objects, words)``.
+
+    ``|m ∩ a| / |m|`` with the mask m of an object and that of a word's attention, a. The masks are ``bool (objects,
+    height, width)`` and ``bool (words, height, width)``. An object without a pixel gives NaN. Source: triplets, eq. 7.
+    Raises InputError where the masks are not of one height and width, or not bool.
+    """
+    objects, words = np.asarray(object_masks), np.asarray(word_masks)
+    if objects.ndim != 3 or words.ndim != 3 or objects.shape[1:] != words.shape[1:]:
+        raise InputError(
+            f"Masks of objects {objects.shape} and of words {words.shape} do not fit; give (objects, height, width) "
+            "and (words, height, width) of the same image."
+        )
+    for name, masks in (("objects", objects), ("words", words)):
+        if masks.dtype != bool:
+            raise InputError(f"Masks of {name} are {masks.dtype}; give bool, for example masks > 0.5.")
+    # float32 counts pixels exactly up to 2**24, which is an image of 4096 x 4096.
+    flat = [masks.reshape(len(masks), -1).astype(np.float32) for masks in (objects, words)]
+    return ratio(flat[0] @ flat[1].T, flat[0].sum(axis=1, keepdims=True))
+
+
+def dependency_groups(
+    objects: Sequence[str],
+    coverage,
+    nouns: Collection[str],
+    words: Sequence[str],
+    *,
+    threshold: float = 0.7,
+    human_threshold: float = 0.25,
+    humans: Collection[str] = HUMANS,
+) -> np.ndarray:
+    """Return the dependency group of each object of an image, object ``(objects,)`` of DEPENDENCY_GROUPS or None.
+
+    An object is explicit where its name is one of the prompt's nouns. It is guided where some word's attention covers
+    more of it than a threshold. None where that cannot be said: no coverage that is known is large enough, and one is
+    NaN. Nouns that are hidden are those of :func:`hidden_nouns`. Source: triplets, section 6.2.
+
+    Args:
+        objects: The names of objects, one for each instance.
+        coverage: ``(objects, words)``, 0–1, as :func:`coverage` gives it; NaN for a word without attention.
+        nouns: The prompt's nouns, spelt as objects are.
+        words: The words of the columns of ``coverage``.
+        threshold: What coverage must exceed.
+        human_threshold: The same where object and word are both human.
+        humans: Names and words that are human.
+
+    Raises:
+        InputError: The coverage has another shape or numbers outside 0–1.
+    """
+    covered = numbers("coverage", coverage, 0, 1)
+    if covered.shape != (len(objects), len(words)):
+        raise InputError(
+            f"coverage has the shape {covered.shape}; of {len(objects)} objects and {len(words)} words it must be "
+            f"({len(objects)}, {len(words)})."
+        )
+    human_objects, human_words, explicit = (
+        np.array([name in among for name in names], bool)
+        for names, among in ((objects, set(humans)), (words, set(humans)), (objects, set(nouns)))
+    )
+    needed = np.where(human_objects[:, None] & human_words, human_threshold, threshold)
+    guided = (covered > needed).any(axis=1)
+    found = np.array(DEPENDENCY_GROUPS, dtype=object)[np.where(guided, 0, 2) + np.where(explicit, 0, 1)]
+    found[~guided & np.isnan(covered).any(axis=1)] = None
+    return found
+
+
+def hidden_nouns(nouns: Iterable[str], objects: Iterable[str]) -> list[str]:
+    """Return the prompt's nouns of which no object was found in the image, each once, in their order.
+
+    Source: triplets, section 6.2.
+    """
+    shown = set(objects)
+    return [noun for noun in dict.fromkeys(nouns) if noun not in shown]
 
 
 def intersection_ratio(set_a: Iterable, set_b: Iterable) -> float:

@@ -1,0 +1,27 @@
+"""Where generated images attend to the words of their prompts (triplets, section 6.1).
+
+- :mod:`~biaslab.attribution.words`: which columns of a text, as the network reads it, belong to a word.
+- :mod:`~biaslab.attribution.attention`: attention to words, added up while a pipeline generates.
+- :mod:`~biaslab.attribution.maps`: maps as they are kept, and the regions that they mark.
+- :mod:`~biaslab.attribution.images`: images and maps made at once, computed once and kept.
+"""
+
+from __future__ import annotations
+
+from biaslab.attribution.attention import Attention, capture, check
+from biaslab.attribution.images import AttendedImages, generate_with_attention
+from biaslab.attribution.maps import WordMaps, word_maps, word_masks
+from biaslab.attribution.words import Columns, columns
+
+__all__ = [
+    "AttendedImages",
+    "Attention",
+    "Columns",
+    "WordMaps",
+    "capture",
+    "check",
+    "columns",
+    "generate_with_attention",
+    "word_maps",
+    "word_masks",
+]

@@ -1,0 +1,128 @@
+"""Images together with where they attend to the words of their prompts, made at once and kept together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from biaslab.attribution.attention import capture, check
+from biaslab.attribution.maps import WordMaps, word_maps
+from biaslab.attribution.words import columns
+from biaslab.errors import InputError
+from biaslab.generation import GeneratedImages, Generator
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from biaslab.judging.images import Unreadable
+
+
+def generate_with_attention(
+    generator: Generator,
+    texts: Sequence[str],
+    keys: Sequence[tuple[str, int]],
+    seed: int,
+    words: Sequence[Sequence[str]],
+    *,
+    softmax: Literal["text", "full"] = "text",
+) -> tuple[list[np.ndarray | Unreadable], list[WordMaps]]:
+    """Generate images, and maps of where they attend to words.
+
+    Images are those of :meth:`biaslab.generation.Generator.images`, byte for byte. Maps do not depend on the size of
+    batches beyond rounding.
+
+    Args:
+        generator: A loaded model.
+        texts: Prompts, one for each image.
+        keys: ``(prompt_id, index)`` of each image.
+        seed: Seed of the run.
+        words: Of each image, the words of its prompt to map, as they stand there.
+        softmax: See :func:`biaslab.attribution.attention.capture`.
+
+    Raises:
+        InputError: There are not as many keys or lists of words as texts, or a word is empty.
+        ParameterError: Attention cannot be taken from this model; or as :meth:`~biaslab.generation.Generator.images`.
+        RunError: As there.
+    """
+    check(generator.pipe)
+    # All of them before the first image: a list that does not fit is known at once.
+    placed = columns(generator.pipe, texts, words)
+    maps: list[WordMaps] = []
+
+    @contextmanager
+    def watch(chosen: range) -> Iterator[None]:
+        here = placed.of(chosen)
+        with capture(generator.pipe, here, softmax=softmax) as attention:
+            yield
+        maps.extend(word_maps(attention.maps(), here.words, here.missing))
+
+    images = generator.images(texts, keys, seed, watch=watch)
+    return images, maps
+
+
+class AttendedImages(GeneratedImages):
+    """Images of a table of prompts, as :class:`~biaslab.generation.GeneratedImages`, with maps of words.
+
+    Images and maps are made at once and kept in the same shards.
+
+    Args:
+        prompts: The columns of :class:`~biaslab.generation.GeneratedImages` and words: a list of the words of the text
+            to map.
+        softmax: See :func:`biaslab.attribution.attention.capture`.
+        given: As for :class:`~biaslab.generation.GeneratedImages`.
+        options: As for it.
+
+    Raises:
+        InputError: The prompts lack a column or hold values that do not fit.
+        ParameterError: The model is unknown.
+        MissingInputError: The embedded model is not in this installation.
+    """
+
+    def __init__(
+        self, prompts: pd.DataFrame, *given, softmax: Literal["text", "full"] = "text", **options
+    ) -> None:
+        if "words" not in prompts:
+            raise InputError("The prompts have no column 'words'; it must hold a list of words for each.")
+        self._also = {"softmax": softmax}
+        super().__init__(prompts, *given, **options)
+        # Shards are told apart by the rows that they were made from.
+        asked = [json.dumps(list(words)) for words in prompts["words"]]
+        by_prompt = dict(zip(prompts["prompt_id"], asked, strict=True))
+        self._units = self._units.assign(words=self._units["prompt_id"].map(by_prompt))
+        self.digest = hashlib.sha256("\n".join([self.digest, *self._units["words"]]).encode()).hexdigest()
+
+    def word_maps(self, image_ids: Sequence[str]) -> list[WordMaps]:
+        """Return maps of images in the order asked for.
+
+        Raises:
+            InputError: An id is not in the table.
+        """
+        return [_unpacked(self._row(place)) for place in self._found(image_ids)]
+
+    def _drawn(self, made_by: Generator, rows: pd.DataFrame, keys: list[tuple[str, int]]):
+        words = [json.loads(asked) for asked in rows["words"]]
+        images, found = generate_with_attention(
+            made_by, list(rows["text"]), keys, self._seed, words, **self._also
+        )
+        return images, {
+            "mapped": [json.dumps({"words": maps.words, "missing": maps.missing}) for maps in found],
+            "maps": [_packed(maps.maps) for maps in found],
+        }
+
+
+def _packed(maps: np.ndarray) -> bytes:
+    file = BytesIO()
+    np.savez_compressed(file, maps)
+    return file.getvalue()
+
+
+def _unpacked(row: pd.Series) -> WordMaps:
+    mapped = json.loads(row["mapped"])
+    with np.load(BytesIO(row["maps"]), allow_pickle=False) as file:
+        return WordMaps(tuple(mapped["words"]), file["arr_0"], mapped["missing"])

@@ -1,0 +1,151 @@
+"""Which columns of a text, as a denoising network reads it, belong to a word of the prompt."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from biaslab.errors import InputError, ParameterError
+
+ABSENT, CUT = "not in the text", "beyond what the text encoder reads"
+"""Why a word has no columns."""
+# Pipeline -> its text, part after part: the tokenizers whose tokens stand in the same columns. Flux reads the other
+# tokenizer's text as one vector, without words.
+_TEXTS = {
+    "StableDiffusionPipeline": [("tokenizer",)],
+    "StableDiffusionXLPipeline": [("tokenizer", "tokenizer_2")],
+    "StableDiffusion3Pipeline": [("tokenizer", "tokenizer_2"), ("tokenizer_3",)],
+    "FluxPipeline": [("tokenizer_2",)],
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of words in some texts."""
+
+    words: list[tuple[str, ...]]
+    """The words of each text that have columns."""
+    missing: list[dict[str, str]]
+    """For each text, why other words have none: :data:`ABSENT` or :data:`CUT`."""
+    weights: np.ndarray
+    """How much of a column is a word's, ``float32 (texts, words, columns)``, as many words as any text has, at least 1.
+
+    A word's tokens in one part of the text share 1, wherever and however often it stands there; it has 1 for each part.
+    """
+    is_text: np.ndarray
+    """Whether a column is no padding, ``bool (texts, columns)``."""
+
+    def of(self, chosen: range) -> Columns:
+        """Return the columns of some of the texts."""
+        here = slice(chosen.start, chosen.stop)
+        return Columns(self.words[here], self.missing[here], self.weights[here], self.is_text[here])
+
+
+def check_tokenizers(pipe) -> None:
+    """Check that a pipeline's tokenizers say where in the text a token stands.
+
+    Raises:
+        ParameterError: The pipeline is of no known kind, or one of them does not.
+    """
+    kind = type(pipe).__name__
+    if kind not in _TEXTS:
+        raise ParameterError(
+            f"Attention to words cannot be read from a {kind}: how it reads a text is not known. Use one of "
+            f"{', '.join(_TEXTS)}."
+        )
+    for name in (name for part in _TEXTS[kind] for name in part):
+        tokenizer = getattr(pipe, name, None)
+        if tokenizer is not None and not tokenizer.is_fast:
+            raise ParameterError(
+                f"Attention to words cannot be read from this {kind}: its {name}, a {type(tokenizer).__name__}, does "
+                "not say where in the text a token stands. Save the model with a tokenizer that has a tokenizer.json."
+            )
+
+
+def columns(pipe, texts: Sequence[str], words: Sequence[Sequence[str]]) -> Columns:
+    """Find words in texts as a pipeline reads them.
+
+    A word is found wherever it stands as a whole, in capitals or not; it may be several words long. Where the
+    tokenizer splits it, it has all its tokens; a place where one of them is cut off at the tokenizer's limit is no
+    place.
+
+    Args:
+        pipe: A diffusers pipeline that :func:`check_tokenizers` lets pass.
+        texts: Prompts.
+        words: The words to find in each of them.
+
+    Raises:
+        InputError: There are not as many lists of words as texts, or a word is empty.
+    """
+    if len(texts) != len(words):
+        raise InputError(f"There are {len(texts)} texts but {len(words)} lists of words; give one for each.")
+    for given in words:
+        if isinstance(given, str) or not all(isinstance(w, str) and w.strip() for w in given):
+            raise InputError(f"The words of a text are {given!r}; give a list of words, none of them empty.")
+    asked = [list(dict.fromkeys(given)) for given in words]
+    places = [[_places(word, text) for word in given] for text, given in zip(texts, asked, strict=True)]
+    most = max([1, *map(len, asked)])
+    weights, is_text = [], []
+    for part, length in _parts(pipe):
+        found, read = _read(pipe, part, length, texts, places, most)
+        # What stands in no tokenizer's columns has no weight.
+        weights.append(found / np.maximum(found.sum(-1, keepdims=True), 1))
+        is_text.append(read)
+    return _told(asked, places, np.concatenate(weights, -1), np.concatenate(is_text, -1))
+
+
+def _places(word: str, text: str) -> list[tuple[int, int]]:
+    return [m.span() for m in re.finditer(rf"(?<!\w){re.escape(word.strip())}(?!\w)", text, re.IGNORECASE)]
+
+
+def _parts(pipe) -> list[tuple[tuple[str, ...], int]]:
+    """Return the tokenizers of each part of a pipeline's text, and how many columns the part has."""
+    parts = [
+        (names, next((t.model_max_length for n in names if (t := getattr(pipe, n, None)) is not None), 0))
+        for names in _TEXTS[type(pipe).__name__]
+    ]
+    # A T5 encoder stands last and reads as much as the pipeline says.
+    longest = inspect.signature(pipe.__call__).parameters.get("max_sequence_length")
+    return parts if longest is None else [*parts[:-1], (parts[-1][0], longest.default)]
+
+
+def _read(pipe, names, length: int, texts, places, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which columns of a part of the text are each word's, and which are no padding."""
+    found = np.zeros((len(texts), most, length), np.float32)
+    is_text = np.zeros((len(texts), length), bool)
+    for name in names:
+        tokenizer, encoder = (
+            getattr(pipe, n, None) for n in (name, name.replace("tokenizer", "text_encoder"))
+        )
+        # Without its encoder, a part's columns hold zeros.
+        if tokenizer is None or encoder is None or not len(texts):
+            continue
+        given = {"padding": "max_length", "max_length": length, "truncation": True}
+        said = tokenizer(list(texts), **given, return_offsets_mapping=True, return_attention_mask=True)
+        is_text |= np.array(said["attention_mask"], bool)
+        starts, ends = np.moveaxis(np.array(said["offset_mapping"]), -1, 0)
+        for i, of_text in enumerate(places):
+            for j, of_word in enumerate(of_text):
+                for start, end in of_word:
+                    here = (starts[i] < end) & (ends[i] > start)
+                    # Where its end was read, all of it was.
+                    if here.any() and ends[i][here].max() >= end:
+                        found[i, j, here] = 1
+    return found, is_text
+
+
+def _told(asked, places, weights: np.ndarray, is_text: np.ndarray) -> Columns:
+    has = weights.any(-1)
+    words, missing, rows = [], [], np.zeros_like(weights)
+    for i, given in enumerate(asked):
+        words.append(tuple(word for j, word in enumerate(given) if has[i, j]))
+        missing.append(
+            {word: CUT if places[i][j] else ABSENT for j, word in enumerate(given) if not has[i, j]}
+        )
+        rows[i, : len(words[-1])] = weights[i, has[i]]
+    # One at least: sums of nothing have no shape.
+    return Columns(words, missing, rows[:, : max([1, *map(len, words)])], is_text)
