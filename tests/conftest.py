@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# The endpoint that tells tests what it was asked, images in memory, and where GCC's captions are to be found.
-sys.path += [str(ROOT / "tests" / room) for room in ("net", "judging", "captions")]
+# The endpoint that tells tests what it was asked, images in memory, GCC's captions, and tiny pipelines.
+sys.path += [str(ROOT / "tests" / room) for room in ("net", "judging", "captions", "generation")]
 
 # A shell's background jobs begin with Ctrl-C ignored, and so would everything that the tests start and stop.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -49,6 +49,21 @@ def browser():
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """Return the folder of a tiny pipeline by its family's name; each is built when first asked for."""
+    import tiny_pipelines
+
+    root, built = tmp_path_factory.mktemp("pipelines"), {}
+
+    def folder(name: str) -> str:
+        if name not in built:
+            built[name] = tiny_pipelines.save(name, root / name)
+        return str(built[name])
+
+    return folder
 
 
 @pytest.fixture

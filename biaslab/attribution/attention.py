@@ -9,23 +9,27 @@ Transformers (Stable Diffusion 3, Flux) attend to text and image together, in ea
 attention is that among the words, padding left out, or with ``softmax="full"`` among words, padding and image; the
 threshold of masks is not calibrated for either.
 
-Sums are kept for each resolution and the wanted words only: their memory does not grow with the steps.
+Sums are kept for each layer and head and the wanted words only, so their memory does not grow with the steps. Heads are
+kept apart because each head's map is clamped where interpolation undershoots, as DAAM (Tang et al. 2023,
+arXiv:2210.04885) does it: one clamp of a sum gives other masks.
 """
 
 from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from biaslab.attribution.words import Columns, check_tokenizers
 from biaslab.errors import InputError, ParameterError, RunError
 
+if TYPE_CHECKING:
+    import torch
+
 SOFTMAX = ("text", "full")
-APART = ("layer", "step")
 # Numbers of attention that are held at a time: they stay in a processor's cache.
 _AT_A_TIME = {"cpu": 2**20, "cuda": 2**27}
 
@@ -34,38 +38,35 @@ class Part(NamedTuple):
     """What a sum is of."""
 
     layer: str
-    """The layer, as the network names it; empty for all."""
+    """The layer, as the network names it."""
     step: int
     """The step, from 0; -1 for all."""
-    rows: int
-    """Height of the resolution."""
-    columns: int
-    """Width of it."""
 
 
 class Attention:
     """Attention to words, added up while a pipeline generates.
 
     Attributes:
-        sums: ``float32 (images, words, rows, columns)``, by what they are of.
-        n: How many heads are in each sum, those of each step again.
+        sums: ``float32 (images, heads, words, rows, columns)``, by layer and step.
+        n: How many steps are in each sum.
         latent: Height and width of the latents; (0, 0) before the first step.
     """
 
     def __init__(self) -> None:
-        self.sums: dict[Part, object] = {}
+        self.sums: dict[Part, torch.Tensor] = {}
         self.n: dict[Part, int] = defaultdict(int)
         self.latent = (0, 0)
         self.step = -1
 
-    def maps(self, *, layer: str = "", step: int = -1):
+    def maps(self, *, layer: str = "", step: int = -1) -> torch.Tensor:
         """Return mean attention on the latents' grid, ``float32 (images, words, height, width)``, 0 or more.
 
-        Each resolution is interpolated to the grid (bicubic) and clamped at 0, where that undershoots.
+        Each head's sum is interpolated to the grid (bicubic) and clamped at 0, where that undershoots; heads of all
+        layers and steps have the same weight.
 
         Args:
-            layer: Only this layer's, where layers were kept apart.
-            step: Only this step's, where steps were.
+            layer: Only this layer's.
+            step: Only this step's, where steps were kept apart.
 
         Raises:
             InputError: Nothing was kept of it.
@@ -74,16 +75,16 @@ class Attention:
 
         chosen = [p for p in self.sums if (not layer or p.layer == layer) and (step < 0 or p.step == step)]
         if not chosen:
-            kept = ", ".join(sorted({f"{p.layer or 'all layers'} at step {p.step}" for p in self.sums})[:8])
             raise InputError(
-                f"No attention was kept of layer {layer!r} at step {step}; there is {kept or 'none yet'}. Name layers "
-                "and steps only where they were kept apart."
+                f"No attention was kept of {layer or 'any layer'}{f' at step {step}' * (step >= 0)}. Steps are kept "
+                f"apart where that is asked for; the layers are {', '.join(sorted({p.layer for p in self.sums}))}."
             )
         total = 0
         for part in chosen:
-            on_grid = torch.nn.functional.interpolate(self.sums[part], self.latent, mode="bicubic")
-            total = total + on_grid.clamp_(min=0)
-        return total / sum(self.n[part] for part in chosen)
+            of_heads = self.sums[part]
+            on_grid = torch.nn.functional.interpolate(of_heads.flatten(0, 1), self.latent, mode="bicubic")
+            total = total + on_grid.clamp_(min=0).unflatten(0, of_heads.shape[:2]).sum(1)
+        return total / sum(self.n[part] * self.sums[part].shape[1] for part in chosen)
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def capture(
     columns: Columns,
     *,
     softmax: Literal["text", "full"] = "text",
-    apart: Collection[Literal["layer", "step"]] = (),
+    by_step: bool = False,
 ) -> Iterator[Attention]:
     """Take attention to words from one call of a pipeline; its hooks go when the block ends, however it ends.
 
@@ -120,18 +121,17 @@ def capture(
         columns: The words of its prompts, one text for each image of the call, in order.
         softmax: Among what a word's attention is a share: of the ``text`` alone, or ``full``, of text and
             image, which differs for Stable Diffusion 3 and Flux.
-        apart: Whether sums are kept apart by ``layer``, by ``step`` or by both.
+        by_step: Whether the sums of steps are kept apart; their memory then grows with the steps.
 
     Raises:
         ParameterError: The pipeline cannot be used, or an argument is not allowed.
         RunError: What the pipeline generates are other images than the columns are of.
     """
-    for name, value in [("softmax", softmax), *(("apart", a) for a in apart)]:
-        if value not in (allowed := SOFTMAX if name == "softmax" else APART):
-            raise ParameterError(f"{name} is {value!r}; allowed is {' or '.join(allowed)}.")
+    if softmax not in SOFTMAX:
+        raise ParameterError(f"softmax is {softmax!r}; allowed is {' or '.join(SOFTMAX)}.")
     check_tokenizers(pipe)
     layers, found = _layers(pipe), Attention()
-    seen = _Sums(found, columns, full=softmax == "full", apart=apart)
+    seen = _Sums(found, columns, full=softmax == "full", by_step=by_step)
     with ExitStack() as hooks:
         denoiser = _denoiser(pipe)
         hooks.enter_context(denoiser.register_forward_pre_hook(seen.begin, with_kwargs=True))
@@ -205,11 +205,11 @@ def _takes(module) -> dict[str, object]:
 class _Sums:
     """The hooks that fill an :class:`Attention`."""
 
-    def __init__(self, found: Attention, columns: Columns, *, full: bool, apart: Collection[str]) -> None:
+    def __init__(self, found: Attention, columns: Columns, *, full: bool, by_step: bool) -> None:
         import torch
 
         self.found, self.full = found, full
-        self.by_layer, self.by_step = "layer" in apart, "step" in apart
+        self.by_step = by_step
         self.weights = torch.from_numpy(columns.weights)
         self.is_text = torch.from_numpy(columns.is_text)
 
@@ -241,13 +241,12 @@ class _Sums:
         by_head = {role: self._by_head(taken.pop(role), module, rotation) for role in list(taken)}
         queries, keys, is_text = self._joint(**by_head, rotation=rotation)
         images, heads, places, _ = queries.shape
-        rows, columns = self._grid(places)
-        found, step = self.found, self.found.step if self.by_step else -1
-        part = Part(layer.name if self.by_layer else "", step, rows, columns)
-        if part not in found.sums:
-            found.sums[part] = queries.new_zeros(images, self.weights.shape[1], rows, columns)
-        found.n[part] += heads
-        _add(found.sums[part].view(images, -1, places), queries, keys, self.weights, is_text)
+        part = Part(layer.name, self.found.step if self.by_step else -1)
+        if part not in self.found.sums:
+            shape = images, heads, self.weights.shape[1], *self._grid(places)
+            self.found.sums[part] = queries.new_zeros(shape)
+        self.found.n[part] += 1
+        _add(self.found.sums[part], queries, keys, self.weights, is_text)
 
     def _by_head(self, values, module, rotation):
         """Return values of the half of a batch that has the prompt, ``float32 (images, heads, places, numbers)``."""
@@ -292,16 +291,18 @@ class _Sums:
 
 
 def _add(total, queries, keys, weights, is_text) -> None:
-    """Add attention to words over all heads to ``total (images, words, places)``, in place."""
+    """Add attention to words to ``total (images, heads, words, rows, columns)``, in place."""
     import torch
 
+    images, heads, words, *_ = total.shape
+    total = total.view(images * heads, words, -1)
+    weights = weights[:, None].expand(-1, heads, -1, -1).flatten(0, 1)
     keys = (keys * queries.shape[-1] ** -0.5).transpose(2, 3)
-    a_place = keys.shape[0] * keys.shape[1] * keys.shape[3]
-    at_a_time = max(1, _AT_A_TIME["cpu" if keys.device.type == "cpu" else "cuda"] // a_place)
-    for start in range(0, queries.shape[2], at_a_time):
-        chosen = slice(start, start + at_a_time)
-        scores = queries[:, :, chosen] @ keys
+    at_a_time = _AT_A_TIME["cpu" if keys.device.type == "cpu" else "cuda"]
+    places = max(1, at_a_time // (images * heads * keys.shape[-1]))
+    for part, some in zip(total.split(places, dim=2), queries.split(places, dim=2), strict=True):
+        scores = some @ keys
         if is_text is not None:
             scores.masked_fill_(~is_text[:, None, None, :], -torch.inf)
-        attention = scores.softmax(-1).sum(1)[..., : weights.shape[2]]
-        total[..., chosen].baddbmm_(weights, attention.transpose(1, 2))
+        attention = scores.softmax(-1)[..., : weights.shape[-1]].flatten(0, 1)
+        part.baddbmm_(weights, attention.transpose(1, 2))

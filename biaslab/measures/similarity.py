@@ -274,8 +274,8 @@ def coverage(object_masks, word_masks) -> np.ndarray:
         if masks.dtype != bool:
             raise InputError(f"Masks of {name} are {masks.dtype}; give bool, for example masks > 0.5.")
     # float32 counts pixels exactly up to 2**24, which is an image of 4096 x 4096.
-    flat = [masks.reshape(len(masks), -1).astype(np.float32) for masks in (objects, words)]
-    return ratio(flat[0] @ flat[1].T, flat[0].sum(axis=1, keepdims=True))
+    shared = np.tensordot(objects.astype(np.float32), words.astype(np.float32), ([1, 2], [1, 2]))
+    return ratio(shared, objects.sum(axis=(1, 2))[:, None])
 
 
 def dependency_groups(

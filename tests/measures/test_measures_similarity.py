@@ -9,9 +9,13 @@ from scipy.spatial.distance import cosine as cosine_distance
 from biaslab.errors import InputError
 from biaslab.measures import similarity
 from biaslab.measures.similarity import (
+    DEPENDENCY_GROUPS,
     bias_score,
     cosines,
+    coverage,
+    dependency_groups,
     diff_pix,
+    hidden_nouns,
     intersection_ratio,
     luma,
     split_product,
@@ -212,3 +216,75 @@ def test_images_that_cannot_be_compared():
         diff_pix(np.ones((9, 9)))
     with pytest.raises(InputError, match=r"uint8 \(9, 9, 3\)"):
         luma(np.ones((9, 9, 3), np.uint8))
+
+
+# -- dependency groups -----------------------------------------------------------------------------------
+
+
+def test_coverage_is_a_share_of_the_object():
+    rng = np.random.default_rng(3)
+    objects, words = rng.random((4, 30, 20)) < 0.3, rng.random((3, 30, 20)) < 0.6
+    objects[2] = False
+    expected = np.full((4, 3), np.nan)
+    for i in (0, 1, 3):
+        for j in range(3):
+            inside = [words[j, y, x] for y in range(30) for x in range(20) if objects[i, y, x]]
+            expected[i, j] = sum(inside) / len(inside)
+    np.testing.assert_allclose(coverage(objects, words), expected)
+    assert coverage(objects, words[:0]).shape == (4, 0)
+    assert coverage(objects[:0], words).shape == (0, 3)
+    # Seven of ten pixels are exactly 0.7, which is not more than 0.7.
+    ten, seven = np.ones((1, 2, 5), bool), np.arange(10).reshape(1, 2, 5) < 7
+    assert coverage(ten, seven) == 0.7
+    assert dependency_groups(["x"], coverage(ten, seven), [], ["y"]) == ["implicitly_independent"]
+
+
+def test_each_group():
+    objects = ["picnic", "basket", "park", "grass", "woman", "woman", "dress"]
+    words = ["women", "picnic", "park"]
+    covered = [
+        [0.0, 0.71, 0.0],
+        [0.9, 0.7, 0.0],
+        [0.0, 0.69, 0.7],
+        [0.0, 0.0, 0.7],
+        [0.26, 0.0, 0.0],  # a person in a person's attention
+        [0.25, 0.69, 0.0],
+        [0.26, 0.0, 0.0],  # what is no person needs more
+    ]
+    found = dependency_groups(objects, covered, ["woman", "picnic", "park", "daytime"], words)
+    assert found.tolist() == [
+        "explicitly_guided",
+        "implicitly_guided",
+        "explicitly_independent",
+        "implicitly_independent",
+        "explicitly_guided",
+        "explicitly_independent",
+        "implicitly_independent",
+    ]
+    assert set(found) == set(DEPENDENCY_GROUPS[:4])
+    assert hidden_nouns(["woman", "daytime", "park", "daytime"], objects) == ["daytime"]
+
+
+def test_groups_of_what_is_not_known():
+    # One known word is enough to guide; without it, one that is not known may have.
+    covered = [[0.9, np.nan], [0.1, np.nan], [np.nan, np.nan], [0.1, 0.2]]
+    found = dependency_groups(["a", "b", "c", "d"], covered, ["b"], ["x", "y"])
+    assert found.tolist() == ["implicitly_guided", None, None, "implicitly_independent"]
+    # A prompt without words guides nothing, and an image without objects has no group.
+    assert dependency_groups(["a", "b"], np.zeros((2, 0)), ["a"], []).tolist() == [
+        "explicitly_independent",
+        "implicitly_independent",
+    ]
+    assert dependency_groups([], np.zeros((0, 2)), ["a"], ["x", "y"]).tolist() == []
+    assert hidden_nouns(["a", "b"], []) == ["a", "b"]
+
+
+def test_masks_and_coverage_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match=r"Masks of objects \(1, 2, 3\) and of words \(1, 3, 2\) do not fit"):
+        coverage(np.ones((1, 2, 3), bool), np.ones((1, 3, 2), bool))
+    with pytest.raises(InputError, match="Masks of words are uint8; give bool"):
+        coverage(np.ones((1, 2, 3), bool), np.ones((1, 2, 3), np.uint8))
+    with pytest.raises(InputError, match=r"coverage has the shape \(2, 1\); of 1 objects and 1 words"):
+        dependency_groups(["a"], [[0.1], [0.2]], [], ["x"])
+    with pytest.raises(InputError, match="coverage holds 70"):
+        dependency_groups(["a"], [[70]], [], ["x"])

@@ -1,0 +1,265 @@
+"""Time and memory of attention to words while images are generated, against DAAM's way of taking it.
+
+Run: ``python benchmarks/attention.py``; it takes a few minutes on one thread. ``--model`` names another U-Net's
+pipeline, ``--device cuda`` a GPU. Without it there are two models: mini-sd, and one with random weights whose U-Net is
+three layers of the finest resolution of Stable Diffusion 1.x (64 x 64 places, 8 heads, 77 tokens): there attention has
+the size that it has in practice, and plain generation computes it by the fused kernel.
+
+Rounds take turns: plain generation, generation with our capture and the masks, and generation with DAAM's way and its
+masks, of the same images in the same batches. DAAM 0.2.0 itself cannot run beside current diffusers, and takes one
+square image at a time. So the peer is its way, as its authors describe it (Tang et al. 2023, arXiv:2210.04885) and its
+package does it, written for batches: attention is computed by a processor of its own, the sums of every token, layer
+and head over the steps are kept apart, and each is interpolated to the latents' grid, clamped at 0 and averaged at the
+end. Printed are the least seconds of processor time (on a GPU of a clock), what each adds to plain generation, the
+memory that sums take, the share of pixels in which masks agree, and whether images are byte-identical.
+"""
+
+import argparse
+import contextlib
+import os
+import platform
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+OCCUPATIONS = ("nurse", "pilot", "teacher", "lawyer")
+TEXTS = {f"a photo of the face of a {o}": ["photo", "face", o] for o in OCCUPATIONS}
+
+
+def build(folder: Path) -> None:
+    """Save a pipeline whose U-Net is the finest resolution of Stable Diffusion 1.x, with random weights."""
+    import torch
+    from diffusers import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import CLIPTextConfig, CLIPTextModel, PreTrainedTokenizerFast
+
+    torch.manual_seed(0)
+    names = ["[pad]", "[unk]", "[bos]", "[eos]", *sorted({w for text in TEXTS for w in text.split()})]
+    words = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.TemplateProcessing(
+        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
+    )
+    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
+    text = CLIPTextConfig(
+        vocab_size=len(names),
+        hidden_size=768,
+        num_hidden_layers=1,
+        num_attention_heads=12,
+        bos_token_id=2,
+        eos_token_id=3,
+    )
+    unet = UNet2DConditionModel(
+        sample_size=64,
+        block_out_channels=(320,),
+        layers_per_block=1,
+        down_block_types=("CrossAttnDownBlock2D",),
+        up_block_types=("CrossAttnUpBlock2D",),
+        mid_block_type=None,
+        cross_attention_dim=768,
+        attention_head_dim=8,
+    )
+    vae = AutoencoderKL(
+        block_out_channels=(16, 16, 16, 16),
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        norm_num_groups=8,
+        mid_block_add_attention=False,
+    )
+    StableDiffusionPipeline(
+        vae=vae,
+        text_encoder=CLIPTextModel(text),
+        tokenizer=PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=77, **special),
+        unet=unet,
+        scheduler=DDIMScheduler(clip_sample=False, steps_offset=1),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    ).save_pretrained(folder)
+
+
+class Daam:
+    """Attention by DAAM's way, while it is entered."""
+
+    def __init__(self, pipe, images: int) -> None:
+        self.unet, self.images, self.sums = pipe.unet, images, defaultdict(float)
+
+    def __enter__(self):
+        from diffusers.models.attention_processor import AttnProcessor
+
+        self.before = self.unet.attn_processors
+        kept = self
+
+        class Processor(AttnProcessor):
+            def __init__(self, layer: str) -> None:
+                self.layer = layer
+
+            def __call__(self, attn, hidden_states, encoder_hidden_states=None, **given):
+                plain = attn.get_attention_scores
+
+                def scores(*asked):
+                    probabilities = plain(*asked)
+                    kept.add(self.layer, attn.heads, probabilities)
+                    return probabilities
+
+                attn.get_attention_scores = scores
+                try:
+                    return super().__call__(attn, hidden_states, encoder_hidden_states, **given)
+                finally:
+                    del attn.get_attention_scores
+
+        taken = [k for k in self.before if ".attn2." in k and not k.startswith("mid_block")]
+        self.unet.set_attn_processor({k: Processor(k) if k in taken else v for k, v in self.before.items()})
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.unet.set_attn_processor(self.before)
+
+    def add(self, layer: str, heads: int, probabilities) -> None:
+        # Tokens first, then the half that has the prompt; one map for each head.
+        maps = (
+            probabilities.float().unflatten(0, (-1, heads))[-self.images :].permute(1, 0, 3, 2).contiguous()
+        )
+        for head, of_head in enumerate(maps):
+            self.sums[layer, head] = self.sums[layer, head] + of_head
+
+    def masks(self, pipe, latent, size, texts, words) -> list[np.ndarray]:
+        import torch
+        from torch.nn.functional import interpolate
+
+        merged = []
+        for total in self.sums.values():
+            factor = round((latent[0] * latent[1] / total.shape[2]) ** 0.5)
+            on_grid = total.unflatten(2, (latent[0] // factor, latent[1] // factor))
+            merged.append(interpolate(on_grid, latent, mode="bicubic").clamp_(min=0))
+        maps, found = torch.stack(merged).mean(0), []
+        for i, (text, of_text) in enumerate(zip(texts, words, strict=True)):
+            pieces = pipe.tokenizer.tokenize(text)
+            for word in of_text:
+                tokens = [k + 1 for k, piece in enumerate(pieces) if piece.replace("</w>", "") == word]
+                on_image = interpolate(maps[i, tokens].mean(0)[None, None], size, mode="bicubic")[0, 0]
+                low, high = on_image.min(), on_image.max()
+                found.append(((on_image - low) / (high - low + 1e-8) > 0.35).cpu().numpy())
+        return found
+
+    @property
+    def bytes(self) -> int:
+        return sum(t.numel() * t.element_size() for t in self.sums.values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--model", default="", help="empty: mini-sd, and three layers of Stable Diffusion 1.x"
+    )
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--size", type=int, default=0, help="pixels; 0 is the model's own")
+    parser.add_argument("--steps", type=int, default=0, help="0: 10, of the three layers 1")
+    parser.add_argument("--guidance", type=float, default=7.5)
+    parser.add_argument("--dtype", default="float32", help="auto is what generation chooses by itself")
+    parser.add_argument("--images", type=int, default=0, help="0: 8, of the three layers 1")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+
+    import torch
+
+    from biaslab.generation.loading import quiet
+
+    torch.set_num_threads(options.threads)
+    if options.model:
+        return compare(options, options.model, options.steps or 10, options.images or 8)
+    compare(options, "mini", options.steps or 10, options.images or 8)
+    with tempfile.TemporaryDirectory() as folder:
+        with quiet():
+            build(made := Path(folder) / "three layers of Stable Diffusion 1.x")
+        compare(options, str(made), options.steps or 1, options.images or 1)
+
+
+def compare(options, model: str, steps: int, n: int) -> None:
+    from biaslab.attribution import capture, columns, generate_with_attention, word_masks
+    from biaslab.generation import GenerationSettings, load
+
+    given = GenerationSettings(
+        steps=steps,
+        guidance_scale=options.guidance,
+        height=options.size,
+        width=options.size,
+        dtype=options.dtype,
+        batch_size=n,
+    )
+    generator = load(model, given, device=options.device)
+    said, size = generator.description(), (generator.height, generator.width)
+    latent = tuple(side // generator.pipe.vae_scale_factor for side in size)
+    texts = [list(TEXTS)[i % len(TEXTS)] for i in range(n)]
+    words, keys = [TEXTS[text] for text in texts], [("p", i) for i in range(n)]
+    held = {"ours": 0, "peer": 0}
+
+    def plain():
+        return generator.images(texts, keys, 1), []
+
+    def ours():
+        images, maps = generate_with_attention(generator, texts, keys, 1, words)
+        return images, [mask for of_image in maps for mask in word_masks(of_image.maps, *size)]
+
+    def peer():
+        masks = []
+
+        @contextlib.contextmanager
+        def watch(chosen):
+            with Daam(generator.pipe, len(chosen)) as daam:
+                yield
+            of = ([x[i] for i in chosen] for x in (texts, words))
+            masks.extend(daam.masks(generator.pipe, latent, size, *of))
+            held["peer"] = max(held["peer"], daam.bytes // len(chosen))
+
+        return generator.images(texts, keys, 1, watch=watch), masks
+
+    @contextlib.contextmanager
+    def weighed(chosen):
+        here = columns(generator.pipe, texts, words).of(chosen)
+        with capture(generator.pipe, here) as attention:
+            yield
+        held["ours"] = sum(t.numel() * t.element_size() for t in attention.sums.values()) // len(chosen)
+
+    generator.images(texts, keys, 1, watch=weighed)
+    clock = time.perf_counter if options.device != "cpu" else time.process_time
+    seconds, made = defaultdict(list), {}
+    for _ in range(options.rounds):
+        for work in (plain, ours, peer):
+            start = clock()
+            made[work.__name__] = work()
+            seconds[work.__name__].append(clock() - start)
+    best = {name: min(found) / n for name, found in seconds.items()}
+    added = {name: best[name] - best["plain"] for name in ("ours", "peer")}
+    same = {
+        name: all(np.array_equal(a, b) for a, b in zip(made[name][0], made["plain"][0], strict=True))
+        for name in ("ours", "peer")
+    }
+    agree = np.mean([np.mean(a == b) for a, b in zip(made["ours"][1], made["peer"][1], strict=True)])
+    print(
+        f"{platform.processor() or 'CPU'}, {options.threads} threads of {os.cpu_count()} cores, {said['versions']}"
+    )
+    print(
+        f"{Path(model).name} on {said['device']}, {n} images of {size[0]} x {size[1]} pixels in batches of "
+        f"{generator.batch_size}, {steps} steps, guidance {options.guidance:g}, {said['dtype']}"
+    )
+    print(f"plain generation             {1000 * best['plain']:9.2f} ms an image")
+    for name, label in (("ours", "with attention, biaslab"), ("peer", "with attention, DAAM's way")):
+        print(
+            f"{label:28} {1000 * best[name]:9.2f} ms an image   adds {1000 * added[name]:8.2f} ms "
+            f"({100 * added[name] / best['plain']:5.1f} %)   sums {held[name] / 2**10:10,.1f} KiB an image   "
+            f"images {'byte-identical' if same[name] else 'changed'}"
+        )
+    print(
+        f"ratio of what is added       {added['peer'] / added['ours']:9.1f} x   of memory "
+        f"{held['peer'] / held['ours']:.1f} x   masks agree in {100 * agree:.2f} % of {len(made['ours'][1])} x "
+        f"{size[0] * size[1]} pixels"
+    )
+
+
+if __name__ == "__main__":
+    main()

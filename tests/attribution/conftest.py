@@ -1,0 +1,74 @@
+"""What attention really was: recorded where a pipeline computes it, head by head and step by step."""
+
+import contextlib
+from collections import defaultdict
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    torch = pytest.importorskip("torch", reason="attention needs the extra 'models'")
+    pytest.importorskip("diffusers", reason="attention needs the extra 'models'")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def recorded_unet(monkeypatch):
+    """Return a function that lets a U-Net note its cross-attention, ``(rows, heads, places, columns)``, by layer."""
+
+    def record(unet) -> dict:
+        from diffusers.models.attention_processor import AttnProcessor
+
+        unet.set_attn_processor(AttnProcessor())
+        found = defaultdict(list)
+        for name, module in unet.named_modules():
+            if name.endswith(".attn2"):
+
+                def scores(*given, name=name, module=module, plain=module.get_attention_scores):
+                    probabilities = plain(*given)
+                    found[name].append(probabilities.unflatten(0, (-1, module.heads)))
+                    return probabilities
+
+                monkeypatch.setattr(module, "get_attention_scores", scores)
+        return found
+
+    return record
+
+
+@pytest.fixture
+def recorded_joint(monkeypatch):
+    """Return attention of text and image together, ``(rows, heads, places, places)`` a call, in the order of calls."""
+    import torch
+
+    found, plain = [], torch.nn.functional.scaled_dot_product_attention
+
+    def attend(query, key, value, *given, **options):
+        found.append((query @ key.transpose(2, 3) / query.shape[-1] ** 0.5).softmax(-1))
+        return plain(query, key, value, *given, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attend)
+    return found
+
+
+@pytest.fixture
+def watching():
+    """Return a ``watch`` for a generator that captures each batch, and the list that it fills."""
+    from biaslab.attribution import capture, columns
+
+    def watch(generator, texts, words, **options):
+        found = []
+
+        @contextlib.contextmanager
+        def watch_batch(chosen):
+            here = columns(generator.pipe, [texts[i] for i in chosen], [words[i] for i in chosen])
+            with capture(generator.pipe, here, **options) as attention:
+                yield
+            found.append(attention)
+
+        return watch_batch, found
+
+    return watch

@@ -1,0 +1,65 @@
+"""Images and maps of a table of prompts: made at once, kept, and found again."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.attribution import AttendedImages, generate_with_attention
+from biaslab.errors import InputError
+from biaslab.generation import GeneratedImages, GenerationSettings, load
+from biaslab.store import Store
+
+PROMPTS = pd.DataFrame(
+    [("p", "a photo of a nurse", 2, ["nurse", "dog"]), ("q", "the face of a pilot", 1, ("pilot", "face"))],
+    columns=["prompt_id", "text", "n_images", "words"],
+)
+GIVEN = GenerationSettings(steps=2, guidance_scale=3.0, height=32, width=32, dtype="float32")
+
+
+def made(folder, store, prompts=PROMPTS, **more):
+    return AttendedImages(prompts, folder, GIVEN, seed=1, store=store, **more).complete(progress=False)
+
+
+def test_images_and_maps_are_kept_together(folders, tmp_path, monkeypatch):
+    store, folder = Store(tmp_path), folders("sd1")
+    first = made(folder, store)
+    assert list(first.table["image_id"]) == ["p/0", "p/1", "q/0"]
+    assert list(first.table) == ["image_id", "prompt_id", "index", "seed", "outcome", "tokens_cut"]
+
+    def never(*given, **options):
+        raise AssertionError("everything was there")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("biaslab.generation.loading.load_pipeline", never)
+        again = made(folder, store)
+    keys = [("p", 0), ("p", 1), ("q", 0)]
+    words = [["nurse", "dog"]] * 2 + [["pilot", "face"]]
+    texts = ["a photo of a nurse"] * 2 + ["the face of a pilot"]
+    images, maps = generate_with_attention(load(folder, GIVEN), texts, keys, 1, words)
+    asked = ["q/0", "p/1", "p/0"]
+    for image, other in zip(again.read(asked), images[::-1], strict=True):
+        np.testing.assert_array_equal(image, other)
+    for found, other in zip(again.word_maps(asked), maps[::-1], strict=True):
+        np.testing.assert_array_equal(found.maps, other.maps)
+        assert (found.words, found.missing) == (other.words, other.missing)
+    assert again.word_maps(["p/0"])[0].missing == {"dog": "not in the text"}
+    with pytest.raises(InputError, match="no image 'p/7'"):
+        again.word_maps(["p/7"])
+    # They are the images that are made without maps.
+    plain = GeneratedImages(PROMPTS, folder, GIVEN, seed=1, store=store).complete(progress=False)
+    for image, other in zip(plain.read(asked), again.read(asked), strict=True):
+        np.testing.assert_array_equal(image, other)
+
+
+def test_other_words_are_mapped_anew(folders, tmp_path):
+    store, folder = Store(tmp_path), folders("sd1")
+    first = made(folder, store)
+    other = made(folder, store, PROMPTS.assign(words=[["photo"], []]))
+    assert other.digest != first.digest
+    assert [m.words for m in other.word_maps(["p/1", "q/0"])] == [("photo",), ()]
+    assert [m.words for m in made(folder, store).word_maps(["p/1", "q/0"])] == [("nurse",), ("pilot", "face")]
+
+
+def test_prompts_without_words_are_refused(folders, tmp_path):
+    with pytest.raises(InputError, match="no column 'words'"):
+        made(folders("sd1"), Store(tmp_path), PROMPTS.drop(columns="words"))

@@ -1,0 +1,412 @@
+"""Sums of attention against what pipelines computed, and what must not change while they are taken."""
+
+import gc
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from biaslab.attribution import capture, check, columns, generate_with_attention, word_maps, word_masks
+from biaslab.attribution.attention import Part
+from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.generation import GenerationSettings, load
+
+TEXTS = ["a photo of a nurse", "a photo of the face of a pilot", "the nurse"]
+WORDS = [["nurse", "photo", "dog"], ["a", "face"], ["the"]]
+# The columns of mini-sd's tokenizer, which has a token for each word after the start's.
+PLACES = [{"nurse": [5], "photo": [2]}, {"a": [1, 7], "face": [5]}, {"the": [1]}]
+KEYS = [("p", 0), ("q", 0), ("r", 1)]
+
+
+def mini(**more):
+    """Return mini-sd for images of 64 x 96 pixels: latents of 16 x 24, attention at 8 x 12 and 4 x 6."""
+    given = {"steps": 2, "guidance_scale": 3.0, "width": 96, "dtype": "float32"}
+    return load("mini", GenerationSettings(**given | more))
+
+
+def tiny(folder: str, **more):
+    given = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 48, "dtype": "float32"}
+    return load(folder, GenerationSettings(**given | more))
+
+
+def expected_sums(recorded: dict, images: int, places=PLACES) -> dict:
+    """Return sums by layer, image, head and word: a loop over all of them, and over steps."""
+    sums = {}
+    for name, steps in recorded.items():
+        for probabilities in steps:
+            for i, of_prompt in enumerate(probabilities[-images:]):
+                for head, of_head in enumerate(of_prompt):
+                    for j, tokens in enumerate(places[i].values()):
+                        seen = of_head[:, tokens].mean(1).numpy()
+                        sums[name, i, head, j] = sums.get((name, i, head, j), 0) + seen
+    return sums
+
+
+@pytest.mark.parametrize("guidance", [3.0, 1.0])
+def test_sums_are_those_of_what_the_network_computed(recorded_unet, watching, guidance):
+    generator = mini(guidance_scale=guidance)
+    watch, found = watching(generator, TEXTS, WORDS)
+    recorded = recorded_unet(generator.pipe.unet)
+    generator.images(TEXTS, KEYS, 1, watch=watch)
+    (attention,) = found
+    # The middle block's attention is recorded, and there is a prompts' half where there is guidance only.
+    assert [len(p) for p in recorded["mid_block.attentions.0.transformer_blocks.0.attn2"]] == [
+        6 if guidance > 1 else 3
+    ] * 2
+    expected = expected_sums({k: v for k, v in recorded.items() if "mid_block" not in k}, 3)
+    assert {name for name, *_ in expected} == {part.layer for part in attention.sums}
+    assert attention.latent == (16, 24)
+    # One layer down and two up at each of two resolutions, with 4 heads.
+    shapes = sorted(tuple(total.shape) for total in attention.sums.values())
+    assert shapes == [(3, 4, 2, 4, 6)] * 3 + [(3, 4, 2, 8, 12)] * 3
+    assert set(attention.n.values()) == {2}
+    for (name, i, head, j), values in expected.items():
+        total = attention.sums[Part(name, -1)][i, head, j].flatten().numpy()
+        np.testing.assert_allclose(total, values, rtol=2e-5, atol=2e-6)
+    # A text with one word has nothing in the place of the second.
+    assert not any(total[2, :, 1].any() for total in attention.sums.values())
+
+
+def test_maps_are_the_mean_of_heads_layers_and_steps(watching):
+    import torch
+
+    generator = mini(width=64)
+    watch, found = watching(generator, TEXTS, WORDS)
+    generator.images(TEXTS, KEYS, 1, watch=watch)
+    (attention,) = found
+    expected = 0
+    for total in attention.sums.values():
+        for of_head in total.unbind(1):
+            expected = expected + torch.nn.functional.interpolate(of_head, (16, 16), mode="bicubic").clamp(
+                min=0
+            )
+    # 6 layers, 4 heads and 2 steps.
+    np.testing.assert_allclose(attention.maps().numpy(), expected.numpy() / 48, rtol=1e-4, atol=1e-8)
+
+
+def daam(recorded: dict, images: int, latent, size, places=PLACES) -> dict:
+    """Return masks as DAAM makes them: each head's sum on the latents' grid, clamped, their mean, above 0.35."""
+    import torch
+    from torch.nn.functional import interpolate
+
+    maps = {}
+    for name, steps in recorded.items():
+        if name.startswith("mid_block"):
+            continue
+        total = torch.stack([probabilities[-images:] for probabilities in steps]).sum(0)
+        factor = (latent[0] * latent[1] / total.shape[2]) ** 0.5
+        grid = [round(side / factor) for side in latent]
+        for i, of_prompt in enumerate(total):
+            for of_head in of_prompt:
+                on_grid = interpolate(of_head.T.reshape(1, -1, *grid), latent, mode="bicubic").clamp(min=0)
+                maps.setdefault(i, []).append(on_grid[0])
+    found = {}
+    for i, words in enumerate(places):
+        whole = torch.stack(maps[i]).mean(0)
+        for word, tokens in words.items():
+            on_image = interpolate(whole[tokens].mean(0)[None, None], size, mode="bicubic")[0, 0]
+            scaled = (on_image - on_image.min()) / (on_image.max() - on_image.min() + 1e-8)
+            found[i, word] = (scaled > 0.35).numpy()
+    return found
+
+
+def agreement(made, expected: dict, size) -> float:
+    """Return the share of pixels in which masks agree."""
+    same = []
+    for i, maps in enumerate(made):
+        masks = word_masks(maps.maps, *size)
+        same += [masks[j] == expected[i, word] for j, word in enumerate(maps.words)]
+    assert len(same) == len(expected)
+    return np.mean(same)
+
+
+@pytest.mark.parametrize("size", [(64, 96), (96, 64)])
+def test_masks_are_those_of_daam(recorded_unet, size):
+    generator = mini(steps=4, height=size[0], width=size[1])
+    recorded = recorded_unet(generator.pipe.unet)
+    _, made = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
+    expected = daam(recorded, 3, [s // 4 for s in size], size)
+    assert 0.05 < np.mean(list(expected.values())) < 0.95
+    assert agreement(made, expected, size) >= 0.995
+
+
+def test_sdxl_has_the_same_hooks(folders, recorded_unet):
+    generator = tiny(folders("sdxl"))
+    recorded = recorded_unet(generator.pipe.unet)
+    _, made = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
+    # Two parts of a pixel each way are one latent.
+    expected = daam(recorded, 3, [16, 24], (32, 48))
+    assert agreement(made, expected, (32, 48)) >= 0.995
+    assert made[0].missing == {"dog": "not in the text"}
+
+
+@pytest.mark.parametrize("softmax", ["text", "full"])
+@pytest.mark.parametrize("family", ["sd3", "flux"])
+def test_joint_attention(folders, recorded_joint, watching, family, softmax):
+    generator = tiny(folders(family))
+    watch, found = watching(generator, TEXTS, WORDS, softmax=softmax)
+    with_t5 = 12 + 256 if family == "sd3" else 512
+    generator.images(TEXTS, KEYS, 1, watch=watch)
+    (attention,) = found
+    # Images of 32 x 48 pixels are latents of 16 x 24, which are read in patches of 2 x 2.
+    places = 8 * 12
+    is_text = columns(generator.pipe, TEXTS, WORDS).is_text
+    # Text of 7, 10 and 4 tokens, once or for both kinds of text encoders.
+    assert is_text.sum(1).tolist() == ([14, 20, 8] if family == "sd3" else [7, 10, 4])
+    expected, n = np.zeros((3, 2, places)), 0
+    for joint in recorded_joint:
+        if joint.shape[-1] == with_t5 + places:
+            text, image = slice(with_t5), slice(with_t5, None)
+            if family == "sd3":
+                text, image = slice(places, None), slice(places)
+            of_words = joint[-3:, :, image, text].double().numpy()
+            if softmax == "text":
+                of_words = of_words * is_text[:, None, None, :]
+                of_words = of_words / of_words.sum(-1, keepdims=True)
+            n += of_words.shape[1]
+            for i, words in enumerate(PLACES):
+                for j, tokens in enumerate(words.values()):
+                    expected[i, j] += of_words[i][..., tokens].mean(-1).sum(0)
+                    if family == "sd3":
+                        expected[i, j] += of_words[i][..., [12 + t for t in tokens]].mean(-1).sum(0)
+    assert {tuple(total.shape) for total in attention.sums.values()} == {(3, 2, 2, 8, 12)}
+    assert attention.latent == (16, 24)
+    # Two heads and two steps of one block of SD3 and two of Flux, of which one has text and image in one stream.
+    assert n == 2 * sum(attention.n.values()) == (4 if family == "sd3" else 8)
+    total = sum(attention.sums.values()).sum(1).flatten(2).numpy()
+    np.testing.assert_allclose(total, expected, rtol=1e-4, atol=1e-7)
+
+
+def test_joint_attention_with_norms_and_a_second_attention_to_the_image(folders, recorded_joint, watching):
+    import torch
+    from diffusers import SD3Transformer2DModel
+
+    generator = tiny(folders("sd3"))
+    config = {**generator.pipe.transformer.config, "num_layers": 2, "qk_norm": "rms_norm"}
+    torch.manual_seed(3)
+    # As Stable Diffusion 3.5 has it: the second attention of the first block is of the image alone.
+    generator.pipe.transformer = SD3Transformer2DModel.from_config({**config, "dual_attention_layers": (0,)})
+    watch, found = watching(generator, TEXTS, WORDS, softmax="full")
+    generator.images(TEXTS, KEYS, 1, watch=watch)
+    joint = [p for p in recorded_joint if p.shape[-1] == 12 + 256 + 96]
+    alone = [p for p in recorded_joint if p.shape[2:] == (96, 96)]
+    assert (len(joint), len(alone)) == (4, 2)
+    for k in (0, 1):
+        total = found[0].sums[Part(f"transformer_blocks.{k}.attn", -1)]
+        of_words = sum(p[-3:, :, :96, 96:] for p in joint[k::2])
+        expected = of_words[0, ..., 5] + of_words[0, ..., 12 + 5]
+        np.testing.assert_allclose(total[0, :, 0].flatten(1).numpy(), expected.numpy(), rtol=1e-4, atol=1e-7)
+
+
+# -- what must not change --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3", "flux"])
+def test_images_are_byte_identical(folders, family):
+    generator = tiny(folders(family))
+    plain = generator.images(TEXTS, KEYS, 1)
+    before = hooks(generator)
+    images, maps = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
+    assert [i.tobytes() for i in images] == [i.tobytes() for i in plain]
+    assert hooks(generator) == before
+    assert [len(m.maps) for m in maps] == [2, 2, 1]
+    assert {m.maps.dtype.name for m in maps} == {"uint8"}
+
+
+def hooks(generator) -> int:
+    """Return how many hooks the denoising network has, at any depth."""
+    denoiser = getattr(generator.pipe, "unet", None) or generator.pipe.transformer
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in denoiser.modules())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_images_of_mini_sd_are_byte_identical(dtype):
+    generator = mini(dtype=dtype)
+    plain = generator.images(TEXTS, KEYS, 1)
+    images, _ = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
+    assert [i.tobytes() for i in images] == [i.tobytes() for i in plain]
+
+
+def test_maps_do_not_depend_on_batches():
+    together = generate_with_attention(mini(batch_size=3), TEXTS, KEYS, 1, WORDS)[1]
+    alone = generate_with_attention(mini(batch_size=1), TEXTS, KEYS, 1, WORDS)[1]
+    pairs = generate_with_attention(mini(batch_size=2), TEXTS[::-1], KEYS[::-1], 1, WORDS[::-1])[1][::-1]
+    for whole, *others in zip(together, alone, pairs, strict=True):
+        for other in others:
+            assert (other.words, other.missing) == (whole.words, whole.missing)
+            assert np.abs(whole.maps.astype(int) - other.maps).max() <= 1
+
+
+def test_a_batch_that_did_not_fit_in_memory_leaves_nothing_behind():
+    import torch
+
+    generator, tried = mini(batch_size=3), []
+
+    def small_memory(module, args):
+        # The second step of three images, and with guidance two rows for each.
+        tried.append(len(args[0]) // 2)
+        if tried == [3, 3]:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    generator.pipe.unet.register_forward_pre_hook(small_memory)
+    _, made = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
+    assert tried == [3, 3, *[1] * 6]
+    expected = generate_with_attention(mini(), TEXTS, KEYS, 1, WORDS)[1]
+    for one, other in zip(made, expected, strict=True):
+        assert np.abs(one.maps.astype(int) - other.maps).max() <= 1
+
+
+def test_hooks_go_whatever_happens(folders):
+    generator = tiny(folders("sd1"))
+    before = hooks(generator)
+    here = columns(generator.pipe, TEXTS[:1], WORDS[:1])
+    with pytest.raises(KeyError, match="stop"), capture(generator.pipe, here):
+        assert hooks(generator) > before
+        raise KeyError("stop")
+    assert hooks(generator) == before
+
+
+def test_memory_does_not_grow_with_steps(watching):
+    import torch
+
+    generator, held, steps = mini(steps=7), {}, []
+    watch, found = watching(generator, TEXTS, WORDS)
+
+    def count(*given):
+        steps.append(len(steps))
+        # The scheduler keeps two steps, so that from the third on a step leaves nothing.
+        if steps[-1] in (3, 5):
+            gc.collect()
+            alive = [o for o in gc.get_objects() if issubclass(type(o), torch.Tensor)]
+            held[steps[-1]] = sum(t.numel() * t.element_size() for t in alive)
+
+    generator.pipe.unet.register_forward_hook(count)
+    generator.images(TEXTS, KEYS, 1, watch=watch)
+    assert held[3] == held[5] > 0
+    # 3 images, 4 heads, at most 2 words, and 3 layers each of 8 x 12 and 4 x 6 places of 4 bytes.
+    sums = sum(t.numel() * t.element_size() for t in found[0].sums.values())
+    assert sums == 3 * 4 * 2 * 3 * (8 * 12 + 4 * 6) * 4
+
+
+def test_layers_and_steps_are_kept_apart(watching):
+    generator = mini(steps=3)
+    totals = []
+    for by_step in (False, True):
+        watch, found = watching(generator, TEXTS, WORDS, by_step=by_step)
+        generator.images(TEXTS, KEYS, 1, watch=watch)
+        totals += found
+    whole, apart = totals
+    assert ({p.step for p in whole.sums}, {p.step for p in apart.sums}) == ({-1}, {0, 1, 2})
+    layers = sorted({p.layer for p in whole.sums})
+    assert len(layers) == 6
+    for layer in layers:
+        parts = [apart.sums[Part(layer, k)].numpy() for k in range(3)]
+        np.testing.assert_allclose(sum(parts), whole.sums[Part(layer, -1)].numpy(), rtol=1e-5)
+    # All layers have as many heads: the mean of their means is the mean of all.
+    of_layers = sum(whole.maps(layer=layer) for layer in layers) / 6
+    np.testing.assert_allclose(of_layers.numpy(), whole.maps().numpy(), rtol=1e-4, atol=1e-8)
+    of_steps = sum(apart.maps(step=k) for k in range(3)) / 3
+    np.testing.assert_allclose(of_steps.numpy(), apart.maps().numpy(), rtol=1e-4, atol=1e-8)
+    with pytest.raises(InputError, match=f"of {layers[0]} at step 1"):
+        whole.maps(layer=layers[0], step=1)
+
+
+# -- what is refused ---------------------------------------------------------------------------------------
+
+
+def test_fused_and_compiled_networks_are_refused(folders):
+    generator = tiny(folders("sd1"))
+    generator.pipe.unet.fuse_qkv_projections()
+    with pytest.raises(ParameterError, match=r"attn2 are fused.*unfuse_qkv_projections\(\)"):
+        generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
+    generator.pipe.unet.unfuse_qkv_projections()
+    for module in generator.pipe.unet.modules():
+        if getattr(module, "fused_projections", False):
+            module.fused_projections = False
+    check(generator.pipe)
+    # Nothing is compiled before it is called.
+    generator.pipe.unet.compile()
+    with pytest.raises(ParameterError, match=r"is compiled.*generation\.compile"):
+        check(generator.pipe)
+
+
+def test_fused_flux_is_refused(folders):
+    pipe = tiny(folders("flux")).pipe
+    pipe.transformer.fuse_qkv_projections()
+    with pytest.raises(ParameterError, match=r"attn are fused"):
+        check(pipe)
+
+
+def test_other_pipelines_are_refused(folders):
+    generator = tiny(folders("sd1"))
+    with pytest.raises(ParameterError, match=r"SimpleNamespace.*Use one of StableDiffusionPipeline"):
+        check(SimpleNamespace(unet=generator.pipe.unet))
+    plain = [m for m in generator.pipe.unet.modules() if hasattr(m, "attn2")]
+    for module in plain:
+        module.attn2 = None
+    with pytest.raises(ParameterError, match="has no cross-attention"):
+        check(generator.pipe)
+
+
+def test_processors_that_go_around_the_projections_are_told(folders):
+    generator = tiny(folders("sd1"))
+
+    class Around:
+        def __call__(self, attn, hidden_states, *given, **options):
+            return hidden_states
+
+    generator.pipe.unet.set_attn_processor(Around())
+    with pytest.raises(RunError, match="computed by Around, which does not call its projections"):
+        generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
+
+
+def test_arguments_are_checked(folders):
+    generator = tiny(folders("sd1"))
+    here = columns(generator.pipe, TEXTS, WORDS)
+    with (
+        pytest.raises(ParameterError, match="softmax is 'all'; allowed is text or full"),
+        capture(generator.pipe, here, softmax="all"),
+    ):
+        pass
+    with (
+        pytest.raises(RunError, match=r"3 images with texts of 12 columns.*given 2 x 12"),
+        capture(generator.pipe, here),
+    ):
+        generator.images(TEXTS[:1], KEYS[:1], 1)
+    with pytest.raises(InputError, match="3 texts but 1 lists"):
+        generate_with_attention(generator, TEXTS, KEYS, 1, [["a"]])
+
+
+# -- maps and masks ----------------------------------------------------------------------------------------
+
+
+def test_maps_are_kept_in_256_levels_on_64_places_at_most():
+    import torch
+
+    ramp = torch.arange(128.0).repeat(96, 1)
+    attention = torch.stack([ramp / 1000, torch.full((96, 128), 0.3)])[None]
+    (made,) = word_maps(attention, [("ramp", "flat")], [{"dog": "cut"}])
+    assert (made.words, made.missing, made.maps.shape) == (("ramp", "flat"), {"dog": "cut"}, (2, 48, 64))
+    # Pairs of columns have the means 0.5, 2.5, … 126.5: k-th of 0 to 63 is k / 63 of the range.
+    np.testing.assert_array_equal(made.maps[0, 0], np.round(np.arange(64) / 63 * 255))
+    assert not made.maps[1].any()
+    # A map that is the same everywhere marks nothing.
+    masks = word_masks(made.maps, 96, 128)
+    assert (masks.shape, masks[1].any(), masks.dtype) == ((2, 96, 128), False, bool)
+    # A ramp is above 0.35 in the last 65 % of its columns.
+    assert abs(masks[0].mean() - 0.65) <= 0.01
+    assert (masks[0] == (np.arange(128) >= 128 - masks[0, 0].sum())).all()
+
+
+def test_masks_of_no_word_and_of_what_does_not_fit():
+    assert word_masks(np.zeros((0, 8, 8), np.uint8), 32, 16).shape == (0, 32, 16)
+    with pytest.raises(InputError, match=r"Masks of maps \(8, 8\)"):
+        word_masks(np.zeros((8, 8), np.uint8), 32, 32)
+    with pytest.raises(InputError, match="above 35"):
+        word_masks(np.zeros((1, 8, 8), np.uint8), 32, 32, threshold=35)
+
+
+def test_images_without_words_have_no_maps(folders):
+    _, made = generate_with_attention(tiny(folders("sd1")), TEXTS, KEYS, 1, [[], ["dog"], []])
+    assert [m.maps.shape for m in made] == [(0, 16, 24)] * 3
+    assert [m.missing for m in made] == [{}, {"dog": "not in the text"}, {}]

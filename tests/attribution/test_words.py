@@ -1,0 +1,165 @@
+"""Which columns of a text are a word's, with the tokenizer of CLIP and with two that differ."""
+
+import gzip
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from biaslab.attribution import columns
+from biaslab.attribution.words import ABSENT, CUT, check_tokenizers
+from biaslab.errors import InputError, ParameterError
+
+
+@pytest.fixture(scope="module")
+def clip():
+    """The tokenizer of CLIP, which Stable Diffusion has, from the file that open_clip brings."""
+    open_clip = pytest.importorskip("open_clip", reason="the tokenizer's words are open_clip's")
+    from open_clip.tokenizer import bytes_to_unicode
+    from transformers import CLIPTokenizer
+
+    with gzip.open(Path(open_clip.__file__).with_name("bpe_simple_vocab_16e6.txt.gz"), "rt", "utf-8") as file:
+        merges = [tuple(line.split()) for line in file.read().split("\n")[1 : 49152 - 256 - 2 + 1]]
+    letters = list(bytes_to_unicode().values())
+    names = [*letters, *(c + "</w>" for c in letters), *map("".join, merges)]
+    names += ["<|startoftext|>", "<|endoftext|>"]
+    vocabulary = {name: i for i, name in enumerate(names)}
+    return CLIPTokenizer(vocab=vocabulary, merges=merges, model_max_length=77)
+
+
+class StableDiffusionPipeline(SimpleNamespace):
+    def __call__(self): ...
+
+
+class StableDiffusionXLPipeline(StableDiffusionPipeline):
+    pass
+
+
+class StableDiffusion3Pipeline(SimpleNamespace):
+    def __call__(self, max_sequence_length=20): ...
+
+
+class FluxPipeline(StableDiffusion3Pipeline):
+    pass
+
+
+def sd1(tokenizer):
+    return StableDiffusionPipeline(tokenizer=tokenizer, text_encoder=True)
+
+
+def places(found, text: int = 0) -> dict[str, list[int]]:
+    """Return the columns of each word of a text."""
+    return {
+        word: np.flatnonzero(row).tolist()
+        for word, row in zip(found.words[text], found.weights[text], strict=False)
+    }
+
+
+def test_words_are_found_with_all_their_tokens(clip):
+    text = "A mountaineeress with her Umbrella; in an umbrella's shade, umbrellas"
+    # <start> a mountaine e ress with her umbrella ; in an umbrella 's shade , umbrellas <end>
+    #    0    1     2     3  4    5    6      7     8  9 10     11   12  13   14    15
+    found = columns(sd1(clip), [text], [["mountaineeress", "umbrella", "shade", "with her", "umbrella"]])
+    assert places(found) == {
+        "mountaineeress": [2, 3, 4],
+        "umbrella": [7, 11],
+        "shade": [13],
+        "with her": [5, 6],
+    }
+    # Each word's columns share 1, so that its map is the mean over its tokens.
+    np.testing.assert_allclose(found.weights[0].sum(1), 1)
+    assert found.weights.shape == (1, 4, 77)
+    assert found.weights[0, 0, 3] == pytest.approx(1 / 3)
+    assert found.is_text[0].sum() == 17
+
+
+def test_words_that_are_not_there_or_cut_off_say_so(clip):
+    # The start, 74 times "a" and two of a word's three pieces would be 77, but the end's token takes the last column.
+    texts = [
+        "a " * 73 + "mountaineeress dog",
+        "a " * 72 + "mountaineeress dog",
+        "a " * 72 + "dog mountaineeress dog",
+    ]
+    found = columns(sd1(clip), texts, [["mountaineeress", "dog", "cat"]] * 3)
+    assert places(found, 0) == {}
+    assert found.missing[0] == {"mountaineeress": CUT, "dog": CUT, "cat": ABSENT}
+    assert places(found, 1) == {"mountaineeress": [73, 74, 75]}
+    assert found.missing[1] == {"dog": CUT, "cat": ABSENT}
+    # What is read once is read.
+    assert places(found, 2) == {"dog": [73]}
+    assert found.missing[2] == {"mountaineeress": CUT, "cat": ABSENT}
+
+
+def test_a_word_is_no_part_of_another(clip):
+    found = columns(sd1(clip), ["the firewoman", "a woman's hat"], [["woman", "fire"], ["woman", "hat"]])
+    assert (found.words, found.missing[0]) == ([(), ("woman", "hat")], {"woman": ABSENT, "fire": ABSENT})
+    assert not found.weights[0].any()
+
+
+def whole_words(words: str, length: int):
+    """Return a tokenizer of whole words, with a token for the text's start and one for its end."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    names = ["[pad]", "[unk]", "[bos]", "[eos]", *words.split()]
+    made = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = [("[bos]", 2), ("[eos]", 3)]
+    made.post_processor = processors.TemplateProcessing(single="[bos] $A [eos]", special_tokens=special)
+    named = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=length, **named)
+
+
+def test_two_tokenizers_share_columns_of_sdxl(clip):
+    text = "a mountaineeress dog"
+    other = whole_words("a mountaineeress dog", 77)
+    pipe = StableDiffusionXLPipeline(tokenizer=clip, tokenizer_2=other, text_encoder=1, text_encoder_2=1)
+    found = columns(pipe, [text], [["mountaineeress", "dog"]])
+    # A column holds what both tokenizers put there: the second has the dog in column 3, the first in column 5.
+    assert places(found) == {"mountaineeress": [2, 3, 4], "dog": [3, 5]}
+    np.testing.assert_allclose(found.weights[0].sum(1), 1)
+
+
+def test_parts_of_a_text_count_alike(clip):
+    given = {f"text_encoder{k}": True for k in ("", "_2", "_3")}
+    tokenizers = {"tokenizer": clip, "tokenizer_2": clip, "tokenizer_3": whole_words("a mountaineeress", 99)}
+    found = columns(
+        StableDiffusion3Pipeline(**tokenizers, **given), ["a mountaineeress"], [["mountaineeress"]]
+    )
+    # 77 columns of CLIP, then the 20 that the pipeline gives T5; the word has three tokens in one and one in the other.
+    assert found.weights.shape == (1, 1, 97)
+    assert {k: pytest.approx(found.weights[0, 0, k]) for k in (2, 3, 4, 79)} == {
+        2: 1 / 3,
+        3: 1 / 3,
+        4: 1 / 3,
+        79: 1,
+    }
+    assert np.flatnonzero(found.is_text[0]).tolist() == [0, 1, 2, 3, 4, 5, 77, 78, 79, 80]
+    # Without its encoder, T5's columns are there and hold nothing.
+    found = columns(
+        StableDiffusion3Pipeline(**tokenizers, **given | {"text_encoder_3": None}), ["a"], [["a"]]
+    )
+    assert (found.weights.shape, places(found), found.is_text[0, 77:].any()) == (
+        (1, 1, 97),
+        {"a": [1]},
+        False,
+    )
+    # Flux reads T5 alone as words.
+    pipe = FluxPipeline(tokenizer=clip, tokenizer_2=whole_words("a", 99), text_encoder=1, text_encoder_2=1)
+    found = columns(pipe, ["a"], [["a"]])
+    assert (found.weights.shape, places(found)) == ((1, 1, 20), {"a": [1]})
+
+
+def test_what_does_not_fit_is_refused(clip):
+    pipe = sd1(clip)
+    with pytest.raises(InputError, match="2 texts but 1 lists of words"):
+        columns(pipe, ["a", "b"], [["a"]])
+    with pytest.raises(InputError, match="words of a text are 'dog'"):
+        columns(pipe, ["a dog"], ["dog"])
+    with pytest.raises(InputError, match="none of them empty"):
+        columns(pipe, ["a dog"], [["dog", " "]])
+    with pytest.raises(ParameterError, match="SimpleNamespace"):
+        check_tokenizers(SimpleNamespace(tokenizer=clip))
+    with pytest.raises(ParameterError, match="tokenizer, a SimpleNamespace, does not say where"):
+        check_tokenizers(sd1(SimpleNamespace(is_fast=False)))
