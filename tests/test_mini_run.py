@@ -31,6 +31,7 @@ SMALL = {
         "test_renders": 200,
     },
     "people": {"occupations": 2, "power_runs": 1, "single_images": 1, "three_prompts": 2},
+    "dalleval": {"scenes": 6, "professions": 2, "social_images": 2, "detector_renders": 16},
 }
 
 
@@ -43,12 +44,11 @@ def ran(tmp_path_factory, pytestconfig):
         f"{group}.{name}={json.dumps(v)}" for group, of in settings.items() for name, v in of.items()
     ]
     file = pytestconfig.rootpath / "params" / "mini.yaml"
-    # Of the paired paper's notebooks, two that go through all of its stages; of the paradox's, all but those that
-    # have no stage of their own and that test_paradox_notebooks.py executes.
-    every = [
-        n for n in params.load(file).notebooks if not n.startswith(("paired/", "paradox/5_", "paradox/8_"))
-    ]
-    every += ["paradox/5_1_*", "paradox/5_2_*"]
+    # Of the paired paper's notebooks, two that go through all of its stages, of DALL-Eval's as few; of the paradox's, all
+    # but those that have no stage of their own and that test_paradox_notebooks.py executes.
+    left_out = ("paired/", "paradox/5_", "paradox/8_", "dalleval/")
+    every = [n for n in params.load(file).notebooks if not n.startswith(left_out)]
+    every += ["paradox/5_1_*", "paradox/5_2_*", "dalleval/4_*", "dalleval/5_2_*", "dalleval/d_*"]
     loaded = params.load(
         file,
         overrides=[*overrides, "bootstrap_replicates=200"],
