@@ -44,8 +44,8 @@ def ran(tmp_path_factory, pytestconfig):
         f"{group}.{name}={json.dumps(v)}" for group, of in settings.items() for name, v in of.items()
     ]
     file = pytestconfig.rootpath / "params" / "mini.yaml"
-    # Of the paired paper's notebooks, two that go through all of its stages, of DALL-Eval's as few; of the paradox's, all
-    # but those that have no stage of their own and that test_paradox_notebooks.py executes.
+    # Of the paired paper's notebooks, two that go through all of its stages, of DALL-Eval's as few; of the paradox's,
+    # all but those that have no stage of their own and that test_paradox_notebooks.py executes.
     left_out = ("paired/", "paradox/5_", "paradox/8_", "dalleval/")
     every = [n for n in params.load(file).notebooks if not n.startswith(left_out)]
     every += ["paradox/5_1_*", "paradox/5_2_*", "dalleval/4_*", "dalleval/5_2_*", "dalleval/d_*"]
