@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PIPELINES = ("mini", "pipeline")
 NAMED = ("published", "ratings", *PIPELINES)
 # The papers whose tables the pipeline measures.
-PIPELINE_PAPERS = ("paradox", "paired", "dalleval")
+PIPELINE_PAPERS = ("paradox", "paired", "dalleval", "triplets")
 # Tables of DALL-Eval on images made from captions, and on drawings: they take none of its prompts.
 OF_CAPTIONS = {f"dalleval_{n}" for n in ("alignment_quality", "gender_judges", "image_quality", "references")}
 # Where a run keeps the measured tables that it read.
@@ -225,6 +225,8 @@ def check_work(
         checks.check_dalleval(*given, seed=seed)
     if names & OF_CAPTIONS:
         checks.check_alignment(*given)
+    if any(name.startswith("triplets_") for name in names):
+        checks.check_triplets(*given, seed=seed)
 
 
 def no_images(*, model: str = "all", settings: Mapping | None = None) -> str:

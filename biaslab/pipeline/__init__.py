@@ -1,10 +1,11 @@
-"""The stages connected: captions → selections → prompts → images → judgements; people in pairs; DALL-Eval."""
+"""The stages connected: captions → selections → prompts → images → judgements; people in pairs; DALL-Eval; triplets."""
 
 from functools import cached_property
 
 from biaslab.pipeline.dalleval import DallEval
 from biaslab.pipeline.people import People
 from biaslab.pipeline.stages import KINDS, Stages
+from biaslab.pipeline.triplets import Triplets
 from biaslab.settings import Settings
 
 __all__ = ["KINDS", "Pipeline", "Settings"]
@@ -25,3 +26,8 @@ class Pipeline(Stages):
     def dalleval(self) -> DallEval:
         """The stages for PaintSkills' scenes and for people by profession (dalleval paper)."""
         return DallEval(self)
+
+    @cached_property
+    def triplets(self) -> Triplets:
+        """The stages for triplets of prompts, of captions and of professions (triplets paper)."""
+        return Triplets(self)

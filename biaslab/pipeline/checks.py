@@ -16,7 +16,9 @@ from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging.names import FILES, VQA, WHOLE, files_digest
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.stages import check_found
+from biaslab.pipeline.triplets import check_neutral
 from biaslab.prompts import paintskills
+from biaslab.prompts.triplets import neutral
 from biaslab.settings import Settings
 
 # Settings that name what is read, beside the model that generates.
@@ -137,16 +139,13 @@ def check_captions(model: str, settings: Settings, *, seed: int = 0, images: boo
             have the same id.
         ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a word.
     """
-    from biaslab.captions.corpus import FileCorpus
     from biaslab.captions.search import Matcher, search
 
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
     Matcher(pipeline.occupations)
     whole = False
     if settings.captions.corpus != "mini":
-        most = LOOKED_AT if isinstance(pipeline.corpus, FileCorpus) else STREAMED
-        rows = min(settings.captions.rows or most, most)
-        head = pipeline.changed(captions={"rows": rows})
+        head, rows = _head(pipeline)
         found = search(head.corpus, pipeline.occupations, per_term=rows, seed=seed, progress=False)
         n, captions = (
             int(found.totals["n_corpus"].max()),
@@ -220,6 +219,34 @@ def check_alignment(model: str, settings: Settings) -> None:
         raise ParameterError(f"dalleval.images is {s.images!r}, which is not a folder.")
     if s.captions:
         pipeline.image_model().check_texts(pipeline.dalleval.caption_prompts()["text"])
+
+
+def check_triplets(model: str, settings: Settings, *, seed: int = 0) -> None:
+    """Look at a corpus's first captions for triplets; of a small one, at all that it has.
+
+    Raises:
+        InputError: The corpus cannot be read, or the whole of it gives no triplet.
+    """
+    pipeline = Pipeline(model, settings, seed=seed, progress=False)
+    if settings.captions.corpus == "mini":
+        return
+    head, rows = _head(pipeline)
+    s = settings.triplets
+    found = neutral(
+        head.corpus, "", filter=s.filter, sample=1, seed=seed, names=settings.captions.names, progress=False
+    )
+    n = int(found.funnel["n_captions"].iloc[0])
+    if n < rows or n == settings.captions.rows:
+        check_neutral(pipeline, found)
+
+
+def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:
+    """Return a pipeline on the first captions of the corpus, and how many these are at most."""
+    from biaslab.captions.corpus import FileCorpus
+
+    most = LOOKED_AT if isinstance(pipeline.corpus, FileCorpus) else STREAMED
+    rows = min(pipeline.settings.captions.rows or most, most)
+    return pipeline.changed(captions={"rows": rows}), rows
 
 
 def digest(model: str, settings: Settings) -> str:

@@ -4,7 +4,7 @@ Functions of this package analyse: frames in, a table out. ``printed`` has the p
 tables, ``findings`` says what they show, and ``cases`` makes measured tables of what stages say of single images.
 """
 
-from biaslab.papers.triplets import cases, figures, findings, printed
+from biaslab.papers.triplets import cases, figures, findings, measure, printed
 from biaslab.papers.triplets.analysis import (
     as_printed,
     bias_score,
@@ -12,15 +12,19 @@ from biaslab.papers.triplets.analysis import (
     co_occurrence,
     co_occurrence_summary,
     datasets,
+    depicted,
     detector,
     disparity,
     disparity_gap,
+    examples,
+    excluded_words,
     gap_summary,
     group_bias_score,
     group_chi_square,
     group_objects,
     group_share,
     intersection,
+    professions,
     together,
 )
 
@@ -32,9 +36,12 @@ __all__ = [
     "co_occurrence",
     "co_occurrence_summary",
     "datasets",
+    "depicted",
     "detector",
     "disparity",
     "disparity_gap",
+    "examples",
+    "excluded_words",
     "figures",
     "findings",
     "gap_summary",
@@ -43,6 +50,8 @@ __all__ = [
     "group_objects",
     "group_share",
     "intersection",
+    "measure",
     "printed",
+    "professions",
     "together",
 ]

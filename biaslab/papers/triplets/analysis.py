@@ -10,6 +10,7 @@ it is of groups; where they are told by ``case``, intervals and tests take cases
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -22,6 +23,7 @@ from biaslab import published, stats, tables
 from biaslab.errors import InputError
 from biaslab.measures.similarity import DEPENDENCY_GROUPS, intersection_ratio
 from biaslab.measures.similarity import bias_score as _bias_score
+from biaslab.prompts.triplets import sentences
 
 PROMPT_GENDERS = ("neutral", "feminine", "masculine")
 PAIRS = ("neutral-feminine", "neutral-masculine")
@@ -45,6 +47,65 @@ MINIMUM_COUNT = 10
 _CELL = ["model", "dataset"]
 _METRIC = ["space", "metric"]
 _GROUP = [*_CELL, "dependency_group"]
+
+
+# -- prompts (section 3) ------------------------------------------------------------------------------
+
+
+def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
+    """Return ``triplets_excluded_words``, of each data set those with most captions first (section 3.1, table 2).
+
+    Without any rows these are the words as the paper prints them, which counts none.
+    """
+    if words.empty:
+        printed = published.load("triplets_table_2").drop_duplicates("word")
+        words = printed.assign(dataset="", n_excluded=np.nan)
+    ranked = words.sort_values("n_excluded", ascending=False, kind="stable")
+    order = pd.Categorical(ranked["dataset"], dict.fromkeys(words["dataset"]))
+    return tables.of(ranked.iloc[np.argsort(order.codes, kind="stable")], "triplets_excluded_words")
+
+
+def professions(prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return ``triplets_professions``: the professions of table 3, sentences about them, and those among prompts.
+
+    Of ``triplets_prompts``, which may have no rows.
+    """
+    by = ["topic", "profession"]
+    of = sentences().groupby(by, sort=False)["text"].agg(n_sentences="size", sentence="first")
+    asked = prompts[prompts["profession"] != ""].groupby(by)["triplet_id"].nunique()
+    counted = of.assign(n_asked=asked.reindex(of.index, fill_value=0))
+    return tables.of(counted.reset_index(), "triplets_professions")
+
+
+def examples(prompts: pd.DataFrame, most: int = 10) -> pd.DataFrame:
+    """Return the first triplets of each data set side by side: dataset, neutral, feminine, masculine (section 3.1).
+
+    Of ``triplets_prompts``; the words that differ stand in square brackets. Raises InputError where a place is none.
+    """
+    by = ["dataset", "triplet_id"]
+    first = prompts[by].drop_duplicates().groupby("dataset", sort=False).head(most)
+    some = first.merge(prompts, on=by)
+    shown = [_marked(text, spans) for text, spans in zip(some["text"], some["spans"], strict=True)]
+    wide = some.assign(text=shown).pivot(index=by, columns="member", values="text")
+    wide = wide.reindex(index=pd.MultiIndex.from_frame(first), columns=PROMPT_GENDERS)
+    return wide.reset_index().drop(columns="triplet_id").rename_axis(columns=None)
+
+
+def _marked(text: str, spans: str) -> str:
+    if not re.fullmatch(r"(\d+:\d+(;\d+:\d+)*)?", spans):
+        raise InputError(f"triplets_prompts: spans is {spans!r}; it must be start:end, joined by semicolons.")
+    for span in reversed([span.split(":") for span in spans.split(";") if span]):
+        start, end = map(int, span)
+        text = f"{text[:start]}[{text[start:end]}]{text[end:]}"
+    return text
+
+
+def depicted(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``triplets_depicted`` with Wilson intervals of that level, in %: precision and recall of the filter."""
+    low, high = stats.wilson_interval(agreement["count"], agreement["n"], confidence)
+    value = 100 * agreement["count"] / agreement["n"]
+    found = agreement.assign(value=value, ci_low=100 * low, ci_high=100 * high)
+    return tables.of(found, "triplets_depicted")
 
 
 # -- similarity and its gap (section 4) --------------------------------------------------------------

@@ -31,6 +31,58 @@ GROUP_NAMES = {
 }
 
 
+STEP_NAMES = {
+    "captions": "captions of the corpus",
+    "person or people": "with person or people",
+    "gender": "no gender word of Table 2",
+    "geography": "no geography word of Table 2",
+    "others": "no other word of Table 2",
+    "plurals": "no plural of these words",
+    "different": "each text once",
+    "swappable": "can be swapped",
+    "no indicator": "no other gender indicator",
+    "depicted": "seem to show whom they name",
+    "sampled": "drawn for this run",
+}
+
+
+@style.empty_without_rows
+def funnel(funnel: pd.DataFrame) -> Figure:
+    """Draw the captions that are left after each step (``triplets_funnel``), one panel a data set."""
+    figure, parts = forms.panels(
+        funnel, "dataset", columns=1, height=lambda rows: 0.34 * len(rows) + 0.9, sharex=True
+    )
+    forms.name_axes(figure, "captions left (logarithmic scale)")
+    for ax, rows in parts:
+        y, left = np.arange(len(rows)), rows["n_captions"].to_numpy(float)
+        ax.hlines(y, 0, left, color=style.BLUE, lw=2, alpha=0.5)
+        ax.plot(left, y, "o", color=style.BLUE)
+        for at, n in zip(y, left, strict=True):
+            ax.annotate(
+                f"{n:,.0f}", (n, at), xytext=(8, 0), textcoords="offset points", va="center", fontsize=9
+            )
+        # A step that leaves none has a place on this scale as well.
+        ax.set_xscale("symlog", linthresh=1)
+        ax.set_xlim(0, 8 * max(left.max(), 1))
+        ax.set_yticks(y, [STEP_NAMES.get(step, step) for step in rows["step"]])
+        ax.set_ylim(len(rows) - 0.45, -0.55)
+    return figure
+
+
+def depicted(agreement: pd.DataFrame) -> Figure:
+    """Draw precision and recall of the filter of captions with their intervals (``triplets_depicted``)."""
+    return forms.estimates(
+        agreement.assign(what=agreement["target"] + ", " + agreement["split"]),
+        "value",
+        row="what",
+        hue="statistic",
+        label="captions (%)",
+        reference=None,
+        xlim=(0, 101),
+        inch=0.42,
+    )
+
+
 def disparity_gap(gap: pd.DataFrame) -> Figure:
     """Draw the gap of each model and dataset (``triplets_disparity_gap``), one panel a metric, in the metric's unit.
 

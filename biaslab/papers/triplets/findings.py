@@ -49,6 +49,72 @@ def _ways(rows: pd.DataFrame) -> tuple[int, int, int]:
     return tuple(int((rows["nearer"] == way).sum()) for way in ("masculine", "feminine", "tie"))
 
 
+# -- section 3 ---------------------------------------------------------------------------------------
+
+
+def funnel(funnel: pd.DataFrame) -> list[Finding]:
+    """Say how many captions of each data set give triplets (``triplets_funnel``)."""
+
+    def say(dataset: str, rows: pd.DataFrame) -> Finding:
+        left = rows.set_index("step")["n_captions"]
+        drawn, found = left["sampled"], left.drop("sampled").iloc[-1]
+        most = rows[~rows["step"].isin(["person or people", "sampled"])].nlargest(1, "n_excluded").iloc[0]
+        details = [f"{left['person or people']:,.0f} name a person or people."]
+        if most["n_excluded"]:
+            details.append(
+                f"Of these, most are excluded by {most['excluded_by']}: {most['n_excluded']:,.0f}."
+            )
+        details.append("All captions were counted, so there is no interval.")
+        return Finding(
+            f"How many captions of {dataset} give triplets?",
+            f"{found:,.0f} of {left['captions']:,.0f}; {drawn:,.0f} {'is' if drawn == 1 else 'are'} drawn.",
+            figure="triplets_funnel", details=tuple(details),
+        )  # fmt: skip
+
+    return each(funnel, ["dataset"], say)
+
+
+def excluded_words(words: pd.DataFrame, most: int = 5) -> list[Finding]:
+    """Name the words of Table 2 that most captions hold (``triplets_excluded_words``)."""
+
+    def say(dataset: str, rows: pd.DataFrame) -> Finding | None:
+        some = rows[rows["n_excluded"] > 0].nlargest(most, "n_excluded")
+        if some.empty:
+            return None
+        named = [f"{row.word} ({row.n_excluded:,.0f})" for row in some.itertuples()]
+        return Finding(
+            f"Which words of Table 2 do captions of {dataset} with person or people hold most often?",
+            f"{', '.join(named)}.",
+            details=(
+                f"{(rows['n_excluded'] > 0).sum()} of {len(rows)} words exclude some; a caption counts for each that "
+                "it holds.",
+            ),
+        )  # fmt: skip
+
+    return each(words, ["dataset"], say)
+
+
+def depicted(agreement: pd.DataFrame) -> list[Finding]:
+    """Say how often the filter of captions is right, on the labelled captions of the test (``triplets_depicted``)."""
+    found = agreement[(agreement["split"] == "test") & (agreement["target"] == "usable")]
+    rows = {row.statistic: row for row in found.itertuples()}
+    if not {"precision", "recall"} <= set(rows):
+        return []
+    kept, told = rows["precision"], rows["recall"]
+    return [
+        Finding(
+            "Do captions that the filter keeps show whom they name, and say no gender?",
+            f"{spoken(kept.value)} % of those kept do; of such captions {spoken(told.value)} % are kept.",
+            estimate=kept.value, ci_low=kept.ci_low, ci_high=kept.ci_high, unit="%", n=kept.n, of="captions",
+            figure="triplets_depicted",
+            details=(
+                f"Recall: {spoken(told.ci_low)} to {spoken(told.ci_high)} % (n = {told.n:,.0f}).",
+                "On captions of one web corpus, labelled by hand; elsewhere it may be right more or less often.",
+            ),
+        )
+    ]  # fmt: skip
+
+
 # -- section 4 ---------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ _CELL = ["model", "dataset"]
 def prompt_sets() -> pd.DataFrame:
     """Return triplets and seeds of each dataset (table 4)."""
     sizes = published.load("triplets_table_4")[["dataset", "triplets", "seeds"]]
-    return sizes.astype({"triplets": int, "seeds": int})
+    return sizes.astype({"triplets": int, "seeds": int}).assign(evidence="printed")
 
 
 def similarity() -> pd.DataFrame:
