@@ -478,7 +478,7 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
     with pytest.raises(
         MissingInputError, match="The pipeline has no triplets_similarity: set source to 'pub"
     ):
-        sources.measured("triplets_similarity", source="mini", pipeline=p)
+        sources.measured("triplets_similarity", source="mini", pipeline=alone)
     assert sources.has("paradox_printed_amplification", source="mini")
     assert not sources.has("paradox_printed_amplification", source="mini", beside="none")
 
@@ -487,7 +487,7 @@ def test_a_study_on_a_pipeline_keeps_what_stands_beside(fake, tmp_path):
     study = Study(tmp_path / "out", source="mini", settings={"compare_with": "published"})
     study.__dict__["pipeline"] = fake()
     assert set(study.measured("paradox_percent_female")["model"]) == {"fake", "SD 1.4", "SD 1.5"}
-    assert study.has("paradox_gender_words") and not study.has("triplets_similarity")
+    assert study.has("paradox_gender_words") and not study.has("ratings_agreement")
     # A run's folder is a source: it holds what was measured.
     again = Study(tmp_path / "more", source=str(tmp_path / "out"), model="fake")
     assert len(again.measured("paradox_percent_female")) == len(fake_rows(study))

@@ -776,7 +776,7 @@ def planned(tmp_path, write_notebook, monkeypatch):
     with_settings = CELL + "settings = {}\n"
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", with_settings)
     write_notebook(tmp_path / "notebooks/paradox/b.ipynb", CELL)
-    write_notebook(tmp_path / "notebooks/triplets/c.ipynb", with_settings)
+    write_notebook(tmp_path / "notebooks/mine/c.ipynb", with_settings)
 
     def plan(text):
         (tmp_path / "mine.yaml").write_text(f"run: mine\n{text}")
@@ -792,7 +792,7 @@ def test_the_pipeline_measures_for_notebooks_that_take_settings(planned):
     assert {job.notebook: job.reason for job in jobs} == {
         "paradox/a": "",
         "paradox/b": "It takes no settings, so it could measure something else than the rest of the run.",
-        "triplets/c": "The pipeline measures nothing for triplets.",
+        "mine/c": "The pipeline measures nothing for mine.",
     }
     assert jobs[0].parameters["settings"] == {"generation": {"steps": 3}}
     assert looked_up == [("mini", 3)] and inputs == {"mini: mini": "mini mini"}

@@ -1,0 +1,190 @@
+"""From captions to triplets: what tables, figures and findings make of measured prompts, and the notebook of them."""
+
+import json
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+from statsmodels.stats.proportion import proportion_confint
+
+from biaslab import published, tables
+from biaslab.errors import InputError
+from biaslab.papers import triplets
+from biaslab.papers.triplets import figures, findings
+from biaslab.prompts import depicted
+from biaslab.prompts import triplets as asking
+
+
+@pytest.fixture(autouse=True)
+def own_look():
+    """Leave matplotlib's and pandas' settings as they were, and no figure open."""
+    with mpl.rc_context(), pd.option_context("display.max_colwidth", 50):
+        mpl.use("Agg")
+        yield
+        plt.close("all")
+
+
+def funnel(dataset="Ours", **left):
+    """Return a funnel from the captions left after its first steps; the last is the sample."""
+    left = {"captions": 4000, "person or people": 300, "gender": 120, "different": 100, "sampled": 10} | left
+    rows, before = [], None
+    for step, n in left.items():
+        rows.append((dataset, step, n, 0 if before is None else before - n, asking.STEPS[step]))
+        before = n
+    return tables.of(rows, "triplets_funnel")
+
+
+def prompts():
+    captions = pd.DataFrame({"text": ["a person rides", "Two people and a person", "People's hats"]})
+    frames = [asking.triplets(captions, "Ours"), asking.professions(2)]
+    return tables.of(pd.concat(frames).fillna(""), "triplets_prompts")
+
+
+def test_the_words_of_the_paper_stand_without_counts():
+    words = triplets.excluded_words(tables.of([], "triplets_excluded_words"))
+    assert set(words["word"]) == set(published.load("triplets_table_2")["word"]) and len(words) == 104
+    assert words["n_excluded"].isna().all() and findings.excluded_words(words) == []
+
+
+def test_words_are_ranked_within_each_data_set():
+    rows = [
+        ("B", "gender", "he", 1),
+        ("B", "gender", "she", 3),
+        ("A", "others", "son", 9),
+        ("A", "others", "kid", 0),
+    ]
+    words = triplets.excluded_words(tables.of([list(row) for row in rows], "triplets_excluded_words"))
+    assert words[["dataset", "word"]].to_numpy().tolist() == [
+        *(["B", "she"], ["B", "he"]),
+        *(["A", "son"], ["A", "kid"]),
+    ]
+    of_b, of_a = findings.excluded_words(words)
+    assert of_b.answer == "she (3), he (1)." and of_a.answer == "son (9)."
+    assert "1 of 2" in of_a.details[0]
+
+
+def test_professions_count_sentences_and_those_asked():
+    table = triplets.professions(prompts())
+    printed = published.load("triplets_table_3")
+    assert (
+        table[["topic", "profession"]].to_numpy().tolist()
+        == printed[["topic", "profession"]].to_numpy().tolist()
+    )
+    assert len(table) == 320 and table["n_sentences"].sum() == 811
+    asked = table[table["n_asked"] > 0]
+    assert len(asked) == 2 and (asked["n_asked"] == asked["n_sentences"]).all()
+    for row in table.itertuples():
+        assert row.profession.lower() in row.sentence.lower()
+    assert triplets.professions(tables.of([], "triplets_prompts"))["n_asked"].sum() == 0
+
+
+def test_examples_mark_what_differs():
+    shown = triplets.examples(prompts(), 2)
+    assert shown["dataset"].tolist() == ["Ours", "Ours", "Profession", "Profession"]
+    assert shown.loc[:1, ["neutral", "feminine", "masculine"]].to_numpy().tolist() == [
+        ["a [person] rides", "a [woman] rides", "a [man] rides"],
+        [
+            "Two [people] and a [person]",
+            "Two [women] and a [woman]",
+            "Two [men] and a [man]",
+        ],
+    ]
+    plain = shown.loc[2]
+    assert "[" not in plain["neutral"] and plain["feminine"].startswith("A [female] ")
+    assert plain["masculine"].startswith("A [male] ")
+    assert triplets.examples(tables.of([], "triplets_prompts")).empty
+
+
+@pytest.mark.parametrize("spans", ["3", "2:8:female", "2:8;", "a:b"])
+def test_places_that_are_none_are_refused(spans):
+    with pytest.raises(InputError, match="spans is "):
+        triplets.examples(prompts().assign(spans=spans))
+
+
+def test_the_filter_has_wilson_intervals_of_the_level_asked_for():
+    for confidence in (0.95, 0.8):
+        table = triplets.depicted(depicted.measured(), confidence=confidence)
+        for row in table.itertuples():
+            low, high = proportion_confint(row.count, row.n, 1 - confidence, method="wilson")
+            assert (row.ci_low, row.ci_high) == pytest.approx((100 * low, 100 * high))
+            assert row.value == pytest.approx(100 * row.count / row.n)
+    (found,) = findings.depicted(table)
+    # 42 of the 50 that are kept, of 66 in all.
+    assert found.estimate == pytest.approx(84) and found.n == 50
+    assert "84.0 %" in found.answer and "63.6 %" in found.answer
+    assert findings.depicted(tables.of([], "triplets_depicted")) == []
+
+
+def test_the_funnel_says_how_many_are_left():
+    (found,) = findings.funnel(funnel())
+    assert found.answer == "100 of 4,000; 10 are drawn."
+    # The first step only looks for those in question: of the others the gender words exclude most, 300 - 120.
+    assert "300 " in found.details[0] and found.details[1].endswith("2: 180.")
+    assert findings.funnel(funnel(sampled=1))[0].answer.endswith("1 is drawn.")
+    nobody = dict.fromkeys(("person or people", "gender", "different", "sampled"), 0)
+    (none,) = findings.funnel(funnel(**nobody))
+    assert none.answer == "0 of 4,000; 0 are drawn." and len(none.details) == 2
+
+
+def test_the_funnel_is_drawn_step_by_step_with_a_place_for_none():
+    whole = pd.concat([funnel(), funnel("Others", sampled=0)], ignore_index=True)
+    figure = figures.funnel(whole)
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["Ours", "Others"]
+    for ax, (_, rows) in zip(figure.axes, whole.groupby("dataset", sort=False), strict=True):
+        (line,) = ax.lines
+        assert line.get_xdata().tolist() == rows["n_captions"].tolist()
+        assert [text.get_text() for text in ax.texts] == [f"{n:,.0f}" for n in rows["n_captions"]]
+        assert len(ax.get_yticklabels()) == len(rows)
+        low, high = ax.get_xlim()
+        assert low <= rows["n_captions"].min() and high > rows["n_captions"].max()
+    assert set(figures.STEP_NAMES) == set(asking.STEPS)
+    assert figures.depicted(depicted.measured()).axes[0].get_xlim()[1] >= 100
+
+
+@pytest.fixture
+def run(root, tmp_path):
+    """Return a function that runs the notebook's cells on a source, and returns what it recorded and the tables."""
+
+    def execute(**given):
+        cells = json.loads((root / "notebooks/triplets/3_prompts.ipynb").read_text(encoding="utf-8"))["cells"]
+        names = {}
+        for c in cells:
+            if c["cell_type"] == "code":
+                exec("".join(c["source"]), names)
+            if c["metadata"].get("tags") == ["parameters"]:
+                names |= {"output_dir": str(tmp_path / "out")} | given
+        recorded = json.loads((tmp_path / "out/records.json").read_text(encoding="utf-8"))
+        saved = {t["name"] for t in recorded["tables"]}
+        return recorded, {name: tables.read(tmp_path / f"out/tables/{name}.csv", name) for name in saved}
+
+    return execute
+
+
+def test_the_notebook_on_printed_numbers_has_what_the_paper_prints(run):
+    recorded, saved = run(source="published")
+    assert recorded["figures"] == [] and recorded["findings"] == []
+    filled = {name for name, table in saved.items() if len(table)}
+    assert filled == {"triplets_excluded_words", "triplets_professions", "triplets_datasets"}
+    assert set(saved["triplets_datasets"]["evidence"]) == {"printed"}
+
+
+def test_the_notebook_on_captions_and_then_on_its_own_tables(run, tmp_path):
+    file = tmp_path / "mine.txt"
+    # What a page, or a spreadsheet, could take for more than text.
+    hostile = "=a person riding <b>a horse</b> & 'x'"
+    file.write_text(f"{hostile}\na person walking\na person and a man\npeople with a hat, and $y$\n")
+    settings = {"captions": {"corpus": str(file)}, "compute": {"store": str(tmp_path / "store")}}
+    recorded, saved = run(source="mini", settings=settings)
+    assert {f["name"] for f in recorded["figures"]} == {"triplets_funnel", "triplets_depicted"}
+    assert len(recorded["findings"]) == 3
+    texts = saved["triplets_prompts"].set_index("member")["text"]
+    assert texts["feminine"].tolist() == [
+        "=a woman riding <b>a horse</b> & 'x'", "a woman walking", "women with a hat, and $y$",
+    ]  # fmt: skip
+    # A run's folder is a source: it gives the same tables.
+    again, same = run(source=str(tmp_path / "out"))
+    assert set(same) == set(saved)
+    for name, table in saved.items():
+        pd.testing.assert_frame_equal(table, same[name])
+    assert [f["answer"] for f in again["findings"]] == [f["answer"] for f in recorded["findings"]]
