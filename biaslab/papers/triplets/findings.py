@@ -62,7 +62,8 @@ def funnel(funnel: pd.DataFrame) -> list[Finding]:
         details = [f"{left['person or people']:,.0f} name a person or people."]
         if most["n_excluded"]:
             details.append(
-                f"Of these, most are excluded by {most['excluded_by']}: {most['n_excluded']:,.0f}."
+                f"Most of these are excluded at the step {most['step']!r}: {most['n_excluded']:,.0f} "
+                f"({most['excluded_by']})."
             )
         details.append("All captions were counted, so there is no interval.")
         return Finding(
@@ -103,8 +104,8 @@ def depicted(agreement: pd.DataFrame) -> list[Finding]:
     kept, told = rows["precision"], rows["recall"]
     return [
         Finding(
-            "Do captions that the filter keeps show whom they name, and say no gender?",
-            f"{spoken(kept.value)} % of those kept do; of such captions {spoken(told.value)} % are kept.",
+            "Are captions that the filter keeps usable: someone shown, both swaps readable, no other gender cue?",
+            f"{spoken(kept.value)} % of those kept are; of usable captions {spoken(told.value)} % are kept.",
             estimate=kept.value, ci_low=kept.ci_low, ci_high=kept.ci_high, unit="%", n=kept.n, of="captions",
             figure="triplets_depicted",
             details=(
