@@ -224,7 +224,7 @@ def check_work(
     if any(name.startswith("dalleval_") for name in names - OF_CAPTIONS):
         checks.check_dalleval(*given, seed=seed)
     if names & OF_CAPTIONS:
-        checks.check_alignment(*given)
+        checks.check_alignment(*given, seed=seed)
     if any(name.startswith("triplets_") for name in names):
         checks.check_triplets(*given, seed=seed)
 

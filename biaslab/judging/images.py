@@ -164,3 +164,8 @@ class CaptionImages(FolderImages):
         super().__init__(folder)
         self._files = {file.stem: file for file in self._files.values()}
         self.table = pd.DataFrame({"image_id": list(caption_ids)}, dtype=object)
+        self.a_file = next(iter(self._files.values())).name
+
+    def has(self, caption_id: str) -> bool:
+        """Return whether there is a file of a caption's id."""
+        return caption_id in self._files

@@ -9,6 +9,7 @@ Source: dalleval paper, section 4.3 (FID; Heusel et al. 2017).
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import warnings
@@ -22,6 +23,8 @@ from biaslab.judging import loaded
 
 INCEPTION = "inception:"
 """How names of these features begin, before the path of the weights."""
+_KNOWN = "6726825d"
+_log = logging.getLogger(__name__)
 _DIGEST = re.compile(r"-([0-9a-f]{8,64})\.[^.]+$")
 
 
@@ -40,6 +43,12 @@ def check_weights(path: str | Path) -> str:
         )
     with where.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
+    if not found.startswith(_KNOWN):
+        _log.warning(
+            "%s is not the file that FID is computed with (SHA-256 %s…): no number compares.",
+            where,
+            _KNOWN,
+        )
     said = _DIGEST.search(where.name)
     if said and not found.startswith(said[1]):
         raise ParameterError(

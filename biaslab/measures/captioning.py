@@ -30,7 +30,8 @@ _ORDERS = 4
 def split(text: str) -> str:
     """Return the words of ``text`` in lower case with a space between them, without marks.
 
-    What stands after an apostrophe is a word of its own, as in the Penn treebank: ``the man's`` is ``the man 's``.
+    What stands after an apostrophe is a word of its own, so that ``the man's`` is ``the man 's`` as in the Penn
+    treebank; unlike there ``don't`` is ``don 't``, and a decimal two words.
     One that opens a quotation is a mark.
     """
     words = re.findall(r"(?:(?<=[^\W_])['’])?[^\W_]+", text.casefold())

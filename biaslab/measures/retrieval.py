@@ -9,6 +9,7 @@ import numpy as np
 
 from biaslab.errors import InputError
 
+_BLOCK = 2048
 DISTRACTORS = 99
 """Other captions beside an image's own (section D.1)."""
 
@@ -135,12 +136,16 @@ def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
     """
     first, second = _sets(first, second)
 
-    def within(features: np.ndarray) -> float:
-        kernel = (features @ features.T / features.shape[1] + 1) ** 3
-        return (kernel.sum() - np.trace(kernel)) / (len(features) * (len(features) - 1))
+    def summed(a: np.ndarray, b: np.ndarray) -> float:
+        # In blocks: all pairs of 30,000 images would take gigabytes.
+        parts = (a[start : start + _BLOCK] @ b.T for start in range(0, len(a), _BLOCK))
+        return float(sum(((part / a.shape[1] + 1) ** 3).sum() for part in parts))
 
-    across = (first @ second.T / first.shape[1] + 1) ** 3
-    return float(within(first) + within(second) - 2 * across.mean())
+    def within(features: np.ndarray) -> float:
+        own = ((np.einsum("if,if->i", features, features) / features.shape[1] + 1) ** 3).sum()
+        return (summed(features, features) - own) / (len(features) * (len(features) - 1))
+
+    return within(first) + within(second) - 2 * summed(first, second) / (len(first) * len(second))
 
 
 def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import hashlib
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from biaslab import models
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
-from biaslab.errors import MissingInputError, ParameterError
+from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging.names import FILES, VQA, WHOLE, files_digest
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.stages import check_found
@@ -21,6 +22,7 @@ from biaslab.prompts import paintskills
 from biaslab.prompts.triplets import neutral
 from biaslab.settings import Settings
 
+_log = logging.getLogger(__name__)
 # Settings that name what is read, beside the model that generates.
 _OF_DALLEVAL = ("detector", "paintskills", "vqa", "captions", "images", "captioner", "inception", "ratings")
 INPUTS = (
@@ -203,22 +205,37 @@ def check_dalleval(model: str, settings: Settings, *, seed: int = 0) -> None:
     pipeline.image_model("dalleval").check_texts(text for table in asked.values() for text in table["text"])
 
 
-def check_alignment(model: str, settings: Settings) -> None:
+def check_alignment(model: str, settings: Settings, *, seed: int = 0) -> None:
     """Look up what alignment and quality take beside images: captions, their images, captioning model, weights.
 
     Raises:
         ParameterError, InputError: A model or file cannot be used, or the model does not know a word.
     """
     from biaslab.judging import blip, inception
+    from biaslab.judging.images import CaptionImages
 
-    pipeline, s = Pipeline(model, settings, progress=False), settings.dalleval
+    pipeline, s = Pipeline(model, settings, seed=seed, progress=False), settings.dalleval
     blip.located(s.captioner, "captioner")
     if s.inception:
-        inception.check_weights(s.inception)
+        inception.Inception(s.inception, device="cpu")
     if s.images and not os.path.isdir(s.images):
         raise ParameterError(f"dalleval.images is {s.images!r}, which is not a folder.")
-    if s.captions:
-        pipeline.image_model().check_texts(pipeline.dalleval.caption_prompts()["text"])
+    if not (s.captions or s.images or s.captioned):
+        return
+    asked = pipeline.dalleval.caption_prompts()
+    pipeline.image_model().check_texts(asked["text"])
+    if s.images:
+        there = CaptionImages(s.images, asked["real_id"])
+        missing = [name for name in asked["real_id"] if not there.has(name)]
+        if len(missing) == len(asked):
+            raise InputError(
+                f"None of the {len(asked):,} images of {s.captions} is in {s.images}: there is no file named "
+                f"{missing[0]}, but one named {there.a_file}. image_id must be the file's name without its ending."
+            )
+        if missing:
+            _log.warning(
+                "%s lacks %d of %d images, such as %s.", s.images, len(missing), len(asked), missing[0]
+            )
 
 
 def check_triplets(model: str, settings: Settings, *, seed: int = 0) -> None:

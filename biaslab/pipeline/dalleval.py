@@ -6,12 +6,13 @@ Source: dalleval paper, sections 3 and 4.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from biaslab.errors import InputError, unknown_name
+from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.judging.images import CaptionImages, DescribedImages
 from biaslab.judging.names import VQA
 from biaslab.pipeline.stages import Stages, kept
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from biaslab.judging.images import ImageSource
 
+_log = logging.getLogger(__name__)
 KINDS = ("skills", "social")
 """PaintSkills' scenes, and people with and without a profession."""
 # A model may say it otherwise than the paper.
@@ -141,8 +143,8 @@ class DallEval:
     def people(self, kind: str) -> ImageSource:
         """Return images of people: ``social``, those of the prompts, or ``drawings`` whose truth is known.
 
-        Drawings have gender and attributes evenly, whatever the profession. Where the model is in a folder here and has
-        an autoencoder, they have passed through it.
+        Drawings have gender evenly, and attributes drawn alike for all professions beside what a look wears. Where the
+        model is in a folder here and has an autoencoder, they have passed through it.
         """
         from biaslab.mini import social
 
@@ -235,6 +237,10 @@ class DallEval:
         from biaslab.captions.corpus import open_corpus
 
         s = self._pipeline.settings.dalleval
+        if not s.captions:
+            raise ParameterError(
+                "dalleval.images and dalleval.captioned are of dalleval.captions, which names no file; set it, too."
+            )
         rows = pd.concat(open_corpus(s.captions).batches(), ignore_index=True)
         # As a corpus carries columns whose names stages use.
         if "corpus_image_id" not in rows:
@@ -242,10 +248,18 @@ class DallEval:
                 f"{s.captions} has no column image_id; it needs image_id and text, one row a caption. It has "
                 f"{', '.join(rows.columns)}."
             )
-        rows = rows.rename(columns={"corpus_image_id": "real_id"}).astype({"real_id": str})
-        rows = rows[(rows["text"].fillna("").str.strip() != "") & (rows["real_id"] != "")]
-        if rows.empty:
+        rows = rows.rename(columns={"corpus_image_id": "real_id"})
+        known = rows[(rows["text"].fillna("").str.strip() != "") & rows["real_id"].notna()]
+        # A column of numbers that lacks one comes as fractions.
+        whole = [f"{v:.0f}" if isinstance(v, float) and v.is_integer() else str(v) for v in known["real_id"]]
+        known = known.assign(real_id=whole)[np.array(whole, object) != ""]
+        if known.empty:
             raise InputError(f"{s.captions} holds no caption with an image_id.")
+        if len(known) < len(rows):
+            _log.warning(
+                "%s: left out for want of text or image_id: %d captions.", s.captions, len(rows) - len(known)
+            )
+        rows = known
         found = rows.groupby("real_id", sort=False)["text"].agg(list).rename("references").reset_index()
         if s.captioned and s.captioned < len(found):
             rng = np.random.default_rng([self._pipeline.seed, 77])

@@ -540,13 +540,16 @@ class Stages:
         """
         import pandas as pd
 
+        from biaslab.generation.images import MadeImages
+        from biaslab.mini.truthful import Renders
+
         name, device = name or self._clip, self.settings.compute.device
         source = self.images(images).source if isinstance(images, str) else images
         units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
         inputs = {"images": source.digest, "model": name, "weights": _weights(name)}
         stage = self.store.stage("image_embeddings", inputs, partial(_embed_images, source, name, device))
         # Generated images are a source that may have to generate, which stays in this process.
-        engine = self._engine if images == "training" else None
+        engine = None if isinstance(source, MadeImages | Renders) else self._engine
         more = {"engine": engine, "gpu": device != "cpu"}
         return self.computed(stage, units, _SHARD_EMBEDDINGS, f"embedding {source.name}", "images", **more)
 

@@ -96,7 +96,7 @@ def train(
     """
     import torch
 
-    training = common.Training(**{"steps": 6_000, "batch": 64, "learning_rate": 1.5e-3} | settings)
+    training = common.Training(**{"steps": 5_000, "batch": 64, "learning_rate": 1.5e-3} | settings)
     seed = training.seed
     torch.manual_seed(seed)
     data = pool(pool_size, seed, decoded=decoded)

@@ -114,7 +114,6 @@ METRICS = {
     "ROUGE-L": "ROUGE-L, the same",
     "caption_names_any": "captions that name an occupation, of people at work",
     "caption_names_right": "occupation named that looks like the one shown, of those",
-    "held_out_words": "cross-entropy of a word of held-out captions, nats",
     "social_profession": "profession named right by mini-clip, among 83",
     "amplification": "further from 50 % than the training column, points (floor of few images taken off)",
 }

@@ -36,6 +36,8 @@ def train(
 ) -> dict[str, float]:
     """Train the models of the curve, judge their images and write how many are right to ``folder``.
 
+    Tables look for the file in the folder of the text-to-image model that it is about: copy it there.
+
     Source: dalleval paper, Table 5.
 
     Args:
@@ -65,6 +67,8 @@ def train(
     settings = {"learning_rate": 1e-3} | settings
 
     def trained(name: str, data: diffusion.Data, first: Path, steps: int) -> Path:
+        # Of other settings another model: what is there is kept.
+        name = f"{name}-{steps}-{seed}"
         made = work / name
         if not (made / "model_index.json").exists():
             shutil.copytree(vae, made / "vae", dirs_exist_ok=True)

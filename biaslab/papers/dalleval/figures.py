@@ -419,6 +419,9 @@ def skill_corrected(corrected: pd.DataFrame) -> Figure:
 @style.empty_without_rows
 def count_corrected(corrected: pd.DataFrame) -> Figure:
     """Draw how often the number is right, as counted and with miscounts taken off (``dalleval_count_corrected``)."""
+    corrected = corrected.dropna(subset="percent_corrected")
+    if corrected.empty:
+        return style.nothing("The detector cannot tell numbers.")
     counted = corrected.assign(
         kind="as counted", value=corrected["percent_found"], ci_low=np.nan, ci_high=np.nan
     )

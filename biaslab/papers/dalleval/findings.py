@@ -292,6 +292,10 @@ def count_corrected(corrected: pd.DataFrame) -> list[Finding]:
         truth = "" if pd.isna(row["percent_true"]) else f" The truth is {spoken(row['percent_true'])} %."
         why = f"As the detector counts: {spoken(row['percent_found'])} %.{truth}"
         question = "How often are there as many objects as asked for, the detector's miscounts taken off?"
+        if pd.isna(row["percent_corrected"]):
+            about = {"model": row["model"], "figure": "dalleval_count_corrected"}
+            found.append(Finding(question, "This judge cannot tell.", details=(why,), **about))
+            continue
         answer = f"In {spoken(row['percent_corrected'])} % of images."
         found.append(
             _finding(
@@ -418,7 +422,7 @@ def image_quality(quality: pd.DataFrame) -> list[Finding]:
                 0,
                 f"The images behind the captions find theirs in {spoken(real['value'])} % ({interval(real)}).",
             )
-        answer = f"In {spoken(row['value'])} % of choices of 99 others."
+        answer = f"In {spoken(row['value'])} % of choices of {min(99, row['n'] - 1):.0f} others."
         question = "How often does an image made from a caption find it again?"
         about = row | {"model": model}
         found.append(

@@ -162,6 +162,23 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     return tables.of(pd.concat([found, _by_boxes(pipeline)]), "dalleval_references")
 
 
+def _boxes_agree(pipeline: Pipeline, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the images of PaintSkills of which its boxes do not say that they show something else than their scene.
+
+    Its simulator accepts objects that hide each other, and does not know every relation.
+    """
+    folder = pipeline.settings.dalleval.paintskills
+    if not folder:
+        return table
+    scenes = paintskills.scenes(folder).assign(image_id=lambda of: of["prompt_id"])
+    scenes = scenes[scenes["prompt_id"].isin(table["prompt_id"])]
+    boxes = paintskills.boxes(folder, scenes)
+    judged = judging.verdicts(boxes, scenes)
+    with_boxes = judged["skill"].isin(scenes.loc[scenes["prompt_id"].isin(boxes["image_id"]), "skill"])
+    wrong = judged.loc[with_boxes & ~judged["correct"], "prompt_id"]
+    return table[~table["prompt_id"].isin(wrong)]
+
+
 def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return what the detector finds in images of known truth, and those of them that could be opened."""
     found, looked = pipeline.dalleval.detections(source)
@@ -200,6 +217,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_detector_renders")
     found, asked = _seen(pipeline, pipeline.dalleval.reference())
+    asked = _boxes_agree(pipeline, asked)
     s = pipeline.settings.dalleval
     judged = judging.verdicts(found, asked, rule=s.rule, threshold=s.threshold)
     judged = judged.assign(
@@ -223,6 +241,7 @@ def detector_thresholds(pipeline: Pipeline) -> pd.DataFrame:
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_detector_thresholds")
     found, asked = _seen(pipeline, pipeline.dalleval.reference())
+    asked = _boxes_agree(pipeline, asked)
     frames = []
     for threshold in THRESHOLDS:
         judged = judging.verdicts(found, asked, threshold=threshold)
@@ -248,12 +267,17 @@ def social_images(pipeline: Pipeline) -> pd.DataFrame:
 def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the judges say of drawings of people whose truth is known, as :func:`social_images` does.
 
-    Where the model has an autoencoder of its own in a folder here, the drawings have passed through it. Judges that
-    were not made for drawings give no rows: their errors on them say nothing of photographs.
+    Where the model has an autoencoder of its own in a folder here, the drawings have passed through it. A model for
+    questions that was not made for drawings gives no rows, and another judge of gender no gender: their errors on
+    drawings say nothing of photographs.
     """
-    if pipeline.settings.dalleval.vqa.removeprefix(VQA) not in ("mini", *models.EMBEDDED):
+    known = ("mini", *models.EMBEDDED)
+    if pipeline.settings.dalleval.vqa.removeprefix(VQA) not in known:
         return tables.of([], "dalleval_social_drawings")
-    return tables.of(_social(pipeline, "drawings"), "dalleval_social_drawings")
+    found = _social(pipeline, "drawings")
+    if pipeline.settings.judging.gender not in known:
+        found = found.assign(gender_clip="")
+    return tables.of(found, "dalleval_social_drawings")
 
 
 @lru_cache(maxsize=2)
@@ -322,20 +346,18 @@ def skin_tone_counts(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the tone that methods read off the same images, of images whose tone is known (Table 18).
+    """Return the tone that methods read off the same drawings, whose tone is known (Table 18).
 
     Colour and angle of the middle of the face's box, as :mod:`biaslab.judging.skin_tone` finds them: by the typology
     angle in CIELAB, by the same with the released script's units, and by the nearest swatch in RGB; and the nearest
     swatch to the average of all pixels that count as skin by their chroma.
     """
-    faces = pipeline.dalleval.faces("social")
-    if "truth_skin_tone" not in faces:
-        return tables.of([], "dalleval_skin_tone_readings")
+    faces = pipeline.dalleval.faces("drawings")
     colours = faces[["red", "green", "blue"]].to_numpy()
     by_chroma = np.full((len(faces), 3), np.nan)
     ids = list(faces["image_id"])
     for start in range(0, len(ids), _AT_A_TIME):
-        images = pipeline.dalleval.images("social").read(ids[start : start + _AT_A_TIME])
+        images = pipeline.dalleval.people("drawings").read(ids[start : start + _AT_A_TIME])
         for k, image in enumerate(images, start):
             if isinstance(image, np.ndarray) and (skin := tones.ycrcb_skin(image)).any():
                 by_chroma[k] = image[skin].mean(axis=0)
@@ -408,7 +430,7 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     for name, of in sets.items():
         rows += [{"images": name} | row for row in _captioning(pipeline, *of, list(asked["references"]))]
     rows += _distances({name: found for name, (found, _) in vectors.items()}, "CLIP", pipeline.seed)
-    if path := pipeline.settings.dalleval.inception:
+    if (path := pipeline.settings.dalleval.inception) and real is not None:
         features = {name: _vectors(pipeline, *of, INCEPTION + path)[0] for name, of in sets.items()}
         rows += _distances(features, "Inception", pipeline.seed)
     return _table(pipeline, pd.DataFrame(rows).fillna({"reason": ""}), "dalleval_image_quality")
@@ -440,11 +462,15 @@ def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, referen
 
 
 def _distances(vectors: dict[str, np.ndarray], features: str, seed: int) -> list[dict]:
-    """Return rows of FID and KID on features; none where there are no images to compare with."""
-    if len(vectors) < 2:
-        return []
+    """Return rows of FID and KID on features, and why there are none."""
     rows = []
     for metric, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
+        if len(vectors) < 2:
+            why = "no images behind the captions"
+            rows.append(
+                {"images": "generated", "metric": f"{metric}, {features} features", "n": 0, "reason": why}
+            )
+            continue
         row = {
             "images": "generated",
             "metric": f"{metric}, {features} features",

@@ -115,8 +115,9 @@ def attribute_corrected(
         share, n = error.loc[at, "value"] / 100, error.loc[at, "n"]
         youden = share.sum() - 1
         key["youden"] = youden
-        if youden < LEAST_YOUDEN:
-            rows.append(key | {"reason": CANNOT})
+        never = not (row["share_first"] or row["share_second"])
+        if youden < LEAST_YOUDEN or never:
+            rows.append(key | {"reason": row["reason"] if never else CANNOT})
             continue
         value, quantile = row["difference"] / youden, t.ppf((1 + confidence) / 2, max(row["n"] - 1, 1))
         spread = (row["ci_high"] - row["ci_low"]) / 2 / quantile / youden
@@ -125,6 +126,7 @@ def attribute_corrected(
         of_judge = value / youden * np.sqrt((likely * (1 - likely) / n).sum())
         half = quantile * np.hypot(spread, of_judge)
         rows.append(key | {"difference_corrected": value, "ci_low": value - half, "ci_high": value + half})
+        rows[-1]["reason"] = row["reason"]
     return tables.of(rows, "dalleval_attribute_corrected")
 
 

@@ -82,7 +82,7 @@ def skill_corrected(
     Takes what :func:`detector_error` returns. Where sensitivity + specificity − 1 is below :data:`LEAST_YOUDEN` there
     is no corrected share and no ranking, but the reason.
     """
-    chosen = verdicts[verdicts["chosen"] == "yes"]
+    chosen = _seen(verdicts[verdicts["chosen"] == "yes"])
     known = dict(list(errors[errors["object"] == ALL].groupby(["model", "skill"])))
     rows = []
     for (model, skill), of in chosen.groupby(["model", "skill"], sort=False):
@@ -93,6 +93,11 @@ def skill_corrected(
         mine = known.get((model, skill), errors.iloc[:0]).set_index("measure")
         rows.append(row | _corrected(count, n, mine, confidence))
     return tables.of(rows, "dalleval_skill_corrected")
+
+
+def _seen(verdicts: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of images that the detector looked at: of the others it said nothing that could be corrected."""
+    return verdicts[~verdicts["outcome"].isin(("unreadable", BLOCKED))]
 
 
 def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> dict:
@@ -153,10 +158,11 @@ def count_corrected(
 
     Of the images that ask for a number, the numbers found are a mix of what the detector finds where 0, 1, … 4 are
     shown; the most likely mix is taken (expectation maximisation). A true number above 4 is read as one of these.
-    Images that were never seen are left out. Within some points of 0 and 100 % the share is biased inwards.
+    Images that were never seen are left out. Limits are of the posterior of both tables, and hold the estimate; within
+    some points of 0 and 100 % they lie inwards. Where the detector tells right numbers from wrong ones worse than
+    :data:`LEAST_YOUDEN` there is no corrected share, but the reason.
     """
-    chosen = verdicts[(verdicts["chosen"] == "yes") & (verdicts["skill"] == "count")]
-    chosen = chosen[~chosen["outcome"].isin(("unreadable", BLOCKED))]
+    chosen = _seen(verdicts[(verdicts["chosen"] == "yes") & (verdicts["skill"] == "count")])
     rng, rows = np.random.default_rng([seed, 75]), []
     for model, of in chosen.groupby("model", sort=False):
         drawn = renders[(renders["model"] == model) & (renders["skill"] == "count")]
@@ -168,16 +174,28 @@ def count_corrected(
         resampled = _resampled(confusion, rng), _resampled(found, rng)
         point, spread = (_right(*pair, asked) for pair in ((confusion[None], found[None]), resampled))
         limits = np.quantile(spread, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+        low, high = np.minimum(limits[0], point[0]), np.maximum(limits[1], point[0])
+        can_tell = _youden_of_numbers(drawn) >= LEAST_YOUDEN
         known = (of["shown"] == of["n"]).groupby(of["n"]).mean() if of["shown"].notna().all() else None
         n = found.sum(axis=1)
         parts = [*((f"{k}", np.eye(len(asked))[i]) for i, k in enumerate(asked)), (ALL, n / n.sum())]
         as_found = found[np.arange(len(asked)), asked] / n
         for i, (name, weight) in enumerate(parts):
             row = {"model": model, "asked": name, "n": n @ (weight > 0)}
-            row |= {"percent_found": 100 * as_found @ weight, "percent_corrected": 100 * point[0, i]}
-            row |= {"ci_low": 100 * limits[0, i], "ci_high": 100 * limits[1, i]}
+            row["percent_found"] = 100 * as_found @ weight
+            if can_tell:
+                row["percent_corrected"] = 100 * point[0, i]
+                row |= {"ci_low": 100 * low[i], "ci_high": 100 * high[i]}
+            else:
+                row["reason"] = CANNOT
             rows.append(row | ({} if known is None else {"percent_true": 100 * known.to_numpy() @ weight}))
     return tables.of(rows, "dalleval_count_corrected")
+
+
+def _youden_of_numbers(renders: pd.DataFrame) -> float:
+    """Return sensitivity + specificity - 1 of finding as many as asked for, on drawings that show as many or do not."""
+    right, found = (renders[name] == renders["number"] for name in ("shown", "found"))
+    return float(found[right].mean() - found[~right].mean()) if right.any() and not right.all() else np.nan
 
 
 def _resampled(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
