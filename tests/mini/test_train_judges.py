@@ -154,6 +154,7 @@ def test_card_names_command_intervals_and_limits(name):
         "mini-sd-pairs": ("pair_order@1.5", 95),
         "mini-skills-detector": ("image_right", 95),
         "mini-vqa": ("vqa_specificity", 95),
+        "mini-sd-skills": ("social_gender_word@3", 90),
         "mini-captioner": ("caption_names_right", 93),
     }[name]
     (row,) = [r for r in rows if r["metric"] == main]
