@@ -62,7 +62,8 @@ def curve(quick, tmp_path_factory):
     return folder, work, train(folder, work)
 
 
-NAMES = {"0": "base", "10": "share-10", "50": "share-50", "100": "share-100"}
+NAMES = {"0": "base-1-2", "10": "share-10-2-2", "50": "share-50-2-2", "100": "share-100-2-2"}
+"""Folders of models have their steps and their seed in their names."""
 
 
 @pytest.mark.slow
@@ -88,7 +89,7 @@ def test_models_of_all_shares_are_judged_on_the_same_scenes(curve):
 def test_each_share_goes_on_from_the_model_of_people_with_more_of_the_same_scenes(curve):
     _, work, _ = curve
     sd = json.loads((models.EMBEDDED["mini-sd"] / "training.json").read_text())
-    base = json.loads((work / "base" / "training.json").read_text())
+    base = json.loads((work / NAMES["0"] / "training.json").read_text())
     assert base[:-1] == sd and base[-1]["steps"] == 1
     for share in ("10", "50", "100"):
         noted = json.loads((work / NAMES[share] / "training.json").read_text())
@@ -115,13 +116,13 @@ def test_what_is_there_is_not_trained_again(curve, tmp_path):
         assert train(tmp_path / "all", parts) == found
         assert steps == []
         # One model that is not there yet is trained, from the model of people that is.
-        shutil.rmtree(parts / "share-50")
-        (parts / "share-50.pt").unlink(missing_ok=True)
+        shutil.rmtree(parts / NAMES["50"])
+        (parts / f"{NAMES['50']}.pt").unlink(missing_ok=True)
         assert train(tmp_path / "one", parts) == found
     assert steps == [0, 1]
     said = (folder / skills_curve.FILE).read_text()
     assert all((tmp_path / name / skills_curve.FILE).read_text() == said for name in ("all", "one"))
-    weights = "share-50/unet/diffusion_pytorch_model.safetensors"
+    weights = f"{NAMES['50']}/unet/diffusion_pytorch_model.safetensors"
     assert (parts / weights).read_bytes() == (work / weights).read_bytes()
 
 

@@ -26,9 +26,11 @@ def images(found, model="a", **more):
 
 
 def drawings(said, model="a", **more):
-    """Return drawings: how many there are of each (shown, found)."""
+    """Return drawings: how many there are of each (shown, found); every other one shows what was not asked for."""
     pairs = [pair for pair, times in said.items() for _ in range(times)]
     frame = pd.DataFrame(pairs, columns=["shown", "found"])
+    right = (frame["shown"] > 0) & (frame.index % 2 == 0)
+    frame["number"] = frame["shown"].where(right, (frame["shown"] + 1) % 4 + 1)
     frame["image_id"] = [f"{model}{k}" for k in range(len(frame))]
     return tables.of(frame.assign(**{"model": model, "skill": "count"} | more), "dalleval_detector_renders")
 

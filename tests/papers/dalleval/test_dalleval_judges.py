@@ -94,7 +94,8 @@ def known(skill="object", model="a", **percent):
 def judged(correct, n, skill="object", truth=(), model="a"):
     said = np.where(np.arange(n) < correct, "yes", "no")
     frame = pd.DataFrame({"correct": said, "skill": skill, "chosen": "yes", "model": model})
-    return frame.assign(truth=list(truth) or "")
+    outcome = np.where(said == "yes", "correct", "other objects")
+    return frame.assign(truth=list(truth) or "", outcome=outcome)
 
 
 def test_corrected_share_and_its_range_by_hand():
@@ -150,7 +151,7 @@ def test_planted_shares_are_found_again():
     images = frame.loc[frame.index.repeat(n)].reset_index(drop=True)
     right = rng.random(len(images)) < images["skill"].map(shares)
     says = rng.random(len(images)) < np.where(right, rates["none"], rates["missing"])
-    images = images.assign(correct=np.where(says, "yes", "no"), truth="", chosen="yes")
+    images = images.assign(correct=np.where(says, "yes", "no"), truth="", chosen="yes", outcome="")
     kinds = pd.DataFrame({"failure": np.repeat(list(rates), drawings), "object": "dog"})
     shown = frame.merge(kinds, how="cross")
     says = rng.random(len(shown)) < shown["failure"].map(rates)
