@@ -145,6 +145,11 @@ def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch):
     # They are others than the images of the prompts, which are kept beside them.
     images = dalleval.measure.social_images(world)
     assert len(images) == len(drawings) == 24 and not set(images["image_id"]) & set(drawings["image_id"])
+    # A judge of gender that was made for photographs says nothing of them; what is asked of the other one stays.
+    of_photographs = world.changed(judging={"gender": "somebodys/clip"})
+    monkeypatch.setattr(dalleval.measure, "_social", lambda *_: drawings.copy())
+    found = dalleval.measure.social_drawings(of_photographs)
+    assert (found["gender_clip"] == "").all() and found["gender_vqa"].equals(drawings["gender_vqa"])
     other = pipeline(store, vqa="vqa:Salesforce/blip-vqa-base")
     monkeypatch.setattr(type(other.dalleval), "answers", lambda *_: pytest.fail("asked"))
     assert dalleval.measure.social_drawings(other).empty
@@ -458,6 +463,75 @@ def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describ
             checks.check_alignment("mini", own_captions(store, describer, folder, **design).settings)
 
 
+@pytest.mark.parametrize("name", ["captions.csv", "captions.parquet", "floats.parquet", "captions.jsonl"])
+def test_ids_of_numbers_are_whole_where_some_are_missing(store, tmp_path, caplog, name):
+    ids, text = [7, None, 12, 7, 3], ["A nurse at work"] * 4 + [""]
+    dtype = "float" if name == "floats.parquet" else "Int64"
+    rows = pd.DataFrame({"image_id": pd.array(ids, dtype=dtype), "text": text})
+    write = {"csv": rows.to_csv, "parquet": rows.to_parquet, "jsonl": rows.to_json}[name.split(".")[1]]
+    how = {"orient": "records", "lines": True} if name.endswith("jsonl") else {"index": False}
+    write(tmp_path / name, **how)
+    p = pipeline(store, model="mini", captions=str(tmp_path / name))
+    asked = p.dalleval.caption_prompts()
+    assert asked["real_id"].tolist() == ["7", "12"] and asked["references"].str.len().tolist() == [2, 1]
+    # One has no id and one no text.
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert name in said and " 2 " in said
+
+
+def test_images_that_are_not_there_are_told_before_any_work(store, describer, of_my_own, caplog):
+    folder, _ = of_my_own
+    settings = own_captions(store, describer, folder).settings
+    checks.check_alignment("mini", settings)
+    # All are there but the last.
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert all(part in said for part in (str(folder / "images"), "1 of 12", "photo-11"))
+    rows = pd.read_csv(folder / "captions.csv")
+    rows.assign(image_id=rows["image_id"] + ".png").to_csv(folder / "files.csv", index=False)
+    with pytest.raises(InputError) as error:
+        checks.check_alignment(
+            "mini", own_captions(store, describer, folder, captions=str(folder / "files.csv")).settings
+        )
+    # A name that was asked for, and one that is there.
+    assert "files.csv" in str(error.value) and str(error.value).count("'photo-0.png'") == 2
+
+
+@pytest.mark.parametrize("design", [{"images": "images"}, {"captioned": 5}])
+def test_images_without_captions_are_refused(store, describer, of_my_own, design):
+    folder, _ = of_my_own
+    if "images" in design:
+        design = {"images": str(folder / "images")}
+    p = pipeline(store, model="mini", captioner=str(describer), **design)
+    with pytest.raises(ParameterError, match=r"dalleval\.captions"):
+        checks.check_alignment("mini", p.settings)
+
+
+def test_the_seed_decides_which_captions_are_looked_at(store, describer, of_my_own):
+    folder, _ = of_my_own
+    settings = own_captions(store, describer, folder, captioned=1).settings
+    first = {
+        seed: Pipeline("mini", settings, seed=seed).dalleval.caption_prompts()["real_id"].item()
+        for seed in range(8)
+    }
+    # Of one image alone, which the seed draws, there is a file.
+    (folder / "one").mkdir()
+    shutil.copy(folder / "images" / f"{first[0]}.png", folder / "one")
+    settings = own_captions(store, describer, folder, captioned=1, images=str(folder / "one")).settings
+    other = next(seed for seed, name in first.items() if name != first[0])
+    checks.check_alignment("mini", settings, seed=0)
+    with pytest.raises(InputError, match=first[other]):
+        checks.check_alignment("mini", settings, seed=other)
+
+
+def test_without_images_behind_the_captions_distances_have_a_reason(store, describer, of_my_own):
+    folder, _ = of_my_own
+    p = own_captions(store, describer, folder, images="").changed(generation={"steps": 1})
+    quality = dalleval.measure.image_quality(p)
+    distances = quality[quality["metric"].str.match("FID|KID")]
+    assert len(distances) == 2 and (distances["n"] == 0).all() and distances["value"].isna().all()
+    assert (distances["reason"] != "").all() and set(quality["images"]) == {"generated"}
+
+
 # -- PaintSkills as its authors distribute it --------------------------------------------------------
 
 
@@ -620,6 +694,29 @@ def test_a_detectors_error_is_measured_on_the_authors_images(of_authors, drawn_s
         assert errors[(skill, "sensitivity")] > 75 and errors[(skill, "specificity")] > 85
     thresholds = dalleval.measure.detector_thresholds(of_authors)
     assert (thresholds["n"] == 40).all() and len(thresholds) == 3 * len(dalleval.measure.THRESHOLDS)
+
+
+def test_images_whose_boxes_contradict_their_scene_say_nothing_of_a_detector(store, copied, drawn_scenes):
+    # One object of a count is hidden, and the box of an object is that of another class; relations have no boxes.
+    names = {skill: rows["prompt_id"].tolist() for skill, rows in drawn_scenes.groupby("skill")}
+    wrong = {"count": names["count"][0], "object": names["object"][5]}
+    for skill, name in wrong.items():
+        path = copied / skill / f"{skill}_val_bounding_boxes.json"
+        said = json.loads(path.read_text())
+        (at,) = [one["id"] for one in said["images"] if one["file_name"] == f"image_{name}.png"]
+        mine = [one for one in said["annotations"] if one["image_id"] == at]
+        if skill == "count":
+            said["annotations"].remove(mine[0])
+        else:
+            mine[0]["category_id"] = (mine[0]["category_id"] + 1) % len(said["categories"])
+        path.write_text(json.dumps(said))
+    (copied / "spatial" / "spatial_val_bounding_boxes.json").unlink()
+    p = pipeline(store, paintskills=str(copied), scenes=0, detector_renders=40)
+    renders = dalleval.measure.detector_renders(p)
+    expected = {f"image_{name}" for of in names.values() for name in of if name not in wrong.values()}
+    assert set(renders["image_id"]) == expected and len(renders) == 118
+    thresholds = dalleval.measure.detector_thresholds(p).groupby("skill")["n"].agg(set).to_dict()
+    assert thresholds == {"count": {39}, "object": {39}, "spatial": {40}}
 
 
 def test_accuracy_is_corrected_for_any_detector(of_authors):

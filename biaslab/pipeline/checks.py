@@ -229,8 +229,8 @@ def check_alignment(model: str, settings: Settings, *, seed: int = 0) -> None:
         missing = [name for name in asked["real_id"] if not there.has(name)]
         if len(missing) == len(asked):
             raise InputError(
-                f"None of the {len(asked):,} images of {s.captions} is in {s.images}: there is no file named "
-                f"{missing[0]}, but one named {there.a_file}. image_id must be the file's name without its ending."
+                f"None of the {len(asked):,} images of {s.captions} is in {s.images}. image_id must be a file's name "
+                f"without its ending: the first is {missing[0]!r}, and a file is {there.a_file!r}."
             )
         if missing:
             _log.warning(

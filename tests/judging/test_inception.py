@@ -13,6 +13,7 @@ from torch_fidelity import feature_extractor_inceptionv3 as fidelity  # noqa: E4
 from torchmetrics.image.fid import FrechetInceptionDistance  # noqa: E402
 
 from biaslab.errors import InputError, ParameterError  # noqa: E402
+from biaslab.judging import inception  # noqa: E402
 from biaslab.judging.inception import Inception, check_weights  # noqa: E402
 from biaslab.measures.retrieval import frechet_distance  # noqa: E402
 
@@ -120,6 +121,16 @@ def test_a_name_with_a_digest_is_held_to_it(tmp_path):
     (tmp_path / f"w-{digest[:8]}.pth").write_bytes(content[:-1])
     with pytest.raises(ParameterError, match=digest[:8]):
         check_weights(tmp_path / f"w-{digest[:8]}.pth")
+
+
+def test_weights_that_are_not_those_of_fid_are_told(tmp_path, monkeypatch, caplog):
+    (tmp_path / "mine.pth").write_bytes(b"as if these were weights")
+    digest = check_weights(tmp_path / "mine.pth")
+    (said,) = caplog.messages
+    assert "mine.pth" in said and "6726825d" in said
+    monkeypatch.setattr(inception, "_KNOWN", digest[:8])
+    caplog.clear()
+    assert check_weights(tmp_path / "mine.pth") == digest and not caplog.messages
 
 
 def test_weights_under_their_digest_are_taken(weights, tmp_path):

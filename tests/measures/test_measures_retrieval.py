@@ -5,6 +5,7 @@ import pytest
 from scipy import linalg
 
 from biaslab.errors import InputError
+from biaslab.measures import retrieval
 from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
 
 RNG = np.random.default_rng(5)
@@ -87,6 +88,15 @@ def test_kernel_distance_is_the_mean_over_pairs():
     ]
     across = np.mean([kernel(x, y) for x in first for y in second])
     assert kernel_distance(first, second) == pytest.approx(sum(within) - 2 * across)
+
+
+@pytest.mark.parametrize("block", [1, 3, 7, 8])
+def test_kernel_distance_in_blocks_is_that_of_all_at_once(monkeypatch, block):
+    rng = np.random.default_rng(6)
+    first, second = rng.normal(size=(7, 4)), rng.normal(1, 1, size=(12, 4))
+    whole = kernel_distance(first, second)
+    monkeypatch.setattr(retrieval, "_BLOCK", block)
+    assert kernel_distance(first, second) == pytest.approx(whole)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from biaslab import tables
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, findings
 from biaslab.papers.dalleval.analysis import detector
+from biaslab.papers.dalleval.analysis.detector import CANNOT
 from biaslab.papers.dalleval.analysis.verdicts import counted
 
 
@@ -129,6 +130,54 @@ def test_a_delta_method_interval_is_about_that_of_the_bootstrap():
     ).loc[("a", "1")]
     ratio = (narrow["ci_high"] - narrow["ci_low"]) / (row["ci_high"] - row["ci_low"])
     assert ratio == pytest.approx(norm.ppf(0.75) / norm.ppf(0.975), abs=0.12)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "told"),
+    [
+        # Of ten drawings that show as many as asked for so many are found right, and of ten that do not.
+        (5, 0, True),
+        (4, 0, False),
+        (10, 5, True),
+        (10, 6, False),
+        (0, 10, False),
+        # Drawings that are all right, or all wrong, say nothing of what it tells.
+        (10, None, False),
+        (None, 0, False),
+    ],
+)
+def test_a_detector_that_cannot_tell_numbers_gives_no_share(right, wrong, told):
+    # Right drawings show the two that are asked for, wrong ones show one.
+    kinds = [(shown, hits) for shown, hits in ((2, right), (1, wrong)) if hits is not None]
+    known = drawings({(shown, found): n for shown, hits in kinds for found, n in ((2, hits), (1, 10 - hits))})
+    verdicts = images({(2, 2): 6, (2, 1): 4}, shown=[2] * 5 + [1] * 5)
+    table = corrected(verdicts, known.assign(number=2))
+    numbers = table[["percent_corrected", "ci_low", "ci_high"]].notna()
+    assert (numbers.all(axis=None) if told else not numbers.any(axis=None)) and len(table) == 2
+    assert (table["reason"] == ("" if told else CANNOT)).all()
+    # What it counts, and the truth, stand there in any case.
+    assert table["percent_found"].tolist() == pytest.approx([60, 60])
+    assert table["percent_true"].tolist() == pytest.approx([50, 50])
+    (found,) = findings.count_corrected(table.reset_index())
+    assert np.isfinite(found.estimate) == told and (told or not any(c.isdigit() for c in found.answer))
+    assert any(ax.axison for ax in figures.count_corrected(table.reset_index()).axes) == told
+
+
+def test_images_that_were_never_seen_do_not_count():
+    seen = images({(1, 1): 60, (1, 2): 40})
+    more = images({(1, 0): 30}, image_id=[f"u{k}" for k in range(30)], outcome=["unreadable", "blocked"] * 15)
+    pd.testing.assert_frame_equal(corrected(join(seen, more), drawings(TWO)), corrected(seen, drawings(TWO)))
+    assert corrected(more, drawings(TWO)).empty
+
+
+@pytest.mark.parametrize(("found", "share"), [({(1, 1): 10}, 100), ({(1, 2): 10}, 0), ({(3, 3): 4}, 100)])
+def test_limits_hold_the_estimate(found, share):
+    # At 0 and 100 % the middle of the posterior lies inwards of the estimate.
+    table = corrected(images(found), drawings({(k, k): 20 for k in range(5)}))
+    assert table["percent_corrected"].tolist() == pytest.approx([share] * 2, abs=1e-6)
+    assert (table["ci_low"] <= table["percent_corrected"]).all()
+    assert (table["percent_corrected"] <= table["ci_high"]).all()
+    assert (table["ci_high"] - table["ci_low"] > 1).all()
 
 
 CONFUSION = np.array(

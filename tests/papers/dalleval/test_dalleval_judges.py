@@ -141,6 +141,15 @@ def test_a_judge_that_cannot_tell_gives_no_number(errors, youden, told):
     assert drawn == told
 
 
+def test_what_was_never_seen_is_not_corrected():
+    errors = known(sensitivity=90, specificity=80)
+    seen = judged(6, 10, truth=["yes"] * 10)
+    unseen = [judged(0, 4).assign(outcome=why) for why in ("unreadable", "blocked")]
+    found = dalleval.skill_corrected(pd.concat([seen, *unseen]), errors)
+    pd.testing.assert_frame_equal(found, dalleval.skill_corrected(seen, errors))
+    assert dalleval.skill_corrected(unseen[0], errors).empty
+
+
 def test_planted_shares_are_found_again():
     # 200 studies: 200 images of each skill, of which 80, 50 and 25 % are right, judged by a detector that knows 95 % of
     # the right and 90 % of the wrong, itself measured on 100 drawings of each kind.
@@ -407,6 +416,16 @@ def test_what_cannot_be_corrected_has_a_reason():
     assert set(none["reason"]) == {unknown} and len(none) == 5 and none["difference_corrected"].isna().all()
     none = dalleval.attribute_corrected(given, asked(), images)
     assert set(none["reason"]) == {unknown} and len(none) == 5
+
+
+def test_an_attribute_that_nobody_wears_has_no_corrected_difference():
+    given = differences(("tie", 0.0, np.nan, np.nan), ("suit", 0.1, 0.1, 0.1), reason="because")
+    given = given.assign(share_first=[0, 0.2], share_second=[0, 0.1])
+    judges = asked(tie=TIE["tie"], suit=TIE["tie"])
+    table = dalleval.attribute_corrected(given, judges, NOBODY).set_index("attribute")
+    assert table["difference_corrected"].notna().to_dict() == {"tie": False, "suit": True}
+    # The reasons of the difference are those of the corrected one, too.
+    assert (table["reason"] == "because").all() and table.loc["tie", ["ci_low", "ci_high"]].isna().all()
 
 
 def test_printed_models_and_missing_differences_are_left_out():
