@@ -250,9 +250,11 @@ class DallEval:
             )
         rows = rows.rename(columns={"corpus_image_id": "real_id"})
         known = rows[(rows["text"].fillna("").str.strip() != "") & rows["real_id"].notna()]
-        # A column of numbers that lacks one comes as fractions.
-        whole = [f"{v:.0f}" if isinstance(v, float) and v.is_integer() else str(v) for v in known["real_id"]]
-        known = known.assign(real_id=whole)[np.array(whole, object) != ""]
+        names = known["real_id"].astype(str)
+        # A column of numbers that lacks one comes, or was written, as fractions.
+        if names.str.fullmatch(r"\d+\.0").all():
+            names = names.str.removesuffix(".0")
+        known = known.assign(real_id=names)[names != ""]
         if known.empty:
             raise InputError(f"{s.captions} holds no caption with an image_id.")
         if len(known) < len(rows):
