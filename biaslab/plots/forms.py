@@ -334,7 +334,9 @@ def heat_map(
     norm = Normalize(*ends) if centre is None else TwoSlopeNorm(centre, *ends)
     drawn = []
     for ax, rows in parts:
-        order = {"index": rows[row].unique(), "columns": rows[column].unique()}
+        # Columns stand in one order in all panels, whichever of them a panel's first row has.
+        columns_here = [name for name in table[column].unique() if (rows[column] == name).any()]
+        order = {"index": rows[row].unique(), "columns": columns_here}
         wide, written = (
             rows.pivot(index=row, columns=column, values=of).reindex(**order) for of in (value, text or value)
         )

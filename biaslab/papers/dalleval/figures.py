@@ -347,7 +347,10 @@ def gender_judges(judges: pd.DataFrame) -> Figure:
 def image_quality(quality: pd.DataFrame) -> Figure:
     """Draw alignment and distances with what chance gives (``dalleval_image_quality``)."""
     better = {True: "higher is better", False: "lower is better"}
-    names = {m: f"{m} ({better[not m.startswith(('FID', 'KID'))]})" for m in quality["metric"]}
+    unit = {"R-precision": ", %"}
+    names = {
+        m: f"{m}{unit.get(m, '')}\n({better[not m.startswith(('FID', 'KID'))]})" for m in quality["metric"]
+    }
     return forms.estimates(
         quality.dropna(subset="value"), "value", row="images", panel="metric", panel_names=names, columns=3,
         reference=None, label="Value of the metric", floor="floor",
