@@ -330,7 +330,7 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
         def ask(self, images, of, questions):
             return ["a woman" if "left" in q else "a man" for q in questions]
 
-    monkeypatch.setattr(vqa, "load", lambda *_, **__: Sees())
+    monkeypatch.setattr(vqa.blip, "load", lambda *_, **__: Sees())
     monkeypatch.setattr(vqa.named, "digest", lambda where: "weights")
     base = worlds("default").pipeline
     both = base.changed(judging={"further": ["vqa:owner/blip"]})
