@@ -28,6 +28,16 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: place.get(item.path.stem, len(first)))
 
 
+@pytest.fixture(scope="module")
+def one_thread():
+    """Tiny models, which one thread of torch computes fastest, and alike wherever sums may be taken in parts."""
+    torch = pytest.importorskip("torch", reason="models need the extra 'models'")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def browser():
     """Headless Chromium, one for all files: two of Playwright's loops cannot run side by side; skipped without it."""

@@ -360,10 +360,7 @@ def test_a_figure_has_a_panel_for_each_metric(captioned):
     _, quality, alignment = captioned
     figure = dalleval.figures.image_quality(quality)
     titles = [ax.get_title() or ax.get_title(loc="left") for ax in figure.axes if ax.axison]
-    of = {
-        name: [t for t in titles if t.startswith(f"{name} ") or t.startswith(f"{name},")]
-        for name in ("CIDEr", "FID")
-    }
+    of = {name: [t for t in titles if t.startswith((f"{name}\n", f"{name},"))] for name in ("CIDEr", "FID")}
     assert len(of["CIDEr"]) == 1 and "higher" in of["CIDEr"][0]
     assert len(of["FID"]) == 2 and all("lower" in t for t in of["FID"])
     assert not any("METEOR" in t for t in titles)

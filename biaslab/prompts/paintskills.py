@@ -1,7 +1,7 @@
 """PaintSkills as its authors distribute it: a folder with scenes, images and boxes of each skill.
 
-``<skill>/scenes/<skill>_<split>.json`` has the scenes, ``<skill>/images/image_<id>.png`` their images and
-``<skill>/<skill>_<split>_bounding_boxes.json`` what is where. The test split is called ``val``.
+``<skill>/scenes/<skill>_val.json`` has the scenes, ``<skill>/images/image_<id>.png`` their images and
+``<skill>/<skill>_val_bounding_boxes.json`` what is where. ``val`` is the test split.
 
 Source: dalleval paper, section 3.2, and its released data and simulator.
 """
@@ -22,7 +22,6 @@ from biaslab.errors import InputError, name_help
 from biaslab.prompts.dalleval import CLASSES, COUNTS, RELATIONS, SKILLS
 
 _log = logging.getLogger(__name__)
-SPLITS = ("val", "train")
 _MOST_BYTES = 500_000_000
 # As the simulator calls them, in one word and with a capital where another begins; people have names.
 _NAMES = {"bike": "bicycle", "human": "person"}
@@ -67,12 +66,11 @@ class _Boxes(BaseModel):
     annotations: list[_Box]
 
 
-def scenes(folder: str | Path, split: str = "val") -> pd.DataFrame:
-    """Return the scenes of the skills that a folder has.
+def scenes(folder: str | Path) -> pd.DataFrame:
+    """Return the test scenes of the skills that a folder has.
 
     Args:
         folder: Of PaintSkills, with a folder for each skill.
-        split: One of :data:`SPLITS`.
 
     Returns:
         As of :func:`biaslab.prompts.dalleval.skills`: ``prompt_id`` (the scene's id), ``skill``, ``template`` (0: not
@@ -83,7 +81,7 @@ def scenes(folder: str | Path, split: str = "val") -> pd.DataFrame:
             number over 4, a relation or an id that is none.
     """
     where = Path(folder).expanduser()
-    files = {skill: where / skill / "scenes" / f"{skill}_{split}.json" for skill in SKILLS}
+    files = {skill: where / skill / "scenes" / f"{skill}_val.json" for skill in SKILLS}
     there = {skill: file for skill, file in files.items() if file.is_file()}
     if not there:
         raise InputError(
@@ -98,13 +96,12 @@ def scenes(folder: str | Path, split: str = "val") -> pd.DataFrame:
     return found
 
 
-def boxes(folder: str | Path, asked: pd.DataFrame, split: str = "val") -> pd.DataFrame:
+def boxes(folder: str | Path, asked: pd.DataFrame) -> pd.DataFrame:
     """Return what is where in the scenes' images, as a detector without error would find it.
 
     Args:
         folder: As in :func:`scenes`.
         asked: What :func:`scenes` returns, or some of it.
-        split: One of :data:`SPLITS`.
 
     Returns:
         ``image_id`` (the scene's id), ``label``, ``score`` (1), ``left``, ``top``, ``right``, ``bottom`` (0–1 of the
@@ -117,7 +114,7 @@ def boxes(folder: str | Path, asked: pd.DataFrame, split: str = "val") -> pd.Dat
     """
     where, wanted, rows = Path(folder).expanduser(), set(asked["prompt_id"]), []
     for skill in asked["skill"].unique():
-        file = where / skill / f"{skill}_{split}_bounding_boxes.json"
+        file = where / skill / f"{skill}_val_bounding_boxes.json"
         if not file.is_file():
             continue
         read = _read(file, _Boxes)
@@ -144,11 +141,11 @@ def boxes(folder: str | Path, asked: pd.DataFrame, split: str = "val") -> pd.Dat
     return found.assign(**{f"p_{name}": (found["label"] == name).astype(float) for name in CLASSES})
 
 
-def digest(folder: str | Path, split: str = "val") -> str:
+def digest(folder: str | Path) -> str:
     """Return a digest of a folder's files of scenes and boxes, by their content."""
     whole = hashlib.sha256()
     for skill in SKILLS:
-        for name in (f"scenes/{skill}_{split}.json", f"{skill}_{split}_bounding_boxes.json"):
+        for name in (f"scenes/{skill}_val.json", f"{skill}_val_bounding_boxes.json"):
             if (file := Path(folder).expanduser() / skill / name).is_file():
                 with file.open("rb") as data:
                     whole.update(f"{name}\0{hashlib.file_digest(data, 'sha256').hexdigest()}\n".encode())

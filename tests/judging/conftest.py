@@ -12,15 +12,6 @@ from biaslab.judging.judge import Judge
 WORDS = ("a", "photo", "of", "man", "woman", "nurse")
 
 
-@pytest.fixture
-def one_thread():
-    torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="session")
 def clip_folder(tmp_path_factory):
     """A folder that open_clip loads by itself: a random ViT with two layers and a tokenizer of whole words."""

@@ -17,13 +17,7 @@ from biaslab.judging import inception  # noqa: E402
 from biaslab.judging.inception import Inception, check_weights  # noqa: E402
 from biaslab.measures.retrieval import frechet_distance  # noqa: E402
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -20,13 +20,7 @@ from biaslab.mini import captions, looks  # noqa: E402
 from biaslab.mini.train import captioner, cards, common, loop  # noqa: E402
 from biaslab.mini.train.detector import HELD_OUT_SEED  # noqa: E402
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 SMALL = {"steps": 4, "batch": 8, "seed": 5, "pool_size": 32, "held_out": 8, "progress": False}

@@ -20,12 +20,7 @@ CLIP, DETECTOR = MODELS / "mini-clip", MODELS / "mini-detector"
 HELD_OUT = 9_000_011
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -22,13 +22,7 @@ from biaslab.mini.train import autoencoder, cards, diffusion  # noqa: E402
 from biaslab.mini.train import skills as train_skills  # noqa: E402
 from biaslab.prompts import dalleval as prompts  # noqa: E402
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module", autouse=True)

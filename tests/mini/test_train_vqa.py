@@ -17,13 +17,7 @@ from biaslab.mini.train import cards, common, loop  # noqa: E402
 from biaslab.mini.train import vqa as train_vqa  # noqa: E402
 from biaslab.prompts import dalleval as prompts  # noqa: E402
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -40,8 +40,8 @@ def put(folder, skill, data, split="val"):
     return file
 
 
-def put_boxes(folder, skill, found, split="val"):
-    file = folder / skill / f"{skill}_{split}_bounding_boxes.json"
+def put_boxes(folder, skill, found):
+    file = folder / skill / f"{skill}_val_bounding_boxes.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(found if isinstance(found, str) else json.dumps(found), encoding="utf-8")
     return file
@@ -71,7 +71,6 @@ def test_scenes_are_rows_as_the_papers_own(tmp_path):
         # The second stands somewhere as seen from the first.
         ["spatial_1", "spatial", 0, "a person is left to it", "person", 1, "left", "fire hydrant"],
     ]
-    assert paintskills.scenes(str(tmp_path), "train")["prompt_id"].tolist() == ["later"]
 
 
 def test_every_class_is_known_by_the_simulators_name_and_by_the_papers(tmp_path):
@@ -325,7 +324,7 @@ def test_boxes_may_be_so_large_and_no_larger(tmp_path, asked, monkeypatch):
 def test_a_digest_is_of_what_scenes_and_boxes_say(tmp_path, asked):
     seen = [paintskills.digest(tmp_path)]
     put(tmp_path, "object", [scene("z", DOG)], split="train")
-    assert paintskills.digest(tmp_path) == seen[0] != paintskills.digest(tmp_path, "train")
+    assert paintskills.digest(tmp_path) == seen[0]
     put_boxes(tmp_path, "object", coco())
     seen.append(paintskills.digest(tmp_path))
     put_boxes(tmp_path, "object", coco(annotation(1, 5, [0, 0, 1, 1])))

@@ -167,16 +167,20 @@ def _boxes_agree(pipeline: Pipeline, table: pd.DataFrame) -> pd.DataFrame:
 
     Its simulator accepts objects that hide each other, and does not know every relation.
     """
-    folder = pipeline.settings.dalleval.paintskills
-    if not folder:
+    if not pipeline.settings.dalleval.paintskills:
         return table
-    scenes = paintskills.scenes(folder).assign(image_id=lambda of: of["prompt_id"])
-    scenes = scenes[scenes["prompt_id"].isin(table["prompt_id"])]
-    boxes = paintskills.boxes(folder, scenes)
-    judged = judging.verdicts(boxes, scenes)
-    with_boxes = judged["skill"].isin(scenes.loc[scenes["prompt_id"].isin(boxes["image_id"]), "skill"])
-    wrong = judged.loc[with_boxes & ~judged["correct"], "prompt_id"]
-    return table[~table["prompt_id"].isin(wrong)]
+    judged = _judged_by_boxes(pipeline)
+    return table[~table["prompt_id"].isin(judged.loc[~judged["correct"], "prompt_id"])]
+
+
+@lru_cache(maxsize=1)
+def _judged_by_boxes(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the verdicts that PaintSkills' own boxes give on all its test scenes, of skills that have boxes."""
+    s = pipeline.settings.dalleval
+    scenes = paintskills.scenes(s.paintskills).assign(image_id=lambda of: of["prompt_id"])
+    boxes = paintskills.boxes(s.paintskills, scenes)
+    judged = judging.verdicts(boxes, scenes, rule=s.rule, threshold=s.threshold)
+    return judged[judged["skill"].isin(scenes.loc[scenes["prompt_id"].isin(boxes["image_id"]), "skill"])]
 
 
 def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -188,13 +192,10 @@ def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.Dat
 
 def _by_boxes(pipeline: Pipeline) -> pd.DataFrame:
     """Return what PaintSkills' own boxes say of its images, where the settings name its folder."""
-    s = pipeline.settings.dalleval
-    if not s.paintskills:
+    if not pipeline.settings.dalleval.paintskills:
         return pd.DataFrame()
-    asked = pipeline.dalleval.prompts("skills").assign(image_id=lambda of: of["prompt_id"])
-    boxes = paintskills.boxes(s.paintskills, asked)
-    judged = judging.verdicts(boxes, asked, rule=s.rule, threshold=s.threshold)
-    judged = judged[judged["skill"].isin(asked.loc[asked["prompt_id"].isin(boxes["image_id"]), "skill"])]
+    judged = _judged_by_boxes(pipeline)
+    judged = judged[judged["prompt_id"].isin(pipeline.dalleval.prompts("skills")["prompt_id"])]
     of = judged.groupby("skill", sort=False)["correct"].agg(value=lambda v: 100 * v.mean(), n="size")
     return of.rename_axis("measure").reset_index().assign(reference="oracle", judge="boxes")
 
