@@ -114,7 +114,7 @@ def _thing(thing: Thing, index: int) -> list:
     turned = np.array([[c, -s], [s, c]] if thing.mirrored else [[c, s], [-s, c]])
     art = [
         (points * (thing.width, 1) @ turned, colour[thing.palette :] + colour[: thing.palette])
-        for points, colour in OBJECT_ART[thing.kind]
+        for points, colour in (OBJECT_ART.get(thing.kind) or PROPS[thing.kind])
     ]
     return _of(_Part("thing", index), art)
 

@@ -170,10 +170,10 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An object of one of PaintSkills' classes. Lengths are in frame heights."""
+    """An object: of PaintSkills' classes, or a prop on its own. Lengths are in frame heights."""
 
     kind: str
-    """One of ``THINGS``."""
+    """One of ``THINGS``, or a key of ``art.PROPS``."""
     x: float
     """Centre from the left edge."""
     y: float
@@ -190,8 +190,8 @@ class Thing:
     """Which of ``PALETTES`` colour schemes it has; 0 is its own."""
 
     def __post_init__(self):
-        if self.kind not in THINGS:
-            raise unknown_name("object", self.kind, THINGS)
+        if self.kind not in THINGS and self.kind not in PROPS:
+            raise unknown_name("object", self.kind, (*THINGS, *PROPS))
         if self.palette not in range(PALETTES):
             raise ParameterError(
                 f"palette is {self.palette!r}; give a whole number from 0 to {PALETTES - 1}."
