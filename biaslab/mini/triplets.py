@@ -343,6 +343,11 @@ def generate(prompts: pd.DataFrame, *, seed: int, skew: str = "default", size: i
     return truthful.Renders(f"renders of depictions ({skew})", whole, table, scene, size)
 
 
+def name_of(thing: Thing) -> str:
+    """Return what captions call an object of a scene."""
+    return _KINDS.get(thing.kind, thing.kind)
+
+
 # -- what is to be found in them -----------------------------------------------------------------------------
 
 

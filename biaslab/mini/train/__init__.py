@@ -19,6 +19,8 @@ TRAINERS = {
     "mini-vqa": "biaslab.mini.train.vqa",
     "mini-captioner": "biaslab.mini.train.captioner",
     "mini-skills-detector": "biaslab.mini.train.skills_detector",
+    "mini-sd-triplets": "biaslab.mini.train.triplets",
+    "mini-segmenter": "biaslab.mini.train.segmenter",
 }
 
 

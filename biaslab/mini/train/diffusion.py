@@ -93,15 +93,15 @@ def build_unet() -> torch.nn.Module:
     )
 
 
-def build_text_encoder(tokenizer) -> torch.nn.Module:
+def build_text_encoder(tokenizer, width: int = WIDTH) -> torch.nn.Module:
     """Return the text encoder with random weights; words start far enough apart to be told from each other."""
     import torch
     from transformers import CLIPTextConfig, CLIPTextModel
 
     config = CLIPTextConfig(
         vocab_size=len(tokenizer),
-        hidden_size=WIDTH,
-        intermediate_size=4 * WIDTH,
+        hidden_size=width,
+        intermediate_size=4 * width,
         num_hidden_layers=2,
         num_attention_heads=4,
         max_position_embeddings=tokenizer.model_max_length,

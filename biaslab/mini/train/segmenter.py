@@ -1,0 +1,163 @@
+"""Training of mini-segmenter: which of depictions' objects, or the person or the place, each pixel shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biaslab.mini import decoding
+from biaslab.mini import triplets as world
+from biaslab.mini.train import cards
+from biaslab.mini.train.cards import Measured
+from biaslab.mini.train.common import Average, Training, rng, save_half, to_tensor
+
+if TYPE_CHECKING:
+    import torch
+
+NAME, SIZE = "mini-segmenter", 64
+POOL, HELD_OUT, HELD_OUT_SEED = 16_000, 512, 9
+DECODED, LATENT_NOISE = 0.6, 0.15
+"""Share of the pool that has passed through an autoencoder, and how much noise its latents had: as generated images."""
+CARD_IMAGES = 1_000
+_CARD_SEED = 81_000
+
+
+def labels() -> tuple[str, ...]:
+    """Return the labels in the order of their ids: the person, objects, places."""
+    return ("person", *world.OBJECTS, *world.PLACES)
+
+
+def pool(
+    n: int, seed: int, *, decoded: Path | None = None, part: float = DECODED
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``n`` images, uint8 (n, 64, 64, 3), and the label of each pixel, uint8 (n, 64, 64)."""
+    from biaslab.mini import render
+
+    names = labels()
+    images, found = np.empty((n, SIZE, SIZE, 3), np.uint8), np.empty((n, SIZE, SIZE), np.uint8)
+    for i in range(n):
+        asked, _ = world.draw(seed, i)
+        # Leaning as much one way as the other: no object says anything of another or of the person.
+        scene = world.build_scene(asked, rng(seed, i, 85), "off")
+        images[i] = render.render(scene, SIZE)
+        for name, mask in world.masks(scene, SIZE):
+            # What is worn comes after the person, of whom it is a part.
+            found[i][mask] = names.index(name)
+    chosen = np.flatnonzero(rng(seed, 0, 86).random(n) < (part if decoded else 0.0))
+    if len(chosen):
+        images[chosen] = decoding.through_autoencoder(decoded, images[chosen], seed=seed, noise=LATENT_NOISE)
+    return images, found
+
+
+def build() -> torch.nn.Module:
+    """Return the segmenter with random weights: SegFormer at strides 2, 4, 8 and 16, logits of half the size."""
+    from transformers import SegformerConfig, SegformerForSemanticSegmentation
+
+    names = labels()
+    config = SegformerConfig(
+        depths=[1, 1, 1, 1],
+        sr_ratios=[8, 4, 2, 1],
+        hidden_sizes=[16, 32, 64, 96],
+        patch_sizes=[5, 3, 3, 3],
+        strides=[2, 2, 2, 2],
+        num_attention_heads=[1, 2, 4, 4],
+        mlp_ratios=[4, 4, 4, 4],
+        decoder_hidden_size=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        classifier_dropout_prob=0.0,
+        drop_path_rate=0.0,
+        id2label=dict(enumerate(names)),
+        label2id={name: i for i, name in enumerate(names)},
+    )
+    return SegformerForSemanticSegmentation(config)
+
+
+def train(
+    folder: Path,
+    *,
+    pool_size: int = POOL,
+    decoded: Path | None = None,
+    compiled: bool = True,
+    **settings: Any,
+) -> dict[str, float]:
+    """Train mini-segmenter and save it to ``folder``, a model of transformers with its image processor.
+
+    Args:
+        folder: Where it goes.
+        pool_size: Images to learn from.
+        decoded: Folder of the autoencoder that part of them passes; mini-sd-triplets' if ``None``.
+        compiled: Whether the network is compiled.
+        settings: Fields of :class:`~biaslab.mini.train.common.Training`.
+
+    Returns:
+        ``pixels``: the share of held-out pixels with the right label; ``iou``: the mean over labels of the overlap
+        (intersection over union).
+
+    Raises:
+        MissingInputError: The autoencoder is not in this installation.
+    """
+    import torch
+    from torch.nn import functional
+
+    from biaslab import models
+
+    decoded = decoded or Path(models.resolve("mini-sd-triplets", "text-to-image")) / "vae"
+    training = Training(**{"steps": 6_000, "batch": 32, "learning_rate": 1.5e-3} | settings)
+    seed, batch = training.seed, training.batch
+    torch.manual_seed(seed)
+    images, wanted = pool(pool_size, seed, decoded=decoded)
+    held_out = pool(HELD_OUT, HELD_OUT_SEED, decoded=decoded)
+    model = build()
+    average = Average({"model": model})
+    run = torch.compile(model) if compiled else model
+
+    def logits_of(network, pixels: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            found = network(pixel_values=pixels).logits
+        return functional.interpolate(found.float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False)
+
+    def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        draw = rng(seed, i)
+        chosen = draw.integers(len(images), size=batch)
+        pixels, answer = to_tensor(images[chosen]), torch.from_numpy(wanted[chosen].astype(np.int64))
+        if draw.random() < 0.5:
+            pixels, answer = pixels.flip(-1), answer.flip(-1)
+        gain = torch.from_numpy(draw.normal(1, 0.08, (batch, 3, 1, 1)).astype(np.float32))
+        noise = torch.from_numpy(draw.normal(0, 0.03, pixels.shape).astype(np.float32))
+        error = functional.cross_entropy(logits_of(run, pixels * gain + noise), answer, reduction="none")
+        # Objects are small: their pixels count more than those of the person and the place.
+        small = (answer > 0) & (answer <= len(world.OBJECTS))
+        weight = 1 + 2 * small
+        whole = (error * weight).sum() / weight.sum()
+        return whole, {"loss": whole}
+
+    def quality() -> dict[str, float]:
+        right, counts = 0, np.zeros((len(labels()), 3))
+        with torch.inference_mode():
+            for start in range(0, HELD_OUT, 64):
+                some = slice(start, start + 64)
+                found = logits_of(average.kept["model"], to_tensor(held_out[0][some])).argmax(1).numpy()
+                truth = held_out[1][some]
+                right += (found == truth).sum()
+                for k in range(len(counts)):
+                    of = (found == k).sum(), (truth == k).sum(), ((found == k) & (truth == k)).sum()
+                    counts[k] += of
+        overlap = counts[:, 2] / np.maximum(counts[:, 0] + counts[:, 1] - counts[:, 2], 1)
+        return {"pixels": float(right / held_out[1].size), "iou": float(overlap.mean())}
+
+    found = training.fit({"model": model}, average, loss, quality, quality_every=500, weight_decay=1e-2)
+    save_half(average.kept["model"], folder)
+    _processor().save_pretrained(folder)
+    cards.note_training(folder, None, training)
+    return found
+
+
+def _processor():
+    from transformers import SegformerImageProcessor
+
+    return SegformerImageProcessor(
+        size={"height": SIZE, "width": SIZE}, image_mean=[0.5] * 3, image_std=[0.5] * 3, do_reduce_labels=False
+    )

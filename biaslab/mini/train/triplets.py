@@ -1,0 +1,347 @@
+"""Training of mini-sd-triplets: a latent diffusion model of depictions whose attention is taught where words belong.
+
+Text attends at 16x16 and 8x8 places. Beside the images the network learns, by a grounding loss, that each word attends to
+what it names (:func:`biaslab.mini.triplets.word_masks`): so what is read off its attention tells how well attention is
+read off, and nothing of models that were not taught so.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biaslab.engine import LocalEngine
+from biaslab.errors import InputError
+from biaslab.mini import triplets as world
+from biaslab.mini.train import autoencoder, cards, diffusion
+from biaslab.mini.train.common import Average, Training, rng, torch_rng
+from biaslab.mini.train.text import make_tokenizer, tokens
+
+if TYPE_CHECKING:
+    import torch
+
+NAME, WIDTH, MAX_LENGTH = "mini-sd-triplets", 96, 24
+ROWS, STEPS = 32_000, 9_000
+CELLS = 16
+"""Places a side of the latents and of the finest attention."""
+NOISIER = 0.8
+# Weight of the grounding loss, of its second part within it, and of places of objects in the error of images.
+GROUNDING, COVERING, OBJECTS = 0.08, 0.5, 4.0
+_REGIONS = ("person", "left", "right", "worn", "place")
+_BLOCK, _WORKERS = 2048, 2
+_ARRAYS = ("ids", "regions", "masks", "latents")
+
+
+def build_unet() -> torch.nn.Module:
+    """Return the denoising network with random weights."""
+    from diffusers import UNet2DConditionModel
+
+    return UNet2DConditionModel(
+        sample_size=CELLS,
+        in_channels=autoencoder.LATENTS,
+        out_channels=autoencoder.LATENTS,
+        block_out_channels=(64, 96),
+        layers_per_block=1,
+        down_block_types=("CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
+        cross_attention_dim=WIDTH,
+        # In diffusers this is the number of heads of this kind of network.
+        attention_head_dim=(2, 4),
+        norm_num_groups=16,
+    )
+
+
+def tokenizer():
+    """Return the tokenizer of all words of depictions."""
+    return make_tokenizer(world.vocabulary(), MAX_LENGTH)
+
+
+# -- data ------------------------------------------------------------------------------------------------------
+
+
+def prepare(folder: Path, vae: Path, *, rows: int = ROWS, seed: int = 0) -> Path:
+    """Draw and encode captions with their scenes, in blocks; return the folder of arrays.
+
+    - ``ids``: token ids, uint16 (rows, MAX_LENGTH);
+    - ``regions``: to which region each token belongs, uint8 (rows, MAX_LENGTH): 0 none, else one of the person, the left
+      and the right thing, what is worn, and the place;
+    - ``masks``: how much of each place a region covers, uint8 0 to 255 (rows, regions, 16, 16);
+    - ``latents``: scaled latents, float16 (rows, 8, 16, 16).
+
+    Raises:
+        InputError: The folder holds data of other settings.
+    """
+    from tqdm import tqdm
+
+    folder.mkdir(parents=True, exist_ok=True)
+    said, note = {"rows": rows, "seed": seed, "words": world.vocabulary()}, folder / "data.json"
+    if note.exists() and json.loads(note.read_text()) != said:
+        raise InputError(f"{folder} holds data of other settings; delete it or name another folder.")
+    note.write_text(json.dumps(said))
+    if (folder / "latents.npy").exists():
+        return folder
+    starts = range(0, rows, _BLOCK)
+    jobs = [(folder, vae, start, min(_BLOCK, rows - start), seed) for start in starts]
+    list(tqdm(LocalEngine(_WORKERS).map(_encode, jobs), total=len(jobs), unit="block", desc="renders"))
+    for name in _ARRAYS:
+        pieces = [folder / f"{name}-{start}.npy" for start in starts]
+        np.save(folder / f"{name}.npy", np.concatenate([np.load(piece) for piece in pieces]))
+        for piece in pieces:
+            piece.unlink()
+    return folder
+
+
+def _encode(job: tuple[Path, Path, int, int, int]) -> None:
+    from diffusers import AutoencoderKL
+
+    folder, vae_folder, start, n, seed = job
+    if (folder / f"latents-{start}.npy").exists():
+        return
+    found = examples(range(start, start + n), seed)
+    vae = AutoencoderKL.from_pretrained(vae_folder).float().eval()
+    found["latents"] = autoencoder.encode(vae, found["images"])
+    # What is written last says that all is there.
+    for name in _ARRAYS:
+        np.save(folder / f"{name}-{start}.npy", found[name])
+
+
+def examples(indices: range, seed: int) -> dict[str, Any]:
+    """Return captions (``texts``), their images, uint8 (n, 64, 64, 3), and arrays as :func:`prepare` keeps them."""
+    from biaslab.mini import render
+
+    texts, images, regions, masks = [], [], [], []
+    side = autoencoder.SIZE
+    for i in indices:
+        asked, who = world.draw(seed, i)
+        scene = world.build_scene(asked, rng(seed, i, 84))
+        texts.append(world.write(asked, who))
+        images.append(render.render(scene, side))
+        covered = _covered(scene, side)
+        masks.append(covered.reshape(len(_REGIONS), CELLS, 4, CELLS, 4).mean((2, 4)) * 255)
+        regions.append(_regions(texts[-1], asked, scene))
+    ids = tokens(tokenizer(), texts)
+    placed = np.zeros(ids.shape, np.uint8)
+    for row, found in zip(placed, regions, strict=True):
+        row[1 : 1 + len(found)] = found
+    return {
+        "texts": texts,
+        "images": np.stack(images),
+        "ids": ids.astype(np.uint16),
+        "regions": placed,
+        "masks": np.rint(np.stack(masks)).astype(np.uint8),
+    }
+
+
+def _sides(scene) -> dict[str, list[str]]:
+    """Return which things stand left and right."""
+    names = [(world.name_of(thing), thing.x) for thing in scene.things]
+    return {
+        "left": [name for name, x in names if x < 0.5],
+        "right": [name for name, x in names if x > 0.5],
+    }
+
+
+def _covered(scene, side: int) -> np.ndarray:
+    """Return where the regions are, bool (regions, side, side)."""
+    seen, standing = world.masks(scene, side), _sides(scene)
+    where = dict.fromkeys(_REGIONS, np.zeros((side, side), bool))
+    centre = np.arange(side) * 2 < side
+    for name, mask in seen:
+        if name == "person":
+            where["person"] = where["person"] | mask
+        elif name in world.WORN:
+            # Part of the person, too.
+            where["worn"] = where["worn"] | mask
+        elif name == scene.place:
+            where["place"] = mask & (np.arange(side)[:, None] < world.UPPER * side)
+        else:
+            left = name in standing["left"] and (name not in standing["right"] or mask[:, centre].any())
+            where["left" if left else "right"] = where["left" if left else "right"] | mask
+    return np.stack([where[name] for name in _REGIONS])
+
+
+def _regions(text: str, asked: world.Asked, scene) -> list[int]:
+    """Return the region of each token of a text: that of the word, or of the person where it names nothing."""
+    from biaslab.mini.captions import words
+
+    standing, out = _sides(scene), []
+    for word in words(text):
+        region = "person"
+        if word in world.WORN:
+            region = "worn"
+        elif word in world.PLACES:
+            region = "place"
+        elif word in world.THINGS:
+            region = "left" if word in standing["left"] else "right"
+            # Of two of a kind, which both are named, the second is the right one.
+            if region == "left" and word in standing["right"] and asked.named.count(word) == 2:
+                region = "right" if out.count(_REGIONS.index("left") + 1) else "left"
+        out.append(_REGIONS.index(region) + 1)
+    return out
+
+
+# -- training ---------------------------------------------------------------------------------------------------
+
+
+def train(
+    folder: Path,
+    *,
+    checkpoint: Path | None = None,
+    log: Path | None = None,
+    rows: int = ROWS,
+    vae: Path | None = None,
+    compiled: bool = True,
+    **settings: Any,
+) -> dict[str, float]:
+    """Train mini-sd-triplets from random weights; return quality on held-out data.
+
+    Source: triplets paper, sections 3 to 7, for the scenes; the grounding loss is this project's.
+
+    Args:
+        folder: The pipeline's folder.
+        checkpoint: File of the resumable state; data lies beside it.
+        log: CSV of the curve.
+        rows: Captions to learn from.
+        vae: Folder of the autoencoder; mini-sd-skills' if ``None``.
+        compiled: Whether the denoising network is compiled.
+        settings: Further fields of :class:`~biaslab.mini.train.common.Training`.
+
+    Returns:
+        ``held_out``: mean squared error of the velocity; ``grounding``: the grounding loss.
+
+    Raises:
+        MissingInputError: The autoencoder is not in this installation.
+    """
+    import torch
+    from diffusers.models.attention_processor import AttnProcessor
+
+    from biaslab import models
+
+    vae = vae or Path(models.resolve("mini-sd-skills", "text-to-image")) / "vae"
+    checkpoint = checkpoint or Path(f"outputs/.train/{NAME}/state.pt")
+    training = Training(
+        checkpoint=checkpoint, log=log, **{"steps": STEPS, "batch": 48, "learning_rate": 1.5e-3} | settings
+    )
+    data = prepare(checkpoint.parent / "data", vae, rows=rows, seed=training.seed)
+    shutil.copytree(vae, folder / "vae", dirs_exist_ok=True)
+    seed, batch = training.seed, training.batch
+    torch.manual_seed(seed)
+    words = tokenizer()
+    unet = build_unet().to(memory_format=torch.channels_last)
+    encoder = diffusion.build_text_encoder(words, WIDTH)
+    unet.set_attn_processor(AttnProcessor())
+    average = Average({"unet": unet, "text_encoder": encoder}, decay=0.9985)
+    kept: list[torch.Tensor] = []
+    _record(unet, kept)
+    kept_of_average: list[torch.Tensor] = []
+    _record(average.kept["unet"], kept_of_average)
+    run = torch.compile(unet, dynamic=False) if compiled else unet
+    ids, regions, masks, latents = (np.load(data / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
+    held_out = min(1024, rows // 10)
+    empty = tokens(words, [""])[0]
+    noise_schedule = diffusion.schedule()
+
+    def losses_of(unet, encoder, seen, chosen, draws, exponent=1.0, dropped=None):
+        x = torch.from_numpy(latents[chosen].astype(np.float32)).contiguous(memory_format=torch.channels_last)
+        covered = torch.from_numpy(masks[chosen].astype(np.float32) / 255)
+        said, of = ids[chosen].astype(np.int64), torch.from_numpy(regions[chosen].astype(np.int64))
+        if dropped is not None:
+            said[dropped], of[torch.from_numpy(dropped)] = empty, 0
+        noise = torch.randn(x.shape, generator=draws).contiguous(memory_format=torch.channels_last)
+        t = (torch.arange(len(x)) + torch.rand(len(x), generator=draws)) / len(x)
+        t = (1000 * t**exponent).long().clamp(0, 999)
+        noisy = noise_schedule.add_noise(x, noise, t)
+        target = noise_schedule.get_velocity(x, noise, t)
+        seen.clear()
+        with torch.autocast("cpu", torch.bfloat16):
+            states = encoder(torch.from_numpy(said)).last_hidden_state
+            predicted = unet(noisy, t, states).sample
+        weight = 1 + (OBJECTS - 1) * covered[:, 1:4].amax(1, keepdim=True)
+        error = ((predicted.float() - target).pow(2) * weight / weight.mean()).mean()
+        second = torch.stack([_grounding(probs, of, covered) for probs in seen]).mean()
+        return error, second
+
+    def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        draw = rng(seed, i)
+        chosen = np.sort(draw.integers(len(ids) - held_out, size=batch))
+        dropped = draw.random(batch) < diffusion.DROPOUT
+        error, second = losses_of(run, encoder, kept, chosen, torch_rng(seed, i), NOISIER, dropped)
+        return error + GROUNDING * second, {"loss": error, "grounding": second}
+
+    def quality() -> dict[str, float]:
+        found = []
+        nets = average.kept["unet"], average.kept["text_encoder"]
+        with torch.inference_mode():
+            for i, start in enumerate(range(len(ids) - held_out, len(ids), 256)):
+                chosen = np.arange(start, min(start + 256, len(ids)))
+                both = losses_of(*nets, kept_of_average, chosen, torch_rng(seed, i, 5))
+                found.append([float(value) for value in both])
+        return dict(zip(("held_out", "held_out_grounding"), np.mean(found, axis=0).tolist(), strict=True))
+
+    found = training.fit(
+        {"unet": unet, "text_encoder": encoder},
+        average,
+        loss,
+        quality,
+        quality_every=1000,
+        weight_decay=1e-2,
+        betas=(0.9, 0.99),
+    )
+    for attention in _cross_attention(average.kept["unet"]):
+        del attention.get_attention_scores
+    diffusion.save(folder, average, words)
+    diffusion.pack(folder)
+    cards.note_training(folder, None, training)
+    return found
+
+
+def _cross_attention(unet: torch.nn.Module) -> list[torch.nn.Module]:
+    """Return the layers in which places attend to words, but for the middle's."""
+    named = unet.named_modules()
+    return [
+        layer for name, layer in named if name.endswith("attn2") and not name.startswith("mid_block")
+    ]
+
+
+def _record(unet: torch.nn.Module, kept: list[torch.Tensor]) -> None:
+    """Have the network put what its places attend to into ``kept``: (n heads, places, words) of each layer."""
+    for layer in _cross_attention(unet):
+
+        def recorded(query, key, mask=None, _of=layer.get_attention_scores):
+            found = _of(query, key, mask)
+            kept.append(found)
+            return found
+
+        layer.get_attention_scores = recorded
+
+
+def _grounding(attended: torch.Tensor, regions: torch.Tensor, covered: torch.Tensor) -> torch.Tensor:
+    """Return how far words attend elsewhere than to their regions, 0 to about 2, the mean over words.
+
+    (1 - share of a word's attention inside its region)^2, and the cross-entropy of its attention as a part of the
+    largest, so that it covers the region.
+
+    Args:
+        attended: (n heads, places, words), places being a square.
+        regions: (n, words), 0 where a token is of no region.
+        covered: (n, regions, 16, 16), 0 to 1.
+    """
+    import torch
+    from torch.nn import functional
+
+    n, side = len(regions), round(attended.shape[1] ** 0.5)
+    each = attended.float().reshape(n, -1, side * side, attended.shape[2]).mean(1).transpose(1, 2)
+    masks = functional.adaptive_avg_pool2d(covered, side).flatten(2)
+    wanted = torch.gather(masks, 1, (regions - 1).clamp(min=0)[..., None].expand(-1, -1, side * side))
+    counts = (regions > 0) & (wanted.sum(-1) > 0.5)
+    each, wanted = each[counts], wanted[counts]
+    if not len(each):
+        return attended.sum() * 0
+    inside = (each * wanted).sum(-1) / each.sum(-1).clamp(min=1e-8)
+    part = (each / each.amax(-1, keepdim=True).clamp(min=1e-8)).clamp(1e-4, 1 - 1e-4)
+    covering = functional.binary_cross_entropy(part, wanted, reduction="none").mean(-1)
+    return ((1 - inside).pow(2) + COVERING * covering).mean()
