@@ -31,8 +31,13 @@ KINDS = {
     "captioner": "mini-captioner",
 }
 # What prompts ask for -> the text-to-image model that the name ``mini`` stands for: what captions tell, people whom the
-# prompt places, PaintSkills' scenes and DALL-Eval's people.
-MINI = {"captions": "mini-sd", "people": "mini-sd-pairs", "dalleval": "mini-sd-skills"}
+# prompt places, PaintSkills' scenes and DALL-Eval's people, captions with another gender.
+MINI = {
+    "captions": "mini-sd",
+    "people": "mini-sd-pairs",
+    "dalleval": "mini-sd-skills",
+    "triplets": "mini-sd",
+}
 # Embedded model -> its kind, and its folder.
 KIND_OF = {
     **dict.fromkeys(MINI.values(), "text-to-image"),

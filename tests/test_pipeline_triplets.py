@@ -1,13 +1,18 @@
-"""The pipeline's stages for triplets of prompts: captions in a file, and the tables that are measured from them."""
+"""The pipeline's stages for triplets of prompts: captions in a file, images, and the tables measured from them."""
 
 import re
+import sys
+from types import ModuleType
 
 import pytest
 
 from biaslab import published, sources, tables
-from biaslab.errors import InputError
+from biaslab.attribution import AttendedImages
+from biaslab.errors import InputError, ParameterError
+from biaslab.generation import GeneratedImages, image_seed
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.pipeline.triplets import words
 from biaslab.prompts import depicted
 from biaslab.prompts.triplets import sentences
 
@@ -78,16 +83,16 @@ def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
     assert (of[["topic", "profession"]] == "").all(axis=None)
     for row in of.itertuples():
         (start, end) = map(int, row.spans.split(":"))
-        word = {"neutral": "pe(rson|ople)", "feminine": "wom[ae]n", "masculine": "m[ae]n"}[row.member]
+        word = {"neutral": "pe(rson|ople)", "feminine": "wom[ae]n", "masculine": "m[ae]n"}[row.prompt_gender]
         assert re.fullmatch(word, row.text[start:end])
     asked = prompts[prompts["dataset"] == "Profession"]
     assert asked.groupby(["topic", "profession"]).ngroups == 2
     known = sentences().groupby(["topic", "profession"])["text"].agg(set)
-    for name, rows in asked[asked["member"] == "neutral"].groupby(["topic", "profession"]):
+    for name, rows in asked[asked["prompt_gender"] == "neutral"].groupby(["topic", "profession"]):
         assert set(rows["text"]) == known[name]
     assert prompts["prompt_id"].is_unique and (prompts["n_images"] == 3).all()
     # The three of a triplet share their noise, and no other triplet has it.
-    assert (prompts.groupby("noise_id")["member"].agg(list).str.len() == 3).all()
+    assert (prompts.groupby("noise_id")["prompt_gender"].agg(list).str.len() == 3).all()
     assert prompts.groupby("noise_id")["triplet_id"].nunique().eq(1).all()
     sets = triplets.measure.prompt_sets(p).set_index("dataset")
     assert sets["triplets"].to_dict() == {"captions.txt": 2, "Profession": len(asked) // 3}
@@ -173,3 +178,87 @@ def test_the_embedded_world_has_triplets(tmp_path):
     checks.check_triplets("mini", given)
     sets = triplets.measure.prompt_sets(p)
     assert sets[["dataset", "triplets"]].to_numpy().tolist() == [["mini", 5]]
+
+
+# -- images ------------------------------------------------------------------------------------------
+
+PEOPLE = ["a photo of a person", "the face of a person", "a nurse of a person, blurry"]
+SMALL = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": "float32"}
+
+
+def asked_of(model, folder, **design):
+    """Return a pipeline that has every person of PEOPLE made by a model, ``seeds`` times."""
+    given = settings(folder, PEOPLE, filter="paper", triplets=0, **design)
+    return Pipeline(model, given.changed(generation=SMALL), seed=5, progress=False)
+
+
+def test_images_of_a_triplet_share_their_noise(folders, tmp_path):
+    p = asked_of(folders("sd1"), tmp_path, seeds=2)
+    images = p.triplets.images()
+    table = images.table
+    assert list(table) == [
+        *("image_id", "prompt_id", "model", "dataset", "triplet_id", "seed", "prompt_gender", "text"),
+        *("outcome", "reason"),
+    ]
+    assert len(table) == 3 * 3 * 2 and set(table["model"]) == {p.label} and (table["outcome"] == "ok").all()
+    assert type(images.source) is GeneratedImages and (table["reason"] == "").all()
+    # The noise of an image follows from the triplet and the number of the seed, whoever of the three it shows.
+    made = images.source.table.set_index("image_id")["seed"]
+    for row in table.itertuples():
+        assert made[row.image_id] == image_seed(5, row.triplet_id, row.seed)
+    of = table.groupby(["triplet_id", "seed"])["prompt_gender"].agg(list)
+    assert of.tolist() == [["neutral", "feminine", "masculine"]] * 6
+    texts = table.drop_duplicates("prompt_id").set_index(["triplet_id", "prompt_gender"])["text"].unstack()
+    for row in texts.itertuples():
+        assert row.feminine == row.neutral.replace("person", "woman")
+
+
+def test_images_can_be_kept_with_where_they_attend(folders, tmp_path):
+    plain = asked_of(folders("sd1"), tmp_path, seeds=1).triplets.images()
+    attended = asked_of(folders("sd1"), tmp_path, seeds=1, attention=True).triplets.images()
+    assert type(attended.source) is AttendedImages
+    ids = attended.table["image_id"].tolist()
+    texts = attended.table["text"].tolist()
+    for maps, text in zip(attended.source.word_maps(ids), texts, strict=True):
+        assert list(maps.words) == list(dict.fromkeys(re.findall("[a-z]+", text)))
+    for one, other in zip(plain.read(ids), attended.read(ids), strict=True):
+        assert (one == other).all()
+
+
+def test_words_of_a_prompt():
+    assert words("A man's T-shirt, a 2nd 'shirt' of the man") == [
+        *("A", "man's", "T-shirt", "a", "2nd", "shirt", "of", "the", "man")
+    ]
+
+
+def test_the_world_draws_triplets_without_a_branch(tmp_path, monkeypatch):
+    import numpy as np
+
+    from biaslab.mini.truthful import Renders
+
+    seen = {}
+
+    def generate(prompts, **options):
+        seen.update(options, columns=set(prompts))
+        ids = [f"{name}/{i}" for name in prompts["prompt_id"] for i in range(2)]
+        table = prompts.loc[prompts.index.repeat(2), ["prompt_id"]].reset_index(drop=True)
+        return Renders(
+            "world", "d", table.assign(image_id=ids, index=[0, 1] * len(prompts), outcome="ok"), None, 64
+        )
+
+    fake = ModuleType("biaslab.mini.triplets")
+    fake.generate = generate
+    monkeypatch.setitem(sys.modules, "biaslab.mini.triplets", fake)
+    given = Settings(captions={"rows": 2000}, triplets={"triplets": 2}, compute={"store": str(tmp_path)})
+    found = Pipeline("world", given, seed=5, progress=False).triplets.images()
+    assert found.table["seed"].tolist() == [0, 1] * 6 and set(found.table["model"]) == {"world"}
+    assert {"prompt_id", "text", "n_images", "noise_id"} <= seen.pop("columns")
+    assert seen == {"seed": 5, "skew": "default", "size": 64}
+    assert np.unique(found.table["image_id"]).size == 12
+
+
+def test_attention_of_a_model_elsewhere_is_refused_before_any_work(tmp_path):
+    p = asked_of("endpoint:painter", tmp_path, attention=True)
+    p = p.changed(endpoint={"url": "http://localhost:1/v1", "price": 0.0})
+    with pytest.raises(ParameterError, match=r"triplets\.attention"):
+        p.triplets.images()

@@ -61,10 +61,25 @@ class ImageModel:
             ParameterError: It does not know a word.
         """
 
+    def check_attention(self) -> None:
+        """Look whether where its images attend to words could be kept, as far as that is known without loading it.
+
+        Raises:
+            ParameterError: It could not.
+        """
+
     def generate(
-        self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True
+        self,
+        prompts: pd.DataFrame,
+        *,
+        seed: int,
+        store: Store,
+        progress: bool = True,
+        kept_as: type[GeneratedImages] = GeneratedImages,
     ) -> ImageSource:
         """Return ``n_images`` images of each prompt (prompt_id, text, n_images; noise_id, occupation, caption_id).
+
+        What diffusers makes is kept as ``kept_as``, such as :class:`biaslab.attribution.AttendedImages`.
 
         Raises:
             ParameterError, InputError, RunError: A prompt or the model cannot be used, or images cannot be had.
@@ -133,11 +148,17 @@ class DiffusersModel(ImageModel):
         texts.check_words(self._where(), [*prompts, self._settings.negative_prompt], self._name)
 
     def generate(
-        self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True
-    ) -> ImageSource:
-        """Generate images, as :class:`biaslab.generation.GeneratedImages`."""
+        self,
+        prompts: pd.DataFrame,
+        *,
+        seed: int,
+        store: Store,
+        progress: bool = True,
+        kept_as: type[GeneratedImages] = GeneratedImages,
+    ) -> GeneratedImages:
+        """Generate images, as ``kept_as``."""
         run = {"seed": seed, "store": store, "device": self._device}
-        return GeneratedImages(prompts, self._name, self._settings, **run).complete(progress=progress)
+        return kept_as(prompts, self._name, self._settings, **run).complete(progress=progress)
 
 
 class EndpointModel(ImageModel):
@@ -167,8 +188,15 @@ class EndpointModel(ImageModel):
             )
         self._settings.check_key()
 
+    def check_attention(self) -> None:
+        """Refuse: attention is inside of the model."""
+        raise ParameterError(
+            f"The model {ENDPOINT}{self.label} is elsewhere, so what its images attend to cannot be seen. Use a "
+            "pipeline of diffusers, or set triplets.attention to false."
+        )
+
     def generate(
-        self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True
+        self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True, **_: object
     ) -> ImageSource:
         """Buy images: all that the endpoint may deliver, now or another time, or none.
 
@@ -205,7 +233,7 @@ class WorldModel(ImageModel):
             raise unknown_name("occupation of the embedded world", lost[0], known)
 
     def generate(
-        self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True
+        self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True, **_: object
     ) -> ImageSource:
         """Draw images: ``generate`` of :mod:`biaslab.mini.truthful`, or of what the prompts ask for."""
         from biaslab.mini import pairs, skills, social, truthful
@@ -219,4 +247,8 @@ class WorldModel(ImageModel):
         if self._of == "people":
             strength = 0.0 if captions.skew == "off" else 1.0
             return pairs.generate(prompts, seed=seed, size=self._size, strength=strength)
+        if self._of == "triplets":
+            from biaslab.mini import triplets
+
+            return triplets.generate(prompts, seed=seed, skew=captions.skew, size=self._size)
         return truthful.generate(prompts, captions, seed=seed, size=self._size)

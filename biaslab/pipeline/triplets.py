@@ -1,19 +1,25 @@
-"""The pipeline's stages for triplets of prompts: captions → neutral ones → three prompts each; and of professions.
+"""The pipeline's stages for triplets of prompts: captions → neutral ones → three prompts each → images.
 
-Source: triplets paper, section 3.1.
+Source: triplets paper, sections 3.1 and 4.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from biaslab import shared
+from biaslab.attribution import AttendedImages
 from biaslab.errors import InputError
+from biaslab.generation import GeneratedImages
+from biaslab.judging.images import DescribedImages
 from biaslab.pipeline.stages import Stages, kept
 from biaslab.prompts import triplets as asking
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 class Triplets:
@@ -58,8 +64,9 @@ class Triplets:
         """Return the prompts of all triplets: of the corpus, and of professions where the settings ask for them.
 
         Returns:
-            Three rows a triplet: the columns of :func:`biaslab.prompts.triplets.professions`; topic and profession are
-            empty where the triplet comes from a caption.
+            Three rows a triplet, or four where the settings ask for a placebo: the columns of
+            :func:`biaslab.prompts.triplets.professions`; topic and profession are empty where the triplet comes from
+            a caption.
 
         Raises:
             InputError: The corpus cannot be read, or there is no triplet.
@@ -68,16 +75,57 @@ class Triplets:
 
         s, found = self._pipeline.settings.triplets, self.neutral()
         check_neutral(self._pipeline, found)
-        frames = [asking.triplets(found.captions, self.dataset, seeds=s.seeds)]
+        same = {"seeds": s.seeds, "placebo": s.placebo}
+        frames = [asking.triplets(found.captions, self.dataset, **same)]
         if s.professions:
-            frames.append(
-                asking.professions(s.professions, article=s.article, seeds=s.seeds, seed=self._pipeline.seed)
-            )
+            more = {"article": s.article, "seed": self._pipeline.seed}
+            frames.append(asking.professions(s.professions, **more, **same))
         whole = pd.concat(frames, ignore_index=True)
         for place, name in enumerate(("topic", "profession"), start=4):
             of = whole.pop(name).fillna("") if name in whole else ""
             whole.insert(place, name, of)
         return whole
+
+    @kept
+    def images(self) -> DescribedImages:
+        """Return images of all prompts; those of a triplet's prompts begin with the same noise, at each seed.
+
+        Returns:
+            Images whose table has image_id, prompt_id, model, dataset, triplet_id, seed (from 0 within a prompt: those
+            of a triplet with the same one share noise), prompt_gender, text, outcome (``ok``, or what is wrong) and
+            reason (empty where nothing is). Their ``source`` is what the model makes: of a pipeline of diffusers
+            :class:`~biaslab.generation.GeneratedImages`, or where ``triplets.attention`` is set
+            :class:`~biaslab.attribution.AttendedImages` that map each word of the prompts.
+
+        Raises:
+            ParameterError: The model cannot be loaded, does not know a word, or attention cannot be taken from it.
+            InputError, RunError: There is no triplet, or images cannot be had.
+        """
+        pipeline, asked = self._pipeline, self.prompts()
+        made_by, kept_as = pipeline.image_model("triplets"), GeneratedImages
+        if pipeline.settings.triplets.attention:
+            made_by.check_attention()
+            kept_as = AttendedImages
+            asked["words"] = [words(text) for text in asked["text"]]
+        with pipeline._showing() as shown:
+            made = made_by.generate(
+                asked, seed=pipeline.seed, store=pipeline.store, progress=shown, kept_as=kept_as
+            )
+        table = made.table[["image_id", "prompt_id", "index", "outcome"]].merge(asked, on="prompt_id")
+        reason = table["outcome"].where(table["outcome"] != "ok", "")
+        table = table.assign(model=pipeline.label, seed=table["index"], reason=reason)
+        return DescribedImages(made, table[list(_IMAGE_COLUMNS)])
+
+
+_IMAGE_COLUMNS = (
+    *("image_id", "prompt_id", "model", "dataset", "triplet_id", "seed", "prompt_gender", "text"),
+    *("outcome", "reason"),
+)
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text as they stand there, each once."""
+    return list(dict.fromkeys(_WORD.findall(text)))
 
 
 def check_neutral(pipeline: Stages, found: asking.Neutral) -> None:

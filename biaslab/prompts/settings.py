@@ -161,3 +161,11 @@ class TripletsDesign(Group):
         "The article before `female` or `male`: `fitting` for a female ecologist, `as_printed` for the paper's an "
         "female ecologist.",
     )
+    placebo: bool = field(
+        False,
+        "Whether each triplet has a fourth prompt as neutral as the first, with another word for people (individual) "
+        "and the same noise: what it moves, no gender has moved.",
+    )
+    attention: bool = field(
+        False, "Whether it is kept where images attend to the words of their prompts, while they are made."
+    )

@@ -12,7 +12,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from biaslab.store import Store
 
 MEMBERS = ("neutral", "feminine", "masculine")
+PLACEBO = "placebo"
+"""A fourth prompt of a triplet: as neutral as the first, with another word for people."""
 FILTERS = ("depicted", "paper")
 ARTICLES = ("fitting", "as_printed")
 PROFESSION = "Profession"
@@ -54,8 +56,11 @@ STEPS = MappingProxyType(
 _SWAPPED = {
     "feminine": {"person": "woman", "people": "women"},
     "masculine": {"person": "man", "people": "men"},
+    PLACEBO: {"person": "individual", "people": "individuals"},
 }
-_PREFIXES = {"feminine": "female", "masculine": "male"}
+_PREFIXES = {"feminine": "female", "masculine": "male", PLACEBO: "individual"}
+# An article before a word that takes the other one.
+_BEFORE = re.compile(r"\b(an?)(\s+)$", re.IGNORECASE)
 _WORD = re.compile(r"\b(?:person|people)\b")
 _NOT_SWAPPABLE = re.compile(r"\ban?\s+people\b")
 # Pronouns and adjectives of Table 2, whose plurals by rule would be other words: is, us, hers.
@@ -295,28 +300,32 @@ def _different(frames: list[pd.DataFrame], sample: int) -> pd.DataFrame:
     return found
 
 
-def triplets(captions: pd.DataFrame, dataset: str, *, seeds: int = 1) -> pd.DataFrame:
+def triplets(captions: pd.DataFrame, dataset: str, *, seeds: int = 1, placebo: bool = False) -> pd.DataFrame:
     """Return the prompts of neutral captions: each with person or people, with woman or women, with man or men.
 
-    Number, case and possessives are kept, and no article is added. Equal texts of a data set are one triplet.
+    Number, case and possessives are kept, and no article is added; "a person" is "an individual". Equal texts of a data
+    set are one triplet.
 
     Args:
         captions: Column text, as of :func:`neutral`; with person or people in each.
         dataset: What to call them.
-        seeds: Images of each prompt, at least 1: each from its own noise, which the three members share.
+        seeds: Images of each prompt, at least 1: each from its own noise, which the members share.
+        placebo: Whether each has a fourth row, :data:`PLACEBO`: with individual or individuals.
 
     Returns:
         Three rows a triplet, in the order of :data:`MEMBERS`: prompt_id (unique within and across data sets),
-        triplet_id, dataset, member, text, spans (the words that differ, in characters of this text, written
+        triplet_id, dataset, prompt_gender, text, spans (the words that differ, in characters of this text, written
         ``start:end`` and joined by semicolons), noise_id (the triplet's) and n_images.
 
     Raises:
         ParameterError: A caption holds neither word, or "a people"; or ``seeds`` is below 1.
     """
-    return _long(((text, _swap(text)) for text in dict.fromkeys(captions["text"])), dataset, seeds)
+    return _long(((text, _swap(text)) for text in dict.fromkeys(captions["text"])), dataset, seeds, placebo)
 
 
-def professions(n: int = 0, *, article: str = "fitting", seeds: int = 1, seed: int = 0) -> pd.DataFrame:
+def professions(
+    n: int = 0, *, article: str = "fitting", seeds: int = 1, seed: int = 0, placebo: bool = False
+) -> pd.DataFrame:
     """Return prompts of what professions do, plain and with female or male before the profession (section 3.1).
 
     Args:
@@ -324,6 +333,7 @@ def professions(n: int = 0, *, article: str = "fitting", seeds: int = 1, seed: i
         article: ``fitting`` writes "a female ecologist", ``as_printed`` keeps the article: "an female ecologist".
         seeds: As in :func:`triplets`.
         seed: Seed of the draw.
+        placebo: Whether each has a fourth row, :data:`PLACEBO`: with individual before the profession.
 
     Returns:
         The columns of :func:`triplets`, with topic and profession (as in Table 3) before ``text``. In the neutral
@@ -342,9 +352,9 @@ def professions(n: int = 0, *, article: str = "fitting", seeds: int = 1, seed: i
         drawn = np.sort(np.random.default_rng([seed, 16]).permutation(len(rows))[:n])
         table = table.merge(rows.iloc[drawn], on=["topic", "profession"])
     made = ((row.text, _prefixed(row.text, article)) for row in table.itertuples())
-    frame = _long(made, PROFESSION, seeds)
+    frame = _long(made, PROFESSION, seeds, placebo)
     for place, column in enumerate(("topic", "profession"), start=4):
-        frame.insert(place, column, table[column].repeat(len(MEMBERS)).to_numpy(object))
+        frame.insert(place, column, table[column].repeat(len(frame) // len(table)).to_numpy(object))
     return frame
 
 
@@ -367,7 +377,9 @@ def sentences() -> pd.DataFrame:
     return pd.DataFrame(_sentences(), columns=["topic", "profession", "text"])
 
 
-def _long(made: Iterator[tuple[str, dict[str, tuple[str, str]]]], dataset: str, seeds: int) -> pd.DataFrame:
+def _long(
+    made: Iterator[tuple[str, dict[str, tuple[str, str]]]], dataset: str, seeds: int, placebo: bool
+) -> pd.DataFrame:
     import pandas as pd
 
     if seeds < 1:
@@ -376,10 +388,10 @@ def _long(made: Iterator[tuple[str, dict[str, tuple[str, str]]]], dataset: str, 
     rows = []
     for text, members in made:
         digest = triplet_id(text)
-        for member in MEMBERS:
-            prompt_id = f"triplet-{slug}-{digest}-{member}"
-            rows.append((prompt_id, digest, dataset, member, *members[member], digest, seeds))
-    columns = ["prompt_id", "triplet_id", "dataset", "member", "text", "spans", "noise_id", "n_images"]
+        for gender in (*MEMBERS, PLACEBO) if placebo else MEMBERS:
+            prompt_id = f"triplet-{slug}-{digest}-{gender}"
+            rows.append((prompt_id, digest, dataset, gender, *members[gender], digest, seeds))
+    columns = ["prompt_id", "triplet_id", "dataset", "prompt_gender", "text", "spans", "noise_id", "n_images"]
     return pd.DataFrame(rows, columns=columns).astype({"n_images": int})
 
 
@@ -391,17 +403,19 @@ def _swap(text: str) -> dict[str, tuple[str, str]]:
         why = "holds 'a people', which has no counterpart" if found else "holds neither person nor people"
         raise ParameterError(f"The caption {text[:80]!r} {why}; give captions that neutral() finds.")
     members = {}
-    for member in MEMBERS:
+    for gender in (*MEMBERS, PLACEBO):
         parts, spans, last, length = [], [], 0, 0
         for word in found:
-            new = said = text[word.start() : word.end()]
-            if member != "neutral":
-                new = _like(said, _SWAPPED[member][word[0]])
-            length += word.start() - last
+            before, new = text[last : word.start()], text[word.start() : word.end()]
+            if gender != "neutral":
+                new = _like(new, _SWAPPED[gender][word[0]])
+            if gender == PLACEBO:
+                before = _BEFORE.sub(partial(_fitting, new), before)
+            length += len(before)
             spans.append(f"{length}:{length + len(new)}")
-            parts += [text[last : word.start()], new]
+            parts += [before, new]
             last, length = word.end(), length + len(new)
-        members[member] = ("".join([*parts, text[last:]]), ";".join(spans))
+        members[gender] = ("".join([*parts, text[last:]]), ";".join(spans))
     return members
 
 
@@ -412,11 +426,17 @@ def _like(said: str, word: str) -> str:
     return word.capitalize() if said[0].isupper() else word
 
 
+def _fitting(word: str, article: re.Match) -> str:
+    """Return an article as it stands before a word, and what stands between them."""
+    rest = lexicons.article(word)[1:]
+    return article[1][0] + (rest.upper() if word.isupper() else rest) + article[2]
+
+
 def _prefixed(text: str, article: str) -> dict[str, tuple[str, str]]:
     printed, _, rest = text.partition(" ")
     members = {"neutral": (text, "")}
-    for member, prefix in _PREFIXES.items():
+    for gender, prefix in _PREFIXES.items():
         first = lexicons.article(prefix).capitalize() if article == "fitting" else printed
         start = len(first) + 1
-        members[member] = (f"{first} {prefix} {rest}", f"{start}:{start + len(prefix)}")
+        members[gender] = (f"{first} {prefix} {rest}", f"{start}:{start + len(prefix)}")
     return members

@@ -194,7 +194,7 @@ SWAPS = {
 @pytest.mark.parametrize("text", SWAPS)
 def test_swaps(text):
     made = triplets.triplets(pd.DataFrame({"text": [text]}), "GCC (val)", seeds=5)
-    assert made["member"].tolist() == ["neutral", "feminine", "masculine"]
+    assert made["prompt_gender"].tolist() == ["neutral", "feminine", "masculine"]
     assert made["text"].tolist() == [text, *SWAPS[text]]
     assert made["prompt_id"].is_unique and made["triplet_id"].nunique() == made["noise_id"].nunique() == 1
     assert (made["n_images"] == 5).all() and (made["dataset"] == "GCC (val)").all()
@@ -213,6 +213,29 @@ def said(row):
     return [row.text[int(s) : int(e)] for s, e in (span.split(":") for span in row.spans.split(";"))]
 
 
+def test_a_placebo_says_individual_and_its_article_fits():
+    texts = ["a person and A PERSON", "Two people", "A Person's hat on an old person", "people of a  person"]
+    made = triplets.triplets(pd.DataFrame({"text": texts}), "GCC", placebo=True)
+    assert made["prompt_gender"].tolist() == [*triplets.MEMBERS, "placebo"] * len(texts)
+    found = made[made["prompt_gender"] == "placebo"]
+    assert found["text"].tolist() == [
+        "an individual and AN INDIVIDUAL",
+        "Two individuals",
+        "An Individual's hat on an old individual",
+        "individuals of an  individual",
+    ]
+    for row in found.itertuples():
+        spans = [span.split(":") for span in row.spans.split(";")]
+        assert {row.text[int(a) : int(b)].lower() for a, b in spans} <= {"individual", "individuals"}
+    # The other three are those of triplets without a placebo.
+    plain = triplets.triplets(pd.DataFrame({"text": texts}), "GCC")
+    pd.testing.assert_frame_equal(made.drop(found.index).reset_index(drop=True), plain)
+    about = triplets.professions(3, seed=2, placebo=True)
+    added = about[about["prompt_gender"] == "placebo"]
+    assert len(added) == len(about) / 4 and added["text"].str.match("An individual ").all()
+    assert (added["spans"] == "3:13").all() and about["profession"].ne("").all()
+
+
 def test_members_differ_in_the_swapped_words_only(root):
     captions = neutral(InMemory(gcc.captions(root)), filter="paper").captions
     made = triplets.triplets(captions, "GCC")
@@ -223,10 +246,10 @@ def test_members_differ_in_the_swapped_words_only(root):
         rows = list(members.itertuples())
         assert len({cut(row) for row in rows}) == 1
         for row in rows:
-            assert set(said(row)) <= words[row.member]
+            assert set(said(row)) <= words[row.prompt_gender]
         assert list(zip(said(rows[1]), said(rows[2]), strict=True)) == [one[word] for word in said(rows[0])]
     # By another way: a swap of the whole file, word by word.
-    feminine = made.loc[made["member"] == "feminine", "text"].tolist()
+    feminine = made.loc[made["prompt_gender"] == "feminine", "text"].tolist()
     assert feminine == [
         re.sub(r"\b(?:person|people)\b", lambda m: FEMININE[m[0]], text) for text in captions["text"]
     ]
@@ -278,10 +301,10 @@ def test_prefixes():
     printed = triplets.professions(article="as_printed")
     assert printed[printed["profession"] == "Ecologist"]["text"].tolist()[1] == f"An female {rest}"
     for frame, articles in ((made, {"A"}), (printed, {"A", "An"})):
-        neutrals = frame[frame["member"] == "neutral"]["text"].tolist()
-        assert (frame[frame["member"] == "neutral"]["spans"] == "").all()
+        neutrals = frame[frame["prompt_gender"] == "neutral"]["text"].tolist()
+        assert (frame[frame["prompt_gender"] == "neutral"]["spans"] == "").all()
         for member, prefix in (("feminine", "female"), ("masculine", "male")):
-            rows = frame[frame["member"] == member]
+            rows = frame[frame["prompt_gender"] == member]
             assert {text.split(" ")[0] for text in rows["text"]} == articles
             for row, plain in zip(rows.itertuples(), neutrals, strict=True):
                 assert said(row) == [prefix]

@@ -86,7 +86,7 @@ def examples(prompts: pd.DataFrame, most: int = 10) -> pd.DataFrame:
     first = prompts[by].drop_duplicates().groupby("dataset", sort=False).head(most)
     some = first.merge(prompts, on=by)
     shown = [_marked(text, spans) for text, spans in zip(some["text"], some["spans"], strict=True)]
-    wide = some.assign(text=shown).pivot(index=by, columns="member", values="text")
+    wide = some.assign(text=shown).pivot(index=by, columns="prompt_gender", values="text")
     wide = wide.reindex(index=pd.MultiIndex.from_frame(first), columns=PROMPT_GENDERS)
     return wide.reset_index().drop(columns="triplet_id").rename_axis(columns=None)
 

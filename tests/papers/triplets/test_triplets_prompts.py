@@ -178,7 +178,7 @@ def test_the_notebook_on_captions_and_then_on_its_own_tables(run, tmp_path):
     recorded, saved = run(source="mini", settings=settings)
     assert {f["name"] for f in recorded["figures"]} == {"triplets_funnel", "triplets_depicted"}
     assert len(recorded["findings"]) == 3
-    texts = saved["triplets_prompts"].set_index("member")["text"]
+    texts = saved["triplets_prompts"].set_index("prompt_gender")["text"]
     assert texts["feminine"].tolist() == [
         "=a woman riding <b>a horse</b> & 'x'", "a woman walking", "women with a hat, and $y$",
     ]  # fmt: skip
