@@ -77,6 +77,13 @@ HUB = {
         "timm/vit_base_patch8_224.dino",
         "facebook/detr-resnet-50",
     ),
+    "segmenter": (
+        "nvidia/segformer-b0-finetuned-ade-512-512",
+        "facebook/mask2former-swin-tiny-coco-panoptic",
+    ),
+    "tagger": ("florence-community/Florence-2-base", "google/siglip2-base-patch16-224"),
+    "grounding": ("IDEA-Research/grounding-dino-tiny", "google/owlv2-base-patch16-ensemble"),
+    "masks": ("facebook/sam-vit-huge", "facebook/sam2-hiera-large"),
 }
 # How files of weights end that are not safetensors.
 OTHER_WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".pkl", ".msgpack", ".h5")
@@ -101,7 +108,7 @@ def resolve(name: str, kind: str) -> str:
 
     Args:
         name: ``mini`` or another embedded model, a folder, or a name on the hub (``owner/name``).
-        kind: ``text-to-image``, ``clip``, ``detector``, ``vqa`` or ``captioner``.
+        kind: One of :data:`HUB`.
 
     Raises:
         ParameterError: The name is unknown or stands for another kind of model, a folder that it names does not

@@ -112,3 +112,23 @@ def loading(name: str, what: str) -> Iterator[None]:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ParameterError(f"{name} cannot be loaded as {what}: {reason:.400}") from error
+
+
+def whole(auto, where: str, name: str, what: str):
+    """Return the model of transformers in the folder ``where``, loaded by the class ``auto`` from safetensors.
+
+    Raises:
+        ParameterError: It cannot be loaded as ``what``, or lacks weights: then it was trained for something else, and
+            transformers draws these at random.
+    """
+    from biaslab import models
+
+    with loading(name, what), models.without_bars():
+        model, info = auto.from_pretrained(
+            where, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        )
+    if missing := sorted(info["missing_keys"]):
+        raise ParameterError(
+            f"{name} lacks {len(missing)} weights of {what}, such as {missing[0]}; it was trained for something else."
+        )
+    return model

@@ -12,6 +12,31 @@ from biaslab.judging.loaded import DTYPES
 from biaslab.judging.zero_shot import GENDER_TEXTS
 
 
+class Thresholds(Group):
+    """From when on what models see in an image counts as an object there (triplets paper, section 5.1)."""
+
+    tag: float = field(
+        0.1,
+        "Least probability of a word of the vocabulary, by a zero-shot tagger: of SigLIP of that word alone, of CLIP "
+        "among all words.",
+        ge=0,
+        le=1,
+    )
+    box: float = field(0.25, "Least score of a box, by a detector that is asked about tags.", ge=0, le=1)
+    text: float = field(
+        0.2, "Least score of a tag's word for it to name a box, by Grounding DINO.", ge=0, le=1
+    )
+    overlap: float = field(
+        0.5, "Of boxes whose overlap (intersection over union) is larger, the best stays.", gt=0, le=1
+    )
+    area: float = field(
+        0.002,
+        "Smallest share of the image that a connected region of a semantic segmenter must have.",
+        ge=0,
+        le=1,
+    )
+
+
 class JudgeSettings(Group):
     """How images are judged."""
 

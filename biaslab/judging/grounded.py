@@ -1,0 +1,367 @@
+"""Instances by three models, one after the other: what there may be, where it is, and which pixels.
+
+Source: triplets paper, section 5.1, which takes RAM, Grounding DINO and Segment Anything as Grounded-SAM joins them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from biaslab import lexicons
+from biaslab import models as named
+from biaslab.errors import ParameterError
+from biaslab.judging import loaded
+from biaslab.judging.instances import NONE, Instance, folded
+from biaslab.judging.segmenters import Segmenter
+from biaslab.judging.settings import Thresholds
+from biaslab.judging.zero_shot import ZeroShot
+
+TOKENS = 256
+"""Tokens of tags, with what stands around them, that Grounding DINO is asked about at a time: its longest text."""
+_SAFE = {"trust_remote_code": False}
+_GROUNDING_DINO = ("grounding-dino", "mm-grounding-dino")
+_OWL = ("owlvit", "owlv2")
+_TASK = "<OD>"
+# Tokens of an answer of Florence-2.
+_LONGEST = 1024
+# Overlap of a box and a segment's box from which on the box has the segment's pixels.
+_SAME = 0.5
+
+
+class Grounded:
+    """A tagger, a detector and a segmenter.
+
+    Args:
+        tagger: Florence-2, which lists what it sees; or a zero-shot model (SigLIP and CLIP of transformers, any of
+            open_clip) that is asked about a vocabulary.
+        detector: Grounding DINO, OWL-ViT or OWLv2, which is asked about each image's tags. Of overlapping boxes the
+            best stays, whatever they are called.
+        segmenter: SAM, or its kind, which is given the boxes; a segmenter as of
+            :class:`~biaslab.judging.segmenters.Segmenter`, whose regions are taken where their boxes fit; or ``none``.
+        thresholds: From when on what is seen counts.
+        vocabulary: What a zero-shot tagger is asked about.
+        device: As for :func:`biaslab.judging.loaded.device`.
+        batch_size: Images at a time, for the tagger; 0 finds it.
+
+    Raises:
+        ParameterError: A model is unknown, of another kind or cannot be used, or there is no vocabulary for the tagger.
+    """
+
+    def __init__(
+        self,
+        tagger: str,
+        detector: str,
+        segmenter: str,
+        thresholds: Thresholds,
+        vocabulary: Sequence[str] = (),
+        *,
+        device: str = "auto",
+        batch_size: int = 0,
+    ) -> None:
+        place = {"device": device, "batch_size": batch_size}
+        self._tags = _tagger(tagger, thresholds, vocabulary, **place)
+        self._boxes = _Boxes(detector, thresholds, device)
+        self._masks = None if segmenter == NONE else _masks(segmenter, thresholds, **place)
+
+    def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
+        """Return the instances of each image; those without a tag have none."""
+        found = []
+        for image, tags in zip(images, self._tags(images), strict=True):
+            height, width = image.shape[:2]
+            names, scores, boxes = self._boxes(image, tags) if tags else ([], [], np.empty((0, 4)))
+            masks = self._masks(image, boxes) if self._masks and len(boxes) else [None] * len(boxes)
+            sides = boxes / [width, height, width, height]
+            found.append(list(map(Instance, names, scores, map(tuple, sides.tolist()), masks)))
+        return found
+
+
+def located(tagger: str, detector: str, segmenter: str) -> list[str]:
+    """Return the folders or hub names behind the three names; none is loaded.
+
+    Raises:
+        ParameterError: A name is unknown.
+    """
+    kinds = ((tagger, "tagger"), (detector, "grounding"), (segmenter, "masks"))
+    return [
+        name if name == NONE or (kind == "tagger" and _of_open_clip(name)) else named.resolve(name, kind)
+        for name, kind in kinds
+    ]
+
+
+# -- tags --------------------------------------------------------------------------------------------------
+
+
+def _of_open_clip(name: str) -> bool:
+    """Return whether open_clip has the model: an embedded one, an architecture with weights, or a folder of its own."""
+    if name in named.EMBEDDED or (":" in name and "/" not in name):
+        return True
+    return (Path(name).expanduser() / "open_clip_config.json").is_file()
+
+
+def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], **place):
+    """Return what says the tags of images."""
+    kind = "open_clip"
+    if not _of_open_clip(name):
+        where, kind = _found(name, "tagger", "a tagger")
+    if kind == "florence2":
+        return _Florence(name, where, place["device"])
+    if not vocabulary:
+        raise ParameterError(
+            f"The tagger {name} says how well words fit; set triplets.vocabulary to a file with the names of objects, "
+            "one a line, or choose Florence-2, which needs none."
+        )
+    if kind == "open_clip":
+        classifier = ZeroShot(name, **place)
+        texts = [_text(word) for word in vocabulary]
+        return partial(_fitting, partial(classifier.probabilities, texts=texts), vocabulary, thresholds.tag)
+    return partial(_fitting, _ZeroShot(name, where, vocabulary, **place), vocabulary, thresholds.tag)
+
+
+def _fitting(probabilities, vocabulary: Sequence[str], least: float, images: Sequence[np.ndarray]):
+    fit = probabilities(images) >= least if len(images) else []
+    return [[vocabulary[k] for k in np.flatnonzero(row)] for row in fit]
+
+
+def _text(word: str) -> str:
+    return f"A photo of {lexicons.article(word)} {word}"
+
+
+class _ZeroShot:
+    """SigLIP and CLIP of transformers: how probable each word of a vocabulary is, ``(images, words)``."""
+
+    def __init__(
+        self, name: str, where: str, vocabulary: Sequence[str], *, device: str, batch_size: int
+    ) -> None:
+        import transformers
+
+        auto = transformers.AutoModelForZeroShotImageClassification
+        self._model, self._processor, self._device = _ready(auto, name, where, "a zero-shot tagger", device)
+        # SigLIP was trained on texts of one length, and says of each text by itself how well it fits.
+        self._alone = hasattr(self._model, "logit_bias")
+        padding = "max_length" if self._alone else True
+        tokens = self._processor.tokenizer(
+            [_text(word) for word in vocabulary], padding=padding, truncation=True, return_tensors="pt"
+        )
+        self._tokens = tokens.to(self._device)
+        self._batches = loaded.Batches(self._device, batch_size or 16)
+
+    def __call__(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        return np.stack(self._batches.run(images, self._same_size))
+
+    def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        import torch
+
+        pixels = self._processor.image_processor(images=_writable(images), return_tensors="pt").to(
+            self._device
+        )
+        with torch.inference_mode():
+            logits = self._model(**self._tokens, **pixels).logits_per_image.float()
+        return (logits.sigmoid() if self._alone else logits.softmax(-1)).cpu().numpy()
+
+
+class _Florence:
+    """Florence-2, asked what objects it detects."""
+
+    def __init__(self, name: str, where: str, device: str) -> None:
+        import transformers
+
+        auto = transformers.AutoModelForImageTextToText
+        self._model, self._processor, self._device = _ready(auto, name, where, "a Florence-2 model", device)
+
+    def __call__(self, images: Sequence[np.ndarray]) -> Iterator[list[str]]:
+        import torch
+
+        for image in images:
+            inputs = self._processor(text=_TASK, images=_writable([image])[0], return_tensors="pt").to(
+                self._device
+            )
+            with torch.inference_mode():
+                # An answer that depends on nothing but the image.
+                answer = self._model.generate(**inputs, max_new_tokens=_LONGEST, num_beams=1, do_sample=False)
+            text = self._processor.batch_decode(answer, skip_special_tokens=False)[0]
+            size = image.shape[1::-1]
+            told = self._processor.post_process_generation(text, task=_TASK, image_size=size)[_TASK]
+            yield [tag for tag in dict.fromkeys(map(folded, told["labels"])) if tag]
+
+
+# -- boxes -------------------------------------------------------------------------------------------------
+
+
+class _Boxes:
+    """A detector that is asked about tags: their names, scores, and boxes in pixels."""
+
+    def __init__(self, name: str, thresholds: Thresholds, device: str) -> None:
+        import transformers
+
+        where, kind = _found(name, "grounding", "a detector")
+        if kind not in (*_GROUNDING_DINO, *_OWL):
+            known = ", ".join((*_GROUNDING_DINO, *_OWL))
+            raise ParameterError(
+                f"{name} is a model of the kind {kind!r}, and tags are asked of {known}, such as "
+                f"{named.HUB['grounding'][0]}."
+            )
+        auto = transformers.AutoModelForZeroShotObjectDetection
+        self._model, self._processor, self._device = _ready(auto, name, where, "a detector", device)
+        self._name, self._thresholds, self._listed = name, thresholds, kind in _GROUNDING_DINO
+
+    def __call__(self, image: np.ndarray, tags: Sequence[str]) -> tuple[list[str], list[float], np.ndarray]:
+        import torch
+        from torchvision.ops import nms
+
+        height, width = image.shape[:2]
+        names: list[str] = []
+        scores, boxes = [torch.empty(0)], [torch.empty(0, 4)]
+        for some in self._chunks(tags) if self._listed else [list(tags)]:
+            found = self._ask(image, some)
+            called = (
+                [_named(text, some) for text in found["text_labels"]]
+                if self._listed
+                else found["text_labels"]
+            )
+            names += called
+            scores.append(found["scores"].float().cpu())
+            boxes.append(found["boxes"].float().cpu())
+        edge = torch.tensor([width, height, width, height], dtype=torch.float32)
+        boxes = torch.cat(boxes).clamp(min=0).minimum(edge)
+        scores = torch.cat(scores)
+        # What no tag names, or lies beside the image, is no object.
+        there = (boxes[:, 2:] > boxes[:, :2]).all(dim=1) & torch.tensor(
+            [bool(n) for n in names], dtype=torch.bool
+        )
+        at = torch.flatnonzero(there)
+        at = at[nms(boxes[at], scores[at], self._thresholds.overlap)]
+        return [names[i] for i in at.tolist()], scores[at].tolist(), boxes[at].numpy().astype(float)
+
+    def _ask(self, image: np.ndarray, tags: list[str]) -> dict:
+        import torch
+
+        size = [image.shape[:2]]
+        limit = {"padding": "max_length", "truncation": True} if not self._listed else {}
+        inputs = self._processor(images=_writable([image])[0], text=[tags], return_tensors="pt", **limit)
+        inputs = inputs.to(self._device)
+        with torch.inference_mode():
+            outputs = self._model(**inputs)
+        if self._listed:
+            more = {"input_ids": inputs["input_ids"], "text_threshold": self._thresholds.text}
+        else:
+            more = {"text_labels": [tags]}
+        (found,) = self._processor.post_process_grounded_object_detection(
+            outputs, threshold=self._thresholds.box, target_sizes=size, **more
+        )
+        return found
+
+    def _chunks(self, tags: Sequence[str]) -> Iterator[list[str]]:
+        """Yield tags, as many at a time as the detector reads as one text."""
+        listed = self._processor.tokenizer([f"{tag}." for tag in tags], add_special_tokens=False)
+        lengths = [len(ids) for ids in listed["input_ids"]]
+        chunk, used = [], 2
+        for tag, length in zip(tags, lengths, strict=True):
+            if length + 2 > TOKENS:
+                raise ParameterError(
+                    f"The tag {tag[:80]!r} has {length} tokens; {self._name} reads {TOKENS} at a time. Shorten it in "
+                    "the vocabulary."
+                )
+            if used + length > TOKENS:
+                yield chunk
+                chunk, used = [], 2
+            chunk.append(tag)
+            used += length
+        yield chunk
+
+
+def _named(text: str, tags: Sequence[str]) -> str:
+    """Return the tag that a box is of, given the words that name it; empty where none of them is of a tag.
+
+    The detector points at words, not at tags: at some of a tag, at parts of a word, or at words of several tags.
+    """
+    text = folded(text)
+    if text in tags:
+        return text
+    words = [word for word in (w.strip("#.") for w in text.split()) if word]
+    shared = [sum(word in tag for word in words) for tag in tags]
+    best = int(np.argmax(shared))
+    return tags[best] if shared[best] else ""
+
+
+# -- masks -------------------------------------------------------------------------------------------------
+
+
+def _masks(name: str, thresholds: Thresholds, *, device: str, batch_size: int):
+    """Return what says which pixels belong to boxes."""
+    from transformers.models.auto import modeling_auto
+
+    where, kind = _found(name, "masks", "a segmenter")
+    if kind in modeling_auto.MODEL_FOR_MASK_GENERATION_MAPPING_NAMES:
+        return _Prompted(name, where, device)
+    return partial(_of_regions, Segmenter(name, thresholds, device=device, batch_size=batch_size))
+
+
+class _Prompted:
+    """SAM and its kind: the mask of each box."""
+
+    def __init__(self, name: str, where: str, device: str) -> None:
+        import transformers
+
+        auto = transformers.AutoModelForMaskGeneration
+        self._model, self._processor, self._device = _ready(auto, name, where, "a segmenter", device)
+
+    def __call__(self, image: np.ndarray, boxes: np.ndarray) -> list[np.ndarray]:
+        import torch
+
+        given = {"images": _writable([image])[0], "input_boxes": [boxes.tolist()]}
+        inputs = self._processor(**given, return_tensors="pt")
+        # SAM 1 pads an image, and takes the padding off again by the size that it had before.
+        sizes = [inputs.pop(k) for k in ("original_sizes", "reshaped_input_sizes") if k in inputs]
+        # Boxes come in double precision, which not every device has.
+        inputs = {k: v.to(self._device, torch.float32) for k, v in inputs.items()}
+        with torch.inference_mode():
+            found = self._model(**inputs, multimask_output=False)
+        (masks,) = self._processor.post_process_masks(found.pred_masks.float().cpu(), *sizes)
+        return list(masks[:, 0].numpy().astype(bool))
+
+
+def _of_regions(segmenter: Segmenter, image: np.ndarray, boxes: np.ndarray) -> list[np.ndarray | None]:
+    """Return for each box the mask of the region whose box fits best; None where none overlaps it by half."""
+    import torch
+    from torchvision.ops import box_iou
+
+    (seen,) = segmenter.look([image])
+    if not seen:
+        return [None] * len(boxes)
+    height, width = image.shape[:2]
+    own = np.array([instance.box for instance in seen]) * [width, height, width, height]
+    overlap, best = box_iou(torch.from_numpy(boxes), torch.from_numpy(own)).max(dim=1)
+    return [
+        seen[k].mask if o >= _SAME else None for o, k in zip(overlap.tolist(), best.tolist(), strict=True)
+    ]
+
+
+# -- loading -----------------------------------------------------------------------------------------------
+
+
+def _found(name: str, kind: str, what: str) -> tuple[str, str]:
+    """Return the folder of a model of transformers, and its kind."""
+    with loaded.loading(name, what):
+        folder = named.local(named.resolve(name, kind))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return str(folder), str(config.get("model_type", ""))
+
+
+def _ready(auto, name: str, where: str, what: str, device: str):
+    """Return a model that is whole, on its device, with its processor."""
+    import transformers
+
+    on = loaded.device(device)
+    model = loaded.whole(auto, where, name, what)
+    with loaded.loading(name, what):
+        processor = transformers.AutoProcessor.from_pretrained(where, **_SAFE)
+    return model.eval().to(on), processor, on
+
+
+def _writable(images: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [np.require(image, requirements="W") for image in images]

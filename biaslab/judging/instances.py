@@ -1,0 +1,347 @@
+"""Instances of objects in images: what there is, how sure, where, and which pixels.
+
+Found by a semantic segmenter, by a tagger, a detector and a segmenter one after the other, or elsewhere: then they are
+read from a file. Tables of instances have the columns of :mod:`biaslab.measures.instances`.
+
+Source: triplets paper, section 5.1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+
+from biaslab import models as named
+from biaslab import ratings as files
+from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.judging import judge
+from biaslab.judging.images import ImageSource
+from biaslab.judging.settings import Thresholds
+from biaslab.measures.instances import BOX, COLUMNS, check_runs, encode
+
+if TYPE_CHECKING:
+    from biaslab.store import Store
+
+_log = logging.getLogger(__name__)
+GROUNDED = "grounded:"
+"""How the name of a tagger, a detector and a segmenter begins, which are joined by ``+``."""
+NONE = "none"
+"""The segmenter of boxes alone."""
+BACKGROUND = "background"
+"""The label of a segmenter that is no object."""
+_FILES = (".csv", ".parquet", ".pq")
+_SHARD_ROWS = 512
+_OUTCOMES = ("image_id", "outcome", "reason")
+_MOST_PIXELS = 2**26
+_NEEDS = f"Instances need image_id, object, score, {', '.join(BOX)}, and where there are masks rle, height and width."
+
+
+class Instance(NamedTuple):
+    """An object that is seen in an image."""
+
+    object: str
+    score: float
+    box: tuple[float, float, float, float]
+    """left, top, right and bottom, 0–1 of the image's width and height."""
+    mask: np.ndarray | None
+    """``bool (height, width)`` of the image; None where there is a box alone."""
+
+
+class Finder(Protocol):
+    """The contract of what finds instances."""
+
+    def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
+        """Return the instances of each image, ``uint8 (height, width, 3)`` RGB."""
+        ...
+
+
+class Found(NamedTuple):
+    """Instances, and what became of the images."""
+
+    objects: pd.DataFrame
+    """A row an instance, best first in each image: :data:`biaslab.measures.instances.COLUMNS`."""
+    images: pd.DataFrame
+    """A row an image: image_id, outcome (empty where it was looked at; ``unreadable``, ``blocked`` or ``missing``) and
+    reason."""
+
+
+def find(
+    images: ImageSource,
+    name: str,
+    *,
+    thresholds: Thresholds | None = None,
+    vocabulary: str = "",
+    store: Store,
+    device: str = "auto",
+    batch_size: int = 0,
+    progress: bool = True,
+    models: Callable[..., Finder] | None = None,
+) -> Found:
+    """Find the instances of objects in every image of a source's table; images are looked at once.
+
+    Args:
+        images: Where the images come from.
+        name: A folder or hub name of a semantic segmenter of transformers, or an embedded one; or
+            ``grounded:TAGGER+DETECTOR+SEGMENTER`` (:class:`biaslab.judging.grounded.Grounded`); or a file
+            (:func:`read`).
+        thresholds: From when on what is seen counts.
+        vocabulary: A file of the objects that a zero-shot tagger is asked about, one a line.
+        batch_size: Images at a time; 0 finds it.
+        models: What loads the models, as :func:`load`; it is called when an image must be looked at, not before.
+
+    Raises:
+        ParameterError: A model is unknown, of another kind or cannot be used, or a vocabulary is needed.
+        InputError: A file does not fit.
+    """
+    ids = images.table["image_id"].astype(object)
+    if is_file(name):
+        return read(name, ids)
+    thresholds = thresholds or Thresholds()
+    weights, asked = digest(name), words(vocabulary) if vocabulary else ()
+    ready = cache(lambda: (models or load)(name, thresholds, asked, device=device, batch_size=batch_size))
+
+    def work(shard: pd.DataFrame) -> pd.DataFrame:
+        rows = []
+        for some, read_ in judge.read_ahead(images, list(shard["image_id"]), batch_size, device):
+            opened = [judge.opened(*one) for one in zip(some, read_, strict=True)]
+            there = [k for k, row in enumerate(opened) if not row["outcome"]]
+            seen = ready().look([read_[k] for k in there]) if there else []
+            seen_of = dict(zip(there, seen, strict=True))
+            for k, row in enumerate(opened):
+                rows.append({c: row[c] for c in _OUTCOMES} | {"instance": -1})
+                size = {"height": row["image_height"], "width": row["image_width"]}
+                rows += [told | size for told in _rows(row["image_id"], seen_of.get(k, []))]
+        return pd.DataFrame(rows, columns=[*COLUMNS, "outcome", "reason"])
+
+    inputs = {
+        "images": images.digest,
+        "weights": weights,
+        "thresholds": thresholds.model_dump(mode="json"),
+        "vocabulary": list(asked),
+    }
+    kept = store.stage("instances", inputs, work).compute(
+        pd.DataFrame({"image_id": ids.to_numpy()}),
+        shard_rows=_SHARD_ROWS,
+        label=f"finding objects in {images.name}",
+        progress=progress,
+    )
+    kept = kept.reindex(columns=[*COLUMNS, "outcome", "reason"])
+    of_images = kept["instance"] == -1
+    looked = kept.loc[of_images, list(_OUTCOMES)].reset_index(drop=True)
+    return Found(_typed(kept[~of_images]), looked)
+
+
+def load(
+    name: str,
+    thresholds: Thresholds,
+    vocabulary: Sequence[str] = (),
+    *,
+    device: str = "auto",
+    batch_size: int = 0,
+) -> Finder:
+    """Return the models that ``name`` stands for; arguments and errors as for :func:`find`."""
+    from biaslab.judging import grounded, segmenters
+
+    if name.startswith(GROUNDED):
+        return grounded.Grounded(*parts(name), thresholds, vocabulary, device=device, batch_size=batch_size)
+    return segmenters.Segmenter(name, thresholds, device=device, batch_size=batch_size)
+
+
+def parts(name: str) -> tuple[str, str, str]:
+    """Return tagger, detector and segmenter of ``grounded:TAGGER+DETECTOR+SEGMENTER``.
+
+    Raises:
+        ParameterError: It has not these three.
+    """
+    names = name.removeprefix(GROUNDED).split("+")
+    if len(names) != 3 or not all(names):
+        raise ParameterError(
+            f"objects is {name!r}; give a tagger, a detector and a segmenter as {GROUNDED}TAGGER+DETECTOR+SEGMENTER, "
+            f"such as {GROUNDED}{'+'.join(named.HUB[kind][0] for kind in ('tagger', 'grounding', 'masks'))}, the last "
+            f"of them {NONE!r} for boxes alone."
+        )
+    return names[0], names[1], names[2]
+
+
+def is_file(name: str) -> bool:
+    """Return whether ``name`` is that of a file of instances, CSV or Parquet."""
+    return name.lower().endswith(_FILES)
+
+
+def digest(name: str) -> str:
+    """Return a digest of the models or the file behind ``name``, without loading them.
+
+    Raises:
+        ParameterError: A name is unknown, or of another kind of model.
+        MissingInputError: The file, or the embedded model, is not there.
+    """
+    if is_file(name):
+        path = Path(os.path.expanduser(name))
+        if not path.is_file():
+            raise MissingInputError(
+                f"objects is {name!r}, and there is no such file; give a CSV or Parquet file."
+            )
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    if not name.startswith(GROUNDED):
+        return named.digest(named.resolve(name, "segmenter"))
+    from biaslab.judging import grounded
+
+    return " ".join(map(str, map(named.digest, grounded.located(*parts(name)))))
+
+
+def words(path: str) -> tuple[str, ...]:
+    """Return the objects in a file, one a line, each once; empty lines do not count.
+
+    Raises:
+        MissingInputError: There is no such file.
+        InputError: It is no UTF-8, or holds nothing.
+    """
+    try:
+        lines = Path(os.path.expanduser(path)).read_text(encoding="utf-8-sig").splitlines()
+    except OSError as error:
+        raise MissingInputError(f"The vocabulary {path!r} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"The vocabulary {path!r} is not UTF-8 (byte {error.start}); save it as UTF-8."
+        ) from None
+    found = tuple(dict.fromkeys(folded(line) for line in lines if line.strip()))
+    if not found:
+        raise InputError(f"The vocabulary {path!r} holds no word; write the name of an object on each line.")
+    return found
+
+
+def folded(name: str) -> str:
+    """Return the name of an object as tables have it: in lower case, with single spaces, and without full stops.
+
+    These would end the name where several are listed.
+    """
+    return " ".join(name.casefold().replace("_", " ").replace(".", " ").split())
+
+
+def _rows(image_id: str, seen: Iterable[Instance]) -> Iterable[dict]:
+    """Return rows of the instances of one image, best first."""
+    best_first = sorted(seen, key=lambda instance: -instance.score)
+    for k, one in enumerate(best_first):
+        rle = "" if one.mask is None else encode(one.mask)
+        told = {"image_id": image_id, "instance": k, "object": one.object, "score": one.score, "rle": rle}
+        yield told | dict(zip(BOX, one.box, strict=True)) | {"outcome": "", "reason": ""}
+
+
+def _typed(rows: pd.DataFrame) -> pd.DataFrame:
+    texts = dict.fromkeys(("image_id", "object", "rle"), object)
+    numbers = dict.fromkeys(("score", *BOX, "height", "width"), float)
+    return rows[list(COLUMNS)].reset_index(drop=True).astype(texts | numbers | {"instance": int})
+
+
+# -- a file ------------------------------------------------------------------------------------------------
+
+
+def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
+    """Read instances that were found elsewhere, such as by RAM, Grounding DINO and SAM.
+
+    A CSV (UTF-8, commas) or Parquet file with a row an instance: image_id, object, score (0–1), left, top, right,
+    bottom (0–1 of width and height), and where there are masks rle (COCO's compressed run lengths), height and width.
+    A row with image_id alone stands for an image in which nothing was found. Equal rows count once.
+
+    Args:
+        path: The file.
+        image_ids: The images that there are; None where these are not known yet. One that the file lacks is
+            ``missing``: nothing says that somebody looked at it.
+
+    Raises:
+        MissingInputError: There is no such file.
+        InputError: The file cannot be read, lacks a column, names an image that there is not, or a value does not fit;
+            the message names it.
+    """
+    digest(str(path))
+    path, known = files.located(path), set(COLUMNS)
+    table = files.load_table(path, known)
+    masked = "rle" in table
+    needed = ["image_id", "object", "score", *BOX, *(("height", "width") if masked else ())]
+    files.require(table, needed, path, _NEEDS, known)
+    table["image_id"] = files.image_ids(table["image_id"])
+    ids = None if image_ids is None else list(image_ids)
+    if ids is not None:
+        strange = ~table["image_id"].isin(set(ids))
+        problem = f"image {_first(table['image_id'], strange)} is none of the {len(ids):,} images of this run"
+        files.refuse(strange, path, problem, f"take its rows out; ids are like {ids[0] if ids else ''!r}")
+    table["object"] = table["object"].map(folded)
+    table["rle"] = files.image_ids(table["rle"]) if masked else ""
+    for side in ("height", "width"):
+        table[side] = table[side] if masked else ""
+    there = table[table["object"] != ""].copy()
+    empty = (table["object"] == "") & (table[["score", *BOX]] != "").any(axis=1)
+    files.refuse(
+        empty, path, "object is empty beside a score or a box", "name it, or leave the row to image_id"
+    )
+    for column in ("score", *BOX):
+        values = pd.to_numeric(there[column].str.strip(), errors="coerce").astype(float)
+        bad = ~((values >= 0) & (values <= 1))
+        fix = "give 0 to 1" + (", pixels over the image's width or height" if column in BOX else "")
+        files.refuse(bad, path, f"{column} is {_first(there[column], bad)}", fix)
+        there[column] = values
+    for low, high in (BOX[::2], BOX[1::2]):
+        bad = there[low] >= there[high]
+        files.refuse(
+            bad, path, f"{low} is {_first(there[low], bad)}, not below {high}", f"give {low} below {high}"
+        )
+    _check_masks(there, path)
+    twice = there.duplicated(["image_id", "object", *BOX, "rle"])
+    if twice.any():
+        _log.warning("%s: %d instances stand there twice and count once.", path, int(twice.sum()))
+    there = there[~twice].sort_values("score", ascending=False, kind="stable")
+    ids = list(dict.fromkeys(table["image_id"])) if ids is None else ids
+    place = {image_id: k for k, image_id in enumerate(ids)}
+    there = there.sort_values("image_id", key=lambda of: of.map(place), kind="stable")
+    there["instance"] = there.groupby("image_id").cumcount()
+    told = pd.Series(ids, dtype=object).isin(set(table["image_id"])).to_numpy(bool)
+    looked = pd.DataFrame(
+        {
+            "image_id": pd.Series(ids, dtype=object),
+            "outcome": np.where(told, "", "missing").astype(object),
+            "reason": np.where(told, "", "not in the file").astype(object),
+        }
+    )
+    return Found(_typed(there.replace({"height": {"": np.nan}, "width": {"": np.nan}})), looked)
+
+
+def _check_masks(there: pd.DataFrame, path: Path) -> None:
+    masked = there["rle"] != ""
+    for side in ("height", "width"):
+        sizes = pd.to_numeric(there[side].str.strip(), errors="coerce")
+        bad = masked & ~((sizes >= 1) & (sizes % 1 == 0) & (sizes <= _MOST_PIXELS))
+        files.refuse(
+            bad, path, f"{side} is {_first(there[side], bad)} beside a mask", "give pixels of the mask"
+        )
+        there[side] = sizes
+    some = there[masked]
+    several = some.groupby("image_id")[["height", "width"]].transform("nunique").gt(1).any(axis=1)
+    size = ""
+    if several.any():
+        row = some[several].iloc[-1]
+        size = (
+            f"a mask of image {row['image_id']!r} is {row['height']:.0f} x {row['width']:.0f}, others are not"
+        )
+    files.refuse(several[::-1], path, size, "give all masks of an image in its size")
+    wrong = pd.Series(
+        [check_runs(r.rle, int(r.height), int(r.width)) for r in some.itertuples()],
+        index=some.index,
+        dtype=object,
+    )
+    bad = wrong != ""
+    files.refuse(
+        bad, path, f"rle does not fit: {wrong[bad].iloc[0] if bad.any() else ''}", "encode the mask again"
+    )
+
+
+def _first(values: pd.Series, where: pd.Series) -> str:
+    return files.shortened(values[where].iloc[0]) if where.any() else ""

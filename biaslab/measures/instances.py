@@ -1,0 +1,166 @@
+"""Instances of objects in images: their masks, how far two overlap, and which found ones are true.
+
+A table of instances has a row each, with :data:`COLUMNS`. Source: triplets paper, sections 5.1 and 7.3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from biaslab.errors import InputError
+
+BOX = ("left", "top", "right", "bottom")
+COLUMNS = ("image_id", "instance", "object", "score", *BOX, "rle", "height", "width")
+"""image_id; instance (from 0 in each image); object (its name); score (0–1); the box (0–1 of the image's width and
+height); rle (COCO's compressed run lengths of the mask as text, empty where there is a box alone); height and width (of
+the mask in pixels; NaN where none is known)."""
+MATCHED = ("image_id", "object", "score", "iou", "by", "found")
+"""Columns of :func:`match`."""
+LEAST_OVERLAP = 0.5
+"""The overlap from which on a found instance is a true one."""
+
+
+def encode(mask: np.ndarray) -> str:
+    """Return COCO's compressed run lengths of a mask, ``bool (height, width)``, as ASCII text."""
+    from pycocotools import mask as coco
+
+    return coco.encode(np.asfortranarray(mask, dtype=np.uint8))["counts"].decode("ascii")
+
+
+def _runs(rle: str) -> list[int]:
+    """Return the lengths of runs off and on the mask by turns, down its columns; ValueError where the text has none."""
+    runs: list[int] = []
+    value = shift = 0
+    for c in rle:
+        code = ord(c) - 48
+        if not 0 <= code < 64:
+            raise ValueError("it holds characters that COCO's run lengths do not have")
+        value |= (code & 31) << shift
+        shift += 5
+        if shift > 60:
+            raise ValueError("a run is too long")
+        if not code & 32:
+            # A number that ends in a one is below 0; from the fourth on each is told by its difference to the one
+            # before the last.
+            run = value - (1 << shift) if code & 16 else value
+            runs.append(run + (runs[-2] if len(runs) > 2 else 0))
+            if runs[-1] < 0:
+                raise ValueError("a run is below 0")
+            value = shift = 0
+    if shift:
+        raise ValueError("it ends within a run")
+    return runs
+
+
+def check_runs(rle: str, height: int, width: int) -> str:
+    """Say what is wrong with run lengths of a mask of this size, which come from a file; empty where nothing is."""
+    try:
+        pixels = sum(_runs(rle))
+    except ValueError as error:
+        return str(error)
+    return "" if pixels == height * width else f"its runs are of {pixels} pixels, not of {height} x {width}"
+
+
+def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarray:
+    """Return the masks of instances, ``bool (instances, height, width)``; of a box alone, the pixels in it.
+
+    Args:
+        instances: Rows with :data:`COLUMNS`, as a rule of one image: masks of one size.
+        height: The size, where rows do not tell it; where they do it must be that.
+        width: The same.
+
+    Raises:
+        InputError: Masks are of several sizes or of another than asked for, or no size is known.
+    """
+    known = instances[["height", "width"]].dropna().astype(int)
+    sizes = {*known.itertuples(index=False, name=None), *([(height, width)] if height else [])}
+    if len(sizes) != 1:
+        raise InputError(
+            f"Masks are of the sizes {sorted(sizes) or 'unknown'}; give instances of one image, and its height and "
+            "width where these are not told."
+        )
+    ((height, width),) = sizes
+    out = np.zeros((len(instances), height, width), bool)
+    for mask, row in zip(out, instances.itertuples(), strict=True):
+        if row.rle:
+            runs = _runs(row.rle)
+            mask[:] = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape((height, width), order="F")
+        else:
+            y, x = (np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width
+            mask[:] = np.outer((y >= row.top) & (y <= row.bottom), (x >= row.left) & (x <= row.right))
+    return out
+
+
+def overlaps(first: pd.DataFrame, second: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return how far instances overlap: intersection over union, ``float64 (first, second)`` of 0–1.
+
+    And whether that is of masks, ``bool (first, second)``; it is of boxes where one has no mask, or masks are of
+    different sizes.
+    """
+    from pycocotools import mask as coco
+
+    boxes = [side[list(BOX)].to_numpy(float) for side in (first, second)]
+    low = np.maximum(boxes[0][:, None, :2], boxes[1][None, :, :2])
+    high = np.minimum(boxes[0][:, None, 2:], boxes[1][None, :, 2:])
+    shared = np.clip(high - low, 0, None).prod(axis=2)
+    areas = [(box[:, 2:] - box[:, :2]).prod(axis=1) for box in boxes]
+    union = areas[0][:, None] + areas[1][None] - shared
+    out = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    keys = [
+        list(zip(side["rle"] != "", side["height"], side["width"], strict=True)) for side in (first, second)
+    ]
+    by_mask = np.array([[a[0] and a == b for b in keys[1]] for a in keys[0]], bool).reshape(out.shape)
+    for size in {key for key in keys[0] if key[0]} & set(keys[1]):
+        at = [[i for i, key in enumerate(side) if key == size] for side in keys]
+        runs = [
+            [
+                {"size": [int(size[1]), int(size[2])], "counts": side["rle"].iloc[i].encode("ascii")}
+                for i in some
+            ]
+            for side, some in zip((first, second), at, strict=True)
+        ]
+        out[np.ix_(*at)] = coco.iou(*runs, [0] * len(runs[1]))
+    return out, by_mask
+
+
+def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = LEAST_OVERLAP) -> pd.DataFrame:
+    """Return which found instances are true, as COCO's evaluation matches them.
+
+    Within each image and object, found ones in the order of their scores take the true one that they overlap most, of
+    those not taken, where the overlap is ``least`` or more.
+
+    Args:
+        found: Instances, rows with :data:`COLUMNS`.
+        truth: The same of what is shown, in images that the finder looked at.
+        least: Least intersection over union, above 0 and at most 1: of masks, or boxes where there are no masks of one
+            size.
+
+    Returns:
+        A row a found instance, and one a true instance that was not found, with columns image_id, object, score (NaN
+        where not found), iou (NaN where not matched), by (``mask`` or ``box``; empty where not matched) and found:
+        ``both``, ``finder`` (only found) or ``truth`` (only shown).
+
+    Raises:
+        InputError: ``least`` is out of its range.
+    """
+    if not 0 < least <= 1:
+        raise InputError(f"least is {least}; give an overlap above 0, at most 1.")
+    rows = []
+    keys = ["image_id", "object"]
+    shown = dict(iter(truth.groupby(keys, sort=False)))
+    some = dict(iter(found.groupby(keys, sort=False)))
+    for key in dict.fromkeys([*shown, *some]):
+        mine = some.get(key, found[:0]).sort_values("score", ascending=False, kind="stable")
+        true = shown.get(key, truth[:0])
+        iou, by_mask = overlaps(mine, true)
+        free = np.ones(len(true), bool)
+        for i, score in enumerate(mine["score"]):
+            best = int(np.where(free, iou[i], -1).argmax()) if free.any() else -1
+            if best >= 0 and iou[i, best] >= least:
+                free[best] = False
+                rows.append((*key, score, iou[i, best], "mask" if by_mask[i, best] else "box", "both"))
+            else:
+                rows.append((*key, score, np.nan, "", "finder"))
+        rows += [(*key, np.nan, np.nan, "", "truth")] * int(free.sum())
+    return pd.DataFrame(rows, columns=list(MATCHED)).astype({"score": float, "iou": float})

@@ -1,0 +1,195 @@
+"""Instances' masks, overlaps and matches, against loops over pixels and cases worked out by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.errors import InputError
+from biaslab.measures.instances import COLUMNS, check_runs, encode, masks, match, overlaps
+
+coco = pytest.importorskip("pycocotools.mask", reason="masks need pycocotools")
+
+
+def rows(*given, image_id="a"):
+    """Return instances: (object, score, mask or box)."""
+    out = []
+    for k, (name, score, where) in enumerate(given):
+        mask = isinstance(where, np.ndarray)
+        if mask:
+            y, x = np.nonzero(where)
+            height, width = where.shape
+            box = (x.min() / width, y.min() / height, (x.max() + 1) / width, (y.max() + 1) / height)
+            size = (encode(where), height, width)
+        else:
+            box, size = where, ("", np.nan, np.nan)
+        out.append((image_id, k, name, score, *box, *size))
+    return pd.DataFrame(out, columns=list(COLUMNS))
+
+
+def blob(seed, shape=(11, 7), share=0.4):
+    return np.random.default_rng(seed).random(shape) < share
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_mask_comes_back_as_it_was(seed):
+    mask = blob(seed, (5 + seed, 9), 0.1 + 0.15 * seed)
+    rle = encode(mask)
+    assert check_runs(rle, *mask.shape) == ""
+    np.testing.assert_array_equal(masks(rows(("dog", 1, mask)))[0], mask)
+
+
+@pytest.mark.parametrize("mask", [np.zeros((4, 6), bool), np.ones((4, 6), bool), np.eye(300, dtype=bool)])
+def test_runs_of_other_lengths_fit_their_size_and_no_other(mask):
+    height, width = mask.shape
+    rle = encode(mask)
+    assert check_runs(rle, height, width) == ""
+    assert f"{height * width} pixels" in check_runs(rle, height, width + 1)
+
+
+@pytest.mark.parametrize(
+    ("rle", "said"),
+    [
+        ("äö", "characters"),
+        ("zz", "characters"),
+        ("o", "within"),
+        ("O", "below 0"),
+        ("o" * 20, "long"),
+        ("", "0 pixels"),
+    ],
+)
+def test_what_is_no_run_lengths_says_so(rle, said):
+    # By hand: "o" is 111 - 48 = 63, all ones and more to come; "O" is 31, with its sign -1.
+    assert said in check_runs(rle, 4, 6)
+
+
+def test_runs_are_those_of_the_pixels():
+    # Runs go down the columns, and begin with what is not of the mask: 2 off, 3 on, 1 off of a mask of 3 x 2.
+    mask = np.array([[0, 1], [0, 1], [1, 0]], bool)
+    flat = mask.ravel(order="F")
+    assert flat.tolist() == [False, False, True, True, True, False]
+    # Each below 16: one character of 48 + the run, the last one as the difference to the one before the last but one.
+    assert encode(mask) == "".join(chr(48 + n) for n in (2, 3, 1))
+
+
+def test_a_box_has_the_pixels_whose_middle_is_in_it():
+    # Of 4 x 8 pixels the columns' middles are at 1/16, 3/16, …: 0.25 to 0.5 holds the third and the fourth.
+    one = rows(("cup", 0.5, (0.25, 0.0, 0.5, 0.5)))
+    (mask,) = masks(one, 4, 8)
+    expected = np.zeros((4, 8), bool)
+    expected[:2, 2:4] = True
+    np.testing.assert_array_equal(mask, expected)
+
+
+def test_masks_of_several_sizes_or_none_are_refused():
+    two = pd.concat([rows(("a", 1, np.ones((4, 4), bool))), rows(("b", 1, np.ones((5, 4), bool)))])
+    with pytest.raises(InputError, match=r"\(4, 4\), \(5, 4\)"):
+        masks(two)
+    with pytest.raises(InputError, match=r"\(4, 4\), \(8, 8\)"):
+        masks(two[:1], 8, 8)
+    with pytest.raises(InputError, match="unknown"):
+        masks(rows(("a", 1, (0, 0, 1, 1))))
+    assert masks(two[:0], 6, 5).shape == (0, 6, 5)
+
+
+def brute(first, second):
+    return (first & second).sum() / max((first | second).sum(), 1)
+
+
+def test_overlaps_are_those_of_pixels_one_by_one():
+    left, right = [blob(k) for k in range(4)], [blob(k) for k in range(10, 13)]
+    found, by_mask = overlaps(rows(*(("x", 1, m) for m in left)), rows(*(("x", 1, m) for m in right)))
+    assert by_mask.all()
+    np.testing.assert_allclose(found, [[brute(a, b) for b in right] for a in left], atol=1e-12)
+
+
+def test_boxes_are_compared_where_masks_cannot_be():
+    half, whole = (0.0, 0.0, 0.5, 1.0), (0.0, 0.0, 1.0, 1.0)
+    mask = np.ones((4, 4), bool)
+    found, by_mask = overlaps(
+        rows(("x", 1, half), ("x", 1, mask)), rows(("x", 1, whole), ("x", 1, np.ones((8, 8), bool)))
+    )
+    # Half a box in a whole one; masks of 4 x 4 and of 8 x 8 are told by their boxes, which are the same.
+    np.testing.assert_allclose(found, [[0.5, 0.5], [1, 1]])
+    assert not by_mask.any()
+    one_size, by_mask = overlaps(rows(("x", 1, mask), ("x", 1, half)), rows(("x", 1, np.tri(4, dtype=bool))))
+    # The lower triangle with its diagonal has 10 of 16 pixels.
+    np.testing.assert_allclose(one_size, [[10 / 16], [0.5]])
+    assert by_mask.tolist() == [[True], [False]]
+
+
+def test_the_better_one_takes_the_true_one_and_names_must_agree():
+    true = rows(
+        ("cup", 1, (0.0, 0.0, 0.4, 0.4)), ("cup", 1, (0.5, 0.5, 0.9, 0.9)), ("dog", 1, (0.0, 0.0, 1.0, 1.0))
+    )
+    found = rows(
+        ("cup", 0.3, (0.0, 0.0, 0.4, 0.4)),  # fits exactly, but comes second
+        ("cup", 0.9, (0.0, 0.0, 0.4, 0.38)),
+        ("cat", 0.8, (0.0, 0.0, 1.0, 1.0)),  # the place is right, the name is not
+    )
+    matched = match(found, true)
+    told = matched[["object", "found"]].value_counts().to_dict()
+    assert told == {
+        ("cup", "both"): 1,
+        ("cup", "finder"): 1,
+        ("cup", "truth"): 1,
+        ("dog", "truth"): 1,
+        ("cat", "finder"): 1,
+    }
+    both = matched[matched["found"] == "both"].iloc[0]
+    assert both["score"] == 0.9 and both["iou"] == pytest.approx(0.95) and both["by"] == "box"
+    # With less to ask for, the one of 0.3 finds nothing else, for the other cup is elsewhere.
+    assert match(found, true, least=0.96)["found"].tolist().count("both") == 1
+
+
+def test_images_are_matched_apart():
+    one = rows(("cup", 1, (0, 0, 1, 1)), image_id="a")
+    other = one.assign(image_id="b")
+    assert sorted(match(one, other)["found"]) == ["finder", "truth"]
+    assert match(pd.concat([one, other]), other)["found"].tolist() == ["both", "finder"]
+    assert match(one[:0], one[:0]).empty
+
+
+@pytest.mark.parametrize("least", [0, -0.1, 1.1])
+def test_an_overlap_that_none_can_have_is_refused(least):
+    with pytest.raises(InputError, match=str(least)):
+        match(rows(), rows(), least=least)
+
+
+def test_matches_are_those_of_cocos_own_evaluation():
+    cocoeval = pytest.importorskip("pycocotools.cocoeval", reason="pycocotools has its evaluation")
+    rng = np.random.default_rng(3)
+    true, found = [], []
+    for image in range(30):
+        for side in (true, found):
+            for _ in range(rng.integers(0, 9)):
+                x, y = rng.random(2) * 0.4
+                w, h = 0.2 + rng.random(2) * 0.3
+                side.append((f"i{image}", "x", round(rng.random(), 6), x, y, x + w, y + h))
+    frames = [
+        pd.DataFrame(s, columns=["image_id", "object", "score", "left", "top", "right", "bottom"]).assign(
+            rle="", height=np.nan, width=np.nan, instance=0
+        )
+        for s in (true, found)
+    ]
+    ours = match(frames[1], frames[0], least=0.5)
+    evaluation = cocoeval.COCOeval.__new__(cocoeval.COCOeval)
+    evaluation.params = cocoeval.Params("bbox")
+    evaluation.params.iouThrs = np.array([0.5])
+    evaluation.params.useCats = 1
+    hits = 0
+    for image in range(30):
+        sides = []
+        for frame in frames:
+            some = frame[frame["image_id"] == f"i{image}"]
+            sides.append(
+                [
+                    {"bbox": [r.left, r.top, r.right - r.left, r.bottom - r.top], "score": r.score, "id": k + 1,
+                     "ignore": 0, "iscrowd": 0, "area": 1.0}
+                    for k, r in enumerate(some.itertuples())
+                ]
+            )  # fmt: skip
+        evaluation._gts, evaluation._dts = {(image, 0): sides[0]}, {(image, 0): sides[1]}
+        evaluation.ious = {(image, 0): evaluation.computeIoU(image, 0)}
+        told = evaluation.evaluateImg(image, 0, [0, 1e10], 100)
+        hits += 0 if told is None else int((told["dtMatches"] > 0).sum())
+    assert hits > 10 and (ours["found"] == "both").sum() == hits
