@@ -1,8 +1,6 @@
 """The pipeline's stages for triplets of prompts: captions in a file, images, and the tables measured from them."""
 
 import re
-import sys
-from types import ModuleType
 
 import pytest
 
@@ -10,6 +8,7 @@ from biaslab import published, sources, tables
 from biaslab.attribution import AttendedImages
 from biaslab.errors import InputError, ParameterError
 from biaslab.generation import GeneratedImages, image_seed
+from biaslab.mini import triplets as world
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.pipeline.triplets import words
@@ -177,7 +176,7 @@ def test_the_embedded_world_has_triplets(tmp_path):
     p = Pipeline("mini", given, seed=5, progress=False)
     checks.check_triplets("mini", given)
     sets = triplets.measure.prompt_sets(p)
-    assert sets[["dataset", "triplets"]].to_numpy().tolist() == [["mini", 5]]
+    assert sets[["dataset", "triplets"]].to_numpy().tolist() == [["depictions", 5]]
 
 
 # -- images ------------------------------------------------------------------------------------------
@@ -231,30 +230,23 @@ def test_words_of_a_prompt():
     ]
 
 
-def test_the_world_draws_triplets_without_a_branch(tmp_path, monkeypatch):
-    import numpy as np
-
-    from biaslab.mini.truthful import Renders
-
-    seen = {}
-
-    def generate(prompts, **options):
-        seen.update(options, columns=set(prompts))
-        ids = [f"{name}/{i}" for name in prompts["prompt_id"] for i in range(2)]
-        table = prompts.loc[prompts.index.repeat(2), ["prompt_id"]].reset_index(drop=True)
-        return Renders(
-            "world", "d", table.assign(image_id=ids, index=[0, 1] * len(prompts), outcome="ok"), None, 64
+def test_the_world_draws_triplets(tmp_path):
+    for corpus, skew in (("mini", "default"), ("mini", "off"), ("depictions", "off")):
+        given = Settings(
+            captions={"corpus": corpus, "skew": skew},
+            triplets={"triplets": 2},
+            compute={"store": str(tmp_path)},
         )
-
-    fake = ModuleType("biaslab.mini.triplets")
-    fake.generate = generate
-    monkeypatch.setitem(sys.modules, "biaslab.mini.triplets", fake)
-    given = Settings(captions={"rows": 2000}, triplets={"triplets": 2}, compute={"store": str(tmp_path)})
-    found = Pipeline("world", given, seed=5, progress=False).triplets.images()
-    assert found.table["seed"].tolist() == [0, 1] * 6 and set(found.table["model"]) == {"world"}
-    assert {"prompt_id", "text", "n_images", "noise_id"} <= seen.pop("columns")
-    assert seen == {"seed": 5, "skew": "default", "size": 64}
-    assert np.unique(found.table["image_id"]).size == 12
+        found = Pipeline("world", given, seed=5, progress=False).triplets.images()
+        assert found.table["seed"].tolist() == [0, 1] * 6 and set(found.table["model"]) == {"world"}
+        assert found.table["image_id"].is_unique and set(found.table["dataset"]) == {"depictions"}
+        shown = found.source.table["truth_gender"].to_numpy().reshape(2, 3, 2)
+        assert (shown[:, 1] == "female").all() and (shown[:, 2] == "male").all()
+        asked = found.table.drop_duplicates("prompt_id")[["prompt_id", "text"]].assign(n_images=2)
+        noise = found.table.drop_duplicates("prompt_id")["triplet_id"].to_numpy()
+        again = world.generate(asked.assign(noise_id=noise), seed=5, skew=skew)
+        for name in found.table["image_id"]:
+            assert again.scene(name) == found.source.scene(name)
 
 
 def test_attention_of_a_model_elsewhere_is_refused_before_any_work(tmp_path):

@@ -145,11 +145,12 @@ def open_corpus(
     """Open the captions called ``name``; nothing is read yet beyond what identifies them.
 
     Args:
-        name: ``"mini"`` (the embedded world); a Parquet, CSV, TSV, JSONL or text file (all but the first also as
-            ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; in text files a line is a caption), a folder of such files, or a
-            pattern such as ``"part-*.parquet"``; or a dataset: one of the Hugging Face Hub, streamed, as
-            ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out; the split is ``train``), a folder
-            that ``datasets`` can load as ``"hf:FOLDER"``, or one that it saved (``save_to_disk``).
+        name: ``"mini"`` (the embedded world) or ``"depictions"`` (its captions for triplets); a Parquet, CSV, TSV,
+            JSONL or text file (all but the first also as ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; in text files a line
+            is a caption), a folder of such files, or a pattern such as ``"part-*.parquet"``; or a dataset: one of the
+            Hugging Face Hub, streamed, as ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out; the
+            split is ``train``), a folder that ``datasets`` can load as ``"hf:FOLDER"``, or one that it saved
+            (``save_to_disk``).
         rows: How many captions from the start; 0 for all, or for the embedded world's own number.
         seed: Seed of the embedded world; other corpora have none.
         skew: Setting of the embedded world's knobs; other corpora have none.
@@ -171,6 +172,10 @@ def open_corpus(
     _check_columns(columns)
     if name == "mini":
         return MiniCorpus(rows, seed, skew)
+    if name == "depictions":
+        from biaslab.mini.triplets import Depictions, skew_of
+
+        return Depictions(**{"rows": rows} if rows else {}, seed=seed, skew=skew_of(skew))
     if name.startswith("hf:"):
         return HubCorpus(name.removeprefix("hf:"), columns, rows)
     folder = Path(os.path.expanduser(name))
@@ -186,8 +191,8 @@ def open_corpus(
     owner, slash, rest = name.partition("/")
     if slash and owner and rest and "/" not in rest and not (Path(name).suffix or set(name) & set("*?[~.")):
         return HubCorpus(name, columns, rows)
-    near = near_matches(name, ["mini"])
-    hint = "Did you mean 'mini'? " if near else ""
+    near = near_matches(name, ["mini", "depictions"])
+    hint = f"Did you mean {near[0]!r}? " if near else ""
     raise MissingInputError(
         f"There is no corpus {name!r}. {hint}A corpus is 'mini', a Parquet, CSV, JSONL or text file (or a folder of "
         "them, or a pattern), or a dataset on the Hugging Face Hub: 'owner/name' or 'hf:NAME:CONFIG@SPLIT'."

@@ -236,19 +236,18 @@ class WorldModel(ImageModel):
         self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True, **_: object
     ) -> ImageSource:
         """Draw images: ``generate`` of :mod:`biaslab.mini.truthful`, or of what the prompts ask for."""
-        from biaslab.mini import pairs, skills, social, truthful
+        from biaslab.mini import pairs, skills, social, triplets, truthful
 
         if self._of == "dalleval":
             if "skill" not in prompts:
                 return social.generate(prompts, seed=seed, tones=self._design.tones, size=self._size)
             failures = {k.replace("_", " "): v for k, v in self._design.failures.model_dump().items()}
             return skills.generate(prompts, seed=seed, failures=failures, size=self._size)
+        if self._of == "triplets":
+            skew = triplets.skew_of(getattr(self._corpus, "world", self._corpus).skew)
+            return triplets.generate(prompts, seed=seed, skew=skew, size=self._size)
         captions = self._corpus.world
         if self._of == "people":
             strength = 0.0 if captions.skew == "off" else 1.0
             return pairs.generate(prompts, seed=seed, size=self._size, strength=strength)
-        if self._of == "triplets":
-            from biaslab.mini import triplets
-
-            return triplets.generate(prompts, seed=seed, skew=captions.skew, size=self._size)
         return truthful.generate(prompts, captions, seed=seed, size=self._size)

@@ -25,7 +25,6 @@ import pandas as pd
 
 from biaslab import closure
 from biaslab.errors import InputError, ParameterError, unknown_name
-from biaslab.genders import GENDERS
 from biaslab.mini.looks import CASUAL
 from biaslab.mini.scene import Scene, Thing, light_at, sample_person
 
@@ -112,6 +111,11 @@ def read(text: str) -> Asked:
 
 def _example() -> Asked:
     return Asked("reading", "kitchen", ("dog", "hat"), (), "")
+
+
+def skew_of(name: str) -> str:
+    """Return the skew of this world that goes with one of the captions' world: ``off``, or else ``default``."""
+    return "off" if name == "off" else "default"
 
 
 def write(asked: Asked, who: str) -> str:
@@ -213,7 +217,10 @@ def draw(seed: int, index: int, skew: str = "default") -> tuple[Asked, str]:
     Half of them say person, a quarter each woman and man. What is named has the shares of both genders alike.
     """
     u = np.random.default_rng([seed, 83, index]).random(16).tolist()
-    activity, who = ACTIVITIES[int(u[0] * len(ACTIVITIES))], ("person", "person", "woman", "man")[int(u[1] * 4)]
+    activity, who = (
+        ACTIVITIES[int(u[0] * len(ACTIVITIES))],
+        ("person", "person", "woman", "man")[int(u[1] * 4)],
+    )
     named = []
     for slot, worn in enumerate((False, False, True)):
         if u[2 + slot] < (1 - NOTHING) * NAMED:
@@ -246,6 +253,7 @@ class Depictions:
     """
 
     name, images, parts = "depictions", None, 1
+    """What it is called; there are no images behind the captions; it is read in one part."""
 
     def __init__(self, rows: int = 4_000, seed: int = 0, skew: str = "default") -> None:
         if rows < 1:
@@ -365,18 +373,14 @@ def masks(scene: Scene, size: int = 64) -> list[tuple[str, np.ndarray]]:
 
 def instances(scene: Scene, image_id: str, *, size: int = 64) -> pd.DataFrame:
     """Return the objects of a scene as a segmenter without error would find them: rows of ``triplets_objects``."""
-    from pycocotools import mask as coco
+    from biaslab.measures.instances import COLUMNS, encode
 
     rows = []
     for number, (name, mask) in enumerate(masks(scene, size)):
         ys, xs = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
         sides = [end / size for end in (xs[0], ys[0], xs[-1] + 1, ys[-1] + 1)]
-        rle = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"].decode("ascii")
-        rows.append((image_id, number, name, 1.0, *sides, rle, size, size))
-    box = ["left", "top", "right", "bottom"]
-    return pd.DataFrame(
-        rows, columns=["image_id", "instance", "object", "score", *box, "rle", "height", "width"]
-    )
+        rows.append((image_id, number, name, 1.0, *sides, encode(mask), size, size))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def nouns(text: str) -> list[str]:

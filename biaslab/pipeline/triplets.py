@@ -6,6 +6,7 @@ Source: triplets paper, sections 3.1 and 4.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from biaslab import shared
@@ -36,7 +37,16 @@ class Triplets:
     @property
     def dataset(self) -> str:
         """What tables call the captions: the corpus's name, without the folders of this machine."""
-        return shared.named(self._pipeline.corpus.name)
+        return shared.named(self.corpus.name)
+
+    @cached_property
+    def corpus(self):
+        """The captions of the settings; where these are the embedded world's, its captions for triplets."""
+        from biaslab.captions.corpus import open_corpus
+
+        captions = self._pipeline.settings.captions
+        own = captions.corpus == "mini"
+        return open_corpus("depictions", skew=captions.skew) if own else self._pipeline.corpus
 
     @kept
     def neutral(self) -> asking.Neutral:
@@ -48,7 +58,7 @@ class Triplets:
         pipeline, s = self._pipeline, self._pipeline.settings
         with pipeline._showing() as shown:
             return asking.neutral(
-                pipeline.corpus,
+                self.corpus,
                 self.dataset,
                 filter=s.triplets.filter,
                 sample=s.triplets.triplets,
@@ -132,7 +142,7 @@ def check_neutral(pipeline: Stages, found: asking.Neutral) -> None:
     """Refuse a corpus that gives no triplet, where no others are asked for."""
     if len(found.captions) or pipeline.settings.triplets.professions:
         return
-    n, where = found.funnel["n_captions"].iloc[0], f"corpus {pipeline.corpus.name!r}"
+    n, where = found.funnel["n_captions"].iloc[0], f"corpus {pipeline.triplets.corpus.name!r}"
     if not n:
         raise InputError(f"The {where} holds no captions; set captions.corpus to one that does.")
     step = found.funnel[found.funnel["n_captions"] == 0].iloc[0]

@@ -10,7 +10,6 @@ import numpy as np
 from biaslab.mini import decoding
 from biaslab.mini import triplets as world
 from biaslab.mini.train import cards
-from biaslab.mini.train.cards import Measured
 from biaslab.mini.train.common import Average, Training, rng, save_half, to_tensor
 
 if TYPE_CHECKING:
@@ -159,5 +158,8 @@ def _processor():
     from transformers import SegformerImageProcessor
 
     return SegformerImageProcessor(
-        size={"height": SIZE, "width": SIZE}, image_mean=[0.5] * 3, image_std=[0.5] * 3, do_reduce_labels=False
+        size={"height": SIZE, "width": SIZE},
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+        do_reduce_labels=False,
     )

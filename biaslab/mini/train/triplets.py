@@ -1,8 +1,8 @@
 """Training of mini-sd-triplets: a latent diffusion model of depictions whose attention is taught where words belong.
 
-Text attends at 16x16 and 8x8 places. Beside the images the network learns, by a grounding loss, that each word attends to
-what it names (:func:`biaslab.mini.triplets.word_masks`): so what is read off its attention tells how well attention is
-read off, and nothing of models that were not taught so.
+Text attends at 16x16 and 8x8 places. Beside the images the network learns, by a grounding loss, that each word attends
+to what it names (:func:`biaslab.mini.triplets.word_masks`): so what is read off its attention tells how well attention
+is read off, and nothing of models that were not taught so.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def prepare(folder: Path, vae: Path, *, rows: int = ROWS, seed: int = 0) -> Path
     """Draw and encode captions with their scenes, in blocks; return the folder of arrays.
 
     - ``ids``: token ids, uint16 (rows, MAX_LENGTH);
-    - ``regions``: to which region each token belongs, uint8 (rows, MAX_LENGTH): 0 none, else one of the person, the left
-      and the right thing, what is worn, and the place;
+    - ``regions``: to which region each token belongs, uint8 (rows, MAX_LENGTH): 0 none, else one of the person, the
+      left and the right thing, what is worn, and the place;
     - ``masks``: how much of each place a region covers, uint8 0 to 255 (rows, regions, 16, 16);
     - ``latents``: scaled latents, float16 (rows, 8, 16, 16).
 
@@ -302,9 +302,7 @@ def train(
 def _cross_attention(unet: torch.nn.Module) -> list[torch.nn.Module]:
     """Return the layers in which places attend to words, but for the middle's."""
     named = unet.named_modules()
-    return [
-        layer for name, layer in named if name.endswith("attn2") and not name.startswith("mid_block")
-    ]
+    return [layer for name, layer in named if name.endswith("attn2") and not name.startswith("mid_block")]
 
 
 def _record(unet: torch.nn.Module, kept: list[torch.Tensor]) -> None:
