@@ -47,7 +47,8 @@ KIND_OF = {
     "mini-vqa": "vqa",
     "mini-captioner": "captioner",
 }
-EMBEDDED = {name: Path(__file__).parent / "mini" / "models" / name for name in KIND_OF}
+_EMBEDDED_IN = Path(__file__).resolve().parent / "mini" / "models"
+EMBEDDED = {name: _EMBEDDED_IN / name for name in KIND_OF}
 # Names on the hub that are offered where a name is close to one of them.
 HUB = {
     "text-to-image": (
@@ -203,6 +204,8 @@ def check_folder(path: str | Path) -> None:
     root = folder.resolve()
     # In the hub's cache, files are links to its blobs.
     inside = [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
+    # Embedded models of equal autoencoders keep them once.
+    inside += [_EMBEDDED_IN] if root.parent == _EMBEDDED_IN else []
     for at, folders, files in os.walk(folder):
         for file in (Path(at, name) for name in (*folders, *files)):
             if why := _why_refused(file, inside):
