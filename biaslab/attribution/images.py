@@ -16,6 +16,7 @@ from biaslab.attribution.maps import WordMaps, word_maps
 from biaslab.attribution.words import columns
 from biaslab.errors import InputError
 from biaslab.generation import GeneratedImages, Generator
+from biaslab.generation.generator import Follow, Watch, unwatched
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +32,7 @@ def generate_with_attention(
     words: Sequence[Sequence[str]],
     *,
     softmax: Literal["text", "full"] = "text",
+    watch: Watch = unwatched,
 ) -> tuple[list[np.ndarray | Unreadable], list[WordMaps]]:
     """Generate images, and maps of where they attend to words.
 
@@ -44,6 +46,7 @@ def generate_with_attention(
         seed: Seed of the run.
         words: Of each image, the words of its prompt to map, as they stand there.
         softmax: See :func:`biaslab.attribution.attention.capture`.
+        watch: As for :meth:`~biaslab.generation.Generator.images`.
 
     Raises:
         InputError: There are not as many keys or lists of words as texts, or a word is empty.
@@ -56,13 +59,13 @@ def generate_with_attention(
     maps: list[WordMaps] = []
 
     @contextmanager
-    def watch(chosen: range) -> Iterator[None]:
+    def attending(chosen: range) -> Iterator[Follow | None]:
         here = placed.of(chosen)
-        with capture(generator.pipe, here, softmax=softmax) as attention:
-            yield
+        with watch(chosen) as follow, capture(generator.pipe, here, softmax=softmax) as attention:
+            yield follow
         maps.extend(word_maps(attention.maps(), here.words, here.missing))
 
-    images = generator.images(texts, keys, seed, watch=watch)
+    images = generator.images(texts, keys, seed, watch=attending)
     return images, maps
 
 
@@ -105,10 +108,10 @@ class AttendedImages(GeneratedImages):
         """
         return [_unpacked(self._row(place)) for place in self._found(image_ids)]
 
-    def _drawn(self, made_by: Generator, rows: pd.DataFrame, keys: list[tuple[str, int]]):
+    def _drawn(self, made_by: Generator, rows: pd.DataFrame, keys: list[tuple[str, int]], watch: Watch):
         words = [json.loads(asked) for asked in rows["words"]]
         images, found = generate_with_attention(
-            made_by, list(rows["text"]), keys, self._seed, words, **self._also
+            made_by, list(rows["text"]), keys, self._seed, words, watch=watch, **self._also
         )
         return images, {
             "mapped": [json.dumps({"words": maps.words, "missing": maps.missing}) for maps in found],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,17 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from biaslab.errors import InputError, ParameterError
+from biaslab.generation.texts import COLUMNS, parts, tokenized
 
 ABSENT, CUT = "not in the text", "beyond what the text encoder reads"
 """Why a word has no columns."""
-# Pipeline -> its text, part after part: the tokenizers whose tokens stand in the same columns. Flux reads the other
-# tokenizer's text as one vector, without words.
-_TEXTS = {
-    "StableDiffusionPipeline": [("tokenizer",)],
-    "StableDiffusionXLPipeline": [("tokenizer", "tokenizer_2")],
-    "StableDiffusion3Pipeline": [("tokenizer", "tokenizer_2"), ("tokenizer_3",)],
-    "FluxPipeline": [("tokenizer_2",)],
-}
 
 
 @dataclass(frozen=True)
@@ -52,12 +44,12 @@ def check_tokenizers(pipe) -> None:
         ParameterError: The pipeline is of no known kind, or one of them does not.
     """
     kind = type(pipe).__name__
-    if kind not in _TEXTS:
+    if kind not in COLUMNS:
         raise ParameterError(
             f"Attention to words cannot be read from a {kind}: how it reads a text is not known. Use one of "
-            f"{', '.join(_TEXTS)}."
+            f"{', '.join(COLUMNS)}."
         )
-    for name in (name for part in _TEXTS[kind] for name in part):
+    for name in (name for part in COLUMNS[kind] for name in part):
         tokenizer = getattr(pipe, name, None)
         if tokenizer is not None and not tokenizer.is_fast:
             raise ParameterError(
@@ -90,7 +82,7 @@ def columns(pipe, texts: Sequence[str], words: Sequence[Sequence[str]]) -> Colum
     places = [[_places(word, text) for word in given] for text, given in zip(texts, asked, strict=True)]
     most = max([1, *map(len, asked)])
     weights, is_text = [], []
-    for part, length in _parts(pipe):
+    for part, length in parts(pipe):
         found, read = _read(pipe, part, length, texts, places, most)
         # What stands in no tokenizer's columns has no weight.
         weights.append(found / np.maximum(found.sum(-1, keepdims=True), 1))
@@ -102,30 +94,11 @@ def _places(word: str, text: str) -> list[tuple[int, int]]:
     return [m.span() for m in re.finditer(rf"(?<!\w){re.escape(word.strip())}(?!\w)", text, re.IGNORECASE)]
 
 
-def _parts(pipe) -> list[tuple[tuple[str, ...], int]]:
-    """Return the tokenizers of each part of a pipeline's text, and how many columns the part has."""
-    parts = [
-        (names, next((t.model_max_length for n in names if (t := getattr(pipe, n, None)) is not None), 0))
-        for names in _TEXTS[type(pipe).__name__]
-    ]
-    # A T5 encoder stands last and reads as much as the pipeline says.
-    longest = inspect.signature(pipe.__call__).parameters.get("max_sequence_length")
-    return parts if longest is None else [*parts[:-1], (parts[-1][0], longest.default)]
-
-
-def _read(pipe, names, length: int, texts, places, most: int) -> tuple[np.ndarray, np.ndarray]:
+def _read(pipe, part, length: int, texts, places, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Return which columns of a part of the text are each word's, and which are no padding."""
     found = np.zeros((len(texts), most, length), np.float32)
     is_text = np.zeros((len(texts), length), bool)
-    for name in names:
-        tokenizer, encoder = (
-            getattr(pipe, n, None) for n in (name, name.replace("tokenizer", "text_encoder"))
-        )
-        # Without its encoder, a part's columns hold zeros.
-        if tokenizer is None or encoder is None or not len(texts):
-            continue
-        given = {"padding": "max_length", "max_length": length, "truncation": True}
-        said = tokenizer(list(texts), **given, return_offsets_mapping=True, return_attention_mask=True)
+    for said in tokenized(pipe, part, length, texts, return_offsets_mapping=True):
         is_text |= np.array(said["attention_mask"], bool)
         starts, ends = np.moveaxis(np.array(said["offset_mapping"]), -1, 0)
         for i, of_text in enumerate(places):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,28 @@ _ACCURATE = 0.05
 _SMALL = 128 * 128
 # Share of free GPU memory that batches are fitted to.
 _SHARE = 0.85
+
+
+# What is called after each denoising step: its number, from 1, and latents as numbers of any type.
+Follow = Callable[[int, "torch.Tensor"], None]
+
+
+# What is asked for each batch: given the positions of its images, a context that it is generated in.
+Watch = Callable[[range], AbstractContextManager[Follow | None]]
+
+
+def unwatched(chosen: range) -> AbstractContextManager[None]:
+    """Return a context that takes nothing from a batch."""
+    return contextlib.nullcontext()
+
+
+class Received(NamedTuple):
+    """A text as the denoising network receives it."""
+
+    tokens: np.ndarray
+    """``float32 (tokens, width)``: what cross-attention reads (``encoder_hidden_states``)."""
+    pooled: np.ndarray | None
+    """``float32 (width,)``: the text as one vector, where the network takes one."""
 
 
 def image_seed(seed: int, prompt_id: str, index: int) -> int:
@@ -273,7 +295,7 @@ class Generator:
         keys: Sequence[tuple[str, int]],
         seed: int,
         *,
-        watch: Callable[[range], AbstractContextManager] = lambda chosen: contextlib.nullcontext(),
+        watch: Watch = unwatched,
     ) -> list[np.ndarray | Unreadable]:
         """Generate one image for each prompt and key.
 
@@ -284,6 +306,9 @@ class Generator:
             seed: Seed of the run.
             watch: Given the positions of a batch's images among the prompts, returns a context that the batch is
                 generated in. It sees the error of a batch that did not fit in memory, which is tried again in parts.
+                What the context gives, if anything, is called after each denoising step with its number, from 1, and
+                the latents ``(images, channels, height, width)``, of a pipeline of no known family as it has them;
+                never where a pipeline takes no ``callback_on_step_end``.
 
         Returns:
             ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.judging.images.Unreadable` with the reason
@@ -304,14 +329,14 @@ class Generator:
             made += self._fit(prompts, seeds, chosen, watch)
         return made
 
-    def _fit(self, prompts: Sequence[str], seeds: list[int], chosen: range, watch: Callable) -> list:
+    def _fit(self, prompts: Sequence[str], seeds: list[int], chosen: range, watch: Watch) -> list:
         """Generate a batch, or its first half where memory does not hold it; later batches are smaller, too."""
         import torch
 
         out_of_memory = None
         try:
-            with watch(chosen):
-                return self._batch([prompts[i] for i in chosen], [seeds[i] for i in chosen])
+            with watch(chosen) as follow:
+                return self._batch([prompts[i] for i in chosen], [seeds[i] for i in chosen], follow=follow)
         except torch.cuda.OutOfMemoryError as error:
             out_of_memory = str(error)
         # Beyond the handler, the error and the tensors that its traceback holds are gone.
@@ -327,23 +352,79 @@ class Generator:
         n = _together(seeds[chosen.start : chosen.stop], self._batch_size)
         return self._fit(prompts, seeds, chosen[:n], watch)
 
-    def _batch(self, prompts: list[str], seeds: list[int], steps: int = 0) -> list:
+    def embeddings(self, prompts: Sequence[str]) -> list[Received]:
+        """Return texts as the denoising network receives them, before it casts them to a type of its own.
+
+        No image is made: the network's first call ends it. Where that has the negative prompts in front, they are left
+        out.
+
+        Raises:
+            ParameterError: The pipeline has no network that reads text, or not one row of it for each prompt.
+        """
+        whole, n = list(prompts), self.batch_size
+        return [r for start in range(0, len(whole), n) for r in self._received(whole[start : start + n])]
+
+    def _received(self, prompts: list[str]) -> list[Received]:
+        class SeenError(Exception):
+            pass
+
+        names = (self._family.denoiser,) if self._family else ("unet", "transformer")
+        network = next((n for name in names if (n := getattr(self.pipe, name, None)) is not None), None)
+        tokens = pooled = None
+
+        def see(module, args, kwargs):
+            nonlocal tokens, pooled
+            tokens = kwargs.get("encoder_hidden_states")
+            pooled = kwargs.get("pooled_projections")
+            if pooled is None:
+                pooled = (kwargs.get("added_cond_kwargs") or {}).get("text_embeds")
+            raise SeenError
+
+        if network is not None:
+            hook = network.register_forward_pre_hook(see, prepend=True, with_kwargs=True)
+            try:
+                self._batch(prompts, list(range(len(prompts))))
+            except SeenError:
+                pass
+            finally:
+                hook.remove()
+        n = len(prompts)
+        if tokens is None or tokens.ndim != 3 or len(tokens) not in (n, 2 * n):
+            raise ParameterError(
+                f"{self.model} is a {type(self.pipe).__name__}, whose network does not receive a text as one row of "
+                "tokens, so prompts cannot be compared where it reads them."
+            )
+        tokens = tokens[-n:].float().cpu().numpy()
+        pooled = [None] * n if pooled is None else pooled[-n:].float().cpu().numpy()
+        return [Received(*both) for both in zip(tokens, pooled, strict=True)]
+
+    def _batch(
+        self, prompts: list[str], seeds: list[int], steps: int = 0, follow: Follow | None = None
+    ) -> list:
         import torch
 
         from biaslab.judging.images import BLOCKED, Unreadable
 
         with torch.no_grad(), loading.quiet(), self._own_noise_only():
             if self._family is None:
-                pixels, blocked = self._whole(prompts, seeds, steps)
+                pixels, blocked = self._whole(prompts, seeds, steps, follow)
             else:
-                pixels, blocked = self._decoded(self._latents(prompts, seeds, steps))
+                pixels, blocked = self._decoded(self._latents(prompts, seeds, steps, follow))
         return [Unreadable(BLOCKED) if b else p for p, b in zip(pixels, blocked, strict=True)]
 
-    def _asked(self, seeds: list[int], steps: int) -> dict:
+    def _asked(self, seeds: list[int], steps: int, follow: Follow | None) -> dict:
         """Return what any pipeline is asked beside its prompts."""
         import torch
 
+        def after_step(pipe, i, _, given):
+            latents = given["latents"]
+            if self._family is not None:
+                latents = self._family.taken(pipe, latents, self.height, self.width)
+            follow(i + 1, latents)
+            return {}
+
         return {
+            "callback_on_step_end": after_step if follow else None,
             "generator": [torch.Generator("cpu").manual_seed(seed) for seed in seeds],
             "num_inference_steps": steps or self.settings.steps,
             "guidance_scale": float(self.settings.guidance_scale),
@@ -351,11 +432,11 @@ class Generator:
             "width": self.width or None,
         }
 
-    def _latents(self, prompts: list[str], seeds: list[int], steps: int = 0):
+    def _latents(self, prompts: list[str], seeds: list[int], steps: int = 0, follow: Follow | None = None):
         """Return denoised latents ``(images, channels, height, width)``, float32."""
         import torch
 
-        family, asked = self._family, self._asked(seeds, steps)
+        family, asked = self._family, self._asked(seeds, steps, follow)
         with torch.no_grad():
             noise = family.given(family.noise(self.pipe, self.height, self.width, asked["generator"]))
             asked |= {"latents": noise.to(self.device), "output_type": "latent", "return_dict": False}
@@ -406,9 +487,11 @@ class Generator:
         _, found = self.pipe.run_safety_checker(images.clone(), self.device, dtype)
         return [bool(b) for b in found]
 
-    def _whole(self, prompts: list[str], seeds: list[int], steps: int) -> tuple[list[np.ndarray], list[bool]]:
+    def _whole(
+        self, prompts: list[str], seeds: list[int], steps: int, follow: Follow | None
+    ) -> tuple[list[np.ndarray], list[bool]]:
         """Generate with a pipeline of no known family: it is given the texts, and encodes and decodes itself."""
-        asked = self._asked(seeds, steps)
+        asked = self._asked(seeds, steps, follow)
         if self.settings.negative_prompt:
             asked["negative_prompt"] = [self.settings.negative_prompt] * len(prompts)
         takes = inspect.signature(self.pipe.__call__).parameters

@@ -22,7 +22,7 @@ import numpy as np
 
 from biaslab import models
 from biaslab.errors import InputError
-from biaslab.generation import generator
+from biaslab.generation import generator, latents
 from biaslab.generation.settings import GenerationSettings
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class GeneratedImages(MadeImages):
 
     Args:
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more), and where prompts share noise
-            noise_id, which stands in for prompt_id there; others are passed over.
+            noise_id, which stands in for prompt_id there; others are passed over. Of those that share noise latents
+            are kept, too.
         load: What loads the model, as :func:`biaslab.generation.load` does; it is called when an image must be
             generated, and not before.
 
@@ -151,6 +152,16 @@ class GeneratedImages(MadeImages):
             )
         return self
 
+    def latents(self, image_ids: Sequence[str]) -> list[latents.Latents]:
+        """Return latents of images in the order asked for.
+
+        Raises:
+            InputError: An id is not in the table, or the prompts do not share noise: latents are kept where they do.
+        """
+        if NOISE not in self._units:
+            raise InputError(f"No latents are kept of {self.name}: its prompts have no column {NOISE!r}.")
+        return [latents.unpacked(self._row(place)) for place in self._found(image_ids)]
+
     def _image(self, place: int) -> np.ndarray | Unreadable:
         from biaslab.judging.images import BLOCKED, Unreadable, decode
 
@@ -176,14 +187,16 @@ class GeneratedImages(MadeImages):
 
     def _generate(self, rows: pd.DataFrame) -> pd.DataFrame:
         made_by, keys = self._generator, noise_keys(rows)
-        size = made_by.batch_size
-        images, more = self._drawn(made_by, rows, keys)
+        size, ids = made_by.batch_size, image_ids_of(rows)
+        followed = latents.Followed(keys, ids) if NOISE in rows else None
+        images, more = self._drawn(made_by, rows, keys, followed.watch if followed else generator.unwatched)
+        more |= followed.columns() if followed else {}
         if made_by.batch_size != size:
             self._write_down(made_by)
         files = [_png(image) if isinstance(image, np.ndarray) else None for image in images]
         made = rows[["prompt_id", "index_"]].rename(columns={"index_": "index"})
         return made.assign(
-            image_id=image_ids_of(rows),
+            image_id=ids,
             seed=[generator.image_seed(self._seed, *key) for key in keys],
             outcome=[OK if isinstance(i, np.ndarray) else i.reason for i in images],
             tokens_cut=made_by.tokens_cut(list(rows["text"])),
@@ -192,10 +205,14 @@ class GeneratedImages(MadeImages):
         )[[*_TYPES, "file", *more]]
 
     def _drawn(
-        self, made_by: generator.Generator, rows: pd.DataFrame, keys: list[tuple[str, int]]
+        self,
+        made_by: generator.Generator,
+        rows: pd.DataFrame,
+        keys: list[tuple[str, int]],
+        watch: generator.Watch,
     ) -> tuple[list[np.ndarray | Unreadable], dict[str, list]]:
         """Return the images of some rows, and by name what else is kept beside their files."""
-        return made_by.images(list(rows["text"]), keys, self._seed), {}
+        return made_by.images(list(rows["text"]), keys, self._seed, watch=watch), {}
 
     @cached_property
     def _generator(self) -> generator.Generator:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from biaslab import models
 from biaslab.errors import ParameterError, unknown_name
-from biaslab.generation import texts
+from biaslab.generation import spaces, texts
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 
@@ -67,6 +67,13 @@ class ImageModel:
         Raises:
             ParameterError: It could not.
         """
+
+    def compare_prompts(self, pairs: pd.DataFrame, *, store: Store, progress: bool = True) -> pd.DataFrame:
+        """Return how alike pairs of texts are as it reads them: see :func:`biaslab.generation.spaces.compare_prompts`.
+
+        Where it does not show how it reads texts, that is each row's reason.
+        """
+        return spaces.none(pairs, spaces.OF_PROMPTS, f"{self.label} does not show how it reads a text")
 
     def generate(
         self,
@@ -146,6 +153,11 @@ class DiffusersModel(ImageModel):
     def check_texts(self, prompts: Iterable[str]) -> None:
         """Look whether a model in a folder here knows the words of prompts; a model on the hub spells them."""
         texts.check_words(self._where(), [*prompts, self._settings.negative_prompt], self._name)
+
+    def compare_prompts(self, pairs: pd.DataFrame, *, store: Store, progress: bool = True) -> pd.DataFrame:
+        """Compare them where the denoising network receives them."""
+        how = {"store": store, "device": self._device, "progress": progress}
+        return spaces.compare_prompts(pairs, self._name, self._settings, **how)
 
     def generate(
         self,

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from biaslab.errors import ParameterError
 
 _PARTS = ("tokenizer", "tokenizer_2", "tokenizer_3")
+COLUMNS = MappingProxyType(
+    {
+        "StableDiffusionPipeline": (("tokenizer",),),
+        "StableDiffusionXLPipeline": (("tokenizer", "tokenizer_2"),),
+        "StableDiffusion3Pipeline": (("tokenizer", "tokenizer_2"), ("tokenizer_3",)),
+        "FluxPipeline": (("tokenizer_2",),),
+    }
+)
+"""Pipeline -> its text as the denoising network reads it, part after part: the tokenizers whose tokens stand in the
+same columns. Flux reads the other tokenizer's text as one vector, without words."""
 # Tokenizers with a fixed list of words; all others spell out what they do not know.
 _WHOLE_WORDS = ("WordLevel", "WordPiece")
 
@@ -55,6 +66,51 @@ def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
             f"{next(iter(unknown.values()))[:200]!r}). It has a token for each word that it was trained with and no "
             "other; leave these prompts out, or use a model that spells words."
         )
+
+
+def parts(pipe) -> list[tuple[tuple[str, ...], int]]:
+    """Return the tokenizers of each part of a pipeline's text (:data:`COLUMNS`), and how many columns the part has.
+
+    Raises:
+        KeyError: The pipeline is of no kind that is known.
+    """
+    found = [
+        (names, next((t.model_max_length for n in names if (t := getattr(pipe, n, None)) is not None), 0))
+        for names in COLUMNS[type(pipe).__name__]
+    ]
+    # A T5 encoder stands last and reads as much as the pipeline says.
+    longest = inspect.signature(pipe.__call__).parameters.get("max_sequence_length")
+    return found if longest is None else [*found[:-1], (found[-1][0], longest.default)]
+
+
+def tokenized(pipe, part: tuple[str, ...], length: int, texts: Sequence[str], **asked: bool) -> Iterator:
+    """Yield what each tokenizer of a part that has an encoder makes of texts, padded and cut to ``length`` tokens.
+
+    Without its encoder, a part's columns hold zeros.
+    """
+    for name in part:
+        tokenizer, encoder = (
+            getattr(pipe, n, None) for n in (name, name.replace("tokenizer", "text_encoder"))
+        )
+        if tokenizer is not None and encoder is not None and len(texts):
+            given = {"padding": "max_length", "max_length": length, "truncation": True}
+            yield tokenizer(list(texts), **given, return_attention_mask=True, **asked)
+
+
+def are_words(pipe, texts: Sequence[str]) -> np.ndarray | None:
+    """Return which columns of texts are of words, ``bool (texts, columns)``: not the beginning, the end or padding.
+
+    None of a pipeline of a kind that is not known (:data:`COLUMNS`).
+    """
+    if type(pipe).__name__ not in COLUMNS:
+        return None
+    found = []
+    for part, length in parts(pipe):
+        said = np.zeros((len(texts), length), bool)
+        for read in tokenized(pipe, part, length, texts, return_special_tokens_mask=True):
+            said |= np.array(read["attention_mask"], bool) & ~np.array(read["special_tokens_mask"], bool)
+        found.append(said)
+    return np.concatenate(found, axis=1)
 
 
 def tokens_cut(pipe, texts: Sequence[str]) -> np.ndarray:

@@ -76,7 +76,7 @@ def compare(
     """
     if by not in METRICS:
         raise unknown_name("comparison of images", by, METRICS)
-    name = _network(by, name)
+    name = network(by, name)
     ready = cache(lambda: (ZeroShot if by == "clip" else features.Features)(name, device=device))
     where = loaded.device(device)
     at_once = batch_size or loaded.batch_on(where) // 4
@@ -85,7 +85,7 @@ def compare(
         chunks = (shard.iloc[start : start + at_once] for start in range(0, len(shard), at_once))
         return pd.concat([_compared(images, chunk, by, ready) for chunk in chunks], ignore_index=True)
 
-    inputs = {"images": images.digest, "by": by, "model": name, "weights": _weights(by, name)}
+    inputs = {"images": images.digest, "by": by, "model": name, "weights": weights(by, name)}
     units = pairs[["first", "second"]].astype(object).drop_duplicates(ignore_index=True)
     kept = store.stage("image_similarity", inputs, work).compute(
         units,
@@ -100,7 +100,12 @@ def compare(
     ]
 
 
-def _network(by: str, name: str) -> str:
+def network(by: str, name: str) -> str:
+    """Return the network that a name stands for, as for :func:`compare`; empty for pixels, which need none.
+
+    Raises:
+        ParameterError: There is no embedded one.
+    """
     if by == "pixels":
         return ""
     if name == "mini" and by not in STAND_INS:
@@ -111,7 +116,12 @@ def _network(by: str, name: str) -> str:
     return STAND_INS[by] if name == "mini" else name or NETWORKS[by]
 
 
-def _weights(by: str, name: str) -> str:
+def weights(by: str, name: str) -> str:
+    """Return a digest of the weights of a network, as :func:`network` names it, without loading it.
+
+    Raises:
+        ParameterError: The name is unknown, or what it names cannot be used.
+    """
     if by == "pixels":
         return ""
     return files_digest(name, "clip") if by == "clip" else models.digest(features.find(name))

@@ -14,6 +14,7 @@ from typing import Any
 from biaslab import models
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.judging import similarity
 from biaslab.judging.names import FILES, VQA, WHOLE, files_digest
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.stages import check_found
@@ -29,12 +30,14 @@ INPUTS = (
     *(f"captions.{name}" for name in ("corpus", "rows", "columns", "skew", "training_images")),
     *(f"judging.{name}" for name in ("faces", "gender", "further")),
     *(f"dalleval.{name}" for name in _OF_DALLEVAL),
+    "triplets.similarity",
 )
 # Settings that may be paths, by group, and those of them that are nothing else.
 _PATHS = {
     "captions": ("corpus", "encoder", "training_images"),
     "judging": ("faces", "gender", "further"),
     "dalleval": _OF_DALLEVAL,
+    "triplets": ("similarity",),
     "compute": ("store",),
 }
 _FOLDERS = ("training_images", "images", "paintskills", "store")
@@ -49,6 +52,8 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
     def absolute(name: str, value: Any) -> Any:
         if isinstance(value, list | tuple):
             return [absolute(name, v) for v in value]
+        if isinstance(value, Mapping):
+            return {k: absolute(name, v) for k, v in value.items()}
         if not isinstance(value, str) or not value or (name, value) == ("training_images", DOWNLOAD):
             return value
         if name == "corpus" and value.startswith("hf:"):
@@ -289,6 +294,9 @@ def digest(model: str, settings: Settings) -> str:
     whole.update(files_digest(s.detector, "detector").encode())
     whole.update(models.digest(blip.located(s.vqa)).encode())
     whole.update(models.digest(blip.located(s.captioner, "captioner")).encode())
+    for by, name in pipeline.triplets.networks.items():
+        with contextlib.suppress(MissingInputError):
+            whole.update(similarity.weights(by, name).encode())
     if s.inception:
         whole.update(inception.check_weights(s.inception).encode())
     if s.paintskills:

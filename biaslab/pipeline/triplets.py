@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from biaslab import shared
 from biaslab.attribution import AttendedImages
 from biaslab.errors import InputError
-from biaslab.generation import GeneratedImages
+from biaslab.generation import GeneratedImages, spaces
+from biaslab.judging import similarity
 from biaslab.judging.images import DescribedImages
 from biaslab.pipeline.stages import Stages, kept
 from biaslab.prompts import triplets as asking
@@ -125,6 +126,57 @@ class Triplets:
         reason = table["outcome"].where(table["outcome"] != "ok", "")
         table = table.assign(model=pipeline.label, seed=table["index"], reason=reason)
         return DescribedImages(made, table[list(_IMAGE_COLUMNS)])
+
+    # -- how alike ----------------------------------------------------------------------------------
+
+    @property
+    def networks(self) -> dict[str, str]:
+        """By what images are compared, and the network that does it: empty for pixels, which need none.
+
+        Raises:
+            ParameterError: There is no embedded network for it.
+        """
+        asked = self._pipeline.settings.triplets.similarity.model_dump()
+        named = {
+            by: similarity.network(by, "" if name == "paper" else name) for by, name in asked.items() if name
+        }
+        return {"pixels": ""} | named
+
+    def compare_prompts(self, pairs: pd.DataFrame) -> pd.DataFrame:
+        """Return how alike pairs of texts are as the model's denoising network receives them (section 4.1.1).
+
+        Columns first, second, metric, value and reason, as of :func:`biaslab.generation.spaces.compare_prompts`.
+        """
+        pipeline = self._pipeline
+        with pipeline._showing() as shown:
+            return pipeline.image_model("triplets").compare_prompts(
+                pairs, store=pipeline.store, progress=shown
+            )
+
+    def compare_latents(self, pairs: pd.DataFrame) -> pd.DataFrame:
+        """Return how alike the latents of pairs of images are, the last and those after each step (section 4.1.2).
+
+        Columns first, second, metric, value and reason, as of :func:`biaslab.generation.spaces.compare_latents`; where
+        the model shows none, that is each row's reason.
+        """
+        pipeline, made = self._pipeline, self.images().source
+        if not isinstance(made, GeneratedImages):
+            return spaces.none(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
+        with pipeline._showing() as shown:
+            return spaces.compare_latents(made, pairs, store=pipeline.store, progress=shown)
+
+    def compare_images(self, pairs: pd.DataFrame) -> pd.DataFrame:
+        """Return how alike pairs of images are, by their pixels and by each network of the settings (section 4.1.3).
+
+        Columns first, second, metric, value and reason, as of :func:`biaslab.judging.similarity.compare`.
+        """
+        import pandas as pd
+
+        pipeline, images = self._pipeline, self.images().source
+        with pipeline._showing() as shown:
+            run = {"store": pipeline.store, "device": pipeline.settings.compute.device, "progress": shown}
+            found = [similarity.compare(images, pairs, by, name, **run) for by, name in self.networks.items()]
+        return pd.concat(found, ignore_index=True)
 
 
 _IMAGE_COLUMNS = (

@@ -28,11 +28,11 @@ folder, root, killed_at = sys.argv[2], sys.argv[3], int(sys.argv[4])
 batches = []
 denoise = generator.Generator._latents
 
-def disturbed(self, prompts, seeds, steps=0):
+def disturbed(self, prompts, *given):
     batches.append(len(prompts))
     if len(batches) == killed_at:
         os.kill(os.getpid(), signal.SIGKILL)
-    return denoise(self, prompts, seeds, steps)
+    return denoise(self, prompts, *given)
 
 generator.Generator._latents = disturbed
 test_generation_images.two_shards(folder, root)
@@ -144,9 +144,9 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(folders, tmp_path, mo
 
     batches, denoise = [], generator.Generator._latents
 
-    def counted(self, prompts, seeds, steps=0):
+    def counted(self, prompts, *given):
         batches.append(len(prompts))
-        return denoise(self, prompts, seeds, steps)
+        return denoise(self, prompts, *given)
 
     monkeypatch.setattr(generator.Generator, "_latents", counted)
     resumed = two_shards(folders("sd1"), tmp_path / "killed")
