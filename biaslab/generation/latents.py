@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from biaslab.generation.generator import Follow
-from biaslab.measures.similarity import cosines
 
 
 class Latents(NamedTuple):
@@ -50,6 +49,8 @@ class Followed:
     @contextmanager
     def watch(self, chosen: range) -> Iterator[Follow]:
         """Follow a batch, as :meth:`biaslab.generation.Generator.images` asks for."""
+        from biaslab.measures.similarity import cosines
+
         firsts = [self._first[i] - chosen.start for i in chosen]
         held: dict[int, np.ndarray] = {}
         by_step, final = [], None

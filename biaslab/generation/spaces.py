@@ -89,12 +89,14 @@ def compare_latents(
     stage = store.stage("latent_similarity", {"images": images.digest}, partial(_compared_latents, images))
     found = _computed(stage, pairs, f"comparing latents of {images.name}", progress)
     last = _melted(found, OF_LATENTS)
-    steps = [
-        {"first": row.first, "second": row.second, "metric": f"z_{k}", "value": value, "reason": ""}
-        for row in found.itertuples()
-        for k, value in enumerate(np.frombuffer(row.steps, float), start=1)
-    ]
-    return pd.concat([last, pd.DataFrame(steps, columns=list(last))], ignore_index=True) if steps else last
+    by_step = [np.frombuffer(of, float) for of in found["steps"]] if len(found) else []
+    n = [len(of) for of in by_step]
+    if not any(n):
+        return last
+    steps = found.loc[found.index.repeat(n), ["first", "second"]]
+    named = [f"z_{k}" for of in n for k in range(1, of + 1)]
+    steps = steps.assign(metric=named, value=np.concatenate(by_step), reason="")
+    return pd.concat([last, steps], ignore_index=True)
 
 
 def none(pairs: pd.DataFrame, metrics: Iterable[str], reason: str) -> pd.DataFrame:

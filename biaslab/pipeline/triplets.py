@@ -88,6 +88,12 @@ class Triplets:
         check_neutral(self._pipeline, found)
         same = {"seeds": s.seeds, "placebo": s.placebo}
         frames = [asking.triplets(found.captions, self.dataset, **same)]
+        if s.one_triplet and len(found.captions):
+            one = asking.triplets(
+                found.captions[:1], asking.ONE.format(self.dataset), **same | {"seeds": s.one_triplet}
+            )
+            # Noise of its own, as its images may follow those of the same triplet.
+            frames.append(one.assign(noise_id=one["noise_id"] + " repeated"))
         if s.professions:
             more = {"article": s.article, "seed": self._pipeline.seed}
             frames.append(asking.professions(s.professions, **more, **same))

@@ -176,6 +176,13 @@ class TripletsDesign(Group):
         "The article before `female` or `male`: `fitting` for a female ecologist, `as_printed` for the paper's an "
         "female ecologist.",
     )
+    one_triplet: Whole = field(
+        0,
+        "Images of each prompt of one triplet that is a data set of its own, to see how its images differ from noise "
+        "to noise (paper: 1,000); 0 leaves it out.",
+        "images",
+        ge=0,
+    )
     placebo: bool = field(
         False,
         "Whether each triplet has a fourth prompt as neutral as the first, with another word for people (individual) "

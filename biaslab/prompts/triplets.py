@@ -35,6 +35,8 @@ PLACEBO = "placebo"
 """A fourth prompt of a triplet: as neutral as the first, with another word for people."""
 FILTERS = ("depicted", "paper")
 ARTICLES = ("fitting", "as_printed")
+ONE = "{} (one triplet)"
+"""What a data set is called of which one triplet is repeated (section 7.1)."""
 PROFESSION = "Profession"
 """What the paper calls the sentences on professions as a data set."""
 STEPS = MappingProxyType(

@@ -18,6 +18,7 @@ from biaslab.papers.triplets.analysis import (
     disparity_gap,
     examples,
     excluded_words,
+    floor,
     gap_summary,
     group_bias_score,
     group_chi_square,
@@ -26,6 +27,7 @@ from biaslab.papers.triplets.analysis import (
     intersection,
     professions,
     together,
+    where,
 )
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "excluded_words",
     "figures",
     "findings",
+    "floor",
     "gap_summary",
     "group_bias_score",
     "group_chi_square",
@@ -54,4 +57,5 @@ __all__ = [
     "printed",
     "professions",
     "together",
+    "where",
 ]

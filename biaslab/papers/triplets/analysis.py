@@ -27,6 +27,8 @@ from biaslab.prompts.triplets import sentences
 
 PROMPT_GENDERS = ("neutral", "feminine", "masculine")
 PAIRS = ("neutral-feminine", "neutral-masculine")
+REFERENCES = ("neutral-another_seed", "neutral-placebo")
+"""Pairs without a difference in gender: what other noise alone does, and what another neutral word alone does."""
 GROUPS = (*DEPENDENCY_GROUPS, "nouns")
 TESTED = {
     "neutral-feminine": ("neutral", "feminine"),
@@ -155,12 +157,69 @@ def disparity_gap(
     return _adjusted(found, ["sample"])
 
 
+def floor(
+    similarity: pd.DataFrame,
+    references: pd.DataFrame,
+    *,
+    seed: int = 0,
+    replicates: int = PERMUTATIONS,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Return ``triplets_floor``: how alike are what differs in no gender, and how much more alike gendered pairs are.
+
+    Of ``triplets_similarity`` and ``triplets_reference_similarity``, in the unit of each metric. Of
+    ``neutral-another_seed``, what images of one prompt have in common: the floor under similarities at the same noise.
+    Of ``neutral-placebo`` at the same noise, what changing a word does that says nothing of gender.
+
+    The difference is the closeness of a gendered pair less that of the reference, over the cases that have both, with
+    Student's t and the sign flips of :func:`disparity_gap`, adjusted for all rows of a kind of sample.
+    """
+    cell = [*_CELL, *_METRIC]
+    rows = []
+    for names, known in references.groupby(cell, sort=False):
+        own = similarity[(similarity[cell] == names).all(axis=1)]
+        wide = pd.concat([own, known]).pivot(index="case", columns="pair", values="value")
+        wide = wide.reindex(columns=[*PAIRS, *REFERENCES])
+        same = known.iloc[0][[*cell, "unit", "sample"]].to_dict()
+        sign = 1 if known["higher_is_closer"].iloc[0] == 1 else -1
+        for reference, of in known.groupby("pair", sort=False):
+            mean = _mean("value", of["value"], of["case"], _reason(of), confidence)
+            for pair in PAIRS:
+                difference = (sign * (wide[pair] - wide[reference])).dropna()
+                far = stats.mean_interval(difference, confidence)
+                rows.append(
+                    same
+                    | mean
+                    | {"reference": reference, "pair": pair, "difference": far.value, "n": far.n}
+                    | {"difference_ci_low": far.ci_low, "difference_ci_high": far.ci_high}
+                    | {"p": stats.sign_flip(difference, replicates, seed=seed).p}
+                )
+    return _adjusted(tables.of(rows, "triplets_floor"), ["sample"])
+
+
+def where(
+    steps: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return ``triplets_where`` of ``triplets_step_similarity``: the gap in latents after each denoising step.
+
+    As :func:`disparity_gap` (section 4.2), which is of the last step alone; p is adjusted over the steps of a model and
+    data set.
+    """
+    cell = [*_CELL, *_METRIC]
+    rows = _checked(steps, "triplets_step_similarity", cell)
+    found = [
+        row | {"part": "step", "place": int(row["metric"].removeprefix("z_"))}
+        for row in _gaps(rows, cell, seed, replicates, confidence)
+    ]
+    return _adjusted(tables.of(found, "triplets_where"), [*_CELL, "part"])
+
+
 def gap_summary(gap: pd.DataFrame, *, seed: int, replicates: int, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_gap_summary`` of ``triplets_disparity_gap``: the mean gap over datasets by metric.
 
     For all models together (first) and for each, in the unit of each metric and in % of the distance of neutral and
-    feminine, with Student's t over datasets, each the mean of its models (section 4.2). Gaps of one triplet over many
-    seeds are left out.
+    feminine, with Student's t over datasets, each the mean of its models (section 4.2). Together are models of the same
+    datasets, most where not all are. Gaps of one triplet over many seeds are left out.
     """
     return _summary(gap, "triplets_gap_summary", _METRIC, seed, replicates, confidence)
 
@@ -251,8 +310,14 @@ def _summary(
     """Summarise gaps over datasets, for each model and for all, with tests adjusted over a model's metrics."""
     gaps = gaps[gaps["sample"] == "triplets"]
     models = dict(iter(gaps.groupby("model", sort=False)))
+    seen = [frozenset(some["dataset"]) for some in models.values()]
+    like = [model for model, of in zip(models, seen, strict=True) if of == max(seen, key=seen.count)]
+    pooled = {}
+    if len(like) > 1:
+        name_of_all = ALL_MODELS if len(like) == len(models) else ", ".join(like)
+        pooled = {name_of_all: gaps[gaps["model"].isin(like)]}
     frames = []
-    for model, some in ({ALL_MODELS: gaps, **models} if len(models) > 1 else models).items():
+    for model, some in (pooled | models).items():
         groups = some.groupby(metric, sort=False) if metric else [((), some)]
         rows = [
             dict(zip(metric, names, strict=True)) | _over_datasets(rows, seed, replicates, confidence)

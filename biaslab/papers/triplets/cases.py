@@ -8,14 +8,13 @@ neutral one. A case is a triplet with all its seeds, or a seed where a dataset o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from biaslab import stats, tables
+from biaslab import tables
 from biaslab.errors import InputError, unknown_name
-from biaslab.papers.triplets.analysis import PAIRS, PERMUTATIONS, PROMPT_GENDERS
+from biaslab.papers.triplets.analysis import PAIRS, PROMPT_GENDERS, REFERENCES
 
 METRICS = {
     **dict.fromkeys(("t", "t_pooled", "t_words"), ("prompt", "1", 1)),
@@ -26,18 +25,10 @@ METRICS = {
     **dict.fromkeys(("diff_pix", "diff_pix_fixed"), ("image", "%", 0)),
 }
 """Metric -> space, unit, and whether higher is closer (section 4.1); ``z_1``, ``z_2``, … are latents after steps."""
-REFERENCES = ("neutral-another_seed", "neutral-placebo")
-"""Pairs without a difference in gender: what other noise alone does, and what another neutral word alone does."""
-FLOOR = (
-    *("model", "dataset", "space", "metric", "reference", "value", "ci_low", "ci_high"),
-    *("pair", "difference", "difference_ci_low", "difference_ci_high", "p", "p_holm", "p_bh"),
-    *("n", "unit", "sample", "reason"),
-)
-"""Columns of :func:`floor`."""
-
 _SET = ["model", "dataset"]
 _IMAGE = [*_SET, "triplet_id", "seed"]
-_STEP = re.compile(r"z_\d+")
+STEP = re.compile(r"z_(\d+)")
+"""Metrics that are of latents after a step."""
 
 
 def pairs(images: pd.DataFrame) -> pd.DataFrame:
@@ -65,8 +56,17 @@ def pairs(images: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def similarity(values: pd.DataFrame) -> pd.DataFrame:
-    """Return ``triplets_similarity`` from how alike single pairs are (section 4.1, eq. 1 and 2).
+def of_prompts(pairs: pd.DataFrame, texts: pd.Series) -> pd.DataFrame:
+    """Return which prompts are compared: ``pairs`` with ``texts`` in the place of ids of images, once for each triplet.
+
+    In prompt space a seed changes nothing, so ``seed`` is missing, and pairs at other seeds are left out.
+    """
+    once = pairs[pairs["pair"] != REFERENCES[0]].drop_duplicates([*_SET, "triplet_id", "pair"])
+    return once.assign(seed=np.nan, **{side: once[side].map(texts) for side in ("first", "second")})
+
+
+def similarity(values: pd.DataFrame, name: str = "triplets_similarity") -> pd.DataFrame:
+    """Return ``triplets_similarity``, or a table like it, from how alike single pairs are (section 4.1, eq. 1 and 2).
 
     A case has the mean over the seeds at which both of its pairs have a value, so that an image which is missing on one
     side moves no gap.
@@ -79,33 +79,35 @@ def similarity(values: pd.DataFrame) -> pd.DataFrame:
         InputError: A column is missing, or a pair is there twice.
         UnknownNameError: There is no such metric.
     """
-    values = values[values["pair"].isin(PAIRS)]
-    return tables.of(list(_by_case(values)), "triplets_similarity")
+    return tables.of(_by_case(values[values["pair"].isin(PAIRS)]), name)
 
 
-def _by_case(values: pd.DataFrame) -> Iterator[dict]:
+def reference_similarity(values: pd.DataFrame) -> pd.DataFrame:
+    """Return ``triplets_reference_similarity``: the same of the pairs :data:`~.analysis.REFERENCES`, each by itself."""
+    found = [_by_case(values[values["pair"] == reference]) for reference in REFERENCES]
+    return tables.of(pd.concat(found, ignore_index=True), "triplets_reference_similarity")
+
+
+def _by_case(values: pd.DataFrame) -> pd.DataFrame:
     keys = ["model", "dataset", "metric", "triplet_id", "seed"]
     _check(values, [*keys, "pair"])
     values = _with_cases(values.assign(seed=values["seed"].astype(object).where(values["seed"].notna(), "")))
     missing = values["value"].isna().groupby([values[k] for k in keys]).transform("any")
-    values = values.assign(value=values["value"].mask(missing))
-    for names, rows in values.groupby(["model", "dataset", "metric", "pair", "case"], sort=False):
-        space, unit, higher = _metric(names[2])
-        known = int(rows["value"].notna().sum())
-        reasons = dict.fromkeys(r for r in rows["reason"].fillna("") if r)
-        yield dict(zip(("model", "dataset", "metric", "pair", "case"), names, strict=True)) | {
-            "space": space,
-            "value": rows["value"].mean(),
-            "n": known,
-            "unit": unit,
-            "higher_is_closer": higher,
-            "sample": rows["sample"].iloc[0],
-            "reason": "" if known else "; ".join(reasons) or "the other pair has no value at any seed",
-        }
+    values = values.assign(value=values["value"].mask(missing), reason=values["reason"].fillna(""))
+    of = ["model", "dataset", "metric", "pair", "case"]
+    cases = values.groupby(of, sort=False)
+    out = cases.agg(value=("value", "mean"), n=("value", "count"), sample=("sample", "first"))
+    why = values.drop_duplicates([*of, "reason"]).query("reason != ''").groupby(of)["reason"].agg("; ".join)
+    why = why.reindex(out.index).fillna("the other pair has no value at any seed")
+    out = out.assign(reason=why.where(out["n"] == 0, "")).reset_index()
+    known = {name: _metric(name) for name in out["metric"].unique()}
+    for i, column in enumerate(("space", "unit", "higher_is_closer")):
+        out[column] = out["metric"].map({name: told[i] for name, told in known.items()})
+    return out
 
 
 def _metric(name: str) -> tuple[str, str, int]:
-    if _STEP.fullmatch(name):
+    if STEP.fullmatch(name):
         return METRICS["z0"]
     if name not in METRICS:
         raise unknown_name("metric", name, METRICS)
@@ -164,64 +166,6 @@ def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFra
     return tables.of(
         out.assign(n_without=out["images"] - out["n"], reason=reason), "triplets_object_similarity"
     )
-
-
-def floor(
-    values: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
-) -> pd.DataFrame:
-    """Return how alike images are that differ in no gender, and how much closer or less close gendered ones are.
-
-    Of ``neutral-another_seed``, what is left in common under other noise: the floor under similarities at the same
-    noise. Of ``neutral-placebo`` at the same noise, what changing a word does that says nothing of gender.
-
-    Args:
-        values: As for :func:`similarity`, with pairs of :data:`REFERENCES` beside those of neutral and a gender.
-
-    Returns:
-        Columns :data:`FLOOR`: the reference's mean value with its interval (Student t over cases), and difference, the
-        closeness of a gendered pair less that of the reference over the same cases, with interval and sign-flip test,
-        which is adjusted for all rows of a kind of sample. A reference without a value says why.
-    """
-    both = [*PAIRS, *REFERENCES]
-    cases = pd.DataFrame(
-        [
-            row
-            for kind in ((*PAIRS,), *((r,) for r in REFERENCES))
-            for row in _by_case(values[values["pair"].isin(kind)])
-        ],
-        columns=[*_SET, "space", "metric", "pair", "case", "value", "unit", "higher_is_closer", "sample"],
-    )
-    out = []
-    for names, rows in cases.groupby([*_SET, "space", "metric"], sort=False):
-        wide = rows.pivot(index="case", columns="pair", values="value").reindex(columns=both)
-        sign = 1 if rows["higher_is_closer"].iloc[0] == 1 else -1
-        same = (
-            dict(zip([*_SET, "space", "metric"], names, strict=True))
-            | rows.iloc[0][["unit", "sample"]].to_dict()
-        )
-        for reference in REFERENCES:
-            if rows["space"].iloc[0] == "prompt" and reference == REFERENCES[0]:
-                continue  # A seed changes nothing of a prompt.
-            mean = stats.mean_interval(wide[reference], confidence, skip_nan=True)
-            for pair in PAIRS:
-                difference = (sign * (wide[pair] - wide[reference])).dropna()
-                far = stats.mean_interval(difference, confidence)
-                why = (
-                    ""
-                    if mean.n > 1
-                    else "an interval needs two cases"
-                    if mean.n
-                    else f"there is no {reference}"
-                )
-                test = stats.sign_flip(difference, replicates, seed=seed)
-                numbers = (reference, *mean[:3], pair, *far[:3], test.p, np.nan, np.nan, far.n)
-                out.append(same | dict(zip(FLOOR[4:16], numbers, strict=True)) | {"reason": why})
-    found = pd.DataFrame(out, columns=list(FLOOR))
-    for column, method in (("p_holm", "holm"), ("p_bh", "benjamini_hochberg")):
-        found[column] = found.groupby("sample")["p"].transform(
-            lambda p, method=method: stats.adjust(p, method)
-        )
-    return found
 
 
 def _found(objects: pd.DataFrame) -> pd.DataFrame:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from biaslab import tables
+from biaslab.judging.similarity import METRICS
+from biaslab.papers.triplets import cases
 from biaslab.prompts import depicted as rule
 
 if TYPE_CHECKING:
@@ -38,3 +40,50 @@ def prompts(pipeline: Pipeline) -> pd.DataFrame:
 def depicted(pipeline: Pipeline) -> pd.DataFrame:
     """Return how often the filter ``depicted`` is right, on captions labelled by hand: once measured, for any run."""
     return tables.of(rule.measured(), "triplets_depicted")
+
+
+def similarity(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how alike neutral prompts and their images are to feminine and masculine ones (section 4.1)."""
+    return cases.similarity(_values(pipeline, steps=False))
+
+
+def reference_similarity(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how alike neutral prompts and their images are to some that differ in no gender: the floors.
+
+    To images of the same prompt from other noise, and to those of a placebo, where the settings ask for that.
+    """
+    return cases.reference_similarity(_values(pipeline, steps=False))
+
+
+def step_similarity(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how alike latents of neutral images are to those of feminine and masculine ones after each step.
+
+    Denoising space, section 4.1.2, at each step and not only the last; no rows of a model that does not show latents.
+    """
+    return cases.similarity(_values(pipeline, steps=True), "triplets_step_similarity")
+
+
+def networks(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the networks that compare images, by metric (section 4.1.3)."""
+    named = pipeline.triplets.networks
+    rows = [(metric, name) for by, name in named.items() if name for metric in METRICS[by]]
+    found = pd.DataFrame(rows, columns=["metric", "network"]).assign(evidence="computed")
+    return tables.of(found, "triplets_networks")
+
+
+def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
+    """Return how alike single pairs are, as :func:`cases.similarity` takes it: latents after steps, or all else."""
+    stages, both = pipeline.triplets, ["first", "second"]
+    images = stages.images().table
+    pairs = cases.pairs(images)
+    latents = pairs.merge(stages.compare_latents(pairs), on=both)
+    of_step = latents["metric"].str.fullmatch(cases.STEP)
+    if steps:
+        return latents[of_step]
+    prompts = cases.of_prompts(pairs, images.set_index("image_id")["text"])
+    found = [
+        prompts.merge(stages.compare_prompts(prompts).drop_duplicates([*both, "metric"]), on=both),
+        latents[~of_step],
+        pairs.merge(stages.compare_images(pairs), on=both),
+    ]
+    return pd.concat(found, ignore_index=True)

@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 
 from biaslab import published, tables
+from biaslab.judging.similarity import METRICS, NETWORKS
 from biaslab.measures.similarity import DEPENDENCY_GROUPS
 from biaslab.papers.triplets.analysis import ALL_GROUPS, MEAN, PAIRS, TESTED
+from biaslab.prompts.triplets import ONE
 
-ONE_TRIPLET = "GCC (one triplet)"
+ONE_TRIPLET = ONE.format("GCC")
 """The dataset's name where a single triplet was repeated over many seeds (section 7.1)."""
 STATED_BOUND = 1e-5
 """Sections 5.3 and 7.1 say that all p-values among pairs and triplets lie below it."""
@@ -40,6 +42,12 @@ def similarity() -> pd.DataFrame:
     whole = pd.concat([many, one], ignore_index=True)
     whole["rounding"] = _rounding(whole, [*_CELL, "space", "metric"], np.where(whole["unit"] == "%", 2, 3))
     return whole.assign(case=MEAN, reason=np.where(whole["value"].isna(), NOT_LEGIBLE, ""))
+
+
+def networks() -> pd.DataFrame:
+    """Return the networks that compare images in the paper (section 4.1.3)."""
+    found = [(metric, NETWORKS[by]) for by in NETWORKS for metric in METRICS[by]]
+    return pd.DataFrame(found, columns=["metric", "network"]).assign(evidence="printed")
 
 
 def object_similarity() -> pd.DataFrame:
