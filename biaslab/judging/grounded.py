@@ -233,7 +233,7 @@ class _Boxes:
         there = (boxes[:, 2:] > boxes[:, :2]).all(dim=1) & torch.tensor(
             [bool(n) for n in names], dtype=torch.bool
         )
-        at = torch.flatnonzero(there)
+        at = torch.nonzero(there)[:, 0]
         at = at[nms(boxes[at], scores[at], self._thresholds.overlap)]
         return [names[i] for i in at.tolist()], scores[at].tolist(), boxes[at].numpy().astype(float)
 

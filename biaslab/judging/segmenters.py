@@ -1,12 +1,13 @@
 """Instances by any segmenter of transformers that says of each pixel what it shows.
 
 Each connected region of a class is an instance: one that another object cuts in two is two of them, and two that touch
-are one. What a segmenter of this kind cannot tell, one that is asked with boxes can (:mod:`biaslab.judging.grounded`).
+are one. Stuff, such as a wall, is one instance however many regions it has. What a segmenter of this kind cannot tell
+apart, one that is asked with boxes can (:mod:`biaslab.judging.grounded`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -21,8 +22,9 @@ class Segmenter:
     """A semantic segmenter of transformers (SegFormer, …), or one of Mask2Former's kind; ``background`` is no object.
 
     Args:
-        name: An embedded model, a folder or a hub name.
-        thresholds: ``area`` counts.
+        name: An embedded model, a folder or a hub name. An entry ``stuff`` of its configuration lists labels that are
+            stuff.
+        thresholds: ``area`` and ``stuff`` count.
         device: As for :func:`biaslab.judging.loaded.device`.
         batch_size: Images at a time; 0 finds it.
 
@@ -46,7 +48,9 @@ class Segmenter:
         with loaded.loading(name, "a segmenter"):
             self._processor = transformers.AutoImageProcessor.from_pretrained(where, **safe)
         self._labels = {int(k): folded(str(v)) for k, v in self._model.config.id2label.items()}
-        self._area, self._device = thresholds.area, loaded.device(device)
+        told = (*(getattr(self._model.config, "stuff", None) or ()), *thresholds.stuff)
+        self._area, self._stuff = thresholds.area, frozenset(folded(str(label)) for label in told)
+        self._device = loaded.device(device)
         self._batches = loaded.Batches(self._device, batch_size)
         self._model.eval().to(self._device)
 
@@ -71,14 +75,17 @@ class Segmenter:
             # Of Mask2Former's kind they are sums of probabilities over its queries.
             shares = scores.softmax(0) if self._semantic else scores / scores.sum(0).clamp(min=1e-12)
             best = shares.max(0)
-            found.append(
-                regions(best.indices.cpu().numpy(), best.values.cpu().numpy(), self._labels, self._area)
-            )
+            seen_here = best.indices.cpu().numpy(), best.values.cpu().numpy()
+            found.append(regions(*seen_here, self._labels, self._area, self._stuff))
         return found
 
 
 def regions(
-    classes: np.ndarray, probabilities: np.ndarray, labels: dict[int, str], area: float = 0.0
+    classes: np.ndarray,
+    probabilities: np.ndarray,
+    labels: dict[int, str],
+    area: float = 0.0,
+    stuff: Collection[str] = (),
 ) -> list[Instance]:
     """Return each connected region of a class as an instance, but for ``background`` (pixels touch at corners, too).
 
@@ -86,7 +93,8 @@ def regions(
         classes: The class of each pixel, ``int (height, width)``.
         probabilities: Its probability there, ``(height, width)`` of 0–1; an instance has their mean.
         labels: The name of each class.
-        area: Smallest share of the image that counts, 0–1.
+        area: Smallest share of the image that a region must have to count, 0–1.
+        stuff: Names of classes of which all regions together are one instance.
 
     Raises:
         ParameterError: A class has no name.
@@ -99,11 +107,12 @@ def regions(
             raise ParameterError(f"The segmenter sees its class {k}, which its id2label does not name.")
         if labels[k] == BACKGROUND:
             continue
-        parts, _ = ndimage.label(classes == k, structure=np.ones((3, 3)))
-        for i, (rows, columns) in enumerate(ndimage.find_objects(parts), start=1):
-            mask = parts == i
-            if mask.sum() >= max(area * mask.size, 1):
-                box = (columns.start / width, rows.start / height, columns.stop / width, rows.stop / height)
-                score = float(probabilities[mask].mean(dtype=float))
-                found.append(Instance(labels[k], min(score, 1.0), box, mask))
+        parts, n = ndimage.label(classes == k, structure=np.ones((3, 3)))
+        sizes = np.bincount(parts.ravel(), minlength=n + 1)
+        large = [i for i in range(1, n + 1) if sizes[i] >= area * parts.size]
+        for mask in [np.isin(parts, large)] if labels[k] in stuff and large else [parts == i for i in large]:
+            ((rows, columns),) = ndimage.find_objects(mask)
+            box = (columns.start / width, rows.start / height, columns.stop / width, rows.stop / height)
+            score = float(probabilities[mask].mean(dtype=float))
+            found.append(Instance(labels[k], min(score, 1.0), box, mask))
     return found

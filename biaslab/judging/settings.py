@@ -35,6 +35,11 @@ class Thresholds(Group):
         ge=0,
         le=1,
     )
+    stuff: Texts = field(
+        (),
+        "Labels of a semantic segmenter that are one object in an image, however many regions they have, such as wall; "
+        "beside those that its configuration lists as `stuff`.",
+    )
 
 
 class JudgeSettings(Group):

@@ -1,19 +1,20 @@
-"""The pipeline's stages for triplets of prompts: captions → neutral ones → three prompts each → images.
+"""The pipeline's stages for triplets of prompts: captions → neutral ones → three prompts each → images → objects.
 
-Source: triplets paper, sections 3.1 and 4.
+Source: triplets paper, sections 3.1, 4, 5.1 and 7.3.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from biaslab import shared
 from biaslab.attribution import AttendedImages
-from biaslab.errors import InputError
+from biaslab.errors import InputError, ParameterError
 from biaslab.generation import GeneratedImages, spaces
-from biaslab.judging import similarity
+from biaslab.judging import instances, similarity
 from biaslab.judging.images import DescribedImages
 from biaslab.pipeline.stages import Stages, kept
 from biaslab.prompts import triplets as asking
@@ -21,6 +22,12 @@ from biaslab.prompts import triplets as asking
 if TYPE_CHECKING:
     import pandas as pd
 
+    from biaslab.judging.images import ImageSource
+    from biaslab.mini.truthful import Renders
+
+TRUTH = "truth"
+"""What finds objects without error, in images of the model ``world``."""
+_SHARD_IMAGES = 512
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
@@ -183,6 +190,88 @@ class Triplets:
             run = {"store": pipeline.store, "device": pipeline.settings.compute.device, "progress": shown}
             found = [similarity.compare(images, pairs, by, name, **run) for by, name in self.networks.items()]
         return pd.concat(found, ignore_index=True)
+
+    @kept
+    def objects(self) -> instances.Found:
+        """Return the instances of objects in all images, and what became of each image (section 5.1).
+
+        Raises:
+            ParameterError: What finds objects is unknown or cannot be used; or it is ``truth``, and the images are not
+                those of the model ``world``.
+            InputError: A file does not fit, or names an image that there is not.
+        """
+        name, asked = self._pipeline.settings.triplets.objects, self.prompts()
+        if instances.is_file(name):
+            # Before images are made: their ids are known.
+            ids = [f"{row.prompt_id}/{k}" for row in asked.itertuples() for k in range(row.n_images)]
+            return instances.read(name, ids)
+        return self.found(self.images().source)
+
+    def found(self, images: ImageSource) -> instances.Found:
+        """Return the instances in images of a source, by what the settings name; as :meth:`objects`."""
+        pipeline, s = self._pipeline, self._pipeline.settings.triplets
+        if s.objects == TRUTH:
+            return self.truth(images)
+        with pipeline._showing() as shown:
+            return instances.find(
+                images,
+                s.objects,
+                thresholds=s.thresholds,
+                vocabulary=s.vocabulary,
+                store=pipeline.store,
+                device=pipeline.settings.compute.device,
+                progress=shown,
+            )
+
+    def truth(self, images: ImageSource) -> instances.Found:
+        """Return the instances that drawings of the embedded world show.
+
+        Raises:
+            ParameterError: The images are no such drawings.
+        """
+        if not hasattr(images, "scene"):
+            raise ParameterError(
+                f"triplets.objects is {TRUTH!r}, and what {images.name} show is not known; set model to 'world', or "
+                "triplets.objects to what finds objects."
+            )
+        units, stage = images.table[["image_id"]].astype(object), partial(_shown, images)
+        kept_as = self._pipeline.store.stage("shown_instances", {"images": images.digest}, stage)
+        found = self._pipeline.computed(kept_as, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
+        return instances.Found(
+            found.reindex(columns=list(instances.COLUMNS)), units.assign(outcome="", reason="")
+        )
+
+    @kept
+    def drawings(self) -> Renders:
+        """Return drawings whose truth is known, on which the error of what finds objects is measured (section 7.3).
+
+        Triplets of the embedded world's captions, in which no object goes with a gender: what is found less often
+        beside one gender is no other object. Where the model has an autoencoder here, they have passed through it.
+        """
+        import pandas as pd
+
+        from biaslab import models
+        from biaslab.mini import triplets as world
+        from biaslab.mini.truthful import Renders
+
+        n, seed = self._pipeline.settings.triplets.detector_triplets, self._pipeline.seed + 4
+        texts = (world.write(*world.draw(seed, i)) for i in count())
+        neutral = islice(dict.fromkeys(text for text in texts if text.startswith("a person ")), n)
+        asked = asking.triplets(pd.DataFrame({"text": list(neutral)}), "drawings")
+        made = world.generate(asked, seed=seed, skew="off")
+        vae = self._pipeline.image_model("triplets").autoencoder
+        whole = f"{made.digest} {models.digest(str(vae)) if vae else ''}"
+        table = made.table.merge(asked[["prompt_id", "text", "prompt_gender"]], on="prompt_id")
+        return Renders("drawings of depictions", whole, table, made.scene, 64, decoded=vae)
+
+
+def _shown(images: Renders, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the instances of drawings."""
+    import pandas as pd
+
+    from biaslab.mini import triplets as world
+
+    return pd.concat([world.instances(images.scene(i), i) for i in rows["image_id"]], ignore_index=True)
 
 
 _IMAGE_COLUMNS = (

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from biaslab.errors import ParameterError
 from biaslab.groups import Group, Whole, field
+from biaslab.judging.settings import Thresholds
 
 
 class PeopleDesign(Group):
@@ -193,4 +194,21 @@ class TripletsDesign(Group):
     )
     similarity: SimilarityNetworks = Field(
         SimilarityNetworks(), description="Which networks say how alike images are."
+    )
+    objects: str = field(
+        "mini-segmenter",
+        "What finds objects: a folder or hub name of a semantic segmenter of transformers; "
+        "`grounded:TAGGER+DETECTOR+SEGMENTER`; a file of instances (CSV or Parquet); or `truth`, of the model `world`.",
+    )
+    vocabulary: str = field(
+        "", "A file of the objects that a zero-shot tagger is asked about, one a line; Florence-2 needs none."
+    )
+    thresholds: Thresholds = Field(Thresholds(), description="From when on what is seen is an object.")
+    detector_triplets: Whole = field(
+        60, "Triplets of drawings on which the error of what finds objects is measured.", "triplets", ge=1
+    )
+    ratings: str = field(
+        "",
+        "A file in which people say what images show: image_id, object and shown (`yes` or `no`), with rater where "
+        "several rated.",
     )

@@ -27,6 +27,7 @@ from biaslab.papers.triplets.analysis import (
     intersection,
     professions,
     together,
+    top_objects,
     where,
 )
 
@@ -57,5 +58,6 @@ __all__ = [
     "printed",
     "professions",
     "together",
+    "top_objects",
     "where",
 ]

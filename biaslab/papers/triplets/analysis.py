@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 from scipy.stats import binom
+from scipy.stats import t as t_distribution
 
 from biaslab import published, stats, tables
 from biaslab.errors import InputError
@@ -39,6 +40,10 @@ TESTED = {
 """The sets of prompts that tests compare, by their name in the column ``pair``."""
 ALL_MODELS = "all models"
 ALL_GROUPS = "all"
+PEOPLE = frozenset((
+    "person", "people", "women", "woman", "men", "man", "female", "male", "girl", "boy",
+))  # fmt: skip
+"""Objects that are people, whom lists of the most frequent objects leave out (section 6.3)."""
 MEAN = "mean"
 """The case of a measurement that is the mean over all triplets or seeds."""
 PERMUTATIONS = 9_999
@@ -421,6 +426,7 @@ def group_chi_square(
 
 def bias_score(
     counts: pd.DataFrame,
+    truth: pd.DataFrame | None = None,
     *,
     minimum_count: int = 0,
     seed: int = 0,
@@ -434,11 +440,46 @@ def bias_score(
     cases stands for, and the test swaps both genders of whole cases, exactly where both sets are of one size.
     Percentiles of resampled cases cover less near 0 and 1 (``benchmarks/coverage_triplets.py``). Objects are kept whose
     larger count reaches ``minimum_count``; 0 takes the paper's: 10 in GCC, 5 in Profession, 20 in COCO, TextCaps and
-    Flickr30k, and 10 elsewhere. Raises InputError where n_images differs within a set of prompts, or only some counts
-    are told by case.
+    Flickr30k, and 10 elsewhere. ``truth`` has rows of ``triplets_object_truth``, of which true scores follow. Raises
+    InputError where n_images differs within a set of prompts, or only some counts are told by case.
     """
     counts = _counts(counts, "triplets_object_counts")
-    return _scores(counts, "triplets_bias_score", _CELL, minimum_count, seed, replicates, confidence)
+    scores = _scores(counts, "triplets_bias_score", _CELL, minimum_count, seed, replicates, confidence)
+    if truth is None or truth.empty:
+        return scores
+    wide = truth.pivot(index=[*_CELL, "object"], columns="prompt_gender", values="expected")
+    true = _bias_score(wide["masculine"], wide["feminine"], 1, 1)
+    known = pd.Series(true, index=wide.index, name="true_score").reset_index()
+    return tables.of(scores.merge(known, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
+
+
+def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``triplets_top_objects``: the ``most`` frequent objects of each gender's prompts that are no people.
+
+    Of each model and dataset, with how many an image shows (section 6.3, figure 6), and Student's t over cases, of
+    which each is taken to have as many images. Errors as for :func:`bias_score`.
+    """
+    counts = _counts(counts, "triplets_object_counts")
+    counts = counts[~counts["object"].isin(PEOPLE)]
+    rows = []
+    for names, of in counts.groupby([*_CELL, "prompt_gender"], sort=False):
+        n = of["n_images"].iloc[0]
+        told = (of["case"] != "").all()
+        cases = int(of["n_cases"].iloc[0]) if "n_cases" in of else of["case"].nunique()
+        totals = of.groupby("object")["count"].sum().sort_values(ascending=False, kind="stable")
+        for rank, (name, total) in enumerate(totals.head(most).items(), start=1):
+            row = dict(zip([*_CELL, "prompt_gender"], names, strict=True)) | {"object": name, "rank": rank}
+            row |= {"per_image": total / n, "count": total, "n_images": n, "reason": ""}
+            if told and cases > 1:
+                split = of.loc[of["object"] == name].groupby("case")["count"].sum().to_numpy(float)
+                effects = np.concatenate([split, np.zeros(cases - len(split))]) / n - total / n / cases
+                error = stats.clustered_error(effects)
+                half = float(t_distribution.ppf((1 + confidence) / 2, error.df)) * error.se
+                row |= {"ci_low": max(0.0, total / n - half), "ci_high": total / n + half}
+            else:
+                row["reason"] = "an interval needs counts of two cases"
+            rows.append(row)
+    return tables.of(rows, "triplets_top_objects")
 
 
 def group_bias_score(

@@ -12,7 +12,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from biaslab import tables
+from biaslab import stats, tables
 from biaslab.errors import InputError, unknown_name
 from biaslab.papers.triplets.analysis import PAIRS, PROMPT_GENDERS, REFERENCES
 
@@ -127,10 +127,40 @@ def object_counts(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
         InputError: A column is missing, an image is there twice, or a count is no whole number of 1 or more.
     """
     matched = _matched(images)
-    sizes = matched.groupby([*_SET, "prompt_gender"]).size().rename("n_images").reset_index()
+    of = matched.groupby([*_SET, "prompt_gender"])
+    sizes = of.agg(n_images=("image_id", "size"), n_cases=("case", "nunique")).reset_index()
     keys = [*_SET, "prompt_gender", "case", "object"]
     counts = _found(objects).merge(matched, on="image_id").groupby(keys, as_index=False)["count"].sum()
     return tables.of(counts.merge(sizes, on=[*_SET, "prompt_gender"]), "triplets_object_counts")
+
+
+def object_images(
+    images: pd.DataFrame, looked: pd.DataFrame, objects: pd.DataFrame, *, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return ``triplets_object_images``: in how many images objects were looked for, and how many there are.
+
+    Args:
+        images: See the module.
+        looked: Columns image_id and outcome, which is empty where an image was looked at.
+        objects: As for :func:`object_counts`.
+        confidence: Level of the intervals (Student t over cases).
+    """
+    _check(images)
+    found = _found(objects).groupby("image_id")["count"].sum()
+    seen = set(looked.loc[looked["outcome"] == "", "image_id"])
+    rows = _with_cases(images[images["prompt_gender"].isin(PROMPT_GENDERS)])
+    rows = rows.assign(n=rows["image_id"].map(found).fillna(0), seen=rows["image_id"].isin(seen))
+    out = []
+    for names, of in rows.groupby([*_SET, "prompt_gender"], sort=False):
+        there = of[of["seen"]]
+        mean = stats.mean_interval(there.groupby("case")["n"].mean(), confidence)
+        out.append(
+            dict(zip([*_SET, "prompt_gender"], names, strict=True))
+            | {"n_images": len(of), "n_lost": len(of) - len(there), "n_without": int((there["n"] == 0).sum())}
+            | {"objects_per_image": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high}
+            | {"reason": "" if mean.n > 1 else "an interval needs two cases"}
+        )
+    return tables.of(out, "triplets_object_images")
 
 
 def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import pandas as pd
 from biaslab import tables
 from biaslab.judging.similarity import METRICS
 from biaslab.papers.triplets import cases
+from biaslab.papers.triplets.analysis import PROMPT_GENDERS
 from biaslab.prompts import depicted as rule
 
 if TYPE_CHECKING:
@@ -87,3 +88,54 @@ def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
         pairs.merge(stages.compare_images(pairs), on=both),
     ]
     return pd.concat(found, ignore_index=True)
+
+
+# -- objects (section 5) -----------------------------------------------------------------------------
+
+
+def objects(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the instances of objects in all images (section 5.1)."""
+    return tables.of(pipeline.triplets.objects().objects, "triplets_objects")
+
+
+def object_images(pipeline: Pipeline) -> pd.DataFrame:
+    """Return in how many images objects were looked for, and how many there are."""
+    found = pipeline.triplets.objects()
+    return cases.object_images(pipeline.triplets.images().table, found.images, _counts(found.objects))
+
+
+def object_counts(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how often each object is found in the images of each gender's prompts, by triplet (eq. 3)."""
+    return cases.object_counts(*_looked_at(pipeline))
+
+
+def object_similarity(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how alike the objects of neutral and gendered images are, by triplet (eq. 4)."""
+    return cases.object_similarity(*_looked_at(pipeline))
+
+
+def object_truth(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how often objects are to be expected in images of the model ``world``; of others that is not known."""
+    images = pipeline.triplets.images()
+    if not hasattr(images.source, "scene"):
+        return tables.of([], "triplets_object_truth")
+    from biaslab.mini import triplets as world
+
+    asked = pipeline.triplets.prompts()
+    expected = world.expected(asked, pipeline.settings.captions.skew).merge(asked, on="prompt_id")
+    by = ["dataset", "object", "prompt_gender"]
+    mean = expected.groupby(by, sort=False)["expected"].mean().reset_index()
+    return tables.of(
+        mean[mean["prompt_gender"].isin(PROMPT_GENDERS)].assign(model=pipeline.label), "triplets_object_truth"
+    )
+
+
+def _looked_at(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the images that were looked at, and how many of each object they show."""
+    found, images = pipeline.triplets.objects(), pipeline.triplets.images().table
+    seen = found.images.loc[found.images["outcome"] == "", "image_id"]
+    return images[images["image_id"].isin(seen)], _counts(found.objects)
+
+
+def _counts(objects: pd.DataFrame) -> pd.DataFrame:
+    return objects.groupby(["image_id", "object"], sort=False).size().rename("count").reset_index()

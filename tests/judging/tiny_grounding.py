@@ -1,0 +1,306 @@
+"""Random models of one layer that tag, detect and segment, in the formats of the real ones."""
+
+import tiny_blip
+
+WORDS = ("dog", "cup", "red", "skate", "##board", "hat", "person")
+SIZE = {"height": 32, "width": 32}
+LABELS = {0: "background", 1: "Dog", 2: "coffee_cup", 3: "person"}
+
+
+def _named(labels=LABELS):
+    return {"id2label": labels, "label2id": {v: k for k, v in labels.items()}}
+
+
+def _saved(folder, model, *parts, by=0.0):
+    import torch
+
+    if by:
+        with torch.no_grad():
+            for value in model.parameters():
+                if value.dim() > 1:
+                    value.normal_(0, by)
+    model.save_pretrained(folder)
+    for part in parts:
+        part.save_pretrained(folder)
+    return folder
+
+
+def bert_tokenizer():
+    """Return a tokenizer of word pieces, with marks and full stops where Grounding DINO looks for them."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    places = {0: "[PAD]", 100: "[UNK]", 101: "[CLS]", 102: "[SEP]", 1012: ".", 1029: "?"}
+    places |= {1030 + k: w for k, w in enumerate(WORDS)}
+    vocabulary = {places.get(k, f"[unused{k}]"): k for k in range(1030 + len(WORDS))}
+    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    made.normalizer = normalizers.Lowercase()
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 101), ("[SEP]", 102)]
+    )
+    made.decoder = decoders.WordPiece()
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=256, **special)
+
+
+def _swin(transformers, out):
+    return transformers.SwinConfig(
+        image_size=32,
+        patch_size=4,
+        embed_dim=8,
+        depths=[1, 1],
+        num_heads=[1, 2],
+        window_size=4,
+        out_features=out,
+    )
+
+
+def segformer(folder, labels=LABELS, kind="SegformerForSemanticSegmentation"):
+    """Save a SegFormer whose masks are a quarter of the image a side."""
+    import torch
+    import transformers
+
+    torch.manual_seed(2)
+    config = transformers.SegformerConfig(
+        num_encoder_blocks=2,
+        depths=[1, 1],
+        sr_ratios=[2, 1],
+        hidden_sizes=[8, 16],
+        patch_sizes=[7, 3],
+        strides=[4, 2],
+        num_attention_heads=[1, 2],
+        mlp_ratios=[2, 2],
+        decoder_hidden_size=16,
+        **_named(labels),
+    )
+    processor = transformers.SegformerImageProcessor(size=SIZE)
+    return _saved(folder, getattr(transformers, kind)(config), processor, by=0.5)
+
+
+def mask2former(folder):
+    """Save a Mask2Former of five queries."""
+    import torch
+    import transformers
+
+    torch.manual_seed(2)
+    config = transformers.Mask2FormerConfig(
+        backbone_config=transformers.SwinConfig(
+            image_size=32,
+            patch_size=4,
+            embed_dim=8,
+            depths=[1, 1, 1, 1],
+            num_heads=[1, 1, 2, 2],
+            window_size=4,
+            out_features=["stage1", "stage2", "stage3", "stage4"],
+        ),
+        feature_size=32,
+        mask_feature_size=32,
+        hidden_dim=32,
+        encoder_feedforward_dim=16,
+        encoder_layers=1,
+        decoder_layers=2,
+        num_attention_heads=2,
+        dim_feedforward=16,
+        num_queries=5,
+        **_named(),
+    )
+    model = transformers.Mask2FormerForUniversalSegmentation(config)
+    return _saved(folder, model, transformers.Mask2FormerImageProcessor(size=SIZE), by=0.4)
+
+
+def grounding_dino(folder):
+    """Save a Grounding DINO of five queries."""
+    import torch
+    import transformers
+
+    torch.manual_seed(4)
+    text = transformers.BertConfig(
+        vocab_size=1030 + len(WORDS),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=300,
+    )
+    config = transformers.GroundingDinoConfig(
+        backbone_config=_swin(transformers, ["stage1", "stage2"]),
+        text_config=text,
+        num_queries=5,
+        encoder_layers=1,
+        decoder_layers=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        d_model=32,
+        num_feature_levels=2,
+        encoder_n_points=2,
+        decoder_n_points=2,
+    )
+    images = transformers.GroundingDinoImageProcessor(size=SIZE)
+    processor = transformers.GroundingDinoProcessor(images, bert_tokenizer())
+    return _saved(folder, transformers.GroundingDinoForObjectDetection(config), processor, by=0.2)
+
+
+_VISION = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 32,
+    "patch_size": 8,
+}
+_CLIP_WORDS = ("a", "photo", "of", "dog", "cup", "red", "hat", "person", "skateboard")
+
+
+def _text(size=16):
+    return {
+        "vocab_size": len(_CLIP_WORDS) + 4,
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "max_position_embeddings": size,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    }
+
+
+def owlv2(folder):
+    """Save an OWLv2 that looks at sixteen places."""
+    import torch
+    import transformers
+
+    torch.manual_seed(4)
+    config = transformers.Owlv2Config(text_config=_text(), vision_config=_VISION, projection_dim=16)
+    images = transformers.Owlv2ImageProcessor(size=SIZE)
+    processor = transformers.Owlv2Processor(images, tiny_blip.tokenizer(_CLIP_WORDS, length=16))
+    return _saved(folder, transformers.Owlv2ForObjectDetection(config), processor, by=0.5)
+
+
+def siglip(folder):
+    """Save a SigLIP, which says of each text by itself how well it fits."""
+    import torch
+    import transformers
+
+    torch.manual_seed(4)
+    text = _text() | {"projection_size": 16}
+    config = transformers.SiglipConfig(text_config=text, vision_config=_VISION)
+    images = transformers.SiglipImageProcessor(size=SIZE)
+    processor = transformers.SiglipProcessor(images, tiny_blip.tokenizer(_CLIP_WORDS, length=16))
+    return _saved(folder, transformers.SiglipModel(config), processor, by=0.3)
+
+
+def clip(folder):
+    """Save a CLIP as transformers has it, which compares texts."""
+    import torch
+    import transformers
+
+    torch.manual_seed(4)
+    config = transformers.CLIPConfig(text_config=_text(), vision_config=_VISION, projection_dim=16)
+    images = transformers.CLIPImageProcessor(size={"shortest_edge": 32}, crop_size=SIZE)
+    processor = transformers.CLIPProcessor(images, tiny_blip.tokenizer(_CLIP_WORDS, length=16))
+    return _saved(folder, transformers.CLIPModel(config), processor, by=0.5)
+
+
+def sam(folder):
+    """Save a SAM that takes images of 64 x 64."""
+    import torch
+    import transformers
+
+    torch.manual_seed(4)
+    vision = transformers.SamVisionConfig(
+        hidden_size=16,
+        output_channels=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        image_size=64,
+        patch_size=16,
+        window_size=2,
+        global_attn_indexes=[0],
+        num_pos_feats=8,
+        mlp_dim=16,
+    )
+    prompt = transformers.SamPromptEncoderConfig(
+        hidden_size=16, image_size=64, patch_size=16, mask_input_channels=4
+    )
+    decoder = transformers.SamMaskDecoderConfig(
+        hidden_size=16, mlp_dim=16, num_hidden_layers=1, num_attention_heads=2, iou_head_hidden_dim=16
+    )
+    config = transformers.SamConfig(
+        vision_config=vision, prompt_encoder_config=prompt, mask_decoder_config=decoder
+    )
+    images = transformers.SamImageProcessor(
+        size={"longest_edge": 64}, pad_size={"height": 64, "width": 64}, mask_size={"longest_edge": 16}
+    )
+    return _saved(folder, transformers.SamModel(config), transformers.SamProcessor(images), by=0.5)
+
+
+def florence2(folder):
+    """Save a Florence-2 whose words are those of an answer to ``<OD>``."""
+    import torch
+    import transformers
+
+    torch.manual_seed(4)
+    words = (
+        "<image>",
+        "locate",
+        "the",
+        "objects",
+        "with",
+        "category",
+        "name",
+        "in",
+        "image",
+        "dog",
+        "cup",
+        ".",
+    )
+    plain = tiny_blip.tokenizer(words, length=64)
+    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=plain.backend_tokenizer, extra_special_tokens={"image_token": "<image>"}, **special
+    )
+    tokenizer.add_tokens([transformers.AddedToken(f"<loc_{k}>", normalized=False) for k in range(20)])
+    vision = transformers.models.florence2.Florence2VisionConfig(
+        depths=[1, 1],
+        patch_size=[7, 3],
+        patch_stride=[4, 2],
+        patch_padding=[3, 1],
+        patch_prenorm=[False, True],
+        embed_dim=[8, 16],
+        num_heads=[1, 2],
+        num_groups=[1, 2],
+        window_size=4,
+        projection_dim=16,
+        max_position_embeddings=10,
+        max_temporal_embeddings=4,
+    )
+    text = transformers.BartConfig(
+        vocab_size=len(tokenizer),
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+        max_position_embeddings=1024,
+        pad_token_id=0,
+        bos_token_id=2,
+        eos_token_id=3,
+        decoder_start_token_id=3,
+        forced_eos_token_id=3,
+    )
+    config = transformers.Florence2Config(
+        vision_config=vision, text_config=text, image_token_id=tokenizer.image_token_id
+    )
+    images = transformers.CLIPImageProcessor(size=SIZE, do_center_crop=False)
+    images.image_seq_length = 17
+    processor = transformers.Florence2Processor(images, tokenizer)
+    return _saved(folder, transformers.Florence2ForConditionalGeneration(config), processor, by=0.3)
+
+
+SAVED = {f.__name__: f for f in (segformer, mask2former, grounding_dino, owlv2, siglip, clip, sam, florence2)}
