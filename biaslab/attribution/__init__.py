@@ -4,6 +4,7 @@
 - :mod:`~biaslab.attribution.attention`: attention to words, added up while a pipeline generates.
 - :mod:`~biaslab.attribution.maps`: maps as they are kept, and the regions that they mark.
 - :mod:`~biaslab.attribution.images`: images and maps made at once, computed once and kept.
+- :mod:`~biaslab.attribution.dependency`: how far words cover the objects of their images, and so what guides them.
 """
 
 from __future__ import annotations

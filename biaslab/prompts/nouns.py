@@ -1,0 +1,122 @@
+"""Nouns of prompts, in the form in which a dictionary lists them, so that objects' names compare with them.
+
+Source: triplets paper, section 6.1, which takes all lemmatised nouns that NLTK finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from biaslab.errors import InputError, ParameterError, UnknownNameError, name_help
+
+PERSON = "person"
+"""What every word of :data:`PEOPLE` counts as."""
+PEOPLE = frozenset(
+    ("person", "people", "woman", "women", "man", "men", "female", "male", "girl", "boy", "individual")
+)
+"""Words for people: those that the paper leaves out where it compares objects (section 6.3.1), and the placebo's."""
+SPACY = "spacy:"
+NAMES = ("world", "nltk", f"{SPACY}MODEL")
+"""Who finds nouns: the embedded world's own grammar, NLTK as in the paper, or a pipeline of spaCy."""
+_NLTK_DATA = ("punkt_tab", "averaged_perceptron_tagger_eng", "wordnet")
+
+
+@dataclass(frozen=True)
+class Nouns:
+    """Who finds nouns, and brings names into the same form. Words for people are all :data:`PERSON`.
+
+    Otherwise a woman in a prompt would not name the person that is found in its image, and the words that a triplet
+    swaps would be objects that differ with gender.
+    """
+
+    find: Callable[[str], list[str]]
+    """Returns the nouns of a text as lemmas, in lower case and in their order."""
+    lemma: Callable[[str], str]
+    """Returns the lemma of a noun alone."""
+
+    def of(self, text: str) -> tuple[str, ...]:
+        """Return the nouns of a prompt, each once, in their order."""
+        return tuple(dict.fromkeys(_plain(noun) for noun in self.find(text)))
+
+    def name(self, label: str) -> str:
+        """Return an object's name as a noun: of several words the last is brought to its lemma."""
+        *before, last = label.replace("_", " ").lower().split() or [""]
+        return _plain(" ".join([*before, self.lemma(last)]))
+
+
+def _plain(noun: str) -> str:
+    return PERSON if noun in PEOPLE else noun
+
+
+def load(name: str) -> Nouns:
+    """Return who finds nouns, ready to work.
+
+    Args:
+        name: ``world``, ``nltk`` or ``spacy:MODEL``, such as ``spacy:en_core_web_sm``.
+
+    Raises:
+        ParameterError: There is no such name, or its package, model or data are not installed.
+    """
+    if name == "world":
+        return Nouns(_of_world, str)
+    if name == "nltk":
+        return _nltk()
+    if name.startswith(SPACY) and name != SPACY:
+        return _spacy(name.removeprefix(SPACY))
+    raise ParameterError(f"triplets.nouns is {name!r}. {name_help(name, NAMES)}")
+
+
+def _of_world(text: str) -> list[str]:
+    from biaslab.mini import triplets
+
+    try:
+        return triplets.nouns(text)
+    except (InputError, UnknownNameError) as error:
+        raise InputError(
+            f"triplets.nouns is 'world', which finds nouns in the embedded world's captions and in no others: {error} "
+            "For others set triplets.nouns to 'nltk' or 'spacy:en_core_web_sm'."
+        ) from error
+
+
+def _nltk() -> Nouns:
+    try:
+        import nltk
+    except ImportError as error:
+        raise ParameterError(
+            "triplets.nouns is 'nltk', which is not installed; run `pip install nltk`, or set it to 'spacy:MODEL'."
+        ) from error
+    lemmatizer = nltk.stem.WordNetLemmatizer()
+
+    def lemma(word: str) -> str:
+        return lemmatizer.lemmatize(word.lower(), "n")
+
+    def find(text: str) -> list[str]:
+        return [lemma(word) for word, tag in nltk.pos_tag(nltk.word_tokenize(text)) if tag.startswith("NN")]
+
+    try:
+        find("people")
+    except LookupError as error:
+        raise ParameterError(
+            f"triplets.nouns is 'nltk', whose data are not installed; run `python -m nltk.downloader "
+            f"{' '.join(_NLTK_DATA)}`."
+        ) from error
+    return Nouns(find, lemma)
+
+
+def _spacy(model: str) -> Nouns:
+    try:
+        import spacy
+
+        read = spacy.load(model, exclude=["ner"])
+    except (ImportError, OSError) as error:
+        raise ParameterError(
+            f"triplets.nouns is {SPACY + model!r}, but spaCy or that model is not installed; run `pip install spacy` "
+            f"and `python -m spacy download {model}`."
+        ) from error
+
+    def find(text: str) -> list[str]:
+        return [token.lemma_.lower() for token in read(text) if token.pos_ in ("NOUN", "PROPN")]
+
+    # A word alone may be taken for a verb.
+    return Nouns(find, lambda word: read(f"the {word}")[-1].lemma_.lower())

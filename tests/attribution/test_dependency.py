@@ -1,0 +1,154 @@
+"""What words cover of objects, against plain loops over pixels, and the groups that follow from it."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.attribution import WordMaps, dependency, word_masks
+from biaslab.measures.instances import encode
+from biaslab.measures.instances import masks as masks_of
+from biaslab.measures.similarity import dependency_groups
+from biaslab.store import Store
+
+SIZE = 12
+
+
+pytest.importorskip("pycocotools.mask", reason="masks need the extra 'models'")
+
+
+def instance(image_id, number, name, mask=None, box=(0, 0, 1, 1), size=(SIZE, SIZE)):
+    sides = dict(zip(("left", "top", "right", "bottom"), box, strict=True))
+    return {
+        "image_id": image_id, "instance": number, "object": name, "score": 1.0, **sides,
+        "rle": "" if mask is None else encode(mask), "height": size[0], "width": size[1],
+    }  # fmt: skip
+
+
+def brute_force(rows, words, regions):
+    """Return the largest coverage of each object by all words and by words for people, pixel by pixel."""
+    out = []
+    for row in rows.to_dict("records"):
+        (mask,) = masks_of(pd.DataFrame([row]), SIZE, SIZE)
+        pixels = [(y, x) for y in range(mask.shape[0]) for x in range(mask.shape[1]) if mask[y, x]]
+        shares = [np.mean([r[p] for p in pixels]) if pixels else np.nan for r in regions]
+        humans = [s for s, w in zip(shares, words, strict=True) if w.lower() in ("woman", "people")]
+        out.append((max(shares, default=0), max(humans, default=0)))
+    return np.array(out)
+
+
+@pytest.mark.parametrize("held", [2**26, 1])
+def test_the_largest_coverage(monkeypatch, held):
+    monkeypatch.setattr(dependency, "_HELD", held)
+    rng = np.random.default_rng(1)
+    words = ("a", "Woman", "hat", "people")
+    regions = rng.random((4, SIZE, SIZE)) < rng.random((4, 1, 1))
+    masks = [rng.random((SIZE, SIZE)) < share for share in (0.2, 0.6, 0, 0.1)]
+    rows = pd.DataFrame(
+        [instance("a", k, "x", mask) for k, mask in enumerate(masks)]
+        + [instance("a", 4, "x", box=(0.1, 0.2, 0.6, 0.9))]
+    )
+    asked = []
+
+    def some(part, height, width):
+        asked.append((height, width))
+        return regions[part]
+
+    found = dependency.coverages(rows, words, some)
+    expected = brute_force(rows, words, regions)
+    np.testing.assert_allclose(found[["coverage", "human_coverage"]].to_numpy(float), expected)
+    assert set(asked) == {(SIZE, SIZE)}
+    assert found["region"].tolist() == ["mask"] * 4 + ["box"]
+    assert np.isnan(found["coverage"][2]) and found["word"][2] == ""
+    for k in (0, 1, 3, 4):
+        (mask,) = masks_of(rows.iloc[[k]])
+        shares = [(mask & r).sum() for r in regions]
+        assert found["word"][k] == words[int(np.argmax(shares))]
+
+
+def test_boxes_without_a_size():
+    rows = pd.DataFrame([instance("a", 0, "y", box=(0, 0.5, 0.75, 1), size=(np.nan, np.nan))])
+
+    def left_half(part, height, width):
+        return np.broadcast_to(np.arange(width) < width / 2, (1, height, width))[part]
+
+    found = dependency.coverages(rows, ("x",), left_half)
+    assert found["coverage"].tolist() == pytest.approx([2 / 3]) and found["region"].tolist() == ["box"]
+    # Without a word there is nothing to cover it.
+    none = dependency.coverages(rows, (), left_half)
+    assert none["coverage"].tolist() == none["human_coverage"].tolist() == [0] and none["word"].tolist() == [
+        ""
+    ]
+
+
+def test_groups_are_those_of_all_words():
+    rng = np.random.default_rng(2)
+    words, names = ("woman", "hat", "the"), ["person", "hat", "dog"]
+    for _ in range(20):
+        objects = [names[k] for k in rng.integers(3, size=6)]
+        shares = rng.random((6, 3)) * np.array([0.5, 1, 1])
+        shares[rng.integers(6)] = np.nan
+        nouns = {"person", "hat"}
+        expected = dependency_groups(objects, shares, nouns, ["person", "hat", "the"])
+        frame = pd.DataFrame(
+            {
+                "object": objects,
+                "explicit": [o in nouns for o in objects],
+                "coverage": shares.max(axis=1),
+                "human_coverage": shares[:, 0],
+            }
+        )
+        assert dependency.groups(frame).tolist() == expected.tolist()
+    assert len(dependency.groups(frame[:0])) == 0 and words
+
+
+class Maps:
+    """Images with a map of random words each."""
+
+    def __init__(self, image_ids, seed=3):
+        rng = np.random.default_rng(seed)
+        self.digest, self.asked = "maps", []
+        self._maps = {
+            i: WordMaps(("woman", "hat"), rng.integers(0, 256, (2, 4, 4)).astype(np.uint8), {})
+            for i in image_ids
+        }
+
+    def word_maps(self, image_ids):
+        self.asked += image_ids
+        return [self._maps[i] for i in image_ids]
+
+
+def test_objects_of_images_are_compared_once(tmp_path):
+    rng = np.random.default_rng(4)
+    rows = pd.DataFrame(
+        [instance(i, k, "x", rng.random((SIZE, SIZE)) < 0.3) for i, k in itertools.product("abc", range(2))]
+    ).sample(frac=1, random_state=0)
+    images, store = Maps("abc"), Store(tmp_path)
+    found = dependency.covered(images, rows, store=store, progress=False)
+    assert (
+        found[["image_id", "instance"]].to_numpy().tolist()
+        == rows[["image_id", "instance"]].to_numpy().tolist()
+    )
+    for row, covered in zip(rows.to_dict("records"), found.itertuples(), strict=True):
+        (maps,) = images.word_maps([row["image_id"]])
+        regions = word_masks(maps.maps, SIZE, SIZE)
+        np.testing.assert_allclose(
+            [covered.coverage, covered.human_coverage],
+            brute_force(pd.DataFrame([row]), maps.words, regions)[0],
+        )
+    images.asked.clear()
+    pd.testing.assert_frame_equal(dependency.covered(images, rows, store=store, progress=False), found)
+    assert images.asked == []
+    dependency.covered(images, rows, store=store, threshold=0.6, progress=False)
+    assert sorted(images.asked) == ["a", "b", "c"]
+    assert dependency.covered(images, rows[:0], store=store, progress=False).empty
+
+
+def test_nouns_that_no_object_matches_are_hidden():
+    objects = pd.DataFrame({"image_id": ["a", "a", "b"], "object": ["hat", "dog", "park"]})
+    found = dependency.nouns_of(["a", "b", "c"], [("hat", "park"), ("hat",), ("park", "park")], objects)
+    assert found.to_numpy().tolist() == [
+        ["a", "hat", False], ["a", "park", True], ["b", "hat", True], ["c", "park", True],
+    ]  # fmt: skip
+    assert list(dependency.nouns_of([], [], objects)) == ["image_id", "noun", "hidden"]
