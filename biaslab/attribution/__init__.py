@@ -4,6 +4,7 @@
 - :mod:`~biaslab.attribution.attention`: attention to words, added up while a pipeline generates.
 - :mod:`~biaslab.attribution.maps`: maps as they are kept, and the regions that they mark.
 - :mod:`~biaslab.attribution.images`: images and maps made at once, computed once and kept.
+- :mod:`~biaslab.attribution.noised`: maps of images that are given, whose truth may be known.
 - :mod:`~biaslab.attribution.dependency`: how far words cover the objects of their images, and so what guides them.
 """
 

@@ -1,0 +1,106 @@
+"""Where a model attends to the words of a text in images that are given: with noise on them, as it sees them at work.
+
+So maps of words can be held against images whose truth is known. One step of denoising is taken at each of several
+points of the model's noise schedule; attention is added up over them as over the steps of generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from biaslab.attribution.attention import capture, check
+from biaslab.attribution.maps import WordMaps, word_maps
+from biaslab.attribution.words import columns
+from biaslab.errors import InputError, ParameterError
+from biaslab.generation.generator import image_seed
+
+if TYPE_CHECKING:
+    from biaslab.generation.generator import Generator
+
+LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Points of the noise schedule that are looked at: 0 is the image, 1 noise alone."""
+
+
+def attend(
+    generator: Generator,
+    images: Sequence[np.ndarray],
+    texts: Sequence[str],
+    words: Sequence[Sequence[str]],
+    *,
+    levels: Sequence[float] = LEVELS,
+    seed: int = 0,
+) -> tuple[list[WordMaps], list[list[WordMaps]]]:
+    """Return where a model attends to words in given images.
+
+    Args:
+        generator: A loaded model with a U-Net and one text encoder (Stable Diffusion 1 and 2).
+        images: ``uint8 (height, width, 3)`` RGB, all of one size that the model makes.
+        texts: What is said of each.
+        words: Of each image, the words of its text to map.
+        levels: How much noise there is, above 0 and below 1: shares of the noise schedule.
+        seed: Seed of the noise; each image has its own, the same at all levels and in every batch.
+
+    Returns:
+        The maps of each image over all levels, and for each level those of each image.
+
+    Raises:
+        InputError: There are not as many texts or lists of words as images, or sizes differ.
+        ParameterError: The model is of another kind, attention cannot be taken from it, or a level is not allowed.
+    """
+    import torch
+
+    pipe = generator.pipe
+    check(pipe)
+    if type(pipe).__name__ != "StableDiffusionPipeline":
+        raise ParameterError(
+            f"Attention in given images is taken from a StableDiffusionPipeline, and this is a {type(pipe).__name__}."
+        )
+    if not levels or not all(0 < level < 1 for level in levels):
+        raise ParameterError(
+            f"levels is {list(levels)}; give shares of the noise schedule, above 0 and below 1."
+        )
+    if not len(images) == len(texts) == len(words):
+        raise InputError(
+            f"There are {len(images)} images, {len(texts)} texts and {len(words)} lists of words."
+        )
+    if len({image.shape for image in images}) > 1:
+        raise InputError(
+            f"Images have the shapes {sorted({image.shape for image in images})}; give one size."
+        )
+    placed = columns(pipe, texts, words)
+    whole: list[WordMaps] = []
+    apart: list[list[WordMaps]] = [[] for _ in levels]
+    for start in range(0, len(images), generator.batch_size):
+        chosen = range(start, min(start + generator.batch_size, len(images)))
+        here = placed.of(chosen)
+        with torch.inference_mode(), capture(pipe, here, by_step=True) as attention:
+            seeds = [image_seed(seed, "noised", i) for i in chosen]
+            _denoise(pipe, [images[i] for i in chosen], [texts[i] for i in chosen], levels, seeds)
+        whole += word_maps(attention.maps(), here.words, here.missing)
+        for k, maps in enumerate(apart):
+            maps += word_maps(attention.maps(step=k), here.words, here.missing)
+    return whole, apart
+
+
+def _denoise(
+    pipe, images: list[np.ndarray], texts: list[str], levels: Sequence[float], seeds: Sequence[int]
+) -> None:
+    """Let the network look once at each level of noise."""
+    import torch
+
+    # What schedulers add to a latent depends on the steps that they were last set to; this is what networks learn from.
+    device, kept = pipe.unet.device, pipe.scheduler.alphas_cumprod
+    pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).to(device, pipe.vae.dtype) / 127.5 - 1
+    encoded = pipe.vae.encode(pixels).latent_dist.mean * pipe.vae.config.scaling_factor
+    said, _ = pipe.encode_prompt(texts, device, 1, False)
+    noise = torch.stack(
+        [torch.randn(encoded.shape[1:], generator=torch.Generator().manual_seed(s)) for s in seeds]
+    ).to(device, encoded.dtype)
+    for level in levels:
+        t = torch.full((len(images),), round(level * len(kept)), device=device)
+        share = kept[t[0].item()].to(device, encoded.dtype)
+        noisy = share.sqrt() * encoded + (1 - share).sqrt() * noise
+        pipe.unet(noisy.to(pipe.unet.dtype), t, encoder_hidden_states=said.to(pipe.unet.dtype))

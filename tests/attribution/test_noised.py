@@ -1,0 +1,76 @@
+"""Attention in images that are given: what the network is shown, and that maps are those of each image alone."""
+
+import numpy as np
+import pytest
+
+from biaslab.attribution.noised import attend
+from biaslab.errors import InputError, ParameterError
+from biaslab.generation import GenerationSettings, load
+
+TEXTS = ["a photo of a nurse", "the face of a pilot", "a photo of the face of a nurse"]
+WORDS = [["nurse", "dog"], ["face", "pilot"], ["photo"]]
+
+
+@pytest.fixture(scope="module")
+def mini():
+    return load("mini", GenerationSettings(steps=2, dtype="float32", batch_size=2))
+
+
+@pytest.fixture(scope="module")
+def images():
+    return list(np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), np.uint8))
+
+
+def test_the_network_sees_the_image_with_noise_of_its_schedule(mini, images):
+    import torch
+
+    seen = []
+    hook = mini.pipe.unet.register_forward_pre_hook(
+        lambda m, args, kwargs: seen.append(args[:2]), with_kwargs=True
+    )
+    try:
+        attend(mini, images, TEXTS, WORDS, levels=(0.2, 0.8))
+    finally:
+        hook.remove()
+    assert [len(x) for x, _ in seen] == [2, 2, 1, 1]
+    kept = mini.pipe.scheduler.alphas_cumprod
+    steps = mini.pipe.scheduler.config.num_train_timesteps
+    with torch.inference_mode():
+        pixels = torch.from_numpy(images[2] / 127.5 - 1).float().permute(2, 0, 1)[None]
+        latent = mini.pipe.vae.encode(pixels).latent_dist.mean * mini.pipe.vae.config.scaling_factor
+    noises = []
+    for (noisy, t), level in zip(seen[2:], (0.2, 0.8), strict=True):
+        assert t.tolist() == [round(level * steps)]
+        a = kept[t[0]]
+        noises.append((noisy - a.sqrt() * latent) / (1 - a).sqrt())
+    torch.testing.assert_close(*noises, rtol=1e-3, atol=1e-3)
+    assert 0.9 < float(noises[0].std()) < 1.1
+
+
+def test_maps_are_those_of_each_image_and_level_alone(mini, images):
+    whole, apart = attend(mini, images, TEXTS, WORDS, levels=(0.2, 0.8), seed=4)
+    assert [m.words for m in whole] == [("nurse",), ("face", "pilot"), ("photo",)]
+    assert whole[0].missing == {"dog": "not in the text"}
+    for level, maps in zip((0.2, 0.8), apart, strict=True):
+        one, (same,) = attend(mini, images, TEXTS, WORDS, levels=(level,), seed=4)
+        for first, second, third in zip(maps, one, same, strict=True):
+            np.testing.assert_array_equal(first.maps, second.maps)
+            np.testing.assert_array_equal(second.maps, third.maps)
+    # The first two are a batch whatever follows; another seed gives other maps.
+    two, _ = attend(mini, images[:2], TEXTS[:2], WORDS[:2], levels=(0.2, 0.8), seed=4)
+    other, _ = attend(mini, images[:2], TEXTS[:2], WORDS[:2], levels=(0.2, 0.8), seed=5)
+    for k in range(2):
+        np.testing.assert_array_equal(two[k].maps, whole[k].maps)
+        assert (other[k].maps != whole[k].maps).any()
+
+
+def test_what_cannot_be_looked_at_is_refused(mini, images, folders):
+    with pytest.raises(ParameterError, match=r"levels is \[0, 0\.5\]"):
+        attend(mini, images, TEXTS, WORDS, levels=(0, 0.5))
+    with pytest.raises(InputError, match="3 images, 2 texts"):
+        attend(mini, images, TEXTS[:2], WORDS)
+    with pytest.raises(InputError, match="one size"):
+        attend(mini, [images[0][:32], *images[1:]], TEXTS, WORDS)
+    sdxl = load(folders("sdxl"), GenerationSettings(steps=1, height=32, width=32, dtype="float32"))
+    with pytest.raises(ParameterError, match="this is a StableDiffusionXLPipeline"):
+        attend(sdxl, images, TEXTS, WORDS)
