@@ -11,9 +11,8 @@ from biaslab.generation import GeneratedImages, image_seed
 from biaslab.mini import triplets as world
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings, checks
-from biaslab.pipeline.triplets import words
 from biaslab.prompts import depicted
-from biaslab.prompts.triplets import sentences
+from biaslab.prompts.triplets import sentences, words
 
 CAPTIONS = [
     "a person riding a horse",

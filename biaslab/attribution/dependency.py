@@ -16,7 +16,7 @@ import pandas as pd
 from biaslab.attribution.maps import THRESHOLD, WordMaps, word_masks
 from biaslab.measures.instances import BOX
 from biaslab.measures.instances import masks as object_masks
-from biaslab.measures.similarity import HUMANS, coverage, dependency_groups, hidden_nouns
+from biaslab.measures.similarity import HUMANS, coverage, hidden_nouns
 
 if TYPE_CHECKING:
     from biaslab.store import Store
@@ -134,35 +134,6 @@ def coverages(
             rows.append((best, words[int(shares.argmax())] if best > 0 else "", of_humans))
     found = pd.DataFrame(rows, columns=list(COVERED)[:3])
     return found.assign(region=np.where(instances["rle"] == "", "box", "mask")).astype(COVERED)
-
-
-def groups(
-    covered: pd.DataFrame, *, threshold: float = 0.7, human_threshold: float = 0.25, person: str = "person"
-) -> np.ndarray:
-    """Return the dependency group of each object, as :func:`biaslab.measures.similarity.dependency_groups`.
-
-    Args:
-        covered: Columns object (its name as a noun), explicit (whether it is a noun of the prompt), and coverage and
-            human_coverage of :func:`coverages`.
-        threshold: What the coverage must exceed (section 6.2).
-        human_threshold: What that of people by words for people must exceed.
-        person: The name of people.
-    """
-    found = np.full(len(covered), None, object)
-    explicit = covered["explicit"].to_numpy(bool)
-    # The largest coverage stands for that of all words: it exceeds a threshold where any does.
-    for named in (True, False):
-        rows = covered[explicit == named]
-        found[explicit == named] = dependency_groups(
-            list(rows["object"]),
-            rows[["coverage", "human_coverage"]].to_numpy(float),
-            set(rows["object"]) if named else (),
-            ["", person],
-            threshold=threshold,
-            human_threshold=human_threshold,
-            humans=(person,),
-        )
-    return found
 
 
 def nouns_of(image_ids: Sequence[str], nouns: Sequence[Sequence[str]], objects: pd.DataFrame) -> pd.DataFrame:

@@ -6,19 +6,17 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import BytesIO
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from biaslab.attribution.attention import capture, check
-from biaslab.attribution.maps import WordMaps, word_maps
+from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
 from biaslab.attribution.words import columns
 from biaslab.errors import InputError
 from biaslab.generation import GeneratedImages, Generator
 from biaslab.generation.generator import Follow, Watch, unwatched
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from biaslab.judging.images import Unreadable
@@ -106,26 +104,12 @@ class AttendedImages(GeneratedImages):
         Raises:
             InputError: An id is not in the table.
         """
-        return [_unpacked(self._row(place)) for place in self._found(image_ids)]
+        return [unpacked(self._row(place)) for place in self._found(image_ids)]
 
     def _drawn(self, made_by: Generator, rows: pd.DataFrame, keys: list[tuple[str, int]], watch: Watch):
         words = [json.loads(asked) for asked in rows["words"]]
         images, found = generate_with_attention(
             made_by, list(rows["text"]), keys, self._seed, words, watch=watch, **self._also
         )
-        return images, {
-            "mapped": [json.dumps({"words": maps.words, "missing": maps.missing}) for maps in found],
-            "maps": [_packed(maps.maps) for maps in found],
-        }
-
-
-def _packed(maps: np.ndarray) -> bytes:
-    file = BytesIO()
-    np.savez_compressed(file, maps)
-    return file.getvalue()
-
-
-def _unpacked(row: pd.Series) -> WordMaps:
-    mapped = json.loads(row["mapped"])
-    with np.load(BytesIO(row["maps"]), allow_pickle=False) as file:
-        return WordMaps(tuple(mapped["words"]), file["arr_0"], mapped["missing"])
+        kept = [packed(maps) for maps in found]
+        return images, {column: [row[column] for row in kept] for column in PACKED}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 
 import numpy as np
 
@@ -11,6 +13,8 @@ from biaslab.errors import InputError
 
 THRESHOLD = 0.35
 """Share of a map's range above which a place belongs to its word (triplets, section 6.1)."""
+PACKED = ("mapped", "maps")
+"""The columns in which tables keep maps."""
 # Rows and columns of a map at most: those of the latents of an image of 512 pixels.
 _MOST = 64
 
@@ -55,34 +59,59 @@ def word_maps(
 def word_masks(maps: np.ndarray, height: int, width: int, threshold: float = THRESHOLD) -> np.ndarray:
     """Return where an image attends to words, ``bool (words, height, width)``.
 
-    Maps are interpolated to the image's size (bicubic) and scaled so that each goes from 0 to 1; a word's region is
-    where it is above the threshold (triplets, section 6.1, as DAAM does it). A map that is the same everywhere marks
-    nothing.
+    A word's region is where its map on the image (:func:`on_image`) is above the threshold (triplets, section 6.1). A
+    map that is the same everywhere marks nothing. Arguments and errors as there; the threshold is 0 to 1.
+    """
+    if not 0 <= threshold <= 1:
+        raise InputError(f"Masks above {threshold:g} cannot be made; give a threshold from 0 to 1.")
+    return on_image(maps, height, width) > threshold
+
+
+def on_image(maps: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Return maps in the size of their image, ``float32 (words, height, width)``, each from 0 to 1.
+
+    They are interpolated (bicubic) and scaled, as DAAM does it; all 0 where a map is the same everywhere.
 
     Args:
         maps: ``uint8 (words, rows, columns)`` of :class:`WordMaps`.
         height: Of the image, in pixels, 1 or more.
         width: Of the image, in pixels, 1 or more.
-        threshold: 0 to 1.
 
     Raises:
         InputError: The maps have another shape, or a number is not allowed.
     """
     import torch
 
-    if np.ndim(maps) != 3 or min(height, width) < 1 or not 0 <= threshold <= 1:
+    if np.ndim(maps) != 3 or min(height, width) < 1:
         raise InputError(
-            f"Masks of maps {np.shape(maps)} for {height} x {width} pixels above {threshold:g} cannot be made; give "
-            "maps (words, rows, columns), at least one pixel and a threshold from 0 to 1."
+            f"Masks of maps {np.shape(maps)} for {height} x {width} pixels cannot be made; give maps (words, rows, "
+            "columns) and at least one pixel."
         )
     if not len(maps):
-        return np.zeros((0, height, width), bool)
+        return np.zeros((0, height, width), np.float32)
     values = torch.from_numpy(np.ascontiguousarray(maps)).float()[None]
-    on_image = torch.nn.functional.interpolate(values, (height, width), mode="bicubic")
-    return (_scaled(on_image)[0] > threshold).numpy()
+    interpolated = torch.nn.functional.interpolate(values, (height, width), mode="bicubic")
+    return _scaled(interpolated)[0].numpy()
 
 
 def _scaled(values):
     """Return values with the last two axes scaled to go from 0 to 1, 0 where all are the same."""
     low, high = values.amin((-2, -1), keepdim=True), values.amax((-2, -1), keepdim=True)
     return (values - low) / (high - low).clamp_(min=1e-30)
+
+
+def packed(maps: WordMaps) -> dict[str, str | bytes]:
+    """Return the maps of an image as a table keeps them, by column."""
+    file = BytesIO()
+    np.savez_compressed(file, maps.maps)
+    return {
+        "mapped": json.dumps({"words": maps.words, "missing": maps.missing}),
+        "maps": file.getvalue(),
+    }
+
+
+def unpacked(row: Mapping) -> WordMaps:
+    """Return the maps that a row of such a table keeps."""
+    mapped = json.loads(row["mapped"])
+    with np.load(BytesIO(row["maps"]), allow_pickle=False) as file:
+        return WordMaps(tuple(mapped["words"]), file["arr_0"], mapped["missing"])

@@ -6,20 +6,26 @@ points of the model's noise schedule; attention is added up over them as over th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from biaslab.attribution.attention import capture, check
-from biaslab.attribution.maps import WordMaps, word_maps
+from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
 from biaslab.attribution.words import columns
 from biaslab.errors import InputError, ParameterError
 from biaslab.generation.generator import image_seed
 
 if TYPE_CHECKING:
     from biaslab.generation.generator import Generator
+    from biaslab.judging.images import ImageSource
+    from biaslab.store import Store
 
+_SHARD_ROWS = 128
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Points of the noise schedule that are looked at: 0 is the image, 1 noise alone."""
 
@@ -104,3 +110,57 @@ def _denoise(
         share = kept[t[0].item()].to(device, encoded.dtype)
         noisy = share.sqrt() * encoded + (1 - share).sqrt() * noise
         pipe.unet(noisy.to(pipe.unet.dtype), t, encoder_hidden_states=said.to(pipe.unet.dtype))
+
+
+class NoisedImages:
+    """Given images with maps of the words of their texts, computed once and kept.
+
+    Args:
+        images: The images, all of one size.
+        asked: Columns image_id, text and words (a list) for each image.
+        load: Returns the model; it is called when an image must be looked at, not before.
+        weights: A digest of the model.
+        seed: Seed of the noise.
+        store: Where maps are kept.
+        progress: Whether to show a bar.
+
+    Raises:
+        ParameterError, InputError: As :func:`attend`.
+    """
+
+    def __init__(
+        self,
+        images: ImageSource,
+        asked: pd.DataFrame,
+        load: Callable[[], Generator],
+        weights: str,
+        *,
+        seed: int,
+        store: Store,
+        progress: bool = True,
+    ) -> None:
+        ready = cache(load)
+
+        def work(shard: pd.DataFrame) -> pd.DataFrame:
+            words = [json.loads(of) for of in shard["words"]]
+            whole, apart = attend(
+                ready(), images.read(list(shard["image_id"])), list(shard["text"]), words, seed=seed
+            )
+            frames = [
+                pd.DataFrame([packed(maps) for maps in found]).assign(image_id=shard["image_id"], level=level)
+                for level, found in zip((0.0, *LEVELS), (whole, *apart), strict=True)
+            ]
+            return pd.concat(frames, ignore_index=True)
+
+        units = asked[["image_id", "text"]].assign(words=[json.dumps(list(of)) for of in asked["words"]])
+        inputs = {"images": images.digest, "weights": weights, "levels": list(LEVELS), "seed": seed}
+        stage = store.stage("noised", inputs, work)
+        found = stage.compute(
+            units.astype(object), shard_rows=_SHARD_ROWS, label="looking at noised images", progress=progress
+        )
+        self.digest = stage.digest
+        self._rows = found.set_index(["level", "image_id"])[list(PACKED)] if len(found) else found
+
+    def word_maps(self, image_ids: Sequence[str], level: float = 0.0) -> list[WordMaps]:
+        """Return maps of images in the order asked for: over all of :data:`LEVELS`, or at one of them."""
+        return [unpacked(self._rows.loc[level, image_id]) for image_id in image_ids]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from biaslab import models
 from biaslab.errors import ParameterError, unknown_name
-from biaslab.generation import spaces, texts
+from biaslab.generation import generator, spaces, texts
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biaslab.captions.corpus import Corpus
+    from biaslab.generation.generator import Generator
     from biaslab.judging.images import ImageSource
     from biaslab.net.settings import EndpointSettings
     from biaslab.prompts.settings import DallEvalDesign
@@ -74,6 +75,14 @@ class ImageModel:
         Where it does not show how it reads texts, that is each row's reason.
         """
         return spaces.none(pairs, spaces.OF_PROMPTS, f"{self.label} does not show how it reads a text")
+
+    def load(self) -> Generator:
+        """Return what makes its images, loaded.
+
+        Raises:
+            ParameterError: It is none of diffusers, or cannot be loaded.
+        """
+        raise ParameterError(f"{self.label} is no pipeline of diffusers, so that it cannot be loaded here.")
 
     def generate(
         self,
@@ -158,6 +167,10 @@ class DiffusersModel(ImageModel):
         """Compare them where the denoising network receives them."""
         how = {"store": store, "device": self._device, "progress": progress}
         return spaces.compare_prompts(pairs, self._name, self._settings, **how)
+
+    def load(self) -> Generator:
+        """Load it."""
+        return generator.load(self._name, self._settings, device=self._device)
 
     def generate(
         self,

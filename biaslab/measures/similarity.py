@@ -323,6 +323,39 @@ def dependency_groups(
     return found
 
 
+def dependency_groups_of_largest(
+    objects: Sequence[str],
+    explicit,
+    coverage,
+    human_coverage,
+    *,
+    threshold: float = 0.7,
+    human_threshold: float = 0.25,
+    person: str = "person",
+) -> np.ndarray:
+    """Return the dependency group of each object as :func:`dependency_groups`, from its largest coverages alone.
+
+    A word exceeds a threshold where the largest coverage does. So objects of many images are grouped at once, and again
+    at other thresholds.
+
+    Args:
+        objects: Their names.
+        explicit: ``bool (objects,)``: whether the name is one of the prompt's nouns.
+        coverage: ``(objects,)``, 0–1: the largest of all words; NaN where none is known.
+        human_coverage: The largest of human words.
+        threshold: What coverage must exceed.
+        human_threshold: What that of people by human words must exceed.
+        person: The name of people.
+    """
+    names, named = np.array(list(objects), object), np.asarray(explicit, bool)
+    both = np.stack([np.asarray(coverage, float), np.asarray(human_coverage, float)], axis=1)
+    found = np.full(len(names), None, object)
+    how = {"threshold": threshold, "human_threshold": human_threshold, "humans": (person,)}
+    for here, nouns in ((named, set(names[named])), (~named, ())):
+        found[here] = dependency_groups(list(names[here]), both[here], nouns, ["", person], **how)
+    return found
+
+
 def hidden_nouns(nouns: Iterable[str], objects: Iterable[str]) -> list[str]:
     """Return the prompt's nouns of which no object was found in the image, each once, in their order.
 

@@ -19,7 +19,7 @@ from biaslab.judging.names import FILES, VQA, WHOLE, files_digest
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.stages import check_found
 from biaslab.pipeline.triplets import check_neutral
-from biaslab.prompts import paintskills
+from biaslab.prompts import nouns, paintskills
 from biaslab.prompts.triplets import neutral
 from biaslab.settings import Settings
 
@@ -244,12 +244,14 @@ def check_alignment(model: str, settings: Settings, *, seed: int = 0) -> None:
 
 
 def check_triplets(model: str, settings: Settings, *, seed: int = 0) -> None:
-    """Look at a corpus's first captions for triplets; of a small one, at all that it has.
+    """Look at a corpus's first captions for triplets, of a small one at all that it has; and who finds nouns.
 
     Raises:
         InputError: The corpus cannot be read, or the whole of it gives no triplet.
+        ParameterError: What finds nouns is not installed.
     """
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
+    nouns.load(settings.triplets.nouns)
     if settings.captions.corpus == "mini":
         return
     head, rows = _head(pipeline)

@@ -16,6 +16,7 @@ from biaslab.errors import InputError, ParameterError
 from biaslab.generation import GeneratedImages, spaces
 from biaslab.judging import instances, similarity
 from biaslab.judging.images import DescribedImages
+from biaslab.pipeline.dependency import Dependency
 from biaslab.pipeline.stages import Stages, kept
 from biaslab.prompts import triplets as asking
 
@@ -130,7 +131,7 @@ class Triplets:
         if pipeline.settings.triplets.attention:
             made_by.check_attention()
             kept_as = AttendedImages
-            asked["words"] = [words(text) for text in asked["text"]]
+            asked["words"] = [asking.words(text) for text in asked["text"]]
         with pipeline._showing() as shown:
             made = made_by.generate(
                 asked, seed=pipeline.seed, store=pipeline.store, progress=shown, kept_as=kept_as
@@ -273,16 +274,18 @@ def _shown(images: Renders, rows: pd.DataFrame) -> pd.DataFrame:
 
     return pd.concat([world.instances(images.scene(i), i) for i in rows["image_id"]], ignore_index=True)
 
+    # -- what words guide ----------------------------------------------------------------------------
+
+    @cached_property
+    def dependency(self) -> Dependency:
+        """The stages for dependency groups of objects (section 6)."""
+        return Dependency(self._pipeline, self)
+
 
 _IMAGE_COLUMNS = (
     *("image_id", "prompt_id", "model", "dataset", "triplet_id", "seed", "prompt_gender", "text"),
     *("outcome", "reason"),
 )
-
-
-def words(text: str) -> list[str]:
-    """Return the words of a text as they stand there, each once."""
-    return list(dict.fromkeys(_WORD.findall(text)))
 
 
 def check_neutral(pipeline: Stages, found: asking.Neutral) -> None:

@@ -212,3 +212,15 @@ class TripletsDesign(Group):
         "A file in which people say what images show: image_id, object and shown (`yes` or `no`), with rater where "
         "several rated.",
     )
+    nouns: str = field(
+        "world",
+        "Who finds the nouns of prompts: `nltk` (as the paper), `spacy:MODEL`, or `world`, which knows the embedded "
+        "world's captions alone.",
+    )
+    drawn: Whole = field(
+        40,
+        "Triplets that are drawn as their prompts ask, to hold maps of words and dependency groups against what is "
+        "known of the drawings.",
+        "triplets",
+        ge=1,
+    )

@@ -64,6 +64,7 @@ _PREFIXES = {"feminine": "female", "masculine": "male", PLACEBO: "individual"}
 # An article before a word that takes the other one.
 _BEFORE = re.compile(r"\b(an?)(\s+)$", re.IGNORECASE)
 _WORD = re.compile(r"\b(?:person|people)\b")
+_ANY_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _NOT_SWAPPABLE = re.compile(r"\ban?\s+people\b")
 # Pronouns and adjectives of Table 2, whose plurals by rule would be other words: is, us, hers.
 _NO_PLURAL = frozenset((
@@ -442,3 +443,8 @@ def _prefixed(text: str, article: str) -> dict[str, tuple[str, str]]:
         start = len(first) + 1
         members[gender] = (f"{first} {prefix} {rest}", f"{start}:{start + len(prefix)}")
     return members
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text as they stand there, each once."""
+    return list(dict.fromkeys(_ANY_WORD.findall(text)))

@@ -9,7 +9,6 @@ import pytest
 from biaslab.attribution import WordMaps, dependency, word_masks
 from biaslab.measures.instances import encode
 from biaslab.measures.instances import masks as masks_of
-from biaslab.measures.similarity import dependency_groups
 from biaslab.store import Store
 
 SIZE = 12
@@ -80,27 +79,6 @@ def test_boxes_without_a_size():
     assert none["coverage"].tolist() == none["human_coverage"].tolist() == [0] and none["word"].tolist() == [
         ""
     ]
-
-
-def test_groups_are_those_of_all_words():
-    rng = np.random.default_rng(2)
-    words, names = ("woman", "hat", "the"), ["person", "hat", "dog"]
-    for _ in range(20):
-        objects = [names[k] for k in rng.integers(3, size=6)]
-        shares = rng.random((6, 3)) * np.array([0.5, 1, 1])
-        shares[rng.integers(6)] = np.nan
-        nouns = {"person", "hat"}
-        expected = dependency_groups(objects, shares, nouns, ["person", "hat", "the"])
-        frame = pd.DataFrame(
-            {
-                "object": objects,
-                "explicit": [o in nouns for o in objects],
-                "coverage": shares.max(axis=1),
-                "human_coverage": shares[:, 0],
-            }
-        )
-        assert dependency.groups(frame).tolist() == expected.tolist()
-    assert len(dependency.groups(frame[:0])) == 0 and words
 
 
 class Maps:

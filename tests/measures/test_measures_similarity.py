@@ -14,6 +14,7 @@ from biaslab.measures.similarity import (
     cosines,
     coverage,
     dependency_groups,
+    dependency_groups_of_largest,
     diff_pix,
     hidden_nouns,
     intersection_ratio,
@@ -288,3 +289,18 @@ def test_masks_and_coverage_that_do_not_fit_are_refused():
         dependency_groups(["a"], [[0.1], [0.2]], [], ["x"])
     with pytest.raises(InputError, match="coverage holds 70"):
         dependency_groups(["a"], [[70]], [], ["x"])
+
+
+def test_groups_from_the_largest_coverages_are_those_of_all_words():
+    rng = np.random.default_rng(2)
+    words, names = ("woman", "hat", "the"), ["person", "hat", "dog"]
+    for limits in ({}, {"threshold": 0.5, "human_threshold": 0.1}):
+        objects = [names[k] for k in rng.integers(3, size=60)]
+        shares = rng.random((60, 3)) * np.array([0.5, 1, 1])
+        shares[rng.integers(60, size=4)] = np.nan
+        nouns = {"person", "hat"}
+        expected = dependency_groups(objects, shares, nouns, words, **limits)
+        explicit = [o in nouns for o in objects]
+        found = dependency_groups_of_largest(objects, explicit, shares.max(axis=1), shares[:, 0], **limits)
+        assert found.tolist() == expected.tolist() and {*found} == {*DEPENDENCY_GROUPS[:4], None}
+    assert len(dependency_groups_of_largest([], [], [], [])) == 0

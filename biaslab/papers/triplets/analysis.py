@@ -22,7 +22,11 @@ from scipy.stats import t as t_distribution
 
 from biaslab import published, stats, tables
 from biaslab.errors import InputError
-from biaslab.measures.similarity import DEPENDENCY_GROUPS, intersection_ratio
+from biaslab.measures.similarity import (
+    DEPENDENCY_GROUPS,
+    dependency_groups_of_largest,
+    intersection_ratio,
+)
 from biaslab.measures.similarity import bias_score as _bias_score
 from biaslab.prompts.triplets import sentences
 
@@ -38,6 +42,10 @@ TESTED = {
     "triplet": PROMPT_GENDERS,
 }
 """The sets of prompts that tests compare, by their name in the column ``pair``."""
+TESTED_BY_THRESHOLD = "feminine-masculine"
+"""The pair by which thresholds are compared."""
+MACRO = "macro"
+"""The mean over dependency groups."""
 ALL_MODELS = "all models"
 ALL_GROUPS = "all"
 PEOPLE = frozenset((
@@ -539,10 +547,13 @@ def _unless_computed(printed: pd.DataFrame, counts: pd.DataFrame, cell: list[str
     return printed[~pd.MultiIndex.from_frame(printed[cell]).isin(cells)]
 
 
-def _tested(counts: pd.DataFrame, seed: int, replicates: int, confidence: float) -> Iterator[dict]:
+def _tested(
+    counts: pd.DataFrame, seed: int, replicates: int, confidence: float, pairs: Sequence[str] = tuple(TESTED)
+) -> Iterator[dict]:
     """Yield the chi-square test of each pair and of the triplet for counts of one cell."""
     wide = counts.groupby(["object", "prompt_gender"], sort=False)["count"].sum().unstack(fill_value=0)
-    for pair, genders in TESTED.items():
+    for pair in pairs:
+        genders = TESTED[pair]
         row = {"pair": pair, "p_relation": "", "sample": "triplets", "evidence": "computed"}
         absent = [g for g in genders if g not in wide]
         if absent:
@@ -721,6 +732,95 @@ def _group_sets(counts: pd.DataFrame) -> dict[tuple[str, str], dict[str, set[str
         }
         for names, rows in found
     }  # fmt: skip
+
+
+def thresholds(
+    coverages: pd.DataFrame,
+    *,
+    guided: Sequence[float] = (0.6, 0.7, 0.8),
+    guided_people: Sequence[float] = (0.15, 0.25, 0.35),
+    seed: int = 0,
+    replicates: int = PERMUTATIONS,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Return ``triplets_thresholds`` of ``triplets_coverages``: tests of groups as other thresholds make these.
+
+    Objects of feminine against those of masculine prompts, as in :func:`group_chi_square`, for each threshold of maps
+    that the coverages have, with each of coverage and of coverage of people (section 6.2: 0.35, 0.7 and 0.25).
+    """
+    rows = []
+    for names, some in coverages.groupby([*_CELL, "mask_threshold"], sort=False):
+        for least, of_people in product(guided, guided_people):
+            largest = some["explicit"] == 1, some["coverage"], some["human_coverage"]
+            limits = {"threshold": least, "human_threshold": of_people}
+            group = dependency_groups_of_largest(some["object"], *largest, **limits)
+            keys = ["dependency_group", "prompt_gender", "case", "object"]
+            counts = some.assign(dependency_group=group).groupby(keys, as_index=False).size()
+            chosen = {"coverage_threshold": least, "human_threshold": of_people}
+            for name in DEPENDENCY_GROUPS[:4]:
+                here = counts[counts["dependency_group"] == name].rename(columns={"size": "count"})
+                test = next(_tested(here, seed, replicates, confidence, (TESTED_BY_THRESHOLD,)))
+                same = dict(zip([*_CELL, "mask_threshold"], names, strict=True))
+                rows.append(test | same | chosen | {"dependency_group": name})
+    return tables.of(rows, "triplets_thresholds")
+
+
+def mask_truth(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``triplets_mask_truth`` of ``triplets_mask_agreement``: how well maps of words mark where these belong.
+
+    Means over drawings with Student's t.
+    """
+    rows = []
+    keys = ["model", "kind", "noise", "mask"]
+    for names, of in agreement.groupby(keys, sort=False):
+        for metric in ("overlap", "auc"):
+            mean = stats.mean_interval(of[metric], confidence, skip_nan=True)
+            why = "" if mean.n > 1 else "an interval needs two drawings"
+            found = {"metric": metric, "value": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high}
+            count = {"n": int(of.loc[of[metric].notna(), "n"].sum()), "n_images": mean.n, "reason": why}
+            rows.append(dict(zip(keys, names, strict=True)) | found | count)
+    return tables.of(rows, "triplets_mask_truth")
+
+
+def group_truth(confusion: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``triplets_group_truth`` of ``triplets_group_confusion``: precision, recall and F1 (%) of each group.
+
+    Wilson intervals; F1 grows with the share of those planted or measured that are both, and has the limits that this
+    share gives. The mean over groups (macro) has limits from those of the groups (Zou and Donner 2008,
+    https://doi.org/10.1002/sim.3095), as if groups were independent.
+    """
+    rows = []
+    for model, of in confusion.groupby("model", sort=False):
+        each = []
+        for group in DEPENDENCY_GROUPS:
+            planted, measured = of["planted"] == group, of["measured"] == group
+            both = int(of.loc[planted & measured, "count"].sum())
+            sizes = {
+                "precision": int(of.loc[measured, "count"].sum()),
+                "recall": int(of.loc[planted, "count"].sum()),
+                "f1": int(of.loc[planted | measured, "count"].sum()),
+            }
+            for metric, n in sizes.items():
+                ends = stats.wilson_interval(both, n, confidence)
+                share = np.array([both / n if n else np.nan, *ends])
+                found = 100 * (2 * share / (1 + share) if metric == "f1" else share)
+                why = "" if n else f"no object is {'measured' if metric == 'precision' else 'planted'} there"
+                each.append(_scored(model, group, metric, found, n, why))
+        rows += each
+        known = [row for row in each if row["metric"] == "f1" and row["n"]]
+        value, low, high = (np.array([row[c] for row in known]) for c in ("value", "ci_low", "ci_high"))
+        n = int(of["count"].sum())
+        if known:
+            spread = [np.sqrt(((end - value) ** 2).sum()) / len(known) for end in (low, high)]
+            mean = value.mean()
+            found = [mean, mean - spread[0], min(100.0, mean + spread[1])]
+            rows.append(_scored(model, MACRO, "f1", found, n, ""))
+    return tables.of(rows, "triplets_group_truth")
+
+
+def _scored(model: str, group: str, metric: str, found: Sequence[float], n: int, reason: str) -> dict:
+    about = {"model": model, "dependency_group": group, "metric": metric, "n": n, "reason": reason}
+    return about | dict(zip(("value", "ci_low", "ci_high"), map(float, found), strict=True))
 
 
 def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

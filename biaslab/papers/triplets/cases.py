@@ -8,13 +8,15 @@ neutral one. A case is a triplet with all its seeds, or a seed where a dataset o
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
 from biaslab import stats, tables
 from biaslab.errors import InputError, unknown_name
-from biaslab.papers.triplets.analysis import PAIRS, PROMPT_GENDERS, REFERENCES
+from biaslab.measures.similarity import DEPENDENCY_GROUPS
+from biaslab.papers.triplets.analysis import PAIRS, PERMUTATIONS, PROMPT_GENDERS, REFERENCES
 
 METRICS = {
     **dict.fromkeys(("t", "t_pooled", "t_words"), ("prompt", "1", 1)),
@@ -196,6 +198,133 @@ def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFra
     return tables.of(
         out.assign(n_without=out["images"] - out["n"], reason=reason), "triplets_object_similarity"
     )
+
+
+def group_object_counts(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:
+    """Return ``triplets_group_object_counts`` by case: C_g(o, P) of section 6.3, before the sum over triplets.
+
+    Of the group ``hidden`` nouns are counted that no object of an image has the name of, of ``nouns`` all of its
+    prompt, each once an image.
+
+    Args:
+        images: See the module.
+        groups: Columns image_id, object and dependency_group (missing where it is not known: such do not count).
+        nouns: Columns image_id, noun and hidden.
+
+    Raises:
+        InputError: A column is missing, or an image is there twice.
+    """
+    matched = _matched(images)
+    sizes = matched.groupby([*_SET, "prompt_gender"]).size().rename("n_images").reset_index()
+    keys = [*_SET, "dependency_group", "prompt_gender", "case", "object"]
+    found = _of_groups(groups, nouns).merge(matched, on="image_id")
+    counts = found.groupby(keys, as_index=False).size().rename(columns={"size": "count"})
+    return tables.of(counts.merge(sizes, on=[*_SET, "prompt_gender"]), "triplets_group_object_counts")
+
+
+def group_images(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:
+    """Return ``triplets_group_images``: the images (%) that hold each group (section 7.2, table 11).
+
+    Arguments and errors as for :func:`group_object_counts`.
+    """
+    matched, held = _matched(images), _of_groups(groups, nouns)
+    rows = []
+    for names, of in matched.groupby(_SET, sort=False):
+        size = {"n": len(of), "n_triplets": of["triplet_id"].nunique()}
+        for group in DEPENDENCY_GROUPS:
+            n = of["image_id"].isin(held.loc[held["dependency_group"] == group, "image_id"]).sum()
+            share = {"dependency_group": group, "percent_images": 100 * n / len(of)}
+            rows.append(dict(zip(_SET, names, strict=True)) | share | size)
+    return tables.of(rows, "triplets_group_images")
+
+
+def coverages(images: pd.DataFrame, by_threshold: Mapping[float, pd.DataFrame]) -> pd.DataFrame:
+    """Return ``triplets_coverages``: how far words cover each object, at thresholds of maps, for what these decide.
+
+    Args:
+        images: See the module.
+        by_threshold: By threshold of maps, columns image_id, instance, object, explicit, coverage and human_coverage.
+
+    Raises:
+        InputError: As :func:`group_object_counts`.
+    """
+    matched = _matched(images)
+    frames = [
+        found.merge(matched, on="image_id").assign(mask_threshold=threshold)
+        for threshold, found in by_threshold.items()
+    ]
+    rows = pd.concat(frames, ignore_index=True)
+    return tables.of(rows.assign(explicit=rows["explicit"].astype(int)), "triplets_coverages")
+
+
+def _of_groups(groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:
+    """Return objects and nouns with their group, a row each."""
+    named = nouns.rename(columns={"noun": "object"})
+    frames = [
+        groups[groups["dependency_group"].notna()],
+        named[named["hidden"]].assign(dependency_group="hidden"),
+        named.assign(dependency_group="nouns"),
+    ]
+    columns = ["image_id", "object", "dependency_group"]
+    return pd.concat([frame[columns] for frame in frames], ignore_index=True)
+
+
+def floor(
+    values: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return how alike images are that differ in no gender, and how much closer or less close gendered ones are.
+
+    Of ``neutral-another_seed``, what is left in common under other noise: the floor under similarities at the same
+    noise. Of ``neutral-placebo`` at the same noise, what changing a word does that says nothing of gender.
+
+    Args:
+        values: As for :func:`similarity`, with pairs of :data:`REFERENCES` beside those of neutral and a gender.
+
+    Returns:
+        Columns :data:`FLOOR`: the reference's mean value with its interval (Student t over cases), and difference, the
+        closeness of a gendered pair less that of the reference over the same cases, with interval and sign-flip test,
+        which is adjusted for all rows of a kind of sample. A reference without a value says why.
+    """
+    both = [*PAIRS, *REFERENCES]
+    cases = pd.DataFrame(
+        [
+            row
+            for kind in ((*PAIRS,), *((r,) for r in REFERENCES))
+            for row in _by_case(values[values["pair"].isin(kind)])
+        ],
+        columns=[*_SET, "space", "metric", "pair", "case", "value", "unit", "higher_is_closer", "sample"],
+    )
+    out = []
+    for names, rows in cases.groupby([*_SET, "space", "metric"], sort=False):
+        wide = rows.pivot(index="case", columns="pair", values="value").reindex(columns=both)
+        sign = 1 if rows["higher_is_closer"].iloc[0] == 1 else -1
+        same = (
+            dict(zip([*_SET, "space", "metric"], names, strict=True))
+            | rows.iloc[0][["unit", "sample"]].to_dict()
+        )
+        for reference in REFERENCES:
+            if rows["space"].iloc[0] == "prompt" and reference == REFERENCES[0]:
+                continue  # A seed changes nothing of a prompt.
+            mean = stats.mean_interval(wide[reference], confidence, skip_nan=True)
+            for pair in PAIRS:
+                difference = (sign * (wide[pair] - wide[reference])).dropna()
+                far = stats.mean_interval(difference, confidence)
+                why = (
+                    ""
+                    if mean.n > 1
+                    else "an interval needs two cases"
+                    if mean.n
+                    else f"there is no {reference}"
+                )
+                test = stats.sign_flip(difference, replicates, seed=seed)
+                numbers = (reference, *mean[:3], pair, *far[:3], test.p, np.nan, np.nan, far.n)
+                out.append(same | dict(zip(FLOOR[4:16], numbers, strict=True)) | {"reason": why})
+    found = pd.DataFrame(out, columns=list(FLOOR))
+    for column, method in (("p_holm", "holm"), ("p_bh", "benjamini_hochberg")):
+        found[column] = found.groupby("sample")["p"].transform(
+            lambda p, method=method: stats.adjust(p, method)
+        )
+    return found
 
 
 def _found(objects: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,9 @@ from biaslab.papers.triplets import cases
 from biaslab.papers.triplets.analysis import PROMPT_GENDERS
 from biaslab.prompts import depicted as rule
 
+MASK_THRESHOLDS = (0.25, 0.35, 0.45)
+"""Thresholds of maps of words that are compared; the paper's is 0.35 (section 6.1)."""
+
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
@@ -139,3 +142,40 @@ def _looked_at(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def _counts(objects: pd.DataFrame) -> pd.DataFrame:
     return objects.groupby(["image_id", "object"], sort=False).size().rename("count").reset_index()
+
+
+# -- dependency groups (sections 6 and 7.2) ----------------------------------------------------------
+
+
+def group_object_counts(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how often each object and noun is in each dependency group, by triplet (section 6.3)."""
+    stages = pipeline.triplets.dependency
+    return cases.group_object_counts(stages.looked_at(), stages.groups(), stages.prompt_nouns())
+
+
+def group_images(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the share of images that hold each dependency group (section 7.2, table 11)."""
+    stages = pipeline.triplets.dependency
+    return cases.group_images(stages.looked_at(), stages.groups(), stages.prompt_nouns())
+
+
+def coverages(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how far words cover each object, at several thresholds of maps (section 6.2)."""
+    stages = pipeline.triplets.dependency
+    return cases.coverages(stages.looked_at(), {each: stages.groups(each) for each in MASK_THRESHOLDS})
+
+
+def mask_agreement(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how well maps of words mark where these belong in drawings, an image and kind of word a row."""
+    found = pipeline.triplets.dependency.drawn_agreement()
+    keys = ["image_id", "kind", "noise", "mask"]
+    of = found.groupby(keys, as_index=False, sort=False)
+    rows = of.agg(overlap=("overlap", "mean"), auc=("auc", "mean"), n=("word", "size"))
+    return tables.of(rows.assign(model=pipeline.label), "triplets_mask_agreement")
+
+
+def group_confusion(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how many objects and nouns of drawings are planted in one group and measured in another."""
+    found = pipeline.triplets.dependency.drawn_groups()
+    rows = found.groupby(["planted", "measured"], as_index=False).size().rename(columns={"size": "count"})
+    return tables.of(rows.assign(model=pipeline.label), "triplets_group_confusion")

@@ -1,0 +1,327 @@
+"""The pipeline's stages for dependency groups: images, their objects and maps of words → which objects words guide.
+
+And the same on drawings of what the prompts ask, where it is known which group an object is in, and where each word's
+attention belongs. Source: triplets paper, section 6.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biaslab.attribution import AttendedImages, WordMaps, dependency
+from biaslab.attribution.maps import THRESHOLD, on_image
+from biaslab.attribution.noised import LEVELS, NoisedImages
+from biaslab.errors import InputError, MissingInputError
+from biaslab.judging import instances as finding
+from biaslab.measures.instances import COLUMNS
+from biaslab.measures.similarity import dependency_groups_of_largest
+from biaslab.pipeline.stages import Stages, kept
+from biaslab.prompts import nouns as naming
+from biaslab.prompts import triplets as asking
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from biaslab.mini.truthful import Renders
+    from biaslab.pipeline.triplets import Triplets
+
+TRUTH = "truth"
+"""The name of objects that are known, of drawings."""
+NO_MAPS = "Attention, which says what words guide, was not kept. Set triplets.attention to true."
+
+
+class TrueMaps:
+    """Maps of words of the embedded world's captions as attention without error would give them.
+
+    Args:
+        renders: The drawings.
+        texts: The caption of each, by image_id.
+    """
+
+    def __init__(self, renders: Renders, texts: Mapping[str, str]) -> None:
+        from biaslab import closure
+        from biaslab.mini import triplets
+
+        self._renders, self._texts = renders, texts
+        whole = repr((renders.digest, sorted(texts.items()), closure.digest(triplets.word_masks)))
+        self.digest = hashlib.sha256(whole.encode()).hexdigest()
+
+    def word_maps(self, image_ids: Sequence[str]) -> list[WordMaps]:
+        """Return where each word belongs, in the order asked for."""
+        from biaslab.mini import triplets
+
+        found = []
+        for image_id in image_ids:
+            masks = triplets.word_masks(self._renders.scene(image_id), self._texts[image_id])
+            maps = np.stack([np.where(mask, 255, 0).astype(np.uint8) for mask in masks.values()])
+            found.append(WordMaps(tuple(masks), maps, {}))
+        return found
+
+
+class Dependency:
+    """The stages for dependency groups; each is computed when its result is first asked for.
+
+    Args:
+        pipeline: The pipeline whose settings, store and seed are used.
+        triplets: Its images and their objects.
+    """
+
+    def __init__(self, pipeline: Stages, triplets: Triplets) -> None:
+        self._pipeline, self._triplets = pipeline, triplets
+        self._kept: dict[Any, Any] = {}
+
+    @kept
+    def nouns(self) -> naming.Nouns:
+        """Return who finds nouns, as the settings say.
+
+        Raises:
+            ParameterError: It is not installed.
+        """
+        return naming.load(self._pipeline.settings.triplets.nouns)
+
+    @kept
+    def looked_at(self) -> pd.DataFrame:
+        """Return the images in which objects were looked for: rows of the table of :meth:`Triplets.images`."""
+        table, looked = self._triplets.images().table, self._triplets.objects().images
+        seen = looked.loc[looked["outcome"] == "", "image_id"]
+        return table[(table["outcome"] == "ok") & table["image_id"].isin(seen)].reset_index(drop=True)
+
+    @kept
+    def groups(self, threshold: float = THRESHOLD) -> pd.DataFrame:
+        """Return the dependency group of each object of the images (section 6.2).
+
+        Args:
+            threshold: Share of a map's range above which a place belongs to its word, 0–1.
+
+        Returns:
+            Columns image_id, instance, label (as it was found), object (as a noun), explicit (whether the prompt names
+            it), those of :data:`biaslab.attribution.dependency.COVERED`, and dependency_group (by the paper's
+            thresholds; None where the object has no pixel).
+
+        Raises:
+            MissingInputError: Attention was not kept.
+            ParameterError, InputError: Nouns cannot be found, or objects do not fit.
+        """
+        images = self.looked_at()
+        return self._grouped(self._maps(), self._triplets.objects().objects, images, threshold)
+
+    @kept
+    def prompt_nouns(self) -> pd.DataFrame:
+        """Return the nouns of each image's prompt: image_id, noun, and hidden (whether no object has its name)."""
+        images, found = self.looked_at(), self._triplets.objects().objects
+        return self._nouns_of(images, found.assign(object=self._named(found["object"])))
+
+    def _maps(self) -> dependency.Attended:
+        from biaslab.mini.truthful import WORLD
+
+        images = self._triplets.images()
+        if self._pipeline.model == WORLD:
+            return TrueMaps(
+                images.source, dict(zip(images.table["image_id"], images.table["text"], strict=True))
+            )
+        if not isinstance(images.source, AttendedImages):
+            raise MissingInputError(NO_MAPS)
+        return images.source
+
+    def _named(self, labels: pd.Series) -> pd.Series:
+        names = {label: self.nouns().name(label) for label in labels.unique()}
+        return labels.map(names).astype(object)
+
+    def _texts(self, images: pd.DataFrame) -> dict[str, tuple[str, ...]]:
+        """Return the nouns of each image's text."""
+        of = {text: self.nouns().of(text) for text in images["text"].unique()}
+        return {i: of[text] for i, text in zip(images["image_id"], images["text"], strict=True)}
+
+    def _nouns_of(self, images: pd.DataFrame, named: pd.DataFrame) -> pd.DataFrame:
+        texts = self._texts(images)
+        return dependency.nouns_of(list(texts), list(texts.values()), named)
+
+    def _grouped(
+        self, maps: dependency.Attended, found: pd.DataFrame, images: pd.DataFrame, threshold: float
+    ) -> pd.DataFrame:
+        texts = self._texts(images)
+        found = found[found["image_id"].isin(texts)].reset_index(drop=True)
+        with self._pipeline._showing() as shown:
+            covered = dependency.covered(
+                maps, found, store=self._pipeline.store, threshold=threshold, progress=shown
+            )
+        names = self._named(found["object"])
+        explicit = [name in texts[i] for i, name in zip(found["image_id"], names, strict=True)]
+        for at, (column, values) in enumerate(
+            {"label": found["object"], "object": names, "explicit": np.array(explicit, bool)}.items(), start=2
+        ):
+            covered.insert(at, column, values)
+        largest = covered["coverage"], covered["human_coverage"]
+        group = dependency_groups_of_largest(names, explicit, *largest, person=naming.PERSON)
+        return covered.assign(dependency_group=group)
+
+    # -- drawings whose truth is known ---------------------------------------------------------------
+
+    @kept
+    def drawings(self) -> Renders:
+        """Return drawings of what the prompts of some triplets ask, other ones than those of the model ``world``.
+
+        As many triplets as the settings say; an image of each prompt.
+
+        Raises:
+            MissingInputError: The prompts are none of the embedded world's captions.
+        """
+        from biaslab.mini import triplets
+
+        pipeline, n = self._pipeline, self._pipeline.settings.triplets.drawn
+        asked = self._triplets.prompts()
+        asked = asked[asked["prompt_gender"].isin(asking.MEMBERS)]
+        some = asked["triplet_id"].drop_duplicates().head(n)
+        asked = asked[asked["triplet_id"].isin(some)].assign(n_images=1)
+        try:
+            return triplets.generate(asked, seed=pipeline.seed + 1, skew=pipeline.settings.captions.skew)
+        except InputError as error:
+            raise MissingInputError(
+                f"Where attention belongs is known of the embedded world only. {error}"
+            ) from error
+
+    @kept
+    def drawn(self) -> pd.DataFrame:
+        """Return the drawings with their captions: image_id, prompt_id and text."""
+        table, asked = self.drawings().table, self._triplets.prompts()
+        return table[["image_id", "prompt_id"]].merge(asked[["prompt_id", "text"]], on="prompt_id")
+
+    @kept
+    def drawn_truth(self) -> TrueMaps:
+        """Return where words belong in the drawings."""
+        table = self.drawn()
+        return TrueMaps(self.drawings(), dict(zip(table["image_id"], table["text"], strict=True)))
+
+    @kept
+    def drawn_maps(self) -> NoisedImages | TrueMaps:
+        """Return maps of the words of the drawings' captions, by the model; of ``world`` where they belong.
+
+        Raises:
+            ParameterError: The model is none of diffusers with a U-Net and one text encoder, or its attention cannot be
+                taken.
+        """
+        from biaslab.mini.truthful import WORLD
+
+        pipeline, table = self._pipeline, self.drawn()
+        if pipeline.model == WORLD:
+            return self.drawn_truth()
+        made_by = pipeline.image_model("triplets")
+        asked = table.assign(words=[asking.words(text) for text in table["text"]])
+        with pipeline._showing() as shown:
+            more = {"seed": pipeline.seed, "store": pipeline.store, "progress": shown}
+            return NoisedImages(self.drawings(), asked, made_by.load, made_by.digest, **more)
+
+    @kept
+    def drawn_objects(self) -> pd.DataFrame:
+        """Return the objects that the drawings show: rows of ``triplets_objects``."""
+        import pandas as pd
+
+        from biaslab.mini import triplets
+
+        renders = self.drawings()
+        frames = [triplets.instances(renders.scene(i), i) for i in renders.table["image_id"]]
+        return pd.concat(frames, ignore_index=True)[list(COLUMNS)]
+
+    @kept
+    def drawn_groups(self) -> pd.DataFrame:
+        """Return the groups of objects in the drawings, as planted and as measured.
+
+        Objects are found as the settings say, but by nobody where they come from a file; of one name in one image they
+        are compared from left to right.
+
+        Returns:
+            Columns image_id, object, planted and measured: groups, empty where the object is not shown, or not found.
+        """
+        import pandas as pd
+
+        from biaslab.mini import triplets
+
+        pipeline, images, shown = self._pipeline, self.drawn(), self.drawn_objects()
+        name, found = pipeline.settings.triplets.objects, shown
+        if name != TRUTH and not finding.is_file(name):
+            with pipeline._showing() as bar:
+                how = {"store": pipeline.store, "device": pipeline.settings.compute.device, "progress": bar}
+                found = finding.find(self.drawings(), name, **how).objects
+        texts = dict(zip(images["image_id"], images["text"], strict=True))
+        planted = [
+            group
+            for i, rows in shown.groupby("image_id", sort=False)
+            for group in triplets.planted(texts[i], list(rows["object"]))
+        ]
+        shown = shown.assign(object=self._named(shown["object"]), planted=planted)
+        groups = self._grouped(self.drawn_maps(), found, images, THRESHOLD)
+        measured = found[found["image_id"].isin(texts)].reset_index(drop=True)
+        measured = measured.assign(object=groups["object"], measured=groups["dependency_group"])
+        keys = ["image_id", "object", "place"]
+        sides = []
+        for side in (shown, measured):
+            side = side.sort_values(["image_id", "left"], kind="stable")
+            sides.append(side.assign(place=side.groupby(["image_id", "object"]).cumcount()))
+        both = sides[0][[*keys, "planted"]].merge(sides[1][[*keys, "measured"]], on=keys, how="outer")
+        hidden = [
+            self._nouns_of(images, side).rename(columns={"noun": "object", "hidden": name})
+            for side, name in zip((shown, measured), ("planted", "measured"), strict=True)
+        ]
+        unseen = hidden[0].assign(measured=hidden[1]["measured"])
+        for name in ("planted", "measured"):
+            unseen[name] = np.where(unseen[name], "hidden", "")
+        unseen = unseen[(unseen[["planted", "measured"]] != "").any(axis=1)]
+        columns = ["image_id", "object", "planted", "measured"]
+        return pd.concat([both[columns], unseen[columns]], ignore_index=True).fillna("")
+
+    @kept
+    def drawn_agreement(self) -> pd.DataFrame:
+        """Return how well maps of words mark where these belong in the drawings.
+
+        Each map is also held against where a word of its kind belongs in a drawing of another triplet: what a map is
+        worth that knows where such things usually are, and nothing of its image.
+
+        Returns:
+            A row a word, level of noise and mask: image_id, word, kind (``person``, ``thing``, ``worn`` or ``place``),
+            noise (0–1; 0 stands for all levels together), mask (``own`` or ``other``), overlap and auc (0–1).
+        """
+        import pandas as pd
+
+        from biaslab.measures.masks import map_auc, mask_overlap
+
+        true, maps, table = self.drawn_truth(), self.drawn_maps(), self.drawn()
+        # Prompts of one gender beside one another: the next drawing is of another triplet.
+        table = table.sort_values("prompt_id", key=lambda ids: ids.str.rpartition("-")[2], kind="stable")
+        places: dict[str, list[tuple[str, str, np.ndarray]]] = {}
+        for image_id in table["image_id"]:
+            (known,) = true.word_maps([image_id])
+            for word, mask in zip(known.words, known.maps > 0, strict=True):
+                if (kind := _kind(word)) and mask.any():
+                    places.setdefault(kind, []).append((image_id, word, mask))
+        levels = (0.0,) if isinstance(maps, TrueMaps) else (0.0, *LEVELS)
+        rows = []
+        for level in levels:
+            at = {} if isinstance(maps, TrueMaps) else {"level": level}
+            found = dict(zip(table["image_id"], maps.word_maps(list(table["image_id"]), **at), strict=True))
+            for kind, here in places.items():
+                for k, (image_id, word, own) in enumerate(here):
+                    of = found[image_id]
+                    said = [w.lower() for w in of.words]
+                    if word not in said:
+                        continue
+                    map_ = of.maps[[said.index(word)]]
+                    values = on_image(map_, *own.shape)
+                    for name, mask in (("own", own), ("other", here[(k + 1) % len(here)][2])):
+                        both = mask_overlap(values > THRESHOLD, mask[None])[0], map_auc(values, mask[None])[0]
+                        rows.append((image_id, word, kind, level, name, *both))
+        columns = ["image_id", "word", "kind", "noise", "mask", "overlap", "auc"]
+        return pd.DataFrame(rows, columns=columns)
+
+
+def _kind(word: str) -> str:
+    """Return what kind of thing a word of the embedded world's captions names; empty where it is none to be seen."""
+    from biaslab.mini import triplets
+
+    if word in naming.PEOPLE:
+        return naming.PERSON
+    kinds = {"thing": triplets.THINGS, "worn": triplets.WORN, "place": triplets.PLACES}
+    return next((kind for kind, of in kinds.items() if word in of), "")
