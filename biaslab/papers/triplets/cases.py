@@ -16,7 +16,7 @@ import pandas as pd
 from biaslab import stats, tables
 from biaslab.errors import InputError, unknown_name
 from biaslab.measures.similarity import DEPENDENCY_GROUPS
-from biaslab.papers.triplets.analysis import PAIRS, PERMUTATIONS, PROMPT_GENDERS, REFERENCES
+from biaslab.papers.triplets.analysis import PAIRS, PROMPT_GENDERS, REFERENCES
 
 METRICS = {
     **dict.fromkeys(("t", "t_pooled", "t_words"), ("prompt", "1", 1)),
@@ -267,64 +267,6 @@ def _of_groups(groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:
     ]
     columns = ["image_id", "object", "dependency_group"]
     return pd.concat([frame[columns] for frame in frames], ignore_index=True)
-
-
-def floor(
-    values: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
-) -> pd.DataFrame:
-    """Return how alike images are that differ in no gender, and how much closer or less close gendered ones are.
-
-    Of ``neutral-another_seed``, what is left in common under other noise: the floor under similarities at the same
-    noise. Of ``neutral-placebo`` at the same noise, what changing a word does that says nothing of gender.
-
-    Args:
-        values: As for :func:`similarity`, with pairs of :data:`REFERENCES` beside those of neutral and a gender.
-
-    Returns:
-        Columns :data:`FLOOR`: the reference's mean value with its interval (Student t over cases), and difference, the
-        closeness of a gendered pair less that of the reference over the same cases, with interval and sign-flip test,
-        which is adjusted for all rows of a kind of sample. A reference without a value says why.
-    """
-    both = [*PAIRS, *REFERENCES]
-    cases = pd.DataFrame(
-        [
-            row
-            for kind in ((*PAIRS,), *((r,) for r in REFERENCES))
-            for row in _by_case(values[values["pair"].isin(kind)])
-        ],
-        columns=[*_SET, "space", "metric", "pair", "case", "value", "unit", "higher_is_closer", "sample"],
-    )
-    out = []
-    for names, rows in cases.groupby([*_SET, "space", "metric"], sort=False):
-        wide = rows.pivot(index="case", columns="pair", values="value").reindex(columns=both)
-        sign = 1 if rows["higher_is_closer"].iloc[0] == 1 else -1
-        same = (
-            dict(zip([*_SET, "space", "metric"], names, strict=True))
-            | rows.iloc[0][["unit", "sample"]].to_dict()
-        )
-        for reference in REFERENCES:
-            if rows["space"].iloc[0] == "prompt" and reference == REFERENCES[0]:
-                continue  # A seed changes nothing of a prompt.
-            mean = stats.mean_interval(wide[reference], confidence, skip_nan=True)
-            for pair in PAIRS:
-                difference = (sign * (wide[pair] - wide[reference])).dropna()
-                far = stats.mean_interval(difference, confidence)
-                why = (
-                    ""
-                    if mean.n > 1
-                    else "an interval needs two cases"
-                    if mean.n
-                    else f"there is no {reference}"
-                )
-                test = stats.sign_flip(difference, replicates, seed=seed)
-                numbers = (reference, *mean[:3], pair, *far[:3], test.p, np.nan, np.nan, far.n)
-                out.append(same | dict(zip(FLOOR[4:16], numbers, strict=True)) | {"reason": why})
-    found = pd.DataFrame(out, columns=list(FLOOR))
-    for column, method in (("p_holm", "holm"), ("p_bh", "benjamini_hochberg")):
-        found[column] = found.groupby("sample")["p"].transform(
-            lambda p, method=method: stats.adjust(p, method)
-        )
-    return found
 
 
 def _found(objects: pd.DataFrame) -> pd.DataFrame:
