@@ -227,6 +227,29 @@ def where(
     return _adjusted(tables.of(found, "triplets_where"), [*_CELL, "part"])
 
 
+def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -> pd.DataFrame:
+    """Return the triplets whose neutral images are nearest to masculine ones, and those nearest to feminine ones.
+
+    Of the measured rows of ``triplets_similarity`` over many triplets, by ``metric``: dataset, triplet_id and gap
+    (mean over seeds, as :func:`disparity_gap` has it), ``most`` from each end, the greatest gap first.
+    """
+    rows = similarity[(similarity["metric"] == metric) & (similarity["case"] != MEAN)]
+    rows = rows[rows["sample"] == "triplets"]
+    sign = rows["higher_is_closer"].map({1: 1, 0: -1})
+    wide = rows.assign(value=sign * rows["value"]).pivot(
+        index=["dataset", "case"], columns="pair", values="value"
+    )
+    wide = wide.reindex(columns=PAIRS)
+    gap = (wide[PAIRS[1]] - wide[PAIRS[0]]).dropna().sort_values(ascending=False)
+    ends = pd.concat([gap.head(most), gap.iloc[most:].tail(most)]).rename("gap").reset_index()
+    return ends.rename(columns={"case": "triplet_id"})
+
+
+def one_prompt(gap: pd.DataFrame) -> pd.DataFrame:
+    """Return ``triplets_one_prompt``: the rows of ``triplets_disparity_gap`` that are of one triplet (section 7.1)."""
+    return tables.of(gap[gap["sample"] == "seeds"], "triplets_one_prompt")
+
+
 def gap_summary(gap: pd.DataFrame, *, seed: int, replicates: int, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_gap_summary`` of ``triplets_disparity_gap``: the mean gap over datasets by metric.
 

@@ -9,16 +9,27 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from biaslab.plots import forms, style
+from biaslab.plots.gallery import gallery
 
 METRIC_NAMES = {
     "t": "Text embedding",
+    "t_pooled": "Pooled text",
+    "t_words": "Text, words alone",
     "z0": "Final latent",
     "ssim": "SSIM",
     "diff_pix": "Differing pixels",
+    "diff_pix_fixed": "Differing pixels, cut at 0.5",
     "resnet": "ResNet-50",
     "clip": "CLIP",
     "dino": "DINO",
     "split_product": "Split-product",
+    "split_product_dcr": "Split-product, whole",
+}
+PAIR_NAMES = {
+    "neutral-feminine": "feminine",
+    "neutral-masculine": "masculine",
+    "neutral-placebo": "placebo",
+    "neutral-another_seed": "neutral, other noise",
 }
 GROUP_NAMES = {
     "explicitly_guided": "explicitly guided",
@@ -90,6 +101,45 @@ def disparity_gap(gap: pd.DataFrame) -> Figure:
     digit either way.
     """
     return _gaps(gap, "metric", "nearer to masculine →")
+
+
+@style.empty_without_rows
+def floor(floor: pd.DataFrame, disparity: pd.DataFrame) -> Figure:
+    """Draw how alike neutral is to each other prompt, and to itself from other noise, one panel a metric.
+
+    Of ``triplets_floor``, and the rows of ``triplets_disparity`` that are of its models and datasets.
+    """
+    cell = ["model", "dataset", "metric"]
+    columns = [*cell, "pair", "value", "ci_low", "ci_high"]
+    own = disparity.merge(floor[cell].drop_duplicates(), on=cell)[columns]
+    references = floor.assign(pair=floor["reference"]).drop_duplicates([*cell, "pair"])[columns]
+    both = pd.concat([own, references], ignore_index=True).dropna(subset="value")
+    order = list(PAIR_NAMES)
+    both = both.sort_values("pair", key=lambda pair: pair.map(order.index), kind="stable")
+    return forms.estimates(
+        both, "value", row="pair", row_names=PAIR_NAMES, hue="dataset", panel="metric", panel_names=METRIC_NAMES,
+        label="similarity to neutral (differing pixels: % of the image)", reference=None, columns=3, inch=0.3,
+    )  # fmt: skip
+
+
+def where(where: pd.DataFrame) -> Figure:
+    """Draw the gap in latents after each step (``triplets_where``), one panel a model."""
+    return forms.trends(
+        where, "place", "gap", labels=("denoising step", "gap in latents (cosine): nearer to masculine ↑"),
+        hue="dataset", panel="model", reference=0.0, sharey=False,
+    )  # fmt: skip
+
+
+def examples(images: list, shown: pd.DataFrame) -> Figure:
+    """Draw images of triplets beside one another, with the gender of the prompt above and the prompt below.
+
+    ``shown`` has the rows of :func:`biaslab.papers.triplets.measure.examples`, ``images`` their pictures.
+    """
+    if not len(images):
+        return style.nothing("The source has no images.")
+    wide = shown["prompt_gender"].nunique()
+    judged = shown.assign(outcome=shown["prompt_gender"], gender="")
+    return gallery(images, judged, list(shown["text"]), columns=2 * wide if wide < 4 else wide)
 
 
 def co_occurrence(gap: pd.DataFrame) -> Figure:

@@ -182,6 +182,7 @@ def by_cell(gap: pd.DataFrame) -> list[Finding]:
     if again.any():
         details.append(f"{again.sum()} more in prompt space repeat a model with the same text encoder.")
     sure = known[known["ci_low"].notna()]
+    lone = sure.groupby("model")["dataset"].transform("nunique") == 1
     if len(sure):
         away = ((sure["ci_low"] > 0) | (sure["ci_high"] < 0)).sum()
         details.append(f"The interval over triplets excludes 0 in {away} of {len(sure)}.")
@@ -197,9 +198,94 @@ def by_cell(gap: pd.DataFrame) -> list[Finding]:
             moved(row.ci_low, row.ci_high, *_NEARER), row.model, n=row.n, of="comparisons",
             figure="triplets_disparity_gap", **_gap(row),
         )
-        for row in sure.itertuples() if known["dataset"].nunique() == 1
+        for row in sure[lone].itertuples()
     ]  # fmt: skip
     return [counted, *alone]
+
+
+def measured(gap: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Count the metrics by which neutral is nearer to a gender over triplets, for each model and dataset.
+
+    Of ``triplets_disparity_gap``, of what has an interval over triplets: it is measured, and not a printed mean.
+    """
+
+    def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
+        masculine, feminine = (rows["ci_low"] > 0).sum(), (rows["ci_high"] < 0).sum()
+        names = [
+            f"{_metric(row.metric)} {row.gap:+.3g} {'points ' * (row.unit == '%')}({row.ci_low:.3g} to "
+            f"{row.ci_high:.3g})"
+            for row in rows.itertuples()
+        ]
+        alpha = _alpha(confidence)
+        sure = (rows["p_holm"] < alpha).sum()
+        return Finding(
+            f"Are neutral prompts and their images of {dataset} nearer to masculine or to feminine ones?",
+            f"To masculine in {masculine} of {count(len(rows), 'metric', 'metrics')}, to feminine in {feminine}, "
+            f"undecided in {len(rows) - masculine - feminine}.",
+            model, n=rows["n"].max(), of="comparisons", figure="triplets_disparity_gap",
+            details=(
+                f"{'; '.join(names)}.",
+                f"Sign flips tell {sure} apart at p < {alpha:g}, after Holm's correction.",
+            ),
+        )  # fmt: skip
+
+    return each(_many(gap, "ci_low"), ["model", "dataset"], say)
+
+
+def floor(floor: pd.DataFrame) -> list[Finding]:
+    """Say what other noise, and a word without a gender, do to images beside a gendered word (``triplets_floor``)."""
+    asked = {
+        "neutral-another_seed": "Does a gendered word change images less than other noise does?",
+        "neutral-placebo": "Does a gendered word change more than another neutral word does?",
+    }
+
+    def say(model: str, dataset: str, reference: str, rows: pd.DataFrame) -> Finding:
+        less, more = (rows["difference_ci_low"] > 0).sum(), (rows["difference_ci_high"] < 0).sum()
+        wanted = less if reference == "neutral-another_seed" else more
+        values = rows.drop_duplicates("metric")
+        names = [
+            f"{_metric(r.metric)} {r.value:.3g} ({r.ci_low:.3g} to {r.ci_high:.3g})"
+            for r in values.itertuples()
+        ]
+        return Finding(
+            f"{asked[reference][:-1]}, {dataset}?",
+            f"In {wanted} of {count(len(rows), 'comparison', 'comparisons')} of a metric and a gender.",
+            model, n=rows["n"].max(), of="cases", figure="triplets_floor",
+            details=(
+                f"The other way in {more if wanted is less else less}; the others cannot be told.",
+                f"What {'noise' if reference == 'neutral-another_seed' else 'the neutral word'} alone leaves alike: "
+                f"{'; '.join(names)}.",
+            ),
+        )  # fmt: skip
+
+    return each(floor[floor["difference_ci_low"].notna()], ["model", "dataset", "reference"], say)
+
+
+def where(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Say after which denoising steps latents tell the genders apart (``triplets_where``)."""
+
+    def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
+        sure = rows[rows["p_holm"] < _alpha(confidence)]
+        answer = f"In none of {count(len(rows), 'step', 'steps')} can it be told after Holm's correction."
+        if len(sure):
+            ways = (
+                "masculine"
+                if (sure["gap"] > 0).all()
+                else "feminine"
+                if (sure["gap"] < 0).all()
+                else "either"
+            )
+            answer = (
+                f"First after step {sure['place'].min():g}, in {len(sure)} of {len(rows)}; nearer to {ways}."
+            )
+        last = rows.loc[rows["place"].idxmax()]
+        return Finding(
+            f"When do latents of neutral images part from those of one gender more, {dataset}?", answer, model,
+            100 * last["gap"], 100 * last["ci_low"], 100 * last["ci_high"], "hundredths of similarity at the end",
+            last["n"], "comparisons", "triplets_where",
+        )  # fmt: skip
+
+    return each(where[where["gap"].notna()], ["model", "dataset"], say)
 
 
 def one_triplet(gap: pd.DataFrame) -> list[Finding]:
@@ -209,12 +295,15 @@ def one_triplet(gap: pd.DataFrame) -> list[Finding]:
         masculine, feminine, tied = _ways(rows)
         other = rows[rows["nearer"] != "masculine"]
         named = [f"{_metric(r.metric)}: {r.nearer}." for r in other.itertuples()]
-        bare = ["Without values per seed there is no interval."] if rows["ci_low"].isna().all() else []
+        known = rows[rows["ci_low"].notna()]
+        away = ((known["ci_low"] > 0) | (known["ci_high"] < 0)).sum()
+        bare = [f"The interval over seeds excludes 0 in {away} of {len(known)}."]
+        bare = bare if len(known) else ["Without values per seed there is no interval."]
         return Finding(
             f"Is neutral nearer to masculine or to feminine where one triplet is repeated, {dataset}?",
             f"To masculine in {masculine} of {count(len(rows), 'metric', 'metrics')}, to feminine in {feminine}, "
             f"tied in {tied}.",
-            model, n=rows["n"].max(), of="seeds", figure="triplets_disparity_gap", details=(*named, *bare),
+            model, n=rows["n"].max(), of="seeds", figure="triplets_one_prompt", details=(*named, *bare),
         )  # fmt: skip
 
     return each(gap[(gap["sample"] == "seeds") & gap["gap"].notna()], ["model", "dataset"], say)

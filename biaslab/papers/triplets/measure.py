@@ -75,6 +75,32 @@ def networks(pipeline: Pipeline) -> pd.DataFrame:
     return tables.of(found, "triplets_networks")
 
 
+def examples(pipeline: Pipeline | None, *, most: int = 4) -> pd.DataFrame:
+    """Return the first images of each data set: of the first triplets at the first seed, or of one at the first seeds.
+
+    Rows of the table of ``pipeline.triplets.images()``; without a pipeline, as for sources that have tables only, none.
+    """
+    if pipeline is None:
+        return pd.DataFrame(columns=["image_id", "dataset", "triplet_id", "seed", "prompt_gender", "text"])
+    table, by = pipeline.triplets.images().table, ["dataset", "triplet_id", "seed"]
+    alone = table.groupby("dataset")["triplet_id"].transform("nunique") == 1
+    some = table[(table["seed"] == 0) | alone][by].drop_duplicates()
+    return some.groupby("dataset", sort=False).head(most).merge(table, on=by)
+
+
+def at_first_seed(pipeline: Pipeline | None, chosen: pd.DataFrame) -> pd.DataFrame:
+    """Return the images of triplets, dataset and triplet_id in ``chosen``, at the first seed, as :func:`examples`."""
+    if pipeline is None:
+        return examples(None)
+    table = pipeline.triplets.images().table
+    return chosen[["dataset", "triplet_id"]].merge(table[table["seed"] == 0], on=["dataset", "triplet_id"])
+
+
+def pictures(pipeline: Pipeline | None, shown: pd.DataFrame) -> list[object]:
+    """Return the images of rows with ``image_id``."""
+    return [] if pipeline is None else pipeline.triplets.images().read(list(shown["image_id"]))
+
+
 def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
     """Return how alike single pairs are, as :func:`cases.similarity` takes it: latents after steps, or all else."""
     stages, both = pipeline.triplets, ["first", "second"]
