@@ -111,8 +111,8 @@ def regions(
         sizes = np.bincount(parts.ravel(), minlength=n + 1)
         large = [i for i in range(1, n + 1) if sizes[i] >= area * parts.size]
         for mask in [np.isin(parts, large)] if labels[k] in stuff and large else [parts == i for i in large]:
-            ((rows, columns),) = ndimage.find_objects(mask)
-            box = (columns.start / width, rows.start / height, columns.stop / width, rows.stop / height)
+            rows, columns = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
+            box = (columns[0] / width, rows[0] / height, (columns[-1] + 1) / width, (rows[-1] + 1) / height)
             score = float(probabilities[mask].mean(dtype=float))
-            found.append(Instance(labels[k], min(score, 1.0), box, mask))
+            found.append(Instance(labels[k], min(score, 1.0), tuple(map(float, box)), mask))
     return found

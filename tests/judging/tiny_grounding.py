@@ -106,7 +106,7 @@ def mask2former(folder):
         **_named(),
     )
     model = transformers.Mask2FormerForUniversalSegmentation(config)
-    return _saved(folder, model, transformers.Mask2FormerImageProcessor(size=SIZE), by=0.4)
+    return _saved(folder, model, transformers.Mask2FormerImageProcessor(size={"height": 64, "width": 64}), by=0.4)
 
 
 def grounding_dino(folder):
@@ -299,7 +299,9 @@ def florence2(folder):
     )
     images = transformers.CLIPImageProcessor(size=SIZE, do_center_crop=False)
     images.image_seq_length = 17
-    processor = transformers.Florence2Processor(images, tokenizer)
+    processor = transformers.Florence2Processor(
+        images, tokenizer, post_processor_config={"description_with_bboxes": {}}
+    )
     return _saved(folder, transformers.Florence2ForConditionalGeneration(config), processor, by=0.3)
 
 
