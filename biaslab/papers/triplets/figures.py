@@ -224,12 +224,33 @@ def group_chi_square(tests: pd.DataFrame, *, alpha: float = 0.05) -> Figure:
 
 
 @style.empty_without_rows
+def top_objects(top: pd.DataFrame, *, most: int = 8) -> Figure:
+    """Draw how often images of one model and dataset show their most frequent objects, one panel a gender.
+
+    Of ``triplets_top_objects``: ``most`` objects in each panel.
+    """
+    return forms.estimates(
+        top[top["rank"] <= most],
+        "per_image",
+        row="object",
+        panel="prompt_gender",
+        label="objects an image",
+        reference=None,
+        xlim=(0, 1.05 * np.nanmax(top[["per_image", "ci_high"]].to_numpy())),
+        columns=3,
+        inch=0.3,
+    )
+
+
+@style.empty_without_rows
 def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> Figure:
     """Draw the objects that lean most to each gender, one panel a dataset, for one model.
 
     Of ``triplets_bias_score``, or ``triplets_group_bias_score`` of one group: on each side of a panel ``most`` objects,
-    whose interval is farthest from 0.5, filled where Holm's correction leaves them at the level ``alpha``.
+    whose interval is farthest from 0.5, filled where Holm's correction leaves them at the level ``alpha``. Black marks
+    are true scores, where they are known.
     """
+    known = "true_score" in scores and scores["true_score"].notna().any()
     leaning = pd.concat([_leaning(rows, most) for _, rows in scores.groupby("dataset", sort=False)])
     return forms.estimates(
         leaning.assign(
@@ -243,6 +264,8 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> F
         reference=0.5,
         filled="significant",
         filled_names=("differs from 0.5 after Holm's correction", "does not"),
+        mark="true_score" if known else "",
+        mark_name="planted",
         xlim=(-0.03, 1.03),
         columns=2,
     )

@@ -341,7 +341,78 @@ def chi_square(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding
     known = _many(tests, "p")
     question = "Do the objects in images differ with the gender in the prompt?"
     answer = f"In {_significant(known, confidence)} tests, after Holm's correction."
-    return [Finding(question, answer, details=_around(known, confidence))] if len(known) else []
+    details = (*_around(known, confidence), *_permuted(known, confidence))
+    return [Finding(question, answer, details=details)] if len(known) else []
+
+
+def gendered_objects(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Say of each model and dataset with counts how far objects of men and women differ, by permutation.
+
+    Of ``triplets_chi_square``.
+    """
+    alpha = _alpha(confidence)
+    known = tests[(tests["pair"] == "feminine-masculine") & tests["p_permutation"].notna()]
+    return [
+        Finding(
+            f"Do images of feminine and masculine prompts show other objects, {row.dataset}?",
+            f"{'Yes' if row.p_permutation < alpha else 'Not more than by chance'}: by permutation within triplets "
+            f"p = {row.p_permutation:.2g}.",
+            row.model, row.cramers_v, row.ci_low, row.ci_high, "Cramér's V", row.n, "objects",
+            details=(
+                f"The chi-square test, for which all objects are independent, has p = {row.p:.2g}.",
+                f"{row.n_objects:,.0f} different objects, of which {row.n_pooled:,.0f} are rare and tested as one.",
+            ),
+        )
+        for row in known.itertuples()
+    ]  # fmt: skip
+
+
+def _permuted(known: pd.DataFrame, confidence: float) -> tuple[str, ...]:
+    """Say what permutation within triplets says, where there are counts by triplet."""
+    tested = known[known["p_permutation"].notna()]
+    if tested.empty:
+        return ()
+    some = (tested["p_permutation_holm"] < _alpha(confidence)).sum()
+    return (f"With genders permuted within triplets, {some} of {len(tested)} after Holm's correction.",)
+
+
+def object_images(images: pd.DataFrame) -> list[Finding]:
+    """Say how many objects images show, and how many show none (``triplets_object_images``)."""
+
+    def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
+        n = rows["n_images"] - rows["n_lost"]
+        mean = (rows["objects_per_image"].fillna(0) * n).sum() / max(n.sum(), 1)
+        each_gender = [
+            f"{row.prompt_gender}: {row.objects_per_image:.2f} ({row.ci_low:.2f} to {row.ci_high:.2f})."
+            for row in rows.itertuples() if isfinite(row.ci_low)
+        ]  # fmt: skip
+        return Finding(
+            f"How many objects are found in an image, {dataset}?",
+            f"{spoken(mean)} on average; {rows['n_without'].sum():,.0f} of {n.sum():,.0f} images show none.",
+            model, n=n.sum(), of="images",
+            details=(*each_gender, f"{rows['n_lost'].sum():,.0f} images were not looked at."),
+        )  # fmt: skip
+
+    return each(images, ["model", "dataset"], say)
+
+
+def planted(scores: pd.DataFrame) -> list[Finding]:
+    """Say how near bias scores are to those that are planted, where these are known (``triplets_bias_score``)."""
+    if "true_score" not in scores:
+        return []
+
+    def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
+        held = ((rows["ci_low"] <= rows["true_score"]) & (rows["true_score"] <= rows["ci_high"])).sum()
+        apart = (rows["bias_score"] - rows["true_score"]).abs().mean()
+        r = stats.pearson_r(rows["true_score"], rows["bias_score"])
+        return Finding(
+            f"Are bias scores those that are planted, {dataset}?",
+            f"{held} of {count(len(rows), 'interval', 'intervals')} hold the planted score.",
+            model, r.r, r.ci_low, r.ci_high, "correlation", len(rows), "objects",
+            details=(f"They are {apart:.3f} apart on average, on a scale of 0 to 1.",),
+        )  # fmt: skip
+
+    return each(scores[scores["true_score"].notna()], ["model", "dataset"], say)
 
 
 def _significant(rows: pd.DataFrame, confidence: float) -> str:
