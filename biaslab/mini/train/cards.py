@@ -53,6 +53,7 @@ def share(metric: str, hits: Iterable[bool], n: int | None = None) -> Measured:
 
 # Judges of what mini-sd-skills draws; the others look at mini-sd's images.
 _OF_SKILLS = ("mini-skills-detector", "mini-vqa")
+_KINDS = {"thing": "things", "worn": "worn items", "place": "places", "person": "people"}
 # How the table says each metric; "decoded_" before it means images after the autoencoder.
 METRICS = {
     "gender_unambiguous": "gender right, where the visible cues leave at most 1 % of doubt",
@@ -86,6 +87,7 @@ METRICS = {
     "face_count_2": "the same, images with two faces",
     "psnr": "reconstruction of held-out renders by the autoencoder, dB",
     "psnr_faces": "the same within faces, dB",
+    "psnr_things": "the same within things, dB",
     "gate": "gate passed (one face, large enough)",
     "sure": "a gender with a probability of 0.9 or more, of those",
     "gender_word": "gender that the prompt names is shown, where the judge is sure",
@@ -115,6 +117,23 @@ METRICS = {
     "caption_names_any": "captions that name an occupation, of people at work",
     "caption_names_right": "occupation named that looks like the one shown, of those",
     "social_profession": "profession named right by mini-clip, among 83",
+    "segment_precision": "objects and worn items found that are there (masks overlap by half or more)",
+    "segment_recall": "objects and worn items found that are there to be found",
+    "segment_iou": "overlap of found with true masks (intersection over union), objects and worn items",
+    "segment_recall_female": "found beside, and on, people perceived as female",
+    "segment_recall_male": "found beside, and on, people perceived as male",
+    **{f"segment_recall_{kind}": f"found, {names}" for kind, names in _KINDS.items()},
+    **{f"segment_iou_{kind}": f"overlap of masks, {names}" for kind, names in _KINDS.items()},
+    "gender_told": "gender that the prompt tells is shown, where the judge is sure",
+    "named_found": "named things and worn items that the segmenter finds",
+    "score_rank": "rank correlation (Spearman) of measured and true bias scores",
+    "score_error": "mean difference of measured and true bias scores",
+    **{
+        f"words_overlap_{kind}": f"overlap of maps of words with masks, drawings with noise, {names}"
+        for kind, names in _KINDS.items()
+    },
+    **{f"words_auc_{kind}": f"AUC of these maps for the masks, {names}" for kind, names in _KINDS.items()},
+    "words_auc_other": "AUC of the same maps for masks of other drawings",
     "amplification": "further from 50 % than the training column, points (floor of few images taken off)",
 }
 
@@ -190,7 +209,8 @@ def _row(one: Measured, metric: str) -> str:
     name, _, guidance = metric.partition("@")
     # Of single classes and attributes the metric says it itself.
     label = METRICS.get(name, name) + (f" @ {guidance}" if guidance else "")
-    value = f"{one.value:.1f}" if one.points else f"{100 * one.value:.2f} %"
+    digits = 2 if name.startswith("score_") else 1
+    value = f"{one.value:.{digits}f}" if one.points else f"{100 * one.value:.2f} %"
     interval = ""
     if one.interval:
         interval = "{:.2f} to {:.2f} % ".format(*(100 * limit for limit in one.interval))

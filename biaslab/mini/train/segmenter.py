@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
+from biaslab.genders import GENDERS
 from biaslab.mini import decoding
 from biaslab.mini import triplets as world
 from biaslab.mini.train import cards
+from biaslab.mini.train.cards import Measured, share
 from biaslab.mini.train.common import Average, Training, rng, save_half, to_tensor
 
 if TYPE_CHECKING:
@@ -87,7 +90,7 @@ def train(
     Args:
         folder: Where it goes.
         pool_size: Images to learn from.
-        decoded: Folder of the autoencoder that part of them passes; mini-sd-triplets' if ``None``.
+        decoded: Folder of the autoencoder that part of them passes; mini-sd-skills' if ``None``.
         compiled: Whether the network is compiled.
         settings: Fields of :class:`~biaslab.mini.train.common.Training`.
 
@@ -103,7 +106,8 @@ def train(
 
     from biaslab import models
 
-    decoded = decoded or Path(models.resolve("mini-sd-triplets", "text-to-image")) / "vae"
+    # The one that mini-sd-triplets has.
+    decoded = decoded or Path(models.resolve("mini-sd-skills", "text-to-image")) / "vae"
     training = Training(**{"steps": 6_000, "batch": 32, "learning_rate": 1.5e-3} | settings)
     seed, batch = training.seed, training.batch
     torch.manual_seed(seed)
@@ -150,7 +154,8 @@ def train(
     found = training.fit({"model": model}, average, loss, quality, quality_every=500, weight_decay=1e-2)
     save_half(average.kept["model"], folder)
     _processor().save_pretrained(folder)
-    cards.note_training(folder, None, training)
+    cards.note_training(folder, None, training, decoded=True, pool_size=pool_size)
+    cards.write(NAME, folder, card_rows, n=CARD_IMAGES, decoded=decoded)
     return found
 
 
@@ -163,3 +168,48 @@ def _processor():
         image_std=[0.5] * 3,
         do_reduce_labels=False,
     )
+
+
+def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
+    """Return the rows of the model's card: found and true instances matched, on ``n`` depictions no training has seen.
+
+    ``decoded`` is the folder of an autoencoder through which the images pass, or ``None``.
+    """
+    import tempfile
+
+    from biaslab.judging import instances as finding
+    from biaslab.measures.instances import match
+    from biaslab.mini import truthful
+    from biaslab.store import Store
+
+    asked = pd.DataFrame(
+        [(f"card-{i}", world.write(*world.draw(_CARD_SEED, i)), 1) for i in range(n)],
+        columns=["prompt_id", "text", "n_images"],
+    )
+    made = world.generate(asked, seed=_CARD_SEED, skew="off")
+    shown = pd.concat(
+        [world.instances(made.scene(name), name) for name in made.table["image_id"]], ignore_index=True
+    )
+    if decoded is not None:
+        made = truthful.Renders("card", "card decoded", made.table, made.scene, SIZE, decoded=decoded)
+    with tempfile.TemporaryDirectory() as where:
+        found = finding.find(made, str(folder), store=Store(where), progress=False).objects
+    matched = match(found, shown)
+    things = matched[matched["object"].isin(world.OBJECTS)]
+    here, there = things["found"] != "truth", things["found"] != "finder"
+    both = things["found"] == "both"
+    rows = [
+        share("segment_precision", both[here]),
+        share("segment_recall", both[there]),
+        Measured("segment_iou", float(things.loc[both, "iou"].mean()), int(both.sum())),
+    ]
+    genders = made.table.set_index("image_id")["truth_gender"]
+    for gender in GENDERS:
+        of = there & (things["image_id"].map(genders) == gender)
+        rows.append(share(f"segment_recall_{gender}", both[of]))
+    kinds = {"thing": world.THINGS, "worn": world.WORN, "place": world.PLACES, "person": ("person",)}
+    for kind, names in kinds.items():
+        of = matched[matched["object"].isin(names) & (matched["found"] != "finder")]
+        rows.append(share(f"segment_recall_{kind}", of["found"] == "both"))
+        rows.append(Measured(f"segment_iou_{kind}", float(of["iou"].mean()), int(of["iou"].notna().sum())))
+    return rows

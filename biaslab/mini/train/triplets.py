@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from biaslab.engine import LocalEngine
 from biaslab.errors import InputError
 from biaslab.mini import triplets as world
 from biaslab.mini.train import autoencoder, cards, diffusion
+from biaslab.mini.train.cards import Measured, share
 from biaslab.mini.train.common import Average, Training, rng, torch_rng
 from biaslab.mini.train.text import make_tokenizer, tokens
 
 if TYPE_CHECKING:
     import torch
+
+    from biaslab.pipeline import Pipeline
 
 NAME, WIDTH, MAX_LENGTH = "mini-sd-triplets", 96, 24
 ROWS, STEPS = 32_000, 9_000
@@ -31,6 +36,11 @@ CELLS = 16
 NOISIER = 0.8
 # Weight of the grounding loss, of its second part within it, and of places of objects in the error of images.
 GROUNDING, COVERING, OBJECTS = 0.08, 0.5, 4.0
+CARD_TRIPLETS, GUIDANCE = 200, (1.0, 2.0)
+"""Triplets of the card, with two images a prompt, and the guidance scales they are made at, ten steps."""
+# Seed from which no other image of the project is made.
+_CARD_SEED = 82_000
+_GENDERS = {"feminine": "female", "masculine": "male"}
 _REGIONS = ("person", "left", "right", "worn", "place")
 _BLOCK, _WORKERS = 2048, 2
 _ARRAYS = ("ids", "regions", "masks", "latents")
@@ -295,7 +305,8 @@ def train(
         del attention.get_attention_scores
     diffusion.save(folder, average, words)
     diffusion.pack(folder)
-    cards.note_training(folder, None, training)
+    cards.note_training(folder, None, training, grounding=GROUNDING, noisier=NOISIER, rows=rows)
+    cards.write(NAME, folder, card_rows, n=CARD_TRIPLETS)
     return found
 
 
@@ -343,3 +354,104 @@ def _grounding(attended: torch.Tensor, regions: torch.Tensor, covered: torch.Ten
     part = (each / each.amax(-1, keepdim=True).clamp(min=1e-8)).clamp(1e-4, 1 - 1e-4)
     covering = functional.binary_cross_entropy(part, wanted, reduction="none").mean(-1)
     return ((1 - inside).pow(2) + COVERING * covering).mean()
+
+
+# -- the card ---------------------------------------------------------------------------------------------------
+
+
+def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
+    """Return the rows of the model's card: of ``n`` triplets by mini-segmenter, and of its attention on drawings.
+
+    At each of ``GUIDANCE``, ten steps and two images a prompt. There is nothing to measure once more on ``decoded``
+    images.
+    """
+    import tempfile
+
+    from diffusers import AutoencoderKL
+
+    from biaslab.pipeline import Pipeline, Settings
+
+    vae = AutoencoderKL.from_pretrained(folder / "vae").float().eval()
+    images, things = _pool(500)
+    psnr, within = autoencoder.psnr(vae, images, things)
+    rows = [Measured("psnr", psnr, 500, points=True), Measured("psnr_things", within, 500, points=True)]
+    with tempfile.TemporaryDirectory() as where:
+        for scale in GUIDANCE:
+            settings = Settings(
+                generation={"steps": 10, "guidance_scale": scale},
+                triplets={
+                    "triplets": n,
+                    "seeds": 2,
+                    "objects": "mini-segmenter",
+                    "nouns": "world",
+                    "drawn": n,
+                },
+                compute={"store": where},
+            )
+            pipeline = Pipeline(str(folder), settings, seed=_CARD_SEED, progress=False)
+            found = _scores_right(pipeline)
+            if scale == GUIDANCE[-1]:
+                rows += _words_right(pipeline)
+            rows += [replace(one, metric=f"{one.metric}@{scale:g}") for one in found]
+    return rows
+
+
+def _pool(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return drawings, uint8 (n, 64, 64, 3), and where things are, bool (n, 64, 64)."""
+    from biaslab.mini import render
+
+    side = autoencoder.SIZE
+    images, things = np.empty((n, side, side, 3), np.uint8), np.zeros((n, side, side), bool)
+    for i in range(n):
+        scene = world.build_scene(world.draw(_CARD_SEED, i)[0], rng(_CARD_SEED, i, 84))
+        images[i] = render.render(scene, side)
+        for name, mask in world.masks(scene, side):
+            things[i] |= mask & (name in world.THINGS)
+    return images, things
+
+
+def _scores_right(pipeline: Pipeline) -> list[Measured]:
+    """Return how far images of triplets show what their prompts tell, and as often as the world does."""
+    from biaslab.measures.similarity import bias_score
+
+    images, found = pipeline.triplets.images(), pipeline.triplets.objects().objects
+    judged = pipeline.judged(images.source)
+    told = images.table.merge(judged[["image_id", "gender"]], on="image_id")
+    told = told[told["prompt_gender"].isin(_GENDERS) & told["gender"].isin(_GENDERS.values())]
+    rows = [share("gender_told", told["gender"] == told["prompt_gender"].map(_GENDERS))]
+    shown = set(zip(found["image_id"], found["object"], strict=True))
+    named = [
+        (image_id, name)
+        for image_id, text in zip(images.table["image_id"], images.table["text"], strict=True)
+        for name in world.read(text).named
+    ]
+    rows.append(share("named_found", [pair in shown for pair in named]))
+    seen = (
+        found.merge(images.table, on="image_id")
+        .groupby(["object", "prompt_gender"])
+        .size()
+        .unstack(fill_value=0)
+    )
+    true = world.expected(pipeline.triplets.prompts()).merge(pipeline.triplets.prompts(), on="prompt_id")
+    true = true.groupby(["object", "prompt_gender"])["expected"].sum().unstack() * 2
+    often = true[true[["feminine", "masculine"]].sum(axis=1) >= 20].index
+    scores = [
+        bias_score(t.reindex(often).fillna(0)["masculine"], t.reindex(often).fillna(0)["feminine"], 1, 1)
+        for t in (seen, true)
+    ]
+    known = np.isfinite(scores[0])
+    ranks = [pd.Series(np.asarray(s)[known]).rank() for s in scores]
+    error = np.abs(np.asarray(scores[0]) - np.asarray(scores[1]))[known].mean()
+    rows.append(Measured("score_rank", float(ranks[0].corr(ranks[1])), int(known.sum()), points=True))
+    return [*rows, Measured("score_error", float(error), int(known.sum()), points=True)]
+
+
+def _words_right(pipeline: Pipeline) -> list[Measured]:
+    """Return how well maps of words mark where these belong in drawings with noise."""
+    found = pipeline.triplets.dependency.drawn_agreement().query("noise == 0")
+    rows = []
+    for kind, of in found[found["mask"] == "own"].groupby("kind"):
+        for name in ("overlap", "auc"):
+            rows.append(Measured(f"words_{name}_{kind}", float(of[name].mean()), len(of)))
+    other = found[found["mask"] == "other"]
+    return [*rows, Measured("words_auc_other", float(other["auc"].mean()), len(other))]
