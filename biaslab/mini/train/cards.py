@@ -52,7 +52,7 @@ def share(metric: str, hits: Iterable[bool], n: int | None = None) -> Measured:
 
 
 # Judges of what mini-sd-skills draws; the others look at mini-sd's images.
-_OF_SKILLS = ("mini-skills-detector", "mini-vqa")
+_OF_SKILLS = ("mini-skills-detector", "mini-vqa", "mini-segmenter")
 _KINDS = {"thing": "things", "worn": "worn items", "place": "places", "person": "people"}
 # How the table says each metric; "decoded_" before it means images after the autoencoder.
 METRICS = {
