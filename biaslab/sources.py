@@ -29,6 +29,8 @@ NAMED = ("published", "ratings", *PIPELINES)
 PIPELINE_PAPERS = ("paradox", "paired", "dalleval", "triplets")
 # Tables of DALL-Eval on images made from captions, and on drawings: they take none of its prompts.
 OF_CAPTIONS = {f"dalleval_{n}" for n in ("alignment_quality", "gender_judges", "image_quality", "references")}
+# Tables on images of triplets.
+OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_")}
 # Where a run keeps the measured tables that it read.
 MEASURED = "measured"
 # Tables that are not named after the paper whose function measures them.
@@ -226,7 +228,7 @@ def check_work(
     if names & OF_CAPTIONS:
         checks.check_alignment(*given, seed=seed)
     if any(name.startswith("triplets_") for name in names):
-        checks.check_triplets(*given, seed=seed)
+        checks.check_triplets(*given, seed=seed, images=bool(names & OF_TRIPLETS))
 
 
 def no_images(*, model: str = "all", settings: Mapping | None = None) -> str:

@@ -245,13 +245,31 @@ def check_alignment(model: str, settings: Settings, *, seed: int = 0) -> None:
 
 def check_triplets(model: str, settings: Settings, *, seed: int = 0) -> None:
     """Look at a corpus's first captions for triplets, of a small one at all that it has; and who finds nouns.
+def check_triplets(model: str, settings: Settings, *, seed: int = 0, images: bool = False) -> None:
+    """Look at a corpus's first captions for triplets; of a small one, at all that it has.
+
+    Args:
+        model: The model that generates.
+        settings: What the pipeline does.
+        seed: Seed of the run, which decides about samples of captions.
+        images: Whether images are made and compared: then networks must be there, and of the embedded captions the
+            model must know the words.
 
     Raises:
         InputError: The corpus cannot be read, or the whole of it gives no triplet.
         ParameterError: What finds nouns is not installed.
+        ParameterError: A network is unknown, the model does not know a word, or its attention cannot be seen.
     """
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
     nouns.load(settings.triplets.nouns)
+    if images:
+        made_by = pipeline.image_model("triplets")
+        for by, name in pipeline.triplets.networks.items():
+            similarity.weights(by, name)
+        if settings.triplets.attention:
+            made_by.check_attention()
+        if settings.captions.corpus == "mini":
+            made_by.check_texts(pipeline.triplets.prompts()["text"])
     if settings.captions.corpus == "mini":
         return
     head, rows = _head(pipeline)

@@ -106,7 +106,9 @@ def mask2former(folder):
         **_named(),
     )
     model = transformers.Mask2FormerForUniversalSegmentation(config)
-    return _saved(folder, model, transformers.Mask2FormerImageProcessor(size={"height": 64, "width": 64}), by=0.4)
+    return _saved(
+        folder, model, transformers.Mask2FormerImageProcessor(size={"height": 64, "width": 64}), by=0.4
+    )
 
 
 def grounding_dino(folder):

@@ -188,10 +188,9 @@ def floor(
     Student's t and the sign flips of :func:`disparity_gap`, adjusted for all rows of a kind of sample.
     """
     cell = [*_CELL, *_METRIC]
-    rows = []
+    rows, of_cell = [], dict(iter(similarity.groupby(cell, sort=False)))
     for names, known in references.groupby(cell, sort=False):
-        own = similarity[(similarity[cell] == names).all(axis=1)]
-        wide = pd.concat([own, known]).pivot(index="case", columns="pair", values="value")
+        wide = pd.concat([of_cell[names], known]).pivot(index="case", columns="pair", values="value")
         wide = wide.reindex(columns=[*PAIRS, *REFERENCES])
         same = known.iloc[0][[*cell, "unit", "sample"]].to_dict()
         sign = 1 if known["higher_is_closer"].iloc[0] == 1 else -1

@@ -14,16 +14,16 @@ from biaslab.plots.gallery import gallery
 METRIC_NAMES = {
     "t": "Text embedding",
     "t_pooled": "Pooled text",
-    "t_words": "Text, words alone",
+    "t_words": "Words of the text",
     "z0": "Final latent",
     "ssim": "SSIM",
     "diff_pix": "Differing pixels",
-    "diff_pix_fixed": "Differing pixels, cut at 0.5",
+    "diff_pix_fixed": "Pixels, cut at 0.5",
     "resnet": "ResNet-50",
     "clip": "CLIP",
     "dino": "DINO",
     "split_product": "Split-product",
-    "split_product_dcr": "Split-product, whole",
+    "split_product_dcr": "Split, whole image",
 }
 PAIR_NAMES = {
     "neutral-feminine": "feminine",
@@ -98,9 +98,15 @@ def disparity_gap(gap: pd.DataFrame) -> Figure:
     """Draw the gap of each model and dataset (``triplets_disparity_gap``), one panel a metric, in the metric's unit.
 
     Those without an interval are hollow, and their lines are what rounding leaves open: one unit of the last printed
-    digit either way.
+    digit either way. Metrics without any gap are left out.
     """
-    return _gaps(gap, "metric", "nearer to masculine →")
+    known = gap[gap.groupby("metric")["gap"].transform("count") > 0]
+    # The same rows in every panel, whichever metrics a model has.
+    sets = known["dataset"].drop_duplicates().to_frame()
+    whole = known[["metric"]].drop_duplicates().merge(sets, how="cross")
+    whole = whole.merge(known, on=["metric", "dataset"], how="left")
+    named = whole["model"].fillna("".join(known["model"].head(1)))
+    return _gaps(whole.assign(model=named), "metric", "nearer to masculine →")
 
 
 @style.empty_without_rows
@@ -125,7 +131,7 @@ def floor(floor: pd.DataFrame, disparity: pd.DataFrame) -> Figure:
 def where(where: pd.DataFrame) -> Figure:
     """Draw the gap in latents after each step (``triplets_where``), one panel a model."""
     return forms.trends(
-        where, "place", "gap", labels=("denoising step", "gap in latents (cosine): nearer to masculine ↑"),
+        where, "place", "gap", labels=("denoising step", "latents nearer to masculine (cosine) ↑"),
         hue="dataset", panel="model", reference=0.0, sharey=False,
     )  # fmt: skip
 

@@ -298,12 +298,16 @@ def test_unequal_sets_are_tested_by_rates():
     assert found["bias_score"] == pytest.approx(0.5) and found["p"] == 1
 
 
+def floor_of(values):
+    return triplets.floor(cases.similarity(values), cases.reference_similarity(values))
+
+
 def test_the_floor_sets_gendered_pairs_beside_pairs_of_one_gender():
     rng = np.random.default_rng(10)
     images = images_of(6, 4, (*GENDERS, "placebo"))
     values = pd.concat([values_of(images, rng, "clip"), values_of(images, rng, "diff_pix")])
     t = values_of(images_of(6, 1, (*GENDERS, "placebo")), rng, "t").assign(seed=None)
-    found = cases.floor(pd.concat([values, t])).set_index(["metric", "reference", "pair"])
+    found = floor_of(pd.concat([values, t])).set_index(["metric", "reference", "pair"])
     assert len(found) == 2 * 2 * 2 + 2  # a prompt has no noise
     for metric, reference, pair in found.index:
         of = (t if metric == "t" else values)[lambda v, m=metric: v["metric"] == m]
@@ -320,11 +324,72 @@ def test_the_floor_sets_gendered_pairs_beside_pairs_of_one_gender():
         exact = np.mean(np.abs(signs @ difference.to_numpy()) >= abs(difference.sum()) - 1e-12)
         assert row["p"] == pytest.approx(exact) and row["n"] == 6 and row["reason"] == ""
     assert found["p_holm"].tolist() == pytest.approx(stats.adjust(found["p"], "holm"))
-    # Of one seed there is no other noise.
-    lone = cases.floor(values_of(images_of(6, 1), rng)).set_index("reference")
-    assert lone.loc["neutral-another_seed", "value"].isna().all()
-    assert (lone["reason"] != "").all() and list(lone.reset_index()) != []
-    assert list(cases.floor(values[:0])) == list(cases.FLOOR)
+    # Of one seed there is no other noise, and without values there is nothing.
+    assert floor_of(values_of(images_of(6, 1), rng)).empty
+    lone = values_of(images_of(6, 2), rng)
+    nothing = lone["value"].mask(lone["pair"] == "neutral-another_seed")
+    unseen = floor_of(lone.assign(value=nothing, reason=np.where(nothing.isna(), "unreadable", "")))
+    assert unseen["value"].isna().all() and unseen["difference"].isna().all()
+    assert set(unseen["reason"]) == {"unreadable"} and len(unseen) == 2
+    assert list(floor_of(values[:0])) == tables.schema("triplets_floor").names
+
+
+def test_swapping_genders_negates_every_gap():
+    rng = np.random.default_rng(11)
+    values = pd.concat([values_of(images_of(7, 3), rng, m) for m in ("t", "z0", "clip", "diff_pix")])
+    swapped = values.assign(pair=[f"neutral-{SWAPPED[p.split('-')[1]]}" if p.split("-")[1] in SWAPPED else p
+                                  for p in values["pair"]])  # fmt: skip
+    gap, other = (triplets.disparity_gap(cases.similarity(v)).set_index("metric") for v in (values, swapped))
+    np.testing.assert_allclose(other["gap"], -gap["gap"], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(other["ci_low"], -gap["ci_high"], rtol=0, atol=1e-12)
+    assert (gap["p"] == other["p"]).all() and (gap["gap"].abs() > 0).all()
+    latents = [v[v["metric"] == "z0"].assign(metric="z_3") for v in (values, swapped)]
+    one, other = (triplets.where(cases.similarity(v, "triplets_step_similarity")) for v in latents)
+    assert one["gap"].tolist() == pytest.approx((-other["gap"]).tolist(), abs=1e-12)
+    assert one["gap"].iloc[0] == pytest.approx(gap.loc["z0", "gap"])
+
+
+def test_the_gap_after_each_step_is_that_of_the_steps_cosines():
+    rng = np.random.default_rng(12)
+    images = images_of(5, 2)
+    values = pd.concat([values_of(images, rng, f"z_{k}") for k in (2, 10, 1)])
+    found = triplets.where(cases.similarity(values, "triplets_step_similarity"))
+    assert found["place"].tolist() == [2, 10, 1] and set(found["part"]) == {"step"}
+    for row in found.itertuples():
+        of = values[values["metric"] == f"z_{row.place:.0f}"]
+        means = of.groupby(["pair", "triplet_id"])["value"].mean().unstack("pair")
+        gaps = means["neutral-masculine"] - means["neutral-feminine"]
+        assert row.gap == pytest.approx(gaps.mean()) and row.n == 10
+        ends = scipy_stats.t.interval(0.95, 4, gaps.mean(), scipy_stats.sem(gaps))
+        assert (row.ci_low, row.ci_high) == pytest.approx(ends)
+    assert found["p_holm"].tolist() == pytest.approx(stats.adjust(found["p"], "holm"))
+
+
+def test_prompts_are_compared_once_a_triplet():
+    images = images_of(2, 3, (*GENDERS, "placebo"))
+    texts = images.set_index("image_id").apply(lambda row: f"{row.triplet_id} {row.prompt_gender}", axis=1)
+    found = cases.of_prompts(cases.pairs(images), texts)
+    rows = list(found[["triplet_id", "pair", "first", "second"]].itertuples(index=False, name=None))
+    assert sorted(rows) == sorted(
+        (t, f"neutral-{g}", f"{t} neutral", f"{t} {g}")
+        for t in ("t0", "t1")
+        for g in ("feminine", "masculine", "placebo")
+    )
+    assert found["seed"].isna().all()
+
+
+def test_the_triplets_at_both_ends():
+    rng = np.random.default_rng(13)
+    table = cases.similarity(values_of(images_of(9, 2), rng, "ssim"))
+    wide = table.pivot(index="case", columns="pair", values="value")
+    gaps = (wide["neutral-masculine"] - wide["neutral-feminine"]).sort_values()
+    found = triplets.extremes(table, most=2)
+    assert found["triplet_id"].tolist() == [*gaps.index[::-1][:2], gaps.index[1], gaps.index[0]]
+    assert found["gap"].tolist() == pytest.approx([*gaps.iloc[::-1][:2], *gaps.iloc[[1, 0]]])
+    # Of few triplets none is shown at both ends, and where differences count they are turned.
+    few = cases.similarity(values_of(images_of(3, 1), rng, "diff_pix"))
+    assert triplets.extremes(few, metric="diff_pix")["triplet_id"].is_unique
+    assert triplets.extremes(table, metric="clip").empty
 
 
 def test_wrong_frames_are_refused():

@@ -1,0 +1,194 @@
+"""Latents of images that share noise, and texts as a network receives them: against the pipelines' own."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.spatial.distance import cosine as cosine_distance
+
+from biaslab.errors import InputError
+from biaslab.generation import GeneratedImages, GenerationSettings, families, generator, spaces, texts
+from biaslab.generation.images import noise_keys, units_of
+from biaslab.store import Store
+
+FAMILIES = ("sd1", "sdxl", "sd3", "flux")
+MEMBERS = ("person", "woman", "man")
+GIVEN = GenerationSettings(steps=3, guidance_scale=3.0, height=32, width=32, dtype="float32")
+PROMPTS = [f"a photo of a {m}" for m in MEMBERS]
+
+
+def asked(n=2, n_images=1):
+    rows = [(f"t{k}-{m}", f"a photo of a {m}", f"t{k}", n_images) for k in range(n) for m in MEMBERS]
+    return pd.DataFrame(rows, columns=["prompt_id", "text", "noise_id", "n_images"])
+
+
+def made(folder, store, prompts=None, **changes):
+    given = GIVEN.changed(**changes)
+    prompts = asked() if prompts is None else prompts
+    return GeneratedImages(prompts, folder, given, seed=4, store=store).complete(progress=False)
+
+
+def cosine(a, b):
+    return 1 - cosine_distance(np.asarray(a, float).ravel(), np.asarray(b, float).ravel())
+
+
+def trajectory(folder, texts_, keys):
+    """Return latents after each step, by a hook behind the scheduler."""
+    model, seen = generator.load(folder, GIVEN), []
+    step = model.pipe.scheduler.step
+
+    def kept(*given, **more):
+        found = step(*given, **more)
+        latents = found[0]
+        seen.append(model._family.taken(model.pipe, latents, 32, 32).numpy().copy())
+        return found
+
+    model.pipe.scheduler.step = kept
+    images = model.images(texts_, keys, seed=4)
+    return seen, images
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_latents_are_those_of_the_scheduler(folders, tmp_path, family):
+    source = made(folders(family), Store(tmp_path))
+    ids = source.table["image_id"].tolist()
+    units = units_of(asked())
+    seen, images = trajectory(folders(family), units["text"].tolist(), noise_keys(units))
+    assert len(seen) == 3
+    for i, (image_id, found) in enumerate(zip(ids, source.latents(ids), strict=True)):
+        first = i - i % 3
+        assert found.of == ids[first] and found.final.dtype == np.float16
+        np.testing.assert_allclose(found.final, seen[-1][i], rtol=2e-3, atol=2e-3)
+        expected = [cosine(step[i], step[first]) for step in seen]
+        np.testing.assert_allclose(found.by_step, expected, rtol=0, atol=1e-6)
+        # Following changes no image.
+        np.testing.assert_array_equal(source.read([image_id])[0], images[i])
+    # The words do something, so the cosines could have come out otherwise.
+    assert source.latents(ids[1:2])[0].by_step[-1] < 1 - 1e-6
+
+
+def test_latents_are_what_images_are_decoded_from(folders, tmp_path):
+    import torch
+
+    source = made(folders("sd1"), Store(tmp_path))
+    model = generator.load(folders("sd1"), GIVEN)
+    ids = source.table["image_id"].tolist()
+    final = torch.from_numpy(np.stack([one.final for one in source.latents(ids)])).float()
+    with torch.no_grad():
+        pixels = families.decode(model.pipe.vae, final)
+    levels = (pixels / 2 + 0.5).clamp(0, 1).mul(255).permute(0, 2, 3, 1).numpy()
+    assert np.abs(levels - np.stack(source.read(ids)).astype(float)).max() < 2
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 4])
+def test_a_batch_too_small_for_a_triplet_changes_nothing(folders, tmp_path, batch_size):
+    whole = made(folders("sd1"), Store(tmp_path / "whole"), batch_size=64)
+    parted = made(folders("sd1"), Store(tmp_path / "parted"), batch_size=batch_size)
+    ids = whole.table["image_id"].tolist()
+    for one, other in zip(whole.latents(ids), parted.latents(ids), strict=True):
+        np.testing.assert_allclose(one.by_step, other.by_step, rtol=0, atol=1e-5)
+        assert one.of == other.of
+
+
+def test_latents_are_kept_and_found_again(folders, tmp_path, monkeypatch):
+    store, folder = Store(tmp_path), folders("sd1")
+    ids = made(folder, store).table["image_id"].tolist()
+    monkeypatch.setattr("biaslab.generation.loading.load_pipeline", None)
+    again = made(folder, store)
+    pairs = pd.DataFrame({"first": [ids[0], ids[0], ids[0]], "second": [ids[1], ids[3], ids[1]]})
+    found = spaces.compare_latents(again, pairs, store=store, progress=False)
+    last = found[found["metric"] == "z0"].set_index("second")["value"]
+    latents = dict(zip(ids, again.latents(ids), strict=True))
+    for second in ids[1], ids[3]:
+        assert last[second] == pytest.approx(cosine(latents[ids[0]].final, latents[second].final))
+    # Steps are told of images from the same noise alone.
+    steps = found[found["metric"] != "z0"]
+    assert steps["metric"].tolist() == ["z_1", "z_2", "z_3"] and set(steps["second"]) == {ids[1]}
+    assert steps["value"].tolist() == latents[ids[1]].by_step.tolist()
+    assert steps["value"].iloc[-1] == pytest.approx(last[ids[1]], abs=1e-3)
+
+
+def test_prompts_of_their_own_noise_keep_no_latents(folders, tmp_path):
+    source = made(folders("sd1"), Store(tmp_path), asked(1).drop(columns="noise_id"))
+    with pytest.raises(InputError, match="noise_id"):
+        source.latents([source.table["image_id"].iloc[0]])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("guidance", [1.0, 3.0])
+def test_texts_are_received_as_the_pipeline_encodes_them(folders, family, guidance):
+    model = generator.load(folders(family), GIVEN.changed(guidance_scale=guidance))
+    found = model.embeddings([*PROMPTS, PROMPTS[0]])
+    pooled = family != "sd1"
+    for text, received in zip([*PROMPTS, PROMPTS[0]], found, strict=True):
+        more = {} if family == "flux" else {"do_classifier_free_guidance": False}
+        if family != "sd1":
+            more["prompt_2"] = text
+        if family == "sd3":
+            more["prompt_3"] = text
+        encoded = model.pipe.encode_prompt(text, device="cpu", num_images_per_prompt=1, **more)
+        np.testing.assert_allclose(received.tokens, encoded[0][0].detach().numpy(), atol=1e-4)
+        assert (received.pooled is not None) == pooled
+        if pooled:
+            own = encoded[1 if family == "flux" else 2][0]
+            np.testing.assert_allclose(received.pooled, own.detach().numpy(), atol=1e-4)
+
+
+def test_a_pipeline_of_no_known_family_is_read_and_followed_as_well(folders, tmp_path, monkeypatch):
+    known = generator.load(folders("sd1"), GIVEN).embeddings(PROMPTS)
+    own = made(folders("sd1"), Store(tmp_path / "known"))
+    monkeypatch.setattr(families, "FAMILIES", {})
+    for received, other in zip(generator.load(folders("sd1"), GIVEN).embeddings(PROMPTS), known, strict=True):
+        np.testing.assert_allclose(received.tokens, other.tokens, atol=1e-5)
+    source = made(folders("sd1"), Store(tmp_path / "unknown"))
+    ids = source.table["image_id"].tolist()
+    for one in source.latents(ids):
+        assert one.final.shape == own.latents(ids[:1])[0].final.shape and len(one.by_step) == 3
+
+
+@pytest.mark.parametrize("family", ["sd1", "sdxl"])
+def test_prompts_are_compared_by_tokens_words_and_pooled_text(folders, tmp_path, monkeypatch, family):
+    folder = folders(family)
+    pairs = pd.DataFrame({"first": [PROMPTS[0]] * 3, "second": [PROMPTS[1], PROMPTS[0], PROMPTS[1]]})
+    given = {"store": Store(tmp_path), "progress": False}
+    found = spaces.compare_prompts(pairs, folder, GIVEN, **given).set_index(["metric", "second"])
+    one, other = generator.load(folder, GIVEN).embeddings(PROMPTS[:2])
+    assert found.loc[("t", PROMPTS[1]), "value"] == pytest.approx(cosine(one.tokens, other.tokens))
+    # Of twelve columns the first begins the text, five are words, then come the end and padding.
+    means = [received.tokens[1:6].mean(axis=0) for received in (one, other)]
+    assert found.loc[("t_words", PROMPTS[1]), "value"] == pytest.approx(cosine(*means))
+    assert found.loc["t"].loc[PROMPTS[0], "value"] == pytest.approx(1)
+    pooled = found.loc[("t_pooled", PROMPTS[1])]
+    if family == "sd1":
+        assert np.isnan(pooled["value"]) and pooled["reason"] == spaces.NO_POOLED
+    else:
+        assert pooled["value"] == pytest.approx(cosine(one.pooled, other.pooled)) and pooled["reason"] == ""
+    # What was compared is found again.
+    monkeypatch.setattr("biaslab.generation.loading.load_pipeline", None)
+    again = spaces.compare_prompts(pairs, folder, GIVEN, **given).set_index(["metric", "second"])
+    pd.testing.assert_frame_equal(found, again)
+
+
+def test_words_of_a_part_without_its_encoder_are_none(folders):
+    model = generator.load(folders("sd3"), GIVEN)
+    said = texts.are_words(model.pipe, PROMPTS[:1])
+    # Two encoders share twelve columns; a T5 encoder reads 256 more.
+    assert said.shape == (1, 12 + 256) and said.sum() == 5 + 5
+    model.pipe.text_encoder_3 = None
+    assert texts.are_words(model.pipe, PROMPTS[:1])[0, 12:].sum() == 0
+    assert texts.are_words(object(), PROMPTS) is None
+
+
+def test_a_network_that_reads_no_tokens_gives_rows_with_a_reason(folders, tmp_path):
+    def load(*given, **more):
+        model = generator.load(*given, **more)
+        # As of a pipeline whose network is called otherwise.
+        model._family = None
+        model.pipe.unet = None
+        return model
+
+    pairs = pd.DataFrame({"first": PROMPTS[:1], "second": PROMPTS[1:2]})
+    found = spaces.compare_prompts(
+        pairs, folders("sd1"), GIVEN, store=Store(tmp_path), progress=False, load=load
+    )
+    assert found["value"].isna().all() and found["metric"].tolist() == list(spaces.OF_PROMPTS)
+    assert found["reason"].str.contains("StableDiffusionPipeline").all()
