@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 from biaslab import published, sources, tables
@@ -235,6 +236,17 @@ def test_the_world_draws_triplets(tmp_path):
             captions={"corpus": corpus, "skew": skew},
             triplets={"triplets": 2},
             compute={"store": str(tmp_path)},
+def test_the_world_draws_triplets_without_a_branch(tmp_path, monkeypatch):
+    from biaslab.mini.truthful import Renders
+
+    seen = {}
+
+    def generate(prompts, **options):
+        seen.update(options, columns=set(prompts))
+        ids = [f"{name}/{i}" for name in prompts["prompt_id"] for i in range(2)]
+        table = prompts.loc[prompts.index.repeat(2), ["prompt_id"]].reset_index(drop=True)
+        return Renders(
+            "world", "d", table.assign(image_id=ids, index=[0, 1] * len(prompts), outcome="ok"), None, 64
         )
         found = Pipeline("world", given, seed=5, progress=False).triplets.images()
         assert found.table["seed"].tolist() == [0, 1] * 6 and set(found.table["model"]) == {"world"}
@@ -253,3 +265,132 @@ def test_attention_of_a_model_elsewhere_is_refused_before_any_work(tmp_path):
     p = p.changed(endpoint={"url": "http://localhost:1/v1", "price": 0.0})
     with pytest.raises(ParameterError, match=r"triplets\.attention"):
         p.triplets.images()
+
+
+# -- how alike ---------------------------------------------------------------------------------------
+
+
+def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
+    p = asked_of(folders("sd1"), tmp_path, seeds=2, similarity={"resnet": ""})
+    images = p.triplets.images()
+    table = triplets.measure.similarity(p)
+    assert set(table["space"]) == {"prompt", "denoising", "image"}
+    assert set(table["metric"]) == {
+        "t",
+        "t_pooled",
+        "t_words",
+        "z0",
+        "ssim",
+        "diff_pix",
+        "diff_pix_fixed",
+        "clip",
+    }
+    # One value of a triplet by hand: the mean over both seeds of the cosine of the last latents.
+    ids = images.table.set_index(["triplet_id", "prompt_gender", "seed"])["image_id"]
+    first = images.table["triplet_id"].iloc[0]
+    cosines = []
+    for seed in (0, 1):
+        pair = [ids[first, gender, seed] for gender in ("neutral", "masculine")]
+        one, other = (found.final.astype(float).ravel() for found in images.source.latents(pair))
+        cosines.append(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+    row = table[(table["metric"] == "z0") & (table["pair"] == "neutral-masculine") & (table["case"] == first)]
+    assert row["value"].tolist() == pytest.approx([np.mean(cosines)]) and row["n"].tolist() == [2]
+    # A prompt is compared once, whatever the number of seeds.
+    assert set(table.loc[table["metric"] == "t", "n"]) == {1}
+    assert table.loc[table["metric"] == "t_pooled", "reason"].str.contains("one vector").all()
+    steps = triplets.where(triplets.measure.step_similarity(p))
+    gap = triplets.disparity_gap(table).set_index("metric")["gap"]
+    assert steps["place"].tolist() == [1, 2] and steps["gap"].iloc[-1] == pytest.approx(gap["z0"], abs=1e-3)
+    floor = triplets.floor(table, triplets.measure.reference_similarity(p))
+    assert set(floor["reference"]) == {"neutral-another_seed"} and "t" not in set(floor["metric"])
+    networks = triplets.measure.networks(p)
+    assert networks[["metric", "network"]].to_numpy().tolist() == [["clip", "mini-clip"]]
+
+
+def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
+    p = asked_of(folders("sd1"), tmp_path, seeds=1, one_triplet=3, similarity={"resnet": "", "clip": ""})
+    table = p.triplets.images().table
+    one = table[table["dataset"] == "captions.txt (one triplet)"]
+    assert len(one) == 9 and one["triplet_id"].nunique() == 1 and len(table) == 9 + 9
+    # Its noise is its own, where the same triplet is among the others.
+    seeds = p.triplets.images().source.table.groupby("seed").size()
+    assert seeds.tolist() == [3] * 6
+    gap = triplets.disparity_gap(triplets.measure.similarity(p))
+    found = triplets.one_prompt(gap).set_index("metric")
+    assert found.loc["ssim", "n"] == 3 and found.loc["t", "n"] == 1 and np.isnan(found.loc["t", "ci_low"])
+    sizes = triplets.measure.prompt_sets(p).set_index("dataset")
+    assert sizes.loc["captions.txt (one triplet)", ["triplets", "seeds"]].tolist() == [1, 3]
+
+
+def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path, monkeypatch):
+    from biaslab.mini import truthful
+    from biaslab.mini.scene import sample_scene
+
+    def generate(prompts, **options):
+        def scene(image_id):
+            return sample_scene(np.random.default_rng(len(image_id)))
+
+        table = prompts[["prompt_id"]].assign(image_id=prompts["prompt_id"] + "/0", index=0, outcome="ok")
+        return truthful.Renders("world", "d", table, scene, 64)
+
+    fake = ModuleType("biaslab.mini.triplets")
+    fake.generate = generate
+    monkeypatch.setitem(sys.modules, "biaslab.mini.triplets", fake)
+    design = {"triplets": 2, "seeds": 1, "similarity": {"resnet": "", "clip": ""}}
+    given = Settings(captions={"rows": 2000}, triplets=design, compute={"store": str(tmp_path)})
+    p = Pipeline("world", given, seed=5, progress=False)
+    table = triplets.measure.similarity(p)
+    before = table[table["space"] != "image"]
+    assert set(before["metric"]) == {"t", "t_pooled", "t_words", "z0"}
+    assert before["value"].isna().all() and (before["reason"] != "").all()
+    assert table.loc[table["metric"] == "ssim", "value"].notna().all()
+    assert triplets.measure.step_similarity(p).empty
+    gap = triplets.disparity_gap(table).set_index("metric")
+    assert np.isnan(gap.loc["z0", "gap"]) and gap.loc["z0", "reason"] != ""
+
+
+@pytest.mark.parametrize(
+    ("design", "said"),
+    [
+        ({"dino": "mini"}, "no embedded network for dino"),
+        ({"resnet": "resnet5o.tv_in1k"}, "resnet5o"),
+        ({"clip": "nowhere/at:all"}, "nowhere"),
+    ],
+)
+def test_networks_are_looked_up_before_any_work(folders, tmp_path, design, said):
+    given = asked_of(folders("sd1"), tmp_path, similarity=design).settings
+    with pytest.raises(ParameterError, match=said):
+        checks.check_triplets(folders("sd1"), given, images=True)
+    # Who compares no images needs none.
+    checks.check_triplets(folders("sd1"), given)
+
+
+def test_words_are_looked_up_before_any_work(tmp_path):
+    # "Two women" is beyond the embedded model, whose captions name one person.
+    given = Settings(
+        captions={"rows": 20_000}, triplets={"triplets": 0}, compute={"store": str(tmp_path / "store")}
+    )
+    with pytest.raises(ParameterError, match="'women'"):
+        checks.check_triplets("mini", given, images=True)
+
+
+def test_pictures_are_those_of_the_table(folders, tmp_path):
+    p = asked_of(folders("sd1"), tmp_path, seeds=2, one_triplet=2)
+    shown = triplets.measure.examples(p, most=2)
+    assert shown.groupby("dataset", sort=False)["image_id"].size().to_dict() == {
+        "captions.txt": 2 * 3,
+        "captions.txt (one triplet)": 2 * 3,
+    }
+    assert shown.loc[shown["dataset"] == "captions.txt", "seed"].eq(0).all()
+    chosen = shown.tail(3)[["dataset", "triplet_id"]].drop_duplicates()
+    assert triplets.measure.at_first_seed(p, chosen)["prompt_gender"].tolist() == [
+        *("neutral", "feminine", "masculine")
+    ]
+    pictures = triplets.measure.pictures(p, shown)
+    figure = triplets.figures.examples(pictures, shown)
+    assert len(figure.axes) == 12 and [ax.get_title(loc="left") for ax in figure.axes][:2] == [
+        "neutral",
+        "feminine",
+    ]
+    np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), pictures[4])
+    assert triplets.measure.pictures(None, triplets.measure.examples(None)) == []
