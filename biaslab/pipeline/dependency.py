@@ -15,9 +15,8 @@ import numpy as np
 from biaslab.attribution import AttendedImages, WordMaps, dependency
 from biaslab.attribution.maps import THRESHOLD, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
-from biaslab.errors import InputError, MissingInputError
+from biaslab.errors import MissingInputError
 from biaslab.judging import instances as finding
-from biaslab.measures.instances import COLUMNS
 from biaslab.measures.similarity import dependency_groups_of_largest
 from biaslab.pipeline.stages import Stages, kept
 from biaslab.prompts import nouns as naming
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from biaslab.mini.truthful import Renders
     from biaslab.pipeline.triplets import Triplets
 
-TRUTH = "truth"
-"""The name of objects that are known, of drawings."""
 NO_MAPS = "Attention, which says what words guide, was not kept. Set triplets.attention to true."
 
 
@@ -162,39 +159,11 @@ class Dependency:
     # -- drawings whose truth is known ---------------------------------------------------------------
 
     @kept
-    def drawings(self) -> Renders:
-        """Return drawings of what the prompts of some triplets ask, other ones than those of the model ``world``.
-
-        As many triplets as the settings say; an image of each prompt.
-
-        Raises:
-            MissingInputError: The prompts are none of the embedded world's captions.
-        """
-        from biaslab.mini import triplets
-
-        pipeline, n = self._pipeline, self._pipeline.settings.triplets.drawn
-        asked = self._triplets.prompts()
-        asked = asked[asked["prompt_gender"].isin(asking.MEMBERS)]
-        some = asked["triplet_id"].drop_duplicates().head(n)
-        asked = asked[asked["triplet_id"].isin(some)].assign(n_images=1)
-        try:
-            return triplets.generate(asked, seed=pipeline.seed + 1, skew=pipeline.settings.captions.skew)
-        except InputError as error:
-            raise MissingInputError(
-                f"Where attention belongs is known of the embedded world only. {error}"
-            ) from error
-
-    @kept
-    def drawn(self) -> pd.DataFrame:
-        """Return the drawings with their captions: image_id, prompt_id and text."""
-        table, asked = self.drawings().table, self._triplets.prompts()
-        return table[["image_id", "prompt_id"]].merge(asked[["prompt_id", "text"]], on="prompt_id")
-
-    @kept
     def drawn_truth(self) -> TrueMaps:
         """Return where words belong in the drawings."""
-        table = self.drawn()
-        return TrueMaps(self.drawings(), dict(zip(table["image_id"], table["text"], strict=True)))
+        drawings = self._triplets.drawings()
+        table = drawings.table
+        return TrueMaps(drawings, dict(zip(table["image_id"], table["text"], strict=True)))
 
     @kept
     def drawn_maps(self) -> NoisedImages | TrueMaps:
@@ -206,32 +175,21 @@ class Dependency:
         """
         from biaslab.mini.truthful import WORLD
 
-        pipeline, table = self._pipeline, self.drawn()
+        pipeline, drawings = self._pipeline, self._triplets.drawings()
         if pipeline.model == WORLD:
             return self.drawn_truth()
-        made_by = pipeline.image_model("triplets")
+        made_by, table = pipeline.image_model("triplets"), drawings.table
         asked = table.assign(words=[asking.words(text) for text in table["text"]])
         with pipeline._showing() as shown:
             more = {"seed": pipeline.seed, "store": pipeline.store, "progress": shown}
-            return NoisedImages(self.drawings(), asked, made_by.load, made_by.digest, **more)
-
-    @kept
-    def drawn_objects(self) -> pd.DataFrame:
-        """Return the objects that the drawings show: rows of ``triplets_objects``."""
-        import pandas as pd
-
-        from biaslab.mini import triplets
-
-        renders = self.drawings()
-        frames = [triplets.instances(renders.scene(i), i) for i in renders.table["image_id"]]
-        return pd.concat(frames, ignore_index=True)[list(COLUMNS)]
+            return NoisedImages(drawings, asked, made_by.load, made_by.digest, **more)
 
     @kept
     def drawn_groups(self) -> pd.DataFrame:
         """Return the groups of objects in the drawings, as planted and as measured.
 
-        Objects are found as the settings say, but by nobody where they come from a file; of one name in one image they
-        are compared from left to right.
+        Objects are found as the settings say; where they come from a file, those that are shown stand for them. Objects
+        of one name in one image are compared from left to right.
 
         Returns:
             Columns image_id, object, planted and measured: groups, empty where the object is not shown, or not found.
@@ -240,12 +198,10 @@ class Dependency:
 
         from biaslab.mini import triplets
 
-        pipeline, images, shown = self._pipeline, self.drawn(), self.drawn_objects()
-        name, found = pipeline.settings.triplets.objects, shown
-        if name != TRUTH and not finding.is_file(name):
-            with pipeline._showing() as bar:
-                how = {"store": pipeline.store, "device": pipeline.settings.compute.device, "progress": bar}
-                found = finding.find(self.drawings(), name, **how).objects
+        drawings = self._triplets.drawings()
+        images, shown = drawings.table, self._triplets.truth(drawings).objects
+        elsewhere = finding.is_file(self._pipeline.settings.triplets.objects)
+        found = shown if elsewhere else self._triplets.found(drawings).objects
         texts = dict(zip(images["image_id"], images["text"], strict=True))
         planted = [
             group
@@ -288,9 +244,9 @@ class Dependency:
 
         from biaslab.measures.masks import map_auc, mask_overlap
 
-        true, maps, table = self.drawn_truth(), self.drawn_maps(), self.drawn()
+        true, maps, table = self.drawn_truth(), self.drawn_maps(), self._triplets.drawings().table
         # Prompts of one gender beside one another: the next drawing is of another triplet.
-        table = table.sort_values("prompt_id", key=lambda ids: ids.str.rpartition("-")[2], kind="stable")
+        table = table.sort_values("prompt_gender", kind="stable")
         places: dict[str, list[tuple[str, str, np.ndarray]]] = {}
         for image_id in table["image_id"]:
             (known,) = true.word_maps([image_id])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property, partial
-from itertools import count, islice
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from biaslab import shared
@@ -256,14 +256,24 @@ class Triplets:
         from biaslab.mini.truthful import Renders
 
         n, seed = self._pipeline.settings.triplets.detector_triplets, self._pipeline.seed + 4
-        texts = (world.write(*world.draw(seed, i)) for i in count())
-        neutral = islice(dict.fromkeys(text for text in texts if text.startswith("a person ")), n)
+        said = (world.write(*world.draw(seed, i)) for i in count())
+        neutral: dict[str, None] = {}
+        while len(neutral) < n:
+            if (text := next(said)).startswith("a person "):
+                neutral[text] = None
         asked = asking.triplets(pd.DataFrame({"text": list(neutral)}), "drawings")
         made = world.generate(asked, seed=seed, skew="off")
         vae = self._pipeline.image_model("triplets").autoencoder
         whole = f"{made.digest} {models.digest(str(vae)) if vae else ''}"
         table = made.table.merge(asked[["prompt_id", "text", "prompt_gender"]], on="prompt_id")
         return Renders("drawings of depictions", whole, table, made.scene, 64, decoded=vae)
+
+    # -- what words guide ----------------------------------------------------------------------------
+
+    @cached_property
+    def dependency(self) -> Dependency:
+        """The stages for dependency groups of objects (section 6)."""
+        return Dependency(self._pipeline, self)
 
 
 def _shown(images: Renders, rows: pd.DataFrame) -> pd.DataFrame:
@@ -273,13 +283,6 @@ def _shown(images: Renders, rows: pd.DataFrame) -> pd.DataFrame:
     from biaslab.mini import triplets as world
 
     return pd.concat([world.instances(images.scene(i), i) for i in rows["image_id"]], ignore_index=True)
-
-    # -- what words guide ----------------------------------------------------------------------------
-
-    @cached_property
-    def dependency(self) -> Dependency:
-        """The stages for dependency groups of objects (section 6)."""
-        return Dependency(self._pipeline, self)
 
 
 _IMAGE_COLUMNS = (

@@ -217,10 +217,3 @@ class TripletsDesign(Group):
         "Who finds the nouns of prompts: `nltk` (as the paper), `spacy:MODEL`, or `world`, which knows the embedded "
         "world's captions alone.",
     )
-    drawn: Whole = field(
-        40,
-        "Triplets that are drawn as their prompts ask, to hold maps of words and dependency groups against what is "
-        "known of the drawings.",
-        "triplets",
-        ge=1,
-    )
