@@ -14,7 +14,7 @@ from biaslab import shared
 from biaslab.attribution import AttendedImages
 from biaslab.errors import InputError, ParameterError
 from biaslab.generation import GeneratedImages, spaces
-from biaslab.judging import instances, similarity
+from biaslab.judging import instances, object_ratings, similarity
 from biaslab.judging.images import DescribedImages
 from biaslab.pipeline.dependency import Dependency
 from biaslab.pipeline.stages import Stages, kept
@@ -201,11 +201,10 @@ class Triplets:
                 those of the model ``world``.
             InputError: A file does not fit, or names an image that there is not.
         """
-        name, asked = self._pipeline.settings.triplets.objects, self.prompts()
+        name = self._pipeline.settings.triplets.objects
         if instances.is_file(name):
             # Before images are made: their ids are known.
-            ids = [f"{row.prompt_id}/{k}" for row in asked.itertuples() for k in range(row.n_images)]
-            return instances.read(name, ids)
+            return instances.read(name, self._image_ids())
         return self.found(self.images().source)
 
     def found(self, images: ImageSource) -> instances.Found:
@@ -242,6 +241,25 @@ class Triplets:
             found.reindex(columns=list(instances.COLUMNS)), units.assign(outcome="", reason="")
         )
 
+    @property
+    def finds(self) -> bool:
+        """Whether ``triplets.objects`` names what finds objects in any image: no file, and not the truth."""
+        name = self._pipeline.settings.triplets.objects
+        return name != TRUTH and not instances.is_file(name)
+
+    @kept
+    def ratings(self) -> pd.DataFrame:
+        """Return what most people say of images: image_id, object and shown (``yes`` or ``no``).
+
+        Raises:
+            InputError: The file of the settings does not fit, or names an image that there is not.
+        """
+        return object_ratings.read(self._pipeline.settings.triplets.ratings, self._image_ids())
+
+    def _image_ids(self) -> list[str]:
+        """Return the ids of all images, made or not."""
+        return [f"{row.prompt_id}/{k}" for row in self.prompts().itertuples() for k in range(row.n_images)]
+
     @kept
     def drawings(self) -> Renders:
         """Return drawings whose truth is known, on which the error of what finds objects is measured (section 7.3).
@@ -262,6 +280,10 @@ class Triplets:
             if (text := next(said)).startswith("a person "):
                 neutral[text] = None
         asked = asking.triplets(pd.DataFrame({"text": list(neutral)}), "drawings")
+        # Half of the captions say person, and hardly two are alike.
+        captions = (world.write(*world.draw(seed, i)) for i in range(8 * n + 64))
+        neutral = [text for text in captions if text.startswith("a person ")]
+        asked = asking.triplets(pd.DataFrame({"text": list(dict.fromkeys(neutral))[:n]}), "drawings")
         made = world.generate(asked, seed=seed, skew="off")
         vae = self._pipeline.image_model("triplets").autoencoder
         whole = f"{made.digest} {models.digest(str(vae)) if vae else ''}"

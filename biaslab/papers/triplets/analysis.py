@@ -22,6 +22,7 @@ from scipy.stats import t as t_distribution
 
 from biaslab import published, stats, tables
 from biaslab.errors import InputError
+from biaslab.genders import GENDERS
 from biaslab.measures.similarity import (
     DEPENDENCY_GROUPS,
     dependency_groups_of_largest,
@@ -59,6 +60,8 @@ PERMUTATIONS = 9_999
 MINIMUM_COUNT = 10
 """Objects are kept whose larger count reaches this, in datasets for which the paper states no threshold."""
 
+ALL_OBJECTS = "all objects"
+_FOUND = ["model", "reference", "object"]
 _CELL = ["model", "dataset"]
 _METRIC = ["space", "metric"]
 _GROUP = [*_CELL, "dependency_group"]
@@ -491,6 +494,8 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
     """
     counts = _counts(counts, "triplets_object_counts")
     counts = counts[~counts["object"].isin(PEOPLE)]
+    order = counts["prompt_gender"].map({gender: i for i, gender in enumerate(PROMPT_GENDERS)})
+    counts = counts.iloc[np.argsort(order, kind="stable")]
     rows = []
     for names, of in counts.groupby([*_CELL, "prompt_gender"], sort=False):
         n = of["n_images"].iloc[0]
@@ -845,6 +850,72 @@ def _scored(model: str, group: str, metric: str, found: Sequence[float], n: int,
     return about | dict(zip(("value", "ci_low", "ci_high"), map(float, found), strict=True))
 
 
+def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``triplets_detector_error`` of ``triplets_detections``: precision, recall and overlap of masks, in %.
+
+    Of all objects but people together, and of each; of images that show a woman, a man, and of all (section 7.3).
+    Intervals take images as independent, not objects.
+    """
+    rows = []
+    whole = detections[~detections["object"].isin(PEOPLE)].assign(object=ALL_OBJECTS)
+    for names, of in pd.concat([whole, detections]).groupby(_FOUND, sort=False):
+        for shown in (ALL_GROUPS, *GENDERS):
+            some = of if shown == ALL_GROUPS else of[of["shown"] == shown]
+            row = dict(zip(_FOUND, names, strict=True)) | {"shown": shown}
+            for measure, of_what in (("precision", "finder_only"), ("recall", "reference_only")):
+                rows.append(row | {"measure": measure} | _share_found(some, of_what, confidence))
+            rows.append(row | {"measure": "mask_iou"} | _overlap(some, confidence))
+    return tables.of(rows, "triplets_detector_error")
+
+
+def _share_found(rows: pd.DataFrame, missed: str, confidence: float) -> dict:
+    """Return the share (%) of objects that both have, of those and the missed ones, with images as clusters."""
+    by = rows.groupby("image_id")[["both", missed]].sum().to_numpy(float)
+    hits, total = by[:, 0], by.sum(axis=1)
+    hits, total = hits[total > 0], total[total > 0]
+    n = {"n": int(total.sum()), "n_images": len(total)}
+    if not len(total):
+        return n | {"reason": "there is no such object"}
+    share = hits.sum() / total.sum()
+    error = stats.clustered_error((hits - share * total) / total.sum())
+    low, high = stats.clustered_share_interval(share, error, len(total), confidence)
+    reason = "" if len(total) > 1 else "an interval needs two images"
+    return n | {"value": 100 * share, "ci_low": 100 * low, "ci_high": 100 * high, "reason": reason}
+
+
+def _overlap(rows: pd.DataFrame, confidence: float) -> dict:
+    """Return the mean overlap (%) of what both have, by images."""
+    known = rows[rows["iou"].notna()]
+    by = (100 * known["iou"] * known["both"]).groupby(known["image_id"]).sum()
+    n = known.groupby("image_id")["both"].sum()
+    mean = stats.mean_interval(by / n, confidence)
+    reason = "" if mean.n > 1 else "an interval needs two images"
+    limits = {"value": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "reason": reason}
+    return limits | {"n": int(n.sum()), "n_images": mean.n}
+
+
+def detector_gender(errors: pd.DataFrame) -> pd.DataFrame:
+    """Return ``triplets_detector_gender`` of ``triplets_detector_error``: how recall differs with who is shown.
+
+    In points, men less women: above 0 an object is found more easily beside a man, so that a bias score without error
+    would lie lower. Limits are those of the difference of the two independent recalls (Newcombe 1998).
+    """
+    recall = errors[(errors["measure"] == "recall") & errors["shown"].isin(GENDERS)]
+    sides = {g: recall[recall["shown"] == g].set_index(_FOUND) for g in GENDERS}
+    both = sides["female"].join(sides["male"], lsuffix="_female", rsuffix="_male", how="inner").reset_index()
+    limits = stats.difference_interval(
+        *(both[f"{c}_{g}"] for g in GENDERS for c in ("value", "ci_low", "ci_high"))
+    )
+    found = both.assign(
+        recall_female=both["value_female"],
+        recall_male=both["value_male"],
+        difference=both["value_male"] - both["value_female"],
+        ci_low=limits.low,
+        ci_high=limits.high,
+    )
+    return tables.of(found, "triplets_detector_gender")
+
+
 def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_detector`` of ``triplets_detector_counts``: how often people and detector agree on nouns.
 
@@ -865,6 +936,7 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             percent = 100 * row.both / of if of else np.nan
             found = {
                 "model": row.model,
+                "reference": getattr(row, "reference", "") or "people",
                 "quantity": quantity,
                 "percent": percent,
                 "n": of,

@@ -15,6 +15,7 @@ import pandas as pd
 
 from biaslab import stats, tables
 from biaslab.errors import InputError, unknown_name
+from biaslab.measures.instances import match
 from biaslab.measures.similarity import DEPENDENCY_GROUPS
 from biaslab.papers.triplets.analysis import PAIRS, PROMPT_GENDERS, REFERENCES
 
@@ -163,6 +164,23 @@ def object_images(
             | {"reason": "" if mean.n > 1 else "an interval needs two cases"}
         )
     return tables.of(out, "triplets_object_images")
+
+
+def detections(found: pd.DataFrame, truth: pd.DataFrame, shown: pd.Series) -> pd.DataFrame:
+    """Return the rows of ``triplets_detections`` on images whose truth is known, without model and reference.
+
+    Args:
+        found: Instances, as :func:`biaslab.measures.instances.match` takes them.
+        truth: The same of what is shown.
+        shown: Gender of the person shown, by image_id.
+    """
+    matched = match(found, truth)
+    keys = ["image_id", "object"]
+    names = {"both": "both", "finder": "finder_only", "truth": "reference_only"}
+    counts = matched.groupby([*keys, "found"], sort=False).size().unstack(fill_value=0)
+    counts = counts.reindex(columns=list(names), fill_value=0).rename(columns=names)
+    rows = counts.join(matched.groupby(keys)["iou"].mean()).reset_index()
+    return rows.assign(shown=rows["image_id"].map(shown).fillna(""))
 
 
 def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:

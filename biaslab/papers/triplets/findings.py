@@ -17,6 +17,7 @@ from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES
 from biaslab.texts import as_name
 
 _NEARER = ("Nearer to masculine.", "Nearer to feminine.", "Neither: the interval holds 0.")
+_ALL_DATASETS = "all datasets"
 _LIKE = ("More like those of masculine ones.", "More like those of feminine ones.", "It cannot be told.")
 
 
@@ -315,11 +316,13 @@ def one_triplet(gap: pd.DataFrame) -> list[Finding]:
 def co_occurrence(summary: pd.DataFrame, gap: pd.DataFrame) -> list[Finding]:
     """Say how much nearer the objects of neutral images are to those of masculine ones.
 
-    Of ``triplets_co_occurrence_summary``, and of each row of ``triplets_co_occurrence`` where one dataset allows no
-    interval over datasets.
+    Of ``triplets_co_occurrence_summary``, and of each row of ``triplets_co_occurrence`` with an interval of its own, or
+    where one dataset allows no interval over datasets.
     """
     known = _many(gap, "gap")
-    over = summary.assign(dataset="all datasets", n=summary["n_datasets"]).dropna(subset="ci_low")
+    over = summary.assign(dataset=_ALL_DATASETS, n=summary["n_datasets"]).dropna(subset="ci_low")
+    # Measured ones, with intervals of their own; where there is no other, also those without.
+    sure = known[known["ci_low"].notna()] if len(over) else known
     masculine, feminine, tied = _ways(known)
     cells = (
         f"Of {count(len(known), 'cell', 'cells')} of model and dataset {masculine} are nearer to masculine"
@@ -329,11 +332,20 @@ def co_occurrence(summary: pd.DataFrame, gap: pd.DataFrame) -> list[Finding]:
         Finding(
             f"Are the objects of neutral images more like those of masculine or of feminine ones, {row.dataset}?",
             moved(row.ci_low, row.ci_high, *_LIKE), _of(row.model), n=row.n,
-            of="datasets" if len(over) else "pairs of images", figure="triplets_co_occurrence",
-            details=counted, **_gap(row),
+            of="datasets" if row.dataset == _ALL_DATASETS else "pairs of images", figure="triplets_co_occurrence",
+            details=counted if row.dataset == _ALL_DATASETS else _without(row), **_gap(row),
         )
-        for row in (over if len(over) else known).itertuples()
+        for row in pd.concat([over, sure]).itertuples()
     ]  # fmt: skip
+
+
+def _without(row) -> tuple[str, ...]:
+    """Say how many pairs have no cosine, and what flipping the signs of triplets says, where there are triplets."""
+    if not isfinite(row.ci_low):
+        return ()
+    lost = getattr(row, "n_without", 0.0)
+    said = () if not isfinite(lost) else (f"{lost:,.0f} pairs have an image without objects.",)
+    return (*said, f"By sign flips of triplets p = {row.p:.2g}.")
 
 
 def chi_square(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:

@@ -18,6 +18,9 @@ MASK_THRESHOLDS = (0.25, 0.35, 0.45)
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
+TOLD = {"feminine": "female", "masculine": "male"}
+"""The gender that prompts tell."""
+
 
 def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many triplets each data set gives, and images of each prompt (Table 4)."""
@@ -157,6 +160,51 @@ def object_truth(pipeline: Pipeline) -> pd.DataFrame:
     return tables.of(
         mean[mean["prompt_gender"].isin(PROMPT_GENDERS)].assign(model=pipeline.label), "triplets_object_truth"
     )
+
+
+def detections(pipeline: Pipeline) -> pd.DataFrame:
+    """Return which objects of drawings are found, and which that they do not show (section 7.3).
+
+    By ``triplets.objects``, unless that is the truth, or a file of what was found elsewhere. And of the images
+    themselves, where people say what these show (``triplets.ratings``).
+    """
+    s, stages = pipeline.settings.triplets, pipeline.triplets
+    frames = []
+    if stages.finds:
+        made = stages.drawings()
+        shown = made.table.set_index("image_id")["truth_gender"]
+        rows = cases.detections(stages.found(made).objects, stages.truth(made).objects, shown)
+        frames.append(rows.assign(reference="drawings"))
+    if s.ratings:
+        told = stages.images().table.set_index("image_id")["prompt_gender"].map(TOLD).fillna("")
+        rated, found = stages.ratings(), stages.objects()
+        seen = rated[rated["image_id"].isin(found.images.loc[found.images["outcome"] == "", "image_id"])]
+        there = pd.MultiIndex.from_frame(found.objects[["image_id", "object"]])
+        hit = pd.MultiIndex.from_frame(seen[["image_id", "object"]]).isin(there)
+        shows = seen["shown"].to_numpy() == "yes"
+        counts = {"both": hit & shows, "finder_only": hit & ~shows, "reference_only": ~hit & shows}
+        rows = seen[["image_id", "object"]].assign(shown=seen["image_id"].map(told), reference="ratings")
+        frames.append(rows.assign(**{k: v.astype(int) for k, v in counts.items()}))
+    whole = [frame.assign(model=pipeline.label) for frame in frames]
+    return tables.joined(whole, "triplets_detections")
+
+
+def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how many nouns of drawings' captions they show, and are found there (section 7.3)."""
+    from biaslab.mini import triplets as world
+
+    if not pipeline.triplets.finds:
+        return tables.of([], "triplets_detector_counts")
+    made = pipeline.triplets.drawings()
+    nouns = [(row.image_id, noun) for row in made.table.itertuples() for noun in world.nouns(row.text)]
+    nouns = pd.MultiIndex.from_tuples(dict.fromkeys(nouns))
+    found, shown = (
+        nouns.isin(pd.MultiIndex.from_frame(of.objects[["image_id", "object"]]))
+        for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made))
+    )
+    counts = {"nouns": len(nouns), "both": (found & shown).sum(), "model_only": (found & ~shown).sum()}
+    row = {"model": pipeline.label, "n_images": len(made.table), "people_only": (~found & shown).sum()}
+    return tables.of([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
 
 
 def _looked_at(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
