@@ -80,7 +80,8 @@ def main() -> None:
         )
         print(
             f"{skew:<8} intervals hold {100 * np.mean(held):5.1f} % of {len(held):,}; {with_truth}; neutral "
-            f"nearer to masculine {100 * np.mean(closer):5.1f} %; permutation rejects {100 * np.mean(rejected):5.1f} %; "
+            f"nearer to masculine {100 * np.mean(closer):5.1f} %; "
+            f"permutation rejects {100 * np.mean(rejected):5.1f} %; "
             f"an object survives Holm in {100 * np.mean(surviving):5.1f} %   ({time.perf_counter() - start:.0f} s)",
             flush=True,
         )

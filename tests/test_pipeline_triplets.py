@@ -236,17 +236,6 @@ def test_the_world_draws_triplets(tmp_path):
             captions={"corpus": corpus, "skew": skew},
             triplets={"triplets": 2},
             compute={"store": str(tmp_path)},
-def test_the_world_draws_triplets_without_a_branch(tmp_path, monkeypatch):
-    from biaslab.mini.truthful import Renders
-
-    seen = {}
-
-    def generate(prompts, **options):
-        seen.update(options, columns=set(prompts))
-        ids = [f"{name}/{i}" for name in prompts["prompt_id"] for i in range(2)]
-        table = prompts.loc[prompts.index.repeat(2), ["prompt_id"]].reset_index(drop=True)
-        return Renders(
-            "world", "d", table.assign(image_id=ids, index=[0, 1] * len(prompts), outcome="ok"), None, 64
         )
         found = Pipeline("world", given, seed=5, progress=False).triplets.images()
         assert found.table["seed"].tolist() == [0, 1] * 6 and set(found.table["model"]) == {"world"}

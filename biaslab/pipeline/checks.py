@@ -243,10 +243,8 @@ def check_alignment(model: str, settings: Settings, *, seed: int = 0) -> None:
             )
 
 
-def check_triplets(model: str, settings: Settings, *, seed: int = 0) -> None:
-    """Look at a corpus's first captions for triplets, of a small one at all that it has; and who finds nouns.
 def check_triplets(model: str, settings: Settings, *, seed: int = 0, images: bool = False) -> None:
-    """Look at a corpus's first captions for triplets; of a small one, at all that it has.
+    """Look at a corpus's first captions for triplets, of a small one at all that it has; and who finds nouns.
 
     Args:
         model: The model that generates.
@@ -257,8 +255,7 @@ def check_triplets(model: str, settings: Settings, *, seed: int = 0, images: boo
 
     Raises:
         InputError: The corpus cannot be read, or the whole of it gives no triplet.
-        ParameterError: What finds nouns is not installed.
-        ParameterError: A network is unknown, the model does not know a word, or its attention cannot be seen.
+        ParameterError: What finds nouns is not installed, a network is unknown, the model does not know a word, or its attention cannot be seen.
     """
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
     nouns.load(settings.triplets.nouns)
