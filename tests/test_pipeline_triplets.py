@@ -311,20 +311,7 @@ def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
     assert sizes.loc["captions.txt (one triplet)", ["triplets", "seeds"]].tolist() == [1, 3]
 
 
-def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path, monkeypatch):
-    from biaslab.mini import truthful
-    from biaslab.mini.scene import sample_scene
-
-    def generate(prompts, **options):
-        def scene(image_id):
-            return sample_scene(np.random.default_rng(len(image_id)))
-
-        table = prompts[["prompt_id"]].assign(image_id=prompts["prompt_id"] + "/0", index=0, outcome="ok")
-        return truthful.Renders("world", "d", table, scene, 64)
-
-    fake = ModuleType("biaslab.mini.triplets")
-    fake.generate = generate
-    monkeypatch.setitem(sys.modules, "biaslab.mini.triplets", fake)
+def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
     design = {"triplets": 2, "seeds": 1, "similarity": {"resnet": "", "clip": ""}}
     given = Settings(captions={"rows": 2000}, triplets=design, compute={"store": str(tmp_path)})
     p = Pipeline("world", given, seed=5, progress=False)

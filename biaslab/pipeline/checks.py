@@ -255,7 +255,8 @@ def check_triplets(model: str, settings: Settings, *, seed: int = 0, images: boo
 
     Raises:
         InputError: The corpus cannot be read, or the whole of it gives no triplet.
-        ParameterError: What finds nouns is not installed, a network is unknown, the model does not know a word, or its attention cannot be seen.
+        ParameterError: What finds nouns is not installed, a network is unknown, the model does not know a word, or its
+            attention cannot be seen.
     """
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
     nouns.load(settings.triplets.nouns)
