@@ -289,7 +289,9 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
     assert table.loc[table["metric"] == "t_pooled", "reason"].str.contains("one vector").all()
     steps = triplets.where(triplets.measure.step_similarity(p))
     gap = triplets.disparity_gap(table).set_index("metric")["gap"]
-    assert steps["place"].tolist() == [1, 2] and steps["gap"].iloc[-1] == pytest.approx(gap["z0"], abs=1e-3)
+    assert steps["place"].tolist() == ["1", "2"] and steps["gap"].iloc[-1] == pytest.approx(
+        gap["z0"], abs=1e-3
+    )
     floor = triplets.floor(table, triplets.measure.reference_similarity(p))
     assert set(floor["reference"]) == {"neutral-another_seed"} and "t" not in set(floor["metric"])
     networks = triplets.measure.networks(p)

@@ -223,7 +223,7 @@ def where(
     cell = [*_CELL, *_METRIC]
     rows = _checked(steps, "triplets_step_similarity", cell)
     found = [
-        row | {"part": "step", "place": int(row["metric"].removeprefix("z_"))}
+        row | {"part": "step", "place": row["metric"].removeprefix("z_")}
         for row in _gaps(rows, cell, seed, replicates, confidence)
     ]
     return _adjusted(tables.of(found, "triplets_where"), [*_CELL, "part"])

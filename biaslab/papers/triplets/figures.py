@@ -128,10 +128,12 @@ def floor(floor: pd.DataFrame, disparity: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
+@style.empty_without_rows
 def where(where: pd.DataFrame) -> Figure:
     """Draw the gap in latents after each step (``triplets_where``), one panel a model."""
     return forms.trends(
-        where, "place", "gap", labels=("denoising step", "latents nearer to masculine (cosine) ↑"),
+        where.assign(place=where["place"].astype(int)), "place", "gap",
+        labels=("denoising step", "latents nearer to masculine (cosine) ↑"),
         hue="dataset", panel="model", reference=0.0, sharey=False,
     )  # fmt: skip
 

@@ -242,7 +242,8 @@ def floor(floor: pd.DataFrame) -> list[Finding]:
 
     def say(model: str, dataset: str, reference: str, rows: pd.DataFrame) -> Finding:
         less, more = (rows["difference_ci_low"] > 0).sum(), (rows["difference_ci_high"] < 0).sum()
-        wanted = less if reference == "neutral-another_seed" else more
+        noise = reference == "neutral-another_seed"
+        wanted, other = (less, more) if noise else (more, less)
         values = rows.drop_duplicates("metric")
         names = [
             f"{_metric(r.metric)} {r.value:.3g} ({r.ci_low:.3g} to {r.ci_high:.3g})"
@@ -253,8 +254,8 @@ def floor(floor: pd.DataFrame) -> list[Finding]:
             f"In {wanted} of {count(len(rows), 'comparison', 'comparisons')} of a metric and a gender.",
             model, n=rows["n"].max(), of="cases", figure="triplets_floor",
             details=(
-                f"The other way in {more if wanted is less else less}; the others cannot be told.",
-                f"What {'noise' if reference == 'neutral-another_seed' else 'the neutral word'} alone leaves alike: "
+                f"The other way in {other}; the others cannot be told.",
+                f"What {'noise' if noise else 'the neutral word'} alone leaves alike: "
                 f"{'; '.join(names)}.",
             ),
         )  # fmt: skip
@@ -266,6 +267,7 @@ def where(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say after which denoising steps latents tell the genders apart (``triplets_where``)."""
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
+        rows = rows.assign(place=rows["place"].astype(int))
         sure = rows[rows["p_holm"] < _alpha(confidence)]
         answer = f"In none of {count(len(rows), 'step', 'steps')} can it be told after Holm's correction."
         if len(sure):
@@ -277,7 +279,7 @@ def where(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
                 else "either"
             )
             answer = (
-                f"First after step {sure['place'].min():g}, in {len(sure)} of {len(rows)}; nearer to {ways}."
+                f"First after step {sure['place'].min()}, in {len(sure)} of {len(rows)}; nearer to {ways}."
             )
         last = rows.loc[rows["place"].idxmax()]
         return Finding(

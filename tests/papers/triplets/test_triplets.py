@@ -715,12 +715,75 @@ def marks(ax):
 
 def test_gap_figures_draw_each_cell(printed):
     panels = {ax.get_title("left"): ax for ax in figures.disparity_gap(printed.gap).axes}
-    assert set(panels) == set(figures.METRIC_NAMES.values())
-    for metric, name in figures.METRIC_NAMES.items():
+    drawn = {metric: figures.METRIC_NAMES[metric] for metric in printed.gap["metric"].unique()}
+    assert set(panels) == set(drawn.values()) and len(drawn) == 8
+    for metric, name in drawn.items():
         gaps = printed.gap.loc[printed.gap["metric"] == metric, "gap"].dropna()
         assert marks(panels[name]) == pytest.approx(np.sort(gaps))
     (ax,) = figures.co_occurrence(printed.co_occurrence).axes
     assert marks(ax) == pytest.approx(np.sort(printed.co_occurrence["gap"]))
+
+
+def measured(shift, *, dataset="ours", metrics=("t", "ssim"), n=8, model="mini"):
+    """Return measured similarities whose gap is ``shift`` in each triplet, give or take what alternates."""
+    rows = []
+    for metric, k in product(metrics, range(n)):
+        near = 0.5 + 0.01 * k
+        for pair, value in zip(PAIRS, (near, near + shift + 0.001 * (-1) ** k), strict=True):
+            space = "prompt" if metric == "t" else "image"
+            rows.append((model, dataset, space, metric, pair, f"c{k}", value, 1, "1", 1, "triplets", ""))
+    return pd.DataFrame(rows, columns=tables.schema("triplets_similarity").names)
+
+
+def test_measured_models_stand_beside_the_printed_and_are_not_pooled_with_them(printed):
+    both = pd.concat([measured(0.05), printed.given["similarity"]], ignore_index=True)
+    gap = triplets.disparity_gap(both)
+    summary = triplets.gap_summary(gap, **DRAWS)
+    assert list(dict.fromkeys(summary["model"])) == [
+        "SD v1.4, SD v2.0, SD v2.1", "mini", "SD v1.4", "SD v2.0", "SD v2.1",
+    ]  # fmt: skip
+    # What is said of the printed ones together is what is said without the measured one.
+    pd.testing.assert_frame_equal(
+        triplets.together(summary).drop(columns="model"), printed.together.drop(columns="model")
+    )
+    (said,) = findings.measured(gap)
+    assert said.model == "mini" and said.answer.startswith("To masculine in 2 of 2")
+    (turned,) = findings.measured(triplets.disparity_gap(measured(-0.05)))
+    assert turned.answer.startswith("To masculine in 0 of 2 metrics, to feminine in 2")
+    (open_,) = findings.measured(triplets.disparity_gap(measured(0.0)))
+    assert "undecided in 2" in open_.answer
+    # Every panel has the same rows, so that those of one data set are beside one another.
+    axes = figures.disparity_gap(gap).axes
+    assert {len(ax.get_yticks()) for ax in axes} == {7}
+
+
+def test_floors_and_steps_are_drawn_and_said():
+    own = measured(0.05, metrics=("ssim",))
+    level = own.drop_duplicates("case").assign(pair="neutral-another_seed")
+    references = level.assign(value=[0.1, 0.12] * 4)
+    floor = triplets.floor(own, references)
+    (said,) = findings.floor(floor)
+    assert said.answer.startswith("In 2 of 2")
+    closer = triplets.floor(own, references.assign(pair="neutral-placebo"))
+    # A placebo that moves images more than the gendered words do.
+    (placebo,) = findings.floor(closer)
+    assert placebo.answer.startswith("In 0 of 2") and "in 2;" in placebo.details[0]
+    (ax,) = figures.floor(floor, triplets.disparity(own)).axes
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["feminine", "masculine", "neutral, other noise"]
+    assert marks(ax)[0] == pytest.approx(0.11)
+    steps = pd.concat(
+        [measured(s, metrics=("ssim",)).assign(metric=f"z_{k}") for k, s in ((1, 0.0), (2, 0.05))]
+    )
+    steps["space"] = "denoising"
+    where = triplets.where(steps)
+    (said,) = findings.where(where)
+    assert said.answer.startswith("First after step 2, in 1 of 2; nearer to masculine")
+    assert said.estimate == pytest.approx(100 * where["gap"].iloc[-1])
+    (ax,) = figures.where(where).axes
+    (line,) = [line for line in ax.lines if len(line.get_xdata()) == 2 and line.get_marker() != "None"]
+    assert line.get_ydata() == pytest.approx(where["gap"].to_numpy()) and len(where) == 2
+    (none,) = findings.where(triplets.where(steps[steps["metric"] == "z_1"]))
+    assert none.answer.startswith("In none of 1 step")
 
 
 def test_summary_figure_draws_means_with_intervals_and_the_datasets_behind_them(printed):
