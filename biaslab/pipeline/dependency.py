@@ -104,7 +104,7 @@ class Dependency:
             ParameterError, InputError: Nouns cannot be found, or objects do not fit.
         """
         images = self.looked_at()
-        return self._grouped(self._maps(), self._triplets.objects().objects, images, threshold)
+        return self._grouped(self.maps(), self._triplets.objects().objects, images, threshold)
 
     @kept
     def prompt_nouns(self) -> pd.DataFrame:
@@ -112,7 +112,12 @@ class Dependency:
         images, found = self.looked_at(), self._triplets.objects().objects
         return self._nouns_of(images, found.assign(object=self._named(found["object"])))
 
-    def _maps(self) -> dependency.Attended:
+    def maps(self) -> dependency.Attended:
+        """Return what maps words in the images: the model's attention; of ``world`` where words belong.
+
+        Raises:
+            MissingInputError: Attention was not kept.
+        """
         from biaslab.mini.truthful import WORLD
 
         images = self._triplets.images()

@@ -493,20 +493,35 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
     which each is taken to have as many images. Errors as for :func:`bias_score`.
     """
     counts = _counts(counts, "triplets_object_counts")
+    return _top(counts, [*_CELL, "prompt_gender"], "triplets_top_objects", most, confidence)
+
+
+def group_top_objects(counts: pd.DataFrame, *, most: int = 8, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``triplets_group_top_objects``: the ``most`` frequent objects of each group that are no people (figure 6).
+
+    As :func:`top_objects`, over prompts of all genders; of ``hidden`` nouns.
+    """
+    counts = _counts(counts, "triplets_group_object_counts")
+    return _top(
+        counts[counts["dependency_group"] != "nouns"], _GROUP, "triplets_group_top_objects", most, confidence
+    )
+
+
+def _top(counts: pd.DataFrame, keys: list[str], name: str, most: int, confidence: float) -> pd.DataFrame:
     counts = counts[~counts["object"].isin(PEOPLE)]
     order = counts["prompt_gender"].map({gender: i for i, gender in enumerate(PROMPT_GENDERS)})
     counts = counts.iloc[np.argsort(order, kind="stable")]
     rows = []
-    for names, of in counts.groupby([*_CELL, "prompt_gender"], sort=False):
-        n = of["n_images"].iloc[0]
+    for names, of in counts.groupby(keys, sort=False):
+        n = of.groupby("prompt_gender")["n_images"].first().sum()
         told = (of["case"] != "").all()
         cases = int(of["n_cases"].iloc[0]) if "n_cases" in of else of["case"].nunique()
         totals = of.groupby("object")["count"].sum().sort_values(ascending=False, kind="stable")
-        for rank, (name, total) in enumerate(totals.head(most).items(), start=1):
-            row = dict(zip([*_CELL, "prompt_gender"], names, strict=True)) | {"object": name, "rank": rank}
+        for rank, (object_, total) in enumerate(totals.head(most).items(), start=1):
+            row = dict(zip(keys, names, strict=True)) | {"object": object_, "rank": rank}
             row |= {"per_image": total / n, "count": total, "n_images": n, "reason": ""}
             if told and cases > 1:
-                split = of.loc[of["object"] == name].groupby("case")["count"].sum().to_numpy(float)
+                split = of.loc[of["object"] == object_].groupby("case")["count"].sum().to_numpy(float)
                 effects = np.concatenate([split, np.zeros(cases - len(split))]) / n - total / n / cases
                 error = stats.clustered_error(effects)
                 half = float(t_distribution.ppf((1 + confidence) / 2, error.df)) * error.se
@@ -514,7 +529,7 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
             else:
                 row["reason"] = "an interval needs counts of two cases"
             rows.append(row)
-    return tables.of(rows, "triplets_top_objects")
+    return tables.of(rows, name)
 
 
 def group_bias_score(
@@ -788,7 +803,8 @@ def thresholds(
                 here = counts[counts["dependency_group"] == name].rename(columns={"size": "count"})
                 test = next(_tested(here, seed, replicates, confidence, (TESTED_BY_THRESHOLD,)))
                 same = dict(zip([*_CELL, "mask_threshold"], names, strict=True))
-                rows.append(test | same | chosen | {"dependency_group": name})
+                n = here.loc[here["prompt_gender"].isin(TESTED[TESTED_BY_THRESHOLD]), "count"].sum()
+                rows.append({"n": n} | test | same | chosen | {"dependency_group": name})
     return tables.of(rows, "triplets_thresholds")
 
 

@@ -233,7 +233,8 @@ def group_object_counts(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.Da
         InputError: A column is missing, or an image is there twice.
     """
     matched = _matched(images)
-    sizes = matched.groupby([*_SET, "prompt_gender"]).size().rename("n_images").reset_index()
+    of = matched.groupby([*_SET, "prompt_gender"])
+    sizes = of.agg(n_images=("image_id", "size"), n_cases=("case", "nunique")).reset_index()
     keys = [*_SET, "dependency_group", "prompt_gender", "case", "object"]
     found = _of_groups(groups, nouns).merge(matched, on="image_id")
     counts = found.groupby(keys, as_index=False).size().rename(columns={"size": "count"})

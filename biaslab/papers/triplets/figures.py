@@ -321,3 +321,139 @@ def intersection(shared: pd.DataFrame) -> Figure:
         ax.set_xticks(ax.get_xticks(), short, rotation=25, ha="right", rotation_mode="anchor", fontsize=8.5)
         ax.set_yticks(np.arange(len(groups)) + 0.5, short, fontsize=8.5)
     return figure
+
+
+GROUP_COLORS = {
+    "explicitly_guided": style.BLUE,
+    "implicitly_guided": style.ORANGE,
+    "explicitly_independent": style.GREEN,
+    "implicitly_independent": style.PURPLE,
+}
+
+
+def dependency(example) -> Figure:
+    """Draw an image, the regions of its prompt's nouns, and its objects with their dependency groups (figure 5).
+
+    ``example`` is what :func:`biaslab.papers.triplets.measure.dependency_example` returns.
+    """
+    if example is None:
+        return style.nothing("The source has no images with maps of words and objects.")
+    objects = list(zip(example.objects, example.groups, example.object_masks, strict=True))[:6]
+    words = list(zip(example.words, example.word_masks, strict=True))[:5]
+    columns = max(len(objects), len(words) + 1)
+    figure, axes = style.subplots(2, columns, figsize=(forms.WIDTH, 2 * forms.WIDTH / columns + 1.0))
+    axes = np.reshape(axes, (2, columns))
+    for ax in axes.flat:
+        ax.set_axis_off()
+    axes[0, 0].imshow(example.image, interpolation="nearest")
+    axes[0, 0].set_title("image", fontsize=10)
+    for ax, (word, mask) in zip(axes[0, 1:], words, strict=False):
+        ax.imshow(_lit(example.image, mask), interpolation="nearest")
+        ax.set_title(f"word: {word}", fontsize=10)
+    for ax, (name, group, mask) in zip(axes[1], objects, strict=False):
+        ax.imshow(_lit(example.image, mask), interpolation="nearest")
+        said = GROUP_NAMES.get(group, "not known").replace(" ", "\n")
+        ax.set_title(f"{name}\n{said}", fontsize=10, color=GROUP_COLORS.get(group, style.GREY))
+    hidden = f"; hidden: {', '.join(example.hidden)}" if example.hidden else ""
+    figure.suptitle(f"“{example.text}”{hidden}".replace("$", r"\$"), fontsize=11)
+    return figure
+
+
+def _lit(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Return an image that is pale and grey outside of a mask."""
+    grey = 0.75 * 255 + 0.25 * image.mean(axis=2, keepdims=True)
+    return np.where(mask[..., None], image, grey).astype(np.uint8)
+
+
+@style.empty_without_rows
+def group_top_objects(top: pd.DataFrame, *, most: int = 6) -> Figure:
+    """Draw how often images of one model and dataset show the most frequent objects of each dependency group.
+
+    Of ``triplets_group_top_objects``: ``most`` objects in each panel.
+    """
+    return forms.estimates(
+        top[top["rank"] <= most],
+        "per_image",
+        row="object",
+        panel="dependency_group",
+        panel_names=GROUP_NAMES,
+        label="objects (or hidden nouns) an image",
+        reference=None,
+        xlim=(0, 1.05 * np.nanmax(top[["per_image", "ci_high"]].to_numpy())),
+        columns=3,
+        inch=0.3,
+    )
+
+
+@style.empty_without_rows
+def thresholds(tests: pd.DataFrame, *, alpha: float = 0.05) -> Figure:
+    """Draw how far objects of feminine and masculine prompts differ as thresholds change, one panel a dependency group.
+
+    Of ``triplets_thresholds`` of one model and dataset; filled marks have a permutation p below ``alpha``.
+    """
+    known = tests[tests["cramers_v"].notna()]
+    if known.empty:
+        return style.nothing("In no group are there enough objects for a test.")
+    names = [f"> {row.coverage_threshold:g}, people > {row.human_threshold:g}" for row in known.itertuples()]
+    return forms.estimates(
+        known.assign(
+            covered=names,
+            significant=known["p_permutation"] < alpha,
+            maps=known["mask_threshold"].map("words' regions > {:g}".format),
+        ),
+        "cramers_v",
+        row="covered",
+        hue="maps",
+        panel="dependency_group",
+        panel_names=GROUP_NAMES,
+        label="Cramér's V (0: distributed alike), by the coverage that guides",
+        filled="significant",
+        filled_names=(f"permutation p < {alpha:g}", "not"),
+        xlim=(-0.02, 0.02 + known["ci_high"].max()),
+        columns=2,
+        inch=0.26,
+    )
+
+
+@style.empty_without_rows
+def mask_truth(truth: pd.DataFrame) -> Figure:
+    """Draw how well maps of words mark where these belong, by kind of word and level of noise.
+
+    Of ``triplets_mask_truth`` of one model: a panel a metric and kind, beside what maps are worth against the place of
+    another drawing's word.
+    """
+    kinds = {"person": "person", "thing": "things", "worn": "what is worn", "place": "places"}
+    metrics = {"auc": "area under the curve", "overlap": "intersection over union"}
+    masks = {"own": "where the word belongs", "other": "where one of another drawing does"}
+    panel = truth["metric"].map(metrics) + ": " + truth["kind"].map(kinds)
+    level = truth["noise"].map(lambda noise: f"noise {noise:g}" if noise else "all together")
+    rows = truth.assign(panel=panel, level=level, against=truth["mask"].map(masks))
+    return forms.estimates(
+        rows.sort_values(["metric", "kind", "noise"], kind="stable"),
+        "value",
+        row="level",
+        hue="against",
+        panel="panel",
+        label="0 to 1; of areas under the curve 0.5 is chance",
+        reference=0.5,
+        xlim=(-0.02, 1.02),
+        columns=4,
+        inch=0.22,
+    )
+
+
+@style.empty_without_rows
+def group_truth(truth: pd.DataFrame) -> Figure:
+    """Draw precision, recall and F1 of each dependency group, one panel a model (``triplets_group_truth``)."""
+    return forms.estimates(
+        truth[truth["value"].notna()],
+        "value",
+        row="dependency_group",
+        row_names=GROUP_NAMES | {"macro": "mean over groups"},
+        hue="metric",
+        panel="model",
+        label="on drawings whose groups are known (%)",
+        reference=None,
+        xlim=(-2, 102),
+        inch=0.28,
+    )

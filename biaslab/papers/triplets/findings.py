@@ -567,6 +567,106 @@ def intersection(shared: pd.DataFrame) -> list[Finding]:
     return each(shared[shared["evidence"] == "printed"], ["model"], say)
 
 
+def group_permutations(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Say in which groups objects differ with gender where labels are permuted within triplets.
+
+    Of ``triplets_group_chi_square``, feminine against masculine, for each model and data set with counts by case.
+    """
+    alpha = _alpha(confidence)
+    known = tests[(tests["pair"] == "feminine-masculine") & tests["p_permutation"].notna()]
+
+    def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
+        hit = rows[rows["p_permutation_holm"] < alpha]
+        named = ", ".join(GROUP_NAMES[group] for group in hit["dependency_group"])
+        details = [
+            f"{GROUP_NAMES[row['dependency_group']]}: permutation p = {row['p_permutation']:.2g}, Cramér's V "
+            f"{row['cramers_v']:.2f} ({interval(row)}; n = {row['n']:,.0f} objects)."
+            for _, row in rows.iterrows()
+        ]
+        return Finding(
+            f"In which dependency groups do objects of feminine and masculine prompts differ, on {dataset}?",
+            f"{named[:1].upper()}{named[1:]}." if named else "In none that is told.",
+            model, n=rows["n"].sum(), of="objects", figure=_drawn(rows), details=tuple(details),
+        )  # fmt: skip
+
+    return each(known, ["model", "dataset"], say)
+
+
+def thresholds(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Say whether the groups that differ with gender depend on thresholds (``triplets_thresholds``)."""
+    alpha = _alpha(confidence)
+
+    def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
+        said = []
+        for group, some in rows.groupby("dependency_group", sort=False):
+            p = some["p_permutation"]
+            said.append(
+                f"{GROUP_NAMES[group]}: {(p < alpha).sum()} of {len(p)}, p {p.min():.2g} to {p.max():.2g}."
+            )
+        of = rows.groupby("dependency_group")["p_permutation"]
+        moved_ = ((of.min() < alpha) & (of.max() >= alpha)).sum()
+        tested = count(of.ngroups, "group", "groups")
+        return Finding(
+            f"Does it depend on thresholds in which groups objects differ with gender, on {dataset}?",
+            f"In {moved_} of {tested} some choices find a difference and others none.",
+            model, n=rows["n"].max(), of="objects of a group at most",
+            figure=f"triplets_thresholds_{as_name(f'{model} {dataset}')}",
+            details=(f"Choices with a permutation p below {alpha:g}, by group:", *said),
+        )  # fmt: skip
+
+    return each(tests[tests["p_permutation"].notna()], ["model", "dataset"], say)
+
+
+def mask_truth(truth: pd.DataFrame) -> list[Finding]:
+    """Say of each kind of word how well its maps mark where it belongs (``triplets_mask_truth``)."""
+    names = {"person": "people", "thing": "things", "worn": "what is worn", "place": "places"}
+    whole = truth[(truth["noise"] == 0) & truth["value"].notna()]
+
+    def say(model: str, kind: str, rows: pd.DataFrame) -> Finding | None:
+        by = {(row.metric, row.mask): row for row in rows.itertuples()}
+        if not {("overlap", "own"), ("auc", "own")} <= set(by):
+            return None
+        own, auc, other = by["overlap", "own"], by["auc", "own"], by.get(("auc", "other"))
+        details = [
+            f"The area under the ROC curve is {auc.value:.2f} ({auc.ci_low:.2f} to {auc.ci_high:.2f})."
+        ]
+        if other is not None:
+            details.append(
+                f"Held against the place of another drawing's word it is {other.value:.2f} ({other.ci_low:.2f} to "
+                f"{other.ci_high:.2f})."
+            )
+        return Finding(
+            f"Do maps of words for {names[kind]} mark where these are?",
+            f"Intersection over union is {own.value:.2f}.",
+            model, own.value, own.ci_low, own.ci_high, "", own.n, "words",
+            f"triplets_mask_truth_{as_name(model)}", details=tuple(details),
+        )  # fmt: skip
+
+    return each(whole, ["model", "kind"], say)
+
+
+def group_truth(truth: pd.DataFrame) -> list[Finding]:
+    """Say how well dependency groups are told on drawings (``triplets_group_truth``)."""
+    found = []
+    for model, rows in truth[truth["metric"] == "f1"].groupby("model", sort=False):
+        known = rows[rows["value"].notna()].set_index("dependency_group")
+        if "macro" not in known.index:
+            continue
+        whole, groups = known.loc["macro"], known.drop("macro")
+        named = [
+            f"{GROUP_NAMES[k]}: {spoken(row['value'])} % ({interval(row)})." for k, row in groups.iterrows()
+        ]
+        found.append(
+            Finding(
+                "Are objects put into the dependency groups that they are in?",
+                f"The mean F1 over groups is {spoken(whole['value'])} %.",
+                model, whole["value"], whole["ci_low"], whole["ci_high"], "%", whole["n"], "objects",
+                "triplets_group_truth", details=tuple(named),
+            )
+        )  # fmt: skip
+    return found
+
+
 def detector(agreement: pd.DataFrame) -> list[Finding]:
     """Say how far the detector can be trusted on nouns (``triplets_detector``)."""
     asked = {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from biaslab import tables
+from biaslab.errors import MissingInputError
 from biaslab.judging.similarity import METRICS
 from biaslab.papers.triplets import cases
 from biaslab.papers.triplets.analysis import PROMPT_GENDERS
@@ -20,6 +22,25 @@ if TYPE_CHECKING:
 
 TOLD = {"feminine": "female", "masculine": "male"}
 """The gender that prompts tell."""
+
+
+class Example(NamedTuple):
+    """An image with what words and objects cover of it."""
+
+    image: np.ndarray
+    """``uint8 (height, width, 3)``."""
+    text: str
+    words: tuple[str, ...]
+    """The nouns of the prompt that have a map, as they stand there."""
+    word_masks: np.ndarray
+    """``bool (words, height, width)``."""
+    objects: list[str]
+    groups: list[str]
+    """The dependency group of each object; empty where it is not known."""
+    object_masks: np.ndarray
+    """``bool (objects, height, width)``."""
+    hidden: tuple[str, ...]
+    """Nouns that no object matches."""
 
 
 def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
@@ -237,6 +258,41 @@ def coverages(pipeline: Pipeline) -> pd.DataFrame:
     """Return how far words cover each object, at several thresholds of maps (section 6.2)."""
     stages = pipeline.triplets.dependency
     return cases.coverages(stages.looked_at(), {each: stages.groups(each) for each in MASK_THRESHOLDS})
+
+
+def dependency_example(pipeline: Pipeline | None) -> Example | None:
+    """Return the image whose objects are in most groups, with what words and objects cover of it (figure 5).
+
+    None where no image is made here, or attention was not kept.
+    """
+    from biaslab.attribution import word_masks
+    from biaslab.measures.instances import masks
+
+    if pipeline is None:
+        return None
+    stages = pipeline.triplets.dependency
+    try:
+        groups, nouns = stages.groups(), stages.prompt_nouns()
+    except MissingInputError:
+        return None
+    kinds = groups.groupby("image_id", sort=False)["dependency_group"].nunique()
+    kinds = kinds.add(
+        nouns[nouns["hidden"]].groupby("image_id")["noun"].nunique().clip(upper=1), fill_value=0
+    )
+    image_id = str(kinds.reindex(stages.looked_at()["image_id"]).fillna(0).idxmax())
+    images = pipeline.triplets.images()
+    (image,), (maps,) = images.read([image_id]), stages.maps().word_maps([image_id])
+    text = images.table.set_index("image_id").loc[image_id, "text"]
+    of, said = groups[groups["image_id"] == image_id], nouns[nouns["image_id"] == image_id]
+    height, width = image.shape[:2]
+    found = pipeline.triplets.objects().objects
+    known = found[found["image_id"] == image_id].set_index("instance").loc[of["instance"]].reset_index()
+    named = [k for k, word in enumerate(maps.words) if stages.nouns().name(word) in set(said["noun"])]
+    return Example(
+        image, text, tuple(maps.words[k] for k in named), word_masks(maps.maps[named], height, width),
+        list(of["object"]), list(of["dependency_group"].fillna("")), masks(known, height, width),
+        tuple(said.loc[said["hidden"], "noun"]),
+    )  # fmt: skip
 
 
 def mask_agreement(pipeline: Pipeline) -> pd.DataFrame:

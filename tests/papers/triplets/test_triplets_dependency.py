@@ -1,0 +1,199 @@
+"""Dependency groups as tables: counts by case, thresholds, and how well masks and groups are told, by other ways."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+
+from biaslab import stats, tables
+from biaslab.measures.similarity import DEPENDENCY_GROUPS, dependency_groups
+from biaslab.papers import triplets
+from biaslab.papers.triplets import cases
+
+GENDERS = ("neutral", "feminine", "masculine")
+GROUPS = DEPENDENCY_GROUPS[:4]
+
+
+def images_of(n_triplets=4, seeds=2):
+    rows = [
+        {
+            "model": "M",
+            "dataset": "D",
+            "triplet_id": f"t{t}",
+            "seed": s,
+            "prompt_gender": g,
+            "image_id": f"t{t}-{s}-{g}",
+        }
+        for t, s, g in itertools.product(range(n_triplets), range(seeds), GENDERS)
+    ]
+    return pd.DataFrame(rows)
+
+
+def groups_of(images, rng):
+    rows = [
+        (i, k, name, rng.choice([*GROUPS, None], p=[0.3, 0.3, 0.1, 0.2, 0.1]))
+        for i in images["image_id"]
+        for k, name in enumerate(rng.choice(["hat", "dog", "park"], rng.integers(0, 4)))
+    ]
+    return pd.DataFrame(rows, columns=["image_id", "instance", "object", "dependency_group"])
+
+
+def nouns_of(images, rng):
+    rows = [
+        (i, noun, bool(rng.random() < 0.4)) for i in images["image_id"] for noun in ("hat", "park", "music")
+    ]
+    return pd.DataFrame(rows, columns=["image_id", "noun", "hidden"])
+
+
+def test_counts_and_shares_of_groups_by_a_loop():
+    rng = np.random.default_rng(0)
+    images = images_of()
+    groups, nouns = groups_of(images, rng), nouns_of(images, rng)
+    # At this seed one image is missing, so that the other two of its triplet do not count.
+    seen = images[images["image_id"] != "t1-1-feminine"]
+    kept = seen[~seen["image_id"].str.startswith("t1-1-")]
+    found = cases.group_object_counts(seen, groups, nouns)
+    expected = {}
+    held = {group: set() for group in DEPENDENCY_GROUPS}
+    for image in kept.itertuples():
+        entries = [
+            (r.dependency_group, r.object) for r in groups.itertuples() if r.image_id == image.image_id
+        ]
+        for r in nouns[nouns["image_id"] == image.image_id].itertuples():
+            entries += [("nouns", r.noun)] + [("hidden", r.noun)] * r.hidden
+        for group, name in entries:
+            if group is not None:
+                key = (group, image.prompt_gender, image.triplet_id, name)
+                expected[key] = expected.get(key, 0) + 1
+                if group != "nouns":
+                    held[group].add(image.image_id)
+    keys = ["dependency_group", "prompt_gender", "case", "object"]
+    assert found.set_index(keys)["count"].to_dict() == expected
+    assert set(found["n_images"]) == {7} and set(found["n_cases"]) == {4}
+    shares = cases.group_images(seen, groups, nouns).set_index("dependency_group")
+    assert shares["percent_images"].to_dict() == pytest.approx(
+        {g: 100 * len(i) / 21 for g, i in held.items()}
+    )
+    assert set(shares["n"]) == {21} and set(shares["n_triplets"]) == {4}
+    # They are what the analyses of the paper's tables take.
+    tests = triplets.group_chi_square(
+        found, tables.of([], "triplets_printed_chi_square"), seed=0, replicates=99
+    )
+    assert set(tests["dependency_group"]) == set(DEPENDENCY_GROUPS)
+    objects = triplets.group_objects(found, tables.of([], "triplets_printed_group_objects"))
+    assert objects.set_index("dependency_group")["objects"]["nouns"] == 3
+
+
+def covered_of(images, rng):
+    """Return objects whose coverage is drawn, with more of one object beside one gender where words name none."""
+    rows = []
+    for image in images.itertuples():
+        for k in range(6):
+            explicit = k < 3
+            odds = {"feminine": 0.9, "masculine": 0.1}.get(image.prompt_gender, 0.5) if not explicit else 0.5
+            name = "hat" if rng.random() < odds else "dog"
+            rows.append((image.image_id, k, name, explicit, rng.random(), 0.0, "mask"))
+    columns = ["image_id", "instance", "object", "explicit", "coverage", "human_coverage", "region"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_thresholds_move_objects_between_groups():
+    rng = np.random.default_rng(1)
+    images = images_of(30, 1)
+    covered = covered_of(images, rng)
+    table = cases.coverages(images, {0.35: covered, 0.5: covered.assign(coverage=covered["coverage"] / 2)})
+    assert table["mask_threshold"].dtype == float and len(table) == 2 * len(covered)
+    found = triplets.thresholds(table, guided=(0.4, 0.7), guided_people=(0.25,), seed=0, replicates=199)
+    assert len(found) == 2 * 2 * 4
+    paired = covered.merge(images, on="image_id")
+    paired = paired[paired["prompt_gender"] != "neutral"]
+    for row in found.itertuples():
+        scale = 1 if row.mask_threshold == 0.35 else 0.5
+        group = [
+            dependency_groups(
+                [o], [[scale * c]], [o] if e else [], ["any"], threshold=row.coverage_threshold
+            )[0]
+            for o, e, c in zip(paired["object"], paired["explicit"], paired["coverage"], strict=True)
+        ]
+        here = paired[np.array(group) == row.dependency_group]
+        assert row.n == len(here)
+        if np.isfinite(row.p):
+            counts = pd.crosstab(here["object"], here["prompt_gender"])
+            assert row.p == pytest.approx(scipy_stats.chi2_contingency(counts, correction=False).pvalue)
+    known = found[found["p_permutation"].notna()]
+    implicit = known["dependency_group"].str.startswith("implicitly") & (known["n"] > 40)
+    assert implicit.any() and (known.loc[implicit, "p_permutation"] < 0.05).all()
+    assert (known.loc[~known["dependency_group"].str.startswith("implicitly"), "p_permutation"] > 0.01).all()
+    assert triplets.thresholds(table[:0]).empty
+
+
+def test_mask_truth_is_the_mean_over_drawings():
+    rng = np.random.default_rng(2)
+    rows = [
+        ("M", f"i{k}", kind, 0.0, mask, rng.random(), rng.random(), 2)
+        for k, kind, mask in itertools.product(range(5), ("thing", "person"), ("own", "other"))
+    ]
+    columns = ["model", "image_id", "kind", "noise", "mask", "overlap", "auc", "n"]
+    table = tables.check(pd.DataFrame(rows, columns=columns), "triplets_mask_agreement")
+    table.loc[0, "overlap"] = np.nan
+    found = triplets.mask_truth(table).set_index(["kind", "mask", "metric"])
+    assert len(found) == 8
+    for (kind, mask, metric), row in found.iterrows():
+        values = table[(table["kind"] == kind) & (table["mask"] == mask)][metric].dropna()
+        low, high = scipy_stats.t.interval(0.95, len(values) - 1, values.mean(), scipy_stats.sem(values))
+        assert row[["value", "ci_low", "ci_high"]].tolist() == pytest.approx([values.mean(), low, high])
+        assert (row["n"], row["n_images"]) == (2 * len(values), len(values))
+
+
+def test_group_truth_by_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the other way")
+    rng = np.random.default_rng(3)
+    names = [*DEPENDENCY_GROUPS, ""]
+    counts = rng.integers(0, 30, (6, 6)) + 40 * np.eye(6, dtype=int)
+    counts[5, 5] = 0
+    rows = [
+        ("M", names[i], names[j], counts[i, j])
+        for i, j in itertools.product(range(6), repeat=2)
+        if counts[i, j]
+    ]
+    table = tables.check(
+        pd.DataFrame(rows, columns=["model", "planted", "measured", "count"]), "triplets_group_confusion"
+    )
+    found = triplets.group_truth(table).set_index(["dependency_group", "metric"])
+    planted = [p for _, p, _, n in rows for _ in range(n)]
+    measured = [m for _, _, m, n in rows for _ in range(n)]
+    scores = metrics.precision_recall_fscore_support(planted, measured, labels=list(DEPENDENCY_GROUPS))
+    for k, group in enumerate(DEPENDENCY_GROUPS):
+        for metric, values in zip(("precision", "recall", "f1"), scores[:3], strict=True):
+            assert found.loc[(group, metric), "value"] == pytest.approx(100 * values[k])
+        both, n = counts[k, k], int(found.loc[(group, "recall"), "n"])
+        assert n == counts[k].sum()
+        wilson = [100 * end for end in stats.wilson_interval(both, n)]
+        assert found.loc[(group, "recall"), ["ci_low", "ci_high"]].tolist() == pytest.approx(wilson)
+    macro = found.loc[("macro", "f1")]
+    assert macro["value"] == pytest.approx(100 * scores[2].mean()) and macro["n"] == counts.sum()
+    assert macro["ci_low"] < macro["value"] < macro["ci_high"]
+    # A group that nobody planted or measured has no score, and is no part of the mean.
+    some = table[(table["planted"] != "hidden") & (table["measured"] != "hidden")]
+    none = triplets.group_truth(some).set_index(["dependency_group", "metric"])
+    assert none.loc["hidden", "value"].isna().all() and (none.loc["hidden", "reason"] != "").all()
+    assert triplets.group_truth(table[:0]).empty
+
+
+def test_most_frequent_objects_of_groups():
+    rng = np.random.default_rng(4)
+    images = images_of()
+    groups, nouns = groups_of(images, rng), nouns_of(images, rng)
+    groups.loc[0, ["object", "dependency_group"]] = ["person", GROUPS[0]]
+    counts = cases.group_object_counts(images, groups, nouns)
+    top = triplets.group_top_objects(counts, most=2)
+    assert "person" not in set(top["object"]) and "nouns" not in set(top["dependency_group"])
+    for (group,), rows in top.groupby(["dependency_group"]):
+        of = counts[(counts["dependency_group"] == group) & (counts["object"] != "person")]
+        totals = of.groupby("object")["count"].sum()
+        assert sorted(rows["count"], reverse=True) == sorted(totals, reverse=True)[:2]
+        genders = of["prompt_gender"].nunique()
+        assert set(rows["n_images"]) == {8 * genders}
+        np.testing.assert_allclose(rows["per_image"], rows["count"] / rows["n_images"])
