@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biaslab.mini.truthful import Renders
-    from biaslab.pipeline.triplets import Triplets
 
 NO_MAPS = "Attention, which says what words guide, was not kept. Set triplets.attention to true."
 
@@ -64,10 +63,10 @@ class Dependency:
 
     Args:
         pipeline: The pipeline whose settings, store and seed are used.
-        triplets: Its images and their objects.
+        triplets: Its images and their objects, a :class:`~biaslab.pipeline.triplets.Triplets`.
     """
 
-    def __init__(self, pipeline: Stages, triplets: Triplets) -> None:
+    def __init__(self, pipeline: Stages, triplets: Any) -> None:
         self._pipeline, self._triplets = pipeline, triplets
         self._kept: dict[Any, Any] = {}
 
