@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pandas as pd
 
-from biaslab.attribution.maps import THRESHOLD, WordMaps, word_masks
+from biaslab.attribution.maps import WordMaps, on_image
 from biaslab.measures.instances import BOX
 from biaslab.measures.instances import masks as object_masks
 from biaslab.measures.similarity import HUMANS, coverage, hidden_nouns
@@ -21,7 +21,9 @@ from biaslab.measures.similarity import HUMANS, coverage, hidden_nouns
 if TYPE_CHECKING:
     from biaslab.store import Store
 
-COVERED = {"coverage": float, "word": object, "human_coverage": float, "region": object}
+THRESHOLDS = (0.25, 0.35, 0.45)
+"""Shares of a map's range above which a place belongs to its word; the paper's is 0.35 (section 6.1)."""
+COVERED = {"threshold": float, "coverage": float, "word": object, "human_coverage": float, "region": object}
 """The columns of :func:`coverages` and their types."""
 # Pixels of masks that are held at a time, of objects and of words.
 _HELD = 2**26
@@ -47,7 +49,6 @@ def covered(
     instances: pd.DataFrame,
     *,
     store: Store,
-    threshold: float = THRESHOLD,
     progress: bool = True,
 ) -> pd.DataFrame:
     """Return how far the words of prompts cover the objects of images; what is in ``store`` is not computed again.
@@ -58,11 +59,11 @@ def covered(
         images: Where the maps of words come from.
         instances: Rows of ``triplets_objects``.
         store: Where results are kept.
-        threshold: Share of a map's range above which a place belongs to its word, 0–1.
         progress: Whether to show a bar.
 
     Returns:
-        The instances, in order, with image_id, instance and the columns of :func:`coverages`.
+        A row an instance and threshold of :data:`THRESHOLDS`, instances in order: image_id, instance and the columns of
+        :func:`coverages`.
 
     Raises:
         InputError: An image has no maps, or masks of several sizes.
@@ -73,18 +74,19 @@ def covered(
         for image_id, objects in shard.itertuples(index=False):
             (maps,) = images.word_maps([image_id])
 
-            def masks(some: slice, height: int, width: int, maps: np.ndarray = maps.maps) -> np.ndarray:
-                return word_masks(maps[some], height, width, threshold)
+            def values(some: slice, height: int, width: int, maps: np.ndarray = maps.maps) -> np.ndarray:
+                return on_image(maps[some], height, width)
 
-            rows = pd.DataFrame(json.loads(objects)).assign(image_id=image_id)
+            rows = pd.DataFrame(json.loads(objects))
+            found = coverages(rows, maps.words, values)
             frames.append(
-                pd.concat([rows[["image_id", "instance"]], coverages(rows, maps.words, masks)], axis=1)
+                found.assign(image_id=image_id, instance=np.tile(rows["instance"], len(THRESHOLDS)))
             )
         return pd.concat(frames, ignore_index=True)
 
     by_image = instances.groupby("image_id", sort=False)[["instance", *_NEEDED]]
     units = [(image_id, rows.to_json(orient="records", double_precision=15)) for image_id, rows in by_image]
-    stage = store.stage("coverages", {"images": images.digest, "threshold": threshold}, work)
+    stage = store.stage("coverages", {"images": images.digest, "thresholds": list(THRESHOLDS)}, work)
     found = stage.compute(
         pd.DataFrame(units, columns=["image_id", "objects"], dtype=object),
         shard_rows=_SHARD_ROWS,
@@ -94,23 +96,27 @@ def covered(
     keys = ["image_id", "instance"]
     if found.empty:
         return instances[keys].reindex(columns=[*keys, *COVERED]).astype(COVERED)
-    return instances[keys].merge(found.astype(COVERED), on=keys, how="left", validate="one_to_one")
+    return instances[keys].merge(found.astype(COVERED), on=keys, how="left", validate="one_to_many")
 
 
 def coverages(
-    instances: pd.DataFrame, words: Sequence[str], masks: Callable[[slice, int, int], np.ndarray]
+    instances: pd.DataFrame,
+    words: Sequence[str],
+    values: Callable[[slice, int, int], np.ndarray],
+    thresholds: Sequence[float] = THRESHOLDS,
 ) -> pd.DataFrame:
     """Return how far words cover the objects of one image (eq. 7): the largest coverage is what guidance asks for.
 
     Args:
         instances: Rows of ``triplets_objects`` of one image. What has a box alone is compared by that.
-        words: The words that have a region.
-        masks: Returns the regions of some of the words, ``bool (words, height, width)``, for a slice of them and a
-            height and width in pixels: those of the objects' masks, or 512 where none says them.
+        words: The words that have a map.
+        values: Returns the maps of some of the words, ``float32 (words, height, width)`` of 0–1, for a slice of them,
+            and a height and width in pixels: those of the masks, or 512 where none says them.
+        thresholds: Above what a place belongs to a word, 0–1.
 
     Returns:
-        A row an object, in order, with the columns of :data:`COVERED`: coverage (0–1), the largest of all words, and
-        the word that has it; human_coverage, the largest of words of
+        Threshold by threshold a row an object, in order, with the columns of :data:`COVERED`: threshold; coverage
+        (0–1), the largest of all words, and the word that has it; human_coverage, the largest of words of
         :data:`biaslab.measures.similarity.HUMANS`; both 0 where there is no such word, NaN where the object has no
         pixel; and region, ``mask`` or ``box``: by what the object was compared.
 
@@ -121,19 +127,30 @@ def coverages(
     height, width = sizes.iloc[0].astype(int) if len(sizes) else (_SIZE, _SIZE)
     human = np.array([word.lower() in HUMANS for word in words], bool)
     at_once = max(1, _HELD // (height * width))
-    parts = [slice(first, first + at_once) for first in range(0, len(words), at_once)]
-    rows = []
+    covered = np.zeros((len(thresholds), len(instances), len(words)))
+    there = np.zeros(len(instances), bool)
     for start in range(0, len(instances), at_once):
-        objects = object_masks(instances.iloc[start : start + at_once], height, width)
-        covered = np.zeros((len(objects), len(words)))
-        for part in parts:
-            covered[:, part] = coverage(objects, masks(part, height, width))
-        for shares, there in zip(covered, objects.any(axis=(1, 2)), strict=True):
-            best = shares.max(initial=0) if there else np.nan
-            of_humans = shares[human].max(initial=0) if there else np.nan
-            rows.append((best, words[int(shares.argmax())] if best > 0 else "", of_humans))
-    found = pd.DataFrame(rows, columns=list(COVERED)[:3])
-    return found.assign(region=np.where(instances["rle"] == "", "box", "mask")).astype(COVERED)
+        here = slice(start, start + at_once)
+        objects = object_masks(instances.iloc[here], height, width)
+        there[here] = objects.any(axis=(1, 2))
+        for first in range(0, len(words), at_once):
+            some = slice(first, first + at_once)
+            maps = values(some, height, width)
+            for of, threshold in zip(covered, thresholds, strict=True):
+                of[here, some] = coverage(objects, maps > threshold)
+    best, of_humans = (
+        np.where(there, np.nan_to_num(of).max(axis=2, initial=0), np.nan)
+        for of in (covered, covered[..., human])
+    )
+    by = np.array([*words, ""], object)[np.nan_to_num(covered).argmax(axis=2) if len(words) else -1]
+    found = {
+        "threshold": np.repeat(thresholds, len(instances)),
+        "coverage": best.ravel(),
+        "word": np.where(best > 0, by, "").ravel(),
+        "human_coverage": of_humans.ravel(),
+        "region": np.tile(np.where(instances["rle"] == "", "box", "mask"), len(thresholds)),
+    }
+    return pd.DataFrame(found).astype(COVERED)
 
 
 def nouns_of(image_ids: Sequence[str], nouns: Sequence[Sequence[str]], objects: pd.DataFrame) -> pd.DataFrame:

@@ -87,23 +87,24 @@ class Dependency:
         return table[(table["outcome"] == "ok") & table["image_id"].isin(seen)].reset_index(drop=True)
 
     @kept
-    def groups(self, threshold: float = THRESHOLD) -> pd.DataFrame:
-        """Return the dependency group of each object of the images (section 6.2).
-
-        Args:
-            threshold: Share of a map's range above which a place belongs to its word, 0–1.
+    def coverages(self) -> pd.DataFrame:
+        """Return how far words cover each object of the images, and the group that follows (section 6.2).
 
         Returns:
-            Columns image_id, instance, label (as it was found), object (as a noun), explicit (whether the prompt names
-            it), those of :data:`biaslab.attribution.dependency.COVERED`, and dependency_group (by the paper's
-            thresholds; None where the object has no pixel).
+            A row an object and threshold of maps (:data:`biaslab.attribution.dependency.THRESHOLDS`): image_id,
+            instance, label (as it was found), object (as a noun), explicit (whether the prompt names it), the columns
+            of :data:`biaslab.attribution.dependency.COVERED`, and dependency_group (by the paper's thresholds of
+            coverage; None where the object has no pixel).
 
         Raises:
             MissingInputError: Attention was not kept.
             ParameterError, InputError: Nouns cannot be found, or objects do not fit.
         """
-        images = self.looked_at()
-        return self._grouped(self.maps(), self._triplets.objects().objects, images, threshold)
+        return self._grouped(self.maps(), self._triplets.objects().objects, self.looked_at())
+
+    def groups(self) -> pd.DataFrame:
+        """Return the rows of :meth:`coverages` at the paper's threshold of maps: the group of each object."""
+        return _at_papers(self.coverages())
 
     @kept
     def prompt_nouns(self) -> pd.DataFrame:
@@ -141,24 +142,20 @@ class Dependency:
         texts = self._texts(images)
         return dependency.nouns_of(list(texts), list(texts.values()), named)
 
-    def _grouped(
-        self, maps: dependency.Attended, found: pd.DataFrame, images: pd.DataFrame, threshold: float
-    ) -> pd.DataFrame:
+    def _grouped(self, maps: dependency.Attended, found: pd.DataFrame, images: pd.DataFrame) -> pd.DataFrame:
         texts = self._texts(images)
         found = found[found["image_id"].isin(texts)].reset_index(drop=True)
         with self._pipeline._showing() as shown:
-            covered = dependency.covered(
-                maps, found, store=self._pipeline.store, threshold=threshold, progress=shown
-            )
-        names = self._named(found["object"])
-        explicit = [name in texts[i] for i, name in zip(found["image_id"], names, strict=True)]
-        for at, (column, values) in enumerate(
-            {"label": found["object"], "object": names, "explicit": np.array(explicit, bool)}.items(), start=2
-        ):
-            covered.insert(at, column, values)
-        largest = covered["coverage"], covered["human_coverage"]
-        group = dependency_groups_of_largest(names, explicit, *largest, person=naming.PERSON)
-        return covered.assign(dependency_group=group)
+            covered = dependency.covered(maps, found, store=self._pipeline.store, progress=shown)
+        found = found.rename(columns={"object": "label"}).assign(object=self._named(found["object"]))
+        named = [name in texts[i] for i, name in zip(found["image_id"], found["object"], strict=True)]
+        found["explicit"] = np.array(named, bool)
+        keys = ["image_id", "instance"]
+        rows = found[[*keys, "label", "object", "explicit"]].merge(covered, on=keys)
+        group = dependency_groups_of_largest(
+            *(rows[c] for c in ("object", "explicit", "coverage", "human_coverage")), person=naming.PERSON
+        )
+        return rows.assign(dependency_group=group)
 
     # -- drawings whose truth is known ---------------------------------------------------------------
 
@@ -213,7 +210,7 @@ class Dependency:
             for group in triplets.planted(texts[i], list(rows["object"]))
         ]
         shown = shown.assign(object=self._named(shown["object"]), planted=planted)
-        groups = self._grouped(self.drawn_maps(), found, images, THRESHOLD)
+        groups = _at_papers(self._grouped(self.drawn_maps(), found, images))
         measured = found[found["image_id"].isin(texts)].reset_index(drop=True)
         measured = measured.assign(object=groups["object"], measured=groups["dependency_group"])
         keys = ["image_id", "object", "place"]
@@ -237,44 +234,60 @@ class Dependency:
     def drawn_agreement(self) -> pd.DataFrame:
         """Return how well maps of words mark where these belong in the drawings.
 
-        Each map is also held against where a word of its kind belongs in a drawing of another triplet: what a map is
-        worth that knows where such things usually are, and nothing of its image.
+        Each map is also held against where another word of its drawing belongs, and against where a word of its kind
+        does in a drawing of another triplet: what a map is worth that knows where such things usually are, and nothing
+        of its image.
 
         Returns:
             A row a word, level of noise and mask: image_id, word, kind (``person``, ``thing``, ``worn`` or ``place``),
-            noise (0–1; 0 stands for all levels together), mask (``own`` or ``other``), overlap and auc (0–1).
+            noise (0–1; 0 stands for all levels together), mask (``own``, ``shuffled`` or ``other``), overlap and auc
+            (0–1).
         """
         import pandas as pd
 
         from biaslab.measures.masks import map_auc, mask_overlap
 
-        true, maps, table = self.drawn_truth(), self.drawn_maps(), self._triplets.drawings().table
-        # Prompts of one gender beside one another: the next drawing is of another triplet.
-        table = table.sort_values("prompt_gender", kind="stable")
-        places: dict[str, list[tuple[str, str, np.ndarray]]] = {}
-        for image_id in table["image_id"]:
-            (known,) = true.word_maps([image_id])
-            for word, mask in zip(known.words, known.maps > 0, strict=True):
-                if (kind := _kind(word)) and mask.any():
-                    places.setdefault(kind, []).append((image_id, word, mask))
-        levels = (0.0,) if isinstance(maps, TrueMaps) else (0.0, *LEVELS)
+        maps, table = self.drawn_maps(), self._triplets.drawings().table
+        known = self._places()
         rows = []
-        for level in levels:
+        for level in (0.0,) if isinstance(maps, TrueMaps) else (0.0, *LEVELS):
             at = {} if isinstance(maps, TrueMaps) else {"level": level}
             found = dict(zip(table["image_id"], maps.word_maps(list(table["image_id"]), **at), strict=True))
-            for kind, here in places.items():
-                for k, (image_id, word, own) in enumerate(here):
-                    of = found[image_id]
-                    said = [w.lower() for w in of.words]
-                    if word not in said:
-                        continue
-                    map_ = of.maps[[said.index(word)]]
-                    values = on_image(map_, *own.shape)
-                    for name, mask in (("own", own), ("other", here[(k + 1) % len(here)][2])):
-                        both = mask_overlap(values > THRESHOLD, mask[None])[0], map_auc(values, mask[None])[0]
-                        rows.append((image_id, word, kind, level, name, *both))
+            for image_id, word, kind, masks in known:
+                of = found[image_id]
+                said = [w.lower() for w in of.words]
+                if word not in said:
+                    continue
+                values = on_image(of.maps[[said.index(word)]], *masks["own"].shape)
+                for name, mask in masks.items():
+                    both = mask_overlap(values > THRESHOLD, mask[None])[0], map_auc(values, mask[None])[0]
+                    rows.append((image_id, word, kind, level, name, *both))
         columns = ["image_id", "word", "kind", "noise", "mask", "overlap", "auc"]
         return pd.DataFrame(rows, columns=columns)
+
+    def _places(self) -> list[tuple[str, str, str, dict[str, np.ndarray]]]:
+        """Return the words that name what is to be seen: image_id, word, kind, and the masks it is held against."""
+        true, table = self.drawn_truth(), self._triplets.drawings().table
+        found = []
+        for image_id in table["image_id"]:
+            (of,) = true.word_maps([image_id])
+            seen = [(w, _kind(w), m > 0) for w, m in zip(of.words, of.maps, strict=True) if _kind(w)]
+            seen = [row for row in seen if row[2].any()]
+            for k, (word, kind, mask) in enumerate(seen):
+                shuffled = {"shuffled": seen[(k + 1) % len(seen)][2]} if len(seen) > 1 else {}
+                found.append((image_id, word, kind, {"own": mask} | shuffled))
+        # The ids of a triplet's drawings differ in what stands behind the last hyphen.
+        for k, (image_id, _, kind, masks) in enumerate(found):
+            following = (found[(k + j) % len(found)] for j in range(1, len(found)))
+            triplet = image_id.rpartition("-")[0]
+            elsewhere = (f for f in following if f[2] == kind and f[0].rpartition("-")[0] != triplet)
+            if other := next(elsewhere, None):
+                masks["other"] = other[3]["own"]
+        return found
+
+
+def _at_papers(covered: pd.DataFrame) -> pd.DataFrame:
+    return covered[covered["threshold"] == THRESHOLD].reset_index(drop=True)
 
 
 def _kind(word: str) -> str:

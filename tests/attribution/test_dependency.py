@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from biaslab.attribution import WordMaps, dependency, word_masks
+from biaslab.attribution.dependency import THRESHOLDS
 from biaslab.measures.instances import encode
 from biaslab.measures.instances import masks as masks_of
 from biaslab.store import Store
@@ -42,7 +43,8 @@ def test_the_largest_coverage(monkeypatch, held):
     monkeypatch.setattr(dependency, "_HELD", held)
     rng = np.random.default_rng(1)
     words = ("a", "Woman", "hat", "people")
-    regions = rng.random((4, SIZE, SIZE)) < rng.random((4, 1, 1))
+    values = rng.random((4, SIZE, SIZE)) * rng.uniform(0.6, 1, (4, 1, 1))
+    regions = values > 0.5
     masks = [rng.random((SIZE, SIZE)) < share for share in (0.2, 0.6, 0, 0.1)]
     rows = pd.DataFrame(
         [instance("a", k, "x", mask) for k, mask in enumerate(masks)]
@@ -52,9 +54,15 @@ def test_the_largest_coverage(monkeypatch, held):
 
     def some(part, height, width):
         asked.append((height, width))
-        return regions[part]
+        return values[part]
 
-    found = dependency.coverages(rows, words, some)
+    found = dependency.coverages(rows, words, some, (0.5, 0.8))
+    assert found["threshold"].tolist() == [0.5] * 5 + [0.8] * 5
+    higher = found[5:].reset_index(drop=True)
+    np.testing.assert_allclose(
+        higher[["coverage", "human_coverage"]].to_numpy(float), brute_force(rows, words, values > 0.8)
+    )
+    found = found[:5]
     expected = brute_force(rows, words, regions)
     np.testing.assert_allclose(found[["coverage", "human_coverage"]].to_numpy(float), expected)
     assert set(asked) == {(SIZE, SIZE)}
@@ -70,12 +78,12 @@ def test_boxes_without_a_size():
     rows = pd.DataFrame([instance("a", 0, "y", box=(0, 0.5, 0.75, 1), size=(np.nan, np.nan))])
 
     def left_half(part, height, width):
-        return np.broadcast_to(np.arange(width) < width / 2, (1, height, width))[part]
+        return np.broadcast_to(1.0 * (np.arange(width) < width / 2), (1, height, width))[part]
 
-    found = dependency.coverages(rows, ("x",), left_half)
+    found = dependency.coverages(rows, ("x",), left_half, (0.5,))
     assert found["coverage"].tolist() == pytest.approx([2 / 3]) and found["region"].tolist() == ["box"]
     # Without a word there is nothing to cover it.
-    none = dependency.coverages(rows, (), left_half)
+    none = dependency.coverages(rows, (), left_half, (0.5,))
     assert none["coverage"].tolist() == none["human_coverage"].tolist() == [0] and none["word"].tolist() == [
         ""
     ]
@@ -104,13 +112,14 @@ def test_objects_of_images_are_compared_once(tmp_path):
     ).sample(frac=1, random_state=0)
     images, store = Maps("abc"), Store(tmp_path)
     found = dependency.covered(images, rows, store=store, progress=False)
-    assert (
-        found[["image_id", "instance"]].to_numpy().tolist()
-        == rows[["image_id", "instance"]].to_numpy().tolist()
-    )
-    for row, covered in zip(rows.to_dict("records"), found.itertuples(), strict=True):
+    keys = ["image_id", "instance"]
+    assert found[keys].drop_duplicates().to_numpy().tolist() == rows[keys].to_numpy().tolist()
+    assert found["threshold"].tolist() == list(THRESHOLDS) * len(rows)
+    by = {(row.image_id, row.instance, row.threshold): row for row in found.itertuples()}
+    for row, threshold in itertools.product(rows.to_dict("records"), THRESHOLDS):
+        covered = by[row["image_id"], row["instance"], threshold]
         (maps,) = images.word_maps([row["image_id"]])
-        regions = word_masks(maps.maps, SIZE, SIZE)
+        regions = word_masks(maps.maps, SIZE, SIZE, threshold)
         np.testing.assert_allclose(
             [covered.coverage, covered.human_coverage],
             brute_force(pd.DataFrame([row]), maps.words, regions)[0],
@@ -118,8 +127,6 @@ def test_objects_of_images_are_compared_once(tmp_path):
     images.asked.clear()
     pd.testing.assert_frame_equal(dependency.covered(images, rows, store=store, progress=False), found)
     assert images.asked == []
-    dependency.covered(images, rows, store=store, threshold=0.6, progress=False)
-    assert sorted(images.asked) == ["a", "b", "c"]
     assert dependency.covered(images, rows[:0], store=store, progress=False).empty
 
 

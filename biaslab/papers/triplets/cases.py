@@ -8,7 +8,6 @@ neutral one. A case is a triplet with all its seeds, or a seed where a dataset o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -257,22 +256,17 @@ def group_images(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.DataFrame
     return tables.of(rows, "triplets_group_images")
 
 
-def coverages(images: pd.DataFrame, by_threshold: Mapping[float, pd.DataFrame]) -> pd.DataFrame:
+def coverages(images: pd.DataFrame, covered: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_coverages``: how far words cover each object, at thresholds of maps, for what these decide.
 
     Args:
         images: See the module.
-        by_threshold: By threshold of maps, columns image_id, instance, object, explicit, coverage and human_coverage.
+        covered: Columns image_id, instance, object, explicit, threshold, coverage, human_coverage and region.
 
     Raises:
         InputError: As :func:`group_object_counts`.
     """
-    matched = _matched(images)
-    frames = [
-        found.merge(matched, on="image_id").assign(mask_threshold=threshold)
-        for threshold, found in by_threshold.items()
-    ]
-    rows = pd.concat(frames, ignore_index=True)
+    rows = covered.merge(_matched(images), on="image_id").rename(columns={"threshold": "mask_threshold"})
     return tables.of(rows.assign(explicit=rows["explicit"].astype(int)), "triplets_coverages")
 
 

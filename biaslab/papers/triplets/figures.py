@@ -424,7 +424,11 @@ def mask_truth(truth: pd.DataFrame) -> Figure:
     """
     kinds = {"person": "person", "thing": "things", "worn": "what is worn", "place": "places"}
     metrics = {"auc": "area under the curve", "overlap": "intersection over union"}
-    masks = {"own": "where the word belongs", "other": "where one of another drawing does"}
+    masks = {
+        "own": "where the word belongs",
+        "shuffled": "where another word does",
+        "other": "where one of another drawing does",
+    }
     panel = truth["metric"].map(metrics) + ": " + truth["kind"].map(kinds)
     level = truth["noise"].map(lambda noise: f"noise {noise:g}" if noise else "all together")
     rows = truth.assign(panel=panel, level=level, against=truth["mask"].map(masks))

@@ -626,15 +626,14 @@ def mask_truth(truth: pd.DataFrame) -> list[Finding]:
         by = {(row.metric, row.mask): row for row in rows.itertuples()}
         if not {("overlap", "own"), ("auc", "own")} <= set(by):
             return None
-        own, auc, other = by["overlap", "own"], by["auc", "own"], by.get(("auc", "other"))
+        own, auc = by["overlap", "own"], by["auc", "own"]
         details = [
             f"The area under the ROC curve is {auc.value:.2f} ({auc.ci_low:.2f} to {auc.ci_high:.2f})."
         ]
-        if other is not None:
-            details.append(
-                f"Held against the place of another drawing's word it is {other.value:.2f} ({other.ci_low:.2f} to "
-                f"{other.ci_high:.2f})."
-            )
+        for mask, place in (("shuffled", "another word's place"), ("other", "the place in another drawing")):
+            if of := by.get(("auc", mask)):
+                limits = f"{of.ci_low:.2f} to {of.ci_high:.2f}"
+                details.append(f"Held against {place} it is {of.value:.2f} ({limits}).")
         return Finding(
             f"Do maps of words for {names[kind]} mark where these are?",
             f"Intersection over union is {own.value:.2f}.",

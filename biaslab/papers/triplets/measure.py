@@ -14,9 +14,6 @@ from biaslab.papers.triplets import cases
 from biaslab.papers.triplets.analysis import PROMPT_GENDERS
 from biaslab.prompts import depicted as rule
 
-MASK_THRESHOLDS = (0.25, 0.35, 0.45)
-"""Thresholds of maps of words that are compared; the paper's is 0.35 (section 6.1)."""
-
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
@@ -257,7 +254,7 @@ def group_images(pipeline: Pipeline) -> pd.DataFrame:
 def coverages(pipeline: Pipeline) -> pd.DataFrame:
     """Return how far words cover each object, at several thresholds of maps (section 6.2)."""
     stages = pipeline.triplets.dependency
-    return cases.coverages(stages.looked_at(), {each: stages.groups(each) for each in MASK_THRESHOLDS})
+    return cases.coverages(stages.looked_at(), stages.coverages())
 
 
 def dependency_example(pipeline: Pipeline | None) -> Example | None:

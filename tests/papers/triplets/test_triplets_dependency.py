@@ -103,7 +103,8 @@ def test_thresholds_move_objects_between_groups():
     rng = np.random.default_rng(1)
     images = images_of(30, 1)
     covered = covered_of(images, rng)
-    table = cases.coverages(images, {0.35: covered, 0.5: covered.assign(coverage=covered["coverage"] / 2)})
+    halved = covered.assign(coverage=covered["coverage"] / 2, threshold=0.5)
+    table = cases.coverages(images, pd.concat([covered.assign(threshold=0.35), halved]))
     assert table["mask_threshold"].dtype == float and len(table) == 2 * len(covered)
     found = triplets.thresholds(table, guided=(0.4, 0.7), guided_people=(0.25,), seed=0, replicates=199)
     assert len(found) == 2 * 2 * 4
