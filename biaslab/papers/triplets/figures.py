@@ -423,7 +423,7 @@ def mask_truth(truth: pd.DataFrame) -> Figure:
     another drawing's word.
     """
     kinds = {"person": "person", "thing": "things", "worn": "what is worn", "place": "places"}
-    metrics = {"auc": "area under the curve", "overlap": "intersection over union"}
+    metrics = {"auc": "AUC", "overlap": "IoU"}
     masks = {
         "own": "where the word belongs",
         "shuffled": "where another word does",
@@ -438,9 +438,9 @@ def mask_truth(truth: pd.DataFrame) -> Figure:
         row="level",
         hue="against",
         panel="panel",
-        label="0 to 1; of areas under the curve 0.5 is chance",
+        label="area under the ROC curve (AUC, 0.5 is chance), or intersection over union (IoU)",
         reference=0.5,
-        xlim=(-0.02, 1.02),
+        xlim=(-0.05, 1.05),
         columns=4,
         inch=0.22,
     )
@@ -449,12 +449,13 @@ def mask_truth(truth: pd.DataFrame) -> Figure:
 @style.empty_without_rows
 def group_truth(truth: pd.DataFrame) -> Figure:
     """Draw precision, recall and F1 of each dependency group, one panel a model (``triplets_group_truth``)."""
+    known = truth[truth["value"].notna()]
     return forms.estimates(
-        truth[truth["value"].notna()],
+        known.assign(score=known["metric"].replace("f1", "F1")),
         "value",
         row="dependency_group",
         row_names=GROUP_NAMES | {"macro": "mean over groups"},
-        hue="metric",
+        hue="score",
         panel="model",
         label="on drawings whose groups are known (%)",
         reference=None,

@@ -544,10 +544,10 @@ def group_share(share: pd.DataFrame) -> list[Finding]:
 
     def say(model: str, group: str, rows: pd.DataFrame) -> Finding:
         rows = rows.sort_values("percent_images", kind="stable")
-        low, high = (spoken(rows["percent_images"].iloc[at]) for at in (0, -1))
+        ends = dict.fromkeys(spoken(rows["percent_images"].iloc[at]) for at in (0, -1))
         return Finding(
             f"How many images hold {GROUP_NAMES[group]} {'nouns' if group == 'hidden' else 'objects'}?",
-            f"{low} to {high} %, over {count(rows['dataset'].nunique(), 'dataset', 'datasets')}.",
+            f"{' to '.join(ends)} %, over {count(rows['dataset'].nunique(), 'dataset', 'datasets')}.",
             model, figure="triplets_group_share",
             details=tuple(dict.fromkeys(named(rows.iloc[at]) for at in (0, -1))),
         )  # fmt: skip
