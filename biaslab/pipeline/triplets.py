@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from functools import cached_property, partial
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from biaslab import shared
@@ -274,12 +273,6 @@ class Triplets:
         from biaslab.mini.truthful import Renders
 
         n, seed = self._pipeline.settings.triplets.detector_triplets, self._pipeline.seed + 4
-        said = (world.write(*world.draw(seed, i)) for i in count())
-        neutral: dict[str, None] = {}
-        while len(neutral) < n:
-            if (text := next(said)).startswith("a person "):
-                neutral[text] = None
-        asked = asking.triplets(pd.DataFrame({"text": list(neutral)}), "drawings")
         # Half of the captions say person, and hardly two are alike.
         captions = (world.write(*world.draw(seed, i)) for i in range(8 * n + 64))
         neutral = [text for text in captions if text.startswith("a person ")]
