@@ -157,7 +157,7 @@ def co_occurrence(gap: pd.DataFrame) -> Figure:
 
 def _gaps(gap: pd.DataFrame, panel: str, label: str) -> Figure:
     known = gap["ci_low"].notna()
-    return forms.estimates(
+    figure = forms.estimates(
         gap.assign(
             known=known,
             low=gap["ci_low"].where(known, gap["gap"] - gap["rounding"]),
@@ -171,10 +171,13 @@ def _gaps(gap: pd.DataFrame, panel: str, label: str) -> Figure:
         label=label,
         limits=("low", "high"),
         filled="known",
-        filled_names=("with interval", "printed mean with its rounding"),
+        filled_names=("with interval", "mean without one"),
         columns=4 if panel else 1,
         inch=0.26,
     )
+    for ax in figure.axes:
+        ax.locator_params(axis="x", nbins=4)
+    return figure
 
 
 @style.empty_without_rows
