@@ -952,7 +952,7 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             percent = 100 * row.both / of if of else np.nan
             found = {
                 "model": row.model,
-                "reference": getattr(row, "reference", "") or "people",
+                "reference": row.reference,
                 "quantity": quantity,
                 "percent": percent,
                 "n": of,

@@ -235,6 +235,44 @@ def group_chi_square(tests: pd.DataFrame, *, alpha: float = 0.05) -> Figure:
 
 
 @style.empty_without_rows
+def detector_error(errors: pd.DataFrame) -> Figure:
+    """Draw precision, recall and overlap of each object with their intervals (``triplets_detector_error``)."""
+    known = errors[(errors["shown"] == "all") & errors["value"].notna()]
+    return forms.estimates(
+        known,
+        "value",
+        row="object",
+        panel="measure",
+        panel_names={"precision": "Precision", "recall": "Recall", "mask_iou": "Overlap of what is found"},
+        label="objects, or overlap of masks (%)",
+        reference=None,
+        xlim=(-2, 102),
+        columns=3,
+        inch=0.22,
+    )
+
+
+@style.empty_without_rows
+def detector_gender(gender: pd.DataFrame, *, most: int = 20) -> Figure:
+    """Draw by how much recall differs between men and women (``triplets_detector_gender``).
+
+    Of the ``most`` frequent objects.
+    """
+    known = gender[gender["ci_low"].notna()]
+    counts = known[["n_female", "n_male"]].sum(axis=1)
+    some = known.loc[counts.sort_values(ascending=False, kind="stable").index[:most]]
+    return forms.estimates(
+        some.assign(
+            name=some["object"] + some[["n_female", "n_male"]].sum(axis=1).map(" (n = {:,.0f})".format)
+        ),
+        "difference",
+        row="name",
+        panel="reference",
+        label="recall, men less women (points): found more easily beside men →",
+    )
+
+
+@style.empty_without_rows
 def top_objects(top: pd.DataFrame, *, most: int = 8) -> Figure:
     """Draw how often images of one model and dataset show their most frequent objects, one panel a gender.
 

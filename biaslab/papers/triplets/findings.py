@@ -12,7 +12,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.findings import Finding, count, each, interval, level, moved, none_could, spoken
-from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS
+from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS
 from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES
 from biaslab.texts import as_name
 
@@ -666,14 +666,59 @@ def group_truth(truth: pd.DataFrame) -> list[Finding]:
     return found
 
 
+def detector_error(errors: pd.DataFrame) -> list[Finding]:
+    """Say how well objects are found, all together (``triplets_detector_error``)."""
+    asked = {
+        "precision": "are objects that are found there",
+        "recall": "are objects that are there found",
+        "mask_iou": "how far do masks of found objects overlap with true ones",
+    }
+    whole = errors[(errors["object"] == ALL_OBJECTS) & (errors["shown"] == "all") & errors["value"].notna()]
+    return [
+        Finding(
+            f"By {row.reference}, {asked[row.measure]}?",
+            f"{spoken(row.value)} %{' of objects' if row.measure != 'mask_iou' else ' on average'}.",
+            row.model, row.value, row.ci_low, row.ci_high, "%", row.n, "objects", "triplets_detector_error",
+            details=(f"All but people, in {row.n_images:,.0f} images, which the interval takes as independent.",),
+        )
+        for row in whole.itertuples()
+    ]  # fmt: skip
+
+
+def detector_gender(gender: pd.DataFrame) -> list[Finding]:
+    """Say whether objects are found more easily beside one gender (``triplets_detector_gender``)."""
+    answers = ("Yes, beside men.", "Yes, beside women.", "It cannot be told: the interval holds 0.")
+
+    def say(model: str, reference: str, rows: pd.DataFrame) -> Finding | None:
+        whole = rows[(rows["object"] == ALL_OBJECTS) & rows["ci_low"].notna()]
+        if whole.empty:
+            return None
+        row = next(whole.itertuples())
+        each_one = rows[(rows["object"] != ALL_OBJECTS) & rows["ci_low"].notna()]
+        apart = ((each_one["ci_low"] > 0) | (each_one["ci_high"] < 0)).sum()
+        return Finding(
+            f"By {reference}, are objects found more easily beside one gender?",
+            moved(row.ci_low, row.ci_high, *answers), model, row.difference, row.ci_low, row.ci_high, "points",
+            row.n_female + row.n_male, "objects", "triplets_detector_gender",
+            details=(
+                f"Recall: {spoken(row.recall_male)} % beside men, {spoken(row.recall_female)} % beside women.",
+                f"Of {len(each_one)} single objects {apart} have an interval without 0, of which about one in twenty "
+                "would by chance.",
+            ),
+        )  # fmt: skip
+
+    return each(gender, ["model", "reference"], say)
+
+
 def detector(agreement: pd.DataFrame) -> list[Finding]:
     """Say how far the detector can be trusted on nouns (``triplets_detector``)."""
-    asked = {
-        "detector_precision": "Do people see the nouns that the detector finds?",
-        "detector_recall": "Does the detector find the nouns that people see?",
-    }
 
     def say(row) -> Finding:
+        see = "drawings show" if row.reference == "drawings" else "people see"
+        asked = {
+            "detector_precision": f"Do {see} the nouns that the detector finds?",
+            "detector_recall": f"Does the detector find the nouns that {see}?",
+        }
         answer, details = f"{row.bound} {spoken(row.percent)} % of them.".strip().capitalize(), []
         limits = {"ci_low": row.ci_low, "ci_high": row.ci_high}
         if not isfinite(row.ci_high):
@@ -683,4 +728,5 @@ def detector(agreement: pd.DataFrame) -> list[Finding]:
         about = {"unit": "%", "n": row.n, "of": "nouns", "details": tuple(details)} | limits
         return Finding(asked[row.quantity], answer, row.model, row.percent, **about)
 
-    return [say(row) for row in agreement[agreement["quantity"].isin(asked)].itertuples()]
+    told = agreement["quantity"].isin(("detector_precision", "detector_recall"))
+    return [say(row) for row in agreement[told].itertuples()]

@@ -117,7 +117,7 @@ def detector_counts() -> pd.DataFrame:
         "model_only": _stated("nouns_model_only"),
         "people_only": np.nan,
     }
-    return pd.DataFrame(counts).assign(model="SD v2.0")
+    return pd.DataFrame(counts).assign(model="SD v2.0", reference="people")
 
 
 def _stated(quantity: str, subject: str = "") -> float:
