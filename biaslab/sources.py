@@ -31,6 +31,18 @@ PIPELINE_PAPERS = ("paradox", "paired", "dalleval", "triplets")
 OF_CAPTIONS = {f"dalleval_{n}" for n in ("alignment_quality", "gender_judges", "image_quality", "references")}
 # Tables on images of triplets.
 OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_")}
+# Tables of triplets for which objects are looked for in images.
+OF_OBJECTS = {
+    f"triplets_{n}"
+    for n in (
+        "objects",
+        "object_images",
+        "object_counts",
+        "object_similarity",
+        "detections",
+        "detector_counts",
+    )
+}
 # Where a run keeps the measured tables that it read.
 MEASURED = "measured"
 # Tables that are not named after the paper whose function measures them.
@@ -229,6 +241,8 @@ def check_work(
         checks.check_alignment(*given, seed=seed)
     if any(name.startswith("triplets_") for name in names):
         checks.check_triplets(*given, seed=seed, images=bool(names & OF_TRIPLETS))
+    if names & OF_OBJECTS:
+        checks.check_objects(*given)
 
 
 def no_images(*, model: str = "all", settings: Mapping | None = None) -> str:

@@ -15,10 +15,11 @@ from biaslab import models
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import similarity
+from biaslab.judging.instances import GROUNDED
 from biaslab.judging.names import FILES, VQA, WHOLE, files_digest
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.stages import check_found
-from biaslab.pipeline.triplets import check_neutral
+from biaslab.pipeline.triplets import TRUTH, check_neutral
 from biaslab.prompts import nouns, paintskills
 from biaslab.prompts.triplets import neutral
 from biaslab.settings import Settings
@@ -26,6 +27,7 @@ from biaslab.settings import Settings
 _log = logging.getLogger(__name__)
 # Settings that name what is read, beside the model that generates.
 _OF_DALLEVAL = ("detector", "paintskills", "vqa", "captions", "images", "captioner", "inception", "ratings")
+_OF_TRIPLETS = ("objects", "vocabulary", "ratings")
 INPUTS = (
     *(f"captions.{name}" for name in ("corpus", "rows", "columns", "skew", "training_images")),
     *(f"judging.{name}" for name in ("faces", "gender", "further")),
@@ -37,7 +39,7 @@ _PATHS = {
     "captions": ("corpus", "encoder", "training_images"),
     "judging": ("faces", "gender", "further"),
     "dalleval": _OF_DALLEVAL,
-    "triplets": ("similarity",),
+    "triplets": (*_OF_TRIPLETS, "similarity"),
     "compute": ("store",),
 }
 _FOLDERS = ("training_images", "images", "paintskills", "store")
@@ -58,6 +60,8 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
             return value
         if name == "corpus" and value.startswith("hf:"):
             return corpus.absolute(value)
+        if name == "objects" and value.startswith(GROUNDED):
+            return GROUNDED + "+".join(map(_absolute, value.removeprefix(GROUNDED).split("+")))
         return _absolute(value, always=name in _FOLDERS)
 
     found = dict(given)
@@ -280,6 +284,30 @@ def check_triplets(model: str, settings: Settings, *, seed: int = 0, images: boo
         check_neutral(pipeline, found)
 
 
+def check_objects(model: str, settings: Settings) -> None:
+    """Look up what finds objects in images of triplets, and the files that it takes, without loading a model.
+
+    Raises:
+        ParameterError: It is unknown, or the truth of images that have none.
+        MissingInputError, InputError: A file is not there or does not fit.
+    """
+    from biaslab.judging import instances
+    from biaslab.mini.truthful import WORLD
+
+    s = settings.triplets
+    if s.objects == TRUTH and model != WORLD:
+        raise ParameterError(
+            f"triplets.objects is {TRUTH!r}, which is known of the model {WORLD!r} alone, and model is {model!r}; set "
+            "triplets.objects to what finds objects."
+        )
+    if instances.is_file(s.objects):
+        instances.read(s.objects)
+    elif s.objects != TRUTH:
+        instances.digest(s.objects)
+    if s.vocabulary:
+        instances.words(s.vocabulary)
+
+
 def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:
     """Return a pipeline on the first captions of the corpus, and how many these are at most."""
     from biaslab.captions.corpus import FileCorpus
@@ -295,7 +323,7 @@ def digest(model: str, settings: Settings) -> str:
     Images that are fetched by URL count with their captions, of which the URLs are part.
     """
     from biaslab.captions.corpus import open_corpus
-    from biaslab.judging import blip, inception
+    from biaslab.judging import blip, inception, instances
     from biaslab.judging.images import FolderImages
 
     pipeline, folder = Pipeline(model, settings), settings.captions.training_images
@@ -308,6 +336,12 @@ def digest(model: str, settings: Settings) -> str:
             whole.update(pipeline.image_model(of).digest.encode())
     for name, kind in _judges(settings):
         whole.update(files_digest(name, kind).encode())
+    s = settings.triplets
+    # Likewise of what finds objects, where it is not here.
+    with contextlib.suppress(MissingInputError, ParameterError):
+        whole.update((TRUTH if s.objects == TRUTH else instances.digest(s.objects)).encode())
+    for path in filter(None, (s.vocabulary, s.ratings)):
+        whole.update(Path(os.path.expanduser(path)).read_bytes())
     s = settings.dalleval
     whole.update(files_digest(s.detector, "detector").encode())
     whole.update(models.digest(blip.located(s.vqa)).encode())

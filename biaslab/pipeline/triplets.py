@@ -263,8 +263,12 @@ class Triplets:
     def drawings(self) -> Renders:
         """Return drawings whose truth is known, on which the error of what finds objects is measured (section 7.3).
 
-        Triplets of the embedded world's captions, in which no object goes with a gender: what is found less often
-        beside one gender is no other object. Where the model has an autoencoder here, they have passed through it.
+        Of the embedded world's captions that tell no gender, where no object goes with one: what is found less often
+        beside women or men is no other object. No two share their noise. Where the model has an autoencoder here, they
+        have passed through it.
+
+        Returns:
+            Images whose table has image_id, prompt_id, text and truth_gender.
         """
         import pandas as pd
 
@@ -272,15 +276,15 @@ class Triplets:
         from biaslab.mini import triplets as world
         from biaslab.mini.truthful import Renders
 
-        n, seed = self._pipeline.settings.triplets.detector_triplets, self._pipeline.seed + 4
-        # Half of the captions say person, and hardly two are alike.
-        captions = (world.write(*world.draw(seed, i)) for i in range(8 * n + 64))
-        neutral = [text for text in captions if text.startswith("a person ")]
-        asked = asking.triplets(pd.DataFrame({"text": list(dict.fromkeys(neutral))[:n]}), "drawings")
-        made = world.generate(asked, seed=seed, skew="off")
+        n, seed = self._pipeline.settings.triplets.detector_drawings, self._pipeline.seed + 4
+        # Half of the captions say person.
+        captions = (world.write(*world.draw(seed, i)) for i in range(4 * n + 64))
+        texts = [text for text in captions if text.startswith("a person ")][:n]
+        asked = pd.DataFrame({"prompt_id": [f"drawing-{k:05d}" for k in range(len(texts))], "text": texts})
+        made = world.generate(asked.assign(n_images=1), seed=seed, skew="off")
         vae = self._pipeline.image_model("triplets").autoencoder
         whole = f"{made.digest} {models.digest(str(vae)) if vae else ''}"
-        table = made.table.merge(asked[["prompt_id", "text", "prompt_gender"]], on="prompt_id")
+        table = made.table.merge(asked, on="prompt_id")
         return Renders("drawings of depictions", whole, table, made.scene, 64, decoded=vae)
 
     # -- what words guide ----------------------------------------------------------------------------

@@ -204,8 +204,8 @@ class TripletsDesign(Group):
         "", "A file of the objects that a zero-shot tagger is asked about, one a line; Florence-2 needs none."
     )
     thresholds: Thresholds = Field(Thresholds(), description="From when on what is seen is an object.")
-    detector_triplets: Whole = field(
-        60, "Triplets of drawings on which the error of what finds objects is measured.", "triplets", ge=1
+    detector_drawings: Whole = field(
+        300, "Drawings on which the error of what finds objects is measured.", "drawings", ge=1
     )
     ratings: str = field(
         "",

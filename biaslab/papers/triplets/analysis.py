@@ -917,8 +917,8 @@ def detector_gender(errors: pd.DataFrame) -> pd.DataFrame:
     would lie lower. Limits are those of the difference of the two independent recalls (Newcombe 1998).
     """
     recall = errors[(errors["measure"] == "recall") & errors["shown"].isin(GENDERS)]
-    sides = {g: recall[recall["shown"] == g].set_index(_FOUND) for g in GENDERS}
-    both = sides["female"].join(sides["male"], lsuffix="_female", rsuffix="_male", how="inner").reset_index()
+    female, male = (recall[recall["shown"] == g] for g in GENDERS)
+    both = female.merge(male, on=_FOUND, suffixes=("_female", "_male"))
     limits = stats.difference_interval(
         *(both[f"{c}_{g}"] for g in GENDERS for c in ("value", "ci_low", "ci_high"))
     )

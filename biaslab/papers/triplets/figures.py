@@ -235,9 +235,14 @@ def group_chi_square(tests: pd.DataFrame, *, alpha: float = 0.05) -> Figure:
 
 
 @style.empty_without_rows
-def detector_error(errors: pd.DataFrame) -> Figure:
-    """Draw precision, recall and overlap of each object with their intervals (``triplets_detector_error``)."""
+def detector_error(errors: pd.DataFrame, *, most: int = 30) -> Figure:
+    """Draw precision, recall and overlap with their intervals (``triplets_detector_error``), of frequent objects.
+
+    The ``most`` of which there are most, all together among them.
+    """
     known = errors[(errors["shown"] == "all") & errors["value"].notna()]
+    frequent = known.groupby("object")["n"].max().nlargest(most).index
+    known = known[known["object"].isin(frequent)]
     return forms.estimates(
         known,
         "value",

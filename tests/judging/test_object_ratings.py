@@ -1,0 +1,48 @@
+"""What people say images show: majorities, and what does not fit."""
+
+import pandas as pd
+import pytest
+
+from biaslab.errors import InputError
+from biaslab.judging.object_ratings import read
+
+ROWS = [
+    ("a", "Coffee_Cup", "yes", "1"),
+    ("a", "coffee cup", "NO", "2"),
+    ("a", "coffee cup", "y", "3"),
+    ("b", "dog", "no", "1"),
+]
+
+
+def written(tmp_path, rows, columns=("image_id", "object", "shown", "rater")):
+    path = tmp_path / "ratings.csv"
+    pd.DataFrame(rows, columns=list(columns)).to_csv(path, index=False)
+    return path
+
+
+def test_most_raters_decide_and_a_tie_is_no(tmp_path):
+    found = read(
+        written(tmp_path, [*ROWS, ("b", "hat", "yes", "1"), ("b", "hat", "no", "2")]), ["a", "b", "c"]
+    )
+    assert found.to_numpy().tolist() == [["a", "coffee cup", "yes"], ["b", "dog", "no"], ["b", "hat", "no"]]
+    alone = read(written(tmp_path, [r[:3] for r in ROWS[:1]], ("image_id", "object", "shown")), ["a"])
+    assert alone["shown"].tolist() == ["yes"]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (("z", "dog", "yes", "1"), r"'z' is no image.*data row 5"),
+        (("a", " ", "yes", "1"), "object '' names none"),
+        (("a", "dog", "maybe", "1"), "'maybe' is neither"),
+        (("a", "coffee  cup", "no", "1"), "rated twice"),
+    ],
+)
+def test_what_does_not_fit_is_named(row, said, tmp_path):
+    with pytest.raises(InputError, match=said):
+        read(written(tmp_path, [*ROWS, row]), ["a", "b"])
+
+
+def test_a_missing_column_is_named(tmp_path):
+    with pytest.raises(InputError, match="no column 'shown'"):
+        read(written(tmp_path, [r[:2] for r in ROWS], ("image_id", "object")), ["a", "b"])

@@ -1,0 +1,289 @@
+"""Objects measured: from instances to tables, held against loops by hand and against what the world has planted."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+
+from biaslab import sources, tables
+from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.judging.instances import Found
+from biaslab.measures.instances import COLUMNS
+from biaslab.papers import triplets
+from biaslab.papers.triplets import cases
+from biaslab.pipeline import Pipeline, Settings, checks
+
+NO_TESTS = tables.of([], "triplets_printed_chi_square")
+
+
+def settings(folder, **design):
+    design = {"triplets": 12, "seeds": 1, "objects": "truth", "detector_drawings": 24} | design
+    return Settings(triplets=design, compute={"store": str(folder / "store")})
+
+
+def world(folder, **design):
+    return Pipeline("world", settings(folder, **design), seed=5, progress=False)
+
+
+# -- the world -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory):
+    return world(tmp_path_factory.mktemp("world"))
+
+
+def test_counts_are_those_of_the_scenes_one_by_one(truth):
+    images = truth.triplets.images()
+    counts = triplets.measure.object_counts(truth)
+    shown = {}
+    for row in images.table.itertuples():
+        scene = images.source.scene(row.image_id)
+        kinds = [t.kind.replace("potted ", "").replace("coffee ", "") for t in scene.things]
+        for name in kinds:
+            key = (row.prompt_gender, row.triplet_id, name)
+            shown[key] = shown.get(key, 0) + 1
+    of = counts.set_index(["prompt_gender", "case", "object"])["count"]
+    for key, n in shown.items():
+        # A thing may be hidden behind the person.
+        assert of.get(key, 0) <= n
+    things = counts[counts["object"].isin({key[2] for key in shown})]
+    assert things["count"].sum() >= 0.9 * sum(shown.values())
+    assert (of.xs("person", level="object") == 1).all() and len(of.xs("person", level="object")) == 36
+    assert (counts["n_images"] == 12).all() and (counts["n_cases"] == 12).all()
+
+
+def test_objects_are_a_table_with_a_mask_each(truth):
+    objects = triplets.measure.objects(truth)
+    assert list(objects) == list(COLUMNS) and (objects["rle"] != "").all()
+    assert set(objects["image_id"]) == set(truth.triplets.images().table["image_id"])
+    images = triplets.measure.object_images(truth)
+    n = objects.groupby("image_id").size()
+    of = truth.triplets.images().table.set_index("image_id")["prompt_gender"]
+    for row in images.itertuples():
+        mine = n[of[n.index] == row.prompt_gender]
+        interval = scipy_stats.t.interval(0.95, 11, mine.mean(), mine.std() / np.sqrt(12))
+        assert row.objects_per_image == pytest.approx(mine.mean())
+        assert [row.ci_low, row.ci_high] == pytest.approx(interval)
+        assert (row.n_images, row.n_lost, row.n_without) == (12, 0, 0)
+
+
+def test_planted_scores_stand_beside_those_found(truth):
+    expected = triplets.measure.object_truth(truth)
+    scores = triplets.bias_score(
+        triplets.measure.object_counts(truth), expected, minimum_count=3, replicates=99
+    )
+    wide = expected.pivot(index="object", columns="prompt_gender", values="expected")
+    for row in scores[scores["true_score"].notna()].itertuples():
+        m, f = wide.loc[row.object, ["masculine", "feminine"]]
+        assert row.true_score == pytest.approx(m / (m + f))
+    assert scores.loc[scores["object"] == "person", "true_score"].isna().all()
+    # Without any truth there is no such column.
+    plain = triplets.bias_score(triplets.measure.object_counts(truth), minimum_count=3, replicates=99)
+    assert "true_score" not in plain
+    (finding,) = triplets.findings.planted(scores)
+    held = scores[scores["true_score"].notna()].eval("ci_low <= true_score <= ci_high").sum()
+    assert finding.answer.startswith(f"{held} of ")
+
+
+def test_what_the_drawings_show_is_found_whole_where_nothing_errs(truth):
+    made = truth.triplets.drawings()
+    assert len(made.table) == 24 and set(made.table["truth_gender"]) == {"female", "male"}
+    shown = truth.triplets.truth(made).objects
+    rows = cases.detections(shown, shown, made.table.set_index("image_id")["truth_gender"])
+    errors = triplets.detector_error(
+        tables.of(rows.assign(model="M", reference="drawings"), "triplets_detections")
+    )
+    known = errors["value"].dropna()
+    assert len(known) and (known == 100).all()
+    # The truth has no error to be measured.
+    assert triplets.measure.detections(truth).empty and triplets.measure.detector_counts(truth).empty
+
+
+class Misses:
+    """Finds what drawings show, but for what its rule leaves out."""
+
+    def __init__(self, pipeline, misses):
+        self.pipeline, self.misses = pipeline, misses
+
+    def __call__(self, images):
+        whole = self.pipeline.truth(images)
+        genders = images.table.set_index("image_id")["truth_gender"]
+        missed = self.misses(whole.objects, whole.objects["image_id"].map(genders))
+        return Found(whole.objects[~missed], whole.images)
+
+
+def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
+    p = world(tmp_path, objects="mini-segmenter", detector_drawings=60)
+    finder = Misses(
+        p.triplets, lambda objects, gender: (gender == "female") & (objects["object"] != "person")
+    )
+    monkeypatch.setattr(p.triplets, "found", finder)
+    detections = triplets.measure.detections(p)
+    errors = triplets.detector_error(detections)
+    gender = triplets.detector_gender(errors).set_index("object")
+    assert gender.loc["all objects", "recall_female"] == 0 and gender.loc["all objects", "recall_male"] == 100
+    assert gender.loc["all objects", "difference"] == 100 and gender.loc["all objects", "ci_low"] > 50
+    assert gender.loc["person", "difference"] == 0
+    (finding,) = triplets.findings.detector_gender(gender.reset_index())
+    assert finding.answer == "Yes, beside men."
+    # Nouns of captions: those of men's drawings are found, and nobody is called woman here.
+    row = triplets.measure.detector_counts(p).iloc[0]
+    made, shown = p.triplets.drawings(), p.triplets.truth(p.triplets.drawings()).objects
+    from biaslab.mini.triplets import nouns
+
+    there = set(zip(shown["image_id"], shown["object"], strict=True))
+    male = set(made.table.loc[made.table["truth_gender"] == "male", "image_id"])
+    pairs = {(r.image_id, noun) for r in made.table.itertuples() for noun in nouns(r.text)}
+    both = {(i, noun) for i, noun in pairs & there if i in male or noun == "person"}
+    assert (row["nouns"], row["both"], row["people_only"]) == (
+        len(pairs),
+        len(both),
+        len(pairs & there) - len(both),
+    )
+
+
+def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
+    ids = world(tmp_path).triplets._image_ids()
+    rated = [(ids[0], "dog", "yes"), (ids[0], "cup", "no"), (ids[1], "hat", "yes"), (ids[1], "cup", "yes")]
+    path = tmp_path / "ratings.csv"
+    pd.DataFrame(rated, columns=["image_id", "object", "shown"]).to_csv(path, index=False)
+    p = world(tmp_path, ratings=str(path))
+    one = {
+        "instance": 0,
+        "score": 1.0,
+        "left": 0,
+        "top": 0,
+        "right": 1,
+        "bottom": 1,
+        "rle": "",
+        "height": 1,
+        "width": 1,
+    }
+    objects = pd.DataFrame(
+        [{"image_id": ids[0], "object": "dog"} | one, {"image_id": ids[0], "object": "cup"} | one]
+    )
+    looked = pd.DataFrame({"image_id": ids, "outcome": "", "reason": ""})
+    monkeypatch.setattr(p.triplets, "objects", lambda: Found(objects, looked))
+    found = triplets.measure.detections(p).set_index(["image_id", "object"])
+    told = found[["both", "finder_only", "reference_only"]]
+    assert told.loc[ids[0], "dog"].tolist() == [1, 0, 0] and told.loc[ids[0], "cup"].tolist() == [0, 1, 0]
+    assert told.loc[ids[1], "hat"].tolist() == [0, 0, 1] and found["iou"].isna().all()
+    assert set(found["reference"]) == {"ratings"}
+
+
+def test_a_file_of_instances_stands_for_what_looks(tmp_path):
+    p = world(tmp_path)
+    ids = p.triplets._image_ids()
+    rows = [(i, "dog", 1, 0, 0, 1, 1) for i in ids[:3]] + [(i, "", "", "", "", "", "") for i in ids[3:9]]
+    path = tmp_path / "objects.csv"
+    pd.DataFrame(rows, columns=["image_id", "object", "score", "left", "top", "right", "bottom"]).to_csv(
+        path, index=False
+    )
+    p = world(tmp_path, objects=str(path))
+    images = triplets.measure.object_images(p)
+    # Three triplets are looked at, of which one shows a dog in each of its images; the others are in no file.
+    assert images["n_lost"].tolist() == [9] * 3 and images["n_without"].tolist() == [2] * 3
+    counts = triplets.measure.object_counts(p)
+    assert counts["count"].tolist() == [1] * 3 and (counts["n_images"] == 3).all()
+    similar = triplets.measure.object_similarity(p)
+    assert similar.groupby("pair")["n_without"].sum().tolist() == [2, 2]
+    assert triplets.measure.detections(p).empty
+
+
+# -- tables by hand --------------------------------------------------------------------------------------------
+
+
+def test_the_most_frequent_objects_leave_out_people_and_take_cases_as_the_sample():
+    given = {"a": {"cup": 3, "person": 9}, "b": {"cup": 1, "dog": 2}, "c": {"person": 1}}
+    rows = [
+        {"model": "M", "dataset": "D", "prompt_gender": "feminine", "case": case, "object": name, "count": n}
+        for case, objects in given.items() for name, n in objects.items()
+    ]  # fmt: skip
+    counts = tables.of([r | {"n_images": 6, "n_cases": 3} for r in rows], "triplets_object_counts")
+    top = triplets.top_objects(counts)
+    assert top[["object", "rank", "count"]].to_numpy().tolist() == [["cup", 1, 4], ["dog", 2, 2]]
+    # Two images a case: 3, 1 and 0 cups are 1.5, 0.5 and 0 an image.
+    values = np.array([1.5, 0.5, 0])
+    low, high = scipy_stats.t.interval(0.95, 2, values.mean(), values.std(ddof=1) / np.sqrt(3))
+    assert top["per_image"].iloc[0] == pytest.approx(4 / 6)
+    assert top["ci_high"].iloc[0] == pytest.approx(high) and top["ci_low"].iloc[0] == max(0, low) == 0
+    alone = triplets.top_objects(counts.assign(n_cases=1, case="a").drop_duplicates("object"))
+    assert alone["ci_low"].isna().all() and (alone["reason"] != "").all()
+
+
+def detections(*rows):
+    names = ["image_id", "object", "shown", "both", "finder_only", "reference_only", "iou"]
+    return tables.of(
+        pd.DataFrame(rows, columns=names).assign(model="M", reference="drawings"), "triplets_detections"
+    )
+
+
+def test_errors_of_a_few_images_by_hand():
+    found = detections(
+        ("a", "cup", "female", 1, 1, 0, 0.6),
+        ("b", "cup", "female", 0, 0, 2, np.nan),
+        ("c", "cup", "male", 2, 0, 0, 0.9),
+        ("c", "person", "male", 0, 0, 1, np.nan),
+    )
+    errors = triplets.detector_error(found).set_index(["object", "shown", "measure"])
+    # Of 4 found cups 3 are there; of 5 that are there 3 are found; women's and men's apart.
+    assert errors.loc[("cup", "all", "precision"), ["value", "n", "n_images"]].tolist() == [75, 4, 2]
+    assert errors.loc[("cup", "all", "recall"), "value"] == pytest.approx(60)
+    assert errors.loc[("cup", "female", "recall"), "value"] == pytest.approx(100 / 3)
+    assert errors.loc[("cup", "male", "recall"), "value"] == 100
+    # Means of images: 0.6 and 0.9.
+    assert errors.loc[("cup", "all", "mask_iou"), "value"] == pytest.approx(75)
+    # People are not among all objects, and one image has no interval.
+    assert errors.loc[("all objects", "all", "recall"), "n"] == 5
+    assert errors.loc[("person", "all", "recall"), ["value", "n"]].tolist() == [0, 1]
+    assert np.isnan(errors.loc[("person", "all", "recall"), "ci_low"])
+    gender = triplets.detector_gender(errors.reset_index()).set_index("object")
+    assert gender.loc["cup", "difference"] == pytest.approx(200 / 3)
+    assert triplets.detector_gender(triplets.detector_error(detections())).empty
+
+
+def test_swapping_genders_turns_the_difference():
+    rng = np.random.default_rng(0)
+    rows = [(f"i{k}", "cup", ("female", "male")[k % 2], *rng.integers(0, 3, 3), np.nan) for k in range(40)]
+    other = [(i, o, {"female": "male", "male": "female"}[g], *rest) for i, o, g, *rest in rows]
+    one, two = (triplets.detector_gender(triplets.detector_error(detections(*r))) for r in (rows, other))
+    np.testing.assert_allclose(one["difference"], -two["difference"], atol=1e-12)
+    np.testing.assert_allclose(one["ci_low"], -two["ci_high"], atol=1e-9)
+
+
+# -- before the work -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "design", "error", "said"),
+    [
+        ("mini", {"objects": "truth"}, ParameterError, "'world'"),
+        ("mini", {"objects": "nothing-like-it"}, ParameterError, "segmenter model named"),
+        ("mini", {"objects": "grounded:a/b+c"}, ParameterError, "TAGGER"),
+        ("mini", {"objects": "none.csv"}, MissingInputError, r"none\.csv"),
+        ("world", {"objects": "truth", "vocabulary": "none.txt"}, MissingInputError, r"none\.txt"),
+    ],
+)
+def test_what_finds_objects_is_looked_up_before_the_work(model, design, error, said, tmp_path):
+    with pytest.raises(error, match=said):
+        checks.check_objects(model, settings(tmp_path, **design))
+    with pytest.raises(error, match=said):
+        sources.check_work({"triplets_object_counts"}, model=model, settings={"triplets": design})
+    # Who needs no objects is not told.
+    sources.check_work({"triplets_prompts"}, model=model, settings={"triplets": design})
+
+
+def test_a_file_that_does_not_fit_is_told_before_the_work(tmp_path):
+    path = tmp_path / "objects.csv"
+    path.write_text("image_id,object,score,left,top,right,bottom\na/0,dog,7,0,0,1,1\n")
+    with pytest.raises(InputError, match="score is '7'"):
+        checks.check_objects("mini", settings(tmp_path, objects=str(path)))
+
+
+def test_names_of_parts_that_are_folders_are_made_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "detector").mkdir()
+    given = {"triplets": {"objects": "grounded:a/b+detector+none"}}
+    _, found = checks.resolve_paths("mini", given)
+    assert found["triplets"]["objects"] == f"grounded:a/b+{tmp_path / 'detector'}+none"
