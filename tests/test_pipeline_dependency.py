@@ -12,7 +12,7 @@ pytest.importorskip("pycocotools.mask", reason="masks need the extra 'models'")
 
 
 def pipeline(store, model="world", **design):
-    few = {"triplets": 12, "seeds": 1, "objects": "truth", "detector_triplets": 3}
+    few = {"triplets": 12, "seeds": 1, "objects": "truth", "detector_drawings": 9}
     settings = Settings(triplets=few | design, compute={"store": str(store)})
     return Pipeline(model, settings, seed=3, progress=False)
 
@@ -94,7 +94,7 @@ def test_without_attention_there_are_no_groups(tmp_path, monkeypatch):
 
 
 def test_maps_of_drawings_by_a_model(tmp_path):
-    p = pipeline(tmp_path, model="mini", detector_triplets=2)
+    p = pipeline(tmp_path, model="mini", detector_drawings=6)
     maps = p.triplets.dependency.drawn_maps()
     table = p.triplets.drawings().table
     (first,) = maps.word_maps([table["image_id"][0]])

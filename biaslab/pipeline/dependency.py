@@ -235,7 +235,7 @@ class Dependency:
         """Return how well maps of words mark where these belong in the drawings.
 
         Each map is also held against where another word of its drawing belongs, and against where a word of its kind
-        does in a drawing of another triplet: what a map is worth that knows where such things usually are, and nothing
+        does in another drawing: what a map is worth that knows where such things usually are, and nothing
         of its image.
 
         Returns:
@@ -276,11 +276,9 @@ class Dependency:
             for k, (word, kind, mask) in enumerate(seen):
                 shuffled = {"shuffled": seen[(k + 1) % len(seen)][2]} if len(seen) > 1 else {}
                 found.append((image_id, word, kind, {"own": mask} | shuffled))
-        # The ids of a triplet's drawings differ in what stands behind the last hyphen.
         for k, (image_id, _, kind, masks) in enumerate(found):
             following = (found[(k + j) % len(found)] for j in range(1, len(found)))
-            triplet = image_id.rpartition("-")[0]
-            elsewhere = (f for f in following if f[2] == kind and f[0].rpartition("-")[0] != triplet)
+            elsewhere = (f for f in following if f[2] == kind and f[0] != image_id)
             if other := next(elsewhere, None):
                 masks["other"] = other[3]["own"]
         return found

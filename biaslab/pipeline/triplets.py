@@ -263,9 +263,9 @@ class Triplets:
     def drawings(self) -> Renders:
         """Return drawings whose truth is known, on which the error of what finds objects is measured (section 7.3).
 
-        Of the embedded world's captions that tell no gender, where no object goes with one: what is found less often
-        beside women or men is no other object. No two share their noise. Where the model has an autoencoder here, they
-        have passed through it.
+        Of the embedded world's captions, where no object goes with a gender: what is found less often beside women or
+        men is no other object. No two share their noise. Where the model has an autoencoder here, they have passed
+        through it.
 
         Returns:
             Images whose table has image_id, prompt_id, text and truth_gender.
@@ -277,10 +277,8 @@ class Triplets:
         from biaslab.mini.truthful import Renders
 
         n, seed = self._pipeline.settings.triplets.detector_drawings, self._pipeline.seed + 4
-        # Half of the captions say person.
-        captions = (world.write(*world.draw(seed, i)) for i in range(4 * n + 64))
-        texts = [text for text in captions if text.startswith("a person ")][:n]
-        asked = pd.DataFrame({"prompt_id": [f"drawing-{k:05d}" for k in range(len(texts))], "text": texts})
+        texts = [world.write(*world.draw(seed, k, "off")) for k in range(n)]
+        asked = pd.DataFrame({"prompt_id": [f"drawing-{k:05d}" for k in range(n)], "text": texts})
         made = world.generate(asked.assign(n_images=1), seed=seed, skew="off")
         vae = self._pipeline.image_model("triplets").autoencoder
         whole = f"{made.digest} {models.digest(str(vae)) if vae else ''}"

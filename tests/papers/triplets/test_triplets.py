@@ -859,13 +859,14 @@ def counted(tmp_path):
 
 def test_notebooks_draw_and_say_what_counts_of_objects_give(run, counted):
     for name, drawn in (
-        ("5_co_occurrence", {"triplets_bias_score_m"}),
+        ("5_co_occurrence", {"triplets_bias_score_m", "triplets_top_objects_m_d"}),
         (
             "6_dependency_groups",
             {
                 "triplets_group_chi_square",
                 "triplets_bias_score_m_implicitly_guided",
                 "triplets_intersection_m",
+                "triplets_group_top_objects_m_d",
             },
         ),
     ):
