@@ -29,6 +29,7 @@ KINDS = {
     "detector": "mini-detector",
     "vqa": "mini-vqa",
     "captioner": "mini-captioner",
+    "segmenter": "mini-segmenter",
 }
 # What prompts ask for -> the text-to-image model that the name ``mini`` stands for: what captions tell, people whom the
 # prompt places, PaintSkills' scenes and DALL-Eval's people, captions with another gender.
@@ -46,6 +47,7 @@ KIND_OF = {
     "mini-skills-detector": "detector",
     "mini-vqa": "vqa",
     "mini-captioner": "captioner",
+    "mini-segmenter": "segmenter",
 }
 _EMBEDDED_IN = Path(__file__).resolve().parent / "mini" / "models"
 EMBEDDED = {name: _EMBEDDED_IN / name for name in KIND_OF}

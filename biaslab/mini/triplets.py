@@ -360,11 +360,15 @@ def name_of(thing: Thing) -> str:
 
 
 def masks(scene: Scene, size: int = 64) -> list[tuple[str, np.ndarray]]:
-    """Return what is seen in a scene, (name, bool mask (size, size)): the person, things, what is worn, the place."""
+    """Return what is seen in a scene, (name, bool mask (size, size)): the person, things, what is worn, the place.
+
+    What is worn is not the person's; a pixel that two share by halves is of both.
+    """
     from biaslab.mini import render
 
     known = render.truth(scene, size)
-    found = [("person", known.people[0].mask)]
+    worn = np.logical_or.reduce([region.mask for region in known.attributes] or [np.zeros((size, size), bool)])
+    found = [("person", known.people[0].mask & ~worn)]
     found += [(_KINDS.get(region.name, region.name), region.mask) for region in known.objects]
     found += [(region.name, region.mask) for region in known.attributes]
     place = ~np.logical_or.reduce([mask for _, mask in found])
@@ -400,11 +404,12 @@ def word_masks(scene: Scene, text: str, *, size: int = 64) -> dict[str, np.ndarr
 
     A thing's or worn item's word to what is seen of it; the place's to the part of it that lies in the top ``UPPER`` of
     the frame, so that its word covers too little of it to guide it; all others, which name nothing to be seen beside,
-    to the person.
+    to the person and what is worn.
     """
     seen: dict[str, np.ndarray] = {}
     for name, mask in masks(scene, size):
         seen[name] = seen.get(name, False) | mask
+    whole = np.logical_or.reduce([mask for name, mask in seen.items() if name in ("person", *WORN)])
     read(text)
     words = dict.fromkeys(re.findall(r"\w+", text.lower()))
     upper = np.arange(size)[:, None] < UPPER * size
@@ -414,7 +419,7 @@ def word_masks(scene: Scene, text: str, *, size: int = 64) -> dict[str, np.ndarr
         if word in PLACES:
             out[word] = seen.get(word, nothing) & upper
         else:
-            out[word] = seen.get(word, nothing) if word in OBJECTS else seen["person"]
+            out[word] = seen.get(word, nothing) if word in OBJECTS else whole
     return out
 
 

@@ -45,7 +45,6 @@ def pool(
         scene = world.build_scene(asked, rng(seed, i, 85), "off")
         images[i] = render.render(scene, SIZE)
         for name, mask in world.masks(scene, SIZE):
-            # What is worn comes after the person, of whom it is a part.
             found[i][mask] = names.index(name)
     chosen = np.flatnonzero(rng(seed, 0, 86).random(n) < (part if decoded else 0.0))
     if len(chosen):
@@ -73,6 +72,8 @@ def build() -> torch.nn.Module:
         drop_path_rate=0.0,
         id2label=dict(enumerate(names)),
         label2id={name: i for i, name in enumerate(names)},
+        # One instance each, whatever cuts them in two: an image shows one person in one place.
+        stuff=["person", *world.WORN, *world.PLACES],
     )
     return SegformerForSemanticSegmentation(config)
 

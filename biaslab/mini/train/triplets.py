@@ -164,8 +164,8 @@ def _covered(scene, side: int) -> np.ndarray:
         if name == "person":
             where["person"] = where["person"] | mask
         elif name in world.WORN:
-            # Part of the person, too.
             where["worn"] = where["worn"] | mask
+            where["person"] = where["person"] | mask
         elif name == scene.place:
             where["place"] = mask & (np.arange(side)[:, None] < world.UPPER * side)
         else:
