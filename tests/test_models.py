@@ -117,6 +117,8 @@ def test_the_list_of_embedded_models(installed):
         "mini-skills-detector": "detector",
         "mini-vqa": "vqa",
         "mini-captioner": "captioner",
+        "mini-sd-triplets": "text-to-image",
+        "mini-segmenter": "segmenter",
     }
     # 200,000 bytes of weights; the index and the card are too short to show.
     assert listed.loc["mini-sd", "megabytes"] == 0.2

@@ -151,6 +151,8 @@ def test_card_names_command_intervals_and_limits(name):
         "mini-vqa": ("vqa_specificity", 95),
         "mini-sd-skills": ("social_gender_word@3", 90),
         "mini-captioner": ("caption_names_right", 93),
+        "mini-sd-triplets": ("gender_told@2", 90),
+        "mini-segmenter": ("segment_recall", 90),
     }[name]
     (row,) = [r for r in rows if r["metric"] == main]
     value, low, high = (100 * float(row[k]) for k in ("value", "ci_low", "ci_high"))
