@@ -98,29 +98,33 @@ def overlaps(first: pd.DataFrame, second: pd.DataFrame) -> tuple[np.ndarray, np.
     And whether that is of masks, ``bool (first, second)``; it is of boxes where one has no mask, or masks are of
     different sizes.
     """
+    return _overlaps(_arrays(first), _arrays(second))
+
+
+def _arrays(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return boxes, run lengths and sizes of masks: whole frames at once, for single rows of them are slow."""
+    sizes = instances[["height", "width"]].fillna(0).to_numpy(int)
+    return instances[list(BOX)].to_numpy(float), instances["rle"].to_numpy(object), sizes
+
+
+def _overlaps(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
     from pycocotools import mask as coco
 
-    boxes = [side[list(BOX)].to_numpy(float) for side in (first, second)]
-    low = np.maximum(boxes[0][:, None, :2], boxes[1][None, :, :2])
-    high = np.minimum(boxes[0][:, None, 2:], boxes[1][None, :, 2:])
+    (boxes, others), runs, sizes = zip(first, second, strict=True)
+    low = np.maximum(boxes[:, None, :2], others[None, :, :2])
+    high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
     shared = np.clip(high - low, 0, None).prod(axis=2)
-    areas = [(box[:, 2:] - box[:, :2]).prod(axis=1) for box in boxes]
+    areas = [(box[:, 2:] - box[:, :2]).prod(axis=1) for box in (boxes, others)]
     union = areas[0][:, None] + areas[1][None] - shared
     out = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-    keys = [
-        list(zip(side["rle"] != "", side["height"], side["width"], strict=True)) for side in (first, second)
-    ]
-    by_mask = np.array([[a[0] and a == b for b in keys[1]] for a in keys[0]], bool).reshape(out.shape)
-    for size in {key for key in keys[0] if key[0]} & set(keys[1]):
-        at = [[i for i, key in enumerate(side) if key == size] for side in keys]
-        runs = [
-            [
-                {"size": [int(size[1]), int(size[2])], "counts": side["rle"].iloc[i].encode("ascii")}
-                for i in some
-            ]
-            for side, some in zip((first, second), at, strict=True)
+    by_mask = (sizes[0][:, None] == sizes[1][None]).all(axis=2)
+    by_mask &= (runs[0] != "")[:, None] & (runs[1] != "")[None]
+    for i, j in np.argwhere(by_mask):
+        pair = [
+            {"size": sizes[k][at].tolist(), "counts": runs[k][at].encode("ascii")}
+            for k, at in ((0, i), (1, j))
         ]
-        out[np.ix_(*at)] = coco.iou(*runs, [0] * len(runs[1]))
+        out[i, j] = coco.iou(pair[:1], pair[1:], [0])[0, 0]
     return out, by_mask
 
 
@@ -148,14 +152,15 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = LEAST_OVER
         raise InputError(f"least is {least}; give an overlap above 0, at most 1.")
     rows = []
     keys = ["image_id", "object"]
-    shown = dict(iter(truth.groupby(keys, sort=False)))
-    some = dict(iter(found.groupby(keys, sort=False)))
+    found = found.sort_values("score", ascending=False, kind="stable")
+    scores, arrays = found["score"].to_numpy(float), (_arrays(found), _arrays(truth))
+    some, shown = (side.groupby(keys, sort=False).indices for side in (found, truth))
+    none = np.empty(0, int)
     for key in dict.fromkeys([*shown, *some]):
-        mine = some.get(key, found[:0]).sort_values("score", ascending=False, kind="stable")
-        true = shown.get(key, truth[:0])
-        iou, by_mask = overlaps(mine, true)
-        free = np.ones(len(true), bool)
-        for i, score in enumerate(mine["score"]):
+        at = some.get(key, none), shown.get(key, none)
+        iou, by_mask = _overlaps(*(tuple(a[k] for a in of) for of, k in zip(arrays, at, strict=True)))
+        free = np.ones(len(at[1]), bool)
+        for i, score in enumerate(scores[at[0]]):
             best = int(np.where(free, iou[i], -1).argmax()) if free.any() else -1
             if best >= 0 and iou[i, best] >= least:
                 free[best] = False
