@@ -1,7 +1,7 @@
 # Two commands do all the set-up and then their job:
 #   make report   every notebook on the papers' printed numbers -> outputs/published/index.html, the paradox and the
 #                 Paired Stereotype Test end to end on the embedded world and models -> outputs/mini/index.html, and
-#                 the latter and DALL-Eval on renders of that world -> outputs/paired-world/, outputs/dalleval-world/
+#                 three papers on renders of that world -> outputs/paired-world/, dalleval-world/, triplets-world/
 #   make test     the test suite
 # What has not changed since the last report is kept and not run again.
 PYTHON ?= python3
@@ -10,7 +10,7 @@ VENV ?= .venv
 # numbers need them), ray (work on a cluster).
 EXTRAS ?= dev,models,ray
 # The runs of a report, one after the other.
-PARAMS ?= params/published.yaml params/mini.yaml params/paired-world.yaml params/dalleval-world.yaml
+PARAMS ?= params/published.yaml params/mini.yaml params/paired-world.yaml params/dalleval-world.yaml params/triplets-world.yaml
 BIN := $(VENV)/bin
 comma := ,
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))

@@ -37,7 +37,7 @@ MINI = {
     "captions": "mini-sd",
     "people": "mini-sd-pairs",
     "dalleval": "mini-sd-skills",
-    "triplets": "mini-sd",
+    "triplets": "mini-sd-triplets",
 }
 # Embedded model -> its kind, and its folder.
 KIND_OF = {

@@ -124,9 +124,13 @@ def whole(auto, where: str, name: str, what: str):
     from biaslab import models
 
     with loading(name, what), models.without_bars():
-        model, info = auto.from_pretrained(
-            where, use_safetensors=True, trust_remote_code=False, output_loading_info=True
-        )
+        for _ in range(2):
+            model, info = auto.from_pretrained(
+                where, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+            )
+            # transformers fills weights in threads; on a busy machine it was seen, once, to leave some empty.
+            if not any(weight.is_meta for weight in model.parameters()):
+                break
     if missing := sorted(info["missing_keys"]):
         raise ParameterError(
             f"{name} lacks {len(missing)} weights of {what}, such as {missing[0]}; it was trained for something else."

@@ -409,7 +409,7 @@ class Stages:
         """Return the model that makes images, as the settings ask for it; nothing is loaded.
 
         Args:
-            of: What prompts ask for: ``captions``, ``people`` (whom the prompt places) or ``dalleval``.
+            of: What prompts ask for: ``captions``, ``people`` (whom the prompt places), ``dalleval`` or ``triplets``.
             several: Whether they ask for several people, who need a wider image.
 
         Raises:
@@ -419,8 +419,9 @@ class Stages:
 
         s = self.settings
         generation, endpoint = s.generation, s.endpoint
-        if of == "people" and s.people.guidance_scale is not None:
-            generation = generation.changed(guidance_scale=s.people.guidance_scale)
+        own = {"people": s.people, "triplets": s.triplets}.get(of)
+        if own and own.guidance_scale is not None:
+            generation = generation.changed(guidance_scale=own.guidance_scale)
         if several:
             wide = {"aspect": s.people.aspect} | ({"width": 0} if s.people.aspect != 1 else {})
             generation = generation.changed(**wide)

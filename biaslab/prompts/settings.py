@@ -184,6 +184,9 @@ class TripletsDesign(Group):
         "images",
         ge=0,
     )
+    guidance_scale: float | None = field(
+        None, "Guidance of triplets' images; null is that of all images.", ge=0, le=100
+    )
     placebo: bool = field(
         False,
         "Whether each triplet has a fourth prompt as neutral as the first, with another word for people (individual) "

@@ -36,7 +36,7 @@ CELLS = 16
 NOISIER = 0.8
 # Weight of the grounding loss, of its second part within it, and of places of objects in the error of images.
 GROUNDING, COVERING, OBJECTS = 0.08, 0.5, 4.0
-CARD_TRIPLETS, GUIDANCE = 200, (1.0, 2.0)
+CARD_TRIPLETS, GUIDANCE = 150, (2.0, 4.0)
 """Triplets of the card, with two images a prompt, and the guidance scales they are made at, ten steps."""
 # Seed from which no other image of the project is made.
 _CARD_SEED = 82_000
@@ -384,7 +384,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
                     "seeds": 2,
                     "objects": "mini-segmenter",
                     "nouns": "world",
-                    "drawn": n,
+                    "detector_drawings": n,
                 },
                 compute={"store": where},
             )
