@@ -154,6 +154,7 @@ def test_each_status_says_who_does_what(row):
         "mini",
         "paired-world",
         "dalleval-world",
+        "triplets-world",
     }
     # Computed anywhere, or else reprinted, or else neither with the reason.
     expected = {"regenerated"} if runs_ else {"reprinted"} if again else {"open", "illustrative"}
