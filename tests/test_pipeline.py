@@ -476,9 +476,9 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
     printed = sources.measured("paradox_printed_amplification", source="mini", pipeline=p)
     assert set(printed["model"]) == {"SD 1.4", "SD 1.5"}
     with pytest.raises(
-        MissingInputError, match="The pipeline has no triplets_similarity: set source to 'pub"
+        MissingInputError, match="The pipeline has no triplets_printed_chi_square: set source to 'pub"
     ):
-        sources.measured("triplets_similarity", source="mini", pipeline=alone)
+        sources.measured("triplets_printed_chi_square", source="mini", pipeline=alone)
     assert sources.has("paradox_printed_amplification", source="mini")
     assert not sources.has("paradox_printed_amplification", source="mini", beside="none")
 

@@ -91,7 +91,7 @@ class ImageModel:
         seed: int,
         store: Store,
         progress: bool = True,
-        kept_as: type[GeneratedImages] = GeneratedImages,
+        kept_as: type[GeneratedImages] | None = None,
     ) -> ImageSource:
         """Return ``n_images`` images of each prompt (prompt_id, text, n_images; noise_id, occupation, caption_id).
 
@@ -179,11 +179,12 @@ class DiffusersModel(ImageModel):
         seed: int,
         store: Store,
         progress: bool = True,
-        kept_as: type[GeneratedImages] = GeneratedImages,
+        kept_as: type[GeneratedImages] | None = None,
     ) -> GeneratedImages:
-        """Generate images, as ``kept_as``."""
+        """Generate images, as ``kept_as`` or :class:`biaslab.generation.GeneratedImages`."""
         run = {"seed": seed, "store": store, "device": self._device}
-        return kept_as(prompts, self._name, self._settings, **run).complete(progress=progress)
+        made = (kept_as or GeneratedImages)(prompts, self._name, self._settings, **run)
+        return made.complete(progress=progress)
 
 
 class EndpointModel(ImageModel):

@@ -367,7 +367,9 @@ def masks(scene: Scene, size: int = 64) -> list[tuple[str, np.ndarray]]:
     from biaslab.mini import render
 
     known = render.truth(scene, size)
-    worn = np.logical_or.reduce([region.mask for region in known.attributes] or [np.zeros((size, size), bool)])
+    worn = np.logical_or.reduce(
+        [region.mask for region in known.attributes] or [np.zeros((size, size), bool)]
+    )
     found = [("person", known.people[0].mask & ~worn)]
     found += [(_KINDS.get(region.name, region.name), region.mask) for region in known.objects]
     found += [(region.name, region.mask) for region in known.attributes]

@@ -119,7 +119,7 @@ def test_what_does_not_exist_is_refused():
     row = {"skill": "object", "object": "car", "n": 1, "relation": "", "other": ""}
     for change in (
         {"skill": "color"},
-        {"object": "cat"},
+        {"object": "spoon"},
         {"skill": "spatial", "other": "dog", "relation": "near"},
     ):
         with pytest.raises(UnknownNameError):
