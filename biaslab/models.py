@@ -49,8 +49,9 @@ KIND_OF = {
     "mini-captioner": "captioner",
     "mini-segmenter": "segmenter",
 }
-_EMBEDDED_IN = Path(__file__).resolve().parent / "mini" / "models"
-EMBEDDED = {name: _EMBEDDED_IN / name for name in KIND_OF}
+EMBEDDED = {name: Path(__file__).parent / "mini" / "models" / name for name in KIND_OF}
+# Embedded pipeline -> the one whose autoencoder it has, which is kept once.
+AUTOENCODER_OF = {"mini-sd-pairs": "mini-sd", "mini-sd-triplets": "mini-sd-skills"}
 # Names on the hub that are offered where a name is close to one of them.
 HUB = {
     "text-to-image": (
@@ -165,6 +166,17 @@ def _complete(folder: Path) -> bool:
     return all((folder / p).exists() for p in parts) and any(folder.rglob("*.safetensors"))
 
 
+def autoencoder(where: str | Path) -> Path | None:
+    """Return the folder of a pipeline's autoencoder: its own, or of an embedded one that which it shares.
+
+    None where the pipeline is not in a folder here, or has none.
+    """
+    own, shared = Path(where, "vae"), AUTOENCODER_OF.get(Path(where).name)
+    if shared and not own.exists() and Path(where) == EMBEDDED[Path(where).name]:
+        own = EMBEDDED[shared] / "vae"
+    return own if (own / "config.json").is_file() else None
+
+
 def local(where: str) -> Path:
     """Return the folder behind what :func:`resolve` returned: itself, or what is fetched of a name on the hub.
 
@@ -206,8 +218,6 @@ def check_folder(path: str | Path) -> None:
     root = folder.resolve()
     # In the hub's cache, files are links to its blobs.
     inside = [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
-    # Embedded models of equal autoencoders keep them once.
-    inside += [_EMBEDDED_IN] if root.parent == _EMBEDDED_IN else []
     for at, folders, files in os.walk(folder):
         for file in (Path(at, name) for name in (*folders, *files)):
             if why := _why_refused(file, inside):
@@ -342,8 +352,13 @@ def digest(where: str | Path) -> str:
     if not folder.is_dir():
         return str(where)
     whole = hashlib.sha256()
-    for file in sorted(p for p in folder.rglob("*") if p.suffix in _LOADED):
-        whole.update(file.relative_to(folder).as_posix().encode() + b"\0")
+    files = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*")}
+    if (vae := autoencoder(folder)) and vae.parent != folder:
+        files |= {f"vae/{p.name}": p for p in vae.iterdir()}
+    for name, file in sorted(files.items()):
+        if file.suffix not in _LOADED:
+            continue
+        whole.update(name.encode() + b"\0")
         state = file.stat()
         if state.st_size <= _HASHED:
             whole.update(hashlib.sha256(file.read_bytes()).digest())

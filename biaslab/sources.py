@@ -43,6 +43,8 @@ OF_OBJECTS = {
         "detector_counts",
     )
 }
+# Of these, those that say what words guide objects.
+OF_GROUPS = {f"triplets_{n}" for n in ("group_object_counts", "group_images", "coverages", "group_confusion")}
 # Where a run keeps the measured tables that it read.
 MEASURED = "measured"
 # Tables that are not named after the paper whose function measures them.
@@ -240,8 +242,9 @@ def check_work(
     if names & OF_CAPTIONS:
         checks.check_alignment(*given, seed=seed)
     if any(name.startswith("triplets_") for name in names):
-        checks.check_triplets(*given, seed=seed, images=bool(names & OF_TRIPLETS))
-    if names & OF_OBJECTS:
+        looked_at = bool(names & (OF_TRIPLETS | OF_OBJECTS | OF_GROUPS))
+        checks.check_triplets(*given, seed=seed, images=looked_at, groups=bool(names & OF_GROUPS))
+    if names & (OF_OBJECTS | OF_GROUPS):
         checks.check_objects(*given)
 
 

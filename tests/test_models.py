@@ -127,3 +127,24 @@ def test_the_list_of_embedded_models(installed):
         "mini-sd": str(installed["mini-sd"] / "README.md")
     }
     assert listed["folder"].tolist() == [str(f) for f in installed.values()]
+
+
+def test_pipelines_of_one_autoencoder_share_it(installed):
+    """Copies of it would be as many megabytes more; what it is counts with the pipelines that have it."""
+    for name, whose in models.AUTOENCODER_OF.items():
+        folder, vae = installed[name], installed[whose] / "vae"
+        (folder / "unet").mkdir(parents=True)
+        (folder / "unet" / "model.safetensors").write_bytes(b"1")
+        assert models.autoencoder(folder) is None and models.autoencoder("owner/other") is None
+        vae.mkdir(parents=True)
+        (vae / "config.json").write_text("{}")
+        (vae / "model.safetensors").write_bytes(b"2")
+        assert models.autoencoder(str(folder)) == models.autoencoder(installed[whose]) == vae
+        before = models.digest(folder)
+        (vae / "model.safetensors").write_bytes(b"3")
+        assert models.digest(folder) != before
+        # One of its own is its own, and a copy elsewhere shares nothing.
+        assert models.autoencoder(folder.parent / "elsewhere" / name) is None
+        (folder / "vae").mkdir()
+        (folder / "vae" / "config.json").write_text("{}")
+        assert models.autoencoder(folder) == folder / "vae"

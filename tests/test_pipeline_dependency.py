@@ -94,7 +94,7 @@ def test_without_attention_there_are_no_groups(tmp_path, monkeypatch):
 
 
 def test_maps_of_drawings_by_a_model(tmp_path):
-    p = pipeline(tmp_path, model="mini", detector_drawings=6)
+    p = pipeline(tmp_path, model="mini", detector_drawings=6, attention=True)
     maps = p.triplets.dependency.drawn_maps()
     table = p.triplets.drawings().table
     (first,) = maps.word_maps([table["image_id"][0]])
@@ -105,6 +105,20 @@ def test_maps_of_drawings_by_a_model(tmp_path):
     assert set(found["noise"]) == {0.0, 0.1, 0.3, 0.5, 0.7, 0.9} and set(found["model"]) == {"mini"}
     values = found[["overlap", "auc"]].to_numpy()
     assert np.nanmin(values) >= 0 and np.nanmax(values) <= 1
+
+
+def test_a_run_goes_on_without_maps_of_drawings(tmp_path, folders):
+    """Of a model whose attention in given images cannot be had, and where nobody asked for any."""
+    for model, attention, why in (
+        ("mini", False, r"triplets\.attention"),
+        (folders("sdxl"), True, "XLPipeline"),
+    ):
+        p = pipeline(tmp_path, model=model, detector_drawings=3, attention=attention)
+        p = p.changed(generation={"steps": 1, "height": 64, "width": 64, "dtype": "float32"})
+        with pytest.raises(MissingInputError, match=why):
+            p.triplets.dependency.drawn_maps()
+        with pytest.raises(MissingInputError, match=why):
+            triplets.measure.mask_agreement(p)
 
 
 def test_nouns_of_other_texts_are_refused(known):

@@ -36,6 +36,7 @@ def attend(
     texts: Sequence[str],
     words: Sequence[Sequence[str]],
     *,
+    keys: Sequence[str] = (),
     levels: Sequence[float] = LEVELS,
     seed: int = 0,
 ) -> tuple[list[WordMaps], list[list[WordMaps]]]:
@@ -46,6 +47,7 @@ def attend(
         images: ``uint8 (height, width, 3)`` RGB, all of one size that the model makes.
         texts: What is said of each.
         words: Of each image, the words of its text to map.
+        keys: What tells each image's noise from that of others; its place if there are none.
         levels: How much noise there is, above 0 and below 1: shares of the noise schedule.
         seed: Seed of the noise; each image has its own, the same at all levels and in every batch.
 
@@ -53,7 +55,7 @@ def attend(
         The maps of each image over all levels, and for each level those of each image.
 
     Raises:
-        InputError: There are not as many texts or lists of words as images, or sizes differ.
+        InputError: There are not as many texts, lists of words or keys as images, or sizes differ.
         ParameterError: The model is of another kind, attention cannot be taken from it, or a level is not allowed.
     """
     import torch
@@ -68,9 +70,10 @@ def attend(
         raise ParameterError(
             f"levels is {list(levels)}; give shares of the noise schedule, above 0 and below 1."
         )
-    if not len(images) == len(texts) == len(words):
+    keys = list(keys) or [str(i) for i in range(len(images))]
+    if not len(images) == len(texts) == len(words) == len(keys):
         raise InputError(
-            f"There are {len(images)} images, {len(texts)} texts and {len(words)} lists of words."
+            f"There are {len(images)} images, {len(texts)} texts, {len(words)} lists of words and {len(keys)} keys."
         )
     if len({image.shape for image in images}) > 1:
         raise InputError(
@@ -83,7 +86,7 @@ def attend(
         chosen = range(start, min(start + generator.batch_size, len(images)))
         here = placed.of(chosen)
         with torch.inference_mode(), capture(pipe, here, by_step=True) as attention:
-            seeds = [image_seed(seed, "noised", i) for i in chosen]
+            seeds = [image_seed(seed, keys[i], 0) for i in chosen]
             _denoise(pipe, [images[i] for i in chosen], [texts[i] for i in chosen], levels, seeds)
         whole += word_maps(attention.maps(), here.words, here.missing)
         for k, maps in enumerate(apart):
@@ -143,9 +146,8 @@ class NoisedImages:
 
         def work(shard: pd.DataFrame) -> pd.DataFrame:
             words = [json.loads(of) for of in shard["words"]]
-            whole, apart = attend(
-                ready(), images.read(list(shard["image_id"])), list(shard["text"]), words, seed=seed
-            )
+            ids, texts = list(shard["image_id"]), list(shard["text"])
+            whole, apart = attend(ready(), images.read(ids), texts, words, keys=ids, seed=seed)
             frames = [
                 pd.DataFrame([packed(maps) for maps in found]).assign(image_id=shard["image_id"], level=level)
                 for level, found in zip((0.0, *LEVELS), (whole, *apart), strict=True)

@@ -113,7 +113,7 @@ class CaptionSettings(Group):
     skew: Annotated[str, Off] = field(
         "default",
         "The embedded captions' knobs: `default`, or `off` for no paradox. With `off`, model `world`, and no other, "
-        "also draws people in pairs without stereotypes.",
+        "also draws people in pairs without stereotypes and triplets without leaning objects.",
     )
     training_images: str = field(
         "",

@@ -143,10 +143,15 @@ def load_pipeline(folder: Path, name: str, *, dtype, safety_checker: bool):
         (folder / "model_index.json").read_text("utf-8")
     ):
         options["safety_checker"] = None
+    vae = models.autoencoder(folder)
     mapped = made in diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
     loader = diffusers.AutoPipelineForText2Image if mapped else diffusers.DiffusionPipeline
     try:
         with quiet():
+            if vae and vae.parent != folder:
+                options["vae"] = diffusers.AutoencoderKL.from_pretrained(
+                    vae, use_safetensors=True, torch_dtype=dtype
+                )
             pipe = loader.from_pretrained(str(folder), use_safetensors=True, **options)
     except BiaslabError:
         raise

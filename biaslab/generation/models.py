@@ -149,8 +149,7 @@ class DiffusersModel(ImageModel):
     @property
     def autoencoder(self) -> Path | None:
         """The folder ``vae`` of a pipeline in a folder here."""
-        folder = Path(self._where(), "vae")
-        return folder if (folder / "config.json").is_file() else None
+        return models.autoencoder(self._where())
 
     def _where(self) -> str:
         return models.resolve(self._name, "text-to-image")

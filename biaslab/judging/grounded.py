@@ -16,7 +16,7 @@ from biaslab import lexicons
 from biaslab import models as named
 from biaslab.errors import ParameterError
 from biaslab.judging import loaded
-from biaslab.judging.instances import NONE, Instance, folded
+from biaslab.judging.seen import NONE, Instance, folded
 from biaslab.judging.segmenters import Segmenter
 from biaslab.judging.settings import Thresholds
 from biaslab.judging.zero_shot import ZeroShot

@@ -22,8 +22,9 @@ import pandas as pd
 from biaslab import models as named
 from biaslab import ratings as files
 from biaslab.errors import InputError, MissingInputError, ParameterError
-from biaslab.judging import judge
+from biaslab.judging import grounded, judge, segmenters
 from biaslab.judging.images import ImageSource
+from biaslab.judging.seen import NONE, Instance, folded
 from biaslab.judging.settings import Thresholds
 from biaslab.measures.instances import BOX, COLUMNS, check_runs, encode
 
@@ -33,26 +34,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 GROUNDED = "grounded:"
 """How the name of a tagger, a detector and a segmenter begins, which are joined by ``+``."""
-NONE = "none"
-"""The segmenter of boxes alone."""
-BACKGROUND = "background"
-"""The label of a segmenter that is no object."""
 _FILES = (".csv", ".parquet", ".pq")
 _SHARD_ROWS = 512
 _OUTCOMES = ("image_id", "outcome", "reason")
 _MOST_PIXELS = 2**26
 _NEEDS = f"Instances need image_id, object, score, {', '.join(BOX)}, and where there are masks rle, height and width."
-
-
-class Instance(NamedTuple):
-    """An object that is seen in an image."""
-
-    object: str
-    score: float
-    box: tuple[float, float, float, float]
-    """left, top, right and bottom, 0–1 of the image's width and height."""
-    mask: np.ndarray | None
-    """``bool (height, width)`` of the image; None where there is a box alone."""
 
 
 class Finder(Protocol):
@@ -148,8 +134,6 @@ def load(
     batch_size: int = 0,
 ) -> Finder:
     """Return the models that ``name`` stands for; arguments and errors as for :func:`find`."""
-    from biaslab.judging import grounded, segmenters
-
     if name.startswith(GROUNDED):
         return grounded.Grounded(*parts(name), thresholds, vocabulary, device=device, batch_size=batch_size)
     return segmenters.Segmenter(name, thresholds, device=device, batch_size=batch_size)
@@ -164,9 +148,10 @@ def parts(name: str) -> tuple[str, str, str]:
     names = name.removeprefix(GROUNDED).split("+")
     if len(names) != 3 or not all(names):
         raise ParameterError(
-            f"objects is {name!r}; give a tagger, a detector and a segmenter as {GROUNDED}TAGGER+DETECTOR+SEGMENTER, "
-            f"such as {GROUNDED}{'+'.join(named.HUB[kind][0] for kind in ('tagger', 'grounding', 'masks'))}, the last "
-            f"of them {NONE!r} for boxes alone."
+            f"triplets.objects is {name!r}; give a tagger, a detector and a segmenter as "
+            f"{GROUNDED}TAGGER+DETECTOR+SEGMENTER, such as "
+            f"{GROUNDED}{'+'.join(named.HUB[kind][0] for kind in ('tagger', 'grounding', 'masks'))}, the last of them "
+            f"{NONE!r} for boxes alone."
         )
     return names[0], names[1], names[2]
 
@@ -187,14 +172,12 @@ def digest(name: str) -> str:
         path = Path(os.path.expanduser(name))
         if not path.is_file():
             raise MissingInputError(
-                f"objects is {name!r}, and there is no such file; give a CSV or Parquet file."
+                f"triplets.objects is {name!r}, and there is no such file; give a CSV or Parquet file."
             )
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     if not name.startswith(GROUNDED):
         return named.digest(named.resolve(name, "segmenter"))
-    from biaslab.judging import grounded
-
     return " ".join(map(str, map(named.digest, grounded.located(*parts(name)))))
 
 
@@ -217,14 +200,6 @@ def words(path: str) -> tuple[str, ...]:
     if not found:
         raise InputError(f"The vocabulary {path!r} holds no word; write the name of an object on each line.")
     return found
-
-
-def folded(name: str) -> str:
-    """Return the name of an object as tables have it: in lower case, with single spaces, and without full stops.
-
-    These would end the name where several are listed.
-    """
-    return " ".join(name.casefold().replace("_", " ").replace(".", " ").split())
 
 
 def _rows(image_id: str, seen: Iterable[Instance]) -> Iterable[dict]:

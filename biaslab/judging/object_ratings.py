@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from biaslab import ratings as files
-from biaslab.judging.instances import folded
+from biaslab.judging.seen import folded
 
 _YES = {"yes": True, "y": True, "1": True, "true": True, "no": False, "n": False, "0": False, "false": False}
 _KEYS = ["image_id", "object"]

@@ -14,7 +14,7 @@ import numpy as np
 from biaslab import models as named
 from biaslab.errors import ParameterError
 from biaslab.judging import loaded
-from biaslab.judging.instances import BACKGROUND, Instance, folded
+from biaslab.judging.seen import BACKGROUND, Instance, folded
 from biaslab.judging.settings import Thresholds
 
 

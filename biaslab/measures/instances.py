@@ -92,22 +92,18 @@ def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarra
     return out
 
 
-def overlaps(first: pd.DataFrame, second: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Return how far instances overlap: intersection over union, ``float64 (first, second)`` of 0–1.
-
-    And whether that is of masks, ``bool (first, second)``; it is of boxes where one has no mask, or masks are of
-    different sizes.
-    """
-    return _overlaps(_arrays(first), _arrays(second))
-
-
-def _arrays(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def regions(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return boxes, run lengths and sizes of masks: whole frames at once, for single rows of them are slow."""
     sizes = instances[["height", "width"]].fillna(0).to_numpy(int)
     return instances[list(BOX)].to_numpy(float), instances["rle"].to_numpy(object), sizes
 
 
-def _overlaps(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
+def overlaps(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
+    """Return how far :func:`regions` overlap: intersection over union, ``float64 (first, second)`` of 0–1.
+
+    And whether that is of masks, ``bool (first, second)``; it is of boxes where one has no mask, or masks are of
+    different sizes.
+    """
     from pycocotools import mask as coco
 
     (boxes, others), runs, sizes = zip(first, second, strict=True)
@@ -153,12 +149,12 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = LEAST_OVER
     rows = []
     keys = ["image_id", "object"]
     found = found.sort_values("score", ascending=False, kind="stable")
-    scores, arrays = found["score"].to_numpy(float), (_arrays(found), _arrays(truth))
+    scores, arrays = found["score"].to_numpy(float), (regions(found), regions(truth))
     some, shown = (side.groupby(keys, sort=False).indices for side in (found, truth))
     none = np.empty(0, int)
     for key in dict.fromkeys([*shown, *some]):
         at = some.get(key, none), shown.get(key, none)
-        iou, by_mask = _overlaps(*(tuple(a[k] for a in of) for of, k in zip(arrays, at, strict=True)))
+        iou, by_mask = overlaps(*(tuple(a[k] for a in of) for of, k in zip(arrays, at, strict=True)))
         free = np.ones(len(at[1]), bool)
         for i, score in enumerate(scores[at[0]]):
             best = int(np.where(free, iou[i], -1).argmax()) if free.any() else -1

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 from biaslab import lexicons
 from biaslab.errors import InputError, unknown_name
 from biaslab.mini.looks import LOOKS
+from biaslab.mini.world import pick
 from biaslab.prompts.paired import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
 
 if TYPE_CHECKING:
@@ -236,16 +237,8 @@ class Row:
     """Seed of the rest of the picture."""
 
 
-def _pick(table: Mapping[str, float], u: float) -> str:
-    for name, share in table.items():
-        u -= share
-        if u < 0:
-            return name
-    return name
-
-
 def _draw_people(u: Sequence[float], count: int) -> tuple[Person, ...]:
-    kind = _pick(_KINDS, u[0])
+    kind = pick(_KINDS, u[0])
     if kind == "power":
         within = with_power()[int(u[1] * len(with_power()))]
         roles = lexicons.load("paired_roles")
@@ -265,7 +258,7 @@ def draw(seed: int, index: int, *, count: int = 2, strength: float = 1.0) -> Row
     import numpy as np
 
     u = np.random.default_rng([seed, count, index]).random(17).tolist()
-    people, form = _draw_people(u, count), _pick(FORMS, u[5])
+    people, form = _draw_people(u, count), pick(FORMS, u[5])
     told = [""] * count
     if form in ("word", "sentence"):
         told = [("female" if a < 0.5 else "male") if b < 0.7 else "" for a, b in ((u[6], u[7]), (u[8], u[9]))]

@@ -27,6 +27,7 @@ from biaslab import closure
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.mini.looks import CASUAL
 from biaslab.mini.scene import Scene, Thing, light_at, sample_person
+from biaslab.mini.world import pick
 
 if TYPE_CHECKING:
     from biaslab.mini.truthful import Renders
@@ -96,7 +97,7 @@ def read(text: str) -> Asked:
     if match is None:
         raise InputError(
             f"The embedded world cannot read {text!r}; its captions are like {write(_example(), 'person')!r}. Set "
-            "triplets.corpus to 'depictions' and triplets.professions to 0, or model to one that generates from any "
+            "captions.corpus to 'mini' and triplets.professions to 0, or model to one that generates from any "
             "text."
         )
     named = (match["first"], match["second"], match["worn"])
@@ -225,22 +226,14 @@ def draw(seed: int, index: int, skew: str = "default") -> tuple[Asked, str]:
     for slot, worn in enumerate((False, False, True)):
         if u[2 + slot] < (1 - NOTHING) * NAMED:
             female, male = (shares(activity, g, skew, worn=worn) for g in ("female", "male"))
-            named.append(_pick({o: (female[o] + male[o]) / 2 for o in female}, u[5 + slot]))
+            named.append(pick({o: (female[o] + male[o]) / 2 for o in female}, u[5 + slot]))
     place = PLACES[int(u[8] * len(PLACES))] if u[9] < PLACE_NAMED else ""
     hidden = (HIDDEN[int(u[10] * len(HIDDEN))],) if u[11] < HIDDEN_NAMED else ()
     return Asked(activity, place, tuple(named), hidden, _TOLD[who]), who
 
 
-def _pick(table: Mapping[str, float], u: float) -> str:
-    for name, share in table.items():
-        u -= share
-        if u < 0:
-            return name
-    return name
-
-
 class Depictions:
-    """This world's captions, an endless stream cut off at a number of rows.
+    """This world's captions, an endless stream cut off at a number of rows, from seeds that no training uses.
 
     Args:
         rows: How many captions, at least 1.
@@ -270,9 +263,11 @@ class Depictions:
 
     def batches(self, size: int = 8192, part: int | None = None, wanted=None) -> Iterator[pd.DataFrame]:
         """Yield captions in order: caption_id and text. See :class:`biaslab.captions.corpus.Corpus`."""
+        from biaslab.mini import truthful
+
         for start in range(0, self.rows, size):
             places = range(start, min(start + size, self.rows))
-            texts = [write(*draw(self.seed, i, self.skew)) for i in places]
+            texts = [write(*draw(truthful.HELD_OUT + self.seed, i, self.skew)) for i in places]
             ids = [f"depictions-{self.skew}-{self.seed}-{i:08d}" for i in places]
             rows = pd.DataFrame({"caption_id": ids, "text": texts}, dtype=object)
             yield rows if wanted is None else rows.iloc[wanted(rows["text"])].reset_index(drop=True)
@@ -299,7 +294,7 @@ def build_scene(asked: Asked, rng: np.random.Generator, skew: str = "default") -
     # What is named takes slots first, and sides are drawn: all that is free is drawn alike.
     for names, slots, at, is_worn in ((held, 2, 1, False), (worn, 1, 5, True)):
         for slot in range(len(names), slots):
-            chosen = _pick(shares(asked.activity, gender, skew, worn=is_worn), u[at + 2 * slot + 1])
+            chosen = pick(shares(asked.activity, gender, skew, worn=is_worn), u[at + 2 * slot + 1])
             names.append("" if u[at + 2 * slot] < empty else chosen)
     if u[8] < 0.5:
         held.reverse()

@@ -252,3 +252,12 @@ def p_female_for_prompt(occupation: str, knobs: Knobs | None = None) -> float:
     It is the share among prompt-like captions without an indicator. Raises like ``p_female``.
     """
     return p_female(occupation, style="prompt_like", indicator="none", knobs=knobs)
+
+
+def pick(table: Mapping[str, float], u: float) -> str:
+    """Return the name to which a uniform number ``u`` (0–1) falls, by the shares of ``table``."""
+    for name, share in table.items():
+        u -= share
+        if u < 0:
+            return name
+    return name

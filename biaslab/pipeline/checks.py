@@ -247,7 +247,9 @@ def check_alignment(model: str, settings: Settings, *, seed: int = 0) -> None:
             )
 
 
-def check_triplets(model: str, settings: Settings, *, seed: int = 0, images: bool = False) -> None:
+def check_triplets(
+    model: str, settings: Settings, *, seed: int = 0, images: bool = False, groups: bool = False
+) -> None:
     """Look at a corpus's first captions for triplets, of a small one at all that it has; and who finds nouns.
 
     Args:
@@ -256,14 +258,15 @@ def check_triplets(model: str, settings: Settings, *, seed: int = 0, images: boo
         seed: Seed of the run, which decides about samples of captions.
         images: Whether images are made and compared: then networks must be there, and of the embedded captions the
             model must know the words.
+        groups: Whether nouns of prompts are looked for.
 
     Raises:
-        InputError: The corpus cannot be read, or the whole of it gives no triplet.
+        InputError: The corpus cannot be read, the whole of it gives no triplet, or no nouns are found in its captions.
         ParameterError: What finds nouns is not installed, a network is unknown, the model does not know a word, or its
             attention cannot be seen.
     """
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
-    nouns.load(settings.triplets.nouns)
+    named = nouns.load(settings.triplets.nouns)
     if images:
         made_by = pipeline.image_model("triplets")
         for by, name in pipeline.triplets.networks.items():
@@ -279,6 +282,9 @@ def check_triplets(model: str, settings: Settings, *, seed: int = 0, images: boo
     found = neutral(
         head.corpus, "", filter=s.filter, sample=1, seed=seed, names=settings.captions.names, progress=False
     )
+    if groups and s.attention:
+        for text in found.captions["text"]:
+            named.of(text)
     n = int(found.funnel["n_captions"].iloc[0])
     if n < rows or n == settings.captions.rows:
         check_neutral(pipeline, found)

@@ -15,7 +15,7 @@ import numpy as np
 from biaslab.attribution import AttendedImages, WordMaps, dependency
 from biaslab.attribution.maps import THRESHOLD, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
-from biaslab.errors import MissingInputError
+from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import instances as finding
 from biaslab.measures.similarity import dependency_groups_of_largest
 from biaslab.pipeline.stages import Stages, kept
@@ -171,19 +171,25 @@ class Dependency:
         """Return maps of the words of the drawings' captions, by the model; of ``world`` where they belong.
 
         Raises:
-            ParameterError: The model is none of diffusers with a U-Net and one text encoder, or its attention cannot be
-                taken.
+            MissingInputError: Attention is not asked for, or cannot be taken in given images: the model is none of
+                diffusers with a U-Net and one text encoder.
         """
         from biaslab.mini.truthful import WORLD
 
         pipeline, drawings = self._pipeline, self._triplets.drawings()
         if pipeline.model == WORLD:
             return self.drawn_truth()
+        if not pipeline.settings.triplets.attention:
+            raise MissingInputError(NO_MAPS)
         made_by, table = pipeline.image_model("triplets"), drawings.table
         asked = table.assign(words=[asking.words(text) for text in table["text"]])
         with pipeline._showing() as shown:
             more = {"seed": pipeline.seed, "store": pipeline.store, "progress": shown}
-            return NoisedImages(drawings, asked, made_by.load, made_by.digest, **more)
+            try:
+                return NoisedImages(drawings, asked, made_by.load, made_by.digest, **more)
+            except ParameterError as error:
+                # Of other models the run goes on without what only drawings tell.
+                raise MissingInputError(str(error)) from error
 
     @kept
     def drawn_groups(self) -> pd.DataFrame:

@@ -5,7 +5,6 @@ Source: triplets paper, sections 3.1, 4, 5.1 and 7.3.
 
 from __future__ import annotations
 
-import re
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 TRUTH = "truth"
 """What finds objects without error, in images of the model ``world``."""
 _SHARD_IMAGES = 512
-_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 class Triplets:
@@ -54,7 +52,8 @@ class Triplets:
 
         captions = self._pipeline.settings.captions
         own = captions.corpus == "mini"
-        return open_corpus("depictions", skew=captions.skew) if own else self._pipeline.corpus
+        given = {"rows": captions.rows, "skew": captions.skew}
+        return open_corpus("depictions", **given) if own else self._pipeline.corpus
 
     @kept
     def neutral(self) -> asking.Neutral:

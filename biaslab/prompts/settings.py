@@ -208,7 +208,7 @@ class TripletsDesign(Group):
     )
     thresholds: Thresholds = Field(Thresholds(), description="From when on what is seen is an object.")
     detector_drawings: Whole = field(
-        300, "Drawings on which the error of what finds objects is measured.", "drawings", ge=1
+        300, "Drawings of known truth: of what finds objects, maps of words and groups.", "drawings", ge=1
     )
     ratings: str = field(
         "",

@@ -64,6 +64,19 @@ def test_maps_are_those_of_each_image_and_level_alone(mini, images):
         assert (other[k].maps != whole[k].maps).any()
 
 
+def test_noise_is_an_images_own_wherever_it_stands(mini, images):
+    keys = ["a", "b", "c"]
+    there, _ = attend(mini, images, TEXTS, WORDS, keys=keys, seed=4)
+    back, _ = attend(mini, images[::-1], TEXTS[::-1], WORDS[::-1], keys=keys[::-1], seed=4)
+    for first, second in zip(there, back[::-1], strict=True):
+        np.testing.assert_allclose(first.maps.astype(int), second.maps.astype(int), atol=1)
+    # The same image under another name has other noise.
+    same, _ = attend(mini, [images[0]] * 2, [TEXTS[0]] * 2, [WORDS[0]] * 2, keys=["a", "b"], seed=4)
+    assert (same[0].maps != same[1].maps).any()
+    with pytest.raises(InputError, match="1 keys"):
+        attend(mini, images, TEXTS, WORDS, keys=["a"])
+
+
 def test_what_cannot_be_looked_at_is_refused(mini, images, folders):
     with pytest.raises(ParameterError, match=r"levels is \[0, 0\.5\]"):
         attend(mini, images, TEXTS, WORDS, levels=(0, 0.5))

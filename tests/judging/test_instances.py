@@ -11,7 +11,7 @@ from array_images import ArrayImages
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import grounded, instances, segmenters
 from biaslab.judging.images import Unreadable
-from biaslab.judging.instances import Instance
+from biaslab.judging.seen import Instance
 from biaslab.judging.settings import Thresholds
 from biaslab.measures.instances import BOX, COLUMNS, encode, masks
 from biaslab.store import Store

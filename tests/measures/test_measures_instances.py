@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslab.errors import InputError
-from biaslab.measures.instances import COLUMNS, check_runs, encode, masks, match, overlaps
+from biaslab.measures.instances import COLUMNS, check_runs, encode, masks, match, overlaps, regions
 
 coco = pytest.importorskip("pycocotools.mask", reason="masks need pycocotools")
 
@@ -97,7 +97,8 @@ def brute(first, second):
 
 def test_overlaps_are_those_of_pixels_one_by_one():
     left, right = [blob(k) for k in range(4)], [blob(k) for k in range(10, 13)]
-    found, by_mask = overlaps(rows(*(("x", 1, m) for m in left)), rows(*(("x", 1, m) for m in right)))
+    sides = [regions(rows(*(("x", 1, mask) for mask in side))) for side in (left, right)]
+    found, by_mask = overlaps(*sides)
     assert by_mask.all()
     np.testing.assert_allclose(found, [[brute(a, b) for b in right] for a in left], atol=1e-12)
 
@@ -106,12 +107,15 @@ def test_boxes_are_compared_where_masks_cannot_be():
     half, whole = (0.0, 0.0, 0.5, 1.0), (0.0, 0.0, 1.0, 1.0)
     mask = np.ones((4, 4), bool)
     found, by_mask = overlaps(
-        rows(("x", 1, half), ("x", 1, mask)), rows(("x", 1, whole), ("x", 1, np.ones((8, 8), bool)))
+        regions(rows(("x", 1, half), ("x", 1, mask))),
+        regions(rows(("x", 1, whole), ("x", 1, np.ones((8, 8), bool)))),
     )
     # Half a box in a whole one; masks of 4 x 4 and of 8 x 8 are told by their boxes, which are the same.
     np.testing.assert_allclose(found, [[0.5, 0.5], [1, 1]])
     assert not by_mask.any()
-    one_size, by_mask = overlaps(rows(("x", 1, mask), ("x", 1, half)), rows(("x", 1, np.tri(4, dtype=bool))))
+    one_size, by_mask = overlaps(
+        regions(rows(("x", 1, mask), ("x", 1, half))), regions(rows(("x", 1, np.tri(4, dtype=bool))))
+    )
     # The lower triangle with its diagonal has 10 of 16 pixels.
     np.testing.assert_allclose(one_size, [[10 / 16], [0.5]])
     assert by_mask.tolist() == [[True], [False]]

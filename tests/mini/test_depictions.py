@@ -11,7 +11,7 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, ParameterError, UnknownNameError
 from biaslab.measures import instances
 from biaslab.measures.similarity import bias_score
-from biaslab.mini import render, triplets
+from biaslab.mini import render, triplets, truthful
 from biaslab.prompts import triplets as prompts
 
 
@@ -164,7 +164,7 @@ def test_captions_as_a_corpus():
     corpus = open_corpus("depictions", rows=500, seed=2)
     rows = next(corpus.batches(200))
     assert len(rows) == 200 and rows["caption_id"].is_unique
-    assert rows["text"].iloc[7] == triplets.write(*triplets.draw(2, 7))
+    assert rows["text"].iloc[7] == triplets.write(*triplets.draw(truthful.HELD_OUT + 2, 7))
     assert sum(map(len, corpus.batches(200))) == 500
     found = prompts.neutral(corpus, "depictions", progress=False)
     texts = pd.concat(corpus.batches())["text"]

@@ -47,9 +47,9 @@ def train(
     checkpoint = checkpoint or Path("outputs/.train/mini-sd-pairs/state.pt")
     work, vae = checkpoint.parent, folder / "vae"
     if not (vae / "config.json").exists():
-        if not (start_from / "vae" / "config.json").exists():
+        if (first := models.autoencoder(start_from)) is None:
             raise MissingInputError(f"{start_from} has no vae; name a whole pipeline to start from.")
-        shutil.copytree(start_from / "vae", vae, dirs_exist_ok=True)
+        shutil.copytree(first, vae, dirs_exist_ok=True)
     sizes = {"identities": max(1, round(rows * _SINGLES)), "pairs": rows}
     seed = settings.get("seed", 0)
     found = diffusion.train(

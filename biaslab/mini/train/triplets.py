@@ -369,9 +369,10 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
 
     from diffusers import AutoencoderKL
 
+    from biaslab import models
     from biaslab.pipeline import Pipeline, Settings
 
-    vae = AutoencoderKL.from_pretrained(folder / "vae").float().eval()
+    vae = AutoencoderKL.from_pretrained(models.autoencoder(folder)).float().eval()
     images, things = _pool(500)
     psnr, within = autoencoder.psnr(vae, images, things)
     rows = [Measured("psnr", psnr, 500, points=True), Measured("psnr_things", within, 500, points=True)]

@@ -29,6 +29,7 @@ from biaslab.measures.similarity import (
     intersection_ratio,
 )
 from biaslab.measures.similarity import bias_score as _bias_score
+from biaslab.prompts.nouns import PEOPLE
 from biaslab.prompts.triplets import sentences
 
 PROMPT_GENDERS = ("neutral", "feminine", "masculine")
@@ -49,10 +50,6 @@ MACRO = "macro"
 """The mean over dependency groups."""
 ALL_MODELS = "all models"
 ALL_GROUPS = "all"
-PEOPLE = frozenset((
-    "person", "people", "women", "woman", "men", "man", "female", "male", "girl", "boy",
-))  # fmt: skip
-"""Objects that are people, whom lists of the most frequent objects leave out (section 6.3)."""
 MEAN = "mean"
 """The case of a measurement that is the mean over all triplets or seeds."""
 PERMUTATIONS = 9_999

@@ -283,16 +283,20 @@ def top_objects(top: pd.DataFrame, *, most: int = 8) -> Figure:
 
     Of ``triplets_top_objects``: ``most`` objects in each panel.
     """
+    return _frequencies(top[top["rank"] <= most], panel="prompt_gender", label="objects an image")
+
+
+def _frequencies(top: pd.DataFrame, **panels) -> Figure:
+    """Draw how many of each object an image shows."""
     return forms.estimates(
-        top[top["rank"] <= most],
+        top,
         "per_image",
         row="object",
-        panel="prompt_gender",
-        label="objects an image",
         reference=None,
         xlim=(0, 1.05 * np.nanmax(top[["per_image", "ci_high"]].to_numpy())),
         columns=3,
         inch=0.3,
+        **panels,
     )
 
 
@@ -417,17 +421,11 @@ def group_top_objects(top: pd.DataFrame, *, most: int = 6) -> Figure:
 
     Of ``triplets_group_top_objects``: ``most`` objects in each panel.
     """
-    return forms.estimates(
+    return _frequencies(
         top[top["rank"] <= most],
-        "per_image",
-        row="object",
         panel="dependency_group",
         panel_names=GROUP_NAMES,
         label="objects (or hidden nouns) an image",
-        reference=None,
-        xlim=(0, 1.05 * np.nanmax(top[["per_image", "ci_high"]].to_numpy())),
-        columns=3,
-        inch=0.3,
     )
 
 
@@ -485,7 +483,7 @@ def mask_truth(truth: pd.DataFrame) -> Figure:
         hue="against",
         panel="panel",
         label="area under the ROC curve (AUC, 0.5 is chance), or intersection over union (IoU)",
-        reference=0.5,
+        reference=None,
         xlim=(-0.05, 1.05),
         columns=4,
         inch=0.22,

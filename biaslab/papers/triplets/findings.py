@@ -246,7 +246,7 @@ def floor(floor: pd.DataFrame) -> list[Finding]:
         wanted, other = (less, more) if noise else (more, less)
         values = rows.drop_duplicates("metric")
         names = [
-            f"{_metric(r.metric)} {r.value:.3g} ({r.ci_low:.3g} to {r.ci_high:.3g})"
+            f"{_metric(r.metric)} {r.value:.3g}{' %' * (r.unit == '%')} ({r.ci_low:.3g} to {r.ci_high:.3g})"
             for r in values.itertuples()
         ]
         return Finding(
@@ -255,7 +255,7 @@ def floor(floor: pd.DataFrame) -> list[Finding]:
             model, n=rows["n"].max(), of="cases", figure="triplets_floor",
             details=(
                 f"The other way in {other}; the others cannot be told.",
-                f"What {'noise' if noise else 'the neutral word'} alone leaves alike: "
+                f"Neutral against {'neutral of other noise' if noise else 'the other neutral word'}: "
                 f"{'; '.join(names)}.",
             ),
         )  # fmt: skip
@@ -685,7 +685,7 @@ def detector_error(errors: pd.DataFrame) -> list[Finding]:
     ]  # fmt: skip
 
 
-def detector_gender(gender: pd.DataFrame) -> list[Finding]:
+def detector_gender(gender: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say whether objects are found more easily beside one gender (``triplets_detector_gender``)."""
     answers = ("Yes, beside men.", "Yes, beside women.", "It cannot be told: the interval holds 0.")
 
@@ -702,8 +702,8 @@ def detector_gender(gender: pd.DataFrame) -> list[Finding]:
             row.n_female + row.n_male, "objects", "triplets_detector_gender",
             details=(
                 f"Recall: {spoken(row.recall_male)} % beside men, {spoken(row.recall_female)} % beside women.",
-                f"Of {len(each_one)} single objects {apart} have an interval without 0, of which about one in twenty "
-                "would by chance.",
+                f"Of {len(each_one)} single objects {apart} have an interval without 0; about "
+                f"{(1 - confidence) * len(each_one):.1f} would by chance.",
             ),
         )  # fmt: skip
 

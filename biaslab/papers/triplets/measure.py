@@ -13,6 +13,7 @@ from biaslab.judging.similarity import METRICS
 from biaslab.papers.triplets import cases
 from biaslab.papers.triplets.analysis import PROMPT_GENDERS
 from biaslab.prompts import depicted as rule
+from biaslab.prompts import nouns
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
@@ -172,7 +173,8 @@ def object_truth(pipeline: Pipeline) -> pd.DataFrame:
     from biaslab.mini import triplets as world
 
     asked = pipeline.triplets.prompts()
-    expected = world.expected(asked, pipeline.settings.captions.skew).merge(asked, on="prompt_id")
+    skew = world.skew_of(pipeline.settings.captions.skew)
+    expected = world.expected(asked, skew).merge(asked, on="prompt_id")
     by = ["dataset", "object", "prompt_gender"]
     mean = expected.groupby(by, sort=False)["expected"].mean().reset_index()
     return tables.of(
@@ -209,18 +211,16 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
 
 def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many nouns of drawings' captions they show, and are found there (section 7.3)."""
-    from biaslab.mini import triplets as world
-
     if not pipeline.triplets.finds:
         return tables.of([], "triplets_detector_counts")
-    made = pipeline.triplets.drawings()
-    nouns = [(row.image_id, noun) for row in made.table.itertuples() for noun in world.nouns(row.text)]
-    nouns = pd.MultiIndex.from_tuples(dict.fromkeys(nouns))
+    made, named = pipeline.triplets.drawings(), nouns.load("world")
+    pairs = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
+    asked = pd.MultiIndex.from_tuples(pairs)
     found, shown = (
-        nouns.isin(pd.MultiIndex.from_frame(of.objects[["image_id", "object"]]))
+        asked.isin(pd.MultiIndex.from_frame(of.objects[["image_id", "object"]]))
         for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made))
     )
-    counts = {"nouns": len(nouns), "both": (found & shown).sum(), "model_only": (found & ~shown).sum()}
+    counts = {"nouns": len(asked), "both": (found & shown).sum(), "model_only": (found & ~shown).sum()}
     row = {"model": pipeline.label, "n_images": len(made.table), "people_only": (~found & shown).sum()}
     return tables.of([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
 
