@@ -56,7 +56,8 @@ def attend(
 
     Raises:
         InputError: There are not as many texts, lists of words or keys as images, or sizes differ.
-        ParameterError: The model is of another kind, attention cannot be taken from it, or a level is not allowed.
+        ParameterError: The model is of another kind or makes images of another size, attention cannot be taken from it,
+            or a level is not allowed.
     """
     import torch
 
@@ -78,6 +79,12 @@ def attend(
     if len({image.shape for image in images}) > 1:
         raise InputError(
             f"Images have the shapes {sorted({image.shape for image in images})}; give one size."
+        )
+    own = generator.height, generator.width
+    if len(images) and images[0].shape[:2] != own:
+        raise ParameterError(
+            f"{generator.model} makes images of {own[0]} x {own[1]} pixels, and these are "
+            f"{' x '.join(map(str, images[0].shape[:2]))}: what it attends to in them says nothing of its own."
         )
     placed = columns(pipe, texts, words)
     whole: list[WordMaps] = []

@@ -171,8 +171,8 @@ class Dependency:
         """Return maps of the words of the drawings' captions, by the model; of ``world`` where they belong.
 
         Raises:
-            MissingInputError: Attention is not asked for, or cannot be taken in given images: the model is none of
-                diffusers with a U-Net and one text encoder.
+            MissingInputError: Attention is not asked for, or cannot be taken in drawings: the model is none of
+                diffusers with a U-Net and one text encoder, or makes larger images.
         """
         from biaslab.mini.truthful import WORLD
 

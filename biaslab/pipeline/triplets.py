@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from biaslab import shared
+from biaslab import models, shared
 from biaslab.attribution import AttendedImages
 from biaslab.errors import InputError, ParameterError
 from biaslab.generation import GeneratedImages, spaces
@@ -241,9 +241,8 @@ class Triplets:
 
     @property
     def finds(self) -> bool:
-        """Whether ``triplets.objects`` names what finds objects in any image: no file, and not the truth."""
-        name = self._pipeline.settings.triplets.objects
-        return name != TRUTH and not instances.is_file(name)
+        """Whether ``triplets.objects`` names what was made for drawings: of others, errors on these say nothing."""
+        return self._pipeline.settings.triplets.objects in ("mini", *models.EMBEDDED)
 
     @kept
     def ratings(self) -> pd.DataFrame:
@@ -271,7 +270,6 @@ class Triplets:
         """
         import pandas as pd
 
-        from biaslab import models
         from biaslab.mini import triplets as world
         from biaslab.mini.truthful import Renders
 

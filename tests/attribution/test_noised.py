@@ -84,6 +84,9 @@ def test_what_cannot_be_looked_at_is_refused(mini, images, folders):
         attend(mini, images, TEXTS[:2], WORDS)
     with pytest.raises(InputError, match="one size"):
         attend(mini, [images[0][:32], *images[1:]], TEXTS, WORDS)
+    small = [image[:32, :32] for image in images]
+    with pytest.raises(ParameterError, match="64 x 64 pixels, and these are 32 x 32"):
+        attend(mini, small, TEXTS, WORDS)
     sdxl = load(folders("sdxl"), GenerationSettings(steps=1, height=32, width=32, dtype="float32"))
     with pytest.raises(ParameterError, match="this is a StableDiffusionXLPipeline"):
         attend(sdxl, images, TEXTS, WORDS)

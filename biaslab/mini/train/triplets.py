@@ -382,6 +382,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
                 generation={"steps": 10, "guidance_scale": scale},
                 triplets={
                     "triplets": n,
+                    "attention": True,
                     "seeds": 2,
                     "objects": "mini-segmenter",
                     "nouns": "world",
