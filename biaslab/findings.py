@@ -15,6 +15,16 @@ LONGEST_ANSWER = 20
 
 
 @dataclass(frozen=True)
+class Mark:
+    """One estimate of a finding's small figure: a dot, with its interval as a line where it has one."""
+
+    name: str  # What it is the estimate of, in a few words.
+    estimate: float  # In the finding's unit.
+    ci_low: float = nan  # Lower limit of its confidence interval; NaN where it has none.
+    ci_high: float = nan  # Upper limit of its confidence interval; NaN where it has none.
+
+
+@dataclass(frozen=True)
 class Finding:
     """One answer that numbers give, as reports show it."""
 
@@ -29,6 +39,9 @@ class Finding:
     of: str = ""  # What ``n`` counts: ``occupations``, ``images``, …
     figure: str = ""  # Name of the figure that shows it.
     details: tuple[str, ...] = ()  # Sentences below it: what else belongs to it, and what it does not show.
+    marks: tuple[Mark, ...] = ()  # What its small figure draws; where empty, the estimate itself.
+    reference: float = 0.0  # Where that figure draws a line, in the unit of the estimates.
+    reference_name: str = ""  # What that line means, such as ``no change``.
 
     def __post_init__(self) -> None:
         """Check what reports rely on.
@@ -65,8 +78,16 @@ class Finding:
         """Return it as JSON has it: what is not known is None."""
         # Numbers of NumPy, as tables hold them, are none of JSON's.
         plain = {k: v.item() if hasattr(v, "item") else v for k, v in asdict(self).items()}
-        told = {k: None if isinstance(v, float) and not isfinite(v) else v for k, v in plain.items()}
-        return told | {"numbers": self.numbers, "details": list(self.details)}
+        told = _without_nan(plain)
+        marks = [
+            _without_nan({k: float(v) if k != "name" else v for k, v in asdict(m).items()})
+            for m in self.marks
+        ]
+        return told | {"numbers": self.numbers, "details": list(self.details), "marks": marks}
+
+
+def _without_nan(record: dict) -> dict:
+    return {k: None if isinstance(v, float) and not isfinite(v) else v for k, v in record.items()}
 
 
 def from_row(

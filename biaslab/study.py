@@ -344,17 +344,19 @@ class Study:
         _display(folder / f"{name}.png", caption)
         plt.close(figure)
 
-    def find(self, *findings: Finding | Iterable[Finding], main: bool = False) -> None:
+    def find(self, *findings: Finding | Iterable[Finding], main: bool = False, card: int = 0) -> None:
         """Print findings, and record them for the report.
 
         Args:
             findings: Findings, or lists of them; where there are none, that is said.
-            main: Whether they are among the first things that the report says.
+            main: Whether they are among the first things that the report says of their paper.
+            card: Their place among the cards that the report opens with, from 1; 0 for none. The smallest five are
+                shown; one question is one card.
         """
         each = [f for given in findings for f in ([given] if isinstance(given, Finding) else given)]
         printed = self.printed_models if each else set()
         for finding in each:
-            told = {"main": bool(main), "printed": finding.model in printed}
+            told = {"main": bool(main or card), "card": int(card), "printed": finding.model in printed}
             self._record("findings", finding.as_record() | told)
             print(finding)
         if not each:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
+import csv
 import gzip
 import json
 import re
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from biaslab.errors import InputError
+from biaslab.report import cards
+from biaslab.report.marks import drawn
 from biaslab.report.pages import (
     asset,
     clean_text,
@@ -39,19 +41,16 @@ CELLS_SHOWN = 150_000
 FIGURE_BYTES, FIGURES_BYTES = 4_000_000, 24_000_000
 TABLE_FILE_BYTES, TABLES_BYTES = 30_000_000, 8_000_000
 
-PAPERS = {
-    "paradox": "The bias amplification paradox",
-    "paired": "Paired Stereotype Test",
-    "dalleval": "DALL-Eval",
-    "triplets": "From prompt to image",
-    "synthesis": "Synthesis",
-}
 COVERAGE_STATUS = {
     "regenerated": "computed again by this run, from what its note names",
     "reprinted": "shown as the paper prints it; intervals or tests beside it are added",
     "open": "not shown by this run",
     "illustrative": "a diagram or a comparison in words: nothing to compute or show",
 }
+_PAPERS: dict[str, dict[str, str]] = cards.words("papers")
+# The table of measures of models, and its columns of numbers.
+_MODELS_TABLE = "synthesis_models"
+_MODELS_NUMBERS = ("estimate", "ci_low", "ci_high", "floor")
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -87,7 +86,6 @@ def build(run_dir: str | Path) -> Path:
         finalize=lambda value: value if isinstance(value, Markup) else clean_text(value),
     )
     environment.filters["seconds"] = format_seconds
-    environment.filters["by_paper"] = _by_paper
     environment.filters["ticked"] = _ticked
     environment.filters["rows"] = lambda count: f"{count:,} row{'' if count == 1 else 's'}"
     style, script = asset("report.css"), asset("index.js")
@@ -105,49 +103,14 @@ def _ticked(text: object) -> Markup:
     return Markup(re.sub(r"`([^`\n]{1,80})`", r"<code>\1</code>", str(escape(clean_text(text)))))
 
 
-def _entries(run: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """Return the records of a list, each with "" for whatever it does not say."""
-    records = [entry for entry in run.get(key) or [] if isinstance(entry, dict)]
-    return [defaultdict(str, {k: v for k, v in entry.items() if v is not None}) for entry in records]
-
-
 def _mapping(run: dict[str, Any], key: str) -> dict[str, Any]:
     value = run.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def _ordered(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Order entries: main ones first, then by their ``order``, then as they came."""
-
-    def place(entry: dict[str, Any]) -> tuple[bool, float]:
-        order = entry["order"]
-        return not entry["main"], order if isinstance(order, int | float) else 0
-
-    return sorted(entries, key=place)
-
-
-def _with_main(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return items of which the first is a main one where none is."""
-    if items and not any(item["main"] for item in items):
-        items[0]["main"] = True
-    return items
-
-
-def _cards(
-    run: dict[str, Any], page_of: Callable[[dict[str, Any]], Any], anchors: dict[str, Any]
-) -> list[dict[str, Any]]:
-    """Return findings by question, main ones first: each with its answers, a row for every model or variant."""
-    cards: dict[tuple[str, str], dict[str, Any]] = {}
-    for entry in _ordered(_entries(run, "findings")):
-        about = {"page": page_of(entry), "figure": anchors.get(str(entry["figure"])), "rows": []}
-        card = cards.setdefault((str(entry["question"]), str(entry["notebook"])), entry | about)
-        card["rows"].append(entry)
-    return _with_main(list(cards.values()))
-
-
 def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     """Return everything the template shows, in the shape in which it shows it."""
-    notebooks = [_notebook(entry, run_dir) for entry in _entries(run, "notebooks")]
+    notebooks = [_notebook(entry, run_dir) for entry in cards.entries(run, "notebooks")]
     pages: dict[tuple[str, str | None], dict[str, Any]] = {}
     for notebook in notebooks:
         pages.setdefault((str(notebook["id"]), str(notebook["variant"])), notebook)
@@ -163,9 +126,17 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     tables = _tables(run, run_dir, ids, page_of)
     failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
     anchors = {name: item for item in [*tables, *figures] for name in item["names"]}
-    cards = _cards(run, page_of, anchors)
-    more = [card for card in cards if not card["main"]]
+    found = [
+        card | {"page": page_of(card), "figure": anchors.get(str(card["figure"]))}
+        for card in cards.by_question(run)
+    ]
+    opening = cards.first(found)
+    measures = _measures(run_dir, run)
     lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes")}
+    named = [str(row["model"]) for card in found for row in card["rows"]]
+    introduced = cards.introduced([*named, *(row["model"] for _, rows in measures for row in rows)])
+    papers = _papers(found, figures, tables, notebooks)
+    kinds = [paper["key"] for paper in papers]
     return lists | {
         "run": {key: run.get(key) for key in ("run", "status")},
         "title": str(run.get("title") or run.get("run") or "Report"),
@@ -179,18 +150,19 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "started": format_time(run.get("started")),
         "started_iso": run.get("started"),
         "seconds": run.get("seconds"),
-        "findings": [card for card in cards if card["main"]],
-        "more_findings": [(page, list(items)) for page, items in groupby(more, itemgetter("page"))],
-        "more_count": len(more),
-        "figures": figures,
-        "tables": tables,
+        "cards": opening,
+        "models": introduced,
+        "measures": measures,
+        "papers": papers,
+        "paper_names": {key: about["name"] for key, about in _PAPERS.items()},
         "notebooks": notebooks,
         "finished": sum(notebook["status"] == "ok" for notebook in notebooks),
         "skipped": [notebook for notebook in notebooks if notebook["status"] == "skipped"],
         "failed": failed,
         "stopped": sum(notebook["status"] == "stopped" for notebook in failed),
         "incomplete": bool(failed or lists["problems"]) or run.get("status") not in ("ok", None),
-        "papers": PAPERS,
+        "terms": introduced | cards.words("glossary")["terms"],
+        "cite": "\n".join(_PAPERS[key]["bibtex"] for key in ("biaslab", *kinds) if key in _PAPERS),
         "coverage": _coverage(run, page_of, anchors),
         "coverage_status": COVERAGE_STATUS,
         "provenance": _provenance(run),
@@ -198,6 +170,66 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "parameters": {key: _value(value) for key, value in _flat(_mapping(run, "parameters"))},
         "defaults": {key: _value(value) for key, value in _flat(_mapping(run, "notebook_defaults"))},
     }
+
+
+def _papers(
+    found: list[dict[str, Any]],
+    figures: list[dict[str, Any]],
+    tables: list[dict[str, Any]],
+    notebooks: list[dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """Return what the page has of each paper: the papers in their usual order, then others as they come."""
+    parts: dict[str, dict[str, list]] = {key: defaultdict(list) for key in _PAPERS}
+    for kind, items in (("cards", found), ("figures", figures), ("tables", tables), ("notebooks", notebooks)):
+        for item in items:
+            parts.setdefault(item["paper"], defaultdict(list))[kind].append(item)
+    whole = []
+    for key, part in parts.items():
+        if part:
+            about = _PAPERS.get(key, {"name": key, "question": "", "bibtex": ""})
+            # The picture of what the page says of the paper first.
+            shown = [id(card["figure"]) for card in cards.first(part["cards"]) if card["figure"]]
+            pictures = sorted(part["figures"], key=lambda item: id(item) not in shown[:1])
+            main = [card for card in part["cards"] if card["main"]] or part["cards"][:1]
+            whole.append(
+                about
+                | {
+                    "key": key,
+                    "anchor": "paper-" + (re.sub(r"[^A-Za-z0-9_-]+", "-", key) or "unnamed"),
+                    "lead": pictures[:1],
+                    "figures": pictures[1:],
+                    "main": main,
+                    "more": [card for card in part["cards"] if card not in main],
+                    "tables": part["tables"],
+                    "notebooks": part["notebooks"],
+                }
+            )
+    return whole
+
+
+def _measures(run_dir: Path, run: dict[str, Any]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Return the measures of models as marks, each with its models, from the table that holds them."""
+    named = [entry for entry in cards.entries(run, "tables") if entry["name"] == _MODELS_TABLE]
+    path = file_inside(run_dir, named[0]["file"]) if named else None
+    if path is None:
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row | {key: _float(row.get(key)) for key in _MODELS_NUMBERS} for row in csv.DictReader(file)]
+    found = []
+    for measure, group in groupby(rows, itemgetter("measure")):
+        of = [row | {"name": row["model"]} for row in group]
+        marks = drawn(of, unit=of[0].get("unit", ""))
+        if marks:
+            models = [row["model"] for row in of if row["estimate"] is not None]
+            found.append(({"name": measure, "marks": marks}, [{"model": name} for name in models]))
+    return found
+
+
+def _float(text: str | None) -> float | None:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return None
 
 
 def _value(value: object) -> str:
@@ -211,14 +243,6 @@ def _flat(mapping: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
         name = f"{prefix}{key}"
         pairs.extend(_flat(value, f"{name}.") if isinstance(value, dict) and value else [(name, value)])
     return pairs
-
-
-def _by_paper(entries: Iterable[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Group entries by paper: the papers in their usual order, then others as they come."""
-    groups: dict[str, list[dict[str, Any]]] = {paper: [] for paper in PAPERS}
-    for entry in entries:
-        groups.setdefault(entry["paper"], []).append(entry)
-    return [(paper, group) for paper, group in groups.items() if group]
 
 
 def _anchor(kind: str, name: str, ids: Counter[str]) -> str:
@@ -242,7 +266,7 @@ def _notebook(entry: dict[str, Any], run_dir: Path) -> dict[str, Any]:
 
 def _figures(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
     figures, left = [], FIGURES_BYTES
-    for number, entry in enumerate(_ordered(_entries(run, "figures")), start=1):
+    for number, entry in enumerate(cards.ordered(cards.entries(run, "figures")), start=1):
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
         source, size, taken = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
         left -= taken
@@ -263,7 +287,7 @@ def _figures(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any
                 "size": size,
             }
         )  # fmt: skip
-    return _with_main(figures)
+    return figures
 
 
 def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, tuple[int, int] | None, int]:
@@ -296,7 +320,7 @@ def _shown_size(png: bytes) -> tuple[int, int]:
 
 def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
     tables, cells_left, bytes_left = [], CELLS_SHOWN, TABLES_BYTES
-    for entry in _ordered(_entries(run, "tables")):
+    for entry in cards.ordered(cards.entries(run, "tables")):
         if entry["rows"] == 0:
             # Nothing was measured for it; ``run.json`` says so.
             continue
@@ -304,7 +328,7 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
         notebooks = entry["notebooks"] or entry["notebook"] or [""]
         notebooks = [notebooks] if isinstance(notebooks, str) else list(notebooks)
         path = file_inside(run_dir, file)
-        meanings = {str(column["name"]): column for column in _entries(entry, "columns")}
+        meanings = {str(column["name"]): column for column in cards.entries(entry, "columns")}
         table = read_table(
             path, whole_up_to=ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW, otherwise=ROWS_PREVIEW
         )
@@ -333,7 +357,7 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
                 "rows": Markup(table.rows_html),
             }
         )
-    return _with_main(tables)
+    return tables
 
 
 def _packed(path: Path | None, allowed: int) -> str:
@@ -346,7 +370,7 @@ def _packed(path: Path | None, allowed: int) -> str:
 
 def _coverage(run: dict[str, Any], page_of: Any, anchors: dict[str, Any]) -> dict[str, Any]:
     rows = []
-    for entry in _entries(run, "coverage"):
+    for entry in cards.entries(run, "coverage"):
         told = {"paper": str(entry["paper"]), "kind": str(entry["kind"])}
         told["status"] = str(entry["status"] or "unknown")
         if entry["inputs"] and told["status"] == "regenerated":

@@ -38,7 +38,8 @@ def _minimal(folder, **content):
 def test_no_injected_element_or_handler(soup):
     assert len(soup("script")) == 1
     assert len(soup("style")) == 1
-    assert not soup(["iframe", "object", "embed", "svg", "form", "base"])
+    assert not soup(["iframe", "object", "embed", "form", "base"])
+    assert all(svg["class"] == ["track"] for svg in soup("svg"))
     handlers = [name for tag in soup(True) for name in tag.attrs if name.startswith("on")]
     assert handlers == []
     assert all(image["src"].startswith("data:image/png;base64,") for image in soup("img"))
@@ -100,7 +101,7 @@ def test_nothing_outside_the_run_folder_is_read(tmp_path):
     assert "hunter2" not in page.get_text()
     assert len(page(class_="problem")) == 4
     assert all("missing" in problem.get_text() for problem in page(class_="problem"))
-    assert not page.find(id="sections")("a")
+    assert not page.select(".sections a")
 
 
 def test_file_inside(tmp_path):
@@ -122,19 +123,102 @@ def test_clean_text():
 # Content
 
 
-def test_main_findings_come_first_in_their_order(soup):
-    findings = soup.find(id="findings")
-    main = findings(class_="headline")
+def test_the_page_opens_with_cards_and_each_paper_says_the_rest(soup):
+    opening = soup.find("main").find("section", class_="cards")("article")
+    # Two main findings have no place of their own: they fill up, the one with a small figure first.
+    assert [card.h2.get_text()[:14] for card in opening] == ["Is bias amplif", "First of all? "]
+    card = opening[0]
+    assert card.find(class_="answer").get_text(strip=True) == "Yes, with the published exclusion rule."
+    assert [a["href"] for a in card.find(class_="links")("a")] == [
+        "#figure-paradox_naive", "notebooks/paradox/4_baseline.html",
+    ]  # fmt: skip
+    # The scale runs from 0 to 15, the first round number above 13.4.
+    mark = card.find(class_="track")
+    assert [float(mark.circle["cx"][:-1]), float(mark.find(class_="interval")["x1"][:-1])] == pytest.approx(
+        [100 * 10.2 / 15, 100 * 7.1 / 15], abs=0.01
+    )
+    assert mark["aria-label"] == "SD 1.4: 10.2 points (7.10 to 13.4)"
+    paper = soup.find(id="paper-paradox")
+    main = paper.find(class_="beside")(class_="headline")
     assert main[0].h3.get_text().startswith("First of all?")
     assert main[1].h3.get_text() == "Is bias amplified?"
-    answer = main[1].li
-    assert answer.b.get_text() == "SD 1.4" and "(printed)" in answer.p.get_text()
+    answer = main[1].summary.p
+    assert answer.b.get_text() == "SD 1.4" and "(printed)" in answer.get_text()
     assert answer.find(class_="numbers").get_text() == "10.2 points (7.1 to 13.4; n = 62 occupations)"
-    assert answer.details.find("p").get_text() == "Signed, it is about 1 point."
-    assert [a["href"] for a in main[1].find(class_="links")("a")] == [
-        "notebooks/paradox/4_baseline.html", "#figure-paradox_naive",
-    ]  # fmt: skip
-    assert [item.bdi.get_text() for item in findings.find(class_="findings")("li")] == ["A minor finding."]
+    assert "Signed, it is about 1 point." in main[1].find("p", class_="quiet").get_text()
+    assert [item.summary.p.bdi.get_text() for item in paper.find(class_="findings")(class_="headline")] == [
+        "A minor finding."
+    ]
+
+
+def _findings(*cards, **more):
+    return [
+        {"question": f"Q{i}?", "answer": f"A{i}", "main": True, "order": i} | card | more
+        for i, card in enumerate(cards)
+    ]
+
+
+def test_cards_have_places_and_are_five_at_most(tmp_path):
+    placed = _findings(*({"card": place} for place in (0, 6, 2, 4, 3, 1, 5)))
+    page = _minimal(tmp_path, findings=placed)
+    assert [card.h2.get_text() for card in page("article")] == ["Q5?", "Q2?", "Q4?", "Q3?", "Q6?"]
+
+
+def test_cards_are_filled_up_to_three_from_other_papers_first(tmp_path):
+    found = _findings(
+        {"card": 1, "notebook": "paradox/1"},
+        {"notebook": "paradox/2", "estimate": 1.0},
+        {"notebook": "triplets/1"},
+        {"notebook": "paired/1", "estimate": 2.0},
+    )
+    page = _minimal(tmp_path, findings=found)
+    # Of papers that have no card yet the one with an estimate comes first; the paradox has its card.
+    assert [card.h2.get_text() for card in page("article")] == ["Q0?", "Q3?", "Q2?"]
+
+
+def test_models_that_say_the_same_are_named_together(tmp_path):
+    rows = [("a", "Yes."), ("b", "No."), ("c", "Yes.")]
+    found = [{"question": "Q?", "answer": said, "model": model, "main": True} for model, said in rows]
+    page = _minimal(tmp_path, findings=found)
+    assert [p.get_text(" ", strip=True) for p in page.article(class_="answer")] == ["a, c Yes.", "b No."]
+
+
+def test_marks_of_a_finding_and_what_is_no_number(tmp_path):
+    marks = [
+        {"name": "rule", "estimate": 12.0, "ci_low": 9.0, "ci_high": 15.0},
+        {"name": SCRIPT, "estimate": "x"},
+        {"name": "signed", "estimate": -2.0, "ci_low": None, "ci_high": None},
+    ]
+    found = [
+        {
+            "question": "Q?",
+            "answer": "A",
+            "main": True,
+            "marks": marks,
+            "unit": "points",
+            "reference_name": "none",
+        }
+    ]
+    page = _minimal(tmp_path, findings=found)
+    # From -2 to 15 in steps of 5: -5 to 15.
+    drawn = [(svg.circle["cx"], svg.find(class_="interval") is None) for svg in page.article("svg")]
+    assert drawn == [("85.00%", False), ("15.00%", True)]
+    assert page.article.find(class_="axis").get_text(" ", strip=True) == "line: 0 = none -5 15 points"
+
+
+def test_measures_of_models_are_drawn_from_their_table(tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "model,measure,estimate,ci_low,ci_high,floor,n,unit\n"
+        f'"{SCRIPT}",lean,5,0,10,2,9,points\nworld,lean,,,,,0,points\nb,share,50,,,,9,%\n',
+        encoding="utf-8",
+    )
+    page = _minimal(tmp_path, tables=[{"name": "synthesis_models", "file": "t.csv", "rows": 3}])
+    measures = page.find(id="measures")(class_="measure")
+    assert [measure.h3.get_text() for measure in measures] == ["lean", "share"]
+    assert [svg["aria-label"] for svg in measures[0]("svg")] == [
+        f"{SCRIPT}: 5.00 points (0.00 to 10.0; floor 2.00)"
+    ]
+    assert measures[0].find(class_="floor")["x1"] == "20.00%"
 
 
 def test_findings_of_a_sweep_name_their_variant(tmp_path):
@@ -147,17 +231,15 @@ def test_findings_of_a_sweep_name_their_variant(tmp_path):
             for v in variants
         ],
     )
-    findings = page.find(id="findings")
-    # One card a question, a row for each variant.
-    assert len(findings(class_="headline")) == 1
-    main = [item.get_text() for item in findings.find(class_="headline")(class_="variant")]
-    more = [item.get_text() for item in findings.find(class_="findings")(class_="variant")]
-    assert main == more == variants
+    # One finding a question, a line for each variant.
+    main, more = page(class_="headline")
+    for found in (main, more):
+        assert [item.get_text() for item in found(class_="variant")] == variants
 
 
 def test_a_finding_without_a_variant_has_no_label(soup):
-    assert len(soup.find(id="findings")(class_="headline")) == 2
-    assert not soup.find(id="findings")(class_="variant")
+    assert len(soup.find(class_="beside")(class_="headline")) == 2
+    assert not soup.find(class_="beside")(class_="variant")
 
 
 def test_failed_and_skipped_sections_are_announced_with_their_reason(soup):
@@ -165,7 +247,7 @@ def test_failed_and_skipped_sections_are_announced_with_their_reason(soup):
     assert "1 of 4 sections failed" in notice
     assert f"Variation across prompts : ValueError: no table {SCRIPT}" in notice
     assert "1 section was skipped" in soup.find(id="about").get_text()
-    rows = {row.bdi.get_text(): row for row in soup.find(id="sections")("li")}
+    rows = {row.bdi.get_text(): row for row in soup.select(".sections li")}
     assert rows["Naive approach"].find(class_="status").get_text(strip=True) == "✓finished"
     assert rows["Naive approach"].find(class_="time").get_text(strip=True) == "12.3 s"
     skipped = rows["Overall scores"]
@@ -230,7 +312,7 @@ def test_provenance(soup):
 def test_an_empty_run_still_gives_a_page(tmp_path):
     page = _minimal(tmp_path)
     assert page.h1.get_text() == "Report"
-    assert [h2.get_text() for h2 in page("h2")] == ["What was run", "Provenance"]
+    assert [h2.get_text() for h2 in page("h2")] == ["What was run", "Provenance", "How to read this"]
 
 
 def test_run_json_must_be_there_and_be_an_object(tmp_path):
@@ -251,7 +333,7 @@ def test_build_leaves_no_temporary_file_and_is_repeatable(run_dir, html):
 
 
 def test_figures_are_embedded_with_alternative_text_and_links(run_dir, soup):
-    cards = soup.find(id="figures")("figure")
+    cards = sorted(soup("figure"), key=lambda card: card.figcaption.strong.get_text())
     assert [card.figcaption.strong.get_text()[:9] for card in cards] == [f"Figure {n}." for n in (1, 2, 3, 4)]
     image = cards[0].img
     embedded = base64.b64decode(image["src"].partition(",")[2])

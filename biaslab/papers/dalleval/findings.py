@@ -5,10 +5,11 @@ from __future__ import annotations
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, each, interval, moved, p_words, spoken
+from biaslab.findings import Finding, Mark, each, interval, moved, p_words, spoken
 from biaslab.papers.dalleval.analysis.detector import ALL, CANNOT, LEAST_YOUDEN
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 
+_UNITS = {"released": "as released", "released_signed": "the same, NumPy 1", "cielab": "in CIELAB units"}
 _COMPUTATIONS = {
     "cielab": "the typology angle in CIELAB units",
     "released": "the released script on NumPy 2",
@@ -44,7 +45,8 @@ def mad(mad: pd.DataFrame) -> list[Finding]:
             _finding(
                 "With chance taken off, how far are professions from an even split?",
                 moved(low - left, high - left, *answers), row | {"ci_low": low, "ci_high": high}, "corrected_mad",
-                "of 0.5", why, of="professions", figure="gender_mad",
+                "of 0.5", why, of="professions", figure="gender_mad", reference=left,
+                reference_name="a balanced model",
             )
         )  # fmt: skip
     return found
@@ -104,6 +106,25 @@ def skin_tone_check(check: pd.DataFrame, reach: pd.DataFrame) -> list[Finding]:
         )
 
     return each(check, ["computation"], say)
+
+
+def skin_tone_script(check: pd.DataFrame) -> list[Finding]:
+    """Say how many of the Monk scale's own ten colours each computation reads rightly, in one answer."""
+    right = {
+        name: int((of["tone"].astype(int) == of["swatch"].astype(int)).sum())
+        for name, of in check.groupby("computation", sort=False)
+    }
+    n = check["swatch"].nunique()
+    if not {"cielab", "released"} <= set(right):
+        return []
+    return [
+        Finding(
+            "Does the released skin-tone script read the Monk scale's own colours rightly?",
+            f"{right['released']} of {n} as released; {right['cielab']} of {n} in its formula's own units.",
+            estimate=right["released"], unit=f"of {n} colours", figure="dalleval_skin_tone_check",
+            marks=tuple(Mark(name, right[key]) for key, name in _UNITS.items() if key in right), reference_name="none",
+        )
+    ]  # fmt: skip
 
 
 def skin_tone_averages(reading: pd.DataFrame, overall: pd.DataFrame) -> list[Finding]:
@@ -454,9 +475,9 @@ def _known(table: pd.DataFrame, column: str) -> list[dict]:
 
 
 def _finding(
-    question: str, answer: str, row, value: str, unit: str, *details: str, of: str, figure: str
+    question: str, answer: str, row, value: str, unit: str, *details: str, of: str, figure: str, **more
 ) -> Finding:
     """Return a finding with a row's model, estimate, limits and n."""
     estimate, low, high, n = (float(row[column]) for column in (value, "ci_low", "ci_high", "n"))
     about = row.get("model", ""), estimate, low, high, unit, n, of
-    return Finding(question, answer, *about, f"dalleval_{figure}", details)
+    return Finding(question, answer, *about, f"dalleval_{figure}", details, **more)

@@ -13,7 +13,7 @@ from math import isfinite, nan
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, count, each, interval, level, moved, none_could, p_words, spoken
+from biaslab.findings import Finding, Mark, count, each, interval, level, moved, none_could, p_words, spoken
 from biaslab.mini.pairs import FORMS
 from biaslab.papers.paired.analysis.dependence import ASSUMED_NONE, LISTS, WORST
 from biaslab.papers.paired.analysis.mitigated import NO_DIFFERENCE
@@ -50,6 +50,7 @@ def _finding(
     n: str = "n",
     of: str = "people",
     ends: str = "",
+    **more,
 ) -> Finding:
     """Return a finding about a row, with its ``value`` and the limits whose columns begin with ``ends``.
 
@@ -63,7 +64,7 @@ def _finding(
     numbers = {"estimate": row[value], "ci_low": low, "ci_high": high, "unit": unit} if value else {}
     counted = {"n": row[n], "of": of} if n else {}
     model, details = row.get("model", ""), tuple(details)
-    return Finding(question, said, model, figure=figure, details=details, **numbers, **counted)
+    return Finding(question, said, model, figure=figure, details=details, **numbers, **counted, **more)
 
 
 def _rows(table: pd.DataFrame) -> Iterable[pd.Series]:
@@ -116,7 +117,11 @@ def stereotype_score(scores: pd.DataFrame) -> list[Finding]:
         ]
         ways = "Towards their stereotypes", "Against their stereotypes", "No lean is shown"
         question, figure = "Which way do {what} lean with {setting}?", "paired_stereotype_score"
-        return _finding(row, question, ways, "score", (*alone, *_assumed(row)), figure=figure)
+        marks = tuple(
+            Mark(_setting(r["setting"]), r["score"], r["ci_low"], r["ci_high"]) for r in _rows(rows)
+        )
+        drawn = {"marks": marks, "reference_name": "no lean", "figure": figure}
+        return _finding(row, question, ways, "score", (*alone, *_assumed(row)), **drawn)
 
     scores = _plain(_overall(scores[scores["evidence"] == "computed"], "score"))
     return each(scores, ["model", "aspect"], say)

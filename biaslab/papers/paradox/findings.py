@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.captions.settings import SELECTED
-from biaslab.findings import Finding, count, each, from_row, level, moved, p_words, spoken
+from biaslab.findings import Finding, Mark, count, each, from_row, level, moved, p_words, spoken
 from biaslab.papers.paradox.analysis.amplification import LEVEL
 from biaslab.papers.paradox.analysis.captions import FETCHED
 from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES, wilson_percent
@@ -174,6 +174,37 @@ def baseline(amplification: pd.DataFrame) -> list[Finding]:
             over = "Over all occupations: one whose lean flips counts as the fall it is."
             found.append(_amplified("Do images move along the training lean?", row, over))
     return found
+
+
+def headline(amplification: pd.DataFrame) -> list[Finding]:
+    """Say what the naive approach gives by the published rule, and what of it stays along the lean, in one answer.
+
+    Of ``paradox_amplification``; the answer names both estimates, the finding's own is the signed one.
+    """
+    naive = amplification[(amplification["approach"] == "naive") & amplification["ci_low"].notna()]
+
+    def say(model: str, rows: pd.DataFrame) -> Finding | None:
+        by = {row.definition: row for row in rows.itertuples()}
+        if not {"published", "directional"} <= set(by):
+            return None
+        rule, signed = by["published"], by["directional"]
+        ways = {"published rule": rule, "signed change": signed}
+        return from_row(
+            signed,
+            "How much gender bias does the model add to that of its training images?",
+            f"{spoken(rule.amplification)} points by the published rule; {spoken(signed.amplification)} as signed "
+            "change.",
+            *("amplification", "points", "n_occupations", "occupations"),
+            figure="paradox_amplification_by_definition",
+            details=(
+                "The published rule leaves out occupations whose lean flips between training and generated images. "
+                "The signed change counts them as the fall that they are.",
+            ),
+            marks=tuple(Mark(name, r.amplification, r.ci_low, r.ci_high) for name, r in ways.items()),
+            reference_name="none added",
+        )
+
+    return each(_summary(naive), ["model"], say)
 
 
 def _amplified(asked: str, row, *details: str) -> Finding:

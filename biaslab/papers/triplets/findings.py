@@ -11,7 +11,7 @@ from math import isfinite
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, count, each, interval, level, moved, none_could, spoken
+from biaslab.findings import Finding, Mark, count, each, interval, level, moved, none_could, spoken
 from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS
 from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES
 from biaslab.texts import as_name
@@ -138,7 +138,12 @@ def nearer(summary: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
             "Are neutral prompts and their images nearer to masculine or to feminine ones?",
             f"To masculine in {(low > 0).sum()} of {metrics}, to feminine in {(high < 0).sum()}, undecided in "
             f"{((low <= 0) & (high >= 0)).sum()}.",
-            _of(summary["model"].iloc[0]), n=n, of="datasets", figure="triplets_gap_summary",
+            _of(summary["model"].iloc[0]), n=n, of="datasets", figure="triplets_gap_summary", unit="% nearer",
+            marks=tuple(
+                Mark(_metric(row.metric), row.percent_nearer, row.percent_ci_low, row.percent_ci_high)
+                for row in known.itertuples()
+            ),
+            reference_name="as near",
             details=(
                 f"{level(confidence)} intervals over {datasets}.",
                 f"After Holm's correction t-tests tell {t} apart, {signs}.",
@@ -204,6 +209,12 @@ def by_cell(gap: pd.DataFrame) -> list[Finding]:
     return [counted, *alone]
 
 
+def _relative(row) -> Mark:
+    """Return a gap with its interval in percent of the distance between neutral and feminine."""
+    times = row.percent_nearer / row.gap if row.gap else 0.0
+    return Mark(_metric(row.metric), *(times * value for value in (row.gap, row.ci_low, row.ci_high)))
+
+
 def measured(gap: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Count the metrics by which neutral is nearer to a gender over triplets, for each model and dataset.
 
@@ -223,7 +234,8 @@ def measured(gap: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
             f"Are neutral prompts and their images of {dataset} nearer to masculine or to feminine ones?",
             f"To masculine in {masculine} of {count(len(rows), 'metric', 'metrics')}, to feminine in {feminine}, "
             f"undecided in {len(rows) - masculine - feminine}.",
-            model, n=rows["n"].max(), of="comparisons", figure="triplets_disparity_gap",
+            model, n=rows["n"].max(), of="comparisons", figure="triplets_disparity_gap", unit="% nearer",
+            marks=tuple(_relative(row) for row in rows.itertuples()), reference_name="as near",
             details=(
                 f"{'; '.join(names)}.",
                 f"Sign flips tell {sure} apart at p < {alpha:g}, after Holm's correction.",

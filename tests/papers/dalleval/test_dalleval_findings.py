@@ -80,6 +80,10 @@ def test_swatches_that_computations_know(printed):
     right, released, signed = findings.skin_tone_check(printed["skin_tone_check"], printed["skin_tone_reach"])
     assert "10 of 10" in right.answer and "1 of 10" in released.answer and "1 of 10" in signed.answer
     assert "4, 5, 6, 7." in signed.details[0]
+    (found,) = findings.skin_tone_script(printed["skin_tone_check"])
+    # The script's answers for the ten swatches are 5, 5, 5, 5, 5, 5, 6, 6, 6, 4: only the fifth is right.
+    assert [mark.estimate for mark in found.marks] == [1, 1, 10]
+    assert found.estimate == 1
 
 
 def test_averages_are_no_proof_of_two_tones(printed):

@@ -24,6 +24,8 @@ def test_directions_of_the_printed_numbers(printed):
     f = paired.findings
     scores = f.stereotype_score(printed["stereotype_score"])
     assert words(scores) == [("Towards their stereotypes.", 47.4), ("Towards their stereotypes.", 19.0)]
+    # Overall scores with one person and with two (Table 1): 10 and 47.38, of power 4.63 and 18.98.
+    assert [[round(m.estimate, 1) for m in found.marks] for found in scores] == [[10.0, 47.4], [4.6, 19.0]]
     # Disjoint lists share images, so the worst dependence is assumed and said; roles are taken together.
     assert [any("as far as they can" in d for d in found.details) for found in scores] == [True, False]
     assert words(f.score_change(printed["score_change"])) == [

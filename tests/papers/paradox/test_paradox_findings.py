@@ -36,6 +36,18 @@ def test_a_direction_is_named_only_where_the_interval_shows_it(limits, answer):
     assert "2 prompts, which count 38 to 40 of 62" in rule.details[0]
 
 
+def test_one_answer_for_the_published_rule_and_the_signed_change():
+    both = amplified(12.0, 9.0, 15.0)
+    signed = both["definition"] == "directional"
+    both.loc[signed, ["amplification", "ci_low", "ci_high"]] = 1.0, -3.0, 5.0
+    (found,) = findings.headline(both)
+    assert "12.0 points" in found.answer and "1.00 as signed" in found.answer
+    assert [(m.estimate, m.ci_low, m.ci_high) for m in found.marks] == [(12, 9, 15), (1, -3, 5)]
+    # The estimate that the finding stands for is the one that leaves no occupation out.
+    assert (found.estimate, found.ci_low, found.ci_high) == (1, -3, 5)
+    assert findings.headline(both[~signed]) == []
+
+
 def test_what_has_no_interval_is_no_finding():
     assert findings.baseline(amplified(3.0, NAN, NAN)) == []
 

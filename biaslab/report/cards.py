@@ -1,0 +1,118 @@
+"""What a report opens with: findings by question, each with its answers and a small figure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from biaslab.report.marks import drawn
+
+FEWEST, MOST = 3, 5
+"""Cards that a page opens with."""
+# Rows that the small figure of a card has at most; the figure it links to has them all.
+_ROWS = 10
+# Different answers that a card gives at most.
+_ANSWERS = 3
+
+
+@cache
+def words(name: str) -> dict[str, Any]:
+    """Return the texts of a packaged YAML file of ``biaslab/report``."""
+    import yaml
+
+    return yaml.safe_load(
+        resources.files("biaslab.report").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    )
+
+
+def entries(run: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """Return the records of a list in ``run.json``, each with "" for whatever it does not say."""
+    records = [entry for entry in run.get(key) or [] if isinstance(entry, dict)]
+    return [defaultdict(str, {k: v for k, v in entry.items() if v is not None}) for entry in records]
+
+
+def ordered(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Order entries: main ones first, then by their ``order``, then as they came."""
+
+    def place(entry: dict[str, Any]) -> tuple[bool, float]:
+        order = entry["order"]
+        return not entry["main"], order if isinstance(order, int | float) else 0
+
+    return sorted(found, key=place)
+
+
+def by_question(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return findings as cards by question and notebook, main ones first.
+
+    A card has the fields of its first finding, ``rows`` (the findings themselves, one a model or variant),
+    ``answers`` (what they say, models that say the same together), ``marks`` (their small figure, or None) and
+    ``paper``.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for entry in ordered(entries(run, "findings")):
+        key = str(entry["question"]), str(entry["notebook"])
+        card = found.setdefault(key, entry | {"paper": key[1].partition("/")[0], "rows": []})
+        card["rows"].append(entry)
+    for card in found.values():
+        card["answers"] = _answers(card["rows"])
+        card["marks"] = _marks(card["rows"])
+    return list(found.values())
+
+
+def _who(entry: dict[str, Any]) -> str:
+    return ", ".join(str(entry[key]) for key in ("model", "variant") if entry[key])
+
+
+def _answers(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+    said: dict[str, list[str]] = {}
+    for row in rows:
+        said.setdefault(str(row["answer"]), []).append(_who(row))
+    several = len(rows) > 1
+    return [
+        {"who": ", ".join(filter(None, who)) if several and len(said) > 1 else "", "text": text}
+        for text, who in list(said.items())[:_ANSWERS]
+    ]
+
+
+def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the small figure of findings: their marks, or their estimates; None where they have neither."""
+    found = []
+    for row in rows:
+        own = [mark for mark in row["marks"] or [] if isinstance(mark, dict)] or [{**row, "name": ""}]
+        for mark in own:
+            who = _who(row) if len(rows) > 1 or not mark.get("name") else ""
+            name = ", ".join(part for part in (who, str(mark.get("name") or "")) if part) or "estimate"
+            found.append({**mark, "name": name})
+    line = rows[0]["reference"] or 0.0
+    picture = drawn(
+        found[:_ROWS],
+        unit=str(rows[0]["unit"]),
+        reference=line,
+        reference_name=str(rows[0]["reference_name"]),
+    )
+    return picture and picture | {"left": max(len(found) - _ROWS, 0)}
+
+
+def first(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the cards that a page opens with: those with a place, and main ones where they are too few.
+
+    Cards that fill up come from papers that have none yet first, and those with a small figure before others.
+    """
+    cards = list(cards)
+    placed = [card for card in cards if isinstance(card["card"], int | float) and card["card"] > 0]
+    chosen = sorted(placed, key=lambda card: card["card"])[:MOST]
+    others = [card for card in cards if card["main"] and card not in placed]
+    while len(chosen) < FEWEST and others:
+        papers = {card["paper"] for card in chosen}
+        others.sort(key=lambda card: (card["paper"] in papers, card["marks"] is None))
+        chosen.append(others.pop(0))
+    return chosen or cards[:FEWEST]
+
+
+def introduced(names: Iterable[str]) -> dict[str, str]:
+    """Return what a page says of models whose names do not say it themselves, such as ``world``."""
+    known = words("glossary")["models"]
+    return {name: known[name] for name in dict.fromkeys(names) if name in known}

@@ -1,0 +1,85 @@
+"""Estimates as marks: a dot with its interval on one scale, drawn by the page itself and legible on a phone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from biaslab.findings import spoken
+
+
+def number(value: object) -> float | None:
+    """Return a finite number, or None for anything else that a record may hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def drawn(
+    rows: Iterable[Mapping[str, Any]], *, unit: str = "", reference: object = 0.0, reference_name: str = ""
+) -> dict[str, Any] | None:
+    """Return where marks stand on a scale that they share, in percent of its width; None where there are none.
+
+    Args:
+        rows: Each with ``name``, ``estimate``, ``ci_low`` and ``ci_high``, and perhaps ``floor``, in ``unit``; a row
+            without an estimate is left out, limits and floor may be None.
+        unit: What follows the numbers.
+        reference: Where a line stands across all rows.
+        reference_name: What it means; a number without a name where empty.
+    """
+    rows = [row for row in rows if number(row.get("estimate")) is not None]
+    if not rows:
+        return None
+    line = number(reference) or 0.0
+    ends = [number(row.get(key)) for row in rows for key in ("estimate", "ci_low", "ci_high", "floor")]
+    low, high = _scale([line, *(end for end in ends if end is not None)])
+
+    def place(value: object) -> str | None:
+        found = number(value)
+        return None if found is None else f"{100 * (found - low) / (high - low):.2f}"
+
+    return {
+        "rows": [_row(row, place, unit) for row in rows],
+        "reference": place(line),
+        "reference_name": f"{spoken(line) if line else 0} = {reference_name}"
+        if reference_name
+        else _plain(line),
+        "least": _plain(low),
+        "most": _plain(high),
+        "unit": unit,
+        "left": 0,
+    }
+
+
+def _plain(value: float) -> str:
+    """Return a round number without digits that say nothing."""
+    return f"{value:.3g}"
+
+
+def _scale(values: list[float]) -> tuple[float, float]:
+    """Return round numbers that hold all values: multiples of 1, 2 or 5 in some power of ten."""
+    low, high = min(values), max(values)
+    rough = ((high - low) or abs(high) or 1.0) / 4
+    power = 10 ** math.floor(math.log10(rough))
+    step = next(times * power for times in (1, 2, 5, 10) if times * power >= rough)
+    ends = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+    return ends if ends[0] < ends[1] else (ends[0], ends[0] + step)
+
+
+def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
+    low, high = number(row.get("ci_low")), number(row.get("ci_high"))
+    known = low is not None and high is not None
+    interval = f"{spoken(low)} to {spoken(high)}" if known else "no interval"
+    value, floor = spoken(row["estimate"]), number(row.get("floor"))
+    beside = f"; floor {spoken(floor)}" if floor is not None else ""
+    return {
+        "name": str(row.get("name") or ""),
+        "x": place(row["estimate"]),
+        "low": place(low) if known else None,
+        "high": place(high) if known else None,
+        "floor": place(floor),
+        "value": value,
+        "interval": interval,
+        "said": f"{row.get('name') or 'estimate'}: {value} {unit} ({interval}{beside})".replace("  ", " "),
+    }
