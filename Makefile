@@ -32,6 +32,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world and models beside them
+	@echo "Open outputs/index.html: the printed numbers stand there in about a minute, and it fills in while the rest runs."
 	@failed=0; $(foreach file,$(PARAMS),$(BIN)/biaslab run $(file) --overwrite || failed=1;) exit $$failed
 
 test: $(STAMP)  ## Run the test suite

@@ -138,6 +138,8 @@ def run(
     folder = Path(outputs).resolve() / params.run
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; choose another name with --set run=NAME.")
+    from biaslab import report
+
     jobs = plan(params, folder)
     inputs = _inputs(jobs, folder)
     with store.telling_full_disk(folder, _KEPT), _only_one(folder):
@@ -158,9 +160,14 @@ def run(
         attempt = _new_attempt(folder)
         jobs = [replace(job, attempt=str(attempt)) for job in jobs]
 
+        planned = len(kept) + len(jobs)
+
         def note(done: list[dict], status: str = "running") -> None:
+            """Say how far the run is, with what it has found so far, in its record and on the page over all runs."""
             notebooks = [*kept, *public(done)]
-            write_json(folder / "run.json", {**record, "status": status, "notebooks": notebooks})
+            found = {"findings": public(_gather_notes(folder, notebooks, "findings")), "planned": planned}
+            write_json(folder / "run.json", {**record, "status": status, "notebooks": notebooks, **found})
+            report.overview(folder.parent)
 
         note([])
         done, stopped = _execute(jobs, params.jobs, progress, note)
@@ -172,6 +179,7 @@ def run(
         notes = [*changed, *_store_notes({"parameters": params.values, "started": record["started"]})]
         record["notes"] = notes
         record = gather(folder, record, kept, done, swept=list(params.sweep), public=public)
+        report.overview(folder.parent)
     if stopped:
         raise KeyboardInterrupt
     return record

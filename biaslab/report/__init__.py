@@ -1,6 +1,6 @@
-"""The pages a run leaves behind: ``index.html`` and one HTML page per executed notebook.
+"""The pages a run leaves behind: ``index.html``, one HTML page per executed notebook, and one page over all runs.
 
-Both open from a file URL without a network and without a server. Everything that reaches them from a run
+All open from a file URL without a network and without a server. Everything that reaches them from a run
 (names, captions, occupations, table cells, notebook outputs) is treated as hostile: text is escaped, notebook
 HTML is reduced to an allowlist, and a Content-Security-Policy that admits only this package's own style and
 script stands behind both.
@@ -8,7 +8,8 @@ script stands behind both.
 
 from __future__ import annotations
 
+from biaslab.report.all_runs import overview
 from biaslab.report.index import build
 from biaslab.report.notebook import render_notebook, warm_up
 
-__all__ = ["build", "render_notebook", "warm_up"]
+__all__ = ["build", "overview", "render_notebook", "warm_up"]

@@ -14,20 +14,19 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from biaslab.errors import InputError
 from biaslab.report import cards
 from biaslab.report.marks import drawn
 from biaslab.report.pages import (
     asset,
-    clean_text,
     content_security_policy,
+    environment,
     file_inside,
     format_seconds,
     format_time,
     href,
-    template_folder,
     write_page,
 )
 from biaslab.report.tabular import read_table
@@ -65,8 +64,6 @@ def build(run_dir: str | Path) -> Path:
     Raises ``InputError`` where ``run.json`` is missing or is not a JSON object. Anything missing inside it, or a
     table or figure that cannot be read, is said on the page instead.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     run_dir = Path(run_dir)
     try:
         run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
@@ -77,30 +74,18 @@ def build(run_dir: str | Path) -> Path:
     if not isinstance(run, dict):
         raise InputError(f"{run_dir / 'run.json'} holds a {type(run).__name__}. It must hold a JSON object.")
 
-    environment = Environment(
-        loader=FileSystemLoader(template_folder()),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: value if isinstance(value, Markup) else clean_text(value),
-    )
-    environment.filters["seconds"] = format_seconds
-    environment.filters["ticked"] = _ticked
-    environment.filters["rows"] = lambda count: f"{count:,} row{'' if count == 1 else 's'}"
     style, script = asset("report.css"), asset("index.js")
-    html = environment.get_template("index.html.j2").render(
-        **_content(run, run_dir),
-        style=Markup(style),
-        script=Markup(script),
-        policy=content_security_policy(style=style, script=script),
+    html = (
+        environment()
+        .get_template("index.html.j2")
+        .render(
+            **_content(run, run_dir),
+            style=Markup(style),
+            script=Markup(script),
+            policy=content_security_policy(style=style, script=script),
+        )
     )
     return write_page(run_dir / "index.html", html)
-
-
-def _ticked(text: object) -> Markup:
-    """Return escaped text with `names in backticks` set as code."""
-    return Markup(re.sub(r"`([^`\n]{1,80})`", r"<code>\1</code>", str(escape(clean_text(text)))))
 
 
 def _mapping(run: dict[str, Any], key: str) -> dict[str, Any]:

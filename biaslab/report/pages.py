@@ -11,7 +11,13 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 # C0 and C1 controls (tab and line ends aside) and lone surrogates have no place in HTML. Bidirectional marks
 # stay: right-to-left names need them, and the templates isolate every inserted text.
@@ -27,6 +33,30 @@ def asset(name: str) -> str:
 def template_folder() -> str:
     """Return the folder of the packaged templates."""
     return str(resources.files("biaslab.report").joinpath("templates"))
+
+
+@cache
+def environment() -> Environment:
+    """Return what renders the packaged templates: all text escaped and cleaned, undefined names refused."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    found = Environment(
+        loader=FileSystemLoader(template_folder()),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: value if isinstance(value, Markup) else clean_text(value),
+    )
+    found.filters["seconds"] = format_seconds
+    found.filters["ticked"] = _ticked
+    found.filters["rows"] = lambda count: f"{count:,} row{'' if count == 1 else 's'}"
+    return found
+
+
+def _ticked(text: object) -> Markup:
+    """Return escaped text with `names in backticks` set as code."""
+    return Markup(re.sub(r"`([^`\n]{1,80})`", r"<code>\1</code>", str(escape(clean_text(text)))))
 
 
 def content_security_policy(*, style: str, script: str | None = None) -> str:

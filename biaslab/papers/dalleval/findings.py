@@ -121,7 +121,7 @@ def skin_tone_script(check: pd.DataFrame) -> list[Finding]:
         Finding(
             "Does the released skin-tone script read the Monk scale's own colours rightly?",
             f"{right['released']} of {n} as released; {right['cielab']} of {n} in its formula's own units.",
-            estimate=right["released"], unit=f"of {n} colours", figure="dalleval_skin_tone_check",
+            estimate=right["released"], unit=f"of {n}", figure="dalleval_skin_tone_check",
             marks=tuple(Mark(name, right[key]) for key, name in _UNITS.items() if key in right), reference_name="none",
         )
     ]  # fmt: skip

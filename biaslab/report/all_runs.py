@@ -1,0 +1,88 @@
+"""The page over all runs: ``outputs/index.html``, which fills in while runs go on."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from biaslab.report import cards
+from biaslab.report.pages import (
+    asset,
+    content_security_policy,
+    environment,
+    format_seconds,
+    format_time,
+    href,
+    write_page,
+)
+
+# Runs that the page shows with their cards; of older ones it has the names.
+SHOWN = 20
+# Cards of a run, and seconds after which a page of a run that goes on loads itself again.
+_CARDS, _AGAIN = 3, 5
+# Seconds without a word from a run after which it counts as ended, whatever it says.
+_SILENT = 3600
+
+
+def overview(outputs: str | Path) -> Path:
+    """Write ``index.html`` over all runs of a folder and return its path.
+
+    Each run has its title, how far it is and its first cards; a page that a run is still adding to loads itself again
+    every few seconds. A folder whose ``run.json`` cannot be read is left out: it is no reason to lose the others.
+
+    Raises:
+        OSError: The page cannot be written.
+    """
+    outputs = Path(outputs)
+    found = sorted(outputs.glob("*/run.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    runs = [run for path in found[:SHOWN] if (run := _run(path, outputs))]
+    style = asset("report.css")
+    html = (
+        environment()
+        .get_template("overview.html.j2")
+        .render(
+            runs=sorted(runs, key=lambda run: run["started_iso"]),
+            older=[
+                (path.parent.name, href(outputs, f"{path.parent.name}/index.html")) for path in found[SHOWN:]
+            ],
+            models=cards.introduced(name for run in runs for name in run["models"]),
+            again=_AGAIN if any(run["running"] for run in runs) else 0,
+            style=Markup(style),
+            policy=content_security_policy(style=style),
+        )
+    )
+    return write_page(outputs / "index.html", html)
+
+
+def _run(path: Path, outputs: Path) -> dict[str, Any] | None:
+    """Return what the page says of a run; None where its record cannot be read."""
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+        silent = time.time() - path.stat().st_mtime
+    except (OSError, ValueError):
+        return None
+    if not isinstance(run, dict):
+        return None
+    notebooks = cards.entries(run, "notebooks")
+    status = {name: sum(n["status"] == name for n in notebooks) for name in ("ok", "failed", "skipped")}
+    planned = run.get("planned") if isinstance(run.get("planned"), int) else len(notebooks)
+    found = cards.by_question(run)
+    return {
+        "name": path.parent.name,
+        "title": str(run.get("title") or run.get("run") or path.parent.name),
+        "href": href(outputs, f"{path.parent.name}/index.html"),
+        "running": run.get("status") == "running" and silent < _SILENT,
+        "stopped": run.get("status") in ("running", "stopped"),
+        "finished": status["ok"],
+        "failed": status["failed"],
+        "planned": planned - status["skipped"],
+        "started": format_time(run.get("started")),
+        "started_iso": str(run.get("started") or ""),
+        "seconds": format_seconds(run.get("seconds")),
+        "cards": [card for card in cards.first(found)[:_CARDS] if card["answers"]],
+        "models": {str(row["model"]) for card in found for row in card["rows"]},
+    }

@@ -1,0 +1,74 @@
+"""The page over all runs: how far each is, its cards, and what hostile or broken records do to it."""
+
+import json
+import os
+
+from bs4 import BeautifulSoup
+from fake_run import IMAGE, SCRIPT
+
+from biaslab import report
+from biaslab.report import all_runs
+
+
+def _page(outputs):
+    return BeautifulSoup(report.overview(outputs).read_text(encoding="utf-8"), "html.parser")
+
+
+def _run(outputs, name, **record):
+    (outputs / name).mkdir(parents=True)
+    (outputs / name / "index.html").write_text("", encoding="utf-8")
+    (outputs / name / "run.json").write_text(json.dumps(record), encoding="utf-8")
+
+
+def test_runs_stand_in_the_order_in_which_they_began(tmp_path):
+    _run(tmp_path, "second", title=f"Two {SCRIPT}", started="2026-01-02T00:00:00+00:00", status="ok")
+    _run(tmp_path, "first", title="One", started="2026-01-01T00:00:00+00:00", status="ok")
+    page = _page(tmp_path)
+    assert [h2.get_text() for h2 in page("h2")] == ["One", f"Two {SCRIPT}"]
+    assert [h2.a["href"] for h2 in page("h2")] == ["first/index.html", "second/index.html"]
+    assert not page("script")
+    assert page.find("meta", attrs={"http-equiv": "refresh"}) is None
+
+
+def test_a_run_that_goes_on_says_how_far_it_is_and_what_it_has_found(tmp_path):
+    done = [{"id": "paradox/1", "status": "ok"}, {"id": "paradox/2", "status": "skipped"}]
+    found = [{"question": f"Q{i} {IMAGE}?", "answer": "A", "card": i, "estimate": i} for i in (1, 2, 3, 4)]
+    _run(tmp_path, "a", status="running", planned=9, notebooks=done, findings=found)
+    page = _page(tmp_path)
+    # Nine were planned, of which one needs what is not there.
+    assert (
+        "1 of 8 sections finished so far" in page.find(class_="byline").find_next(class_="byline").get_text()
+    )
+    assert [h3.get_text() for h3 in page("h3")] == [f"Q{i} {IMAGE}?" for i in (1, 2, 3)]
+    assert page.find("meta", attrs={"http-equiv": "refresh"}) is not None
+    assert not page("img")
+
+
+def test_a_run_that_was_killed_long_ago_is_not_waited_for(tmp_path):
+    _run(tmp_path, "a", status="running", planned=2)
+    os.utime(tmp_path / "a" / "run.json", (0, 0))
+    page = _page(tmp_path)
+    assert page.find("meta", attrs={"http-equiv": "refresh"}) is None
+    assert "then stopped" in page.get_text()
+
+
+def test_records_that_cannot_be_read_cost_nothing_else(tmp_path):
+    _run(tmp_path, "good", title="Good", status="ok", notebooks="nonsense", findings=[3, {"question": "Q?"}])
+    for name, text in (("broken", "{"), ("list", "[]"), ("binary", "\udcff")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_bytes(text.encode(errors="surrogateescape"))
+    assert [h2.get_text() for h2 in _page(tmp_path)("h2")] == ["Good"]
+
+
+def test_of_many_runs_the_older_ones_are_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(all_runs, "SHOWN", 1)
+    _run(tmp_path, "old", title="Old", status="ok")
+    os.utime(tmp_path / "old" / "run.json", (0, 0))
+    _run(tmp_path, "new", title="New", status="ok")
+    page = _page(tmp_path)
+    assert [h2.get_text() for h2 in page("h2")] == ["New", "Older runs"]
+    assert page.li.a["href"] == "old/index.html"
+
+
+def test_without_runs_the_page_says_what_makes_some(tmp_path):
+    assert _page(tmp_path).find("main").code.get_text() == "make report"
