@@ -188,6 +188,30 @@ def test_download_gives_the_files_bytes_even_where_the_page_is_alone(visit, run_
     assert saved.read_text(encoding="utf-8").count("\n") == LARGE_ROWS + 1
 
 
+def test_a_table_as_latex_and_as_markdown(visit, run_dir, tmp_path):
+    page = visit(run_dir / "index.html", accept_downloads=True)
+    table = _open(page, "paired_gaps")
+    table.get_by_role("searchbox").fill("e")  # nurse, ceo, poet; a gap's reason too
+    table.locator("th", has_text="score").get_by_role("button").click()
+    texts = {}
+    for name, ending in (("LaTeX", "tex"), ("Markdown", "md")):
+        with page.expect_download() as download:
+            table.get_by_role("button", name=name).click()
+        assert download.value.suggested_filename == f"paired_gaps.{ending}"
+        download.value.save_as(tmp_path / ending)
+        texts[ending] = (tmp_path / ending).read_text(encoding="utf-8").splitlines()
+    assert texts["tex"] == [
+        r"\begin{tabular}{lrrl}", r"\toprule", r"occupation & score & n & reason \\", r"\midrule",
+        r"ceo & -3.25 & 8 &  \\", r"poet & 1.3e-05 & 7 &  \\", r"nurse & 12.50 & 30 &  \\",
+        r"=SUM(A1) & -- & 0 & no accepted image \\", r"\bottomrule", r"\end{tabular}",
+    ]  # fmt: skip
+    assert texts["md"][:3] == [
+        "| occupation | score | n | reason |",
+        "| --- | ---: | ---: | --- |",
+        "| ceo | -3.25 | 8 |  |",
+    ]
+
+
 def test_a_figure_enlarges_and_the_focus_returns(visit, run_dir):
     page = visit(run_dir / "index.html")
     figure = page.locator("a.zoom").first

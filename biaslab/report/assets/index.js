@@ -17,6 +17,34 @@
     return Number.isNaN(number) ? null : number;
   }
 
+  const cellsOf = (row) => [...row.cells].map((cell) => cell.textContent.trim());
+
+  // A table as a manuscript takes it: the rows that the filter leaves, in the order in which they stand.
+  function latex(names, rows, heads) {
+    const signs = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "–": "--" };
+    const plain = (text) => text.replace(/\s+/g, " ").replace(/[\\~^–]|[&%$#_{}]/g, (sign) => signs[sign] ?? `\\${sign}`);
+    const line = (cells) => `${cells.map(plain).join(" & ")} \\\\`;
+    const columns = heads.map((head) => (head.classList.contains("n") ? "r" : "l")).join("");
+    return [`\\begin{tabular}{${columns}}`, "\\toprule", line(names), "\\midrule",
+      ...rows.map((row) => line(cellsOf(row))), "\\bottomrule", "\\end{tabular}", ""].join("\n");
+  }
+
+  function markdown(names, rows, heads) {
+    const plain = (text) => text.replace(/\s+/g, " ").replace(/[\\`*_[\]<>|&]/g, "\\$&");
+    const line = (cells) => `| ${cells.map(plain).join(" | ")} |`;
+    const rule = heads.map((head) => (head.classList.contains("n") ? "---:" : "---"));
+    return [line(names), `| ${rule.join(" | ")} |`, ...rows.map((row) => line(cellsOf(row))), ""].join("\n");
+  }
+
+  function save(blob, name) {
+    const url = URL.createObjectURL(blob);
+    const anchor = element("a", { href: url, download: name });
+    document.body.append(anchor);
+    anchor.click();
+    anchor.remove();
+    setTimeout(() => URL.revokeObjectURL(url), 60000);
+  }
+
   function enhance(frame) {
     const table = frame.querySelector("table");
     const body = table.tBodies[0];
@@ -27,6 +55,7 @@
     const count = frame.querySelector(".count");
     const [before, after, whole] = ["before", "after", "whole"].map((name) => frame.querySelector(`.${name}`));
     const words = all.map(() => null);
+    const names = heads.map((head) => head.firstChild.textContent.trim());
     const place = new Map(all.map((row, index) => [row, index]));
     let sorted = all, first = 0, paged = all.length > PAGE, column = -1, direction = 0, choice = "";
 
@@ -81,6 +110,13 @@
       head.setAttribute("aria-sort", "none");
       button.addEventListener("click", () => sort(index));
     });
+    frame.querySelectorAll("[data-as]").forEach((button) => button.addEventListener("click", () => {
+      const wanted = find.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const rows = sorted.filter((row) => wanted.every((word) => wordsOf(row).includes(word)));
+      const text = button.dataset.as === "tex" ? latex(names, rows, heads) : markdown(names, rows, heads);
+      save(new Blob([text], { type: "text/plain;charset=utf-8" }),
+        button.dataset.name.replace(/\.csv$/, "") + "." + button.dataset.as);
+    }));
     find.addEventListener("input", () => { first = 0; show(); });
     before.addEventListener("click", () => { first = Math.max(0, first - PAGE); show(); });
     after.addEventListener("click", () => { first += PAGE; show(); });
@@ -99,12 +135,7 @@
     const packed = Uint8Array.from(atob(link.dataset.csv), (c) => c.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
     const blob = new Blob([await new Response(stream).arrayBuffer()], { type: "text/csv;charset=utf-8" });
-    const url = URL.createObjectURL(blob);
-    const anchor = element("a", { href: url, download: link.getAttribute("download") });
-    document.body.append(anchor);
-    anchor.click();
-    anchor.remove();
-    setTimeout(() => URL.revokeObjectURL(url), 60000);
+    save(blob, link.getAttribute("download"));
   }
 
   function enlarge(link) {
