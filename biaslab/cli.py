@@ -1,4 +1,4 @@
-"""The command line: ``biaslab run``, ``shard``, ``compare``, ``published``, ``models`` and ``train``."""
+"""The command line: ``biaslab run``, ``shard``, ``compare``, ``export``, ``published``, ``models`` and ``train``."""
 
 from __future__ import annotations
 
@@ -90,10 +90,16 @@ def _parser() -> argparse.ArgumentParser:
     add = command("shard", _shard, text, of_run, bars, kept=_GOES_ON)
     add("--of", dest="share", metavar="I/N", required=True, help="which share: 0/10 to 9/10 make the whole")
 
-    add = command("compare", _compare, "lay two runs' tables side by side, with differences", outputs)
+    add = command(
+        "compare", _compare, "lay runs side by side: findings, and tables with differences", outputs
+    )
     add("first", metavar="RUN", help="a run's folder, or its name below --outputs")
-    add("second", metavar="RUN", help="the run that is compared with the first")
+    add("others", metavar="RUN", nargs="+", help="the runs that are compared with the first")
     add("--name", metavar="NAME", help="name of the comparison's folder")
+
+    add = command("export", _export, "put a run into one zip file for a colleague", outputs)
+    add("run", metavar="RUN", help="a run's folder, or its name below --outputs")
+    add("--to", metavar="FILE.zip", help="where it goes (default: the run's name.zip in --outputs)")
 
     add = command("published", _published, "list the papers' printed tables, or print one as CSV")
     add("name", metavar="NAME", nargs="?", help="a table's name, for example paradox_table_6")
@@ -187,8 +193,15 @@ def _shard(given: argparse.Namespace) -> int:
 def _compare(given: argparse.Namespace) -> int:
     from biaslab import compare
 
-    folder = compare.compare(given.first, given.second, outputs=given.outputs, name=given.name)
+    folder = compare.compare(given.first, *given.others, outputs=given.outputs, name=given.name)
     print(f"{folder}/index.html")
+    return 0
+
+
+def _export(given: argparse.Namespace) -> int:
+    from biaslab import export
+
+    print(export.export(given.run, outputs=given.outputs, to=given.to))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Two runs side by side: every table they share, with differences and their intervals."""
+"""Runs side by side: every table they share, with differences and their intervals."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,38 +124,101 @@ def _estimates(declared: tables.Schema) -> list[str]:
 
 
 def compare(
-    first: str | Path, second: str | Path, *, outputs: str | Path = "outputs", name: str | None = None
+    first: str | Path, *others: str | Path, outputs: str | Path = "outputs", name: str | None = None
 ) -> Path:
-    """Compare two finished runs and leave a report with one table per shared table.
+    """Compare finished runs with the first and leave a report: findings side by side, and a table per shared table.
 
     Args:
         first: A run's folder, or its name below ``outputs``.
-        second: The run that is compared with it; differences are second minus first.
+        others: The runs that are compared with it; differences are theirs minus the first's.
         outputs: The folder that holds runs; the comparison becomes a folder in it.
-        name: The comparison's name; by default ``compare-<first>-<second>``.
+        name: The comparison's name; by default ``compare-<first>-<second>-…``.
 
     Returns:
-        The folder with ``index.html``, ``run.json`` and ``tables``.
+        The folder with ``index.html``, ``run.json`` and ``tables``; of several others, each table's name ends in the
+        run that is compared.
 
     Raises:
-        ParameterError: A run does not exist or is a comparison itself, the two are the same, or the name is not one.
-        RunError: They share no table or no row, a table is not the one that its run left, or the comparison's folder
+        ParameterError: A run does not exist or is a comparison itself, one is named twice, or the name is not one.
+        RunError: Two share no table or no row, a table is not the one that its run left, or the comparison's folder
             holds something else.
     """
     from biaslab import report
 
     outputs = Path(outputs)
     chosen = None if name is None else run_name(name)
-    one, other = _find(first, outputs), _find(second, outputs)
-    if one == other:
-        raise ParameterError(f"{one} is compared with itself; name two different runs.")
-    runs = [_record_of(folder) for folder in (one, other)]
+    folders = [find(run, outputs) for run in (first, *others)]
+    for i, folder in enumerate(folders):
+        if folder in folders[:i]:
+            raise ParameterError(f"{folder} is compared with itself; name different runs.")
+    if len(folders) < 2:
+        raise ParameterError(f"There is nothing to compare {folders[0].name} with; name another run.")
+    runs = [record_of(folder) for folder in folders]
+    names = [folder.name for folder in folders]
+    started = now()
+    title = f"{', '.join(names[:-1])} and {names[-1]}"
+    pairs = [
+        _pair(folders[0], folder, runs[0], run) for folder, run in zip(folders[1:], runs[1:], strict=True)
+    ]
+    folder = outputs / (chosen or re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["compare", *names])))
+    _prepare(folder, title)
+    records, findings, limits = [], _shown_together(names, runs), []
+    for pair in pairs:
+        of = "" if len(pairs) == 1 else pair.names[1]
+        different = {t: f for t, f in pair.frames.items() if not (f["basis"] == IDENTICAL).all()}
+        records.append(_overview(pair.frames, folder, of))
+        records += [_record(*found, pair, folder, of) for found in different.items()]
+        findings += _findings(pair.frames, of)
+        limits += pair.limits
+    record = {
+        "run": folder.name,
+        "title": title,
+        "description": (
+            f"Tables of the run {names[0]} (first) beside those of {', '.join(names[1:])} (second). "
+            "A difference is second minus first. Tables with the same values in every row are listed, not shown."
+        ),
+        "kind": "comparison",
+        "status": "ok",
+        "params_file": "",
+        "parameters": {"runs": [named(str(run)) for run in (first, *others)]},
+        "sweep": {},
+        "seeds": {f"{n}_{k}": v for n, r in zip(names, runs, strict=True) for k, v in r["seeds"].items()},
+        **{key: runs[-1][key] for key in ("biaslab", "packages", "platform")},
+        "started": started,
+        "ended": now(),
+        "seconds": 0.0,
+        "notebooks": [],
+        "findings": [finding | {"order": order} for order, finding in enumerate(findings)],
+        "figures": [],
+        "tables": records,
+        "limits": list(dict.fromkeys([*limits, _INDEPENDENCE, *LIMITS])),
+        "coverage": [],
+        "problems": [],
+    }
+    write_json(folder / "run.json", record)
+    report.build(folder)
+    report.overview(outputs)
+    return folder
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two runs' tables side by side."""
+
+    names: tuple[str, str]
+    frames: dict[str, pd.DataFrame]  # By table.
+    swept: list[str]  # Parameters that either run was repeated for.
+    common: str  # What the runs share, so that they are not independent.
+    limits: list[str]
+
+
+def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
+    """Return what two runs share, side by side; a RunError where that is nothing."""
     shared = sorted({p.stem for p in one.glob("tables/*.csv")} & {p.stem for p in other.glob("tables/*.csv")})
     shared = [s for s in shared if s in tables.schemas()]
-    if not shared:
-        raise RunError(f"{one.name} and {other.name} share no table, so there is nothing to compare.")
-    started = now()
     title = f"{one.name} and {other.name}"
+    if not shared:
+        raise RunError(f"{title} share no table, so there is nothing to compare.")
     swept = sorted({key for run in runs for key in run.get("sweep", {})})
     unequal = _unequal_confidence(one.name, other.name, runs)
     alike = _same_measurements(one, other)
@@ -179,43 +243,35 @@ def compare(
             f"No row of the tables that {title} share is in both, so there is nothing to compare"
             f"{_why_apart(frames)}."
         )
-    folder = outputs / (chosen or re.sub(r"[^A-Za-z0-9._-]+", "-", f"compare-{one.name}-{other.name}"))
-    _prepare(folder, title)
-    common = _in_common(runs)
-    different = {table: frame for table, frame in frames.items() if not (frame["basis"] == IDENTICAL).all()}
-    records = [_overview(frames, folder)]
-    records += [_record(*found, (one.name, other.name), folder, swept, common) for found in different.items()]
-    record = {
-        "run": folder.name,
-        "title": title,
-        "description": (
-            f"Tables of the runs {one.name} (first) and {other.name} (second) side by side. "
-            "A difference is second minus first. Tables with the same values in every row are listed, not shown."
-        ),
-        "kind": "comparison",
-        "status": "ok",
-        "params_file": "",
-        "parameters": {"first": named(str(first)), "second": named(str(second))},
-        "sweep": {},
-        "seeds": {f"{s}_{k}": v for s, r in zip(SIDES, runs, strict=True) for k, v in r["seeds"].items()},
-        **{key: runs[1][key] for key in ("biaslab", "packages", "platform")},
-        "started": started,
-        "ended": now(),
-        "seconds": 0.0,
-        "notebooks": [],
-        "findings": _findings(frames),
-        "figures": [],
-        "tables": records,
-        "limits": [*_unfinished(one.name, other.name, runs), *unread, *unequal, _INDEPENDENCE, *LIMITS],
-        "coverage": [],
-        "problems": [],
-    }
-    write_json(folder / "run.json", record)
-    report.build(folder)
-    return folder
+    limits = [*_unfinished(one.name, other.name, runs), *unread, *unequal]
+    return _Pair((one.name, other.name), frames, swept, _in_common(runs), limits)
 
 
-def _find(run: str | Path, outputs: Path) -> Path:
+def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]:
+    """Return the runs' first findings by question, each with the run it is of, where two runs or more have it."""
+    found: dict[str, list[tuple[str, dict]]] = {}
+    for name, run in zip(names, runs, strict=True):
+        for finding in run.get("findings", []):
+            if finding.get("main") and finding.get("estimate") is not None:
+                found.setdefault(finding["question"], []).append((name, finding))
+    together = []
+    for said in found.values():
+        if len({name for name, _ in said}) > 1:
+            # What the printed numbers say stands in every run, and once here.
+            seen = set()
+            for name, finding in said:
+                key = json.dumps(
+                    [finding.get(k) for k in ("model", "estimate", "ci_low", "ci_high", "marks")]
+                )
+                if key not in seen:
+                    seen.add(key)
+                    kept = {k: v for k, v in finding.items() if k not in ("figure", "notebook")}
+                    together.append(kept | {"variant": "" if finding.get("printed") else name})
+    return together
+
+
+def find(run: str | Path, outputs: Path) -> Path:
+    """Return the folder of a run, given that folder or its name below ``outputs``; ParameterError if there is none."""
     for folder in (Path(run), outputs / str(run)):
         if (folder / "run.json").is_file():
             return folder.resolve()
@@ -327,11 +383,16 @@ def _why_apart(frames: Mapping[str, pd.DataFrame]) -> str:
     return ""
 
 
-def _record_of(folder: Path) -> dict:
-    """Return the record of a run whose tables are those that it left."""
+def record_of(folder: Path, *, comparisons: bool = False) -> dict:
+    """Return the record of a run whose tables are those that it left; of comparisons only where they are wanted.
+
+    Raises:
+        ParameterError: It is a comparison.
+        RunError: A table is not the one that the run left.
+    """
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     check_tables(folder, run)
-    if run.get("kind") == "comparison":
+    if run.get("kind") == "comparison" and not comparisons:
         raise ParameterError(f"{folder.name} is a comparison, not a run; name the two runs to compare.")
     return run
 
@@ -348,7 +409,7 @@ def _prepare(folder: Path, title: str) -> None:
     (folder / "tables").mkdir(parents=True)
 
 
-def _overview(frames: Mapping[str, pd.DataFrame], folder: Path) -> dict:
+def _overview(frames: Mapping[str, pd.DataFrame], folder: Path, of: str) -> dict:
     """Write the table of tables: how many rows of each compare what."""
     import pandas as pd
 
@@ -371,7 +432,7 @@ def _overview(frames: Mapping[str, pd.DataFrame], folder: Path) -> dict:
     frame = pd.DataFrame(rows, columns=list(described))
     words = ("What was compared", "The tables that both runs have, and what their rows compare.")
     columns = [{"name": name, "unit": "", "description": text} for name, text in described.items()]
-    return _written(frame, folder, "compared_tables", *words, columns)
+    return _written(frame, folder, _of("compared_tables", of), *words, columns)
 
 
 def _written(
@@ -390,10 +451,14 @@ def _written(
     }
 
 
-def _record(
-    name: str, frame: pd.DataFrame, runs: tuple[str, str], folder: Path, swept: Sequence[str], common: str
-) -> dict:
+def _of(name: str, of: str) -> str:
+    """Return a table's name with the run that it compares, where there are several."""
+    return name if not of else f"{name}_{re.sub(r'[^a-z0-9]+', '_', of.lower())}"
+
+
+def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, of: str) -> dict:
     """Write a table that differs and return its record."""
+    runs = pair.names
     declared = tables.schema(name)
     known = {c.name: c for c in declared.columns}
     ends = {end for _, *both in declared.intervals for end in both}
@@ -417,8 +482,9 @@ def _record(
         return {"name": label, "unit": told.unit, "description": words}
 
     words = f"{declared.description} First: {runs[0]}; second: {runs[1]}. {_in_both([frame])}"
-    words += f" {common}" if common and (frame["basis"] == DIFFERENT).any() else ""
-    return _written(frame, folder, name, declared.title, words, [column(c) for c in frame.columns])
+    words += f" {pair.common}" if pair.common and (frame["basis"] == DIFFERENT).any() else ""
+    title = f"{declared.title}: {of}" if of else declared.title
+    return _written(frame, folder, _of(name, of), title, words, [column(c) for c in frame.columns])
 
 
 def _in_both(frames: Sequence[pd.DataFrame]) -> str:
@@ -434,7 +500,7 @@ def _apart(name: str, frame: pd.DataFrame) -> tuple[int, int]:
     return known, sum(int(((low > 0) | (high < 0)).sum()) for low, high in both)
 
 
-def _findings(frames: Mapping[str, pd.DataFrame]) -> list[dict]:
+def _findings(frames: Mapping[str, pd.DataFrame], of: str) -> list[dict]:
     """Say how many rows met, how many tables are the same, and how many differences exclude 0."""
     found = [("Which rows stand in both runs?", _in_both(list(frames.values())))]
     alike = sum(bool((frame["basis"] == IDENTICAL).all()) for frame in frames.values())
@@ -448,6 +514,6 @@ def _findings(frames: Mapping[str, pd.DataFrame]) -> list[dict]:
             )
     # The rows that met and what follows first stand at the top.
     return [
-        {"question": question, "answer": answer, "main": order < 2, "order": order}
+        {"question": question, "answer": answer, "variant": of, "main": order < 2}
         for order, (question, answer) in enumerate(found)
     ]

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from bs4 import BeautifulSoup
 
 from biaslab import compare, tables
 from biaslab.errors import ParameterError, RunError
@@ -107,7 +108,41 @@ def test_a_comparison_is_a_report_of_its_own(two_runs):
     assert "1 of 2 differences exclude 0" in page
     # Again, in place.
     assert compare.compare(two_runs / "one", two_runs / "two", outputs=two_runs) == folder
-    assert report_of(folder)["parameters"] == {"first": "one", "second": "two"}
+    assert report_of(folder)["parameters"] == {"runs": ["one", "two"]}
+
+
+def test_several_runs_are_compared_with_the_first_and_shown_together(two_runs):
+    third = two_runs / "three"
+    frame = amplification("SD", [14, 20], [13, 18], [15, 22])
+    tables.write(frame, third / "tables" / "paradox_amplification.csv")
+    (third / "run.json").write_text((two_runs / "one" / "run.json").read_text(encoding="utf-8"))
+    for name, estimate in (("one", 10.0), ("two", 13.0), ("three", 14.0)):
+        found = {"question": "Amplified?", "answer": "Yes.", "model": "SD", "main": True, "card": 1,
+                 "estimate": estimate, "ci_low": estimate - 1, "ci_high": estimate + 1, "unit": "points"}  # fmt: skip
+        printed = found | {"model": "SD 1.4", "printed": True, "estimate": 12.4, "ci_low": 9, "ci_high": 15}
+        alone = found | {"question": f"Only {name}?"}
+        change(two_runs, name, findings=[found, printed, alone])
+    folder = compare.compare("one", "two", "three", outputs=two_runs)
+    assert folder.name == "compare-one-two-three"
+    differences = {
+        name: pd.read_csv(folder / "tables" / f"paradox_amplification_{name}.csv")[
+            "amplification_difference"
+        ].tolist()
+        for name in ("two", "three")
+    }
+    assert differences == {"two": [3, 0], "three": [4, 0]}
+    page = BeautifulSoup((folder / "index.html").read_text(encoding="utf-8"), "html.parser")
+    # A mark a run, and the printed number, which all three have, once; what one run alone asks is left out.
+    marks = [mark.get_text() for mark in page.article(class_="mark-name")[:-1]]
+    assert marks == ["SD, one", "SD 1.4", "SD, two", "SD, three"]
+    assert "Only one?" not in page.get_text()
+
+
+def test_one_run_alone_or_twice_is_no_comparison(two_runs):
+    with pytest.raises(ParameterError, match="nothing to compare one with"):
+        compare.compare("one", outputs=two_runs)
+    with pytest.raises(ParameterError, match="compared with itself"):
+        compare.compare("one", "two", "one", outputs=two_runs)
 
 
 def change(outputs, name, **entries):
