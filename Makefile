@@ -16,7 +16,7 @@ comma := ,
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup report test lab lint format benchmark simulate clean
+.PHONY: help setup report test docs lab lint format benchmark simulate clean
 
 help:  ## Show what can be done
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,10 @@ report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world 
 
 test: $(STAMP)  ## Run the test suite
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+docs: $(STAMP)  ## Build the site of README, notebooks and docstrings -> site/index.html
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo site/index.html
 
 lab: $(STAMP)  ## Open JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks

@@ -8,6 +8,8 @@ import signal
 import sys
 from collections.abc import Callable
 
+import shtab
+
 from biaslab import __version__
 from biaslab.errors import BiaslabError
 
@@ -56,6 +58,9 @@ _GOES_ON = "what had finished is kept, and the same command goes on from there"
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="biaslab", description="Audit text-to-image models for social bias."
+    )
+    shtab.add_argument_to(
+        parser, "--completion", help="print what completes commands in a shell: bash, zsh or tcsh"
     )
     parser.add_argument("--version", action="version", version=f"biaslab {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

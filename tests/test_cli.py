@@ -201,3 +201,11 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, tmp_path, capsys):
     assert capsys.readouterr() == ("", goes_on)
     assert cli.main(["published"]) == 130
     assert capsys.readouterr() == ("", "biaslab: stopped.\n")
+
+
+def test_the_shell_is_told_the_commands(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--completion", "bash"])
+    assert ended.value.code == 0
+    script = capsys.readouterr().out
+    assert all(f"_{name}_option_strings" in script for name in ("run", "compare", "export", "train"))

@@ -1,0 +1,71 @@
+"""Pages of the site that come from elsewhere: the README, the notebooks' steps, and what docstrings say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from mkdocs.structure.files import File, Files
+
+from biaslab.report.formulas import formula_html
+
+ROOT = Path(__file__).resolve().parents[1]
+# Where the README's first five minutes end, and its guide begins.
+GUIDE = "## The embedded world, and real models"
+# What the reference has a page of, with the packages on it.
+REFERENCE = {
+    "study": ["biaslab.study", "biaslab.findings", "biaslab.settings"],
+    "paradox": ["biaslab.papers.paradox"],
+    "paired": ["biaslab.papers.paired"],
+    "dalleval": ["biaslab.papers.dalleval"],
+    "triplets": ["biaslab.papers.triplets"],
+    "synthesis": ["biaslab.papers.synthesis"],
+    "ratings": ["biaslab.papers.ratings", "biaslab.ratings"],
+    "judges": ["biaslab.judging.judge", "biaslab.judging.settings"],
+}
+
+
+def on_files(files: Files, config) -> Files:
+    """Add the generated pages."""
+
+    def add(path: str, text: str) -> None:
+        files.append(File.generated(config, path, content=text))
+
+    five_minutes, guide = (ROOT / "README.md").read_text(encoding="utf-8").split(GUIDE)
+    add("index.md", five_minutes)
+    add("guide.md", f"# Guide\n\n{GUIDE}{guide}")
+    add("contributing.md", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    for path in sorted((ROOT / "notebooks").glob("*/*.ipynb")):
+        add(f"notebooks/{path.parent.name}/{path.stem}.md", _notebook(path))
+    for name, packages in REFERENCE.items():
+        modules = [module for package in packages for module in _modules(package)]
+        add(f"reference/{name}.md", f"# {name}\n\n" + "\n\n".join(f"::: {module}" for module in modules))
+    for folder in ("measures", "stats"):
+        modules = _modules(f"biaslab.{folder}")
+        add(f"reference/{folder}.md", f"# {folder}\n\n" + "\n\n".join(f"::: {module}" for module in modules))
+    return files
+
+
+def _modules(package: str) -> list[str]:
+    """Return a module itself, or the public modules of a package that have something to say."""
+    path = ROOT / Path(*package.split("."))
+    if path.with_suffix(".py").is_file():
+        return [package]
+    found = sorted(path.rglob("*.py"))
+    names = [p.relative_to(ROOT).with_suffix("").parts for p in found if not p.stem.startswith("_")]
+    return [".".join(parts) for parts in names]
+
+
+def _notebook(path: Path) -> str:
+    """Return a notebook's prose and code as Markdown: its outputs are in the reports."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(_formulas(source) if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+    return "\n\n".join(parts)
+
+
+def _formulas(text: str) -> str:
+    text = re.sub(r"\$\$(.+?)\$\$", lambda m: formula_html(m[1], display=True), text, flags=re.DOTALL)
+    return re.sub(r"(?<![\\$\w])\$([^$\n]+?)\$(?!\d)", lambda m: formula_html(m[1]), text)
