@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.genders import GENDERS
-from biaslab.judging import loaded
+from biaslab.judging import loaded, plugins
 from biaslab.judging.faces import Face, FaceDetector, gate, large_enough
 from biaslab.judging.fairface import FAIRFACE, FairFaceGender, cut_out
 from biaslab.judging.images import BLOCKED, ImageSource, Unreadable, check_image
@@ -79,6 +79,8 @@ def load(settings: JudgeSettings, device: str = "auto") -> Judge:
     gender: GenderModel
     if settings.gender.startswith(FAIRFACE):
         gender = FairFaceGender(settings.gender.removeprefix(FAIRFACE), dtype=settings.dtype, **place)
+    elif settings.gender.startswith(plugins.PLUGIN):
+        gender = plugins.load(settings.gender, **place)
     else:
         model = ZeroShot(settings.gender, dtype=settings.dtype, **place)
         gender = ZeroShotGender(model, settings.texts)

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 from biaslab import models
+from biaslab.judging import plugins
+from biaslab.judging.plugins import PLUGIN
 
 FILES = ("mediapipe:", "fairface:", "ratings:")
 """How names of models that judge by a file begin."""
@@ -22,9 +24,11 @@ def files_digest(name: str, kind: str) -> str:
     """Return a digest of the files behind the name of a model; of the name where there are none here.
 
     Raises:
-        ParameterError: The name is unknown.
+        ParameterError: The name is unknown, or no installed package brings such a judge.
         MissingInputError: The embedded model is not in this installation.
     """
+    if name.startswith(PLUGIN):
+        return plugins.digest(name)
     prefix = next((prefix for prefix in (*FILES, VQA) if name.startswith(prefix)), "")
     path = Path(name.removeprefix(prefix)).expanduser()
     if prefix and path.is_file():

@@ -53,7 +53,8 @@ class JudgeSettings(Group):
     gender: str = field(
         "mini-clip",
         "Perceived gender: a folder, hub name or `ARCHITECTURE:TAG` of an open_clip model, `fairface:FILE`, or "
-        "`ratings:FILE` (then raters decide, and no face is looked for); of people in pairs also `vqa:NAME`.",
+        "`ratings:FILE` (then raters decide, and no face is looked for), `plugin:NAME` of an installed package; "
+        "of people in pairs also `vqa:NAME`.",
     )
     further: Texts = field(
         (),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from biaslab.captions.settings import DOWNLOAD
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.judging.images import CaptionImages, DescribedImages, Subset
-from biaslab.judging.names import FILES, VQA, files_digest
+from biaslab.judging.names import FILES, PLUGIN, VQA, files_digest
 from biaslab.progress import BarFile
 from biaslab.settings import Settings
 
@@ -565,7 +565,7 @@ class Stages:
     @property
     def _clip(self) -> str:
         name = self.settings.judging.gender
-        if name.startswith((*FILES, VQA)):
+        if name.startswith((*FILES, VQA, PLUGIN)):
             raise MissingInputError(
                 f"Similarity of images takes an open_clip model; judging.gender is {name!r}."
             )
