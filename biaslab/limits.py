@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 LIMITS = (
     "Gender is what a viewer or a judging model perceives in an image, in two categories. That is a limit of "
-    "the method, not a statement about anybody's identity: people outside the two categories are not "
-    "measured, and nothing here says how anyone identifies.",
+    "the method, not a statement about anybody's identity. People outside the two categories are not measured, and "
+    "nothing here says how anyone identifies.",
     "Intervals say how much a number could move through the choice of occupations and images. They do not "
     "cover a judge that is wrong in a systematic way, prompts that were not tried, or other definitions of bias.",
     "A difference from balance, or from training data, is described and not explained: which differences "
@@ -71,14 +71,14 @@ def of_run(measured: Path, results: Iterable[Mapping], source: object = "") -> l
     listed = "; ".join(f"{_PAPERS[p]}: {', '.join(printed[p])}" for p in _PAPERS if p in printed)
     if others:
         text = (
-            f"Rows of models that a paper reports on ({listed}) are numbers as it prints them, rounded, with the "
-            "number of images that it states; no image of theirs was made or judged for this run."
+            "Rows of models that a paper reports on are numbers as it prints them, rounded, with the number of images "
+            f"that it states. They are of {listed}. No image of theirs was made or judged for this run."
         )
     else:
         text = (
-            f"The inputs of this run are numbers as the papers print them ({listed}), rounded, with the number of "
-            "images that the papers state. Images that were left out by a gate are not known, so the true n can be "
-            "smaller."
+            "The inputs of this run are numbers as the papers print them, rounded, with the number of images that the "
+            f"papers state. They are of {listed}. Images that were left out by a gate are not known, so the true n can "
+            "be smaller."
         )
     return [*found, text]
 

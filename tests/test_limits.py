@@ -42,7 +42,7 @@ def test_pairs_name_the_printed_model_that_stands_beside_them(tmp_path):
     given(tmp_path, paired_percent_female=both, pipeline_settings=settings("world"))
     world, judge, beside = of(tmp_path, SCORES)
     assert world.startswith("`world` is no model") and "trained on the embedded world's drawings" in judge
-    assert "(the Paired Stereotype Test: DALL-E 3)" in beside and "no image of theirs was made" in beside
+    assert "of the Paired Stereotype Test: DALL-E 3." in beside and "no image of theirs was made" in beside
     assert not any("SD 1." in text for text in (world, judge, beside))
     # What no table of the run shows needs no limit.
     assert len(of(tmp_path, ("paired_stereotype_score", ["world"]))) == 2
@@ -55,7 +55,7 @@ def test_printed_numbers_alone_are_named_by_paper(tmp_path):
         paradox_percent_female=printed("paradox_percent_female"),
     )
     (said,) = of(tmp_path, ("paradox_amplification", ["SD 1.4"]), SCORES, ("paradox_bias_amp", []))
-    assert "(the bias amplification paradox: SD 1.4; the Paired Stereotype Test: DALL-E 3)" in said
+    assert "the bias amplification paradox: SD 1.4; the Paired Stereotype Test: DALL-E 3." in said
     assert said.startswith("The inputs of this run are numbers as the papers print them")
 
 
