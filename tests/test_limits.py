@@ -42,7 +42,7 @@ def test_pairs_name_the_printed_model_that_stands_beside_them(tmp_path):
     given(tmp_path, paired_percent_female=both, pipeline_settings=settings("world"))
     world, judge, beside = of(tmp_path, SCORES)
     assert world.startswith("`world` is no model") and "trained on the embedded world's drawings" in judge
-    assert "of the Paired Stereotype Test: DALL-E 3." in beside and "no image of theirs was made" in beside
+    assert "of the Paired Stereotype Test: DALL-E 3." in beside and "No image of theirs was made" in beside
     assert not any("SD 1." in text for text in (world, judge, beside))
     # What no table of the run shows needs no limit.
     assert len(of(tmp_path, ("paired_stereotype_score", ["world"]))) == 2
