@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
+from pydantic import model_validator
+
 from biaslab import values
 from biaslab.captions.settings import CaptionSettings
 from biaslab.errors import ParameterError
 from biaslab.generation.settings import GenerationSettings
-from biaslab.groups import Group, Numbers, Whole, field
+from biaslab.groups import Group, Numbers, Texts, Whole, field
 from biaslab.judging.settings import JudgeSettings
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.net.settings import EndpointSettings
 from biaslab.prompts.settings import DallEvalDesign, PeopleDesign, TripletsDesign
+
+# What stands beside a run's own model where it is none of other models.
+PUBLISHED, NONE = "published", "none"
 
 
 class ComputeSettings(Group):
@@ -72,9 +77,23 @@ class Settings(Group):
     endpoint: EndpointSettings = EndpointSettings()
     compute: ComputeSettings = ComputeSettings()
     calibration: CalibrationSettings = CalibrationSettings()
-    compare_with: Literal["published", "none"] = field(
-        "published", "What stands beside the results: `published` numbers or `none`."
+    compare_with: Texts = field(
+        (PUBLISHED,),
+        "What stands beside the results: the papers' `published` numbers, and other models by their names, of which "
+        "everything is measured as of the first; or `none`.",
+        min_length=1,
     )
+
+    @model_validator(mode="after")
+    def _none_alone(self) -> Self:
+        if NONE in self.compare_with and len(self.compare_with) > 1:
+            raise ParameterError(f"compare_with is {list(self.compare_with)!r}; 'none' stands alone.")
+        return self
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The models that stand beside the one that a run names."""
+        return tuple(name for name in self.compare_with if name not in (PUBLISHED, NONE))
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:

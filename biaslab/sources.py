@@ -95,7 +95,7 @@ def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | 
             ``measured`` (a run's inputs), in its ``tables``, or in itself.
         ratings: The file of ratings, for ``source="ratings"``.
         pipeline: What measures, for ``source="mini"`` and ``"pipeline"``; printed numbers of its papers follow
-            its own rows where its settings ask to ``compare_with`` them.
+            its own rows and those of other models where its settings ask to ``compare_with`` them.
 
     Raises:
         InputError: The data are missing or do not fit.
@@ -145,12 +145,21 @@ def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
 def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     import pandas as pd
 
-    beside = _beside() if pipeline.settings.compare_with == "published" else {}
+    beside = _beside() if "published" in pipeline.settings.compare_with else {}
     if name not in _pipeline() and name not in beside:
         raise _not_held("the pipeline", name, {*_pipeline(), *beside})
-    frames = [_pipeline()[name](pipeline)] if name in _pipeline() else []
+    frames, missing = [], []
+    for one in (pipeline, *pipeline.others) if name in _pipeline() else ():
+        try:
+            frames.append(_pipeline()[name](one))
+        except MissingInputError as error:
+            missing.append(error)
+    if missing and not frames:
+        raise missing[0]
     frames += [beside[name]()] if name in beside else []
-    return pd.concat(frames, ignore_index=True)
+    whole = pd.concat(frames, ignore_index=True)
+    # What says nothing of a model, such as what captions hold, every model's pipeline says alike.
+    return whole if "model" in whole else whole.drop_duplicates(ignore_index=True)
 
 
 def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:
@@ -213,14 +222,14 @@ def _given(model: str, settings: Mapping | None) -> tuple[str, Settings]:
     return pipeline_model(model), Settings.of(settings or {})
 
 
-def has(name: str, *, source: str, beside: str = "published") -> bool:
+def has(name: str, *, source: str, beside: Iterable[str] = ("published",)) -> bool:
     """Return whether ``source`` holds the measured table ``name``; ``beside`` is the setting ``compare_with``."""
     if source == "published":
         return name in _published()
     if source == "ratings":
         return name == "paradox_percent_female"
     if source in PIPELINES:
-        return name in _pipeline() or (beside == "published" and name in _beside())
+        return name in _pipeline() or ("published" in beside and name in _beside())
     return _file(Path(source), name) is not None
 
 
@@ -228,10 +237,15 @@ def check_work(
     names: Iterable[str], *, seed: int = 0, model: str = "all", settings: Mapping | None = None
 ) -> None:
     """Look for what would stop a run later in what a pipeline reads for the tables ``names``: captions and prompts."""
+    names = set(names).intersection(tables.schemas())
+    first, whole = _given(model, settings)
+    for one in (first, *whole.others):
+        _check_work_of(names, one, whole, seed=seed)
+
+
+def _check_work_of(names: set[str], *given: str | Settings, seed: int) -> None:
     from biaslab.pipeline import checks
 
-    names = set(names).intersection(tables.schemas())
-    given = _given(model, settings)
     if any(name.startswith("paradox_") for name in names):
         images = any(tables.schema(name).images for name in names)
         checks.check_captions(*given, seed=seed, images=images)

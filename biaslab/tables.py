@@ -196,7 +196,7 @@ def check(
                 f"allowed is {_range(column)}."
             )
         out[column.name] = values
-    keys = declared.keys + [k for k in more_keys if k in out.columns and k not in declared.keys]
+    keys = [k for k in dict.fromkeys([*declared.keys, *more_keys]) if k in out.columns]
     twice = out.duplicated(keys) if keys else None
     if twice is not None and twice.any():
         row = out.loc[twice, keys].iloc[0].to_dict()

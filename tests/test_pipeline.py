@@ -129,8 +129,12 @@ def fake(tmp_path):
             "settings: captions.approaches holds 'naiv'. Did you mean 'naive'",
         ),
         (
-            {"captions": {"approaches": []}},
-            "settings: captions.approaches is (); give one or more.",
+            {"compare_with": []},
+            "settings: compare_with is (); give one or more.",
+        ),
+        (
+            {"compare_with": ["none", "mini"]},
+            "settings: compare_with is ['none', 'mini']; 'none' stands alone.",
         ),
         ({"captions": {"occupations": 3}}, "settings: captions.occupations holds 3; it must be a text."),
         (

@@ -123,7 +123,8 @@ class CaptionSettings(Group):
     downloads: DownloadSettings = Field(DownloadSettings(), description="How they are fetched.")
     occupations: Texts = field((), "Occupations; an empty list is the paper's 62.")
     approaches: Annotated[tuple[Literal[APPROACHES], ...], Several] = field(
-        APPROACHES, "Which selections of captions and prompts are measured.", min_length=1
+        APPROACHES,
+        "Which selections of captions and prompts are measured; an empty list leaves the paradox out.",
     )
     per_occupation: Whole = field(100, "Random captions for each occupation (paper: 500).", "captions", ge=1)
     candidates_per_occupation: Whole = field(

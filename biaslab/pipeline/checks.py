@@ -22,7 +22,7 @@ from biaslab.pipeline.stages import check_found
 from biaslab.pipeline.triplets import TRUTH, check_neutral
 from biaslab.prompts import nouns, paintskills
 from biaslab.prompts.triplets import neutral
-from biaslab.settings import Settings
+from biaslab.settings import NONE, PUBLISHED, Settings
 
 _log = logging.getLogger(__name__)
 # Settings that name what is read, beside the model that generates.
@@ -33,6 +33,7 @@ INPUTS = (
     *(f"judging.{name}" for name in ("faces", "gender", "further")),
     *(f"dalleval.{name}" for name in _OF_DALLEVAL),
     "triplets.similarity",
+    "compare_with",
 )
 # Settings that may be paths, by group, and those of them that are nothing else.
 _PATHS = {
@@ -69,6 +70,9 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
         if isinstance(found.get(group), Mapping):
             of = found[group]
             found[group] = {k: absolute(k, v) if k in names else v for k, v in of.items()}
+    if beside := found.get("compare_with"):
+        beside = [beside] if isinstance(beside, str) else beside
+        found["compare_with"] = [v if v in (PUBLISHED, NONE) else absolute("compare_with", v) for v in beside]
     return _absolute(model), found
 
 
@@ -95,8 +99,15 @@ def check(model: str, settings: Settings) -> None:
 
     pipeline = Pipeline(model, settings)
     n_images = pipeline.people.n_images()
-    for made_by in (pipeline.image_model(), pipeline.image_model("people", several=True)):
-        made_by.check(pipeline.occupations, n_images)
+    for one in (pipeline, *pipeline.others):
+        for made_by in (one.image_model(), one.image_model("people", several=True)):
+            made_by.check(pipeline.occupations, n_images)
+    labels = [one.label for one in (pipeline, *pipeline.others)]
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise ParameterError(
+            f"Two models are both called {twice[0]!r} in tables. Name each model once; give a copy in another folder a "
+            "folder of another name."
+        )
     for name, kind in _judges(settings):
         if name.startswith(FILES):
             _check_file(name)
@@ -336,10 +347,11 @@ def digest(model: str, settings: Settings) -> str:
     whole = hashlib.sha256(pipeline.corpus.digest.encode())
     if folder not in ("", DOWNLOAD):
         whole.update(FolderImages(folder).digest.encode())
-    for of in models.MINI:
-        # A model that is not here makes nothing; who needs it is told before any work.
-        with contextlib.suppress(MissingInputError):
-            whole.update(pipeline.image_model(of).digest.encode())
+    for one in (pipeline, *pipeline.others):
+        for of in models.MINI:
+            # A model that is not here makes nothing; who needs it is told before any work.
+            with contextlib.suppress(MissingInputError):
+                whole.update(one.image_model(of).digest.encode())
     for name, kind in _judges(settings):
         whole.update(files_digest(name, kind).encode())
     s = settings.triplets

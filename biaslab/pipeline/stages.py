@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from biaslab.captions.settings import DOWNLOAD
+from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.judging.images import CaptionImages, DescribedImages, Subset
 from biaslab.judging.names import FILES, PLUGIN, VQA, files_digest
@@ -94,6 +94,11 @@ class Stages:
         """
         progress = {"progress": self.progress, "progress_file": self.progress_file}
         return type(self)(model or self.model, self.settings.changed(**changes), seed=self.seed, **progress)
+
+    @cached_property
+    def others(self) -> tuple[Self, ...]:
+        """Pipelines of the models that stand beside this one's: the same but for the model."""
+        return tuple(self.changed(name, compare_with="none") for name in self.settings.others)
 
     @property
     def has_images(self) -> bool:
@@ -306,6 +311,13 @@ class Stages:
         ]
         return pd.DataFrame(rows)
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of prompts that the settings ask for, in order."""
+        approaches = set(self.settings.captions.approaches)
+        as_prompts = (k for k in KINDS[2:] if approaches & {k, f"{k}_no_indicators"})
+        return (*(KINDS[1:2] if approaches.intersection(SELECTED) else ()), *as_prompts)
+
     @kept
     def prompts(self, kind: str = "generated") -> pd.DataFrame:
         """Return what images of a kind are generated from.
@@ -343,6 +355,10 @@ class Stages:
         made = captions.assign(**same, **more, n_images=s.images_per_caption)
         columns = [*_PROMPT_COLUMNS, "caption_id", "indicator", *(c for c in more if c != "text")]
         return made[columns].reset_index(drop=True)
+
+    def texts(self, kind: str = "generated") -> pd.DataFrame:
+        """Return the prompts of a kind as the model is asked, each once: of :meth:`prompts` the first row of each."""
+        return self.prompts(kind).drop_duplicates("prompt_id").reset_index(drop=True)
 
     def _paraphrases(self, captions: pd.DataFrame) -> pd.DataFrame:
         from biaslab.captions.paraphrase import paraphrases
@@ -399,7 +415,7 @@ class Stages:
             return DescribedImages(self._training_source(table["caption_id"]), table)
         prompts = self.prompts(kind)
         with self._showing() as shown:
-            made = self._generate(prompts.drop_duplicates("prompt_id").reset_index(drop=True), shown)
+            made = self._generate(self.texts(kind), shown)
         return DescribedImages(made, made.table.merge(prompts.drop(columns="n_images"), on="prompt_id"))
 
     def _generate(self, prompts: pd.DataFrame, progress: bool) -> ImageSource:

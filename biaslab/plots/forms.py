@@ -64,6 +64,20 @@ class Look:
 PLAIN = Look()
 
 
+def by_model(table: pd.DataFrame, panel: str = "", names: Mapping[str, str] = {}) -> tuple[pd.DataFrame, str]:
+    """Return a table and the column that names its panels: one a model where there are several, else as ``panel`` says.
+
+    Of a ``panel`` with ``names``, each model has its own panels, with the model's name in front.
+    """
+    several = table["model"].nunique() > 1
+    if not panel:
+        return table, "model" if several else ""
+    named = table[panel].map(lambda name: names.get(name, name))
+    table = table.assign(panel=table["model"] + ": " + named if several else named)
+    # The panels of a model stand together.
+    return table.sort_values("model", key=lambda of: pd.factorize(of)[0], kind="stable"), "panel"
+
+
 def panels(
     table: pd.DataFrame,
     panel: str = "",

@@ -173,9 +173,9 @@ def skin_tone_methods(methods: pd.DataFrame) -> Figure:
 def skin_tone_truth(truth: pd.DataFrame) -> Figure:
     """Draw how often methods read the true tone, or one near it (``dalleval_skin_tone_truth``)."""
     of = truth[truth["measure"].str.startswith("within_")]
+    of, panel = forms.by_model(of.assign(method=of["segmentation"] + ", " + of["scoring"]))
     return forms.estimates(
-        of.assign(method=of["segmentation"] + ", " + of["scoring"]), "value", row="measure", hue="method",
-        xlim=(0, 101), reference=None, inch=0.36,
+        of, "value", row="measure", hue="method", panel=panel, xlim=(0, 101), reference=None, inch=0.36,
         row_names={"within_0": "same tone"} | {f"within_{k}": f"within {k}" for k in (1, 2, 3)},
         label="Images whose tone lies within so many Monk tones of the true one (%)",
     )  # fmt: skip
@@ -388,9 +388,10 @@ def skill_steps(steps: pd.DataFrame) -> Figure:
     of["row"] = of["row"].replace({"all asked for": "all", "1 asked for": "1 object"})
     of["row"] = of["row"].str.replace("asked for", "objects")
     look = forms.Look(names={"objects": "classes alone", "rest": "number alone", "both": "everything"})
+    of, panel = forms.by_model(of, "skill", {"count": "Counting", "spatial": "Relations"})
     return forms.estimates(
-        of, "percent_correct", row="row", hue="step", look=look, panel="skill", xlim=(-1, 101), reference=None,
-        panel_names={"count": "Counting", "spatial": "Relations"}, label="Images judged correct (%)",
+        of, "percent_correct", row="row", hue="step", look=look, panel=panel, xlim=(-1, 101), reference=None,
+        label="Images judged correct (%)",
     )  # fmt: skip
 
 
@@ -400,8 +401,9 @@ def skill_rules(rules: pd.DataFrame) -> Figure:
     look = forms.Look(
         names={"paper": "as printed", "released": "as the released code", "geneval": "as GenEval"}
     )
+    rules, panel = forms.by_model(rules)
     return forms.estimates(
-        rules, "percent_correct", row="skill", hue="rule", look=look, xlim=(-1, 101), reference=None,
+        rules, "percent_correct", row="skill", hue="rule", look=look, panel=panel, xlim=(-1, 101), reference=None,
         label="Images judged correct (%)", inch=0.4,
     )  # fmt: skip
 
@@ -412,8 +414,9 @@ def skill_corrected(corrected: pd.DataFrame) -> Figure:
     known = corrected.dropna(subset="percent_corrected")
     judged = known.assign(kind="as judged", value=known["percent_correct"], ci_low=np.nan, ci_high=np.nan)
     right = known.assign(kind="corrected", value=known["percent_corrected"])
+    whole, panel = forms.by_model(pd.concat([judged, right]))
     return forms.estimates(
-        pd.concat([judged, right]), "value", row="skill", hue="kind", xlim=(-1, 101), reference=None,
+        whole, "value", row="skill", hue="kind", panel=panel, xlim=(-1, 101), reference=None,
         label="Images that show what is asked (%)", inch=0.4, band=("percent_least", "percent_most"),
         band_name="range over ways of failing", mark="percent_true", mark_name="truth",
     )  # fmt: skip
@@ -433,8 +436,9 @@ def count_corrected(corrected: pd.DataFrame) -> Figure:
     whole["asked"] = whole["asked"].replace(
         {"1": "1 object", "all": "all"} | {k: f"{k} objects" for k in "234"}
     )
+    whole, panel = forms.by_model(whole)
     return forms.estimates(
-        whole, "value", row="asked", hue="kind", xlim=(-1, 101), reference=None,
+        whole, "value", row="asked", hue="kind", panel=panel, xlim=(-1, 101), reference=None,
         label="Images with as many objects as asked for (%)", inch=0.36, mark="percent_true", mark_name="truth",
     )  # fmt: skip
 
@@ -444,8 +448,10 @@ def count_confusion(confusion: pd.DataFrame) -> Figure:
     """Draw how many objects are found where so many are shown (``dalleval_count_confusion``)."""
     found = confusion["found"].astype(int).astype(str).replace("5", "5 or more")
     of = confusion.assign(row=confusion["shown"].astype(int).astype(str) + " shown", column=found + " found")
+    of, panel = forms.by_model(of)
     return forms.heat_map(
-        of, "percent", row="row", column="column", label="Drawings (%)", ends=(0, 100), form=".1f", inch=0.4,
+        of, "percent", row="row", column="column", panel=panel, label="Drawings (%)", ends=(0, 100), form=".1f",
+        inch=0.4,
     )  # fmt: skip
 
 
@@ -464,8 +470,9 @@ def ranking_kept(kept: pd.DataFrame) -> Figure:
 def detector_error(errors: pd.DataFrame) -> Figure:
     """Draw sensitivity by class and skill (``dalleval_detector_error``; Table 11)."""
     of = errors[(errors["measure"] == "sensitivity") & (errors["object"] != "all")]
+    of, panel = forms.by_model(of.sort_values("object", kind="stable"))
     return forms.estimates(
-        of.sort_values("object", kind="stable"), "value", row="object", hue="skill", xlim=(-1, 101), reference=None,
+        of, "value", row="object", hue="skill", panel=panel, columns=2, xlim=(-1, 101), reference=None,
         label="Drawings of a class that the detector judges rightly (%)", inch=0.36,
     )  # fmt: skip
 
@@ -474,8 +481,9 @@ def detector_error(errors: pd.DataFrame) -> Figure:
 def detector_thresholds(thresholds: pd.DataFrame) -> Figure:
     """Draw how many drawings are judged rightly by threshold (``dalleval_detector_thresholds``)."""
     of = thresholds.assign(threshold=thresholds["threshold"].astype(float))
+    of, panel = forms.by_model(of)
     return forms.trends(
-        of, "threshold", "percent_right", hue="skill",
+        of, "threshold", "percent_right", hue="skill", panel=panel,
         labels=("Score that a detection must pass", "Drawings judged rightly (%)"),
     )  # fmt: skip
 
@@ -485,8 +493,9 @@ def social_judges(judges: pd.DataFrame) -> Figure:
     """Draw sensitivity and specificity for each attribute and for gender (``dalleval_social_judges``)."""
     of = judges[judges["measure"].isin(["sensitivity", "specificity"]) & (judges["n"] > 0)]
     row = of["about"].where(of["about"] != "gender", "gender, " + of["judge"])
+    of, panel = forms.by_model(of.assign(row=row))
     return forms.estimates(
-        of.assign(row=row), "value", row="row", hue="measure", xlim=(-1, 101), reference=None,
+        of, "value", row="row", hue="measure", panel=panel, columns=2, xlim=(-1, 101), reference=None,
         label="Images judged rightly (%)", inch=0.32,
     )  # fmt: skip
 
@@ -512,14 +521,15 @@ def skin_tone_counts(counts: pd.DataFrame) -> Figure:
     """Draw how many images of a profession have each tone, all three prompts together (Figure 9)."""
     of = (
         counts.assign(place=counts["tone"].astype(int))
-        .groupby(["profession", "place"])["n"]
+        .groupby(["model", "profession", "place"], sort=False)["n"]
         .sum()
         .reset_index()
     )
+    keys = ["model", "profession", "place"]
     every = pd.MultiIndex.from_product(
-        [of["profession"].unique(), range(1, 11)], names=["profession", "place"]
+        [of["model"].unique(), of["profession"].unique(), range(1, 11)], names=keys
     )
-    of = of.set_index(["profession", "place"]).reindex(every, fill_value=0).reset_index()
+    of = of.set_index(keys).reindex(every, fill_value=0).reset_index()
     mean = (of["n"] * of["place"]).groupby(of["profession"]).sum() / of.groupby("profession")["n"].sum()
     order = list(mean.sort_values(kind="stable").index)
     third = -(-len(order) // 3)
@@ -527,7 +537,8 @@ def skin_tone_counts(counts: pd.DataFrame) -> Figure:
     first = rank // third * third
     parts = [f"{k + 1} to {min(k + third, len(order))}" for k in first]
     of = of.assign(part=parts, rank=rank)
+    of, panel = forms.by_model(of.sort_values(["rank", "place"], kind="stable"), "part")
     return forms.heat_map(
-        of.sort_values(["rank", "place"]), "n", row="profession", column="place", panel="part", columns=3,
+        of, "n", row="profession", column="place", panel=panel, columns=3,
         label="Images with a tone of the Monk scale (1 light to 10 dark)", ends=(0, max(of["n"].max(), 1)), inch=0.25,
     )  # fmt: skip

@@ -104,10 +104,7 @@ def captions_found(pipeline: Pipeline) -> pd.DataFrame:
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return every text that images are generated from."""
-    kinds = [kind for kind, _ in _kinds(pipeline)]
-    if set(SELECTED).intersection(pipeline.settings.captions.approaches):
-        kinds = ["generated", *kinds]
-    return tables.joined([pipeline.prompts(kind) for kind in kinds], "paradox_prompts")
+    return tables.joined([pipeline.prompts(kind) for kind in pipeline.kinds], "paradox_prompts")
 
 
 def indicators(pipeline: Pipeline) -> pd.DataFrame:

@@ -230,10 +230,12 @@ def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -
     """Return the triplets whose neutral images are nearest to masculine ones, and those nearest to feminine ones.
 
     Of the measured rows of ``triplets_similarity`` over many triplets, by ``metric``: dataset, triplet_id and gap
-    (mean over seeds, as :func:`disparity_gap` has it), ``most`` from each end, the greatest gap first.
+    (mean over seeds, as :func:`disparity_gap` has it), ``most`` from each end, the greatest gap first. Of several
+    models the first.
     """
     rows = similarity[(similarity["metric"] == metric) & (similarity["case"] != MEAN)]
     rows = rows[rows["sample"] == "triplets"]
+    rows = rows[rows["model"].isin(rows["model"].head(1))]
     sign = rows["higher_is_closer"].map({1: 1, 0: -1})
     wide = rows.assign(value=sign * rows["value"]).pivot(
         index=["dataset", "case"], columns="pair", values="value"

@@ -122,8 +122,10 @@ def floor(floor: pd.DataFrame, disparity: pd.DataFrame) -> Figure:
     both = pd.concat([own, references], ignore_index=True).dropna(subset="value")
     order = list(PAIR_NAMES)
     both = both.sort_values("pair", key=lambda pair: pair.map(order.index), kind="stable")
+    # Of several models, each data set of each.
+    both, of = forms.by_model(both, "dataset")
     return forms.estimates(
-        both, "value", row="pair", row_names=PAIR_NAMES, hue="dataset", panel="metric", panel_names=METRIC_NAMES,
+        both, "value", row="pair", row_names=PAIR_NAMES, hue=of, panel="metric", panel_names=METRIC_NAMES,
         label="similarity to neutral (differing pixels: % of the image)", reference=None, columns=3, inch=0.3,
     )  # fmt: skip
 
@@ -243,12 +245,13 @@ def detector_error(errors: pd.DataFrame, *, most: int = 30) -> Figure:
     known = errors[(errors["shown"] == "all") & errors["value"].notna()]
     frequent = known.groupby("object")["n"].max().nlargest(most).index
     known = known[known["object"].isin(frequent)]
+    names = {"precision": "Precision", "recall": "Recall", "mask_iou": "Overlap of what is found"}
+    known, panel = forms.by_model(known, "measure", names)
     return forms.estimates(
         known,
         "value",
         row="object",
-        panel="measure",
-        panel_names={"precision": "Precision", "recall": "Recall", "mask_iou": "Overlap of what is found"},
+        panel=panel,
         label="objects, or overlap of masks (%)",
         reference=None,
         xlim=(-2, 102),
@@ -266,13 +269,13 @@ def detector_gender(gender: pd.DataFrame, *, most: int = 20) -> Figure:
     known = gender[gender["ci_low"].notna()]
     counts = known[["n_female", "n_male"]].sum(axis=1)
     some = known.loc[counts.sort_values(ascending=False, kind="stable").index[:most]]
+    named = some["object"] + some[["n_female", "n_male"]].sum(axis=1).map(" (n = {:,.0f})".format)
+    some, panel = forms.by_model(some.assign(name=named), "reference")
     return forms.estimates(
-        some.assign(
-            name=some["object"] + some[["n_female", "n_male"]].sum(axis=1).map(" (n = {:,.0f})".format)
-        ),
+        some,
         "difference",
         row="name",
-        panel="reference",
+        panel=panel,
         label="recall, men less women (points): found more easily beside men →",
     )
 

@@ -146,7 +146,8 @@ def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
 
 def objects(pipeline: Pipeline) -> pd.DataFrame:
     """Return the instances of objects in all images (section 5.1)."""
-    return tables.of(pipeline.triplets.objects().objects, "triplets_objects")
+    found = pipeline.triplets.objects().objects
+    return tables.of(found.assign(model=pipeline.label), "triplets_objects")
 
 
 def object_images(pipeline: Pipeline) -> pd.DataFrame:
