@@ -135,7 +135,20 @@ def load(
             named), a value has a wrong type or is not allowed, or no notebook is selected.
     """
     given = _read_yaml(Path(path))
-    available = find_notebooks(notebooks_dir or _notebooks_dir(Path(path)))
+    return of(given, file=path, overrides=overrides, notebooks=notebooks, notebooks_dir=notebooks_dir)
+
+
+def of(
+    given: Mapping[str, Any],
+    *,
+    file: str | Path,
+    overrides: Sequence[str] = (),
+    notebooks: Sequence[str] = (),
+    notebooks_dir: str | Path | None = None,
+) -> RunParams:
+    """Check the parameters that a file holds, or would hold: as :func:`load`, without reading ``file``."""
+    given, path = dict(given), Path(file)
+    available = find_notebooks(notebooks_dir or _notebooks_dir(path))
     set_here = _overrides(overrides, given, available)
     given |= set_here
     for key, value in given.items():
@@ -144,9 +157,19 @@ def load(
         given["notebooks"] = list(notebooks)
     run = RunParams(**{"run": ""} | {key: given.pop(key) for key in _RUN_KEYS if key in given})
     selected = _select(available, run.notebooks)
-    more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
+    more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(file)}
     checked = _notebook_values(given, selected, available, strict=set_here)
     return run.changed(**more, values=checked, selected=tuple(selected))
+
+
+def as_yaml(params: RunParams) -> str:
+    """Return parameters as a file that gives them again."""
+    import yaml
+
+    keys = {key: getattr(params, key) for key in _RUN_KEYS}
+    whole = {**keys, "notebooks": list(params.notebooks), **params.values}
+    # In plain values: settings may hold tuples.
+    return yaml.safe_dump(json.loads(json.dumps(whole)), sort_keys=False, allow_unicode=True, width=110)
 
 
 def find_notebooks(folder: str | Path) -> list[Notebook]:

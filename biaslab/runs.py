@@ -43,7 +43,7 @@ from biaslab import (
 )
 from biaslab.engine import THREADS
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
-from biaslab.params import Notebook, RunParams
+from biaslab.params import Notebook, RunParams, as_yaml
 from biaslab.study import ATTEMPT, PARTS, PROGRESS, Study
 from biaslab.values import check_draws, dotted
 
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 # cell, so that it can be started again.
 STARTS = 3
 _NEVER_STARTED = "Kernel died before replying to kernel_info"
+# The file of a run's folder with its parameters, which gives it again.
+PARAMS = "params.yaml"
 # Where, among the parts, each start of a run has a folder of its own: what an earlier one left alive writes there, and
 # finds it gone.
 _ATTEMPTS = ".attempts"
@@ -170,6 +172,8 @@ def run(
             report.overview(folder.parent)
 
         note([])
+        told = as_yaml(params.changed(values=public(dict(params.values))))
+        store.replace(folder / PARAMS, told.encode())
         done, stopped = _execute(jobs, params.jobs, progress, note)
         shutil.rmtree(attempt.parent, ignore_errors=True)
         if stopped:
@@ -209,21 +213,27 @@ def _some(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 def pipelines(params: RunParams, *, progress: bool = True) -> list[Pipeline]:
     """Return the pipelines that the notebooks of a run open, one for each seed and settings; errors as of a plan."""
-    from biaslab.pipeline import Pipeline, Settings
-
-    defaults = {notebook.id: notebook.parameters for notebook in params.selected}
     found: dict[str, Pipeline] = {}
     for job in plan(params, Path("unused")):
-        given = {"model": "all", "seed": 0, **defaults[job.notebook], **job.parameters}
-        if not job.reason and given.get("source") in sources.PIPELINES:
-            settings, seed = Settings.of(given.get("settings") or {}), given["seed"]
-            made = Pipeline(sources.pipeline_model(given["model"]), settings, seed=seed, progress=progress)
-            found.setdefault(repr((settings, seed)), made)
+        if not job.reason and (made := pipeline_of(job, params, progress=progress)):
+            found.setdefault(repr((made.settings, made.seed)), made)
     if not found:
         raise ParameterError(
             "The notebooks of this run search no captions; set source to 'mini' or 'pipeline'."
         )
     return list(found.values())
+
+
+def pipeline_of(job: Job, params: RunParams, *, progress: bool = True) -> Pipeline | None:
+    """Return the pipeline that a notebook opens; None where its source has tables only."""
+    from biaslab.pipeline import Pipeline, Settings
+
+    defaults = next(notebook.parameters for notebook in params.selected if notebook.id == job.notebook)
+    given = {"model": "all", "seed": 0, **defaults, **job.parameters}
+    if given.get("source") not in sources.PIPELINES:
+        return None
+    model, settings = sources.pipeline_model(given["model"]), Settings.of(given.get("settings") or {})
+    return Pipeline(model, settings, seed=given["seed"], progress=progress)
 
 
 def _plan_one(notebook: Notebook, variant: dict, suffix: str, values: dict, folder: Path) -> Job:

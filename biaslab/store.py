@@ -243,6 +243,12 @@ class Stage:
         for i, path in enumerate(paths):
             yield self._read(path, partial(rows, i))
 
+    def n_there(self, units: pd.DataFrame, *, shard_rows: int) -> int:
+        """Return of how many of ``units`` :meth:`compute` would find the result, without reading any."""
+        starts = range(0, len(units), shard_rows)
+        parts = [units.iloc[s : s + shard_rows] for s in starts]
+        return sum(len(rows) for i, rows in enumerate(parts) if self._shard_path(i, rows).exists())
+
     def _shard_path(self, i: int, rows: pd.DataFrame) -> Path:
         return self.folder / f"{i:06d}-{_rows_digest(rows)[:16]}.parquet"
 

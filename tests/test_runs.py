@@ -313,7 +313,7 @@ pd.DataFrame({"where": [output_dir]})
     assert record["parameters"] == {"source": "in"} and list(record["inputs"]) == ["in"]
     run = tmp_path / "telltale" / "outputs" / "mine"
     looked_at = [p for p in run.rglob("*") if p.is_file() and ".parts" not in p.parts]
-    assert {p.suffix for p in looked_at} == {".json", ".ipynb", ".html", ".csv", ".png", ".svg"}
+    assert {p.suffix for p in looked_at} == {".json", ".yaml", ".ipynb", ".html", ".csv", ".png", ".svg"}
     for path in looked_at:
         text = path.read_bytes().decode("utf-8", errors="replace")
         for private in ("telltale", str(tmp_path), f"{sys.prefix}/", os.path.expanduser("~/")):

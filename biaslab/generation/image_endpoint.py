@@ -108,6 +108,15 @@ class EndpointImages(MadeImages):
         self.digest = digest([[i, key, b.outcome, b.sha256] for i, (key, b) in self._by_id.items()])
         return self
 
+    def n_there(self) -> int:
+        """Return how many of the images need not be bought; nothing is asked of the endpoint.
+
+        Raises:
+            RunError: The ledger is damaged.
+        """
+        self._ledger.load()
+        return len(self._keys) - len(self._missing())
+
     def check_delivered(self) -> None:
         """Look whether the endpoint delivered all that it may deliver: results with gaps would pass for complete ones.
 

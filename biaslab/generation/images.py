@@ -152,6 +152,10 @@ class GeneratedImages(MadeImages):
             )
         return self
 
+    def n_there(self) -> int:
+        """Return how many of the images need not be generated, because they were before."""
+        return self._facts.n_there(self._units, shard_rows=self._shard_rows)
+
     def latents(self, image_ids: Sequence[str]) -> list[latents.Latents]:
         """Return latents of images in the order asked for.
 

@@ -6,7 +6,8 @@ Whoever asks for images opens a model by its name and does not know which kind i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,34 @@ class ImageModel:
         """
         raise NotImplementedError
 
+    def ready(self) -> Callable[..., ImageSource]:
+        """Return :meth:`generate` with the model loaded, so that the time it takes is that of images.
+
+        Raises:
+            ParameterError: The model cannot be loaded.
+        """
+        return self.generate
+
+    def n_there(
+        self,
+        prompts: pd.DataFrame,
+        *,
+        seed: int,
+        store: Store,
+        kept_as: type[GeneratedImages] | None = None,
+    ) -> int:
+        """Return how many of these images the store has, without making any; 0 of a model whose images it never has.
+
+        Raises:
+            RunError: What was bought is not known.
+        """
+        return 0
+
+    @property
+    def alike(self) -> tuple:
+        """What decides how long an image takes: the same of two models means the same time."""
+        return (self.label,)
+
 
 def open_model(
     name: str,
@@ -155,8 +184,11 @@ class DiffusersModel(ImageModel):
         return models.resolve(self._name, "text-to-image")
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
-        """Look it up."""
+        """Look it up; a folder must hold a pipeline."""
         self._where()
+        folder = Path(os.path.expanduser(self._name))
+        if folder.is_dir() and not (folder / "model_index.json").is_file():
+            raise ParameterError(f"{self._name} is no diffusers pipeline: it holds no model_index.json.")
 
     def check_texts(self, prompts: Iterable[str]) -> None:
         """Look whether a model in a folder here knows the words of prompts; a model on the hub spells them."""
@@ -179,11 +211,34 @@ class DiffusersModel(ImageModel):
         store: Store,
         progress: bool = True,
         kept_as: type[GeneratedImages] | None = None,
+        load: Callable[..., Generator] = generator.load,
     ) -> GeneratedImages:
         """Generate images, as ``kept_as`` or :class:`biaslab.generation.GeneratedImages`."""
-        run = {"seed": seed, "store": store, "device": self._device}
-        made = (kept_as or GeneratedImages)(prompts, self._name, self._settings, **run)
+        how = {"seed": seed, "store": store, "device": self._device, "load": load}
+        made = (kept_as or GeneratedImages)(prompts, self._name, self._settings, **how)
         return made.complete(progress=progress)
+
+    def ready(self) -> Callable[..., GeneratedImages]:
+        """Load it, once for all that is then generated."""
+        loaded = self.load()
+        return partial(self.generate, load=lambda *_, **__: loaded)
+
+    def n_there(
+        self,
+        prompts: pd.DataFrame,
+        *,
+        seed: int,
+        store: Store,
+        kept_as: type[GeneratedImages] | None = None,
+    ) -> int:
+        """Look into the store."""
+        how = {"seed": seed, "store": store, "device": self._device}
+        return (kept_as or GeneratedImages)(prompts, self._name, self._settings, **how).n_there()
+
+    @property
+    def alike(self) -> tuple:
+        """Name and settings."""
+        return (self._name, repr(self._settings))
 
 
 class EndpointModel(ImageModel):
@@ -234,6 +289,22 @@ class EndpointModel(ImageModel):
         made.check_delivered()
         return made
 
+    def n_there(self, prompts: pd.DataFrame, *, seed: int, store: Store, **_: object) -> int:
+        """Look into the ledger of what was bought."""
+        from biaslab.generation.image_endpoint import EndpointImages
+
+        return EndpointImages(prompts, self._settings, seed=seed, store=store).n_there()
+
+    @property
+    def price(self) -> float | None:
+        """What an image costs, in the currency of the limit; None where it is not known."""
+        return self._settings.price
+
+    @property
+    def cost_limit(self) -> float:
+        """What may be spent on it, over all runs with a store."""
+        return self._settings.cost_limit
+
 
 class WorldModel(ImageModel):
     """What draws the embedded world's truth: no model, so that what is found on its images comes from the measures."""
@@ -243,6 +314,11 @@ class WorldModel(ImageModel):
 
         self.label = self.digest = WORLD
         self._corpus, self._size, self._of, self._design = corpus, size, of, design
+
+    @property
+    def alike(self) -> tuple:
+        """What its prompts ask for, its size and captions."""
+        return (self.label, self._of, self._size, self._corpus.digest)
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look whether the captions are the world's, and whether it knows the occupations."""

@@ -90,16 +90,21 @@ class People:
 
     def n_images(self) -> int:
         """Return how many images the settings ask for; it is known before any is generated."""
-        n = 0
-        for kind in self.kinds:
-            asked = self.possible(kind)
-            if kind == "intervention":
-                # Which occupations stereotypes fit most is not known yet, but how many there will be.
-                people = asked.people[asked.people["level"] == ""].drop_duplicates("occupation")
-                some = {g: of["occupation"].head(TOP).tolist() for g, of in people.groupby("stereotype")}
-                asked = asking.only(asked, _of_top(asked, some))
-            n += int(asked.texts["n_images"].sum())
-        return n
+        return sum(int(self.foreseen(kind)["n_images"].sum()) for kind in self.kinds)
+
+    def foreseen(self, kind: str) -> pd.DataFrame:
+        """Return texts like those that will be asked for a kind, as many, known before any image is generated."""
+        asked = self.possible(kind)
+        if kind == "intervention":
+            # Which occupations stereotypes fit most is not known yet, but how many there will be.
+            people = asked.people[asked.people["level"] == ""].drop_duplicates("occupation")
+            some = {g: of["occupation"].head(TOP).tolist() for g, of in people.groupby("stereotype")}
+            asked = asking.only(asked, _of_top(asked, some))
+        return asked.texts
+
+    def depends(self, kind: str) -> bool:
+        """Return whether which texts are asked for a kind depends on what judges say of images of another."""
+        return kind == "intervention" or kind.startswith(ROUND)
 
     def top_occupations(self) -> dict[str, list[str]]:
         """Return the five occupations of each list whose pairs fit the stereotype most often, the most first."""

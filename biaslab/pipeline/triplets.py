@@ -101,13 +101,25 @@ class Triplets:
             # Noise of its own, as its images may follow those of the same triplet.
             frames.append(one.assign(noise_id=one["noise_id"] + " repeated"))
         if s.professions:
-            more = {"article": s.article, "seed": self._pipeline.seed}
-            frames.append(asking.professions(s.professions, **more, **same))
+            frames.append(self.professions())
         whole = pd.concat(frames, ignore_index=True)
         for place, name in enumerate(("topic", "profession"), start=4):
             of = whole.pop(name).fillna("") if name in whole else ""
             whole.insert(place, name, of)
         return whole
+
+    def professions(self) -> pd.DataFrame:
+        """Return the prompts of professions, as of :func:`biaslab.prompts.triplets.professions`."""
+        s = self._pipeline.settings.triplets
+        same = {"seeds": s.seeds, "placebo": s.placebo, "article": s.article}
+        return asking.professions(s.professions, seed=self._pipeline.seed, **same)
+
+    def texts(self) -> tuple[pd.DataFrame, type[GeneratedImages]]:
+        """Return the prompts as the model is asked, and as what its images are kept."""
+        asked = self.prompts()
+        if not self._pipeline.settings.triplets.attention:
+            return asked, GeneratedImages
+        return asked.assign(words=[asking.words(text) for text in asked["text"]]), AttendedImages
 
     @kept
     def images(self) -> DescribedImages:
@@ -124,12 +136,10 @@ class Triplets:
             ParameterError: The model cannot be loaded, does not know a word, or attention cannot be taken from it.
             InputError, RunError: There is no triplet, or images cannot be had.
         """
-        pipeline, asked = self._pipeline, self.prompts()
-        made_by, kept_as = pipeline.image_model("triplets"), GeneratedImages
-        if pipeline.settings.triplets.attention:
+        pipeline, (asked, kept_as) = self._pipeline, self.texts()
+        made_by = pipeline.image_model("triplets")
+        if kept_as is AttendedImages:
             made_by.check_attention()
-            kept_as = AttendedImages
-            asked["words"] = [asking.words(text) for text in asked["text"]]
         with pipeline._showing() as shown:
             made = made_by.generate(
                 asked, seed=pipeline.seed, store=pipeline.store, progress=shown, kept_as=kept_as

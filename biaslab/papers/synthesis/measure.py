@@ -93,6 +93,12 @@ class Calibration:
             for g in sorted({*s.guidance_scales, own})
         }
 
+    @property
+    def generators(self) -> list[Pipeline]:
+        """The pipelines that generate images for the templates."""
+        off = [self.off] if self.settings.captions.skew != "off" else []
+        return [self.world, *self.scales.values(), *off]
+
     # -- images and what is true of them -------------------------------------------------------------------------
 
     @cached_property

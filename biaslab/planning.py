@@ -1,0 +1,337 @@
+"""What a run will make, known before it starts: images by paper and model, hours, disk and price.
+
+Counts come from the prompts that the stages themselves ask, hours and disk from a handful of images made for it with
+the models of the run.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biaslab import runs
+from biaslab.papers.synthesis import Calibration
+from biaslab.pipeline.people import ROUND
+from biaslab.store import Store, UnfinishedError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from biaslab.generation import GeneratedImages
+    from biaslab.generation.models import ImageModel
+    from biaslab.params import RunParams
+    from biaslab.pipeline import Pipeline
+
+# What a notebook calls that makes images for no measured table.
+_CALIBRATES = "synthesis.Calibration("
+# Measured tables by the images that they take; a test measures each and counts.
+_OF_TEMPLATES = {f"paradox_{n}" for n in ("judgement_outcomes", "percent_female", "similarity")}
+_OF_AS_PROMPTS = {
+    f"paradox_{n}" for n in ("caption_pairs", "gender_words", "judgement_outcomes", "percent_female")
+}
+_OF_EVERYONE = {f"paired_{n}" for n in ("images", "pair_images", "people", "percent_female", "run_score")}
+_OF_SKILLS = {"dalleval_skill_accuracy", "dalleval_skill_verdicts"}
+_OF_SOCIAL = {f"dalleval_{n}" for n in ("attribute_presence", "average_gender", "average_skin_tone")}
+_OF_SOCIAL |= {"dalleval_skin_tone_counts", "dalleval_social_images"}
+_OF_CAPTIONED = {"dalleval_alignment_quality", "dalleval_image_quality"}
+_OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_", "object_")}
+_OF_TRIPLETS |= {f"triplets_{n}" for n in ("objects", "object_counts", "object_images", "object_truth")}
+_OF_TRIPLETS |= {f"triplets_{n}" for n in ("coverages", "group_images", "group_object_counts")}
+# A corpus of so many captions is searched for the plan; of a larger one, what settings allow is the most that it asks.
+SEARCHED = 50_000
+# The share of a store's work that has none of it.
+_NOTHING = (10**9 - 1, 10**9)
+# Seconds that a model is timed for, about, and images that it is timed on at most.
+TIMED, MOST = 4.0, 64
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Images of one kind that a run asks of one model."""
+
+    paper: str  # The paper that first asks for them.
+    model: str  # What tables call the model.
+    kind: str  # What is asked for, as the stages call it.
+    images: int  # How many.
+    there: int  # How many of them are there and need not be made.
+    at_most: bool  # Whether fewer may be asked, which only a search of all captions would tell.
+    prompts: pd.DataFrame  # What is asked, or texts like it.
+    made_by: ImageModel  # The model with the settings for this kind.
+    kept_as: type[GeneratedImages] | None  # As what its images are kept.
+    pipeline: Pipeline  # The pipeline whose store and seed are used.
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an image of a model takes here."""
+
+    seconds: float
+    bytes: float  # In the store.
+    images: int  # How many were made to find out.
+
+
+def asked(params: RunParams) -> list[Asked]:
+    """Return the images that a run asks for, by kind and model; nothing is made.
+
+    Raises:
+        ParameterError, InputError: A parameter or an input cannot be used.
+    """
+    jobs = [job for job in runs.plan(params, Path("unused")) if not job.reason]
+    takes = {notebook.id: notebook.takes for notebook in params.selected}
+    names: dict[int, set[str]] = {}
+    found: dict[tuple, Asked] = {}
+    pipelines = [(job, runs.pipeline_of(job, params, progress=False)) for job in jobs]
+    opened: dict[str, Pipeline] = {}
+    for job, pipeline in pipelines:
+        if pipeline is None:
+            continue
+        one = opened.setdefault(repr((pipeline.model, pipeline.seed, pipeline.settings)), pipeline)
+        names.setdefault(id(one), set()).update(takes[job.notebook])
+        if any(_CALIBRATES in cell for cell in job.cells):
+            names[id(one)].add(_CALIBRATES)
+    for pipeline in opened.values():
+        wanted = names[id(pipeline)]
+        some = [asks for one in (pipeline, *pipeline.others) for asks in of_tables(one, wanted)]
+        if _CALIBRATES in wanted:
+            made_by = Calibration(pipeline).generators
+            some += [_of_captions(one, "synthesis", "generated") for one in made_by]
+        for asks in some:
+            found.setdefault(_same(asks), asks)
+    return list(found.values())
+
+
+def _same(one: Asked) -> tuple:
+    """Return what is the same for all who ask for the same images."""
+    import pandas as pd
+
+    texts = pd.util.hash_pandas_object(one.prompts[["prompt_id", "text", "n_images"]], index=False).sum()
+    asked = (one.images, int(texts), one.pipeline.seed, one.pipeline.store.root)
+    return one.model, one.kept_as, one.made_by.alike, *asked
+
+
+def of_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Asked]:
+    """Yield the images of a pipeline's own model that measured tables take.
+
+    Args:
+        pipeline: The pipeline that measures.
+        names: Names of tables; those that take no images of a model ask for none.
+    """
+    names, s = set(names), pipeline.settings
+    for kind in pipeline.kinds if pipeline.has_images else ():
+        if names & (_OF_TEMPLATES if kind == "generated" else _OF_AS_PROMPTS):
+            yield _of_captions(pipeline, "paradox", kind)
+    if names & _OF_CAPTIONED:
+        if s.dalleval.captions:
+            yield _asked(pipeline, "dalleval", "captioned", pipeline.dalleval.caption_prompts())
+        else:
+            yield _of_captions(pipeline, "dalleval", "caption_prompts")
+    yield from _of_people(pipeline, _kinds_of_people(pipeline, names))
+    rated = {"dalleval_skill_ratings"} if s.dalleval.ratings else set()
+    for kind, of in (("skills", _OF_SKILLS | rated), ("social", _OF_SOCIAL)):
+        if names & of:
+            yield _asked(pipeline, "dalleval", kind, pipeline.dalleval.prompts(kind), of="dalleval")
+    if names & (_OF_TRIPLETS | ({"triplets_detections"} if s.triplets.ratings else set())):
+        yield _of_triplets(pipeline)
+
+
+def _kinds_of_people(pipeline: Pipeline, names: set[str]) -> list[str]:
+    """Return the kinds of images of people that tables take: all, those that judges or the critic look at, or none."""
+    kinds = pipeline.people.kinds
+    if names & _OF_EVERYONE:
+        return list(kinds)
+    wanted = {"single", "paired"} if "paired_judge_agreement" in names else set()
+    if names & {"paired_critiques", "paired_prompts"}:
+        # The last round's images are made by its critique, and those of the intervention chosen by those of pairs.
+        wanted |= {"paired", *[kind for kind in kinds if kind.startswith(ROUND)][:-1]}
+    return [kind for kind in kinds if kind in wanted]
+
+
+def _asked(
+    pipeline: Pipeline,
+    paper: str,
+    kind: str,
+    prompts: pd.DataFrame,
+    *,
+    of: str = "captions",
+    known: bool = True,
+    at_most: int | None = None,
+    kept_as: type[GeneratedImages] | None = None,
+) -> Asked:
+    """Return what is asked; which images are there can be told only where the very texts are ``known``."""
+    made_by = pipeline.image_model(of, several=of == "people" and kind != "single")
+    n, there = int(prompts["n_images"].sum()) if at_most is None else at_most, 0
+    if known and at_most is None:
+        there = made_by.n_there(prompts, seed=pipeline.seed, store=pipeline.store, kept_as=kept_as)
+    label = pipeline.label
+    return Asked(paper, label, kind, n, there, at_most is not None, prompts, made_by, kept_as, pipeline)
+
+
+def _of_people(pipeline: Pipeline, kinds: list[str]) -> Iterator[Asked]:
+    """Yield images of people; texts that depend on what judges said are the very ones where all of that is kept."""
+    complete = True
+    for kind in kinds:
+        depends, texts = pipeline.people.depends(kind), None
+        # A critic at an endpoint is not asked to find out.
+        if depends and complete and pipeline.settings.critic.kind == "counts":
+            texts = _kept_texts(pipeline, kind)
+        known = not depends or texts is not None
+        texts = pipeline.people.foreseen(kind) if texts is None else texts
+        yield (one := _asked(pipeline, "paired", kind, texts, of="people", known=known))
+        complete = complete and one.there == one.images
+
+
+def _kept_texts(pipeline: Pipeline, kind: str) -> pd.DataFrame | None:
+    """Return the texts of a kind by what the store has, None where something is missing; nothing is computed."""
+    looks = pipeline.changed()
+    looks.store = Store(pipeline.store.root, share=_NOTHING)
+    try:
+        return looks.people.prompts(kind).texts
+    except UnfinishedError:
+        return None
+
+
+def _is_small(pipeline: Pipeline) -> bool:
+    captions = pipeline.settings.captions
+    return captions.corpus == "mini" or 0 < captions.rows <= SEARCHED
+
+
+def _of_captions(pipeline: Pipeline, paper: str, kind: str) -> Asked:
+    if kind == "generated" or _is_small(pipeline):
+        return _asked(pipeline, paper, kind, pipeline.texts(kind))
+    s = pipeline.settings.generation
+    most = len(pipeline.occupations) * s.caption_prompts_per_occupation * s.images_per_caption
+    return _asked(pipeline, paper, kind, pipeline.texts(), at_most=most)
+
+
+def _of_triplets(pipeline: Pipeline) -> Asked:
+    s = pipeline.settings.triplets
+    if _is_small(pipeline) or not s.triplets:
+        prompts, kept_as = pipeline.triplets.texts()
+        return _asked(pipeline, "triplets", "triplets", prompts, of="triplets", kept_as=kept_as)
+    most = (3 + s.placebo) * (s.triplets * s.seeds + s.one_triplet)
+    if s.professions:
+        most += int(pipeline.triplets.professions()["n_images"].sum())
+    return _asked(pipeline, "triplets", "triplets", pipeline.texts(), of="triplets", at_most=most)
+
+
+def cost(one: Asked) -> Cost:
+    """Return what an image takes here, from some that are made for it and thrown away.
+
+    Raises:
+        ParameterError: The model cannot be loaded.
+    """
+    made_by = one.made_by.ready()
+    # Prompts that share noise are asked together.
+    groups = one.prompts["noise_id" if "noise_id" in one.prompts else "prompt_id"]
+    n = 1
+    while True:
+        some = one.prompts[groups.isin(groups.unique()[:n])].assign(n_images=1)
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.perf_counter()
+            made = made_by(
+                some, seed=one.pipeline.seed, store=Store(folder), progress=False, kept_as=one.kept_as
+            )
+            made.read(list(made.table["image_id"]))
+            took = time.perf_counter() - began
+            kept = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
+        if len(some) >= MOST or n >= groups.nunique() or 4 * took > TIMED:
+            return Cost(took / len(some), kept / len(some), len(some))
+        n *= 4
+
+
+def costs(found: Iterable[Asked]) -> dict[tuple, Cost]:
+    """Return what an image takes, by model, settings and as what it is kept, where any is left to be made.
+
+    Images of an endpoint are not among them: none is bought to find out.
+    """
+    measured: dict[tuple, Cost] = {}
+    for one in found:
+        if one.images > one.there and price(one) is None and (key := _key(one)) not in measured:
+            measured[key] = cost(one)
+    return measured
+
+
+def _key(one: Asked) -> tuple:
+    return one.made_by.alike, one.kept_as
+
+
+def price(one: Asked) -> float | None:
+    """Return what an image costs at an endpoint; None of a model that runs here."""
+    return getattr(one.made_by, "price", None)
+
+
+def said(found: list[Asked], measured: dict[tuple, Cost]) -> str:
+    """Return the plan of a run in words, for a terminal.
+
+    Args:
+        found: What is asked.
+        measured: What an image takes, as :func:`costs` tells.
+    """
+    import pandas as pd
+
+    if not found:
+        return "This run makes no images."
+    nothing = Cost(0.0, 0.0, 0)
+    costs_of = [measured.get(_key(one), nothing) for one in found]
+    rows = pd.DataFrame(
+        [
+            (one.paper, one.model, one.images, one.there, one.at_most, of.seconds, of.bytes)
+            for one, of in zip(found, costs_of, strict=True)
+        ],
+        columns=["paper", "model", "images", "there", "at_most", "seconds", "bytes"],
+    )
+    total, there = rows["images"].sum(), rows["there"].sum()
+    lines = [f"Images: {_most(rows)}{total:,}" + (f", {there:,} already there" if there else "")]
+    for (paper, model), of in rows.groupby(["paper", "model"], sort=False):
+        kept = f", {of['there'].sum():,} already there" if of["there"].any() else ""
+        left = of["images"] - of["there"]
+        each = f"{(left * of['seconds']).sum() / left.sum():>10.2g} s each" if of["seconds"].any() else ""
+        lines.append(f"  {paper:<10}{model:<32}{_most(of)}{of['images'].sum():>9,}{each}{kept}")
+    if measured:
+        left = rows["images"] - rows["there"]
+        seconds, size = (float((left * rows[c]).sum()) for c in ("seconds", "bytes"))
+        n = sum(of.images for of in measured.values())
+        lines.append(
+            f"Time here: {_duration(seconds)} to make them, as {n} images took that were made to find out; judging "
+            "them comes on top"
+        )
+        free = shutil.disk_usage(_there(found[0].pipeline.store.root)).free
+        room = "" if size < free else f", and only {_bytes(free)} are free"
+        lines.append(f"Disk: {_bytes(size)}{room}")
+    lines += _prices(found)
+    return "\n".join(lines)
+
+
+def _prices(found: list[Asked]) -> Iterator[str]:
+    """Yield a line for each model at an endpoint."""
+    by_model: dict[str, list[Asked]] = {}
+    for one in found:
+        if price(one) is not None:
+            by_model.setdefault(one.model, []).append(one)
+    for model, of in by_model.items():
+        left, each, limit = sum(one.images - one.there for one in of), price(of[0]), of[0].made_by.cost_limit
+        short = f", more than endpoint.cost_limit, {limit:g}, lets it buy" if left * each > limit else ""
+        yield f"Price: {model} {left:,} x {each:g} = {left * each:,.2f}{short}"
+
+
+def _there(folder: Path) -> Path:
+    """Return the folder, or the nearest one above it that exists."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+def _most(rows: pd.DataFrame) -> str:
+    return "at most " if rows["at_most"].any() else ""
+
+
+def _duration(seconds: float) -> str:
+    hours = f"{seconds / 3600:.2g} hours"
+    return hours if seconds > 7200 else f"{hours} ({seconds / 60:.1f} minutes)"
+
+
+def _bytes(n: float) -> str:
+    return f"{n / 1e9:.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"

@@ -1,0 +1,155 @@
+"""What a run will make is told from the prompts that it will ask, without making any of it."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from biaslab import params, planning, sources
+from biaslab.errors import MissingInputError
+from biaslab.generation import models as generation
+from biaslab.papers.synthesis import Calibration
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.planning import Asked, Cost
+
+pytest.importorskip("torch", reason="models need the extra 'models'")
+SMALL = {
+    "captions": {
+        "occupations": ["nurse", "doctor"],
+        "rows": 4000,
+        "per_occupation": 6,
+        "nearest_per_prompt": 2,
+    },
+    "generation": {"images_per_prompt": 2, "caption_prompts_per_occupation": 3, "steps": 1},
+    "people": {"occupations": 2, "power_runs": 1, "three_prompts": 2, "single_images": 1},
+    "dalleval": {"scenes": 3, "professions": 1, "social_images": 1, "detector_renders": 6},
+    "triplets": {"triplets": 3, "detector_drawings": 6, "similarity": {"resnet": "", "clip": ""}},
+    "calibration": {"world_images": 3},
+    "compare_with": "none",
+}
+
+
+def pipeline(store, model="world", **changes):
+    settings = Settings.of(SMALL).changed(compute={"store": str(store)}, **changes)
+    return Pipeline(model, settings, seed=3, progress=False)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Return how many images each call draws, in order."""
+    counts = []
+
+    def drawing(self, prompts, *, draw=generation.WorldModel.generate, **how):
+        counts.append(int(prompts["n_images"].sum()))
+        return draw(self, prompts, **how)
+
+    monkeypatch.setattr(generation.WorldModel, "generate", drawing)
+    return counts
+
+
+MEASURED = sorted(name for name in sources._pipeline() if name != "triplets_mask_agreement")
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_each_table_takes_the_images_that_were_told(name, store, made):
+    told = [one.images for one in planning.of_tables(pipeline(store), [name])]
+    assert not made  # nothing is drawn to tell
+    try:
+        sources.measured(name, source="pipeline", pipeline=pipeline(store))
+    except MissingInputError:
+        # Drawings keep no attention, and URLs are fetched of no embedded caption.
+        assert not made or name.startswith("triplets_")
+        return
+    assert sorted(made) == sorted(told)
+
+
+def test_calibration_takes_the_images_that_were_told(store, made):
+    calibration = Calibration(pipeline(store))
+    told = [planning._of_captions(one, "synthesis", "generated").images for one in calibration.generators]
+    _ = calibration.generated
+    # 2 occupations, 4 templates, 3 images, in the world and in the one without the paradox (2 images).
+    assert sorted(made) == sorted(told) == [16, 24]
+
+
+def run(root, tmp_path, *patterns, **changes):
+    settings = Settings.of(SMALL).changed(compute={"store": str(tmp_path / "store")}, **changes)
+    given = {"run": "r", "source": "pipeline", "model": "world", "settings": settings.model_dump(mode="json")}
+    given |= {"notebooks": list(patterns)}
+    given["settings"]["endpoint"] = {
+        k: v for k, v in given["settings"]["endpoint"].items() if v not in (None, "")
+    }
+    return params.of(given, file="params.yaml", notebooks_dir=root / "notebooks")
+
+
+def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):
+    both = run(root, tmp_path, "paradox/4_*", "paradox/8_*", "dalleval/5_2_*", compare_with=["mini"])
+    found = {(one.paper, one.model, one.kind): one.images for one in planning.asked(both)}
+    # 2 occupations x 4 templates x 2 images; 2 x 3 captions, verbatim and paraphrased; 3 scenes of each of 3 skills.
+    each = {("paradox", "generated"): 16, ("paradox", "caption_prompts"): 6, ("paradox", "paraphrased"): 6}
+    each[("dalleval", "skills")] = 9
+    assert found == {(p, m, k): n for m in ("world", "mini") for (p, k), n in each.items()}
+
+
+def test_without_approaches_no_image_of_captions_is_asked_for(root, tmp_path):
+    none = run(root, tmp_path, "paradox/4_*", captions={"approaches": ()})
+    assert planning.asked(none) == [] and planning.said([], {}).count("\n") == 0
+
+
+def test_images_that_are_there_are_counted_and_not_timed(tmp_path):
+    mini = pipeline(tmp_path, model="mini")
+    (before,) = planning.of_tables(mini, ["dalleval_social_images"])
+    assert (before.images, before.there) == (6, 0)
+    mini.dalleval.images("social")
+    (after,) = planning.of_tables(mini, ["dalleval_social_images"])
+    assert (after.images, after.there) == (6, 6) and planning.costs([after]) == {}
+    assert "6 already there" in planning.said([after], {})
+    # Noise of another seed makes other images.
+    other = Pipeline("mini", mini.settings, seed=4, progress=False)
+    assert [one.there for one in planning.of_tables(other, ["dalleval_social_images"])] == [0]
+
+
+def test_an_image_is_measured_with_the_model_itself_and_leaves_nothing(tmp_path):
+    (one,) = planning.of_tables(pipeline(tmp_path, model="mini"), ["dalleval_social_images"])
+    found = planning.cost(one)
+    # A PNG of 64 x 64 pixels has some kilobytes; one step takes far less than a minute.
+    assert 0 < found.seconds < 60 and 500 < found.bytes < 200_000 and 1 <= found.images <= 6
+    assert not list(tmp_path.rglob("*.parquet"))
+    (drawn,) = planning.of_tables(pipeline(tmp_path), ["dalleval_social_images"])
+    assert planning.cost(drawn).bytes == 0  # the world's drawings are kept nowhere
+
+
+def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):
+    endpoint = {"url": server.url, "price": 0.25, "cost_limit": 2, "key_variable": "FAKE_KEY"}
+    bought = pipeline(tmp_path, model="endpoint:dall-e", endpoint=endpoint)
+    found = list(planning.of_tables(bought, ["dalleval_skill_verdicts", "dalleval_social_images"]))
+    measured = planning.costs(found)
+    text = planning.said(found, measured)
+    # 9 scenes and 6 people; the limit buys 8.
+    assert measured == {} and "15 x 0.25 = 3.75" in text and "endpoint.cost_limit, 2" in text
+    assert not server.requests and "Time" not in text
+
+
+def test_a_large_corpus_is_not_searched_for_a_plan(tmp_path):
+    captions = pd.DataFrame({"text": ["a photo of a nurse"] * 3})
+    captions.to_csv(tmp_path / "captions.csv", index=False)
+    large = pipeline(tmp_path, model="mini", captions={"corpus": str(tmp_path / "captions.csv"), "rows": 0})
+    (one,) = planning.of_tables(large, ["triplets_similarity"])
+    # 3 prompts of 3 triplets, 2 images each, if there are so many.
+    assert one.at_most and one.images == 18 and "at most 18" in planning.said([one], {}).replace("  ", "")
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_hours_and_disk_are_of_what_is_left(tmp_path):
+    model = Pipeline("world", Settings(compute={"store": str(tmp_path)}), progress=False)
+    made_by = model.image_model()
+    one = Asked("paired", "world", "single", 1000, 250, False, pd.DataFrame(), made_by, None, model)
+    text = planning.said([one], {(made_by.alike, None): Cost(12.0, 2e6, 4)})
+    # 750 images are left: 750 x 12 s = 2.5 hours, 750 x 2 MB = 1.5 GB.
+    assert "2.5 hours" in text and "1.5 GB" in text and "1,000" in text and "250 already there" in text
+    much = planning.said([one], {(made_by.alike, None): Cost(12.0, 1e18, 4)})
+    assert "are free" in much and Path(tmp_path).exists()
