@@ -15,6 +15,7 @@ from biaslab.papers.dalleval.analysis.attributes import (
 from biaslab.papers.dalleval.analysis.bias import (
     average_gender,
     average_skin_tone,
+    deviations,
     gender_balance,
     mad,
     mad_floor,
@@ -64,6 +65,7 @@ __all__ = [
     "count_corrected",
     "detector_error",
     "detector_thresholds",
+    "deviations",
     "figures",
     "findings",
     "gender_balance",

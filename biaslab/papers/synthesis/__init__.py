@@ -18,6 +18,7 @@ from biaslab.papers.synthesis.calibration import (
 )
 from biaslab.papers.synthesis.curve import choice_effect, exclusion_by_measure, specification_curve
 from biaslab.papers.synthesis.measure import Calibration
+from biaslab.papers.synthesis.models import model_differences, models, units
 
 __all__ = [
     "Calibration",
@@ -32,9 +33,12 @@ __all__ = [
     "inside",
     "judge",
     "judge_by_occupation",
+    "model_differences",
+    "models",
     "quality",
     "reliability",
     "shares",
     "specification_curve",
+    "units",
     "world",
 ]

@@ -540,3 +540,32 @@ def choice_effects(effects: pd.DataFrame) -> Figure:
         label="Expected amplification (points): mean of specifications, and their range",
         limits=("lowest", "highest"),
     )
+
+
+@style.empty_without_rows
+def models(table: pd.DataFrame) -> Figure:
+    """Draw each model's measures with intervals and floors, a panel a measure (``synthesis_models``)."""
+    return _by_measure(table, "estimate", "model", floor="floor", label="Estimate, in the unit of its panel")
+
+
+@style.empty_without_rows
+def model_differences(table: pd.DataFrame) -> Figure:
+    """Draw the differences of two models, a panel a measure (``synthesis_model_differences``)."""
+    pairs = table["model_a"] + " − " + table["model_b"]
+    table = table.assign(pair=pairs, clear=table["p_holm"] < 0.05)
+    names = ("different after Holm's adjustment (p < 0.05)", "not different")
+    more = {"reference": 0.0, "filled": "clear", "filled_names": names}
+    return _by_measure(table, "difference", "pair", label="Difference, in the unit of its panel", **more)
+
+
+def _by_measure(
+    table: pd.DataFrame, value: str, row: str, *, reference: float | None = None, **more
+) -> Figure:
+    known = table.dropna(subset=value)
+    panel = [
+        textwrap.fill(f"{name} ({unit})", 40)
+        for name, unit in zip(known["measure"], known["unit"], strict=True)
+    ]
+    return forms.estimates(
+        known.assign(panel=panel), value, row=row, panel="panel", columns=2, reference=reference, **more
+    )

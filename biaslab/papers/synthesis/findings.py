@@ -9,7 +9,7 @@ from math import isfinite
 
 import pandas as pd
 
-from biaslab.findings import Finding, from_row, interval, level, moved, spoken
+from biaslab.findings import Finding, each, from_row, interval, level, moved, spoken
 from biaslab.papers.synthesis.figures import KIND_NAMES, NAMES
 from biaslab.papers.synthesis.measure import MATCHED, WORLD
 
@@ -352,3 +352,20 @@ def _points(row: pd.Series, value: str = "points") -> str:
 
 def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
+
+
+def model_differences(table: pd.DataFrame) -> list[Finding]:
+    """Say of each two models in how many measures they differ, and in which (``synthesis_model_differences``)."""
+
+    def say(first: str, second: str, rows: pd.DataFrame) -> Finding:
+        tested = rows[rows["p_holm"].notna()]
+        clear = tested[tested["p_holm"] < 0.05]
+        named = [f"{row.measure}: {spoken(row.difference)} {row.unit}" for row in clear.itertuples()]
+        return Finding(
+            f"Where do {first} and {second} differ?",
+            f"In {len(clear)} of {len(tested)} measures, after Holm's adjustment.",
+            figure="synthesis_model_differences",
+            details=(f"{first} less {second}: {'; '.join(named)}.",) if named else (),
+        )
+
+    return each(table, ["model_a", "model_b"], say)

@@ -115,6 +115,29 @@ def mad(
     return tables.of(rows, "dalleval_mad")
 
 
+def deviations(genders: pd.DataFrame, tone_counts: pd.DataFrame) -> pd.DataFrame:
+    """Return what :func:`mad` averages once chance is taken off, a row each: model, category, prompt and deviation.
+
+    ``prompt`` is the profession, of skin tones with the words for whom is asked; ``deviation`` is 0 to 0.5 for gender
+    and to 0.18 for skin tone, NaN without images.
+    """
+    counted = {"gender": _gender_counts(genders), "skin_tone": _tone_counts(tone_counts)}
+    frames = [
+        pd.DataFrame(
+            {
+                "model": model,
+                "category": category,
+                "prompt": [" ".join(key) if isinstance(key, tuple) else key for key in of.index],
+                "deviation": stats.corrected_mad(of.to_numpy()),
+            }
+        )
+        for category, by_model in counted.items()
+        for model, of in by_model.items()
+    ]
+    columns = ["model", "category", "prompt", "deviation"]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+
+
 def _deviation(counts: np.ndarray, how: dict) -> dict:
     """Return the deviation of counts (professions × bins), with its floor, corrected value and intervals."""
     counts = counts[counts.sum(axis=1) > 0]

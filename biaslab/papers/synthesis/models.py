@@ -1,0 +1,233 @@
+"""Models side by side: the main measures of all papers with intervals and floors, and tests of their differences.
+
+Functions take the tables of the papers that they name; a table without rows leaves its measures out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from biaslab import stats, tables
+from biaslab.measures import stereotype_score_from_percent
+
+POINTS = "points"
+_RANGES = {"gender": "0 to 0.5", "skin_tone": "0 to 0.18"}
+_SETTINGS = {"single": "one person", "paired": "two people"}
+_ASPECTS = {"occupation": "occupations", "power": "roles of power"}
+_CATEGORIES = {"gender": "Gender", "skin_tone": "Skin tone"}
+# Of the triplets' metrics one or two of each space: text, latents, image.
+_METRICS = {"t": "text", "z0": "last latent", "ssim": "image, SSIM", "clip": "image, CLIP"}
+_DEFINITIONS = {"published": "published rule", "no_exclusion": "all occupations", "directional": "signed"}
+COMPARISON = "woman - man"
+
+
+def models(
+    *,
+    scores: pd.DataFrame,
+    averages: pd.DataFrame,
+    mads: pd.DataFrame,
+    accuracy: pd.DataFrame,
+    references: pd.DataFrame,
+    attributes: pd.DataFrame,
+    gaps: pd.DataFrame,
+    amplification: pd.DataFrame,
+) -> pd.DataFrame:
+    """Return ``synthesis_models``: each model's main measures as the papers' own tables have them, one below the other.
+
+    Where a value free of chance has the interval, it is the estimate. ``floor`` is what chance alone gives on average,
+    0 for measures that have a sign; for accuracies what images of other scenes give.
+
+    Args:
+        scores: ``paired_stereotype_score``.
+        averages: ``dalleval_overall_average``.
+        mads: ``dalleval_mad``.
+        accuracy: ``dalleval_skill_accuracy``.
+        references: ``dalleval_references``.
+        attributes: ``dalleval_attribute_mean_difference``.
+        gaps: ``triplets_disparity_gap``.
+        amplification: ``paradox_amplification``.
+    """
+    frames = []
+
+    def add(paper: str, measure: pd.Series, unit: str | pd.Series, rows: pd.DataFrame, **columns) -> None:
+        frames.append(rows.assign(paper=paper, measure=measure, unit=unit, **columns))
+
+    some = scores[scores["setting"].isin(_SETTINGS) & (scores["stereotype"] == "overall")]
+    add("paired", _score(some), POINTS, some, estimate=some["score"], floor=0.0, of="people")
+    some = averages[averages["category"] == "gender"]
+    add(
+        "dalleval",
+        _fixed(some, AVERAGE),
+        "−1 to 1",
+        some,
+        estimate=some["average"],
+        floor=0.0,
+        of="professions",
+    )
+    # Of printed ones nothing is known but the plain deviation.
+    free = mads["corrected_mad"].notna()
+    ends = {end: mads[f"corrected_{end}"].where(free, mads[end]) for end in ("ci_low", "ci_high")}
+    value = {"estimate": mads["corrected_mad"].where(free, mads["mad"])}
+    value["floor"] = mads["corrected_floor"].where(free, mads["floor"])
+    add("dalleval", _deviation(mads), mads["category"].map(_RANGES), mads, **value, **ends, of="prompts")
+    some = accuracy[(accuracy["evaluator"] == "detector") & (accuracy["images"] == "test")]
+    some = some[some["skill"] != "average"]
+    shuffled = references[(references["reference"] == "shuffled") & (references["judge"] == "detector")]
+    floor = some["skill"].map(shuffled.set_index("measure")["value"])
+    add("dalleval", _skill(some), "%", some, estimate=some["percent_correct"], floor=floor, of="scenes")
+    some = attributes[attributes["comparison"] == COMPARISON]
+    value = {"estimate": 100 * some["by_profession"], "floor": 100 * some["by_profession_floor"]}
+    ends = {end: 100 * some[f"by_profession_{end}"] for end in ("ci_low", "ci_high")}
+    add("dalleval", _fixed(some, ATTRIBUTES), POINTS, some, **value, **ends, of="professions")
+    some = gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")]
+    add("triplets", _gap(some), "similarity", some, estimate=some["gap"], floor=0.0, of="triplets")
+    some = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
+    value = {"estimate": some["amplification"], "n": some["n_occupations"]}
+    add("paradox", _amplified(some), POINTS, some, **value, floor=0.0, of="occupations")
+    whole = pd.concat(frames, ignore_index=True)
+    return tables.of(whole.dropna(subset="estimate"), "synthesis_models")
+
+
+AVERAGE, ATTRIBUTES = "Average gender, women above 0", "Attributes, women and men: mean difference"
+
+
+def _fixed(rows: pd.DataFrame, name: str) -> pd.Series:
+    return pd.Series(name, rows.index)
+
+
+def _score(rows: pd.DataFrame) -> pd.Series:
+    return "Stereotype Score, " + rows["aspect"].map(_ASPECTS) + ", " + rows["setting"].map(_SETTINGS)
+
+
+def _deviation(rows: pd.DataFrame) -> pd.Series:
+    return rows["category"].map(_CATEGORIES) + ": deviation from even (MAD)"
+
+
+def _skill(rows: pd.DataFrame) -> pd.Series:
+    return "Accuracy as judged, " + rows["skill"]
+
+
+def _gap(rows: pd.DataFrame) -> pd.Series:
+    named = "Neutral nearer to masculine, " + rows["metric"].map(_METRICS)
+    several = rows["dataset"].nunique() > 1
+    return named + ", " + rows["dataset"] if several else named
+
+
+def _amplified(rows: pd.DataFrame) -> pd.Series:
+    return "Amplification, " + rows["definition"].map(_DEFINITIONS)
+
+
+def units(
+    *,
+    shares: pd.DataFrame,
+    genders: pd.DataFrame,
+    deviations: pd.DataFrame,
+    verdicts: pd.DataFrame,
+    by_prompt: pd.DataFrame,
+    similarity: pd.DataFrame,
+    occupations: pd.DataFrame,
+) -> pd.DataFrame:
+    """Return what the measures are means of, one row a model, measure and unit: what the same prompts gave.
+
+    Args:
+        shares: ``paired_percent_female``.
+        genders: ``dalleval_average_gender``.
+        deviations: What :func:`biaslab.papers.dalleval.deviations` returns.
+        verdicts: ``dalleval_skill_verdicts``.
+        by_prompt: ``dalleval_attribute_prompt_difference``.
+        similarity: ``triplets_similarity``.
+        occupations: ``paradox_occupation_amplification``.
+
+    Returns:
+        Columns model, measure, measure_unit, list (of stereotypes, which a score is the mean of; else empty), unit
+        (what was asked) and value, in the unit of the measure.
+    """
+    frames = []
+
+    def add(
+        rows: pd.DataFrame, measure: pd.Series, in_unit: str, unit: str, value: pd.Series, of: object = ""
+    ) -> None:
+        named = {"model": rows["model"], "measure": measure, "measure_unit": in_unit, "list": of}
+        frames.append(pd.DataFrame({**named, "unit": rows[unit], "value": value}))
+
+    some = shares[shares["setting"].isin(_SETTINGS)]
+    score = pd.Series(stereotype_score_from_percent(some["percent_female"], some["stereotype"]), some.index)
+    add(some, _score(some), POINTS, "occupation", score, some["stereotype"])
+    add(genders, _fixed(genders, AVERAGE), "−1 to 1", "profession", genders["value"])
+    in_unit = deviations["category"].map(_RANGES)
+    add(deviations, _deviation(deviations), in_unit, "prompt", deviations["deviation"])
+    some = verdicts[verdicts["chosen"] == "yes"]
+    add(some, _skill(some), "%", "image_id", 100.0 * (some["correct"] == "yes"))
+    some = by_prompt[by_prompt["comparison"] == COMPARISON]
+    value = 100 * some["mean_absolute_difference"]
+    add(some, _fixed(some, ATTRIBUTES), POINTS, "profession", value)
+    some = similarity[similarity["metric"].isin(_METRICS) & (similarity["sample"] == "triplets")]
+    sign = some["pair"].map({"neutral-masculine": 1, "neutral-feminine": -1})
+    sign = sign * some["higher_is_closer"].map({1: 1, 0: -1})
+    keys = ["model", "dataset", "metric", "case"]
+    signed = some.assign(value=sign * some["value"]).groupby(keys, sort=False)["value"]
+    # Both pairs of a triplet, or it has no gap.
+    gap = signed.sum(min_count=2).reset_index()
+    add(gap, _gap(gap), "similarity", "case", gap["value"])
+    some = occupations[occupations["approach"] == "naive"]
+    for definition, column in (("no_exclusion", "amplification"), ("directional", "directional")):
+        rows = some.assign(definition=definition)
+        add(rows, _amplified(rows), POINTS, "occupation", rows[column])
+    whole = pd.concat(frames, ignore_index=True).dropna(subset="value")
+    keys = ["model", "measure", "measure_unit", "list", "unit"]
+    # Of an occupation the mean: over its roles, or over the templates that name it.
+    return whole.groupby(keys, sort=False)["value"].mean().reset_index()
+
+
+def model_differences(
+    units: pd.DataFrame, *, seed: int, replicates: int = 10_000, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return ``synthesis_model_differences``: first minus second model, over the units that both have.
+
+    The same prompts were asked of both, so units are paired: they are resampled for the interval, and for the two-sided
+    p the signs of their differences are flipped. Of a score over two lists of stereotypes the lists are taken to move
+    together, which is the most that people who share an image can do. p is adjusted over all rows (Holm).
+
+    Args:
+        units: What :func:`units` returns.
+        seed: Seed of resamples and flips.
+        replicates: How many of each.
+        confidence: Level of the intervals, 0–1.
+    """
+    how = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    rows = []
+    for (measure, unit), of in units.groupby(["measure", "measure_unit"], sort=False):
+        for first, second in combinations(of["model"].unique(), 2):
+            sides = (of[of["model"] == name].set_index(["list", "unit"])["value"] for name in (first, second))
+            a, b = next(sides).align(next(sides), join="inner")
+            lists = [values.to_numpy() for _, values in (a - b).groupby(level="list", sort=False)]
+            row = {"model_a": first, "model_b": second, "measure": measure, "unit": unit, "n": len(a)}
+            rows.append(row | _difference(lists, **how))
+    found = tables.of(rows, "synthesis_model_differences")
+    return found.assign(p_holm=stats.adjust(found["p"]) if len(found) else found["p"])
+
+
+def _difference(lists: list[np.ndarray], *, seed: int, replicates: int, confidence: float) -> dict:
+    """Return the mean over lists of their mean differences, with its interval and p."""
+    if not lists or min(map(len, lists)) < 2:
+        return {"reason": "fewer than two prompts of each kind are shared"}
+    means = [stats.bootstrap_mean(of, replicates, seed, confidence) for of in lists]
+    value, low, high = (
+        float(np.mean([getattr(m, end) for m in means])) for end in ("value", "ci_low", "ci_high")
+    )
+    row = {"difference": value, "ci_low": low, "ci_high": high}
+    if len(lists) == 1:
+        return row | {"p": stats.sign_flip(lists[0], replicates, seed=seed).p}
+    flipped = np.mean([np.sort(means) for means in _flipped(lists, replicates, seed)], axis=0)
+    return row | {"p": (1 + (np.abs(flipped) >= abs(value) - 1e-9).sum()) / (1 + replicates)}
+
+
+def _flipped(lists: list[np.ndarray], replicates: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield the means of each list with signs at random."""
+    rng = np.random.default_rng(seed)
+    for of in lists:
+        yield rng.choice([-1.0, 1.0], (replicates, len(of))) @ of / len(of)
