@@ -1,5 +1,7 @@
 """The command line: ``biaslab run``, ``shard``, ``compare``, ``export``, ``published``, ``models`` and ``train``."""
 
+"""The command line: ``biaslab audit``, ``run``, ``shard``, ``compare``, ``published``, ``models`` and ``train``."""
+
 from __future__ import annotations
 
 import argparse
@@ -7,11 +9,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import shtab
 
 from biaslab import __version__
 from biaslab.errors import BiaslabError
+
+if TYPE_CHECKING:
+    from biaslab.params import RunParams
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -65,18 +71,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"biaslab {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     # Options that several commands have.
-    bars, of_run, outputs = (argparse.ArgumentParser(add_help=False) for _ in range(3))
+    bars, of_run, values, starts, outputs = (argparse.ArgumentParser(add_help=False) for _ in range(5))
     bars.add_argument("--no-progress", action="store_true", help="show no progress bar")
     of_run.add_argument("params", metavar="PARAMS.yaml", help="the file, for example params/published.yaml")
     repeated = {"action": "append", "default": []}
-    of_run.add_argument(
+    values.add_argument(
         "--set",
         dest="overrides",
         metavar="KEY=VALUE",
         help="replace a parameter (repeatable); a list such as model='[SD 1.4, SD 1.5]' reruns per value",
         **repeated,
     )
-    of_run.add_argument("--notebooks-dir", metavar="DIR", help="where the notebooks are (default: nearby)")
+    values.add_argument("--notebooks-dir", metavar="DIR", help="where the notebooks are (default: nearby)")
+    text = "say what would be made, how long that takes and what it costs, and stop"
+    starts.add_argument("--dry-run", action="store_true", help=text)
+    starts.add_argument("--overwrite", action="store_true", help="replace a folder that holds another run")
+    text = "execute also notebooks of which nothing has changed since"
+    starts.add_argument("--again", action="store_true", help=text)
     outputs.add_argument("--outputs", metavar="DIR", default="outputs", help="where runs are")
 
     def command(name: str, call: Callable, text: str, *parents: argparse.ArgumentParser, kept: str = ""):
@@ -85,14 +96,20 @@ def _parser() -> argparse.ArgumentParser:
         return added.add_argument
 
     text = "execute notebooks from a parameters file and build the report"
-    add = command("run", _run, text, of_run, outputs, bars, kept=_GOES_ON)
+    add = command("run", _run, text, of_run, values, starts, outputs, bars, kept=_GOES_ON)
     text = "execute only notebooks that match, for example 'paradox/*' (repeatable)"
     add("--notebook", dest="notebooks", metavar="PATTERN", help=text, **repeated)
-    add("--overwrite", action="store_true", help="replace a folder that holds another run")
-    add("--again", action="store_true", help="execute also notebooks of which nothing has changed since")
+
+    text = "audit models by their names, side by side"
+    add = command("audit", _audit, text, values, starts, outputs, bars, kept=_GOES_ON)
+    text = "'mini', 'world', a folder or hub name of diffusers, or 'endpoint:NAME'"
+    add("models", metavar="MODEL", nargs="+", help=text)
+    add("--size", metavar="SIZE", default="standard", help="how much: quick, standard (default) or paper")
+    add("--name", metavar="NAME", default="", help="name of the run (default: of models and size)")
+    add("--corpus", metavar="PATTERN", default="", help="captions, for the paradox too; 'mini' or files")
 
     text = "compute a share of a run's captions, for an array of jobs"
-    add = command("shard", _shard, text, of_run, bars, kept=_GOES_ON)
+    add = command("shard", _shard, text, of_run, values, bars, kept=_GOES_ON)
     add("--of", dest="share", metavar="I/N", required=True, help="which share: 0/10 to 9/10 make the whole")
 
     add = command(
@@ -142,11 +159,37 @@ def _minutes(text: str) -> float:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from biaslab import params, runs
+    from biaslab import params
 
     checked = params.load(
         given.params, overrides=given.overrides, notebooks=given.notebooks, notebooks_dir=given.notebooks_dir
     )
+    if given.dry_run:
+        _say_plan(checked)
+        return 0
+    return _execute(given, checked)
+
+
+def _audit(given: argparse.Namespace) -> int:
+    from biaslab import audit, params, runs
+
+    how = {"size": given.size, "name": given.name, "corpus": given.corpus}
+    asked = audit.params_of(given.models, **how)
+    checked = params.of(asked, file=runs.PARAMS, overrides=given.overrides, notebooks_dir=given.notebooks_dir)
+    _say_plan(checked)
+    return 0 if given.dry_run else _execute(given, checked)
+
+
+def _say_plan(checked: RunParams) -> None:
+    from biaslab import planning
+
+    found = planning.asked(checked)
+    print(planning.said(found, planning.costs(found)), flush=True)
+
+
+def _execute(given: argparse.Namespace, checked: RunParams) -> int:
+    from biaslab import runs
+
     record = runs.run(
         checked,
         outputs=given.outputs,

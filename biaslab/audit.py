@@ -1,0 +1,159 @@
+"""A params file from a command's arguments: which models are audited, and how much is asked of each."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from biaslab import models
+from biaslab.errors import ParameterError, name_help
+from biaslab.generation.models import ENDPOINT
+from biaslab.params import run_name
+
+WORLD = "world"
+# Settings by size. What is not named has the papers' number as its default, except for captions and triplets.
+SIZES: dict[str, dict[str, dict[str, Any]]] = {
+    "quick": {
+        "people": {"occupations": 5, "power_runs": 1, "three_prompts": 6},
+        "dalleval": {"scenes": 24, "professions": 10, "social_images": 6, "detector_renders": 100},
+        "triplets": {"triplets": 24, "detector_drawings": 100},
+        "captions": {"per_occupation": 20, "nearest_per_prompt": 10},
+        "generation": {"images_per_prompt": 3, "caption_prompts_per_occupation": 3},
+    },
+    "standard": {
+        "people": {"occupations": 10},
+        "dalleval": {"scenes": 120, "social_images": 9},
+        "triplets": {"triplets": 100, "one_triplet": 24},
+        "captions": {"per_occupation": 60, "nearest_per_prompt": 20},
+        "generation": {"images_per_prompt": 8, "caption_prompts_per_occupation": 8},
+    },
+    # Of the gender triplets, as many as the paper takes of its first data set.
+    "paper": {
+        "people": {},
+        "dalleval": {"scenes": 0, "social_images": 9, "detector_renders": 2000},
+        "triplets": {"triplets": 475, "seeds": 5, "one_triplet": 1000, "placebo": True},
+        "captions": {"per_occupation": 500, "candidates_per_occupation": 0, "nearest_per_prompt": 500},
+        "generation": {
+            "images_per_prompt": 500,
+            "caption_prompts_per_occupation": 500,
+            "images_per_caption": 10,
+        },
+    },
+}
+# Professions of triplets: sentences whose words the embedded models do not know.
+_PROFESSIONS = {"quick": 12, "standard": 60, "paper": 320}
+# Who draws, and who judges drawings: the embedded models (guidance as in params/mini.yaml).
+_DRAWINGS: dict[str, dict[str, Any]] = {
+    "generation": {"steps": 6},
+    "people": {"guidance_scale": 2.0},
+    "triplets": {"guidance_scale": 4.0},
+}
+_PHOTOGRAPHS: dict[str, dict[str, Any]] = {
+    "generation": {"steps": 50, "guidance_scale": 7.5},
+    "judging": {"faces": "mediapipe:blaze_face_short_range.tflite", "gender": "ViT-L-14:openai"},
+    "dalleval": {"detector": "facebook/detr-resnet-101-dc5", "vqa": "Salesforce/blip-vqa-base"},
+    "triplets": {
+        "objects": "nvidia/segformer-b0-finetuned-ade-512-512",
+        "similarity": {"resnet": "paper", "clip": "paper", "dino": "paper", "split_product": "paper"},
+    },
+}
+_NOTEBOOKS = ("synthesis/models", "paired/*", "dalleval/4_*", "dalleval/5_*", "dalleval/judges")
+_OF_TRIPLETS = ("triplets/3_*", "triplets/4_*", "triplets/5_*", "triplets/7_3_*")
+_OF_CAPTIONS = ("paradox/2_*", "paradox/4_*", "paradox/5_*", "paradox/6_*", "paradox/8_*", "paradox/a_6_*")
+# What the name of a model at an endpoint, or of a model's folder, may be made of.
+_PLAIN = re.compile(r"[\w.+@:/() -]{1,120}")
+
+
+def params_of(
+    names: Sequence[str], *, size: str = "standard", name: str = "", corpus: str = ""
+) -> dict[str, Any]:
+    """Return what a parameters file holds that audits models side by side.
+
+    Args:
+        names: ``mini``, ``world``, folders or hub names of diffusers pipelines, ``endpoint:NAME``. All else is the same
+            for each, and every table has rows of each.
+        size: A key of :data:`SIZES`.
+        name: Name of the run; made of models and size where it is empty.
+        corpus: Captions for the paradox, as the setting ``captions.corpus``; empty leaves it out.
+
+    Raises:
+        ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name or the
+            size is none.
+    """
+    if size not in SIZES:
+        raise ParameterError(f"--size is {size!r}. {name_help(size, SIZES)}")
+    if not names:
+        raise ParameterError("Name a model to audit: 'mini', a folder, a hub name or 'endpoint:NAME'.")
+    for one in names:
+        _check_model(one)
+    same = [one for one in names if list(map(_known_as, names)).count(_known_as(one)) > 1]
+    if same:
+        raise ParameterError(f"The model {same[0]!r} is named twice; name each once.")
+    drawn = [one for one in names if one == WORLD or one == "mini" or one in models.EMBEDDED]
+    if drawn and len(drawn) < len(names):
+        other = next(one for one in names if one not in drawn)
+        raise ParameterError(
+            f"{drawn[0]!r} makes drawings and {other!r} photographs: no judge knows both. Audit them apart, and lay "
+            "the runs side by side with 'biaslab compare'."
+        )
+    settings = deepcopy(SIZES[size])
+    if not corpus:
+        settings |= {"captions": {"approaches": []}, "generation": {}}
+    for group, values in (_DRAWINGS if drawn else _PHOTOGRAPHS).items():
+        settings[group] = settings.get(group, {}) | deepcopy(values)
+    if not drawn:
+        settings["triplets"]["professions"] = _PROFESSIONS[size]
+    if corpus:
+        # Images behind the embedded captions are drawn; behind others they are fetched.
+        own = {"corpus": corpus} | ({} if corpus == "mini" else {"training_images": "download"})
+        settings["captions"] = own | settings["captions"]
+    repeated = ("triplets/7_1_*",) if settings["triplets"].get("one_triplet") else ()
+    listed = ", ".join(map(_shown, names))
+    return {
+        "run": run_name(name or _slug("-".join(["audit", *map(_shown, names), size]))),
+        "title": f"Audit of {listed}",
+        "description": (
+            f"The same prompts were asked of {listed}, and the images judged by the same models: people alone and in "
+            "pairs, scenes, people by profession, and triplets of prompts that differ in a gender word"
+            + (", and captions with the images behind them." if corpus else ".")
+        ),
+        "source": "pipeline",
+        "model": names[0],
+        "seed": 20231,
+        "bootstrap_replicates": 10_000,
+        "confidence": 0.95,
+        "settings": {"compare_with": [*names[1:]] or "none", **settings},
+        "notebooks": [*_NOTEBOOKS, *_OF_TRIPLETS, *repeated, *(_OF_CAPTIONS if corpus else ())],
+        "jobs": 0,
+    }
+
+
+def _check_model(name: str) -> None:
+    """Refuse a name that cannot be a model's, before anything is written under it."""
+    if not _PLAIN.fullmatch(name) or not _shown(name).strip(" ."):
+        raise ParameterError(
+            f"{name[:120]!r} cannot be the name of a model: it may have letters, digits, spaces and . _ - + @ : / ( ), "
+            "at most 120. A folder of another name can be renamed."
+        )
+    if not name.startswith(ENDPOINT) and name != WORLD:
+        models.resolve(name, "text-to-image")
+
+
+def _known_as(name: str) -> str:
+    """Return a name that is the same for all names of one model."""
+    path = os.path.expanduser(name)
+    return os.path.realpath(path) if os.path.isdir(path) else name
+
+
+def _shown(name: str) -> str:
+    """Return a model's name as tables have it: of a folder its own name."""
+    path = os.path.expanduser(name)
+    return Path(path).resolve().name if os.path.isdir(path) else name.removeprefix(ENDPOINT)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.")[:80]

@@ -1,0 +1,164 @@
+"""An audit is a parameters file made of arguments: what is asked fits, what cannot be is refused before any work."""
+
+import json
+
+import pytest
+
+from biaslab import audit, cli, params, planning, runs, sources
+from biaslab.errors import BiaslabError, ParameterError
+from biaslab.generation import models as generation
+from biaslab.pipeline import Pipeline, Settings
+
+pytest.importorskip("torch", reason="models need the extra 'models'")
+
+
+def checked(root, *names, overrides=(), **how):
+    asked = audit.params_of(names, **how)
+    return params.of(asked, file=runs.PARAMS, overrides=overrides, notebooks_dir=root / "notebooks")
+
+
+@pytest.mark.parametrize("size", audit.SIZES)
+@pytest.mark.parametrize("names", [("mini", "world"), ("CompVis/stable-diffusion-v1-4",)])
+@pytest.mark.parametrize("corpus", ["", "mini"])
+def test_every_size_is_a_file_that_runs_take(root, size, names, corpus):
+    found = checked(root, *names, size=size, corpus=corpus)
+    settings = Settings.of(found.values["settings"])
+    assert (found.values["model"], settings.others) == (names[0], names[1:])
+    papers = {notebook.id.split("/")[0] for notebook in found.selected}
+    assert papers == {"synthesis", "paired", "dalleval", "triplets"} | ({"paradox"} if corpus else set())
+    assert bool(settings.captions.approaches) == bool(corpus)
+    # Judges of drawings for drawings, of photographs for photographs.
+    drawn = "mini" in names
+    assert (settings.judging.gender == "mini-clip") == (settings.dalleval.vqa == "mini-vqa") == drawn
+
+
+def test_the_papers_size_is_that_of_the_papers(root):
+    given = checked(root, "world", size="paper", corpus="mini").values["settings"]
+    world = Pipeline("world", Settings.of(given), progress=False)
+    # 2,325, 2,160 and 2,700 scenes; 252 social prompts of 9 images; 62 occupations, 4 templates, 500 images.
+    assert len(world.dalleval.prompts("skills")) == 7185
+    assert world.dalleval.prompts("social")["n_images"].sum() == 2268
+    assert world.texts("generated")["n_images"].sum() == 124_000
+    # As params/paired-endpoint.yaml counts the paper's design.
+    assert world.people.n_images() == 2738
+
+
+@pytest.mark.parametrize(
+    ("names", "how", "said"),
+    [
+        (("mini",), {"size": "quik"}, "'quick'"),
+        ((), {}, "Name a model"),
+        (("mini", "world", "mini"), {}, "'mini' is named twice"),
+        (("nowhere/",), {}, "no folder 'nowhere/'"),
+        (("minni",), {}, "'mini'"),
+        (("mini", "endpoint:dall-e-3"), {}, "drawings"),
+        (("endpoint:<img src=x onerror=alert(1)>",), {}, "cannot be the name"),
+        (("endpoint:",), {}, "cannot be the name"),
+        (("a\nb",), {}, "cannot be the name"),
+        (("x" * 121,), {}, "cannot be the name"),
+        (("mini",), {"name": "../up"}, "'../up' is not a name"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused_at_once(names, how, said):
+    with pytest.raises(ParameterError) as refused:
+        audit.params_of(names, **how)
+    assert said in str(refused.value)
+
+
+def test_one_model_by_two_names_is_one(tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "link").symlink_to(folder)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParameterError, match="named twice"):
+        audit.params_of(["model", "link"])
+
+
+def refused(root, *names, **how):
+    with pytest.raises(BiaslabError) as error:
+        planning.asked(checked(root, *names, **how))
+    return str(error.value)
+
+
+def test_a_folder_of_something_else_is_no_model(root, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    given = ["judging.faces=mini-detector", "judging.gender=mini-clip"]
+    assert "model_index.json" in refused(root, str(tmp_path), overrides=given)
+
+
+def test_two_folders_of_one_name_cannot_be_told_apart(root, tmp_path, folders):
+    import shutil
+
+    for place in ("a", "b"):
+        shutil.copytree(folders("sd1"), tmp_path / place / "model")
+    given = ["judging.faces=mini-detector", "judging.gender=mini-clip"]
+    both = (str(tmp_path / "a/model"), str(tmp_path / "b/model"))
+    assert "'model'" in refused(root, *both, overrides=given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "endpoint.url"),
+        (["endpoint.url=http://127.0.0.1:9/v1"], "endpoint.price"),
+        (["endpoint.url=http://127.0.0.1:9/v1", "endpoint.price=0.5"], "endpoint.cost_limit"),
+    ],
+)
+def test_an_endpoint_needs_to_know_where_and_for_how_much(root, given, said):
+    judges = ["judging.faces=mini-detector", "judging.gender=mini-clip"]
+    assert said in refused(root, "endpoint:some-model", overrides=[*given, *judges])
+
+
+def test_other_models_stand_beside_the_first_in_every_table(tmp_path):
+    settings = {"compare_with": ["mini"], "compute": {"store": str(tmp_path)}}
+    settings |= {"dalleval": {"scenes": 2, "professions": 1, "social_images": 1}, "generation": {"steps": 1}}
+    both = Pipeline("world", Settings.of(settings), progress=False)
+    frame = sources.measured("dalleval_skill_verdicts", source="pipeline", pipeline=both)
+    alone = Pipeline("mini", Settings.of(settings | {"compare_with": "none"}), progress=False)
+    own = sources.measured("dalleval_skill_verdicts", source="pipeline", pipeline=alone)
+    assert list(dict.fromkeys(frame["model"])) == ["world", "mini"]
+    assert frame[frame["model"] == "mini"].reset_index(drop=True).equals(own)
+    # What is asked is the same for all, and stands there once.
+    asked = sources.measured("dalleval_skill_prompts", source="pipeline", pipeline=both)
+    assert len(asked) == 6 and asked["prompt_id"].is_unique
+
+
+def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    drawn = []
+    monkeypatch.setattr(planning, "costs", lambda found: drawn.extend(found) or {})
+    monkeypatch.setattr(generation.WorldModel, "generate", None)
+    how = ["--size", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]
+    assert cli.main(["audit", "world", *how, "--set", "dalleval.scenes=7"]) == 0
+    out = capsys.readouterr().out
+    found = {one.kind: one.images for one in drawn}
+    # 7 scenes of each of 3 skills; 10 professions and none, 3 words, 6 images.
+    assert (found["skills"], found["social"]) == (21, 198) and "219" in out
+    assert f"{sum(found.values()):,}" in out
+    # What prompts are made of is kept in the store; there is no run.
+    assert not list(tmp_path.glob("outputs/[!.]*"))
+    text = "run: r\nsource: pipeline\nmodel: world\nnotebooks: ['dalleval/5_2_*']\nsettings: {dalleval: {scenes: 7}}\n"
+    (tmp_path / "mine.yaml").write_text(text)
+    assert cli.main(["run", "mine.yaml", "--dry-run", "--notebooks-dir", str(root / "notebooks")]) == 0
+    assert "Images: 21\n" in capsys.readouterr().out and not list(tmp_path.glob("outputs/[!.]*"))
+
+
+def test_wrong_arguments_end_with_status_2(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["audit", "mini", "--size", "quik"]) == 2
+    assert "'quick'" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_the_file_beside_a_report_gives_the_run_again(tmp_path, write_notebook):
+    cell = 'output_dir = ""\nsource = "published"\nmodel = "all"\nsettings = {}\nshare = 0.5\n'
+    write_notebook(tmp_path / "notebooks/paradox/a.ipynb", cell)
+    given = {"run": "r", "title": "A: title", "description": "é", "model": "SD 1.4", "share": 0.25}
+    whole = params.of(given, file=runs.PARAMS, notebooks_dir=tmp_path / "notebooks")
+    record = runs.run(whole, outputs=tmp_path / "outputs", progress=False)
+    kept = tmp_path / "outputs/r" / runs.PARAMS
+    again = params.load(kept, notebooks_dir=tmp_path / "notebooks")
+    for name in ("run", "title", "description", "notebooks", "jobs", "values"):
+        assert getattr(again, name) == getattr(whole, name)
+    assert record["params_file"] == runs.PARAMS
+    assert runs.run(again, outputs=tmp_path / "outputs", progress=False)["up_to_date"]
+    assert json.loads((tmp_path / "outputs/r/run.json").read_text())["status"] == "ok"
