@@ -1,6 +1,4 @@
-"""The command line: ``biaslab run``, ``shard``, ``compare``, ``export``, ``published``, ``models`` and ``train``."""
-
-"""The command line: ``biaslab audit``, ``run``, ``shard``, ``compare``, ``published``, ``models`` and ``train``."""
+"""The command line: ``biaslab audit``, ``run``, ``shard``, ``compare``, ``export``, ``models``, ``train`` and others."""
 
 from __future__ import annotations
 
