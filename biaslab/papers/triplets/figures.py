@@ -312,7 +312,7 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> F
     are true scores, where they are known.
     """
     known = "true_score" in scores and scores["true_score"].notna().any()
-    leaning = pd.concat([_leaning(rows, most) for _, rows in scores.groupby("dataset", sort=False)])
+    leaning = pd.concat([strongest(rows, most) for _, rows in scores.groupby("dataset", sort=False)])
     return forms.estimates(
         leaning.assign(
             name=leaning["object"] + leaning["n"].map(" (n = {:,.0f})".format),
@@ -332,7 +332,7 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> F
     )
 
 
-def _leaning(rows: pd.DataFrame, most: int) -> pd.DataFrame:
+def strongest(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     """Return the objects that lean most, masculine first: ranked by the limit of the interval nearer to 0.5."""
     masculine = rows[rows["bias_score"] > 0.5].nlargest(most, ["ci_low", "bias_score"])
     feminine = rows[rows["bias_score"] < 0.5].nsmallest(most, ["ci_high", "bias_score"])

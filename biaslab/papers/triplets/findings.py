@@ -13,7 +13,7 @@ import pandas as pd
 from biaslab import stats
 from biaslab.findings import Finding, Mark, count, each, interval, level, moved, none_could, spoken
 from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS
-from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES
+from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, strongest
 from biaslab.texts import as_name
 
 _NEARER = ("Nearer to masculine.", "Nearer to feminine.", "Neither: the interval holds 0.")
@@ -422,20 +422,32 @@ def object_images(images: pd.DataFrame) -> list[Finding]:
     return each(images, ["model", "dataset"], say)
 
 
-def planted(scores: pd.DataFrame) -> list[Finding]:
-    """Say how near bias scores are to those that are planted, where these are known (``triplets_bias_score``)."""
+def planted(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Say how near bias scores are to those that are planted, where these are known (``triplets_bias_score``).
+
+    Its small figure has the ten objects that lean most.
+    """
     if "true_score" not in scores:
         return []
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         held = ((rows["ci_low"] <= rows["true_score"]) & (rows["true_score"] <= rows["ci_high"])).sum()
-        apart = (rows["bias_score"] - rows["true_score"]).abs().mean()
+        apart = stats.mean_interval((rows["bias_score"] - rows["true_score"]).abs(), confidence)
         r = stats.pearson_r(rows["true_score"], rows["bias_score"])
         return Finding(
             f"Are bias scores those that are planted, {dataset}?",
             f"{held} of {count(len(rows), 'interval', 'intervals')} hold the planted score.",
-            model, r.r, r.ci_low, r.ci_high, "correlation", len(rows), "objects",
-            details=(f"They are {apart:.3f} apart on average, on a scale of 0 to 1.",),
+            model, apart.value, apart.ci_low, apart.ci_high, "bias score", apart.n, "objects",
+            f"triplets_bias_score_{as_name(model)}",
+            marks=tuple(
+                Mark(f"{row.object}, planted {row.true_score:.2f}", row.bias_score, row.ci_low, row.ci_high)
+                for row in strongest(rows, 5).itertuples()
+            ),
+            reference=0.5, reference_name="no lean",
+            details=(
+                "The number is their mean distance from planted scores, on the scale of bias scores from 0 to 1.",
+                f"Their correlation is {r.r:.3f} ({spoken(r.ci_low)} to {spoken(r.ci_high)}).",
+            ),
         )  # fmt: skip
 
     return each(scores[scores["true_score"].notna()], ["model", "dataset"], say)

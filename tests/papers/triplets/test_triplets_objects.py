@@ -94,6 +94,12 @@ def test_planted_scores_stand_beside_those_found(truth):
     (finding,) = triplets.findings.planted(scores)
     held = scores[scores["true_score"].notna()].eval("ci_low <= true_score <= ci_high").sum()
     assert finding.answer.startswith(f"{held} of ")
+    known = scores[scores["true_score"].notna()]
+    apart = np.mean(np.abs(known["bias_score"] - known["true_score"]))
+    assert finding.estimate == pytest.approx(apart) and finding.n == len(known)
+    # What leans most to a side is drawn, and nothing that leans to none.
+    drawn = [mark.estimate for mark in finding.marks]
+    assert known["bias_score"].max() in drawn and known["bias_score"].min() in drawn and 0.5 not in drawn
 
 
 def test_what_the_drawings_show_is_found_whole_where_nothing_errs(truth):
