@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from biaslab import models
 from biaslab.errors import ParameterError, unknown_name
 from biaslab.generation import generator, spaces, texts
@@ -18,8 +20,6 @@ from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from biaslab.captions.corpus import Corpus
     from biaslab.generation.generator import Generator
     from biaslab.judging.images import ImageSource

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.judging.images import CaptionImages, DescribedImages
@@ -20,8 +21,6 @@ from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from biaslab.judging.images import ImageSource
 
 _log = logging.getLogger(__name__)
@@ -119,8 +118,6 @@ class DallEval:
         passed through it. Where the settings name the authors' folder, its images: half of them are asked for what
         another scene shows.
         """
-        import pandas as pd
-
         from biaslab.mini import skills
 
         pipeline = self._pipeline
@@ -232,8 +229,6 @@ class DallEval:
         Raises:
             InputError: The file has no column ``image_id`` or no caption.
         """
-        import pandas as pd
-
         from biaslab.captions.corpus import open_corpus
 
         s = self._pipeline.settings.dalleval

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from biaslab.attribution import AttendedImages, WordMaps, dependency
 from biaslab.attribution.maps import THRESHOLD, on_image
@@ -23,8 +24,6 @@ from biaslab.prompts import nouns as naming
 from biaslab.prompts import triplets as asking
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from biaslab.mini.truthful import Renders
 
 NO_MAPS = "Attention, which says what words guide, was not kept. Set triplets.attention to true."
@@ -201,8 +200,6 @@ class Dependency:
         Returns:
             Columns image_id, object, planted and measured: groups, empty where the object is not shown, or not found.
         """
-        import pandas as pd
-
         from biaslab.mini import triplets
 
         drawings = self._triplets.drawings()
@@ -249,8 +246,6 @@ class Dependency:
             noise (0–1; 0 stands for all levels together), mask (``own``, ``shuffled`` or ``other``), overlap and auc
             (0–1).
         """
-        import pandas as pd
-
         from biaslab.measures.masks import map_auc, mask_overlap
 
         maps, table = self.drawn_maps(), self._triplets.drawings().table

@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from biaslab.errors import unknown_name
 from biaslab.genders import GENDERS
 from biaslab.judging.names import VQA
@@ -16,8 +18,6 @@ from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from biaslab.judging.images import ImageSource
     from biaslab.mitigation import Critique
 
@@ -212,8 +212,6 @@ class People:
         Raises:
             InputError: It rates others, whom the message names, or cannot be read.
         """
-        import pandas as pd
-
         from biaslab.judging import person_ratings
 
         frames = []

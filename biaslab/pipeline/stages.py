@@ -15,6 +15,8 @@ from functools import cached_property, lru_cache, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import pandas as pd
+
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.judging.images import CaptionImages, DescribedImages, Subset
@@ -24,7 +26,6 @@ from biaslab.settings import Settings
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
 
     from biaslab.generation.models import ImageModel
     from biaslab.judging.images import ImageSource
@@ -152,8 +153,6 @@ class Stages:
             Columns caption_id, occupation, text, rank (from 1, in random order), indicator, spans, and what else
             the corpus says of a caption.
         """
-        import pandas as pd
-
         captions = self._found.captions.rename(columns={"term": "occupation"})
         check_found(self, captions, int(self._found.totals["n_corpus"].max()))
         names = self.settings.captions.names
@@ -228,8 +227,6 @@ class Stages:
             Columns approach, prompt (``captions`` where one selection serves all prompts), occupation, caption_id,
             rank and cosine (with the prompt; NaN where it plays no part).
         """
-        import pandas as pd
-
         s, sample = self.settings.captions, self.sample()
         sample = sample.assign(approach="naive", prompt="captions", cosine=float("nan"))
         free = sample[sample["indicator"] == "none"].assign(approach="no_indicators")
@@ -262,8 +259,6 @@ class Stages:
         Returns:
             Columns caption_id, occupation, prompt (``1`` to ``4``) and cosine (of sentence embeddings).
         """
-        import pandas as pd
-
         captions, filled = self.captions(), self.filled()
         vectors = self._vectors()
         rows = enumerate(filled.itertuples(), len(captions))
@@ -300,8 +295,6 @@ class Stages:
 
     def filled(self) -> pd.DataFrame:
         """Return the four templates filled with each occupation: prompt, occupation, text."""
-        import pandas as pd
-
         from biaslab import lexicons
 
         rows = [
@@ -470,8 +463,6 @@ class Stages:
 
     def _training_captions(self) -> pd.DataFrame:
         """Return the captions whose images are judged: the sample, and the nearest where they are asked for."""
-        import pandas as pd
-
         captions = self.captions()
         wanted = captions["rank"] <= self.settings.captions.per_occupation
         if self._asks_for_nearest:
@@ -555,8 +546,6 @@ class Stages:
             MissingInputError: Gender is not judged by an open_clip model, or there are no images.
             UnknownNameError: There is no such kind.
         """
-        import pandas as pd
-
         from biaslab.generation.images import MadeImages
         from biaslab.mini.truthful import Renders
 
@@ -661,7 +650,6 @@ def _indicate(names: str, captions: pd.DataFrame) -> pd.DataFrame:
 def _embed_images(source: ImageSource, model: str, device: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return the embeddings of images; None where one cannot be read."""
     import numpy as np
-    import pandas as pd
 
     read = source.read(images["image_id"].tolist())
     there = [i for i, image in enumerate(read) if isinstance(image, np.ndarray)]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from biaslab import models, shared
 from biaslab.attribution import AttendedImages
 from biaslab.errors import InputError, ParameterError
@@ -19,8 +21,6 @@ from biaslab.pipeline.stages import Stages, kept
 from biaslab.prompts import triplets as asking
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from biaslab.judging.images import ImageSource
     from biaslab.mini.truthful import Renders
 
@@ -88,8 +88,6 @@ class Triplets:
         Raises:
             InputError: The corpus cannot be read, or there is no triplet.
         """
-        import pandas as pd
-
         s, found = self._pipeline.settings.triplets, self.neutral()
         check_neutral(self._pipeline, found)
         same = {"seeds": s.seeds, "placebo": s.placebo}
@@ -192,8 +190,6 @@ class Triplets:
 
         Columns first, second, metric, value and reason, as of :func:`biaslab.judging.similarity.compare`.
         """
-        import pandas as pd
-
         pipeline, images = self._pipeline, self.images().source
         with pipeline._showing() as shown:
             run = {"store": pipeline.store, "device": pipeline.settings.compute.device, "progress": shown}
@@ -278,8 +274,6 @@ class Triplets:
         Returns:
             Images whose table has image_id, prompt_id, text and truth_gender.
         """
-        import pandas as pd
-
         from biaslab.mini import triplets as world
         from biaslab.mini.truthful import Renders
 
@@ -302,8 +296,6 @@ class Triplets:
 
 def _shown(images: Renders, rows: pd.DataFrame) -> pd.DataFrame:
     """Return the instances of drawings."""
-    import pandas as pd
-
     from biaslab.mini import triplets as world
 
     return pd.concat([world.instances(images.scene(i), i) for i in rows["image_id"]], ignore_index=True)

@@ -18,13 +18,11 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import InputError, unknown_name
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SPLITS = ("dev", "test")
 _DATA = resources.files(__package__) / "data"
@@ -108,8 +106,6 @@ def labels(split: str) -> pd.DataFrame:
     Raises:
         UnknownNameError: There is no such split.
     """
-    import pandas as pd
-
     if split not in SPLITS:
         raise unknown_name("split of the labelled lines", split, SPLITS)
     with (_DATA / "depicted_labels.csv").open(encoding="utf-8") as file:
@@ -130,8 +126,6 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
     Raises:
         InputError: A line is not the one that was labelled.
     """
-    import pandas as pd
-
     from biaslab.stats.intervals import wilson_interval
 
     rows = []
@@ -162,7 +156,5 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
 
 def measured() -> pd.DataFrame:
     """Return what :func:`agreement` gave for the captions of the validation split."""
-    import pandas as pd
-
     with (_DATA / "depicted_agreement.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)

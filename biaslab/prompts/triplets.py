@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from biaslab import lexicons, published
 from biaslab.engine import advance
@@ -24,8 +25,6 @@ from biaslab.errors import ParameterError, name_help
 from biaslab.prompts.depicted import ascii_lower, shows_people
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from biaslab.captions.corpus import Corpus
     from biaslab.engine import Engine
     from biaslab.store import Store
@@ -141,8 +140,6 @@ def neutral(
         ParameterError: ``filter`` or ``names`` is unknown, or ``sample`` below 0.
         InputError: The corpus cannot be read.
     """
-    import pandas as pd
-
     from biaslab.captions.indicators import NAMES
     from biaslab.captions.search import over_parts
 
@@ -179,8 +176,6 @@ def neutral(
 def _funnel(
     dataset: str, counts: Counter[tuple[str, str]], reached: pd.Series, drawn: int, filter: str
 ) -> pd.DataFrame:
-    import pandas as pd
-
     left = {step: counts["step", step] for step in list(STEPS)[:6]} | {"different": len(reached)}
     for i, step in enumerate(_REACHED[: _KEPT if filter == "depicted" else 1]):
         left[step] = int((reached > i).sum())
@@ -223,12 +218,9 @@ class _Work:
             Rows by ``what``: ``caption`` (caption_id, text, key, reached), each text once, the text missing where it
             cannot be among the sample; ``step`` and ``word`` (caption_id: its name; n: captions).
         """
-        import pandas as pd
-
         return pd.concat([self._searched(int(part)) for part in parts["part"]], ignore_index=True)
 
     def _searched(self, part: int) -> pd.DataFrame:
-        import pandas as pd
         import pyarrow as pa
 
         from biaslab.captions.search import hashes
@@ -291,8 +283,6 @@ _TYPES = {
 
 def _different(frames: list[pd.DataFrame], sample: int) -> pd.DataFrame:
     """Return each caption once, in order, with the texts of no more than ``sample`` that are kept (0: of all)."""
-    import pandas as pd
-
     found = pd.concat(frames, ignore_index=True).drop_duplicates("key", ignore_index=True)
     kept = (found["reached"] == _KEPT).to_numpy(bool)
     if sample:
@@ -375,16 +365,12 @@ def _sentences() -> tuple[tuple[str, str, str], ...]:
 
 def sentences() -> pd.DataFrame:
     """Return the sentences on professions: topic and profession (as in Table 3), text; two or three a profession."""
-    import pandas as pd
-
     return pd.DataFrame(_sentences(), columns=["topic", "profession", "text"])
 
 
 def _long(
     made: Iterator[tuple[str, dict[str, tuple[str, str]]]], dataset: str, seeds: int, placebo: bool
 ) -> pd.DataFrame:
-    import pandas as pd
-
     if seeds < 1:
         raise ParameterError(f"seeds is {seeds}; ask for 1 or more images of each prompt.")
     slug = re.sub(r"[^a-z0-9]+", "_", dataset.lower()).strip("_")
