@@ -429,7 +429,7 @@ def test_progress_goes_to_its_file_and_all_else_to_standard_error(tmp_path, monk
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
     p = Pipeline("fake", Settings(), progress_file=tmp_path / "deep" / "progress.log")
-    with p._showing() as progress:
+    with p.showing() as progress:
         assert progress
         from tqdm import tqdm
 
@@ -772,7 +772,7 @@ def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch
     def never(*_, **__):
         raise AssertionError("an image is generated")
 
-    monkeypatch.setattr(Pipeline, "_generate", never)
+    monkeypatch.setattr(Pipeline, "made", never)
     (tmp_path / "captions.txt").write_text(
         "a female nurse\na nurse at work\nan engineer\nhe is an engineer\n"
     )

@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from biaslab import models
+from biaslab.captions.corpus import FileCorpus, open_corpus
+from biaslab.captions.corpus import absolute as absolute_corpus
+from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError
-from biaslab.judging import similarity
+from biaslab.judging import blip, faces, fairface, inception, instances, similarity, skill_ratings
+from biaslab.judging.images import CaptionImages, FolderImages
 from biaslab.judging.instances import GROUNDED
 from biaslab.judging.names import FILES, VQA, WHOLE, files_digest
+from biaslab.mini.truthful import WORLD
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.stages import check_found
 from biaslab.pipeline.triplets import TRUTH, check_neutral
@@ -50,7 +55,6 @@ LOOKED_AT, STREAMED = 50_000, 1000
 
 def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return model and settings with the paths in them made absolute: a notebook runs in its own folder."""
-    from biaslab.captions import corpus
 
     def absolute(name: str, value: Any) -> Any:
         if isinstance(value, list | tuple):
@@ -60,7 +64,7 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
         if not isinstance(value, str) or not value or (name, value) == ("training_images", DOWNLOAD):
             return value
         if name == "corpus" and value.startswith("hf:"):
-            return corpus.absolute(value)
+            return absolute_corpus(value)
         if name == "objects" and value.startswith(GROUNDED):
             return GROUNDED + "+".join(map(_absolute, value.removeprefix(GROUNDED).split("+")))
         return _absolute(value, always=name in _FOLDERS)
@@ -112,13 +116,11 @@ def check(model: str, settings: Settings) -> None:
         if name.startswith(FILES):
             _check_file(name)
         elif name.startswith(VQA):
-            from biaslab.judging import blip
-
             blip.located(name)
         # open_clip itself knows architectures with weights, as in ViT-L-14:openai.
         elif name != WHOLE and ":" not in name:
             models.resolve(name, kind)
-    _ = pipeline._engine, pipeline.corpus.digest
+    _ = pipeline.engine, pipeline.corpus.digest
     s = settings
     if s.captions.paraphraser == "endpoint" and any(
         a.startswith("paraphrased") for a in s.captions.approaches
@@ -136,8 +138,6 @@ def check(model: str, settings: Settings) -> None:
 
 def _check_file(name: str) -> None:
     """Refuse the name of a judge whose file is not there."""
-    from biaslab.judging import faces, fairface
-
     path = os.path.expanduser(name.split(":", 1)[1])
     if not os.path.isfile(path):
         where = {faces.MEDIAPIPE: faces.WHERE, fairface.FAIRFACE: fairface.WHERE}
@@ -161,8 +161,6 @@ def check_captions(model: str, settings: Settings, *, seed: int = 0, images: boo
             have the same id.
         ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a word.
     """
-    from biaslab.captions.search import Matcher, search
-
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
     Matcher(pipeline.occupations)
     whole = False
@@ -211,8 +209,6 @@ def check_dalleval(model: str, settings: Settings, *, seed: int = 0) -> None:
     Raises:
         ParameterError, InputError: A judge cannot be used, a file cannot be read, or a word is not known.
     """
-    from biaslab.judging import blip, skill_ratings
-
     pipeline, s = Pipeline(model, settings, seed=seed, progress=False), settings.dalleval
     models.resolve(s.detector, "detector")
     blip.located(s.vqa)
@@ -231,9 +227,6 @@ def check_alignment(model: str, settings: Settings, *, seed: int = 0) -> None:
     Raises:
         ParameterError, InputError: A model or file cannot be used, or the model does not know a word.
     """
-    from biaslab.judging import blip, inception
-    from biaslab.judging.images import CaptionImages
-
     pipeline, s = Pipeline(model, settings, seed=seed, progress=False), settings.dalleval
     blip.located(s.captioner, "captioner")
     if s.inception:
@@ -308,9 +301,6 @@ def check_objects(model: str, settings: Settings) -> None:
         ParameterError: It is unknown, or the truth of images that have none.
         MissingInputError, InputError: A file is not there or does not fit.
     """
-    from biaslab.judging import instances
-    from biaslab.mini.truthful import WORLD
-
     s = settings.triplets
     if s.objects == TRUTH and model != WORLD:
         raise ParameterError(
@@ -327,8 +317,6 @@ def check_objects(model: str, settings: Settings) -> None:
 
 def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:
     """Return a pipeline on the first captions of the corpus, and how many these are at most."""
-    from biaslab.captions.corpus import FileCorpus
-
     most = LOOKED_AT if isinstance(pipeline.corpus, FileCorpus) else STREAMED
     rows = min(pipeline.settings.captions.rows or most, most)
     return pipeline.changed(captions={"rows": rows}), rows
@@ -339,10 +327,6 @@ def digest(model: str, settings: Settings) -> str:
 
     Images that are fetched by URL count with their captions, of which the URLs are part.
     """
-    from biaslab.captions.corpus import open_corpus
-    from biaslab.judging import blip, inception, instances
-    from biaslab.judging.images import FolderImages
-
     pipeline, folder = Pipeline(model, settings), settings.captions.training_images
     whole = hashlib.sha256(pipeline.corpus.digest.encode())
     if folder not in ("", DOWNLOAD):

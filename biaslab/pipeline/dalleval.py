@@ -8,20 +8,21 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, ParameterError, unknown_name
-from biaslab.judging.images import CaptionImages, DescribedImages
+from biaslab.judging import captioner, objects, vqa
+from biaslab.judging.images import CaptionImages, DescribedImages, ImageSource
 from biaslab.judging.names import VQA
-from biaslab.pipeline.stages import Stages, kept
+from biaslab.judging.skin_tone import judge_skin_tones
+from biaslab.mini import skills, social
+from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills
-
-if TYPE_CHECKING:
-    from biaslab.judging.images import ImageSource
 
 _log = logging.getLogger(__name__)
 KINDS = ("skills", "social")
@@ -39,16 +40,8 @@ class Captioned(NamedTuple):
     real: ImageSource | None
 
 
-class DallEval:
-    """The stages for DALL-Eval's prompts; each is computed when its result is first asked for.
-
-    Args:
-        pipeline: The pipeline whose model, settings, store and seed are used.
-    """
-
-    def __init__(self, pipeline: Stages) -> None:
-        self._pipeline = pipeline
-        self._kept: dict[Any, Any] = {}
+class DallEval(Part):
+    """The stages for DALL-Eval's prompts."""
 
     @kept
     def prompts(self, kind: str) -> pd.DataFrame:
@@ -82,12 +75,8 @@ class DallEval:
     @kept
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
-        pipeline, asked = self._pipeline, self.prompts(kind)
-        with pipeline._showing() as shown:
-            made = pipeline.image_model("dalleval").generate(
-                asked, seed=pipeline.seed, store=pipeline.store, progress=shown
-            )
-        return _described(made, asked)
+        asked = self.prompts(kind)
+        return _described(self._pipeline.made(asked, "dalleval"), asked)
 
     @kept
     def renders(self) -> ImageSource:
@@ -95,13 +84,10 @@ class DallEval:
 
         Drawings of the embedded world, or the authors' images where the settings name their folder.
         """
-        from biaslab.mini import skills
-
-        if self._pipeline.settings.dalleval.paintskills:
-            return self._authors_images(self.prompts("skills"))
         asked = self.prompts("skills")
-        made = skills.generate(asked, seed=self._pipeline.seed + 1)
-        return _described(made, asked)
+        if self._pipeline.settings.dalleval.paintskills:
+            return self._authors_images(asked)
+        return _described(skills.generate(asked, seed=self._pipeline.seed + 1), asked)
 
     def _authors_images(self, asked: pd.DataFrame) -> ImageSource:
         """Return the authors' images of scenes, with what is asked of them."""
@@ -118,8 +104,6 @@ class DallEval:
         passed through it. Where the settings name the authors' folder, its images: half of them are asked for what
         another scene shows.
         """
-        from biaslab.mini import skills
-
         pipeline = self._pipeline
         if folder := pipeline.settings.dalleval.paintskills:
             rng, whole = np.random.default_rng([pipeline.seed, 72]), paintskills.scenes(folder)
@@ -143,8 +127,6 @@ class DallEval:
         Drawings have gender evenly, and attributes drawn alike for all professions beside what a look wears. Where the
         model is in a folder here and has an autoencoder, they have passed through it.
         """
-        from biaslab.mini import social
-
         if kind == "social":
             return self.images("social")
         pipeline = self._pipeline
@@ -154,19 +136,10 @@ class DallEval:
 
     def detections(self, images: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return what the detector finds in images, and what became of each image: as :func:`objects.detect`."""
-        from biaslab.judging import objects
-
-        pipeline = self._pipeline
+        pipeline, source = self._pipeline, getattr(images, "source", images)
         classes = {name: OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
-        with pipeline._showing() as shown:
-            return objects.detect(
-                getattr(images, "source", images),
-                pipeline.settings.dalleval.detector,
-                classes,
-                store=pipeline.store,
-                device=pipeline.settings.compute.device,
-                progress=shown,
-            )
+        name = pipeline.settings.dalleval.detector
+        return pipeline.run(objects.detect, source, name, classes, device=pipeline.device)
 
     @kept
     def answers(self, kind: str) -> pd.DataFrame:
@@ -175,26 +148,16 @@ class DallEval:
         Returns:
             image_id, prompt, profession, attribute (empty for the question about gender), outcome, reason, answer.
         """
-        from biaslab.judging import vqa
-
-        pipeline = self._pipeline
-        images = self.people(kind)
+        pipeline, images = self._pipeline, self.people(kind)
         questions = {"": asking.GENDER_QUESTION} | {
             a: asking.attribute_question(a) for a in asking.ATTRIBUTES
         }
         table = images.table[["image_id", "prompt", "profession"]]
         rows = table.loc[table.index.repeat(len(questions))].reset_index(drop=True)
         rows["attribute"] = list(questions) * len(table)
-        units = rows[["image_id"]].assign(question=rows["attribute"].map(questions))
-        with pipeline._showing() as shown:
-            said = vqa.ask_about(
-                images.source,
-                units.astype(object),
-                pipeline.settings.dalleval.vqa.removeprefix(VQA),
-                store=pipeline.store,
-                device=pipeline.settings.compute.device,
-                progress=shown,
-            )
+        units = rows[["image_id"]].assign(question=rows["attribute"].map(questions)).astype(object)
+        name = pipeline.settings.dalleval.vqa.removeprefix(VQA)
+        said = pipeline.run(vqa.ask_about, images.source, units, name, device=pipeline.device)
         return rows.assign(**{c: said[c].to_numpy() for c in ("outcome", "reason", "answer")})
 
     @kept
@@ -214,10 +177,7 @@ class DallEval:
             real = pipeline.images("training").source if pipeline.has_images else None
             return Captioned(table[["image_id", "real_id", "text", "references"]], made.source, real)
         asked = self.caption_prompts()
-        with pipeline._showing() as shown:
-            made = pipeline.image_model().generate(
-                asked, seed=pipeline.seed, store=pipeline.store, progress=shown
-            )
+        made = pipeline.made(asked)
         table = made.table[["image_id", "prompt_id"]].merge(asked, on="prompt_id")
         real = CaptionImages(s.images, table["real_id"]) if s.images else None
         return Captioned(table[["image_id", "real_id", "text", "references"]], made, real)
@@ -229,8 +189,6 @@ class DallEval:
         Raises:
             InputError: The file has no column ``image_id`` or no caption.
         """
-        from biaslab.captions.corpus import open_corpus
-
         s = self._pipeline.settings.dalleval
         if not s.captions:
             raise ParameterError(
@@ -256,8 +214,7 @@ class DallEval:
             _log.warning(
                 "%s: left out for want of text or image_id: %d captions.", s.captions, len(rows) - len(known)
             )
-        rows = known
-        found = rows.groupby("real_id", sort=False)["text"].agg(list).rename("references").reset_index()
+        found = known.groupby("real_id", sort=False)["text"].agg(list).rename("references").reset_index()
         if s.captioned and s.captioned < len(found):
             rng = np.random.default_rng([self._pipeline.seed, 77])
             found = found.iloc[np.sort(rng.permutation(len(found))[: s.captioned])].reset_index(drop=True)
@@ -268,18 +225,9 @@ class DallEval:
 
     def describe(self, images: ImageSource, image_ids: Iterable[str]) -> pd.DataFrame:
         """Return a sentence about each of some images, by the captioning model: as of ``captioner.describe``."""
-        from biaslab.judging import captioner
-
         pipeline = self._pipeline
-        with pipeline._showing() as shown:
-            return captioner.describe(
-                images,
-                list(image_ids),
-                pipeline.settings.dalleval.captioner,
-                store=pipeline.store,
-                device=pipeline.settings.compute.device,
-                progress=shown,
-            )
+        name = pipeline.settings.dalleval.captioner
+        return pipeline.run(captioner.describe, images, list(image_ids), name, device=pipeline.device)
 
     @kept
     def faces(self, kind: str) -> pd.DataFrame:
@@ -289,8 +237,6 @@ class DallEval:
             The table of the images with the judge's columns (:meth:`biaslab.pipeline.Stages.judgements`), tone
             (1–10, NaN where ``tone_reason`` says why), and red, green and blue: the skin's colour (0–255).
         """
-        from biaslab.judging.skin_tone import judge_skin_tones
-
         pipeline, images = self._pipeline, self.people(kind)
         judged = pipeline.judged(images.source)
         whole = images.table.drop(columns="outcome").merge(judged, on="image_id", validate="one_to_one")

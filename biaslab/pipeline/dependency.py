@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from biaslab import closure
 from biaslab.attribution import AttendedImages, WordMaps, dependency
 from biaslab.attribution.maps import THRESHOLD, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import instances as finding
+from biaslab.measures.masks import map_auc, mask_overlap
 from biaslab.measures.similarity import dependency_groups_of_largest
-from biaslab.pipeline.stages import Stages, kept
+from biaslab.mini import triplets
+from biaslab.mini.truthful import WORLD, Renders
+from biaslab.pipeline.stages import Part, Stages, kept
 from biaslab.prompts import nouns as naming
 from biaslab.prompts import triplets as asking
-
-if TYPE_CHECKING:
-    from biaslab.mini.truthful import Renders
 
 NO_MAPS = "Attention, which says what words guide, was not kept. Set triplets.attention to true."
 
@@ -38,17 +39,12 @@ class TrueMaps:
     """
 
     def __init__(self, renders: Renders, texts: Mapping[str, str]) -> None:
-        from biaslab import closure
-        from biaslab.mini import triplets
-
         self._renders, self._texts = renders, texts
         whole = repr((renders.digest, sorted(texts.items()), closure.digest(triplets.word_masks)))
         self.digest = hashlib.sha256(whole.encode()).hexdigest()
 
     def word_maps(self, image_ids: Sequence[str]) -> list[WordMaps]:
         """Return where each word belongs, in the order asked for."""
-        from biaslab.mini import triplets
-
         found = []
         for image_id in image_ids:
             masks = triplets.word_masks(self._renders.scene(image_id), self._texts[image_id])
@@ -57,8 +53,8 @@ class TrueMaps:
         return found
 
 
-class Dependency:
-    """The stages for dependency groups; each is computed when its result is first asked for.
+class Dependency(Part):
+    """The stages for dependency groups.
 
     Args:
         pipeline: The pipeline whose settings, store and seed are used.
@@ -66,8 +62,8 @@ class Dependency:
     """
 
     def __init__(self, pipeline: Stages, triplets: Any) -> None:
-        self._pipeline, self._triplets = pipeline, triplets
-        self._kept: dict[Any, Any] = {}
+        super().__init__(pipeline)
+        self._triplets = triplets
 
     @kept
     def nouns(self) -> naming.Nouns:
@@ -117,8 +113,6 @@ class Dependency:
         Raises:
             MissingInputError: Attention was not kept.
         """
-        from biaslab.mini.truthful import WORLD
-
         images = self._triplets.images()
         if self._pipeline.model == WORLD:
             return TrueMaps(
@@ -144,8 +138,7 @@ class Dependency:
     def _grouped(self, maps: dependency.Attended, found: pd.DataFrame, images: pd.DataFrame) -> pd.DataFrame:
         texts = self._texts(images)
         found = found[found["image_id"].isin(texts)].reset_index(drop=True)
-        with self._pipeline._showing() as shown:
-            covered = dependency.covered(maps, found, store=self._pipeline.store, progress=shown)
+        covered = self._pipeline.run(dependency.covered, maps, found)
         found = found.rename(columns={"object": "label"}).assign(object=self._named(found["object"]))
         named = [name in texts[i] for i, name in zip(found["image_id"], found["object"], strict=True)]
         found["explicit"] = np.array(named, bool)
@@ -173,8 +166,6 @@ class Dependency:
             MissingInputError: Attention is not asked for, or cannot be taken in drawings: the model is none of
                 diffusers with a U-Net and one text encoder, or makes larger images.
         """
-        from biaslab.mini.truthful import WORLD
-
         pipeline, drawings = self._pipeline, self._triplets.drawings()
         if pipeline.model == WORLD:
             return self.drawn_truth()
@@ -182,13 +173,12 @@ class Dependency:
             raise MissingInputError(NO_MAPS)
         made_by, table = pipeline.image_model("triplets"), drawings.table
         asked = table.assign(words=[asking.words(text) for text in table["text"]])
-        with pipeline._showing() as shown:
-            more = {"seed": pipeline.seed, "store": pipeline.store, "progress": shown}
-            try:
-                return NoisedImages(drawings, asked, made_by.load, made_by.digest, **more)
-            except ParameterError as error:
-                # Of other models the run goes on without what only drawings tell.
-                raise MissingInputError(str(error)) from error
+        given = (drawings, asked, made_by.load, made_by.digest)
+        try:
+            return pipeline.run(NoisedImages, *given, seed=pipeline.seed)
+        except ParameterError as error:
+            # Of other models the run goes on without what only drawings tell.
+            raise MissingInputError(str(error)) from error
 
     @kept
     def drawn_groups(self) -> pd.DataFrame:
@@ -200,8 +190,6 @@ class Dependency:
         Returns:
             Columns image_id, object, planted and measured: groups, empty where the object is not shown, or not found.
         """
-        from biaslab.mini import triplets
-
         drawings = self._triplets.drawings()
         images, shown = drawings.table, self._triplets.truth(drawings).objects
         elsewhere = finding.is_file(self._pipeline.settings.triplets.objects)
@@ -246,8 +234,6 @@ class Dependency:
             noise (0–1; 0 stands for all levels together), mask (``own``, ``shuffled`` or ``other``), overlap and auc
             (0–1).
         """
-        from biaslab.measures.masks import map_auc, mask_overlap
-
         maps, table = self.drawn_maps(), self._triplets.drawings().table
         known = self._places()
         rows = []
@@ -291,8 +277,6 @@ def _at_papers(covered: pd.DataFrame) -> pd.DataFrame:
 
 def _kind(word: str) -> str:
     """Return what kind of thing a word of the embedded world's captions names; empty where it is none to be seen."""
-    from biaslab.mini import triplets
-
     if word in naming.PEOPLE:
         return naming.PERSON
     kinds = {"thing": triplets.THINGS, "worn": triplets.WORN, "place": triplets.PLACES}

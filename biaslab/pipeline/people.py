@@ -6,20 +6,23 @@ Source: paired paper; the same stages as :mod:`biaslab.pipeline`, with one row p
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from biaslab import mitigation
 from biaslab.errors import unknown_name
 from biaslab.genders import GENDERS
+from biaslab.judging import person_ratings
+from biaslab.judging.images import DescribedImages, ImageSource
 from biaslab.judging.names import VQA
-from biaslab.pipeline.stages import Stages, kept
+from biaslab.judging.people import judge_people
+from biaslab.judging.person_ratings import judge_people_ratings
+from biaslab.judging.vqa import judge_people_vqa
+from biaslab.mitigation import Critique
+from biaslab.net.images import NEVER_MADE
+from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts
-
-if TYPE_CHECKING:
-    from biaslab.judging.images import ImageSource
-    from biaslab.mitigation import Critique
 
 # What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
 KINDS = ("single", "paired", "controls", "three", "intervention")
@@ -29,16 +32,8 @@ TOP = 5
 RATINGS = "ratings:"
 
 
-class People:
-    """The stages for pictures of people whom the prompt places; each is computed when its result is first asked for.
-
-    Args:
-        pipeline: The pipeline whose model, settings, store and seed are used.
-    """
-
-    def __init__(self, pipeline: Stages) -> None:
-        self._pipeline = pipeline
-        self._kept: dict[Any, Any] = {}
+class People(Part):
+    """The stages for pictures of people whom the prompt places."""
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -123,12 +118,8 @@ class People:
     @kept
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
-        from biaslab.judging.images import DescribedImages
-
-        pipeline, texts = self._pipeline, self.prompts(kind).texts
-        made_by = pipeline.image_model("people", several=kind != "single")
-        with pipeline._showing() as shown:
-            made = made_by.generate(texts, seed=pipeline.seed, store=pipeline.store, progress=shown)
+        texts = self.prompts(kind).texts
+        made = self._pipeline.made(texts, "people", kind != "single")
         same = [c for c in texts if c != "n_images"]
         return DescribedImages(made, made.table.merge(texts[same], on="prompt_id", validate="many_to_one"))
 
@@ -138,8 +129,6 @@ class People:
         Images that were never made (:data:`biaslab.net.images.NEVER_MADE`) show nobody, and that is no
         failure of the model's: they are left out.
         """
-        from biaslab.net.images import NEVER_MADE
-
         prompts = self.prompts(kind)
         table = self.images(kind).table
         table = table.loc[
@@ -180,27 +169,12 @@ class People:
         """
         pipeline = self._pipeline
         if judge.startswith(RATINGS):
-            from biaslab.judging.person_ratings import judge_people_ratings
-
             self.check_ratings(judge)
             return judge_people_ratings(asked, judge.removeprefix(RATINGS), unknown="aside")
-        device = pipeline.settings.compute.device
-        with pipeline._showing() as shown:
-            if judge.startswith(VQA):
-                from biaslab.judging.vqa import judge_people_vqa
-
-                return judge_people_vqa(
-                    source,
-                    asked,
-                    judge.removeprefix(VQA),
-                    store=pipeline.store,
-                    device=device,
-                    progress=shown,
-                )
-            from biaslab.judging.people import judge_people
-
-            settings = pipeline.settings.judging.changed(gender=judge)
-            return judge_people(source, asked, settings, store=pipeline.store, device=device, progress=shown)
+        how, by = judge_people, pipeline.settings.judging.changed(gender=judge)
+        if judge.startswith(VQA):
+            how, by = judge_people_vqa, judge.removeprefix(VQA)
+        return pipeline.run(how, source, asked, by, device=pipeline.device)
 
     @kept
     def check_ratings(self, judge: str) -> None:
@@ -212,8 +186,6 @@ class People:
         Raises:
             InputError: It rates others, whom the message names, or cannot be read.
         """
-        from biaslab.judging import person_ratings
-
         frames = []
         for kind in self.kinds:
             texts, people = self.possible(kind)
@@ -230,8 +202,6 @@ class People:
     @kept
     def critiques(self, round_: int) -> list[Critique]:
         """Return what the critic says of the images before round ``round_`` (1 looks at the unmitigated pairs)."""
-        from biaslab import mitigation
-
         s, pipeline = self._pipeline.settings.critic, self._pipeline
         before = "paired" if round_ == 1 else f"{ROUND}{round_ - 1}"
         prompts = self.prompts(before)
@@ -254,15 +224,11 @@ class People:
 
     @cached_property
     def _critic(self):
-        from biaslab import mitigation
-
         if self._pipeline.settings.critic.kind == "counts":
             return mitigation.CountsCritic()
         return mitigation.EndpointCritic(self._pipeline.endpoint("critic"), store=self._pipeline.store)
 
     def _revised(self, round_: int) -> Prompts:
-        from biaslab import mitigation
-
         made = mitigation.revise(self.prompts("paired"), self.critiques(round_), seed=self._pipeline.seed)
         return Prompts(*(_renamed(table, f"{ROUND}{round_}") for table in made))
 

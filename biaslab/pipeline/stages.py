@@ -13,23 +13,32 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 
+from biaslab import engine, lexicons
+from biaslab.captions.corpus import open_corpus
+from biaslab.captions.downloads import DownloadedImages, download
+from biaslab.captions.indicators import indicators
+from biaslab.captions.neighbours import Encoder, embed, embedding_stage
+from biaslab.captions.paraphrase import paraphrases
+from biaslab.captions.search import search
+from biaslab.captions.selections import select
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
-from biaslab.judging.images import CaptionImages, DescribedImages, Subset
+from biaslab.generation.images import MadeImages
+from biaslab.generation.models import ImageModel, open_model
+from biaslab.judging import inception, judge
+from biaslab.judging.images import CaptionImages, DescribedImages, ImageSource, Subset
 from biaslab.judging.names import FILES, PLUGIN, VQA, files_digest
+from biaslab.judging.zero_shot import ZeroShot
+from biaslab.mini.truthful import Renders
+from biaslab.net.settings import EndpointSettings
 from biaslab.progress import BarFile
 from biaslab.settings import Settings
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from biaslab.generation.models import ImageModel
-    from biaslab.judging.images import ImageSource
-    from biaslab.net.settings import EndpointSettings
+from biaslab.store import Store, UnfinishedError
 
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
@@ -49,6 +58,18 @@ def kept(method: Callable) -> Callable:
         return found.copy() if hasattr(found, "iloc") else found
 
     return once
+
+
+class Part:
+    """The stages of one paper; each is computed when its result is first asked for.
+
+    Args:
+        pipeline: The pipeline whose model, settings, store and seed are used.
+    """
+
+    def __init__(self, pipeline: Stages) -> None:
+        self._pipeline = pipeline
+        self._kept: dict[Any, Any] = {}
 
 
 class Stages:
@@ -119,29 +140,21 @@ class Stages:
     @cached_property
     def store(self):
         """The store of stages' results."""
-        from biaslab.store import Store
-
         return Store(self.settings.compute.store)
 
     @cached_property
     def occupations(self) -> tuple[str, ...]:
         """The occupations: the paper's, or those of the settings."""
-        from biaslab import lexicons
-
         return self.settings.captions.occupations or tuple(lexicons.load("paradox_occupations"))
 
     @cached_property
     def templates(self) -> Mapping[str, str]:
         """The paper's prompt templates by number."""
-        from biaslab import lexicons
-
         return lexicons.load("paradox_prompts")
 
     @cached_property
     def corpus(self):
         """The captions, unread, with the images behind them."""
-        from biaslab.captions.corpus import open_corpus
-
         s = self.settings.captions
         return open_corpus(s.corpus, rows=s.rows, skew=s.skew, columns=s.columns or None)
 
@@ -168,21 +181,11 @@ class Stages:
 
     @cached_property
     def _found(self):
-        from biaslab.captions.search import search
-
         s = self.settings.captions
-        with self._showing() as shown:
-            return search(
-                self.corpus,
-                list(self.occupations),
-                per_term=s.per_occupation,
-                # More captions than the sample are kept only where the nearest are asked for.
-                pool=(s.candidates_per_occupation or _ALL) if self._asks_for_nearest else 0,
-                seed=self.seed,
-                progress=shown,
-                store=self.store,
-                engine=self._engine,
-            )
+        # More captions than the sample are kept only where the nearest are asked for.
+        pool = (s.candidates_per_occupation or _ALL) if self._asks_for_nearest else 0
+        how = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "engine": self.engine}
+        return self.run(search, self.corpus, list(self.occupations), **how)
 
     def compute_share(self, i: int, n: int) -> list[str]:
         """Compute share ``i`` of ``n`` of the search, then of indicators and embeddings, as far as that can be.
@@ -196,8 +199,6 @@ class Stages:
         Raises:
             ParameterError: ``i`` is not one of 0 to ``n`` - 1.
         """
-        from biaslab.store import Store, UnfinishedError
-
         mine = self.changed()
         mine.store = Store(self.store.root, share=(i, n))
         try:
@@ -233,12 +234,9 @@ class Stages:
         free["rank"] = free.groupby("occupation").cumcount() + 1
         own = pd.concat([sample, free], ignore_index=True)[_SELECTION_COLUMNS]
         if self._asks_for_nearest:
-            from biaslab.captions.neighbours import embedding_stage
-            from biaslab.captions.selections import select
-
             mean = self.cosines().groupby(["caption_id", "occupation"], as_index=False)["cosine"].mean()
             own = own.drop(columns="cosine").merge(mean, on=["caption_id", "occupation"], how="left")
-            with self._showing() as shown:
+            with self.showing() as shown:
                 near = select(
                     self.captions().rename(columns={"occupation": "term"}),
                     self.filled(),
@@ -274,18 +272,14 @@ class Stages:
 
     def _vectors(self) -> np.ndarray:
         """Return the embeddings of the captions found and, after them, of the filled templates."""
-        from biaslab.captions.neighbours import embed, embedding_stage
-
         # The very texts that the selection of nearest captions embeds, so that the store has them once.
         texts = [*self._found.captions["text"], *self.filled()["text"]]
         stage = embedding_stage(self.store, self._encoder)
-        with self._showing() as shown:
-            return embed(texts, self._encoder, stage, progress=shown, engine=self._engine)
+        with self.showing() as shown:
+            return embed(texts, self._encoder, stage, progress=shown, engine=self.engine)
 
     @cached_property
     def _encoder(self):
-        from biaslab.captions.neighbours import Encoder
-
         s = self.settings.captions
         return Encoder(s.encoder, device=self.settings.compute.device, dtype=s.encoder_dtype)
 
@@ -295,8 +289,6 @@ class Stages:
 
     def filled(self) -> pd.DataFrame:
         """Return the four templates filled with each occupation: prompt, occupation, text."""
-        from biaslab import lexicons
-
         rows = [
             {"prompt": number, "occupation": occupation, "text": lexicons.fill(template, occupation)}
             for number, template in self.templates.items()
@@ -354,19 +346,9 @@ class Stages:
         return self.prompts(kind).drop_duplicates("prompt_id").reset_index(drop=True)
 
     def _paraphrases(self, captions: pd.DataFrame) -> pd.DataFrame:
-        from biaslab.captions.paraphrase import paraphrases
-
-        asks = self.settings.captions.paraphraser == "endpoint"
-        with self._showing() as shown:
-            return paraphrases(
-                captions["text"].tolist(),
-                captions["occupation"].tolist(),
-                seed=self.seed,
-                endpoint=self.endpoint("paraphraser") if asks else None,
-                store=self.store,
-                names=self.settings.captions.names,
-                progress=shown,
-            )
+        s, given = self.settings.captions, (captions[c].tolist() for c in ("text", "occupation"))
+        endpoint = self.endpoint("paraphraser") if s.paraphraser == "endpoint" else None
+        return self.run(paraphrases, *given, seed=self.seed, endpoint=endpoint, names=s.names)
 
     def endpoint(self, use: str) -> EndpointSettings:
         """Return the endpoint for a ``use``: ``paraphraser`` or ``critic``.
@@ -407,12 +389,12 @@ class Stages:
             table["image_id"] = table["caption_id"]
             return DescribedImages(self._training_source(table["caption_id"]), table)
         prompts = self.prompts(kind)
-        with self._showing() as shown:
-            made = self._generate(self.texts(kind), shown)
+        made = self.made(self.texts(kind))
         return DescribedImages(made, made.table.merge(prompts.drop(columns="n_images"), on="prompt_id"))
 
-    def _generate(self, prompts: pd.DataFrame, progress: bool) -> ImageSource:
-        return self.image_model().generate(prompts, seed=self.seed, store=self.store, progress=progress)
+    def made(self, prompts: pd.DataFrame, of: str = "captions", several: bool = False, **more) -> ImageSource:
+        """Return images of prompts, by :meth:`image_model` and its ``generate``."""
+        return self.run(self.image_model(of, several=several).generate, prompts, seed=self.seed, **more)
 
     def image_model(self, of: str = "captions", *, several: bool = False) -> ImageModel:
         """Return the model that makes images, as the settings ask for it; nothing is loaded.
@@ -424,8 +406,6 @@ class Stages:
         Raises:
             ParameterError: The settings do not go together.
         """
-        from biaslab.generation.models import open_model
-
         s = self.settings
         generation, endpoint = s.generation, s.endpoint
         own = {"people": s.people, "triplets": s.triplets}.get(of)
@@ -452,14 +432,7 @@ class Stages:
 
     def judged(self, images: ImageSource) -> pd.DataFrame:
         """Return what gate and judge make of all images of a source, as :func:`biaslab.judging.judge.judge`."""
-        with self._showing() as shown:
-            return self._judge(images, shown)
-
-    def _judge(self, images: ImageSource, progress: bool) -> pd.DataFrame:
-        from biaslab.judging.judge import judge
-
-        s = self.settings
-        return judge(images, s.judging, store=self.store, device=s.compute.device, progress=progress)
+        return self.run(judge.judge, images, self.settings.judging, device=self.device)
 
     def _training_captions(self) -> pd.DataFrame:
         """Return the captions whose images are judged: the sample, and the nearest where they are asked for."""
@@ -475,8 +448,6 @@ class Stages:
         ids = list(dict.fromkeys(caption_ids))
         folder = self.settings.captions.training_images
         if folder == DOWNLOAD:
-            from biaslab.captions.downloads import DownloadedImages
-
             found = self.downloads().set_index("caption_id", drop=False).loc[ids]
             return DownloadedImages(self._downloads_folder, found)
         if folder:
@@ -506,10 +477,8 @@ class Stages:
         return self._download(captions[["caption_id", "url"]].drop_duplicates("caption_id"))
 
     def _download(self, images: pd.DataFrame, **more: Any) -> pd.DataFrame:
-        from biaslab.captions.downloads import download
-
         how = self.settings.captions.downloads
-        with self._showing() as shown:
+        with self.showing() as shown:
             return download(images, self._downloads_folder, how, progress=shown, **more)
 
     @property
@@ -546,16 +515,13 @@ class Stages:
             MissingInputError: Gender is not judged by an open_clip model, or there are no images.
             UnknownNameError: There is no such kind.
         """
-        from biaslab.generation.images import MadeImages
-        from biaslab.mini.truthful import Renders
-
-        name, device = name or self._clip, self.settings.compute.device
+        name, device = name or self._clip, self.device
         source = self.images(images).source if isinstance(images, str) else images
         units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
         inputs = {"images": source.digest, "model": name, "weights": _weights(name)}
         stage = self.store.stage("image_embeddings", inputs, partial(_embed_images, source, name, device))
         # Generated images are a source that may have to generate, which stays in this process.
-        engine = None if isinstance(source, MadeImages | Renders) else self._engine
+        engine = None if isinstance(source, MadeImages | Renders) else self.engine
         more = {"engine": engine, "gpu": device != "cpu"}
         return self.computed(stage, units, _SHARD_EMBEDDINGS, f"embedding {source.name}", "images", **more)
 
@@ -565,7 +531,7 @@ class Stages:
         Raises:
             MissingInputError: Gender is not judged by an open_clip model.
         """
-        return _embedder(self._clip, self.settings.compute.device).text_embeddings(list(texts))
+        return _embedder(self._clip, self.device).text_embeddings(list(texts))
 
     @property
     def _clip(self) -> str:
@@ -578,21 +544,30 @@ class Stages:
 
     # -- how stages run ------------------------------------------------------------------------------
 
-    @cached_property
-    def _engine(self):
-        from biaslab import engine
+    @property
+    def device(self) -> str:
+        """Where models run."""
+        return self.settings.compute.device
 
+    @cached_property
+    def engine(self):
+        """What computes shards: this process, or several."""
         s = self.settings.compute
         return engine.get(s.engine, workers=s.workers, address=s.address)
 
+    def run(self, work: Callable, *given, **more):
+        """Return what ``work`` gives, which takes this pipeline's store and shows its progress."""
+        with self.showing() as shown:
+            return work(*given, store=self.store, progress=shown, **more)
+
     def computed(self, stage, units, shard_rows: int, label: str, unit: str, **more) -> pd.DataFrame:
         """Return the table of a stage, by this pipeline's engine and with its progress shown."""
-        more = {"engine": self._engine} | more
-        with self._showing() as shown:
+        more = {"engine": self.engine} | more
+        with self.showing() as shown:
             return stage.compute(units, shard_rows=shard_rows, label=label, unit=unit, progress=shown, **more)
 
     @contextlib.contextmanager
-    def _showing(self) -> Iterator[bool]:
+    def showing(self) -> Iterator[bool]:
         """Send progress bars to the file that a run watches, where there is one; say whether to show any."""
         if self.progress_file is None:
             yield self.progress
@@ -641,16 +616,12 @@ def _check_kind(kind: str, kinds: Sequence[str] = KINDS) -> None:
 
 def _indicate(names: str, captions: pd.DataFrame) -> pd.DataFrame:
     """Return indicator and spans of captions."""
-    from biaslab.captions.indicators import indicators
-
     found = indicators(captions["text"].tolist(), names=names)
     return found[["indicator", "spans"]].reset_index(drop=True)
 
 
 def _embed_images(source: ImageSource, model: str, device: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return the embeddings of images; None where one cannot be read."""
-    import numpy as np
-
     read = source.read(images["image_id"].tolist())
     there = [i for i, image in enumerate(read) if isinstance(image, np.ndarray)]
     vectors: list = [None] * len(read)
@@ -661,8 +632,6 @@ def _embed_images(source: ImageSource, model: str, device: str, images: pd.DataF
 
 
 def _weights(name: str) -> str:
-    from biaslab.judging import inception
-
     if name.startswith(inception.INCEPTION):
         return inception.check_weights(name.removeprefix(inception.INCEPTION))
     return files_digest(name, "clip")
@@ -671,11 +640,8 @@ def _weights(name: str) -> str:
 @lru_cache(maxsize=1)
 def _embedder(name: str, device: str):
     """Return the model, loaded once in each process."""
-    from biaslab.judging.inception import INCEPTION, Inception
-    from biaslab.judging.zero_shot import ZeroShot
-
-    if name.startswith(INCEPTION):
-        return Inception(name.removeprefix(INCEPTION), device=device)
+    if name.startswith(inception.INCEPTION):
+        return inception.Inception(name.removeprefix(inception.INCEPTION), device=device)
     return ZeroShot(name, device=device)
 
 

@@ -6,39 +6,29 @@ Source: triplets paper, sections 3.1, 4, 5.1 and 7.3.
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from biaslab import models, shared
 from biaslab.attribution import AttendedImages
+from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, ParameterError
 from biaslab.generation import GeneratedImages, spaces
 from biaslab.judging import instances, object_ratings, similarity
-from biaslab.judging.images import DescribedImages
+from biaslab.judging.images import DescribedImages, ImageSource
+from biaslab.mini import triplets as world
+from biaslab.mini.truthful import Renders
 from biaslab.pipeline.dependency import Dependency
-from biaslab.pipeline.stages import Stages, kept
+from biaslab.pipeline.stages import Part, Stages, kept
 from biaslab.prompts import triplets as asking
-
-if TYPE_CHECKING:
-    from biaslab.judging.images import ImageSource
-    from biaslab.mini.truthful import Renders
 
 TRUTH = "truth"
 """What finds objects without error, in images of the model ``world``."""
 _SHARD_IMAGES = 512
 
 
-class Triplets:
-    """The stages for triplets of prompts; each is computed when its result is first asked for.
-
-    Args:
-        pipeline: The pipeline whose corpus, settings, store and seed are used.
-    """
-
-    def __init__(self, pipeline: Stages) -> None:
-        self._pipeline = pipeline
-        self._kept: dict[Any, Any] = {}
+class Triplets(Part):
+    """The stages for triplets of prompts."""
 
     @property
     def dataset(self) -> str:
@@ -48,8 +38,6 @@ class Triplets:
     @cached_property
     def corpus(self):
         """The captions of the settings; where these are the embedded world's, its captions for triplets."""
-        from biaslab.captions.corpus import open_corpus
-
         captions = self._pipeline.settings.captions
         own = captions.corpus == "mini"
         given = {"rows": captions.rows, "skew": captions.skew}
@@ -63,18 +51,9 @@ class Triplets:
             InputError: The corpus cannot be read.
         """
         pipeline, s = self._pipeline, self._pipeline.settings
-        with pipeline._showing() as shown:
-            return asking.neutral(
-                self.corpus,
-                self.dataset,
-                filter=s.triplets.filter,
-                sample=s.triplets.triplets,
-                seed=pipeline.seed,
-                names=s.captions.names,
-                progress=shown,
-                store=pipeline.store,
-                engine=pipeline._engine,
-            )
+        how = {"filter": s.triplets.filter, "sample": s.triplets.triplets, "names": s.captions.names}
+        how |= {"seed": pipeline.seed, "engine": pipeline.engine}
+        return pipeline.run(asking.neutral, self.corpus, self.dataset, **how)
 
     @kept
     def prompts(self) -> pd.DataFrame:
@@ -135,13 +114,9 @@ class Triplets:
             InputError, RunError: There is no triplet, or images cannot be had.
         """
         pipeline, (asked, kept_as) = self._pipeline, self.texts()
-        made_by = pipeline.image_model("triplets")
         if kept_as is AttendedImages:
-            made_by.check_attention()
-        with pipeline._showing() as shown:
-            made = made_by.generate(
-                asked, seed=pipeline.seed, store=pipeline.store, progress=shown, kept_as=kept_as
-            )
+            pipeline.image_model("triplets").check_attention()
+        made = pipeline.made(asked, "triplets", kept_as=kept_as)
         table = made.table[["image_id", "prompt_id", "index", "outcome"]].merge(asked, on="prompt_id")
         reason = table["outcome"].where(table["outcome"] != "ok", "")
         table = table.assign(model=pipeline.label, seed=table["index"], reason=reason)
@@ -167,11 +142,7 @@ class Triplets:
 
         Columns first, second, metric, value and reason, as of :func:`biaslab.generation.spaces.compare_prompts`.
         """
-        pipeline = self._pipeline
-        with pipeline._showing() as shown:
-            return pipeline.image_model("triplets").compare_prompts(
-                pairs, store=pipeline.store, progress=shown
-            )
+        return self._pipeline.run(self._pipeline.image_model("triplets").compare_prompts, pairs)
 
     def compare_latents(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike the latents of pairs of images are, the last and those after each step (section 4.1.2).
@@ -179,21 +150,21 @@ class Triplets:
         Columns first, second, metric, value and reason, as of :func:`biaslab.generation.spaces.compare_latents`; where
         the model shows none, that is each row's reason.
         """
-        pipeline, made = self._pipeline, self.images().source
+        made = self.images().source
         if not isinstance(made, GeneratedImages):
             return spaces.none(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
-        with pipeline._showing() as shown:
-            return spaces.compare_latents(made, pairs, store=pipeline.store, progress=shown)
+        return self._pipeline.run(spaces.compare_latents, made, pairs)
 
     def compare_images(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike pairs of images are, by their pixels and by each network of the settings (section 4.1.3).
 
         Columns first, second, metric, value and reason, as of :func:`biaslab.judging.similarity.compare`.
         """
-        pipeline, images = self._pipeline, self.images().source
-        with pipeline._showing() as shown:
-            run = {"store": pipeline.store, "device": pipeline.settings.compute.device, "progress": shown}
-            found = [similarity.compare(images, pairs, by, name, **run) for by, name in self.networks.items()]
+        given, pipeline = (self.images().source, pairs), self._pipeline
+        found = [
+            pipeline.run(similarity.compare, *given, by, name, device=pipeline.device)
+            for by, name in self.networks.items()
+        ]
         return pd.concat(found, ignore_index=True)
 
     @kept
@@ -216,16 +187,8 @@ class Triplets:
         pipeline, s = self._pipeline, self._pipeline.settings.triplets
         if s.objects == TRUTH:
             return self.truth(images)
-        with pipeline._showing() as shown:
-            return instances.find(
-                images,
-                s.objects,
-                thresholds=s.thresholds,
-                vocabulary=s.vocabulary,
-                store=pipeline.store,
-                device=pipeline.settings.compute.device,
-                progress=shown,
-            )
+        how = {"thresholds": s.thresholds, "vocabulary": s.vocabulary, "device": pipeline.device}
+        return pipeline.run(instances.find, images, s.objects, **how)
 
     def truth(self, images: ImageSource) -> instances.Found:
         """Return the instances that drawings of the embedded world show.
@@ -274,9 +237,6 @@ class Triplets:
         Returns:
             Images whose table has image_id, prompt_id, text and truth_gender.
         """
-        from biaslab.mini import triplets as world
-        from biaslab.mini.truthful import Renders
-
         n, seed = self._pipeline.settings.triplets.detector_drawings, self._pipeline.seed + 4
         texts = [world.write(*world.draw(seed, k, "off")) for k in range(n)]
         asked = pd.DataFrame({"prompt_id": [f"drawing-{k:05d}" for k in range(n)], "text": texts})
@@ -296,8 +256,6 @@ class Triplets:
 
 def _shown(images: Renders, rows: pd.DataFrame) -> pd.DataFrame:
     """Return the instances of drawings."""
-    from biaslab.mini import triplets as world
-
     return pd.concat([world.instances(images.scene(i), i) for i in rows["image_id"]], ignore_index=True)
 
 
