@@ -57,11 +57,11 @@ class Fake(Pipeline):
 
     n_generated, n_judged = 0, 0
 
-    def _generate(self, prompts, progress):
+    def made(self, prompts):
         self.n_generated += int(prompts["n_images"].sum())
         return Generated(prompts)
 
-    def _judge(self, images, progress):
+    def judged(self, images):
         ids = images.table["image_id"].tolist()
         self.n_judged += len(ids)
         rows = []

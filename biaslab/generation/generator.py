@@ -50,8 +50,6 @@ _SHARE = 0.85
 
 # What is called after each denoising step: its number, from 1, and latents as numbers of any type.
 Follow = Callable[[int, "torch.Tensor"], None]
-
-
 # What is asked for each batch: given the positions of its images, a context that it is generated in.
 Watch = Callable[[range], AbstractContextManager[Follow | None]]
 
@@ -59,6 +57,10 @@ Watch = Callable[[range], AbstractContextManager[Follow | None]]
 def unwatched(chosen: range) -> AbstractContextManager[None]:
     """Return a context that takes nothing from a batch."""
     return contextlib.nullcontext()
+
+
+class _SeenError(Exception):
+    """Ends a pipeline's call, once its network was called."""
 
 
 class Received(NamedTuple):
@@ -239,20 +241,16 @@ class Generator:
 
     def _first_answer(self):
         """Return what the network says at the first step of an image without a prompt."""
-
-        class SeenError(Exception):
-            pass
+        answer = None
 
         def see(module, args, output):
-            raise SeenError(output[0].float())
+            nonlocal answer
+            answer = output[0].float()
+            raise _SeenError
 
-        hook = self._denoiser.register_forward_hook(see)
-        try:
+        with self._denoiser.register_forward_hook(see), contextlib.suppress(_SeenError):
             self._latents([""], [0])
-        except SeenError as seen:
-            return seen.args[0]
-        finally:
-            hook.remove()
+        return answer
 
     def _fitting_batch(self) -> int:
         import torch
@@ -365,9 +363,6 @@ class Generator:
         return [r for start in range(0, len(whole), n) for r in self._received(whole[start : start + n])]
 
     def _received(self, prompts: list[str]) -> list[Received]:
-        class SeenError(Exception):
-            pass
-
         names = (self._family.denoiser,) if self._family else ("unet", "transformer")
         network = next((n for name in names if (n := getattr(self.pipe, name, None)) is not None), None)
         tokens = pooled = None
@@ -378,17 +373,13 @@ class Generator:
             pooled = kwargs.get("pooled_projections")
             if pooled is None:
                 pooled = (kwargs.get("added_cond_kwargs") or {}).get("text_embeds")
-            raise SeenError
+            raise _SeenError
 
+        n = len(prompts)
         if network is not None:
             hook = network.register_forward_pre_hook(see, prepend=True, with_kwargs=True)
-            try:
-                self._batch(prompts, list(range(len(prompts))))
-            except SeenError:
-                pass
-            finally:
-                hook.remove()
-        n = len(prompts)
+            with hook, contextlib.suppress(_SeenError):
+                self._batch(prompts, list(range(n)))
         if tokens is None or tokens.ndim != 3 or len(tokens) not in (n, 2 * n):
             raise ParameterError(
                 f"{self.model} is a {type(self.pipe).__name__}, whose network does not receive a text as one row of "

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from biaslab import models
 from biaslab.errors import BiaslabError, ParameterError, name_help
+from biaslab.judging.loaded import loading
 
 # Arguments of a pipeline that needs more than text, and of one that makes something else than images.
 _IMAGE_INPUTS = {"image", "mask_image", "control_image", "video", "ip_image"}
@@ -146,19 +147,12 @@ def load_pipeline(folder: Path, name: str, *, dtype, safety_checker: bool):
     vae = models.autoencoder(folder)
     mapped = made in diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
     loader = diffusers.AutoPipelineForText2Image if mapped else diffusers.DiffusionPipeline
-    try:
-        with quiet():
-            if vae and vae.parent != folder:
-                options["vae"] = diffusers.AutoencoderKL.from_pretrained(
-                    vae, use_safetensors=True, torch_dtype=dtype
-                )
-            pipe = loader.from_pretrained(str(folder), use_safetensors=True, **options)
-    except BiaslabError:
-        raise
-    # Every part has its own errors for a missing or a damaged file.
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ParameterError(f"{name} cannot be loaded as a {made.__name__}: {reason:.400}") from error
+    with loading(name, f"a {made.__name__}"), quiet():
+        if vae and vae.parent != folder:
+            options["vae"] = diffusers.AutoencoderKL.from_pretrained(
+                vae, use_safetensors=True, torch_dtype=dtype
+            )
+        pipe = loader.from_pretrained(str(folder), use_safetensors=True, **options)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 

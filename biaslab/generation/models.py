@@ -194,46 +194,29 @@ class DiffusersModel(ImageModel):
         """Look whether a model in a folder here knows the words of prompts; a model on the hub spells them."""
         texts.check_words(self._where(), [*prompts, self._settings.negative_prompt], self._name)
 
-    def compare_prompts(self, pairs: pd.DataFrame, *, store: Store, progress: bool = True) -> pd.DataFrame:
+    def compare_prompts(self, pairs: pd.DataFrame, **run) -> pd.DataFrame:
         """Compare them where the denoising network receives them."""
-        how = {"store": store, "device": self._device, "progress": progress}
-        return spaces.compare_prompts(pairs, self._name, self._settings, **how)
+        return spaces.compare_prompts(pairs, self._name, self._settings, device=self._device, **run)
 
     def load(self) -> Generator:
         """Load it."""
         return generator.load(self._name, self._settings, device=self._device)
 
-    def generate(
-        self,
-        prompts: pd.DataFrame,
-        *,
-        seed: int,
-        store: Store,
-        progress: bool = True,
-        kept_as: type[GeneratedImages] | None = None,
-        load: Callable[..., Generator] = generator.load,
-    ) -> GeneratedImages:
+    def generate(self, prompts: pd.DataFrame, *, progress: bool = True, **run) -> GeneratedImages:
         """Generate images, as ``kept_as`` or :class:`biaslab.generation.GeneratedImages`."""
-        how = {"seed": seed, "store": store, "device": self._device, "load": load}
-        made = (kept_as or GeneratedImages)(prompts, self._name, self._settings, **how)
-        return made.complete(progress=progress)
+        return self._images(prompts, **run).complete(progress=progress)
+
+    def _images(self, prompts: pd.DataFrame, *, kept_as: type | None = None, **run) -> GeneratedImages:
+        return (kept_as or GeneratedImages)(prompts, self._name, self._settings, device=self._device, **run)
 
     def ready(self) -> Callable[..., GeneratedImages]:
         """Load it, once for all that is then generated."""
         loaded = self.load()
         return partial(self.generate, load=lambda *_, **__: loaded)
 
-    def n_there(
-        self,
-        prompts: pd.DataFrame,
-        *,
-        seed: int,
-        store: Store,
-        kept_as: type[GeneratedImages] | None = None,
-    ) -> int:
+    def n_there(self, prompts: pd.DataFrame, **run) -> int:
         """Look into the store."""
-        how = {"seed": seed, "store": store, "device": self._device}
-        return (kept_as or GeneratedImages)(prompts, self._name, self._settings, **how).n_there()
+        return self._images(prompts, **run).n_there()
 
     @property
     def alike(self) -> tuple:
@@ -275,9 +258,7 @@ class EndpointModel(ImageModel):
             "pipeline of diffusers, or set triplets.attention to false."
         )
 
-    def generate(
-        self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True, **_: object
-    ) -> ImageSource:
+    def generate(self, prompts: pd.DataFrame, *, progress: bool = True, kept_as=None, **run) -> ImageSource:
         """Buy images: all that the endpoint may deliver, now or another time, or none.
 
         Raises:
@@ -285,7 +266,7 @@ class EndpointModel(ImageModel):
         """
         from biaslab.generation.image_endpoint import EndpointImages
 
-        made = EndpointImages(prompts, self._settings, seed=seed, store=store).complete(progress=progress)
+        made = EndpointImages(prompts, self._settings, **run).complete(progress=progress)
         made.check_delivered()
         return made
 
@@ -333,9 +314,7 @@ class WorldModel(ImageModel):
         if lost := [name for name in occupations if name not in known]:
             raise unknown_name("occupation of the embedded world", lost[0], known)
 
-    def generate(
-        self, prompts: pd.DataFrame, *, seed: int, store: Store, progress: bool = True, **_: object
-    ) -> ImageSource:
+    def generate(self, prompts: pd.DataFrame, *, seed: int, **_: object) -> ImageSource:
         """Draw images: ``generate`` of :mod:`biaslab.mini.truthful`, or of what the prompts ask for."""
         from biaslab.mini import pairs, skills, social, triplets, truthful
 

@@ -69,7 +69,8 @@ def compare_prompts(
 
     inputs = {"weights": models.digest(where), "dtype": settings.dtype}
     stage = store.stage("prompt_similarity", inputs, partial(_compared_prompts, ready))
-    return _long(stage, pairs, OF_PROMPTS, f"comparing prompts as {model} reads them", progress)
+    found = _computed(stage, pairs, f"comparing prompts as {model} reads them", progress)
+    return _melted(found, OF_PROMPTS)
 
 
 def compare_latents(
@@ -147,10 +148,6 @@ def _compared_latents(images: GeneratedImages, pairs: pd.DataFrame) -> pd.DataFr
         steps = other.by_step if other.of == first else np.zeros(0)
         rows.append((first, second, value, "" if known else NO_LATENTS, steps.tobytes()))
     return pd.DataFrame(rows, columns=["first", "second", "z0", "no_z0", "steps"])
-
-
-def _long(stage, pairs: pd.DataFrame, metrics: Sequence[str], label: str, progress: bool) -> pd.DataFrame:
-    return _melted(_computed(stage, pairs, label, progress), metrics)
 
 
 def _computed(stage, pairs: pd.DataFrame, label: str, progress: bool) -> pd.DataFrame:
