@@ -549,9 +549,10 @@ def _refuse_values(column: pd.Series, bad: pd.Series, path: Path, fix: str) -> N
         refuse(bad, path, f"{column.name} is {shortened(column[bad].iloc[0])}", fix)
 
 
-def refuse(rows: pd.Series, path: Path, problem: str, fix: str) -> None:
-    """Raise InputError if any of ``rows`` is true."""
+def refuse(rows: pd.Series, path: Path, problem: str, fix: str, values: pd.Series | None = None) -> None:
+    """Raise InputError if any of ``rows`` is true; ``{}`` in the problem is the first of the ``values`` there."""
     if rows.any():
+        problem = problem if values is None else problem.format(shortened(values[rows].iloc[0]))
         raise InputError(f"{path}: {problem} in data row {row_told(rows)}; {fix}.")
 
 

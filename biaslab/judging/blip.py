@@ -118,11 +118,8 @@ class _Model:
     def _look(self, images: Sequence[np.ndarray]):
         import torch
 
-        # torch warns of memory that it may not write to, such as that of decoded files.
-        writable = [np.require(image, requirements="W") for image in images]
-        pixels = self._processor.image_processor(
-            writable, return_tensors="pt", input_data_format="channels_last"
-        )["pixel_values"]
+        given = {"return_tensors": "pt", "input_data_format": "channels_last"}
+        pixels = self._processor.image_processor(loaded.writable(images), **given)["pixel_values"]
         with torch.inference_mode():
             return self._see(pixels.to(self._device, self._dtype))
 

@@ -15,7 +15,7 @@ import pandas as pd
 from biaslab.errors import InputError, name_help
 from biaslab.genders import GENDERS
 from biaslab.judging.judge import JUDGED
-from biaslab.stats import corrected_shares, wilson_interval
+from biaslab.stats import corrected_shares, percent
 
 OVERALL = "all"
 MEASURES = ("sensitivity", "specificity", "judged_female", "judged_male", "judged_neither")
@@ -97,9 +97,8 @@ def judge_error(
         rows.append((name, "specificity", said.loc["male", "male"], decided["male"]))
         rows += [(name, f"judged_{r}", decided[r], total[r]) for r in REFERENCES]
     out = pd.DataFrame(rows, columns=["group", "measure", "count", "n"])
-    low, high = wilson_interval(out["count"], out["n"], confidence)
-    value = 100 * out["count"] / out["n"].where(out["n"] > 0)
-    out = out.assign(value=value, ci_low=100 * low, ci_high=100 * high)
+    value, low, high = percent(out["count"], out["n"], confidence)
+    out = out.assign(value=value, ci_low=low, ci_high=high)
     return out[["group", "measure", "value", "ci_low", "ci_high", "n"]]
 
 

@@ -14,7 +14,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from biaslab import models
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.names import WHOLE
@@ -98,14 +97,8 @@ class DetectorFaces:
     def __init__(
         self, name: str, *, min_score: float = 0.5, device: str = "auto", batch_size: int = 0
     ) -> None:
-        from transformers import AutoImageProcessor, AutoModelForObjectDetection
-
-        where = models.resolve(name, "detector")
-        safe = {"trust_remote_code": False}
-        with loaded.loading(name, "object detector"), models.without_bars():
-            where = models.local(where)
-            self._model = AutoModelForObjectDetection.from_pretrained(where, use_safetensors=True, **safe)
-            self._processor = AutoImageProcessor.from_pretrained(where, **safe)
+        self._device = loaded.device(device)
+        self._model, self._processor = loaded.detector(name, self._device)
         labels = {int(k): str(v) for k, v in self._model.config.id2label.items()}
         self._labels = [k for k, v in labels.items() if "face" in v.lower().replace("_", " ").split()]
         if not self._labels:
@@ -113,9 +106,7 @@ class DetectorFaces:
                 f"{name} detects no faces: none of its labels is 'face' ({', '.join(labels.values()):.200})."
             )
         self.min_score = float(min_score)
-        self._device = loaded.device(device)
         self._batches = loaded.Batches(self._device, batch_size)
-        self._model.eval().to(self._device)
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         """Return each image's faces, best first; images of one size are detected together."""

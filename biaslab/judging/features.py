@@ -153,8 +153,8 @@ class _Encoder:
         self._processor = transformers.AutoImageProcessor.from_pretrained(folder, trust_remote_code=False)
 
     def pixels(self, images: Sequence[np.ndarray], device):
-        writable = [np.require(image, requirements="W") for image in images]
-        return self._processor(images=writable, return_tensors="pt")["pixel_values"].to(device)
+        given = self._processor(images=loaded.writable(images), return_tensors="pt")
+        return given["pixel_values"].to(device)
 
     def vectors(self, pixels):
         return self.places(pixels).mean(dim=1)

@@ -23,7 +23,6 @@ from biaslab.judging.zero_shot import ZeroShot
 
 TOKENS = 256
 """Tokens of tags, with what stands around them, that Grounding DINO is asked about at a time: its longest text."""
-_SAFE = {"trust_remote_code": False}
 _GROUNDING_DINO = ("grounding-dino", "mm-grounding-dino")
 _OWL = ("owlvit", "owlv2")
 _TASK = "<OD>"
@@ -93,6 +92,14 @@ def located(tagger: str, detector: str, segmenter: str) -> list[str]:
     ]
 
 
+class _Ready:
+    """A model that is whole, on its device, with its processor."""
+
+    def __init__(self, auto: str, name: str, where: str, what: str, device: str) -> None:
+        self._device = loaded.device(device)
+        self._model, self._processor = loaded.ready(f"AutoModelFor{auto}", name, where, what, self._device)
+
+
 # -- tags --------------------------------------------------------------------------------------------------
 
 
@@ -109,7 +116,7 @@ def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], **plac
     if not _of_open_clip(name):
         where, kind = _found(name, "tagger", "a tagger")
     if kind == "florence2":
-        return _Florence(name, where, place["device"])
+        return _Florence("ImageTextToText", name, where, "a Florence-2 model", place["device"])
     if not vocabulary:
         raise ParameterError(
             f"The tagger {name} says how well words fit; set triplets.vocabulary to a file with the names of objects, "
@@ -131,16 +138,13 @@ def _text(word: str) -> str:
     return f"A photo of {lexicons.article(word)} {word}"
 
 
-class _ZeroShot:
+class _ZeroShot(_Ready):
     """SigLIP and CLIP of transformers: how probable each word of a vocabulary is, ``(images, words)``."""
 
     def __init__(
         self, name: str, where: str, vocabulary: Sequence[str], *, device: str, batch_size: int
     ) -> None:
-        import transformers
-
-        auto = transformers.AutoModelForZeroShotImageClassification
-        self._model, self._processor, self._device = _ready(auto, name, where, "a zero-shot tagger", device)
+        super().__init__("ZeroShotImageClassification", name, where, "a zero-shot tagger", device)
         # SigLIP was trained on texts of one length, and says of each text by itself how well it fits.
         self._alone = hasattr(self._model, "logit_bias")
         padding = "max_length" if self._alone else True
@@ -156,30 +160,21 @@ class _ZeroShot:
     def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
         import torch
 
-        pixels = self._processor.image_processor(images=_writable(images), return_tensors="pt").to(
-            self._device
-        )
+        pixels = self._processor.image_processor(images=loaded.writable(images), return_tensors="pt")
         with torch.inference_mode():
-            logits = self._model(**self._tokens, **pixels).logits_per_image.float()
+            logits = self._model(**self._tokens, **pixels.to(self._device)).logits_per_image.float()
         return (logits.sigmoid() if self._alone else logits.softmax(-1)).cpu().numpy()
 
 
-class _Florence:
+class _Florence(_Ready):
     """Florence-2, asked what objects it detects."""
-
-    def __init__(self, name: str, where: str, device: str) -> None:
-        import transformers
-
-        auto = transformers.AutoModelForImageTextToText
-        self._model, self._processor, self._device = _ready(auto, name, where, "a Florence-2 model", device)
 
     def __call__(self, images: Sequence[np.ndarray]) -> Iterator[list[str]]:
         import torch
 
         for image in images:
-            inputs = self._processor(text=_TASK, images=_writable([image])[0], return_tensors="pt").to(
-                self._device
-            )
+            given = {"text": _TASK, "images": loaded.writable([image])[0]}
+            inputs = self._processor(**given, return_tensors="pt").to(self._device)
             with torch.inference_mode():
                 # An answer that depends on nothing but the image.
                 answer = self._model.generate(**inputs, max_new_tokens=_LONGEST, num_beams=1, do_sample=False)
@@ -192,12 +187,10 @@ class _Florence:
 # -- boxes -------------------------------------------------------------------------------------------------
 
 
-class _Boxes:
+class _Boxes(_Ready):
     """A detector that is asked about tags: their names, scores, and boxes in pixels."""
 
     def __init__(self, name: str, thresholds: Thresholds, device: str) -> None:
-        import transformers
-
         where, kind = _found(name, "grounding", "a detector")
         if kind not in (*_GROUNDING_DINO, *_OWL):
             known = ", ".join((*_GROUNDING_DINO, *_OWL))
@@ -205,8 +198,7 @@ class _Boxes:
                 f"{name} is a model of the kind {kind!r}, and tags are asked of {known}, such as "
                 f"{named.HUB['grounding'][0]}."
             )
-        auto = transformers.AutoModelForZeroShotObjectDetection
-        self._model, self._processor, self._device = _ready(auto, name, where, "a detector", device)
+        super().__init__("ZeroShotObjectDetection", name, where, "a detector", device)
         self._name, self._thresholds, self._listed = name, thresholds, kind in _GROUNDING_DINO
 
     def __call__(self, image: np.ndarray, tags: Sequence[str]) -> tuple[list[str], list[float], np.ndarray]:
@@ -218,21 +210,16 @@ class _Boxes:
         scores, boxes = [torch.empty(0)], [torch.empty(0, 4)]
         for some in self._chunks(tags) if self._listed else [list(tags)]:
             found = self._ask(image, some)
-            called = (
-                [_named(text, some) for text in found["text_labels"]]
-                if self._listed
-                else found["text_labels"]
-            )
-            names += called
+            said = found["text_labels"]
+            names += [_named(text, some) for text in said] if self._listed else said
             scores.append(found["scores"].float().cpu())
             boxes.append(found["boxes"].float().cpu())
         edge = torch.tensor([width, height, width, height], dtype=torch.float32)
         boxes = torch.cat(boxes).clamp(min=0).minimum(edge)
         scores = torch.cat(scores)
         # What no tag names, or lies beside the image, is no object.
-        there = (boxes[:, 2:] > boxes[:, :2]).all(dim=1) & torch.tensor(
-            [bool(n) for n in names], dtype=torch.bool
-        )
+        named = torch.tensor([bool(name) for name in names], dtype=torch.bool)
+        there = (boxes[:, 2:] > boxes[:, :2]).all(dim=1) & named
         at = torch.nonzero(there)[:, 0]
         at = at[nms(boxes[at], scores[at], self._thresholds.overlap)]
         return [names[i] for i in at.tolist()], scores[at].tolist(), boxes[at].numpy().astype(float)
@@ -242,8 +229,8 @@ class _Boxes:
 
         size = [image.shape[:2]]
         limit = {"padding": "max_length", "truncation": True} if not self._listed else {}
-        inputs = self._processor(images=_writable([image])[0], text=[tags], return_tensors="pt", **limit)
-        inputs = inputs.to(self._device)
+        given = {"images": loaded.writable([image])[0], "text": [tags], **limit}
+        inputs = self._processor(**given, return_tensors="pt").to(self._device)
         with torch.inference_mode():
             outputs = self._model(**inputs)
         if self._listed:
@@ -297,23 +284,17 @@ def _masks(name: str, thresholds: Thresholds, *, device: str, batch_size: int):
 
     where, kind = _found(name, "masks", "a segmenter")
     if kind in modeling_auto.MODEL_FOR_MASK_GENERATION_MAPPING_NAMES:
-        return _Prompted(name, where, device)
+        return _Prompted("MaskGeneration", name, where, "a segmenter", device)
     return partial(_of_regions, Segmenter(name, thresholds, device=device, batch_size=batch_size))
 
 
-class _Prompted:
+class _Prompted(_Ready):
     """SAM and its kind: the mask of each box."""
-
-    def __init__(self, name: str, where: str, device: str) -> None:
-        import transformers
-
-        auto = transformers.AutoModelForMaskGeneration
-        self._model, self._processor, self._device = _ready(auto, name, where, "a segmenter", device)
 
     def __call__(self, image: np.ndarray, boxes: np.ndarray) -> list[np.ndarray]:
         import torch
 
-        given = {"images": _writable([image])[0], "input_boxes": [boxes.tolist()]}
+        given = {"images": loaded.writable([image])[0], "input_boxes": [boxes.tolist()]}
         inputs = self._processor(**given, return_tensors="pt")
         # SAM 1 pads an image, and takes the padding off again by the size that it had before.
         sizes = [inputs.pop(k) for k in ("original_sizes", "reshaped_input_sizes") if k in inputs]
@@ -350,18 +331,3 @@ def _found(name: str, kind: str, what: str) -> tuple[str, str]:
         folder = named.local(named.resolve(name, kind))
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return str(folder), str(config.get("model_type", ""))
-
-
-def _ready(auto, name: str, where: str, what: str, device: str):
-    """Return a model that is whole, on its device, with its processor."""
-    import transformers
-
-    on = loaded.device(device)
-    model = loaded.whole(auto, where, name, what)
-    with loaded.loading(name, what):
-        processor = transformers.AutoProcessor.from_pretrained(where, **_SAFE)
-    return model.eval().to(on), processor, on
-
-
-def _writable(images: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [np.require(image, requirements="W") for image in images]

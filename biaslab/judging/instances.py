@@ -96,15 +96,12 @@ def find(
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows = []
-        for some, read_ in judge.read_ahead(images, list(shard["image_id"]), batch_size, device):
-            opened = [judge.opened(*one) for one in zip(some, read_, strict=True)]
-            there = [k for k, row in enumerate(opened) if not row["outcome"]]
-            seen = ready().look([read_[k] for k in there]) if there else []
-            seen_of = dict(zip(there, seen, strict=True))
+        for some in judge.read_ahead(images, list(shard["image_id"]), batch_size, device):
+            opened, seen = judge.look(*some, lambda readable: ready().look(readable))
             for k, row in enumerate(opened):
                 rows.append({c: row[c] for c in _OUTCOMES} | {"instance": -1})
                 size = {"height": row["image_height"], "width": row["image_width"]}
-                rows += [told | size for told in _rows(row["image_id"], seen_of.get(k, []))]
+                rows += [told | size for told in _rows(row["image_id"], seen.get(k, []))]
         return pd.DataFrame(rows, columns=[*COLUMNS, "outcome", "reason"])
 
     inputs = {
@@ -247,8 +244,9 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     ids = None if image_ids is None else list(image_ids)
     if ids is not None:
         strange = ~table["image_id"].isin(set(ids))
-        problem = f"image {_first(table['image_id'], strange)} is none of the {len(ids):,} images of this run"
-        files.refuse(strange, path, problem, f"take its rows out; ids are like {ids[0] if ids else ''!r}")
+        problem = f"image {{}} is none of the {len(ids):,} images of this run"
+        fix = f"take its rows out; ids are like {ids[0] if ids else ''!r}"
+        files.refuse(strange, path, problem, fix, table["image_id"])
     table["object"] = table["object"].map(folded)
     table["rle"] = files.image_ids(table["rle"]) if masked else ""
     for side in ("height", "width"):
@@ -262,13 +260,11 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
         values = pd.to_numeric(there[column].str.strip(), errors="coerce").astype(float)
         bad = ~((values >= 0) & (values <= 1))
         fix = "give 0 to 1" + (", pixels over the image's width or height" if column in BOX else "")
-        files.refuse(bad, path, f"{column} is {_first(there[column], bad)}", fix)
+        files.refuse(bad, path, f"{column} is {{}}", fix, there[column])
         there[column] = values
     for low, high in (BOX[::2], BOX[1::2]):
-        bad = there[low] >= there[high]
-        files.refuse(
-            bad, path, f"{low} is {_first(there[low], bad)}, not below {high}", f"give {low} below {high}"
-        )
+        problem, fix = f"{low} is {{}}, not below {high}", f"give {low} below {high}"
+        files.refuse(there[low] >= there[high], path, problem, fix, there[low])
     _check_masks(there, path)
     twice = there.duplicated(["image_id", "object", *BOX, "rle"])
     if twice.any():
@@ -294,9 +290,7 @@ def _check_masks(there: pd.DataFrame, path: Path) -> None:
     for side in ("height", "width"):
         sizes = pd.to_numeric(there[side].str.strip(), errors="coerce")
         bad = masked & ~((sizes >= 1) & (sizes % 1 == 0) & (sizes <= _MOST_PIXELS))
-        files.refuse(
-            bad, path, f"{side} is {_first(there[side], bad)} beside a mask", "give pixels of the mask"
-        )
+        files.refuse(bad, path, f"{side} is {{}} beside a mask", "give pixels of the mask", there[side])
         there[side] = sizes
     some = there[masked]
     several = some.groupby("image_id")[["height", "width"]].transform("nunique").gt(1).any(axis=1)
@@ -307,16 +301,7 @@ def _check_masks(there: pd.DataFrame, path: Path) -> None:
             f"a mask of image {row['image_id']!r} is {row['height']:.0f} x {row['width']:.0f}, others are not"
         )
     files.refuse(several[::-1], path, size, "give all masks of an image in its size")
-    wrong = pd.Series(
-        [check_runs(r.rle, int(r.height), int(r.width)) for r in some.itertuples()],
-        index=some.index,
-        dtype=object,
-    )
-    bad = wrong != ""
-    files.refuse(
-        bad, path, f"rle does not fit: {wrong[bad].iloc[0] if bad.any() else ''}", "encode the mask again"
-    )
-
-
-def _first(values: pd.Series, where: pd.Series) -> str:
-    return files.shortened(values[where].iloc[0]) if where.any() else ""
+    wrong = [check_runs(r.rle, int(r.height), int(r.width)) for r in some.itertuples()]
+    bad = pd.Series(wrong, index=some.index, dtype=object) != ""
+    problem = next(filter(None, wrong), "")
+    files.refuse(bad, path, f"rle does not fit: {problem}", "encode the mask again")

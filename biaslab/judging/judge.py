@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
 
+from biaslab import ratings, stats
 from biaslab.genders import GENDERS
 from biaslab.judging import loaded, plugins
-from biaslab.judging.faces import Face, FaceDetector, gate, large_enough
+from biaslab.judging.faces import FaceDetector, gate, large_enough
+from biaslab.judging.faces import load as load_faces
 from biaslab.judging.fairface import FAIRFACE, FairFaceGender, cut_out
 from biaslab.judging.images import BLOCKED, ImageSource, Unreadable, check_image
 from biaslab.judging.names import files_digest
@@ -73,8 +75,6 @@ def load(settings: JudgeSettings, device: str = "auto") -> Judge:
         ParameterError: A model is unknown or cannot be used.
         MissingInputError: A file or package is not there.
     """
-    from biaslab.judging import faces
-
     place = {"device": device, "batch_size": settings.batch_size}
     gender: GenderModel
     if settings.gender.startswith(FAIRFACE):
@@ -84,7 +84,7 @@ def load(settings: JudgeSettings, device: str = "auto") -> Judge:
     else:
         model = ZeroShot(settings.gender, dtype=settings.dtype, **place)
         gender = ZeroShotGender(model, settings.texts)
-    return Judge(faces.load(settings.faces, min_score=settings.min_score, **place), gender)
+    return Judge(load_faces(settings.faces, min_score=settings.min_score, **place), gender)
 
 
 def judge(
@@ -183,26 +183,25 @@ def opened(image_id: str, image: np.ndarray | Unreadable) -> dict:
     return row | {"image_width": width, "image_height": height}
 
 
-def look_for_faces(
-    image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], detector: FaceDetector
-) -> tuple[list[dict], dict[int, list[Face]]]:
-    """Return the rows of images, and the faces of those that can be read, by their place in the list."""
+def look(
+    image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], see: Callable[[list], Sequence]
+) -> tuple[list[dict], dict[int, Any]]:
+    """Return the rows of images, and by their place in the list what ``see`` finds in those that can be read."""
     rows = [opened(image_id, image) for image_id, image in zip(image_ids, images, strict=True)]
     readable = [k for k, row in enumerate(rows) if not row["outcome"]]
-    found = detector.faces([images[k] for k in readable]) if readable else []
-    for k, faces in zip(readable, found, strict=True):
-        rows[k]["n_faces"] = len(faces)
+    found = see([images[k] for k in readable]) if readable else []
     return rows, dict(zip(readable, found, strict=True))
 
 
 def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], judges: Judge) -> list[dict]:
     """Return what the models see: faces, and where there is one, the probability of perceived as female."""
-    rows, found = look_for_faces(image_ids, images, judges.faces)
+    rows, found = look(image_ids, images, judges.faces.faces)
     for row in rows:
         row["boxes"] = []
     shown = {}
     for k, faces in found.items():
-        rows[k].update(outcome=gate(faces), boxes=[float(v) for face in faces for v in face[:4]])
+        boxes = [float(v) for face in faces for v in face[:4]]
+        rows[k].update(outcome=gate(faces), n_faces=len(faces), boxes=boxes)
         if len(faces) == 1:
             rows[k].update(zip(BOX, faces[0][:4], strict=True))
             shown[k] = cut_out(images[k], faces[0][:4]) if judges.gender.sees == "face" else images[k]
@@ -248,8 +247,6 @@ def from_ratings(path: str | Path, image_ids: Sequence[str]) -> pd.DataFrame:
     Raises:
         InputError: The file cannot be read as ratings, or rates one image twice, for example for two models.
     """
-    from biaslab import ratings
-
     ids = pd.Series(image_ids, dtype=object).astype(str)
     votes = of_votes(ids.map(ratings.read_ratings(path).votes()).astype(object))
     return frame(votes.assign(image_id=ids, boxes=[[] for _ in ids]))
@@ -279,16 +276,14 @@ def outcomes(judgements: pd.DataFrame, by: Sequence[str], *, confidence: float =
     ``by`` that occurs and each outcome (``unrated`` only where ratings judged): ``by``, outcome, n, n_images (all of
     the combination), percent (0–100 of n_images), ci_low, ci_high (Wilson).
     """
-    from biaslab.stats import wilson_interval
-
     rated = (judgements["outcome"] == "unrated").any()
     names = [o for o in OUTCOMES if o != "unrated" or rated]
     counts = judgements.groupby([*by, "outcome"], observed=True).size().unstack(fill_value=0)
     out = counts.reindex(columns=names, fill_value=0).rename_axis(columns="outcome").stack()
     out = out.rename("n").reset_index()
     out["n_images"] = out.groupby(list(by), observed=True)["n"].transform("sum")
-    low, high = wilson_interval(out["n"], out["n_images"], confidence)
-    return out.assign(percent=100 * out["n"] / out["n_images"], ci_low=100 * low, ci_high=100 * high)
+    percent, low, high = stats.percent(out["n"], out["n_images"], confidence)
+    return out.assign(percent=percent, ci_low=low, ci_high=high)
 
 
 def frame(rows: Iterable[dict] | pd.DataFrame, columns: Sequence[str] = COLUMNS) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from biaslab import models
 from biaslab.errors import BiaslabError, ParameterError, name_help
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -114,19 +115,39 @@ def loading(name: str, what: str) -> Iterator[None]:
         raise ParameterError(f"{name} cannot be loaded as {what}: {reason:.400}") from error
 
 
-def whole(auto, where: str, name: str, what: str):
-    """Return the model of transformers in the folder ``where``, loaded by the class ``auto`` from safetensors.
+def detector(name: str, where):
+    """Return an object detector of transformers on the device ``where``, and its processor.
+
+    Raises:
+        ParameterError: The name is unknown, or it is no object detector.
+    """
+    from transformers import AutoImageProcessor, AutoModelForObjectDetection
+
+    folder, safe = models.resolve(name, "detector"), {"trust_remote_code": False}
+    with loading(name, "object detector"), models.without_bars():
+        folder = models.local(folder)
+        model = AutoModelForObjectDetection.from_pretrained(folder, use_safetensors=True, **safe)
+        return model.eval().to(where), AutoImageProcessor.from_pretrained(folder, **safe)
+
+
+def writable(images: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return images that torch may write to: it warns of others, such as those of decoded files."""
+    return [np.require(image, requirements="W") for image in images]
+
+
+def ready(auto: str, name: str, folder: str, what: str, where, processor: str = "AutoProcessor"):
+    """Return the model of transformers in a folder, loaded by the class ``auto`` from safetensors, and its processor.
 
     Raises:
         ParameterError: It cannot be loaded as ``what``, or lacks weights: then it was trained for something else, and
             transformers draws these at random.
     """
-    from biaslab import models
+    import transformers
 
     with loading(name, what), models.without_bars():
         for _ in range(2):
-            model, info = auto.from_pretrained(
-                where, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+            model, info = getattr(transformers, auto).from_pretrained(
+                folder, use_safetensors=True, trust_remote_code=False, output_loading_info=True
             )
             # transformers fills weights in threads; on a busy machine it was seen, once, to leave some empty.
             if not any(weight.is_meta for weight in model.parameters()):
@@ -135,4 +156,6 @@ def whole(auto, where: str, name: str, what: str):
         raise ParameterError(
             f"{name} lacks {len(missing)} weights of {what}, such as {missing[0]}; it was trained for something else."
         )
-    return model
+    with loading(name, what):
+        beside = getattr(transformers, processor).from_pretrained(folder, trust_remote_code=False)
+    return model.eval().to(where), beside

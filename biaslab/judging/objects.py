@@ -74,15 +74,13 @@ def detect(
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows, values = [], [np.empty(0, np.float32)] * len(shard)
         # Few images at a time: large ones would fill the memory.
-        for some, read in judge.read_ahead(images, list(shard["image_id"]), batch_size, device):
-            start = len(rows)
-            rows += [judge.opened(*one) for one in zip(some, read, strict=True)]
-            there = [k for k, row in enumerate(rows[start:]) if not row["outcome"]]
-            found = ready().look([read[k] for k in there]) if there else []
-            for k, (scores, boxes) in zip(there, found, strict=True):
+        for some in judge.read_ahead(images, list(shard["image_id"]), batch_size, device):
+            opened, found = judge.look(*some, lambda readable: ready().look(readable))
+            for k, (scores, boxes) in found.items():
                 seen = scores.max(axis=1) >= LEAST
                 kept = np.concatenate([boxes[seen], scores[seen]], axis=1, dtype=np.float32)
-                values[start + k] = kept.ravel()
+                values[len(rows) + k] = kept.ravel()
+            rows += opened
         looked = pd.DataFrame(rows)[["image_id", "outcome", "reason"]]
         return looked.assign(found=values)
 
@@ -141,19 +139,12 @@ class Detector:
     def __init__(
         self, name: str, classes: Mapping[str, Sequence[str]], *, device: str = "auto", batch_size: int = 0
     ) -> None:
-        from transformers import AutoImageProcessor, AutoModelForObjectDetection
-
-        where, safe = named.resolve(name, "detector"), {"trust_remote_code": False}
-        with loaded.loading(name, "object detector"), named.without_bars():
-            where = named.local(where)
-            self._model = AutoModelForObjectDetection.from_pretrained(where, use_safetensors=True, **safe)
-            self._processor = AutoImageProcessor.from_pretrained(where, **safe)
+        self._device = loaded.device(device)
+        self._model, self._processor = loaded.detector(name, self._device)
         labels = {_folded(str(v)): int(k) for k, v in self._model.config.id2label.items()}
         self._columns = [_column(name, labels, c, others) for c, others in classes.items()]
         self._n_labels = len(self._model.config.id2label)
-        self._device = loaded.device(device)
         self._batches = loaded.Batches(self._device, batch_size)
-        self._model.eval().to(self._device)
 
     def look(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return for each image scores ``(queries, classes)`` and boxes ``(queries, 4)``; one size goes together."""
@@ -162,8 +153,7 @@ class Detector:
     def _same_size(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
         import torch
 
-        writable = [np.require(image, requirements="W") for image in images]
-        inputs = self._processor(images=writable, return_tensors="pt").to(self._device)
+        inputs = self._processor(images=loaded.writable(images), return_tensors="pt").to(self._device)
         with torch.inference_mode():
             found = self._model(**inputs)
         logits, boxes = found.logits.float(), found.pred_boxes.float()

@@ -180,10 +180,10 @@ def _look(
     judges: Judge,
 ) -> list[list[dict]]:
     """Return each image's people: faces, the probability of perceived as female, and of the order."""
-    whole, found = alone.look_for_faces(image_ids, images, judges.faces)
+    whole, found = alone.look(image_ids, images, judges.faces.faces)
     standing: dict[int, list[Face]] = {}
     for k, faces in found.items():
-        whole[k]["outcome"] = gate(faces, len(phrases[k]))
+        whole[k].update(outcome=gate(faces, len(phrases[k])), n_faces=len(faces))
         if not whole[k]["outcome"]:
             standing[k] = sorted(faces, key=lambda face: face.x0 + face.x1)
     out = [

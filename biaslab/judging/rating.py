@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from biaslab import ratings, tables
+from biaslab import ratings, stats, tables
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.judging.error import known_truth
 from biaslab.judging.images import ImageSource, Unreadable
@@ -435,14 +435,11 @@ def agreement(
 
 
 def _with_judge(pairs: pd.DataFrame, used: Sequence[str], confidence: float, n_raters: int) -> tuple:
-    from biaslab.stats import wilson_interval
-
     pairs = pairs[pairs["gender"].isin(used) & pairs["vote"].isin(used)]
     n, same = len(pairs), int((pairs["gender"] == pairs["vote"]).sum())
     if not n:
         return np.nan, np.nan, np.nan, 0, n_raters, "no image has both a judgement and a majority"
-    low, high = wilson_interval(same, n, confidence)
-    return 100 * same / n, 100 * float(low), 100 * float(high), n, n_raters, ""
+    return *map(float, stats.percent(same, n, confidence)), n, n_raters, ""
 
 
 def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:

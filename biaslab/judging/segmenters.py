@@ -38,21 +38,21 @@ class Segmenter:
         import transformers
         from transformers.models.auto import modeling_auto
 
-        where, safe = named.resolve(name, "segmenter"), {"trust_remote_code": False}
+        where = named.resolve(name, "segmenter")
         with loaded.loading(name, "a segmenter"):
             where = str(named.local(where))
-            kind = transformers.AutoConfig.from_pretrained(where, **safe).model_type
+            kind = transformers.AutoConfig.from_pretrained(where, trust_remote_code=False).model_type
         self._semantic = kind in modeling_auto.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES
         auto = "SemanticSegmentation" if self._semantic else "UniversalSegmentation"
-        self._model = loaded.whole(getattr(transformers, f"AutoModelFor{auto}"), where, name, "a segmenter")
-        with loaded.loading(name, "a segmenter"):
-            self._processor = transformers.AutoImageProcessor.from_pretrained(where, **safe)
+        self._device = loaded.device(device)
+        found = loaded.ready(
+            f"AutoModelFor{auto}", name, where, "a segmenter", self._device, "AutoImageProcessor"
+        )
+        self._model, self._processor = found
         self._labels = {int(k): folded(str(v)) for k, v in self._model.config.id2label.items()}
         told = (*(getattr(self._model.config, "stuff", None) or ()), *thresholds.stuff)
         self._area, self._stuff = thresholds.area, frozenset(folded(str(label)) for label in told)
-        self._device = loaded.device(device)
         self._batches = loaded.Batches(self._device, batch_size)
-        self._model.eval().to(self._device)
 
     def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
         """Return the instances of each image; images of one size go together."""
@@ -61,8 +61,7 @@ class Segmenter:
     def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
         import torch
 
-        writable = [np.require(image, requirements="W") for image in images]
-        inputs = self._processor(images=writable, return_tensors="pt").to(self._device)
+        inputs = self._processor(images=loaded.writable(images), return_tensors="pt").to(self._device)
         with torch.inference_mode():
             seen = self._processor.post_process_semantic_segmentation(
                 self._model(**inputs),

@@ -9,25 +9,16 @@ Source: dalleval paper, section 5.2 (human evaluation, Table 3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from biaslab import ratings as files
+from biaslab.judging.seen import folded
 
 STEPS = ("objects", "number", "relation")
-_YES = {
-    "yes": "yes",
-    "y": "yes",
-    "1": "yes",
-    "true": "yes",
-    "no": "no",
-    "n": "no",
-    "0": "no",
-    "false": "no",
-    "": "",
-}
+_YES = {"yes": "yes", "y": "yes", "1": "yes", "true": "yes", "no": "no", "n": "no", "0": "no", "false": "no"}
 _NEEDS = f"Ratings of skills need: image_id, {', '.join(STEPS)} and, where several people rated, rater."
 
 
@@ -46,41 +37,50 @@ def read(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
         InputError: The file cannot be read, a column is missing, a value is neither yes nor no, a row rates nothing, an
             image is rated twice by one rater or is none of ``image_ids``. The message names the value and the fix.
     """
-    path, known = files.located(path), {"image_id", "rater", *STEPS}
-    table = files.load_table(path, known)
-    files.require(table, ["image_id", *STEPS], path, _NEEDS, known)
-    table["image_id"] = files.image_ids(table["image_id"])
-    table["rater"] = table["rater"].str.split().str.join(" ") if "rater" in table else "1"
-    asked = set(image_ids)
-    unknown = ~table["image_id"].isin(asked)
-    files.refuse(
-        unknown, path, f"image {_first(table['image_id'], unknown)!r} is none of these", "take the row out"
-    )
-    for step in STEPS:
-        said = table[step].fillna("").str.strip().str.casefold()
-        wrong = ~said.isin(list(_YES))
-        files.refuse(wrong, path, f"{step} is {_first(table[step], wrong)!r}", "write yes, no or nothing")
-        table[step] = said.map(_YES)
+    table = answers(path, image_ids, STEPS, _NEEDS, empty=True)
     steps = table[list(STEPS)]
-    files.refuse((steps == "").all(axis=1), path, "nothing is rated", "rate a step, or take the row out")
-    twice = table.duplicated(["image_id", "rater"])
-    files.refuse(
-        twice, path, f"image {_first(table['image_id'], twice)!r} is rated twice by one", "keep one row"
-    )
+    nothing = (steps == "").all(axis=1)
+    files.refuse(nothing, Path(path), "nothing is rated", "rate a step, or take the row out")
     table["correct"] = (steps != "no").all(axis=1).map({True: "yes", False: "no"})
     return table[["image_id", "rater", *STEPS, "correct"]].reset_index(drop=True)
 
 
-def _first(values: pd.Series, where: pd.Series) -> str:
-    return str(values[where].iloc[0]) if where.any() else ""
+def answers(
+    path: str | Path,
+    image_ids: Iterable[str],
+    columns: Sequence[str],
+    needs: str,
+    *,
+    about: Sequence[str] = (),
+    empty: bool = False,
+) -> pd.DataFrame:
+    """Read what raters answer with yes or no about images; ``about`` are columns of what in an image that is of.
+
+    Errors as of :func:`read`; ``needs`` is what they say that such files need, ``empty`` whether an answer may be.
+    """
+    keys = ["image_id", *about]
+    path, known = files.located(path), {*keys, *columns, "rater"}
+    table = files.load_table(path, known)
+    files.require(table, [*keys, *columns], path, needs, known)
+    table["image_id"] = files.image_ids(table["image_id"])
+    table["rater"] = table["rater"].str.split().str.join(" ") if "rater" in table else "1"
+    strange = ~table["image_id"].isin(set(image_ids))
+    files.refuse(strange, path, "{} is no image of this run", "take the row out", table["image_id"])
+    for column in about:
+        table[column] = table[column].map(folded)
+        files.refuse(table[column] == "", path, f"{column} is empty", "name it")
+    meant = _YES | ({"": ""} if empty else {})
+    for column in columns:
+        said = table[column].fillna("").str.strip().str.casefold()
+        fix = "write yes or no" + " or nothing" * empty
+        files.refuse(~said.isin(list(meant)), path, f"{column} is {{}}", fix, table[column])
+        table[column] = said.map(meant)
+    twice, last = table.duplicated([*keys, "rater"]), keys[-1]
+    files.refuse(twice, path, f"{last} {{}} is rated twice by one", "keep one row", table[last])
+    return table
 
 
 def majority(ratings: pd.DataFrame) -> pd.Series:
     """Return ``yes`` or ``no`` by image_id: what most raters say of the whole; as many of each is ``no``."""
-    return (
-        (ratings["correct"] == "yes")
-        .groupby(ratings["image_id"])
-        .mean()
-        .gt(0.5)
-        .map({True: "yes", False: "no"})
-    )
+    share = (ratings["correct"] == "yes").groupby(ratings["image_id"]).mean()
+    return (share > 0.5).map({True: "yes", False: "no"})

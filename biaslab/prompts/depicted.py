@@ -21,7 +21,7 @@ from importlib import resources
 
 import pandas as pd
 
-from biaslab import lexicons
+from biaslab import lexicons, stats
 from biaslab.errors import InputError, unknown_name
 
 SPLITS = ("dev", "test")
@@ -126,8 +126,6 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
     Raises:
         InputError: A line is not the one that was labelled.
     """
-    from biaslab.stats.intervals import wilson_interval
-
     rows = []
     for split in SPLITS:
         table = labels(split)
@@ -150,8 +148,8 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
                 (split, target, "recall", right, int(true.sum())),
             ]
     found = pd.DataFrame(rows, columns=["split", "target", "statistic", "count", "n"])
-    low, high = wilson_interval(found["count"], found["n"])
-    return found.assign(value=100 * found["count"] / found["n"], ci_low=100 * low, ci_high=100 * high)
+    value, low, high = stats.percent(found["count"], found["n"])
+    return found.assign(value=value, ci_low=low, ci_high=high)
 
 
 def measured() -> pd.DataFrame:

@@ -29,6 +29,7 @@ from biaslab.stats.intervals import (
     exact_interval,
     mean_interval,
     pearson_r,
+    percent,
     percentile_interval,
     wilson_interval,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "needed",
     "one_sample_t",
     "pearson_r",
+    "percent",
     "percentile_interval",
     "permuted_chi_square",
     "pool_rare",

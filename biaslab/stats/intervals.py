@@ -62,6 +62,13 @@ def wilson_interval(count, n, confidence: float = 0.95) -> Interval:
     )
 
 
+def percent(count, n, confidence: float = 0.95) -> tuple:
+    """Return each share ``count / n`` and the limits of :func:`wilson_interval`, all in percent; NaN where n is 0."""
+    low, high = wilson_interval(count, n, confidence)
+    size = np.where(np.asarray(n) > 0, n, np.nan)
+    return (100 * np.asarray(count, float) / size)[()], 100 * low, 100 * high
+
+
 def exact_interval(count, n, confidence: float = 0.95) -> Interval:
     """Return the exact interval of each share ``count / n``: the shares that an exact binomial test does not reject.
 

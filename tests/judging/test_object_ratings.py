@@ -33,8 +33,8 @@ def test_most_raters_decide_and_a_tie_is_no(tmp_path):
     ("row", "said"),
     [
         (("z", "dog", "yes", "1"), r"'z' is no image.*data row 5"),
-        (("a", " ", "yes", "1"), "object '' names none"),
-        (("a", "dog", "maybe", "1"), "'maybe' is neither"),
+        (("a", " ", "yes", "1"), "object is empty"),
+        (("a", "dog", "maybe", "1"), "shown is 'maybe'"),
         (("a", "coffee  cup", "no", "1"), "rated twice"),
     ],
 )
