@@ -141,6 +141,11 @@ def moved(low: float, high: float, up: str, down: str, neither: str) -> str:
     return up if low > 1e-9 else down if high < -1e-9 else neither
 
 
+def away(rows: pd.DataFrame) -> int:
+    """Return how many intervals of a table exclude 0."""
+    return int(((rows["ci_low"] > 0) | (rows["ci_high"] < 0)).sum())
+
+
 def level(confidence: float) -> str:
     """Return a level of confidence (0–1) as ``95 %``."""
     return f"{100 * confidence:g} %"

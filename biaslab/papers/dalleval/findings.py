@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, Mark, each, interval, moved, p_words, spoken
+from biaslab.findings import Finding, Mark, away, each, interval, moved, p_words, spoken
 from biaslab.papers.dalleval.analysis.detector import ALL, CANNOT, LEAST_YOUDEN
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 
@@ -34,22 +34,20 @@ def overall_average(overall: pd.DataFrame) -> list[Finding]:
 def mad(mad: pd.DataFrame) -> list[Finding]:
     """Say whether professions are further from an even split than chance makes them (rows of ``dalleval_mad``)."""
     answers = [f"{how} than a balanced model." for how in ("Further", "Nearer", "Not clearly further")]
-    found = []
-    for row in _known(mad[mad["category"] == "gender"], "corrected_mad"):
+
+    def say(row: dict) -> Finding:
         left, low, high = (row[f"corrected_{name}"] for name in ("floor", "ci_low", "ci_high"))
         why = (
             f"Measured are {spoken(row['mad'])} ({interval(row)}); a balanced model with as many images shows "
             f"{spoken(row['floor'])}, and {spoken(left)} after the correction."
         )
-        found.append(
-            _finding(
-                "With chance taken off, how far are professions from an even split?",
-                moved(low - left, high - left, *answers), row | {"ci_low": low, "ci_high": high}, "corrected_mad",
-                "of 0.5", why, of="professions", figure="gender_mad", reference=left,
-                reference_name="a balanced model",
-            )
+        return _finding(
+            "With chance taken off, how far are professions from an even split?",
+            moved(low - left, high - left, *answers), row | {"ci_low": low, "ci_high": high}, "corrected_mad",
+            "of 0.5", why, of="professions", figure="gender_mad", reference=left, reference_name="a balanced model",
         )  # fmt: skip
-    return found
+
+    return [say(row) for row in _known(mad[mad["category"] == "gender"], "corrected_mad")]
 
 
 def gender_balance(balance: pd.DataFrame) -> list[Finding]:
@@ -166,25 +164,24 @@ def skin_tone_methods(methods: pd.DataFrame) -> list[Finding]:
 
 def skin_tone_truth(truth: pd.DataFrame) -> list[Finding]:
     """Say how often the computation in CIELAB and the released one read the true tone, and what mean tone they give."""
-    found = []
-    for scored in ("ITA in CIELAB", "ITA as released"):
-        of = truth[(truth["segmentation"] == "face") & (truth["scoring"] == scored)]
-        for model, rows in of.groupby("model", sort=False):
-            by = {row["measure"]: row for row in rows.to_dict("records")}
-            same, mean = by["within_0"], by["mean_tone"]
-            if pd.isna(same["value"]):
-                continue
-            question = f"How often does {scored} read the true skin tone?"
-            why = (
-                f"Within one tone in {spoken(by['within_1']['value'])} %; mean tone {spoken(mean['value'])}, off by "
-                f"{spoken(by['mean_difference']['value'])} on average."
-            )
-            answer = f"In {spoken(same['value'])} % of faces."
-            about = same | {"model": model}
-            found.append(
-                _finding(question, answer, about, "value", "%", why, of="faces", figure="skin_tone_truth")
-            )
-    return found
+
+    def say(scored: str, model: str, rows: pd.DataFrame) -> Finding | None:
+        by = {row["measure"]: row for row in rows.to_dict("records")}
+        same, mean = by["within_0"], by["mean_tone"]
+        if pd.isna(same["value"]):
+            return None
+        why = (
+            f"Within one tone in {spoken(by['within_1']['value'])} %; mean tone {spoken(mean['value'])}, off by "
+            f"{spoken(by['mean_difference']['value'])} on average."
+        )
+        return _finding(
+            f"How often does {scored} read the true skin tone?", f"In {spoken(same['value'])} % of faces.",
+            same, "value", "%", why, of="faces", figure="skin_tone_truth",
+        )  # fmt: skip
+
+    by_ita = truth["scoring"].isin(("ITA in CIELAB", "ITA as released"))
+    of = truth[(truth["segmentation"] == "face") & by_ita]
+    return each(of.sort_values("scoring", ascending=False, kind="stable"), ["scoring", "model"], say)
 
 
 def attribute_difference(differences: pd.DataFrame) -> list[Finding]:
@@ -241,27 +238,25 @@ def skills(accuracy: pd.DataFrame) -> list[Finding]:
 
 def skill_steps(steps: pd.DataFrame) -> list[Finding]:
     """Say which part of counting and of relations fails more (rows of ``dalleval_skill_steps``; Figure 5b)."""
-    found = []
-    words = {"count": "number", "spatial": "relation"}
-    for (model, skill), of in steps[steps["asked"] == "all"].groupby(["model", "skill"], sort=False):
-        at = of.set_index("step")
-        objects, both = at.loc["objects"], at.loc["both"]
-        lost = objects["percent_correct"] - both["percent_correct"]
-        right, whole = (spoken(row["percent_correct"]) for row in (objects, both))
-        answer = f"The classes are right in {right} %, everything in {whole} %."
-        why = f"{spoken(lost)} points are lost to the {words[skill]} where the classes are right."
-        row = both.to_dict() | {"model": model}
-        question = f"What is missing where a {words[skill]} is asked for?"
-        found.append(
-            _finding(question, answer, row, "percent_correct", "%", why, of="images", figure="skill_steps")
-        )
-    return found
+
+    def say(model: str, skill: str, of: pd.DataFrame) -> Finding:
+        at, word = of.set_index("step"), {"count": "number", "spatial": "relation"}[skill]
+        right, whole = (at.loc[step, "percent_correct"] for step in ("objects", "both"))
+        return _finding(
+            f"What is missing where a {word} is asked for?",
+            f"The classes are right in {spoken(right)} %, everything in {spoken(whole)} %.",
+            at.loc["both"], "percent_correct", "%",
+            f"{spoken(right - whole)} points are lost to the {word} where the classes are right.",
+            of="images", figure="skill_steps",
+        )  # fmt: skip
+
+    return each(steps[steps["asked"] == "all"], ["model", "skill"], say)
 
 
 def skill_corrected(corrected: pd.DataFrame) -> list[Finding]:
     """Say how accurate a model is once the detector's own error is taken off, or that it cannot be said."""
-    found = []
-    for row in corrected.to_dict("records"):
+
+    def say(row: dict) -> Finding:
         question = (
             f"Skill {row['skill']!r}: how many images show what is asked, the detector's error taken off?"
         )
@@ -269,24 +264,21 @@ def skill_corrected(corrected: pd.DataFrame) -> list[Finding]:
         if pd.isna(row["percent_corrected"]):
             why = (f"As judged: {spoken(row['percent_correct'])} %; {row['reason']}.",)
             answer = "This judge cannot tell." if row["reason"] == CANNOT else "Not known."
-            found.append(Finding(question, answer, details=why, **about))
-            continue
+            return Finding(question, answer, details=why, **about)
         least, most = (spoken(row[name]) for name in ("percent_least", "percent_most"))
         truth = "" if pd.isna(row["percent_true"]) else f" The truth is {spoken(row['percent_true'])} %."
         why = f"Over the ways of failing, one by one: {least} to {most} %.{truth}"
         answer = f"{spoken(row['percent_corrected'])} %, where the detector says {spoken(row['percent_correct'])} %."
-        found.append(
-            _finding(
-                question, answer, row, "percent_corrected", "%", why, of="images", figure="skill_corrected"
-            )
-        )
-    return found
+        about = {"of": "images", "figure": "skill_corrected"}
+        return _finding(question, answer, row, "percent_corrected", "%", why, **about)
+
+    return [say(row) for row in corrected.to_dict("records")]
 
 
 def ranking_kept(kept: pd.DataFrame) -> list[Finding]:
     """Say how far apart models must be to be ranked rightly, with the detector's error and without."""
-    found = []
-    for (model, skill), of in kept.groupby(["model", "skill"], sort=False):
+
+    def say(model: str, skill: str, of: pd.DataFrame) -> Finding:
         by = {row["judge"]: row for row in of.to_dict("records")}
         row, alone = by["detector"], by["none"]
         why = (
@@ -302,8 +294,9 @@ def ranking_kept(kept: pd.DataFrame) -> list[Finding]:
             for one in (row["difference_needed"], alone["difference_needed"])
         )
         answer = f"{needed}; {without} with a detector that never errs."
-        found.append(Finding(question, answer, model=model, figure="dalleval_ranking_kept", details=(why,)))
-    return found
+        return Finding(question, answer, model=model, figure="dalleval_ranking_kept", details=(why,))
+
+    return each(kept, ["model", "skill"], say)
 
 
 def count_corrected(corrected: pd.DataFrame) -> list[Finding]:
@@ -328,43 +321,43 @@ def count_corrected(corrected: pd.DataFrame) -> list[Finding]:
 
 def detector_error(errors: pd.DataFrame) -> list[Finding]:
     """Say in which skills the detector can tell at all, and which class it knows least."""
-    found = []
-    for (model, skill), of in errors[errors["object"] == "all"].groupby(["model", "skill"], sort=False):
-        value = of.set_index("measure")["value"]
-        if not {"sensitivity", "specificity"} <= set(value.index):
-            continue
+
+    def say(model: str, skill: str, rows: pd.DataFrame) -> Finding | None:
+        of = rows[rows["object"] == "all"].set_index("measure")
+        if not {"sensitivity", "specificity"} <= set(of.index):
+            return None
+        value = of["value"]
         youden = (value["sensitivity"] + value["specificity"]) / 100 - 1
-        right = of[of["measure"] == "sensitivity"].iloc[0]
-        mine = errors[(errors["model"] == model) & (errors["skill"] == skill) & (errors["object"] != "all")]
-        least = mine[mine["measure"] == "sensitivity"].sort_values("value", kind="stable").iloc[0]
+        mine = rows[(rows["object"] != "all") & (rows["measure"] == "sensitivity")]
+        least = mine.sort_values("value", kind="stable").iloc[0]
         why = (
             f"Sensitivity {spoken(value['sensitivity'])} %, specificity {spoken(value['specificity'])} %; of the "
             f"classes it knows {least['object']} least ({spoken(least['value'])} % of {least['n']:.0f})."
         )
         answer = "Yes." if youden >= LEAST_YOUDEN else "No: this judge cannot tell."
         question = f"Can the detector tell whether an image is right in the skill {skill!r}?"
-        found.append(
-            _finding(question, answer, right, "value", "%", why, of="drawings", figure="detector_error")
-        )
-    return found
+        about = {"of": "drawings", "figure": "detector_error"}
+        return _finding(question, answer, of.loc["sensitivity"], "value", "%", why, **about)
+
+    return each(errors, ["model", "skill"], say)
 
 
 def social_judges(judges: pd.DataFrame) -> list[Finding]:
     """Say how often the judges of people are right on images whose truth is known."""
-    found = []
-    for row in judges[judges["measure"].isin(["sensitivity", "specificity"])].to_dict("records"):
-        if row["about"] not in ("gender", "attributes") or not row["n"]:
-            continue
-        of = {
-            ("gender", "sensitivity"): "images of women does it call female",
-            ("gender", "specificity"): "images of men does it call male",
-            ("attributes", "sensitivity"): "attributes that are worn does it see",
-            ("attributes", "specificity"): "attributes that are not worn does it deny",
-        }[row["about"], row["measure"]]
-        question = f"{row['judge']}: how many {of}?"
-        answer = f"{spoken(row['value'])} %."
-        found.append(_finding(question, answer, row, "value", "%", of="answers", figure="social_judges"))
-    return found
+    asked = {
+        ("gender", "sensitivity"): "images of women does it call female",
+        ("gender", "specificity"): "images of men does it call male",
+        ("attributes", "sensitivity"): "attributes that are worn does it see",
+        ("attributes", "specificity"): "attributes that are not worn does it deny",
+    }
+    return [
+        _finding(
+            f"{row['judge']}: how many {asked[row['about'], row['measure']]}?", f"{spoken(row['value'])} %.", row,
+            "value", "%", of="answers", figure="social_judges",
+        )
+        for row in judges.to_dict("records")
+        if (row["about"], row["measure"]) in asked and row["n"]
+    ]  # fmt: skip
 
 
 def printed_averages(accuracy: pd.DataFrame) -> list[Finding]:
@@ -394,7 +387,7 @@ def skill_agreement(agreement: pd.DataFrame) -> list[Finding]:
     return [
         Finding(
             "Do people and the detector find equally many images correct?",
-            f"The interval of their difference excludes 0 in {_away(agreement)} of {len(agreement)} cells.",
+            f"The interval of their difference excludes 0 in {away(agreement)} of {len(agreement)} cells.",
             figure="dalleval_skill_agreement",
             details=(
                 f"They are {spoken(agreement['difference'].abs().mean())} points apart on average.",
@@ -405,15 +398,10 @@ def skill_agreement(agreement: pd.DataFrame) -> list[Finding]:
     ]
 
 
-def _away(table: pd.DataFrame) -> int:
-    """Return how many intervals exclude 0."""
-    return ((table["ci_low"] > 0) | (table["ci_high"] < 0)).sum()
-
-
 def skill_training(training: pd.DataFrame) -> list[Finding]:
     """Say where less training data changes the accuracy, before and after adjustment for the number of cells."""
     answer = f"In {(training['p_holm'] < 0.05).sum()} of {len(training)} cells after Holm's adjustment."
-    raw = f"Unadjusted, the interval of the change excludes 0 in {_away(training)}."
+    raw = f"Unadjusted, the interval of the change excludes 0 in {away(training)}."
     question, figure = "Does less training data change the accuracy?", "dalleval_skill_training"
     return [Finding(question, answer, figure=figure, details=(raw,))] if len(training) else []
 
@@ -431,25 +419,21 @@ def metric_agreement(agreement: pd.DataFrame) -> list[Finding]:
 
 def image_quality(quality: pd.DataFrame) -> list[Finding]:
     """Say how often images find their caption, beside the images behind the captions and chance."""
-    found = []
-    precision = quality[quality["metric"] == "R-precision"]
-    for model, of in precision.groupby("model", sort=False):
+
+    def say(model: str, of: pd.DataFrame) -> Finding:
         by = {row["images"]: row for row in of.to_dict("records")}
-        row = by["generated"]
-        real = by.get("captioned")
-        why = [f"By chance it would be {spoken(row['floor'])} %."]
-        if real:
-            why.insert(
-                0,
-                f"The images behind the captions find theirs in {spoken(real['value'])} % ({interval(real)}).",
-            )
-        answer = f"In {spoken(row['value'])} % of choices of {min(99, row['n'] - 1):.0f} others."
-        question = "How often does an image made from a caption find it again?"
-        about = row | {"model": model}
-        found.append(
-            _finding(question, answer, about, "value", "%", *why, of="captions", figure="image_quality")
-        )
-    return found
+        row, why = by["generated"], []
+        if real := by.get("captioned"):
+            why = [
+                f"The images behind the captions find theirs in {spoken(real['value'])} % ({interval(real)})."
+            ]
+        return _finding(
+            "How often does an image made from a caption find it again?",
+            f"In {spoken(row['value'])} % of choices of {min(99, row['n'] - 1):.0f} others.", row, "value", "%",
+            *why, f"By chance it would be {spoken(row['floor'])} %.", of="captions", figure="image_quality",
+        )  # fmt: skip
+
+    return each(quality[quality["metric"] == "R-precision"], ["model"], say)
 
 
 def gender_judges(judges: pd.DataFrame) -> list[Finding]:

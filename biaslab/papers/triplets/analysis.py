@@ -117,10 +117,8 @@ def _marked(text: str, spans: str) -> str:
 
 def depicted(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_depicted`` with Wilson intervals of that level, in %: precision and recall of the filter."""
-    low, high = stats.wilson_interval(agreement["count"], agreement["n"], confidence)
-    value = 100 * agreement["count"] / agreement["n"]
-    found = agreement.assign(value=value, ci_low=100 * low, ci_high=100 * high)
-    return tables.of(found, "triplets_depicted")
+    value, low, high = stats.percent(agreement["count"], agreement["n"], confidence)
+    return tables.of(agreement.assign(value=value, ci_low=low, ci_high=high), "triplets_depicted")
 
 
 # -- similarity and its gap (section 4) --------------------------------------------------------------
@@ -140,8 +138,7 @@ def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     """Return ``triplets_disparity`` of ``triplets_similarity``: how similar neutral is to each of the others.
 
     Means in the unit of each metric (section 4.1, eq. 1 and 2, tables 5 and 10), with Student's t over triplets, or
-    seeds, and without limits where only means are given. Raises InputError where a mean stands beside the values that
-    it is made of.
+    seeds, and without limits where only means are given. Raises InputError where a mean stands beside its values.
     """
     keys = [*_CELL, *_METRIC, "pair"]
     checked = _checked(similarity, "triplets_similarity", keys[:-1])
@@ -237,10 +234,8 @@ def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -
     rows = rows[rows["sample"] == "triplets"]
     rows = rows[rows["model"].isin(rows["model"].head(1))]
     sign = rows["higher_is_closer"].map({1: 1, 0: -1})
-    wide = rows.assign(value=sign * rows["value"]).pivot(
-        index=["dataset", "case"], columns="pair", values="value"
-    )
-    wide = wide.reindex(columns=PAIRS)
+    signed = rows.assign(value=sign * rows["value"])
+    wide = signed.pivot(index=["dataset", "case"], columns="pair", values="value").reindex(columns=PAIRS)
     gap = (wide[PAIRS[1]] - wide[PAIRS[0]]).dropna().sort_values(ascending=False)
     ends = pd.concat([gap.head(most), gap.iloc[most:].tail(most)]).rename("gap").reset_index()
     return ends.rename(columns={"case": "triplet_id"})
@@ -427,33 +422,31 @@ def chi_square(
 ) -> pd.DataFrame:
     """Return ``triplets_chi_square``: whether objects are distributed alike over genders (section 5.3).
 
+    Of counts by group ``triplets_group_chi_square``: the same for each group (sections 6.3 and 7.1, tables 7 to 9).
+
     ``printed`` has rows of ``triplets_printed_chi_square``, for cells without counts. p is as computed or printed, and
     adjusted for all tests over the same kind of sample; Cramér's V (0–1) is known where there are counts. Beside it
     stands the p of labels permuted within cases: images of a triplet are matched and objects of an image come
     together, so that the plain p is too large for the one reason and too small for the other. Raises InputError where
     n_images differs within a set of prompts, or only some counts are told by case.
     """
-    counts = _counts(counts, "triplets_object_counts").assign(dependency_group=ALL_GROUPS)
-    printed = printed[printed["dependency_group"] == ALL_GROUPS]
-    return _tests(counts, printed, "triplets_chi_square", seed, replicates, confidence)
+    counts, of = _with_group(counts)
+    printed = printed[(printed["dependency_group"] == ALL_GROUPS) == (of == "")]
+    rows = [
+        dict(zip(_GROUP, names, strict=True)) | row
+        for names, group in counts.groupby(_GROUP, sort=False)
+        for row in _tested(group, seed, replicates, confidence)
+    ]
+    for row in _unless_computed(printed, counts, _GROUP).to_dict("records"):
+        rows.append(row | {"evidence": "printed", "reason": row["reason"] or "the paper prints no counts"})
 
+    def place(column: pd.Series) -> pd.Series:
+        order = GROUPS if column.name == "dependency_group" else column.unique()
+        return column.map({name: i for i, name in enumerate(order)})
 
-def group_chi_square(
-    counts: pd.DataFrame,
-    printed: pd.DataFrame,
-    *,
-    seed: int = 0,
-    replicates: int = PERMUTATIONS,
-    confidence: float = 0.95,
-) -> pd.DataFrame:
-    """Return ``triplets_group_chi_square``: :func:`chi_square` for each group (sections 6.3 and 7.1, tables 7 to 9).
-
-    Nouns of prompts are no group.
-    """
-    counts = _counts(counts, "triplets_group_object_counts")
-    counts = counts[counts["dependency_group"] != "nouns"]
-    printed = printed[printed["dependency_group"] != ALL_GROUPS]
-    return _tests(counts, printed, "triplets_group_chi_square", seed, replicates, confidence)
+    frame = tables.of(rows, f"triplets_{of}chi_square")
+    frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
+    return _adjusted(_adjusted(frame, ["sample"]), ["sample"], "p_permutation")
 
 
 def bias_score(
@@ -489,24 +482,11 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
     """Return ``triplets_top_objects``: the ``most`` frequent objects of each gender's prompts that are no people.
 
     Of each model and dataset, with how many an image shows (section 6.3, figure 6), and Student's t over cases, of
-    which each is taken to have as many images. Errors as for :func:`bias_score`.
+    which each is taken to have as many images. Errors as for :func:`bias_score`. Of counts by group
+    ``triplets_group_top_objects``: of each group, over prompts of all genders, and of ``hidden`` nouns.
     """
-    counts = _counts(counts, "triplets_object_counts")
-    return _top(counts, [*_CELL, "prompt_gender"], "triplets_top_objects", most, confidence)
-
-
-def group_top_objects(counts: pd.DataFrame, *, most: int = 8, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_group_top_objects``: the ``most`` frequent objects of each group that are no people (figure 6).
-
-    As :func:`top_objects`, over prompts of all genders; of ``hidden`` nouns.
-    """
-    counts = _counts(counts, "triplets_group_object_counts")
-    return _top(
-        counts[counts["dependency_group"] != "nouns"], _GROUP, "triplets_group_top_objects", most, confidence
-    )
-
-
-def _top(counts: pd.DataFrame, keys: list[str], name: str, most: int, confidence: float) -> pd.DataFrame:
+    counts, of_groups = _with_group(counts)
+    keys = _GROUP if of_groups else [*_CELL, "prompt_gender"]
     counts = counts[~counts["object"].isin(PEOPLE)]
     order = counts["prompt_gender"].map({gender: i for i, gender in enumerate(PROMPT_GENDERS)})
     counts = counts.iloc[np.argsort(order, kind="stable")]
@@ -528,7 +508,7 @@ def _top(counts: pd.DataFrame, keys: list[str], name: str, most: int, confidence
             else:
                 row["reason"] = "an interval needs counts of two cases"
             rows.append(row)
-    return tables.of(rows, name)
+    return tables.of(rows, f"triplets_{of_groups}top_objects")
 
 
 def group_bias_score(
@@ -542,6 +522,14 @@ def group_bias_score(
     """Return ``triplets_group_bias_score``: :func:`bias_score` for each group (section 6.3, figures 7 and 8)."""
     counts = _counts(counts, "triplets_group_object_counts")
     return _scores(counts, "triplets_group_bias_score", _GROUP, minimum_count, seed, replicates, confidence)
+
+
+def _with_group(counts: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return checked counts with a group, without nouns, which are none, and ``group_`` where they are by group."""
+    of = "group_" * ("dependency_group" in counts)
+    counts = _counts(counts, f"triplets_{of}object_counts")
+    counts = counts if of else counts.assign(dependency_group=ALL_GROUPS)
+    return counts[counts["dependency_group"] != "nouns"], of
 
 
 def _counts(rows: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -559,27 +547,6 @@ def _counts(rows: pd.DataFrame, name: str) -> pd.DataFrame:
         row = rows.loc[several, cell].iloc[0].to_dict()
         raise InputError(f"{name}: n_images differs within {row}; it is one number for a set of prompts.")
     return rows
-
-
-def _tests(
-    counts: pd.DataFrame, printed: pd.DataFrame, name: str, seed: int, replicates: int, confidence: float
-) -> pd.DataFrame:
-    """Return tests computed from counts, and the printed ones where there are none, with adjusted p-values."""
-    rows = [
-        dict(zip(_GROUP, names, strict=True)) | row
-        for names, group in counts.groupby(_GROUP, sort=False)
-        for row in _tested(group, seed, replicates, confidence)
-    ]
-    for row in _unless_computed(printed, counts, _GROUP).to_dict("records"):
-        rows.append(row | {"evidence": "printed", "reason": row["reason"] or "the paper prints no counts"})
-
-    def place(column: pd.Series) -> pd.Series:
-        order = GROUPS if column.name == "dependency_group" else column.unique()
-        return column.map({name: i for i, name in enumerate(order)})
-
-    frame = tables.of(rows, name)
-    frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
-    return _adjusted(_adjusted(frame, ["sample"]), ["sample"], "p_permutation")
 
 
 def _unless_computed(printed: pd.DataFrame, counts: pd.DataFrame, cell: list[str]) -> pd.DataFrame:
@@ -700,12 +667,10 @@ def group_share(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFra
     Section 7.2, table 11; with Wilson intervals, as if the images of a triplet were all alike.
     """
     percent, n = images["percent_images"], images["n_triplets"].fillna(0).round()
-    low, high = stats.wilson_interval(np.rint(percent / 100 * n), n, confidence)
+    _, low, high = stats.percent(np.rint(percent / 100 * n), n, confidence)
     why = ["no value is given", "the number of triplets is missing"]
-    rows = images.assign(
-        ci_low=100 * low, ci_high=100 * high, reason=np.select([percent.isna(), n <= 0], why, "")
-    )
-    return tables.of(rows, "triplets_group_share")
+    reason = np.select([percent.isna(), n <= 0], why, "")
+    return tables.of(images.assign(ci_low=low, ci_high=high, reason=reason), "triplets_group_share")
 
 
 def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
@@ -816,11 +781,9 @@ def mask_truth(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     keys = ["model", "kind", "noise", "mask"]
     for names, of in agreement.groupby(keys, sort=False):
         for metric in ("overlap", "auc"):
-            mean = stats.mean_interval(of[metric], confidence, skip_nan=True)
-            why = "" if mean.n > 1 else "an interval needs two drawings"
-            found = {"metric": metric, "value": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high}
-            count = {"n": int(of.loc[of[metric].notna(), "n"].sum()), "n_images": mean.n, "reason": why}
-            rows.append(dict(zip(keys, names, strict=True)) | found | count)
+            known = of[of[metric].notna()]
+            found = _of_images(known[metric], known["n"], confidence, "drawings")
+            rows.append(dict(zip(keys, names, strict=True)) | {"metric": metric} | found)
     return tables.of(rows, "triplets_mask_truth")
 
 
@@ -903,9 +866,13 @@ def _overlap(rows: pd.DataFrame, confidence: float) -> dict:
     known = rows[rows["iou"].notna()]
     by = (100 * known["iou"] * known["both"]).groupby(known["image_id"]).sum()
     n = known.groupby("image_id")["both"].sum()
-    mean = stats.mean_interval(by / n, confidence)
-    reason = "" if mean.n > 1 else "an interval needs two images"
-    limits = {"value": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "reason": reason}
+    return _of_images(by / n, n, confidence, "images")
+
+
+def _of_images(values: pd.Series, n: pd.Series, confidence: float, of: str) -> dict:
+    """Return the mean of one value an image, each of ``n`` observations, with Student's t."""
+    mean = stats.mean_interval(values, confidence)
+    limits = mean._asdict() | {"reason": "" if mean.n > 1 else f"an interval needs two {of}"}
     return limits | {"n": int(n.sum()), "n_images": mean.n}
 
 
@@ -947,19 +914,15 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             ("detector_precision", row.both + row.model_only, False),
             ("detector_recall", seen, unknown),
         ):
-            low, high = stats.wilson_interval(int(row.both), int(of), confidence)
-            percent = 100 * row.both / of if of else np.nan
-            found = {
-                "model": row.model,
-                "reference": row.reference,
-                "quantity": quantity,
-                "percent": percent,
-                "n": of,
-                "ci_low": 100 * low,
-            }
+            percent, low, high = stats.percent(int(row.both), int(of), confidence)
+            about = {"model": row.model, "reference": row.reference, "quantity": quantity, "n": of}
             why = "how many nouns only people find is not given, so there is no upper limit"
-            more = {"bound": "at least", "reason": why} if bound else {"ci_high": 100 * high}
-            rows.append(found | {"bound": "", "reason": ""} | more)
+            more = (
+                {"bound": "at least", "reason": why}
+                if bound
+                else {"ci_high": high, "bound": "", "reason": ""}
+            )
+            rows.append(about | {"percent": percent, "ci_low": low} | more)
     return tables.of(rows, "triplets_detector")
 
 

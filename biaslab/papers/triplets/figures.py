@@ -284,22 +284,20 @@ def detector_gender(gender: pd.DataFrame, *, most: int = 20) -> Figure:
 def top_objects(top: pd.DataFrame, *, most: int = 8) -> Figure:
     """Draw how often images of one model and dataset show their most frequent objects, one panel a gender.
 
-    Of ``triplets_top_objects``: ``most`` objects in each panel.
+    Of ``triplets_top_objects``: ``most`` objects in each panel; of ``triplets_group_top_objects`` a panel a group.
     """
-    return _frequencies(top[top["rank"] <= most], panel="prompt_gender", label="objects an image")
-
-
-def _frequencies(top: pd.DataFrame, **panels) -> Figure:
-    """Draw how many of each object an image shows."""
+    top, of_groups = top[top["rank"] <= most], "dependency_group" in top
     return forms.estimates(
         top,
         "per_image",
         row="object",
+        panel="dependency_group" if of_groups else "prompt_gender",
+        panel_names=GROUP_NAMES,
+        label="objects (or hidden nouns) an image" if of_groups else "objects an image",
         reference=None,
         xlim=(0, 1.05 * np.nanmax(top[["per_image", "ci_high"]].to_numpy())),
         columns=3,
         inch=0.3,
-        **panels,
     )
 
 
@@ -416,20 +414,6 @@ def _lit(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Return an image that is pale and grey outside of a mask."""
     grey = 0.75 * 255 + 0.25 * image.mean(axis=2, keepdims=True)
     return np.where(mask[..., None], image, grey).astype(np.uint8)
-
-
-@style.empty_without_rows
-def group_top_objects(top: pd.DataFrame, *, most: int = 6) -> Figure:
-    """Draw how often images of one model and dataset show the most frequent objects of each dependency group.
-
-    Of ``triplets_group_top_objects``: ``most`` objects in each panel.
-    """
-    return _frequencies(
-        top[top["rank"] <= most],
-        panel="dependency_group",
-        panel_names=GROUP_NAMES,
-        label="objects (or hidden nouns) an image",
-    )
 
 
 @style.empty_without_rows

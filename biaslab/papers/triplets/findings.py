@@ -11,7 +11,7 @@ from math import isfinite
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, Mark, count, each, interval, level, moved, none_could, spoken
+from biaslab.findings import Finding, Mark, away, count, each, interval, level, moved, none_could, spoken
 from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS
 from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, strongest
 from biaslab.texts import as_name
@@ -190,8 +190,7 @@ def by_cell(gap: pd.DataFrame) -> list[Finding]:
     sure = known[known["ci_low"].notna()]
     lone = sure.groupby("model")["dataset"].transform("nunique") == 1
     if len(sure):
-        away = ((sure["ci_low"] > 0) | (sure["ci_high"] < 0)).sum()
-        details.append(f"The interval over triplets excludes 0 in {away} of {len(sure)}.")
+        details.append(f"The interval over triplets excludes 0 in {away(sure)} of {len(sure)}.")
     counted = Finding(
         "How often is neutral nearer to masculine, over models, datasets and metrics?",
         f"In {masculine} of {count(len(known), 'distinct cell', 'distinct cells')}; nearer to feminine in {feminine}, "
@@ -311,14 +310,13 @@ def one_triplet(gap: pd.DataFrame) -> list[Finding]:
         other = rows[rows["nearer"] != "masculine"]
         named = [f"{_metric(r.metric)}: {r.nearer}." for r in other.itertuples()]
         known = rows[rows["ci_low"].notna()]
-        away = ((known["ci_low"] > 0) | (known["ci_high"] < 0)).sum()
-        bare = [f"The interval over seeds excludes 0 in {away} of {len(known)}."]
-        bare = bare if len(known) else ["Without values per seed there is no interval."]
+        bare = f"The interval over seeds excludes 0 in {away(known)} of {len(known)}."
+        bare = bare if len(known) else "Without values per seed there is no interval."
         return Finding(
             f"Is neutral nearer to masculine or to feminine where one triplet is repeated, {dataset}?",
             f"To masculine in {masculine} of {count(len(rows), 'metric', 'metrics')}, to feminine in {feminine}, "
             f"tied in {tied}.",
-            model, n=rows["n"].max(), of="seeds", figure="triplets_one_prompt", details=(*named, *bare),
+            model, n=rows["n"].max(), of="seeds", figure="triplets_one_prompt", details=(*named, bare),
         )  # fmt: skip
 
     return each(gap[(gap["sample"] == "seeds") & gap["gap"].notna()], ["model", "dataset"], say)
@@ -621,13 +619,11 @@ def thresholds(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding
     alpha = _alpha(confidence)
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
-        said = []
-        for group, some in rows.groupby("dependency_group", sort=False):
-            p = some["p_permutation"]
-            said.append(
-                f"{GROUP_NAMES[group]}: {(p < alpha).sum()} of {len(p)}, p {p.min():.2g} to {p.max():.2g}."
-            )
-        of = rows.groupby("dependency_group")["p_permutation"]
+        of = rows.groupby("dependency_group", sort=False)["p_permutation"]
+        said = [
+            f"{GROUP_NAMES[group]}: {(p < alpha).sum()} of {len(p)}, p {p.min():.2g} to {p.max():.2g}."
+            for group, p in of
+        ]
         moved_ = ((of.min() < alpha) & (of.max() >= alpha)).sum()
         tested = count(of.ngroups, "group", "groups")
         return Finding(
@@ -670,24 +666,23 @@ def mask_truth(truth: pd.DataFrame) -> list[Finding]:
 
 def group_truth(truth: pd.DataFrame) -> list[Finding]:
     """Say how well dependency groups are told on drawings (``triplets_group_truth``)."""
-    found = []
-    for model, rows in truth[truth["metric"] == "f1"].groupby("model", sort=False):
-        known = rows[rows["value"].notna()].set_index("dependency_group")
+
+    def say(model: str, rows: pd.DataFrame) -> Finding | None:
+        known = rows.set_index("dependency_group")
         if "macro" not in known.index:
-            continue
+            return None
         whole, groups = known.loc["macro"], known.drop("macro")
         named = [
             f"{GROUP_NAMES[k]}: {spoken(row['value'])} % ({interval(row)})." for k, row in groups.iterrows()
         ]
-        found.append(
-            Finding(
-                "Are objects put into the dependency groups that they are in?",
-                f"The mean F1 over groups is {spoken(whole['value'])} %.",
-                model, whole["value"], whole["ci_low"], whole["ci_high"], "%", whole["n"], "objects",
-                "triplets_group_truth", details=tuple(named),
-            )
+        return Finding(
+            "Are objects put into the dependency groups that they are in?",
+            f"The mean F1 over groups is {spoken(whole['value'])} %.",
+            model, whole["value"], whole["ci_low"], whole["ci_high"], "%", whole["n"], "objects",
+            "triplets_group_truth", details=tuple(named),
         )  # fmt: skip
-    return found
+
+    return each(truth[(truth["metric"] == "f1") & truth["value"].notna()], ["model"], say)
 
 
 def detector_error(errors: pd.DataFrame) -> list[Finding]:
@@ -719,14 +714,13 @@ def detector_gender(gender: pd.DataFrame, *, confidence: float = 0.95) -> list[F
             return None
         row = next(whole.itertuples())
         each_one = rows[(rows["object"] != ALL_OBJECTS) & rows["ci_low"].notna()]
-        apart = ((each_one["ci_low"] > 0) | (each_one["ci_high"] < 0)).sum()
         return Finding(
             f"By {reference}, are objects found more easily beside one gender?",
             moved(row.ci_low, row.ci_high, *answers), model, row.difference, row.ci_low, row.ci_high, "points",
             row.n_female + row.n_male, "objects", "triplets_detector_gender",
             details=(
                 f"Recall: {spoken(row.recall_male)} % beside men, {spoken(row.recall_female)} % beside women.",
-                f"Of {len(each_one)} single objects {apart} have an interval without 0; about "
+                f"Of {len(each_one)} single objects {away(each_one)} have an interval without 0; about "
                 f"{(1 - confidence) * len(each_one):.1f} would by chance.",
             ),
         )  # fmt: skip

@@ -60,7 +60,7 @@ def printed():
         co_occurrence=co_occurrence,
         co_occurrence_summary=triplets.co_occurrence_summary(co_occurrence, **DRAWS),
         tests=triplets.chi_square(given["object_counts"], given["printed_chi_square"]),
-        group_tests=triplets.group_chi_square(given["group_object_counts"], given["printed_chi_square"]),
+        group_tests=triplets.chi_square(given["group_object_counts"], given["printed_chi_square"]),
         share=triplets.group_share(given["group_images"]),
         objects=objects,
         shared=triplets.intersection(given["group_object_counts"], given["printed_intersection"], objects),
@@ -601,7 +601,7 @@ def test_group_counts_replace_printed_tests():
     rows = pd.concat([object_counts(counts, group=g) for g in groups], ignore_index=True)
     asked = {"model": "M", "pair": "triplet", "p_relation": "=", "p": 0.5, "sample": "triplets"}
     stated = [asked | {"dataset": d, "dependency_group": "hidden"} for d in ("D", "E")]
-    table = triplets.group_chi_square(rows, tables.of(stated, "triplets_printed_chi_square"))
+    table = triplets.chi_square(rows, tables.of(stated, "triplets_printed_chi_square"))
     # All nouns of the prompts are no dependency group; a printed test stands where there are no counts.
     assert table["dependency_group"].tolist() == ["implicitly_guided"] * 4 + ["hidden"] * 5
     assert cell(table, dataset="E")["evidence"] == "printed"
@@ -797,7 +797,7 @@ def test_summary_figure_draws_means_with_intervals_and_the_datasets_behind_them(
 
 def test_tests_are_drawn_by_effect_size_and_not_without(printed):
     counts = {"suit": (50, 20, 90), "dress": (40, 80, 10)}
-    tests = triplets.group_chi_square(object_counts(counts, group="hidden"), NO_TESTS)
+    tests = triplets.chi_square(object_counts(counts, group="hidden"), NO_TESTS)
     gendered = cell(tests, pair="feminine-masculine")
     assert marks(figures.group_chi_square(tests).axes[0]) == pytest.approx([gendered["cramers_v"]])
     assert len(marks(figures.group_chi_square(printed.group_tests).axes[0])) == 0

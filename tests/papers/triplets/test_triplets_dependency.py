@@ -78,7 +78,7 @@ def test_counts_and_shares_of_groups_by_a_loop():
     )
     assert set(shares["n"]) == {21} and set(shares["n_triplets"]) == {4}
     # They are what the analyses of the paper's tables take.
-    tests = triplets.group_chi_square(
+    tests = triplets.chi_square(
         found, tables.of([], "triplets_printed_chi_square"), seed=0, replicates=99
     )
     assert set(tests["dependency_group"]) == set(DEPENDENCY_GROUPS)
@@ -189,7 +189,7 @@ def test_most_frequent_objects_of_groups():
     groups, nouns = groups_of(images, rng), nouns_of(images, rng)
     groups.loc[0, ["object", "dependency_group"]] = ["person", GROUPS[0]]
     counts = cases.group_object_counts(images, groups, nouns)
-    top = triplets.group_top_objects(counts, most=2)
+    top = triplets.top_objects(counts, most=2)
     assert "person" not in set(top["object"]) and "nouns" not in set(top["dependency_group"])
     for (group,), rows in top.groupby(["dependency_group"]):
         of = counts[(counts["dependency_group"] == group) & (counts["object"] != "person")]
