@@ -10,11 +10,14 @@ import numpy as np
 import pandas as pd
 
 from biaslab import models, stats, tables
+from biaslab.captions.indicators import without_gender
 from biaslab.errors import InputError
 from biaslab.genders import GENDERS
+from biaslab.judging import skill_ratings as skill_rated
 from biaslab.judging.inception import INCEPTION
 from biaslab.judging.names import VQA
 from biaslab.judging.objects import BOX
+from biaslab.judging.vqa import read_answer, read_yes_no
 from biaslab.measures import average_gender as signed_average
 from biaslab.measures import captioning
 from biaslab.measures import skin_tone as tones
@@ -95,9 +98,7 @@ def skill_accuracy(pipeline: Pipeline) -> pd.DataFrame:
     frames = [judged.assign(evaluator=DETECTOR, images="test")]
     rated = skill_ratings(pipeline)
     if len(rated):
-        from biaslab.judging.skill_ratings import majority
-
-        said = majority(rated)
+        said = skill_rated.majority(rated)
         both = judged[judged["image_id"].isin(said.index)]
         frames.append(both.assign(evaluator=DETECTOR, images="sample"))
         frames.append(both.assign(evaluator=HUMAN, images="sample", correct=both["image_id"].map(said)))
@@ -126,19 +127,13 @@ def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
 
 def skill_ratings(pipeline: Pipeline) -> pd.DataFrame:
     """Return what people say of images (Table 3), beside the detector's verdict; no rows where nobody rated any."""
-    from biaslab.judging import skill_ratings as rated
-
     file = pipeline.settings.dalleval.ratings
     if not file:
         return tables.of([], "dalleval_skill_ratings")
-    judged = skill_verdicts(pipeline)
-    judged = judged[judged["chosen"] == "yes"].rename(columns={"correct": "detector"})
-    said = rated.read(file, judged["image_id"])
-    return _table(
-        pipeline,
-        said.merge(judged[["image_id", "skill", "detector"]], on="image_id"),
-        "dalleval_skill_ratings",
-    )
+    judged = skill_verdicts(pipeline).query("chosen == 'yes'").rename(columns={"correct": "detector"})
+    said = skill_rated.read(file, judged["image_id"])
+    whole = said.merge(judged[["image_id", "skill", "detector"]], on="image_id")
+    return _table(pipeline, whole, "dalleval_skill_ratings")
 
 
 def references(pipeline: Pipeline) -> pd.DataFrame:
@@ -151,9 +146,8 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_references")
     found, asked = _seen(pipeline, pipeline.dalleval.renders())
-    s = pipeline.settings.dalleval
-    judged = judging.verdicts(found, asked, rule=s.rule, threshold=s.threshold)
-    others = judging.shuffled(found, asked, rule=s.rule, threshold=s.threshold)
+    judged = judging.verdicts(found, asked, **_rule(pipeline))
+    others = judging.shuffled(found, asked, **_rule(pipeline))
     rows = []
     for skill, of in judged.groupby("skill", sort=False):
         rows.append(("oracle", skill, 100 * of["correct"].mean(), len(of)))
@@ -162,24 +156,28 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     return tables.of(pd.concat([found, _by_boxes(pipeline)]), "dalleval_references")
 
 
-def _boxes_agree(pipeline: Pipeline, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the images of PaintSkills of which its boxes do not say that they show something else than their scene.
+def _rule(pipeline: Pipeline) -> dict:
+    """Return by what rule verdicts are chosen, as these take it."""
+    return {name: getattr(pipeline.settings.dalleval, name) for name in ("rule", "threshold")}
 
-    Its simulator accepts objects that hide each other, and does not know every relation.
-    """
+
+def _reference(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return what the detector finds in images of known truth that show what is asked or fail at it, and these."""
+    found, asked = _seen(pipeline, pipeline.dalleval.reference())
     if not pipeline.settings.dalleval.paintskills:
-        return table
+        return found, asked
+    # Its simulator accepts objects that hide each other, and does not know every relation: boxes say otherwise then.
     judged = _judged_by_boxes(pipeline)
-    return table[~table["prompt_id"].isin(judged.loc[~judged["correct"], "prompt_id"])]
+    return found, asked[~asked["prompt_id"].isin(judged.loc[~judged["correct"], "prompt_id"])]
 
 
 @lru_cache(maxsize=1)
 def _judged_by_boxes(pipeline: Pipeline) -> pd.DataFrame:
     """Return the verdicts that PaintSkills' own boxes give on all its test scenes, of skills that have boxes."""
-    s = pipeline.settings.dalleval
-    scenes = paintskills.scenes(s.paintskills).assign(image_id=lambda of: of["prompt_id"])
-    boxes = paintskills.boxes(s.paintskills, scenes)
-    judged = judging.verdicts(boxes, scenes, rule=s.rule, threshold=s.threshold)
+    folder = pipeline.settings.dalleval.paintskills
+    scenes = paintskills.scenes(folder).assign(image_id=lambda of: of["prompt_id"])
+    boxes = paintskills.boxes(folder, scenes)
+    judged = judging.verdicts(boxes, scenes, **_rule(pipeline))
     return judged[judged["skill"].isin(scenes.loc[scenes["prompt_id"].isin(boxes["image_id"]), "skill"])]
 
 
@@ -217,16 +215,14 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     """
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_detector_renders")
-    found, asked = _seen(pipeline, pipeline.dalleval.reference())
-    asked = _boxes_agree(pipeline, asked)
-    s = pipeline.settings.dalleval
-    judged = judging.verdicts(found, asked, rule=s.rule, threshold=s.threshold)
+    found, asked = _reference(pipeline)
+    judged = judging.verdicts(found, asked, **_rule(pipeline))
     judged = judged.assign(
         failure=judged["truth_failure"].replace("", "none"),
         correct=_yes(judged["correct"]),
         number=judged["n"],
         shown=judged["truth_n"],
-        found=judging.counted(found, judged, s.threshold),
+        found=judging.counted(found, judged, pipeline.settings.dalleval.threshold),
     )
     return _table(pipeline, judged, "dalleval_detector_renders")
 
@@ -241,8 +237,7 @@ def detector_thresholds(pipeline: Pipeline) -> pd.DataFrame:
     """
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_detector_thresholds")
-    found, asked = _seen(pipeline, pipeline.dalleval.reference())
-    asked = _boxes_agree(pipeline, asked)
+    found, asked = _reference(pipeline)
     frames = []
     for threshold in THRESHOLDS:
         judged = judging.verdicts(found, asked, threshold=threshold)
@@ -283,8 +278,6 @@ def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
 
 @lru_cache(maxsize=2)
 def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
-    from biaslab.judging.vqa import read_answer, read_yes_no
-
     faces, said = pipeline.dalleval.faces(kind), pipeline.dalleval.answers(kind)
     about = said[said["attribute"] == ""].set_index("image_id").reindex(faces["image_id"])
     read = [read_answer(text) for text in about["answer"]]
@@ -315,18 +308,16 @@ def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
 _KNOWN = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
 
 
-def _genders(pipeline: Pipeline, column: str) -> pd.DataFrame:
-    rows = social_images(pipeline)
-    rows = rows[rows["prompt"] == "person"]
-    counts = {g: (rows[column] == g).groupby(rows["profession"], sort=False).sum() for g in GENDERS}
-    female, male = (counts[g].astype(float) for g in ("female", "male"))
-    value = signed_average(female.to_numpy(), male.to_numpy())
-    return pd.DataFrame({"profession": female.index, "value": value, "n": (female + male).to_numpy()})
-
-
 def average_gender(pipeline: Pipeline) -> pd.DataFrame:
     """Return the average gender of each profession, by the answers to the question about it (section 4.2.2)."""
-    return _table(pipeline, _genders(pipeline, "gender_vqa"), "dalleval_average_gender")
+    rows = social_images(pipeline).query("prompt == 'person'")
+    female, male = (
+        (rows["gender_vqa"] == g).groupby(rows["profession"], sort=False).sum().astype(float)
+        for g in ("female", "male")
+    )
+    value = signed_average(female.to_numpy(), male.to_numpy())
+    found = pd.DataFrame({"profession": female.index, "value": value, "n": (female + male).to_numpy()})
+    return _table(pipeline, found, "dalleval_average_gender")
 
 
 def average_skin_tone(pipeline: Pipeline) -> pd.DataFrame:
@@ -379,8 +370,6 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
 
 def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
     """Return the share of images that show each attribute, by prompt and profession (section 4.2.2)."""
-    from biaslab.judging.vqa import read_yes_no
-
     said = pipeline.dalleval.answers("social")
     said = said[said["attribute"] != ""]
     answer = np.array([read_yes_no(text)[0] for text in said["answer"]], object)
@@ -466,32 +455,20 @@ def _distances(vectors: dict[str, np.ndarray], features: str, seed: int) -> list
     """Return rows of FID and KID on features, and why there are none."""
     rows = []
     for metric, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
+        row = {"images": "generated", "metric": f"{metric}, {features} features"}
         if len(vectors) < 2:
-            why = "no images behind the captions"
-            rows.append(
-                {"images": "generated", "metric": f"{metric}, {features} features", "n": 0, "reason": why}
-            )
-            continue
-        row = {
-            "images": "generated",
-            "metric": f"{metric}, {features} features",
-            "value": distance(*vectors.values()),
-        }
-        rows.append(row | _halves(vectors, distance, seed))
+            rows.append(row | {"n": 0, "reason": "no images behind the captions"})
+        else:
+            rows.append(row | {"value": distance(*vectors.values())} | _halves(vectors, distance, seed))
     return rows
 
 
 def _precision(images: np.ndarray, texts: np.ndarray, seed: int) -> dict:
-    each = 100 * r_precision(images @ texts.T, distractors=min(DISTRACTORS, len(texts) - 1))
+    others = min(DISTRACTORS, len(texts) - 1)
+    each = 100 * r_precision(images @ texts.T, distractors=others)
     found = stats.bootstrap_mean(each, 2000, seed)
-    chance = 100 / (1 + min(DISTRACTORS, len(texts) - 1))
-    return {
-        "value": found.value,
-        "ci_low": found.ci_low,
-        "ci_high": found.ci_high,
-        "floor": chance,
-        "n": len(each),
-    }
+    limits = {"value": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high}
+    return limits | {"floor": 100 / (1 + others), "n": len(each)}
 
 
 def _halves(vectors: dict[str, np.ndarray], distance: Callable, seed: int) -> dict:
@@ -532,8 +509,6 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
     Among the images behind up to :data:`CAPTIONED` captions whose gender is known; the bias is that of the first 1, 5
     and 10 images. ``bias_at_all`` is the lean of all these images: what a retrieval blind to gender shows.
     """
-    from biaslab.captions.indicators import without_gender
-
     table = pipeline.images("training").table.drop_duplicates("caption_id")
     table = table[table["truth_gender"].isin(GENDERS)] if "truth_gender" in table else table.iloc[:0]
     if len(table) < 10:
@@ -551,10 +526,8 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
             rows.append((captions, f"recall_at_{k}", 100 * recall_at(similarity, k).mean()))
         rows.append((captions, "bias_at_all", 1 - 2 * female.mean()))
     out = pd.DataFrame(rows, columns=["captions", "metric", "value"])
-    name = pipeline.settings.judging.gender
-    return tables.of(
-        out.assign(judge=name, reason=f"{len(table)} captioned images"), "dalleval_gender_judges"
-    )
+    about = {"judge": pipeline.settings.judging.gender, "reason": f"{len(table)} captioned images"}
+    return tables.of(out.assign(**about), "dalleval_gender_judges")
 
 
 # -- images for galleries ------------------------------------------------------------------------------
@@ -587,9 +560,8 @@ def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.Data
         return prompts.assign(image_id="", outcome="").head(0)
     source = pipeline.dalleval.renders()
     found, _ = pipeline.dalleval.detections(source)
-    s = pipeline.settings.dalleval
     shown = prompts.merge(source.table[["prompt_id", "image_id"]], on="prompt_id")
-    return judging.verdicts(found, shown, rule=s.rule, threshold=s.threshold)
+    return judging.verdicts(found, shown, **_rule(pipeline))
 
 
 def with_boxes(

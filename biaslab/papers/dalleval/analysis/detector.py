@@ -24,16 +24,14 @@ def _shares(rows: pd.DataFrame, keys: list[str], hit: str, confidence: float, va
     """Return the percentage of ``yes`` in a column by keys, with n and Wilson limits."""
     of = rows.assign(hit=rows[hit] == "yes").groupby(keys, sort=False)["hit"]
     out = of.agg(count="sum", n="size").reset_index()
-    low, high = stats.wilson_interval(out["count"], out["n"], confidence)
-    return out.assign(**{value: 100 * out["count"] / out["n"]}, ci_low=100 * low, ci_high=100 * high)
+    percent, low, high = stats.percent(out["count"], out["n"], confidence)
+    return out.assign(**{value: percent}, ci_low=low, ci_high=high)
 
 
 def skill_rules(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``dalleval_skill_rules``: accuracy by each rule, of the same detections."""
-    keys = ["model", "rule", "skill"]
-    return tables.of(
-        _shares(verdicts, keys, "correct", confidence, "percent_correct"), "dalleval_skill_rules"
-    )
+    shares = _shares(verdicts, ["model", "rule", "skill"], "correct", confidence, "percent_correct")
+    return tables.of(shares, "dalleval_skill_rules")
 
 
 def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -70,8 +68,8 @@ def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
 def detector_thresholds(thresholds: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``dalleval_detector_thresholds`` with Wilson intervals; takes rows as a source has them."""
     count = np.rint(thresholds["percent_right"] * thresholds["n"] / 100)
-    low, high = stats.wilson_interval(count, thresholds["n"], confidence)
-    return tables.of(thresholds.assign(ci_low=100 * low, ci_high=100 * high), "dalleval_detector_thresholds")
+    _, low, high = stats.percent(count, thresholds["n"], confidence)
+    return tables.of(thresholds.assign(ci_low=low, ci_high=high), "dalleval_detector_thresholds")
 
 
 def skill_corrected(
@@ -321,12 +319,8 @@ def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict
     how = {"labels": ("yes", "no"), "seed": seed, "confidence": confidence}
     wide = ratings.pivot(index="image_id", columns="rater", values="correct")
     people = np.where((wide == "yes").sum(axis=1) > (wide == "no").sum(axis=1), "yes", "no")
-    detector = (
-        ratings.drop_duplicates("image_id")
-        .set_index("image_id")["detector"]
-        .reindex(wide.index)
-        .to_numpy(object)
-    )
+    once = ratings.drop_duplicates("image_id").set_index("image_id")
+    detector = once["detector"].reindex(wide.index).to_numpy(object)
     only_people = int(((people == "yes") & (detector == "no")).sum())
     only_detector = int(((people == "no") & (detector == "yes")).sum())
     different = only_people + only_detector
@@ -340,15 +334,6 @@ def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict
     if wide.shape[1] > 1:
         found["krippendorff_alpha"] = (agreement.krippendorff_alpha(wide.to_numpy(object), **how), {})
     return [
-        {
-            "statistic": name,
-            "value": one.value,
-            "ci_low": one.ci_low,
-            "ci_high": one.ci_high,
-            "n": one.n_items,
-            "n_raters": wide.shape[1],
-            "reason": one.reason,
-        }
-        | more
+        one._asdict() | {"statistic": name, "n": one.n_items, "n_raters": wide.shape[1]} | more
         for name, (one, more) in found.items()
     ]

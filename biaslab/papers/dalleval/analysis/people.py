@@ -42,13 +42,8 @@ def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
     off = (images["skin_tone"] - images["truth_skin_tone"]).dropna()
     for most in range(4):
         yield _share("skin tone", "tone", f"within_{most}", off.abs() <= most, confidence)
-    mean = stats.mean_interval(off, confidence)
-    yield {
-        "judge": "skin tone",
-        "about": "tone",
-        "measure": "mean_difference",
-        "value": mean.value,
-    } | mean._asdict()
+    about = {"judge": "skin tone", "about": "tone", "measure": "mean_difference"}
+    yield about | stats.mean_interval(off, confidence)._asdict()
 
 
 def _worn(names: pd.Series) -> np.ndarray:
@@ -57,11 +52,13 @@ def _worn(names: pd.Series) -> np.ndarray:
 
 
 def _share(judge: str, about: str, measure: str, hits, confidence: float) -> dict:
-    n, count = np.size(hits), int(np.sum(hits))
-    low, high = stats.wilson_interval(count, n, confidence)
-    value = 100 * count / n if n else np.nan
-    row = {"judge": judge, "about": about, "measure": measure, "value": value, "n": n}
-    return row | {"ci_low": 100 * float(low), "ci_high": 100 * float(high)}
+    return {"judge": judge, "about": about, "measure": measure} | _percent(hits, confidence)
+
+
+def _percent(hits, confidence: float) -> dict:
+    n = np.size(hits)
+    value, low, high = stats.percent(int(np.sum(hits)), n, confidence)
+    return {"value": value, "n": n, "ci_low": low, "ci_high": high}
 
 
 def tones_by_attribute(images: pd.DataFrame) -> pd.DataFrame:
@@ -103,11 +100,7 @@ def skin_tone_truth(readings: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
         known = of.dropna(subset="tone_read")
         off = (known["tone_read"] - known["truth_skin_tone"]).abs()
         for most in range(4):
-            count = int((off <= most).sum())
-            low, high = stats.wilson_interval(count, len(off), confidence)
-            row = {"measure": f"within_{most}", "value": 100 * count / len(off) if len(off) else np.nan}
-            rows.append(key | row | {"n": len(off), "ci_low": 100 * float(low), "ci_high": 100 * float(high)})
+            rows.append(key | {"measure": f"within_{most}"} | _percent(off <= most, confidence))
         for measure, values in (("mean_difference", off), ("mean_tone", known["tone_read"])):
-            mean = stats.mean_interval(values, confidence)
-            rows.append(key | {"measure": measure, "value": mean.value} | mean._asdict())
+            rows.append(key | {"measure": measure} | stats.mean_interval(values, confidence)._asdict())
     return tables.of(rows, "dalleval_skin_tone_truth")
