@@ -19,21 +19,26 @@ LEAST_IMAGES = 10
 """Images that an attribute must be seen in to have its tones drawn."""
 # A model keeps its colour and marker from figure to figure.
 _NAMES = ("minDALL-E", "Karlo", "Stable Diffusion", "DALL-E Small", "X-LXMERT")
+_WITHIN = {"within_0": "same tone"} | {f"within_{k}": f"within {k}" for k in (1, 2, 3)}
 MODELS = forms.Look(colors=dict(zip(_NAMES, style.PALETTE, strict=False)))
 
 
 @style.empty_without_rows
 def average_gender(genders: pd.DataFrame) -> Figure:
     """Draw every profession's average gender by model, most female first (``dalleval_average_gender``)."""
-    order = genders.groupby("profession")["value"].mean().sort_values(ascending=False).index
-    place = genders["profession"].map({name: i for i, name in enumerate(order)})
-    third = -(-len(order) // 3)
-    parts = [f"{k + 1} to {min(k + third, len(order))}" for k in range(0, len(order), third)]
-    of = genders.assign(part=[parts[k // third] for k in place], place=place)
+    of = _in_thirds(genders, genders.groupby("profession")["value"].mean().sort_values(ascending=False).index)
     return forms.heat_map(
-        of.sort_values("place", kind="stable"), "value", row="profession", column="model", panel="part", columns=3,
+        of.sort_values("rank", kind="stable"), "value", row="profession", column="model", panel="part", columns=3,
         label="Average perceived gender (−1 male, 0 even, +1 female)", ends=(-1, 1), centre=0, form=".1f", inch=0.25,
     )  # fmt: skip
+
+
+def _in_thirds(table: pd.DataFrame, order: pd.Index) -> pd.DataFrame:
+    """Return a table with each profession's rank in an order, and the third (``part``) that it is in."""
+    third = max(1, -(-len(order) // 3))
+    rank = table["profession"].map({name: i for i, name in enumerate(order)})
+    parts = [f"{k + 1} to {min(k + third, len(order))}" for k in rank // third * third]
+    return table.assign(rank=rank, part=parts)
 
 
 @style.empty_without_rows
@@ -164,8 +169,7 @@ def skin_tone_methods(methods: pd.DataFrame) -> Figure:
     names = [f"{found}, {scored}" + (f", n = {n:.0f}" if n == n else "") for found, scored, n in named]
     return forms.estimates(
         of.assign(method=names), "value", row="measure", hue="method", xlim=(0, 100), reference=None,
-        row_names={"within_0": "same tone"} | {f"within_{k}": f"within {k}" for k in (1, 2, 3)},
-        label="Images whose tone lies within so many Monk tones of people's (%)", inch=0.34,
+        row_names=_WITHIN, label="Images whose tone lies within so many Monk tones of people's (%)", inch=0.34,
     )  # fmt: skip
 
 
@@ -176,7 +180,7 @@ def skin_tone_truth(truth: pd.DataFrame) -> Figure:
     of, panel = forms.by_model(of.assign(method=of["segmentation"] + ", " + of["scoring"]))
     return forms.estimates(
         of, "value", row="measure", hue="method", panel=panel, xlim=(0, 101), reference=None, inch=0.36,
-        row_names={"within_0": "same tone"} | {f"within_{k}": f"within {k}" for k in (1, 2, 3)},
+        row_names=_WITHIN,
         label="Images whose tone lies within so many Monk tones of the true one (%)",
     )  # fmt: skip
 
@@ -519,24 +523,12 @@ def tones_by_attribute(tones: pd.DataFrame) -> Figure:
 @style.empty_without_rows
 def skin_tone_counts(counts: pd.DataFrame) -> Figure:
     """Draw how many images of a profession have each tone, all three prompts together (Figure 9)."""
-    of = (
-        counts.assign(place=counts["tone"].astype(int))
-        .groupby(["model", "profession", "place"], sort=False)["n"]
-        .sum()
-        .reset_index()
-    )
     keys = ["model", "profession", "place"]
-    every = pd.MultiIndex.from_product(
-        [of["model"].unique(), of["profession"].unique(), range(1, 11)], names=keys
-    )
-    of = of.set_index(keys).reindex(every, fill_value=0).reset_index()
+    of = counts.assign(place=counts["tone"].astype(int)).groupby(keys, sort=False)["n"].sum()
+    every = [of.index.unique("model"), of.index.unique("profession"), range(1, 11)]
+    of = of.reindex(pd.MultiIndex.from_product(every, names=keys), fill_value=0).reset_index()
     mean = (of["n"] * of["place"]).groupby(of["profession"]).sum() / of.groupby("profession")["n"].sum()
-    order = list(mean.sort_values(kind="stable").index)
-    third = -(-len(order) // 3)
-    rank = of["profession"].map(order.index)
-    first = rank // third * third
-    parts = [f"{k + 1} to {min(k + third, len(order))}" for k in first]
-    of = of.assign(part=parts, rank=rank)
+    of = _in_thirds(of, mean.sort_values(kind="stable").index)
     of, panel = forms.by_model(of.sort_values(["rank", "place"], kind="stable"), "part")
     return forms.heat_map(
         of, "n", row="profession", column="place", panel=panel, columns=3,
