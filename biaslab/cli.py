@@ -1,4 +1,4 @@
-"""The command line: ``biaslab audit``, ``run``, ``shard``, ``compare``, ``export``, ``models``, ``train`` and others."""
+"""The command line: ``biaslab audit``, ``run``, ``compare``, ``export``, ``models``, ``train`` and others."""
 
 from __future__ import annotations
 

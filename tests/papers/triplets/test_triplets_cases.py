@@ -222,9 +222,7 @@ def test_permutations_stand_beside_plain_tests_where_cases_are_told():
     assert found["p_permutation_bh"].tolist() == pytest.approx(
         stats.adjust(found["p_permutation"], "benjamini_hochberg")
     )
-    grouped = triplets.chi_square(
-        counts.assign(dependency_group="hidden"), NO_TESTS, seed=3, replicates=300
-    )
+    grouped = triplets.chi_square(counts.assign(dependency_group="hidden"), NO_TESTS, seed=3, replicates=300)
     assert grouped["p_permutation"].tolist() == found["p_permutation"].tolist()
 
 

@@ -78,9 +78,7 @@ def test_counts_and_shares_of_groups_by_a_loop():
     )
     assert set(shares["n"]) == {21} and set(shares["n_triplets"]) == {4}
     # They are what the analyses of the paper's tables take.
-    tests = triplets.chi_square(
-        found, tables.of([], "triplets_printed_chi_square"), seed=0, replicates=99
-    )
+    tests = triplets.chi_square(found, tables.of([], "triplets_printed_chi_square"), seed=0, replicates=99)
     assert set(tests["dependency_group"]) == set(DEPENDENCY_GROUPS)
     objects = triplets.group_objects(found, tables.of([], "triplets_printed_group_objects"))
     assert objects.set_index("dependency_group")["objects"]["nouns"] == 3
