@@ -10,6 +10,7 @@ from biaslab import sources, tables
 from biaslab.errors import MissingInputError
 from biaslab.papers.paradox import measure
 from biaslab.pipeline import Settings
+from biaslab.pipeline.stages import Stages
 
 OCCUPATIONS = ("nurse", "engineer")
 # occupation, caption, rank, indicator, gender of its image, outcome
@@ -33,6 +34,7 @@ class Pipe:
     label = "mini"
     occupations = OCCUPATIONS
     templates = ("1", "2")
+    kinds = Stages.kinds
 
     class corpus:
         name = "six captions"
