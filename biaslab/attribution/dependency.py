@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -17,9 +17,7 @@ from biaslab.attribution.maps import WordMaps, on_image
 from biaslab.measures.instances import BOX
 from biaslab.measures.instances import masks as object_masks
 from biaslab.measures.similarity import HUMANS, coverage, hidden_nouns
-
-if TYPE_CHECKING:
-    from biaslab.store import Store
+from biaslab.store import Store
 
 THRESHOLDS = (0.25, 0.35, 0.45)
 """Shares of a map's range above which a place belongs to its word; the paper's is 0.35 (section 6.1)."""

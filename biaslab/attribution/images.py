@@ -6,7 +6,10 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
+import pandas as pd
 
 from biaslab.attribution.attention import capture, check
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
@@ -14,12 +17,7 @@ from biaslab.attribution.words import columns
 from biaslab.errors import InputError
 from biaslab.generation import GeneratedImages, Generator
 from biaslab.generation.generator import Follow, Watch, unwatched
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from biaslab.judging.images import Unreadable
+from biaslab.judging.images import Unreadable
 
 
 def generate_with_attention(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -18,12 +17,9 @@ from biaslab.attribution.attention import capture, check
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
 from biaslab.attribution.words import columns
 from biaslab.errors import InputError, ParameterError
-from biaslab.generation.generator import image_seed
-
-if TYPE_CHECKING:
-    from biaslab.generation.generator import Generator
-    from biaslab.judging.images import ImageSource
-    from biaslab.store import Store
+from biaslab.generation.generator import Generator, image_seed
+from biaslab.judging.images import ImageSource
+from biaslab.store import Store
 
 _SHARD_ROWS = 128
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)

@@ -9,23 +9,20 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from biaslab import models
+from biaslab.captions.corpus import Corpus
 from biaslab.errors import ParameterError, unknown_name
 from biaslab.generation import generator, spaces, texts
+from biaslab.generation.generator import Generator
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
-
-if TYPE_CHECKING:
-    from biaslab.captions.corpus import Corpus
-    from biaslab.generation.generator import Generator
-    from biaslab.judging.images import ImageSource
-    from biaslab.net.settings import EndpointSettings
-    from biaslab.prompts.settings import DallEvalDesign
-    from biaslab.store import Store
+from biaslab.judging.images import ImageSource
+from biaslab.net.settings import EndpointSettings
+from biaslab.prompts.settings import DallEvalDesign
+from biaslab.store import Store
 
 ENDPOINT = "endpoint:"
 """What the name of a model begins with that is behind an images endpoint, such as ``endpoint:dall-e-3``."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -18,9 +17,7 @@ from biaslab.generation import generator, texts
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 from biaslab.measures.similarity import cosines, word_mean
-
-if TYPE_CHECKING:
-    from biaslab.store import Store
+from biaslab.store import Store
 
 OF_PROMPTS = ("t", "t_pooled", "t_words")
 OF_LATENTS = ("z0",)

@@ -5,15 +5,13 @@ Source: dalleval paper, section 4.3, which takes VL-T5 fine-tuned on COCO.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from biaslab.judging import vqa
 from biaslab.judging.images import ImageSource
-
-if TYPE_CHECKING:
-    from biaslab.store import Store
+from biaslab.store import Store
 
 
 def describe(

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -27,9 +27,7 @@ from biaslab.judging.images import ImageSource
 from biaslab.judging.seen import NONE, Instance, folded
 from biaslab.judging.settings import Thresholds
 from biaslab.measures.instances import BOX, COLUMNS, check_runs, encode
-
-if TYPE_CHECKING:
-    from biaslab.store import Store
+from biaslab.store import Store
 
 _log = logging.getLogger(__name__)
 GROUNDED = "grounded:"

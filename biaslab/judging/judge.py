@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -25,9 +25,7 @@ from biaslab.judging.images import BLOCKED, ImageSource, Unreadable, check_image
 from biaslab.judging.names import files_digest
 from biaslab.judging.settings import JudgeSettings
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
-
-if TYPE_CHECKING:
-    from biaslab.store import Store
+from biaslab.store import Store
 
 RATINGS = "ratings:"
 JUDGED = "judged"

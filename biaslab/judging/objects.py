@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -17,9 +17,7 @@ from biaslab import models as named
 from biaslab.errors import ParameterError
 from biaslab.judging import judge, loaded
 from biaslab.judging.images import ImageSource
-
-if TYPE_CHECKING:
-    from biaslab.store import Store
+from biaslab.store import Store
 
 BOX = ("left", "top", "right", "bottom")
 LEAST = 0.01

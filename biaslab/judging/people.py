@@ -18,7 +18,6 @@ import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import combinations, pairwise, permutations
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -30,10 +29,8 @@ from biaslab.judging.faces import Face
 from biaslab.judging.fairface import cut_out
 from biaslab.judging.images import BLOCKED, ImageSource, Unreadable
 from biaslab.judging.judge import BOX, JUDGED, NUMBERS, RATINGS, Judge, JudgeSettings
-
-if TYPE_CHECKING:
-    from biaslab.judging.zero_shot import ZeroShot
-    from biaslab.store import Store
+from biaslab.judging.zero_shot import ZeroShot
+from biaslab.store import Store
 
 OUTCOMES = (
     *(JUDGED, "uncertain", "no_face", "one_face", "too_many_faces"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,9 +18,7 @@ from biaslab.judging.images import ImageSource, Unreadable
 from biaslab.judging.names import files_digest
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.measures import similarity as measures
-
-if TYPE_CHECKING:
-    from biaslab.store import Store
+from biaslab.store import Store
 
 # By what images are compared -> the metrics that one look gives.
 METRICS = {

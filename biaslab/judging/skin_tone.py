@@ -26,7 +26,6 @@ a tone. Tone 1 is seen 0.7 tones too dark.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -34,9 +33,7 @@ import pandas as pd
 from biaslab.errors import InputError
 from biaslab.judging.images import ImageSource, Unreadable, check_image
 from biaslab.measures.skin_tone import monk_tone, srgb_to_lab, typology_angle
-
-if TYPE_CHECKING:
-    from biaslab.store import Store
+from biaslab.store import Store
 
 MIDDLE = 0.6
 NEAR = 12.0

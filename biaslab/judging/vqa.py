@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -21,9 +20,7 @@ from biaslab import lexicons
 from biaslab import models as named
 from biaslab.judging import blip, judge, people
 from biaslab.judging.images import ImageSource
-
-if TYPE_CHECKING:
-    from biaslab.store import Store
+from biaslab.store import Store
 
 QUESTION = "What gender is the {phrase}{where} in the picture?"
 WHERE = {

@@ -14,20 +14,17 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from biaslab import lexicons, published
-from biaslab.engine import advance
+from biaslab.captions.corpus import Corpus
+from biaslab.engine import Engine, advance
 from biaslab.errors import ParameterError, name_help
 from biaslab.prompts.depicted import ascii_lower, shows_people
-
-if TYPE_CHECKING:
-    from biaslab.captions.corpus import Corpus
-    from biaslab.engine import Engine
-    from biaslab.store import Store
+from biaslab.store import Store
 
 MEMBERS = ("neutral", "feminine", "masculine")
 PLACEBO = "placebo"
