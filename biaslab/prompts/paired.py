@@ -14,14 +14,16 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import product
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import ParameterError, unknown_name
 from biaslab.genders import GENDERS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Lists are drawn from in this order.
 _DRAWN = GENDERS[::-1]
@@ -68,6 +70,8 @@ class Prompts(NamedTuple):
 
 def word_lists() -> pd.DataFrame:
     """Return the word lists that the prompts are made from: list, part, n, entries, and where they come from."""
+    import pandas as pd
+
     rows = []
     for name in ("paired_occupations", "paired_powerless", "paired_roles", "paired_prompts"):
         for part, entries in lexicons.load(name).items():
@@ -285,6 +289,8 @@ def only(prompts: Prompts, prompt_ids: Sequence[str]) -> Prompts:
 
 
 def _made(asked: Sequence[tuple[str, int, int, tuple[Person, ...]]], setting: str) -> Prompts:
+    import pandas as pd
+
     template = {"alike": "paired", "same": "paired"}.get(setting, setting)
     texts, people = [], []
     for aspect, run, images, whom in asked:
@@ -298,6 +304,8 @@ def _made(asked: Sequence[tuple[str, int, int, tuple[Person, ...]]], setting: st
 
 
 def _joined(*sets: Prompts) -> Prompts:
+    import pandas as pd
+
     return Prompts(*(pd.concat(tables, ignore_index=True) for tables in zip(*sets, strict=True)))
 
 
