@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -78,17 +79,7 @@ def _gender_words() -> dict[str, frozenset[str]]:
 # -- the judge ---------------------------------------------------------------------------------------------
 
 
-def judge_people_vqa(
-    images: ImageSource,
-    asked: pd.DataFrame,
-    name: str,
-    *,
-    store: Store,
-    device: str = "auto",
-    batch_size: int = 0,
-    progress: bool = True,
-    models: Callable[..., blip.Answers] | None = None,
-) -> pd.DataFrame:
+def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **how: Any) -> pd.DataFrame:
     """Judge the people of images by asking about each; what was asked before is read again from ``store``.
 
     Args:
@@ -96,8 +87,7 @@ def judge_people_vqa(
         asked: Whom the prompts ask for: image_id, position (1 is the leftmost), phrase; one row per person, up to
             three to an image.
         name: ``vqa:`` and a hub name or folder of a BLIP model for questions or of a BLIP-2 model.
-        batch_size: Images, and questions, at a time; 0 finds it.
-        models: What loads the model (:func:`blip.load`); it is called when somebody must be asked about, not before.
+        how: Where answers are kept, and how it runs: as for :func:`ask_about`.
 
     Returns:
         One row per row of ``asked``, in its order, with the columns of people's judges (:data:`COLUMNS`): outcome
@@ -117,8 +107,7 @@ def judge_people_vqa(
     rows = list(zip(ids, asked["position"].astype(int), strict=True))
     units = pd.DataFrame({"image_id": ids.to_numpy(object)})
     units["question"] = [question(told[i][at - 1], at, len(told[i])) for i, at in rows]
-    place = {"device": device, "batch_size": batch_size, "progress": progress, "models": models}
-    seen = ask_about(images, units, name, store=store, unit="people", **place)
+    seen = ask_about(images, units, name, unit="people", **how)
     said = pd.DataFrame([read_answer(text) for text in seen["answer"]], columns=["gender", "why"])
     asked_about = seen["outcome"] == ""
     outcome = np.where(said["gender"] == "unsure", "uncertain", judge.JUDGED)
@@ -153,6 +142,8 @@ def ask_about(
         images: Where the images come from.
         units: image_id and question, in an order that keeps an image's questions together.
         name: As for :func:`judge_people_vqa`.
+        batch_size: Images, and questions, at a time; 0 finds it.
+        models: What loads the model (:func:`blip.load`); it is called when something must be asked, not before.
         unit: What progress counts.
         kind: Of the model: ``vqa`` or ``captioner``.
 

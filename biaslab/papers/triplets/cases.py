@@ -128,12 +128,16 @@ def object_counts(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
     Raises:
         InputError: A column is missing, an image is there twice, or a count is no whole number of 1 or more.
     """
-    matched = _matched(images)
-    of = matched.groupby([*_SET, "prompt_gender"])
-    sizes = of.agg(n_images=("image_id", "size"), n_cases=("case", "nunique")).reset_index()
-    keys = [*_SET, "prompt_gender", "case", "object"]
-    counts = _found(objects).merge(matched, on="image_id").groupby(keys, as_index=False)["count"].sum()
-    return tables.of(counts.merge(sizes, on=[*_SET, "prompt_gender"]), "triplets_object_counts")
+    return tables.of(_counted(images, _found(objects)), "triplets_object_counts")
+
+
+def _counted(images: pd.DataFrame, found: pd.DataFrame, *of_each: str) -> pd.DataFrame:
+    """Return the sums of counts by set of prompts, case, object and what else tells them apart."""
+    matched, sets = _matched(images), [*_SET, "prompt_gender"]
+    sizes = matched.groupby(sets).agg(n_images=("image_id", "size"), n_cases=("case", "nunique"))
+    keys = [*_SET, *of_each, "prompt_gender", "case", "object"]
+    counts = found.merge(matched, on="image_id").groupby(keys, as_index=False)["count"].sum()
+    return counts.merge(sizes.reset_index(), on=sets)
 
 
 def object_images(
@@ -231,13 +235,8 @@ def group_object_counts(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.Da
     Raises:
         InputError: A column is missing, or an image is there twice.
     """
-    matched = _matched(images)
-    of = matched.groupby([*_SET, "prompt_gender"])
-    sizes = of.agg(n_images=("image_id", "size"), n_cases=("case", "nunique")).reset_index()
-    keys = [*_SET, "dependency_group", "prompt_gender", "case", "object"]
-    found = _of_groups(groups, nouns).merge(matched, on="image_id")
-    counts = found.groupby(keys, as_index=False).size().rename(columns={"size": "count"})
-    return tables.of(counts.merge(sizes, on=[*_SET, "prompt_gender"]), "triplets_group_object_counts")
+    found = _of_groups(groups, nouns).assign(count=1)
+    return tables.of(_counted(images, found, "dependency_group"), "triplets_group_object_counts")
 
 
 def group_images(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:
