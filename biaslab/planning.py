@@ -39,7 +39,7 @@ _OF_SKILLS = {"dalleval_skill_accuracy", "dalleval_skill_verdicts"}
 _OF_SOCIAL = {f"dalleval_{n}" for n in ("attribute_presence", "average_gender", "average_skin_tone")}
 _OF_SOCIAL |= {"dalleval_skin_tone_counts", "dalleval_social_images"}
 _OF_CAPTIONED = {"dalleval_alignment_quality", "dalleval_image_quality"}
-_OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_", "object_")}
+_OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_", "layer_", "object_")}
 _OF_TRIPLETS |= {f"triplets_{n}" for n in ("objects", "object_counts", "object_images", "object_truth")}
 _OF_TRIPLETS |= {f"triplets_{n}" for n in ("coverages", "group_images", "group_object_counts")}
 # A corpus of so many captions is searched for the plan; of a larger one, what settings allow is the most that it asks.

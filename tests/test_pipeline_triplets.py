@@ -224,6 +224,27 @@ def test_images_can_be_kept_with_where_they_attend(folders, tmp_path):
         assert (one == other).all()
 
 
+def test_layers_of_a_model_have_gaps(folders, tmp_path):
+    p = asked_of(folders("sd1"), tmp_path, seeds=2, attention=True)
+    found = triplets.where(triplets.measure.step_similarity(p), triplets.measure.layer_similarity(p))
+    layers = found[found["part"] == "layer"]
+    assert layers["place"].str.endswith("attn2").all() and layers["place"].is_unique and len(layers) > 1
+    # By hand, of the first layer and triplet: the mean over both seeds of the cosine of all words' maps.
+    images = p.triplets.images()
+    ids = images.table.set_index(["triplet_id", "prompt_gender", "seed"])["image_id"]
+    table = triplets.measure.layer_similarity(p)
+    first = images.table["triplet_id"].iloc[0]
+    cosines = []
+    for seed in (0, 1):
+        pair = [ids[first, gender, seed] for gender in ("neutral", "feminine")]
+        maps = [next(iter(of.values())) for of in images.source.layer_maps(pair)]
+        # Both prompts have as many words in the same order.
+        one, other = (m.astype(float).ravel() for m in maps)
+        cosines.append(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+    row = table[(table["pair"] == "neutral-feminine") & (table["case"] == first)].iloc[0]
+    assert row["value"] == pytest.approx(np.mean(cosines))
+
+
 def test_words_of_a_prompt():
     assert words("A man's T-shirt, a 2nd 'shirt' of the man") == [
         *("A", "man's", "T-shirt", "a", "2nd", "shirt", "of", "the", "man")
@@ -287,7 +308,10 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
     # A prompt is compared once, whatever the number of seeds.
     assert set(table.loc[table["metric"] == "t", "n"]) == {1}
     assert table.loc[table["metric"] == "t_pooled", "reason"].str.contains("one vector").all()
-    steps = triplets.where(triplets.measure.step_similarity(p))
+    layers = triplets.measure.layer_similarity(p)
+    # Attention was not kept.
+    assert layers.empty
+    steps = triplets.where(triplets.measure.step_similarity(p), layers)
     gap = triplets.disparity_gap(table).set_index("metric")["gap"]
     assert steps["place"].tolist() == ["1", "2"] and steps["gap"].iloc[-1] == pytest.approx(
         gap["z0"], abs=1e-3

@@ -58,6 +58,11 @@ class Attention:
         self.latent = (0, 0)
         self.step = -1
 
+    @property
+    def layers(self) -> dict[str, tuple[int, int]]:
+        """The layers in the order in which they first ran, with their rows and columns."""
+        return {part.layer: tuple(of.shape[-2:]) for part, of in self.sums.items()}
+
     def maps(self, *, layer: str = "", step: int = -1) -> torch.Tensor:
         """Return mean attention on the latents' grid, ``float32 (images, words, height, width)``, 0 or more.
 
@@ -77,7 +82,7 @@ class Attention:
         if not chosen:
             raise InputError(
                 f"No attention was kept of {layer or 'any layer'}{f' at step {step}' * (step >= 0)}. Steps are kept "
-                f"apart where that is asked for; the layers are {', '.join(sorted({p.layer for p in self.sums}))}."
+                f"apart where that is asked for; the layers are {', '.join(self.layers)}."
             )
         total = 0
         for part in chosen:

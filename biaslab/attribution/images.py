@@ -11,13 +11,18 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from biaslab.attribution.attention import capture, check
-from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
-from biaslab.attribution.words import columns
+from biaslab.attribution.attention import Attention, capture, check
+from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, unzipped, word_maps, zipped
+from biaslab.attribution.words import Columns, columns
 from biaslab.errors import InputError
 from biaslab.generation import GeneratedImages, Generator
 from biaslab.generation.generator import Follow, Watch, unwatched
 from biaslab.judging.images import Unreadable
+
+LAYER_MAPS = "layer_maps"
+"""The column in which tables keep maps of each layer."""
+# Rows and columns of a layer's map at most: all layers are compared on one grid, which few of them are coarser than.
+_MOST = 16
 
 
 def generate_with_attention(
@@ -29,8 +34,8 @@ def generate_with_attention(
     *,
     softmax: Literal["text", "full"] = "text",
     watch: Watch = unwatched,
-) -> tuple[list[np.ndarray | Unreadable], list[WordMaps]]:
-    """Generate images, and maps of where they attend to words.
+) -> tuple[list[np.ndarray | Unreadable], list[WordMaps], list[dict[str, np.ndarray]]]:
+    """Generate images, maps of where they attend to words, and those of each layer.
 
     Images are those of :meth:`biaslab.generation.Generator.images`, byte for byte. Maps do not depend on the size of
     batches beyond rounding.
@@ -44,6 +49,12 @@ def generate_with_attention(
         softmax: See :func:`biaslab.attribution.attention.capture`.
         watch: As for :meth:`~biaslab.generation.Generator.images`.
 
+    Returns:
+        The images; their maps; and of each image by layer, in the order in which these run, the maps of the same words,
+        ``uint8 (words, rows, columns)`` as in :class:`~biaslab.attribution.maps.WordMaps`, on the latents' grid or 16
+        of its longer side. A layer is told by its rows and columns and its name, such as
+        ``16x16 up_blocks.1.attentions.0.transformer_blocks.0.attn2``.
+
     Raises:
         InputError: There are not as many keys or lists of words as texts, or a word is empty.
         ParameterError: Attention cannot be taken from this model; or as :meth:`~biaslab.generation.Generator.images`.
@@ -53,6 +64,7 @@ def generate_with_attention(
     # All of them before the first image: a list that does not fit is known at once.
     placed = columns(generator.pipe, texts, words)
     maps: list[WordMaps] = []
+    by_layer: list[dict[str, np.ndarray]] = []
 
     @contextmanager
     def attending(chosen: range) -> Iterator[Follow | None]:
@@ -60,9 +72,19 @@ def generate_with_attention(
         with watch(chosen) as follow, capture(generator.pipe, here, softmax=softmax) as attention:
             yield follow
         maps.extend(word_maps(attention.maps(), here.words, here.missing))
+        by_layer.extend(_of_layers(attention, here))
 
     images = generator.images(texts, keys, seed, watch=attending)
-    return images, maps
+    return images, maps, by_layer
+
+
+def _of_layers(attention: Attention, placed: Columns) -> list[dict[str, np.ndarray]]:
+    found: list[dict[str, np.ndarray]] = [{} for _ in placed.words]
+    for layer, (rows, columns_) in attention.layers.items():
+        here = word_maps(attention.maps(layer=layer), placed.words, placed.missing, _MOST)
+        for of_image, one in zip(found, here, strict=True):
+            of_image[f"{rows}x{columns_} {layer}"] = one.maps
+    return found
 
 
 class AttendedImages(GeneratedImages):
@@ -104,10 +126,19 @@ class AttendedImages(GeneratedImages):
         """
         return [unpacked(self._row(place)) for place in self._found(image_ids)]
 
+    def layer_maps(self, image_ids: Sequence[str]) -> list[dict[str, np.ndarray]]:
+        """Return maps of each layer, as of :func:`generate_with_attention`, of images in the order asked for.
+
+        Raises:
+            InputError: An id is not in the table.
+        """
+        return [unzipped(self._row(place)[LAYER_MAPS]) for place in self._found(image_ids)]
+
     def _drawn(self, made_by: Generator, rows: pd.DataFrame, keys: list[tuple[str, int]], watch: Watch):
         words = [json.loads(asked) for asked in rows["words"]]
-        images, found = generate_with_attention(
+        images, found, by_layer = generate_with_attention(
             made_by, list(rows["text"]), keys, self._seed, words, watch=watch, **self._also
         )
         kept = [packed(maps) for maps in found]
-        return images, {column: [row[column] for row in kept] for column in PACKED}
+        more = {column: [row[column] for row in kept] for column in PACKED}
+        return images, more | {LAYER_MAPS: [zipped(of) for of in by_layer]}

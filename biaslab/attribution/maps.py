@@ -15,8 +15,8 @@ THRESHOLD = 0.35
 """Share of a map's range above which a place belongs to its word (triplets, section 6.1)."""
 PACKED = ("mapped", "maps")
 """The columns in which tables keep maps."""
-# Rows and columns of a map at most: those of the latents of an image of 512 pixels.
-_MOST = 64
+LATENTS = 64
+"""Rows and columns of a map at most: those of the latents of an image of 512 pixels."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,22 @@ class WordMaps:
 
 
 def word_maps(
-    attention, words: Sequence[tuple[str, ...]], missing: Sequence[dict[str, str]]
+    attention, words: Sequence[tuple[str, ...]], missing: Sequence[dict[str, str]], most: int = LATENTS
 ) -> list[WordMaps]:
-    """Return the maps of some images as they are kept: on the latents' grid, or 64 of its longer side, in 256 levels.
+    """Return the maps of some images as they are kept: on the latents' grid, in 256 levels.
 
     Args:
         attention: Mean attention ``float32 (images, words, height, width)`` in torch, see
             :meth:`biaslab.attribution.attention.Attention.maps`.
         words: Of each image, the words that the first maps are of; maps beyond them are left out.
         missing: Of each image, why other words have none.
+        most: Rows and columns of a map at most: a larger grid is averaged down to as many of its longer side.
     """
     import torch
 
     height, width = attention.shape[-2:]
-    if (longest := max(height, width)) > _MOST:
-        size = [max(1, round(side * _MOST / longest)) for side in (height, width)]
+    if (longest := max(height, width)) > most:
+        size = [max(1, round(side * most / longest)) for side in (height, width)]
         attention = torch.nn.functional.interpolate(attention, size, mode="area")
     levels = _scaled(attention).mul_(255).round_().to(torch.uint8).cpu().numpy()
     return [
@@ -102,16 +103,26 @@ def _scaled(values):
 
 def packed(maps: WordMaps) -> dict[str, str | bytes]:
     """Return the maps of an image as a table keeps them, by column."""
-    file = BytesIO()
-    np.savez_compressed(file, maps.maps)
     return {
         "mapped": json.dumps({"words": maps.words, "missing": maps.missing}),
-        "maps": file.getvalue(),
+        "maps": zipped({"maps": maps.maps}),
     }
 
 
 def unpacked(row: Mapping) -> WordMaps:
     """Return the maps that a row of such a table keeps."""
     mapped = json.loads(row["mapped"])
-    with np.load(BytesIO(row["maps"]), allow_pickle=False) as file:
-        return WordMaps(tuple(mapped["words"]), file["arr_0"], mapped["missing"])
+    return WordMaps(tuple(mapped["words"]), unzipped(row["maps"])["maps"], mapped["missing"])
+
+
+def zipped(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return named arrays as a compressed file."""
+    file = BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def unzipped(file: bytes) -> dict[str, np.ndarray]:
+    """Return the arrays of such a file, in their order."""
+    with np.load(BytesIO(file), allow_pickle=False) as opened:
+        return dict(opened)

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 import pandas as pd
 
 from biaslab import models, shared
-from biaslab.attribution import AttendedImages
+from biaslab.attribution import AttendedImages, compare_layers
 from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, ParameterError
 from biaslab.generation import GeneratedImages, spaces
@@ -154,6 +154,17 @@ class Triplets(Part):
         if not isinstance(made, GeneratedImages):
             return spaces.none(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
         return self._pipeline.run(spaces.compare_latents, made, pairs)
+
+    def compare_layers(self, pairs: pd.DataFrame) -> pd.DataFrame | None:
+        """Return how alike pairs of images are in where each layer attends to their prompts' words.
+
+        Columns first, second, metric, value and reason, as of :func:`biaslab.attribution.compare_layers`; None where
+        attention was not kept.
+        """
+        made = self.images().source
+        if not isinstance(made, AttendedImages):
+            return None
+        return self._pipeline.run(compare_layers, made, pairs)
 
     def compare_images(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike pairs of images are, by their pixels and by each network of the settings (section 4.1.3).

@@ -207,19 +207,26 @@ def floor(
 
 
 def where(
-    steps: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
+    steps: pd.DataFrame,
+    layers: pd.DataFrame,
+    *,
+    seed: int = 0,
+    replicates: int = PERMUTATIONS,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return ``triplets_where`` of ``triplets_step_similarity``: the gap in latents after each denoising step.
+    """Return ``triplets_where``: the gap in latents after each denoising step, and in where each layer attends.
 
-    As :func:`disparity_gap` (section 4.2), which is of the last step alone; p is adjusted over the steps of a model and
-    data set.
+    Of ``triplets_step_similarity`` and ``triplets_layer_similarity``, as :func:`disparity_gap` (section 4.2), which is
+    of the last step alone; p is adjusted over the steps, or the layers, of a model and data set.
     """
     cell = [*_CELL, *_METRIC]
-    rows = _checked(steps, "triplets_step_similarity", cell)
-    found = [
-        row | {"part": "step", "place": row["metric"].removeprefix("z_")}
-        for row in _gaps(rows, cell, seed, replicates, confidence)
-    ]
+    parts = {"step": "triplets_step_similarity", "layer": "triplets_layer_similarity"}
+    found = []
+    for (part, name), of in zip(parts.items(), (steps, layers), strict=True):
+        for row in _gaps(_checked(of, name, cell), cell, seed, replicates, confidence):
+            named = row["metric"].removeprefix("z_").removeprefix("attention ")
+            resolution, _, place = named.rpartition(" ")
+            found.append(row | {"part": part, "place": place, "resolution": resolution})
     return _adjusted(tables.of(found, "triplets_where"), [*_CELL, "part"])
 
 

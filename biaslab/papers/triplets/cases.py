@@ -31,6 +31,8 @@ _SET = ["model", "dataset"]
 _IMAGE = [*_SET, "triplet_id", "seed"]
 STEP = re.compile(r"z_(\d+)")
 """Metrics that are of latents after a step."""
+LAYER = re.compile(r"attention \d+x\d+ \S+")
+"""Metrics that are of where a layer attends."""
 
 
 def pairs(images: pd.DataFrame) -> pd.DataFrame:
@@ -109,7 +111,7 @@ def _by_case(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def _metric(name: str) -> tuple[str, str, int]:
-    if STEP.fullmatch(name):
+    if STEP.fullmatch(name) or LAYER.fullmatch(name):
         return METRICS["z0"]
     if name not in METRICS:
         raise unknown_name("metric", name, METRICS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -133,11 +135,29 @@ def floor(floor: pd.DataFrame, disparity: pd.DataFrame) -> Figure:
 @style.empty_without_rows
 def where(where: pd.DataFrame) -> Figure:
     """Draw the gap in latents after each step (``triplets_where``), one panel a model."""
+    steps = where[where["part"] == "step"]
     return forms.trends(
-        where.assign(place=where["place"].astype(int)), "place", "gap",
+        steps.assign(place=steps["place"].astype(int)), "place", "gap",
         labels=("denoising step", "latents nearer to masculine (cosine) ↑"),
         hue="dataset", panel="model", reference=0.0, sharey=False,
     )  # fmt: skip
+
+
+def where_layers(where: pd.DataFrame) -> Figure:
+    """Draw the gap in where each layer attends (``triplets_where``), layers in the order in which they run."""
+    layers = where[where["part"] == "layer"]
+    named = [layer_name(row) for _, row in layers.iterrows()]
+    return forms.estimates(
+        layers.assign(layer=named), "gap", row="layer", hue="dataset", panel="model",
+        label="attention nearer to masculine (cosine) →", columns=2,
+    )  # fmt: skip
+
+
+def layer_name(layer: pd.Series) -> str:
+    """Return the name of a layer of ``triplets_where`` without what all have, as ``up 1.0.0 (16x16)``."""
+    first, *others = re.sub(r"_?blocks|attentions|attn2?|\.", " ", layer["place"]).split()
+    numbers = ".".join(part for part in others if part != "transformer")
+    return f"{first} {numbers} ({layer['resolution']})"
 
 
 def examples(images: list, shown: pd.DataFrame) -> Figure:

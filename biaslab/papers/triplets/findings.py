@@ -13,7 +13,7 @@ import pandas as pd
 from biaslab import stats
 from biaslab.findings import Finding, Mark, away, count, each, interval, level, moved, none_could, spoken
 from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS
-from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, strongest
+from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, layer_name, strongest
 from biaslab.texts import as_name
 
 _NEARER = ("Nearer to masculine.", "Nearer to feminine.", "Neither: the interval holds 0.")
@@ -282,16 +282,8 @@ def where(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
         sure = rows[rows["p_holm"] < _alpha(confidence)]
         answer = f"In none of {count(len(rows), 'step', 'steps')} can it be told after Holm's correction."
         if len(sure):
-            ways = (
-                "masculine"
-                if (sure["gap"] > 0).all()
-                else "feminine"
-                if (sure["gap"] < 0).all()
-                else "either"
-            )
-            answer = (
-                f"First after step {sure['place'].min()}, in {len(sure)} of {len(rows)}; nearer to {ways}."
-            )
+            first = sure["place"].min()
+            answer = f"First after step {first}, in {len(sure)} of {len(rows)}; nearer to {_way(sure)}."
         last = rows.loc[rows["place"].idxmax()]
         return Finding(
             f"When do latents of neutral images part from those of one gender more, {dataset}?", answer, model,
@@ -299,7 +291,42 @@ def where(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
             last["n"], "comparisons", "triplets_where",
         )  # fmt: skip
 
-    return each(where[where["gap"].notna()], ["model", "dataset"], say)
+    steps = where[where["gap"].notna() & (where["part"] == "step")]
+    return each(steps, ["model", "dataset"], say)
+
+
+def where_layers(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Say in which layers attention to words tells the genders apart (``triplets_where``)."""
+
+    def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
+        sure = rows[rows["p_holm"] < _alpha(confidence)]
+        layers = count(len(rows), "layer", "layers")
+        answer = f"In none of {layers} can it be told after Holm's correction."
+        most = rows.loc[rows["gap"].abs().idxmax()]
+        if len(sure):
+            answer = f"In {len(sure)} of {layers}, nearer to {_way(sure)}; most in {layer_name(most)}."
+        least = rows.loc[rows["gap"].abs().idxmin()]
+        return Finding(
+            f"In which layers do neutral images attend to words more as one gender's do, {dataset}?", answer, model,
+            100 * most["gap"], 100 * most["ci_low"], 100 * most["ci_high"], "hundredths of similarity there",
+            most["n"], "comparisons", "triplets_where_layers",
+            details=(
+                f"{layer_name(most)}: {most['feminine']:.3f} alike with feminine, {most['masculine']:.3f} with "
+                "masculine ones.",
+                f"Least in {layer_name(least)}: {100 * least['gap']:.2f} hundredths ({100 * least['ci_low']:.2f} to "
+                f"{100 * least['ci_high']:.2f}).",
+            ),
+        )  # fmt: skip
+
+    layers = where[where["gap"].notna() & (where["part"] == "layer")]
+    return each(layers, ["model", "dataset"], say)
+
+
+def _way(rows: pd.DataFrame) -> str:
+    """Return the gender that neutral is nearer to in all of some gaps."""
+    if (rows["gap"] > 0).all():
+        return "masculine"
+    return "feminine" if (rows["gap"] < 0).all() else "either"
 
 
 def one_triplet(gap: pd.DataFrame) -> list[Finding]:

@@ -89,6 +89,18 @@ def step_similarity(pipeline: Pipeline) -> pd.DataFrame:
     return cases.similarity(_values(pipeline, steps=True), "triplets_step_similarity")
 
 
+def layer_similarity(pipeline: Pipeline) -> pd.DataFrame:
+    """Return how alike neutral images are to feminine and masculine ones in where each layer attends to words.
+
+    Beside section 4.1.2, within the network; no rows where attention was not kept.
+    """
+    pairs = cases.pairs(pipeline.triplets.images().table)
+    found = pipeline.triplets.compare_layers(pairs)
+    if found is None:
+        return tables.of([], "triplets_layer_similarity")
+    return cases.similarity(pairs.merge(found, on=["first", "second"]), "triplets_layer_similarity")
+
+
 def networks(pipeline: Pipeline) -> pd.DataFrame:
     """Return the networks that compare images, by metric (section 4.1.3)."""
     named = pipeline.triplets.networks

@@ -775,14 +775,26 @@ def test_floors_and_steps_are_drawn_and_said():
         [measured(s, metrics=("ssim",)).assign(metric=f"z_{k}") for k, s in ((1, 0.0), (2, 0.05))]
     )
     steps["space"] = "denoising"
-    where = triplets.where(steps)
+    place = "attention 8x8 up_blocks.1.attentions.0.transformer_blocks.0.attn2"
+    layers = steps.replace({"metric": {"z_1": place.replace("8x8 up", "16x16 down"), "z_2": place}})
+    where = triplets.where(steps, layers)
     (said,) = findings.where(where)
     assert said.answer.startswith("First after step 2, in 1 of 2; nearer to masculine")
-    assert said.estimate == pytest.approx(100 * where["gap"].iloc[-1])
+    gaps = where.loc[where["part"] == "step", "gap"]
+    assert said.estimate == pytest.approx(100 * gaps.iloc[-1])
     (ax,) = figures.where(where).axes
     (line,) = [line for line in ax.lines if len(line.get_xdata()) == 2 and line.get_marker() != "None"]
-    assert line.get_ydata() == pytest.approx(where["gap"].to_numpy()) and len(where) == 2
-    (none,) = findings.where(triplets.where(steps[steps["metric"] == "z_1"]))
+    assert line.get_ydata() == pytest.approx(gaps.to_numpy()) and len(gaps) == 2
+    (ax,) = figures.where_layers(where).axes
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["down 1.0.0 (16x16)", "up 1.0.0 (8x8)"]
+    assert marks(ax) == pytest.approx(where.loc[where["part"] == "layer", "gap"])
+    (said,) = findings.where_layers(where)
+    assert said.answer == "In 1 of 2 layers, nearer to masculine; most in up 1.0.0 (8x8)."
+    of_layers = where.loc[where["part"] == "layer"].iloc[-1]
+    assert (said.estimate, said.ci_low) == pytest.approx((100 * of_layers["gap"], 100 * of_layers["ci_low"]))
+    (unknown,) = findings.where_layers(triplets.where(steps.iloc[:0], layers[layers["metric"] != place]))
+    assert unknown.answer.startswith("In none of 1 layer")
+    (none,) = findings.where(triplets.where(steps[steps["metric"] == "z_1"], layers.iloc[:0]))
     assert none.answer.startswith("In none of 1 step")
 
 

@@ -15,6 +15,7 @@ from biaslab.papers.triplets import cases
 
 GENDERS = ("neutral", "feminine", "masculine")
 NO_TESTS = tables.of([], "triplets_printed_chi_square")
+NO_LAYERS = tables.of([], "triplets_layer_similarity")
 SWAPPED = {"feminine": "masculine", "masculine": "feminine", "neutral": "neutral"}
 
 
@@ -342,7 +343,7 @@ def test_swapping_genders_negates_every_gap():
     np.testing.assert_allclose(other["ci_low"], -gap["ci_high"], rtol=0, atol=1e-12)
     assert (gap["p"] == other["p"]).all() and (gap["gap"].abs() > 0).all()
     latents = [v[v["metric"] == "z0"].assign(metric="z_3") for v in (values, swapped)]
-    one, other = (triplets.where(cases.similarity(v, "triplets_step_similarity")) for v in latents)
+    one, other = (triplets.where(cases.similarity(v, "triplets_step_similarity"), NO_LAYERS) for v in latents)
     assert one["gap"].tolist() == pytest.approx((-other["gap"]).tolist(), abs=1e-12)
     assert one["gap"].iloc[0] == pytest.approx(gap.loc["z0", "gap"])
 
@@ -351,7 +352,14 @@ def test_the_gap_after_each_step_is_that_of_the_steps_cosines():
     rng = np.random.default_rng(12)
     images = images_of(5, 2)
     values = pd.concat([values_of(images, rng, f"z_{k}") for k in (2, 10, 1)])
-    found = triplets.where(cases.similarity(values, "triplets_step_similarity"))
+    layers = [values_of(images, rng, f"attention 8x8 {name}") for name in ("down.attn2", "up.0.attn2")]
+    of_layers = cases.similarity(pd.concat(layers), "triplets_layer_similarity")
+    both = triplets.where(cases.similarity(values, "triplets_step_similarity"), of_layers)
+    found, inside = both[both["part"] == "step"], both[both["part"] == "layer"]
+    assert inside["place"].tolist() == ["down.attn2", "up.0.attn2"] and set(inside["resolution"]) == {"8x8"}
+    assert set(found["resolution"]) == {""}
+    # Steps and layers are adjusted by themselves.
+    assert inside["p_holm"].tolist() == pytest.approx(stats.adjust(inside["p"], "holm"))
     assert found["place"].tolist() == ["2", "10", "1"] and set(found["part"]) == {"step"}
     for row in found.itertuples():
         of = values[values["metric"] == f"z_{row.place}"]
