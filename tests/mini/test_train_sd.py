@@ -36,7 +36,7 @@ def quick():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(diffusion, "tokenizer_of_world", lambda: make_tokenizer(WORDS, 8))
         patch.setattr(diffusion, "where_faces_are", functools.partial(diffusion.where_faces_are, 20))
-        patch.setattr(diffusion, "_WORKERS", 0)
+        patch.setattr("biaslab.mini.train.data._WORKERS", 0)
         yield
 
 

@@ -37,14 +37,12 @@ def no_card():
 def quick():
     """Few renders for the autoencoder, one step of it, nothing compiled, and data made in this process."""
     with pytest.MonkeyPatch.context() as patch:
-        short = functools.partial(autoencoder.train, pool_size=16, compiled=False)
-        patch.setattr(autoencoder, "train", short)
+        whole, few = autoencoder.train, {"pool_size": 16, "compiled": False, "steps": 1}
+        patch.setattr(autoencoder, "train", lambda folder, **given: whole(folder, **given | few))
         patch.setattr(autoencoder, "HELD_OUT", 12)
-        patch.setattr(train_skills, "_AUTOENCODER_STEPS", 1)
         patch.setattr(diffusion, "train", functools.partial(diffusion.train, compiled=False))
         patch.setattr(diffusion, "where_faces_are", functools.partial(diffusion.where_faces_are, 20))
-        patch.setattr(diffusion, "_WORKERS", 0)
-        patch.setattr(diffusion, "SNAPSHOTS", 0)
+        patch.setattr("biaslab.mini.train.data._WORKERS", 0)
         # All the texts to train on are gone through once.
         patch.setattr(diffusion, "tokenizer_of", functools.cache(diffusion.tokenizer_of))
         patch.setattr(prompts, "skills", functools.cache(prompts.skills))

@@ -35,7 +35,7 @@ def quick():
         patch.setattr(diffusion, "tokenizer_of", words.__getitem__)
         patch.setattr(diffusion, "train", functools.partial(diffusion.train, compiled=False))
         patch.setattr(diffusion, "where_faces_are", functools.partial(diffusion.where_faces_are, 20))
-        patch.setattr(diffusion, "_WORKERS", 0)
+        patch.setattr("biaslab.mini.train.data._WORKERS", 0)
         yield
 
 

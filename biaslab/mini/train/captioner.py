@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from biaslab.mini.train import cards, common, loop, vqa
 from biaslab.mini.train.cards import Measured
-from biaslab.mini.train.detector import HELD_OUT_SEED
+from biaslab.mini.train.loop import HELD_OUT_SEED
 from biaslab.mini.train.text import make_tokenizer, tokens
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from biaslab.mini.looks import Look
 
 NAME = "mini-captioner"
-POOL, HELD_OUT = 40_000, 1_000
 # Weight of the image encoder's second task, see _direct.
 _DIRECT = 0.5
 
@@ -59,50 +58,20 @@ def tokenizer():
     return make_tokenizer(captions.vocabulary())
 
 
-def build(words) -> torch.nn.Module:
-    """Return the model with random weights for a tokenizer."""
-    from transformers import BlipConfig, BlipForConditionalGeneration
-
-    config = BlipConfig(
-        text_config=vqa.text_config(words).to_dict(),
-        vision_config=vqa.vision_config().to_dict(),
-        projection_dim=vqa.WIDTH,
-        image_text_hidden_size=vqa.WIDTH,
-    )
-    return BlipForConditionalGeneration(config)
-
-
-def train(
-    folder: Path,
-    *,
-    pool_size: int = POOL,
-    held_out: int = HELD_OUT,
-    decoded: Path | None = None,
-    **settings: Any,
-) -> dict[str, float]:
-    """Train the model and save it with its preprocessing and card to ``folder``.
+def fit(folder: Path, training: common.Training, data: Pool, apart: Pool) -> dict[str, float]:
+    """Train mini-captioner and save it to ``folder``.
 
     Source: dalleval paper, section 4.3 (captioning).
 
-    Args:
-        folder: Where the transformers folder goes.
-        pool_size: Captions to train on.
-        held_out: Captions of another seed to measure on.
-        decoded: Folder of an autoencoder through which half of the renders pass.
-        settings: Fields of :class:`~biaslab.mini.train.common.Training`.
-
     Returns:
-        ``held_out_words``: the mean cross-entropy of a word of held-out captions, in nats.
+        ``held_out_words``: the mean cross-entropy of a word of captions ``apart``, in nats.
     """
     import torch
+    from transformers import BlipForConditionalGeneration
 
-    training = common.Training(**{"steps": 5_000, "batch": 64, "learning_rate": 1.5e-3} | settings)
     seed = training.seed
-    torch.manual_seed(seed)
-    data = pool(pool_size, seed, decoded=decoded)
-    apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded)
     words = tokenizer()
-    model = build(words).train()
+    model = vqa.build(BlipForConditionalGeneration, words).train()
     head = torch.nn.Linear(vqa.WIDTH, len(words))
     average = common.Average({"model": model}, decay=0.998)
     ids, apart_ids = (torch.from_numpy(tokens(words, of.texts)) for of in (data, apart))
@@ -130,9 +99,6 @@ def train(
         {"model": model, "head": head}, average, loss, quality, weight_decay=2e-2, betas=(0.9, 0.98)
     )
     vqa.save(folder, average.kept["model"], words)
-    noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
-    cards.note_training(folder, None, training, **noted)
-    cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
     return found
 
 
@@ -181,3 +147,14 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     rows.append(cards.share("caption_names_any", [bool(of) for _, of in shown]))
     rows.append(cards.share("caption_names_right", [look in of for look, of in shown if of]))
     return rows
+
+
+train = loop.Judge(
+    name=NAME,
+    pool=pool,
+    fit=fit,
+    card_rows=card_rows,
+    settings={"steps": 5_000, "batch": 64, "learning_rate": 1.5e-3},
+    pool_size=40_000,
+    held_out=1_000,
+).train

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biaslab.mini.train import cards, common, loop
+from biaslab.mini.train import common, loop
 from biaslab.mini.train.cards import Measured, share
 from biaslab.mini.train.loop import SIZE
-from biaslab.mini.train.text import MAX_LENGTH, carried_over, make_tokenizer, tokens
+from biaslab.mini.train.text import MAX_LENGTH, make_tokenizer, tokens
 
 if TYPE_CHECKING:
     import torch
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from biaslab.mini.scene import Scene
 
 NAME = "mini-clip"
-POOL = 36_000
-HELD_OUT = 2048
 HELD_OUT_SEED = 2_000_003
 CALIBRATION_SEED = 3_000_017
 EMBEDDING = 128
@@ -427,62 +425,33 @@ def load(folder: Path):
     return model.eval(), open_clip.get_tokenizer(f"local-dir:{folder}")
 
 
-def _start(folder: Path | None, tokenizer) -> torch.nn.Module:
-    """Return a model to train; words of an earlier one are matched by name, so a vocabulary may have grown."""
-    model = build(len(tokenizer))
-    if folder is None:
-        return model
-    old, before = load(folder)
-    state, name = old.state_dict(), "token_embedding.weight"
-    table = carried_over(model.token_embedding.weight, tokenizer, state[name], before.tokenizer)
-    model.load_state_dict(state | {name: table})
-    return model
-
-
 # -- training ---------------------------------------------------------------------------------------------
 
 
-def train(
-    folder: Path,
-    *,
-    pool_size: int = POOL,
-    held_out: int = HELD_OUT,
-    decoded: Path | None = None,
-    start_from: Path | None = None,
-    **settings: Any,
-) -> dict[str, float]:
-    """Train the model, calibrate its scale and save it to ``folder``.
+def _apart(n: int, seed: int, *, decoded: Path | None = None) -> tuple[Pool, Pool]:
+    """Return scenes to measure on and others to calibrate on."""
+    seeds = HELD_OUT_SEED + seed, CALIBRATION_SEED + seed
+    return tuple(pool(n, of, decoded=decoded, plain=True) for of in seeds)
+
+
+def fit(folder: Path, training: common.Training, data: Pool, apart: tuple[Pool, Pool]) -> dict[str, float]:
+    """Train mini-clip, calibrate its scale and save it to ``folder``; return what :func:`measure_gender` measures.
 
     The loss adds up: gender by pairs of texts, against the exact posterior given the visible cues; occupation
     among all; one other question a step; and captions of true statements against the images and captions that
     they are not true of, one foil for each. Heads that name each gender cue help at first and are not saved.
-
-    Args:
-        folder: Where the open_clip folder goes.
-        pool_size: Scenes to train on.
-        held_out: Scenes to measure on, and as many to calibrate on, of other seeds.
-        decoded: Folder of an autoencoder; half of the images pass through it.
-        start_from: A folder of an earlier training whose weights to start from.
-        settings: Fields of :class:`~biaslab.mini.train.common.Training`.
-
-    Returns:
-        Quality on held-out scenes: see :func:`measure`.
     """
     import torch
     from torch.nn import functional
 
     from biaslab.mini import scene
 
-    training = common.Training(**{"steps": 6_000, "batch": 64, "learning_rate": 2e-3} | settings)
     seed, batch = training.seed, training.batch
-    torch.manual_seed(seed)
     words, fillers = vocabulary()
     tokenizer = make_tokenizer(words)
-    model = _start(start_from, tokenizer).to(memory_format=torch.channels_last).train()
+    model = build(len(tokenizer)).to(memory_format=torch.channels_last).train()
     sizes = [len(scene.CUES[name]["female"]) for name in scene.CUE_NAMES]
     heads = torch.nn.Linear(EMBEDDING, sum(sizes))
-    data = pool(pool_size, seed, decoded=decoded)
-    apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded, plain=True)
     average = common.Average({"model": model}, decay=0.998)
     best = average.kept["model"]
 
@@ -526,16 +495,13 @@ def train(
         {"model": model, "heads": heads},
         average,
         loss,
-        lambda: {s.metric: s.value for s in measure_gender(best, tokenizer, apart)},
+        lambda: {s.metric: s.value for s in measure_gender(best, tokenizer, apart[0])},
         after_step=keep_scale,
         weight_decay=0.02,
         betas=(0.9, 0.98),
     )
-    calibrate(best, tokenizer, pool(held_out, CALIBRATION_SEED + seed, decoded=decoded, plain=True))
+    calibrate(best, tokenizer, apart[1])
     save(folder, best, tokenizer)
-    noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
-    cards.note_training(folder, start_from, training, **noted)
-    cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
     return found
 
 
@@ -770,3 +736,15 @@ def measure(
         share("attribute_seen_when_worn", seen[worn]),
         share("attribute_not_seen_when_not_worn", ~seen[~worn]),
     ]
+
+
+train = loop.Judge(
+    name=NAME,
+    pool=pool,
+    apart=_apart,
+    fit=fit,
+    card_rows=card_rows,
+    settings={"steps": 6_000, "batch": 64, "learning_rate": 2e-3},
+    pool_size=36_000,
+    held_out=2048,
+).train

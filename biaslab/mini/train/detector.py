@@ -6,18 +6,17 @@ Two-stage query selection and denoising queries let it learn in minutes from ran
 
 from __future__ import annotations
 
-import copy
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biaslab.mini.train import cards, common, loop
+from biaslab.mini.train import common, loop
 from biaslab.mini.train.cards import Measured, share
-from biaslab.mini.train.loop import SIZE
+from biaslab.mini.train.loop import HELD_OUT_SEED, SIZE
 
 if TYPE_CHECKING:
     import torch
@@ -25,15 +24,12 @@ if TYPE_CHECKING:
     from biaslab.mini.scene import Scene
 
 NAME = "mini-detector"
-POOL = 24_000
-HELD_OUT = 1024
 # Objects of which fewer pixels are seen are no target.
 LEAST_PIXELS = 12
 # Part of a box that a shift may push out of the frame before it stops being a target.
 _KEPT = 0.4
 # Share of scenes by content: one person, two, three or four, a product picture, objects alone.
 _CONTENT = {"one": 0.46, "two": 0.24, "more": 0.02, "decoy": 0.13, "things": 0.15}
-HELD_OUT_SEED = 1_000_003
 
 
 def labels() -> tuple[str, ...]:
@@ -114,34 +110,36 @@ def pool_of(scenes: list[Scene], found: list[tuple[np.ndarray, list[int]]], **de
     )
 
 
-def build() -> torch.nn.Module:
-    """Return the detector with random weights: features at strides 8 and 16, 20 queries, two decoder layers."""
+def build(
+    names: Sequence[str], channels: tuple[int, int, int], strides: tuple[int, ...], decoder_layers: int
+) -> torch.nn.Module:
+    """Return a detector with random weights and 20 queries; ``channels`` are those at strides of 4, 8 and 16."""
     from transformers import RTDetrConfig, RTDetrForObjectDetection, RTDetrResNetConfig
 
-    names, width = labels(), 64
+    width, levels = 64, len(strides)
     backbone = RTDetrResNetConfig(
-        embedding_size=24,
-        hidden_sizes=[24, 48, 96],
+        embedding_size=channels[0],
+        hidden_sizes=list(channels),
         depths=[1, 1, 1],
         layer_type="basic",
-        out_indices=[2, 3],
+        out_indices=[1, 2, 3][-levels:],
     )
     config = RTDetrConfig(
         backbone_config=backbone,
         freeze_backbone_batch_norms=False,
-        encoder_in_channels=[48, 96],
-        feat_strides=[8, 16],
-        num_feature_levels=2,
-        encode_proj_layers=[1],
+        encoder_in_channels=list(channels[-levels:]),
+        feat_strides=list(strides),
+        num_feature_levels=levels,
+        encode_proj_layers=[levels - 1],
         encoder_hidden_dim=width,
         d_model=width,
-        decoder_in_channels=[width, width],
+        decoder_in_channels=[width] * levels,
         encoder_ffn_dim=128,
         decoder_ffn_dim=128,
         encoder_attention_heads=4,
         decoder_attention_heads=4,
         decoder_n_points=4,
-        decoder_layers=2,
+        decoder_layers=decoder_layers,
         hidden_expansion=0.5,
         num_queries=20,
         num_denoising=12,
@@ -181,57 +179,22 @@ def targets(pool: Pool, chosen: np.ndarray, table: np.ndarray) -> list[dict[str,
     return out
 
 
-def train(
-    folder: Path,
-    *,
-    pool_size: int = POOL,
-    held_out: int = HELD_OUT,
-    decoded: Path | None = None,
-    start_from: Path | None = None,
-    **settings: Any,
-) -> dict[str, float]:
-    """Train the detector and save model, preprocessing and card to ``folder``.
-
-    Args:
-        folder: Where the transformers folder goes.
-        pool_size: Scenes to train on.
-        held_out: Scenes to measure on, of other seeds.
-        decoded: Folder of an autoencoder; half of the images pass through it.
-        start_from: A folder of an earlier training whose weights to start from.
-        settings: Fields of :class:`~biaslab.mini.train.common.Training`.
-
-    Returns:
-        ``face_recall``, ``face_precision``, ``face_count`` (images with exactly the right number of faces) and
-        more on held-out scenes, each 0 to 1.
-    """
-    import torch
-
-    training = common.Training(**{"steps": 6_000, "batch": 32, "learning_rate": 2e-3} | settings)
-    seed = training.seed
-    torch.manual_seed(seed)
-    model = build() if start_from is None else load(start_from)[0]
-    data = pool(pool_size, seed, decoded=decoded)
-    apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded)
-    found = fit(folder, model, training, data, lambda kept: measure(kept, processor(), apart))
-    noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
-    cards.note_training(folder, start_from, training, **noted)
-    cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
-    return found
-
-
 def fit(
     folder: Path,
-    model: torch.nn.Module,
     training: common.Training,
     data: Pool,
-    measured: Callable[[torch.nn.Module], list[Measured]],
+    apart: Pool,
+    *,
+    build: Callable[[], torch.nn.Module],
+    measure: Callable[..., list[Measured]],
 ) -> dict[str, float]:
-    """Train a detector on a pool, save its averaged weights to ``folder`` and return what was measured of them."""
+    """Train a detector on a pool, save its averaged weights to ``folder`` and measure them on images ``apart``."""
     import torch
 
     seed = training.seed
-    model.to(memory_format=torch.channels_last).train()
+    model = build().to(memory_format=torch.channels_last).train()
     average = common.Average({"model": model}, decay=0.997)
+    best = average.kept["model"]
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         chosen = common.rng(seed, i).integers(len(data.images), size=training.batch)
@@ -244,12 +207,13 @@ def fit(
         return whole, {"loss": whole}
 
     def quality() -> dict[str, float]:
-        return {s.metric: s.value for s in measured(average.kept["model"])}
+        return {one.metric: one.value for one in measure(best, processor(), apart)}
 
     found = training.fit(
         {"model": model}, average, loss, quality, clip=5.0, weight_decay=1e-3, betas=(0.9, 0.99)
     )
-    save(folder, average.kept["model"])
+    common.save_half(best, folder)
+    processor().save_pretrained(folder)
     return found
 
 
@@ -259,19 +223,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     return measure(model.eval(), processor, pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0))
 
 
-def save(folder: Path, model: torch.nn.Module) -> None:
-    """Save the model (float16 on disk, float32 once loaded) and its preprocessing to ``folder``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    copy.deepcopy(model).half().save_pretrained(folder, safe_serialization=True)
-    # transformers loads weights as the type that the configuration names.
-    path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    config["dtype"] = "float32"
-    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    processor().save_pretrained(folder)
-
-
-def load(folder: Path):
+def load(folder: Path) -> tuple[torch.nn.Module, Any]:
     """Return model and preprocessing of ``folder`` as transformers loads them."""
     from transformers import AutoImageProcessor, AutoModelForObjectDetection
 
@@ -337,3 +289,14 @@ def matched(
         if hit_found[-1]:
             hit_truth[int(row.argmax())] = True
     return hit_truth, hit_found
+
+
+train = loop.Judge(
+    name=NAME,
+    pool=pool,
+    fit=partial(fit, build=lambda: build(labels(), (24, 48, 96), (8, 16), 2), measure=measure),
+    card_rows=card_rows,
+    settings={"steps": 6_000, "batch": 32, "learning_rate": 2e-3},
+    pool_size=24_000,
+    held_out=1024,
+).train

@@ -5,17 +5,19 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from biaslab.engine import LocalEngine
-from biaslab.errors import InputError, MissingInputError
+from biaslab.errors import MissingInputError
 from biaslab.mini.train import autoencoder, cards
+from biaslab.mini.train import data as blocks
 from biaslab.mini.train.common import Average, Training, rng, save_half, torch_rng
 from biaslab.mini.train.text import carried_over, make_tokenizer, tokens
 
@@ -29,11 +31,7 @@ WIDTH = 128
 MAX_LENGTH = 40
 # Share of captions that are replaced by an empty text, which is what guidance needs.
 DROPOUT = 0.1
-BLOCK = 4096
-_WORKERS = 2
 HELD_OUT = 2048
-# Pipelines kept on the way, evenly over the training.
-SNAPSHOTS = 8
 FACES = 8.0
 # Half of the captions drawn tell a gender, and half of the prompts for people tell it of one person and against the
 # stereotype: what is shown given the text stays the same, but whom a word is about is learnt sooner.
@@ -64,8 +62,6 @@ class Data:
     """Pairs of caption and image."""
     seed: int
     """Seed of the corpus."""
-    skew: str = "default"
-    """Name of the corpus's knobs, see :mod:`biaslab.mini.world`."""
     kind: str = "captions"
     """One of ``KINDS``."""
 
@@ -74,21 +70,34 @@ class Data:
         return np.load(self.folder / f"{name}.npy", mmap_mode="r")
 
 
-def build_unet() -> torch.nn.Module:
-    """Return the denoising network with random weights: text attends at 8x8 and 4x4 only, where it pays."""
+def build_unet(
+    channels: tuple[int, ...] = (64, 128, 128),
+    heads: int | tuple[int, ...] = 4,
+    width: int = WIDTH,
+    silent: int = 1,
+) -> torch.nn.Module:
+    """Return a denoising network with random weights.
+
+    Args:
+        channels: Channels at 16x16, 8x8 and so on.
+        heads: Heads of attention, of all or of each of these.
+        width: Width of the text encoder's states.
+        silent: At how many of the finest no text is attended to: that pays least there.
+    """
     from diffusers import UNet2DConditionModel
 
+    kinds = [""] * silent + ["CrossAttn"] * (len(channels) - silent)
     return UNet2DConditionModel(
         sample_size=autoencoder.SIZE // 4,
         in_channels=autoencoder.LATENTS,
         out_channels=autoencoder.LATENTS,
-        block_out_channels=(64, 128, 128),
+        block_out_channels=channels,
         layers_per_block=1,
-        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
-        up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
-        cross_attention_dim=WIDTH,
+        down_block_types=[f"{kind}DownBlock2D" for kind in kinds],
+        up_block_types=[f"{kind}UpBlock2D" for kind in reversed(kinds)],
+        cross_attention_dim=width,
         # In diffusers this is the number of heads of this kind of network.
-        attention_head_dim=4,
+        attention_head_dim=heads,
         norm_num_groups=16,
     )
 
@@ -116,6 +125,7 @@ def build_text_encoder(tokenizer, width: int = WIDTH) -> torch.nn.Module:
     return encoder
 
 
+@cache
 def schedule():
     """Return the noise schedule of training: Stable Diffusion's, with the velocity as the target."""
     from diffusers import DDPMScheduler
@@ -150,59 +160,26 @@ def tokenizer_of(kind: str):
     return make_tokenizer({word for text in texts for word in captions.words(text)}, MAX_LENGTH)
 
 
-# The last of them is written last.
-_PARTS = ("ids", "indicators", "shown", "against", "latents")
-
-
 # -- data -------------------------------------------------------------------------------------------------
 
 
-def prepare(folder: Path, vae_folder: Path, *, rows: int, seed: int = 0, kind: str = "captions") -> Data:
-    """Render and encode the corpus, in blocks and side by side; blocks that are there already are kept.
+def prepare(folder: Path, vae: Path, *, rows: int, seed: int = 0, kind: str = "captions") -> Data:
+    """Render and encode what there is to learn from, see :func:`biaslab.mini.train.data.prepare`.
 
     Raises:
         InputError: The folder holds data of another corpus or vocabulary.
     """
-    from tqdm import tqdm
-
-    data = Data(folder, rows, seed, kind=kind)
+    data = Data(folder, rows, seed, kind)
     words = hashlib.sha256(repr(sorted(tokenizer_of(kind).get_vocab())).encode()).hexdigest()[:16]
-    said = {k: v for k, v in asdict(data).items() if k != "folder"} | {"block": BLOCK, "words": words}
-    note = folder / "data.json"
-    folder.mkdir(parents=True, exist_ok=True)
-    if note.exists() and json.loads(note.read_text()) != said:
-        raise InputError(f"{folder} holds data of {note.read_text()}; delete it or name another folder.")
-    note.write_text(json.dumps(said))
-    if (folder / "latents.npy").exists():
-        return data
-    starts = list(range(0, rows, BLOCK))
-    jobs = [(vae_folder, data, start) for start in starts]
-    blocks = LocalEngine(_WORKERS).map(_encode_block, jobs)
-    list(tqdm(blocks, total=len(jobs), unit="block", desc="renders"))
-    for name in _PARTS:
-        pieces = [folder / f"{name}-{start}.npy" for start in starts]
-        np.save(folder / f".{name}.npy", np.concatenate([np.load(piece) for piece in pieces]))
-        (folder / f".{name}.npy").replace(folder / f"{name}.npy")
-    for piece in folder.glob("*-*.npy"):
-        piece.unlink()
+    said = {"rows": rows, "seed": seed, "kind": kind, "words": words}
+    arrays = ("ids", "indicators", "shown", "against", "latents")
+    blocks.prepare(folder, vae, rows, partial(_with_ids, data), arrays, said)
     return data
 
 
-def _encode_block(job: tuple[Path, Data, int]) -> None:
-    import torch
-    from diffusers import AutoencoderKL
-
-    vae_folder, data, start = job
-    done = data.folder / f"latents-{start}.npy"
-    if done.exists():
-        return
-    vae = AutoencoderKL.from_pretrained(vae_folder, torch_dtype=torch.float32).eval()
-    found = examples(data, range(start, min(start + BLOCK, data.rows)))
-    found["ids"] = tokens(tokenizer_of(data.kind), found["texts"]).astype(np.uint16)
-    found["latents"] = autoencoder.encode(vae, found["images"])
-    for name in _PARTS:
-        np.save(data.folder / f".{name}-{start}.npy", found[name])
-        (data.folder / f".{name}-{start}.npy").replace(data.folder / f"{name}-{start}.npy")
+def _with_ids(data: Data, indices: Sequence[int]) -> dict[str, Any]:
+    found = examples(data, indices)
+    return found | {"ids": tokens(tokenizer_of(data.kind), found["texts"]).astype(np.uint16)}
 
 
 def examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
@@ -210,7 +187,7 @@ def examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
     from biaslab.mini import captions, pairs, render
 
     if data.kind == "captions":
-        corpus = captions.Corpus(rows=data.rows, seed=data.seed, skew=data.skew)
+        corpus = captions.Corpus(rows=data.rows, seed=data.seed)
         table = corpus.rows_at(indices)
         return {
             "texts": list(table["text"]),
@@ -292,7 +269,6 @@ def train(
     folder: Path,
     *,
     data: Sequence[Data],
-    snapshots: Path | None = None,
     start_from: Path | None = None,
     compiled: bool = True,
     placing: float = 0.0,
@@ -307,7 +283,6 @@ def train(
     Args:
         folder: The pipeline's folder.
         data: What to train on; steps are divided among them as ``KINDS`` says.
-        snapshots: Folder for pipelines on the way, from which curves of any measure are drawn.
         start_from: A pipeline folder whose weights to start from; random weights if ``None``.
         compiled: Whether the denoising network is compiled: minutes at first, then faster.
         placing: Weight of the denoising network's second task: to tell from its middle which gender stands where.
@@ -345,32 +320,19 @@ def train(
     sets = {d.kind: _Examples(d) for d in data}
     shares = np.array([KINDS[kind] for kind in sets])
     empty = tokens(tokenizer, [""])[0]
-    noise_schedule = schedule()
 
     def losses_of(
         unet, encoder, some, chosen, words, draws, exponent=1.0
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        x = torch.from_numpy(some.latents[chosen].astype(np.float32))
-        x = x.contiguous(memory_format=torch.channels_last)
-        noise = torch.randn(x.shape, generator=draws).contiguous(memory_format=torch.channels_last)
-        # One draw per stratum: the mean over noise levels varies less from step to step.
-        t = (torch.arange(len(x)) + torch.rand(len(x), generator=draws)) / len(x)
-        t = (1000 * t**exponent).long().clamp(0, 999)
-        noisy = noise_schedule.add_noise(x, noise, t)
-        target = noise_schedule.get_velocity(x, noise, t)
-        with torch.autocast("cpu", torch.bfloat16):
-            states = encoder(torch.from_numpy(words)).last_hidden_state
-            predicted = unet(noisy, t, states).sample
+        squared, states = velocity_error(
+            unet, encoder, some.latents[chosen], torch.from_numpy(words), draws, exponent
+        )
         # An empty text says nothing of anyone.
         answer = torch.from_numpy(np.where((words == empty).all(1, keepdims=True), 0, some.shown[chosen]))
-        second = _showing_loss(states.float(), torch.from_numpy(words) == tokenizer.eos_token_id, answer)
-        return ((predicted.float() - target).pow(2) * some.weight).mean(), second
+        second = _showing_loss(states, torch.from_numpy(words) == tokenizer.eos_token_id, answer)
+        return (squared * some.weight).mean(), second
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        nonlocal snapshots_made
-        if snapshots is not None and training.fraction * SNAPSHOTS >= snapshots_made + 1:
-            snapshots_made = int(training.fraction * SNAPSHOTS)
-            save(snapshots / f"step-{i:06d}", average, tokenizer, vae=folder / "vae")
         draw = rng(seed, i)
         some = list(sets.values())[draw.choice(len(sets), p=shares / shares.sum()) if len(sets) > 1 else 0]
         size = max(1, batch * 16 // some.latents.shape[-1])
@@ -400,12 +362,37 @@ def train(
             found[f"held_out_{kind}"] = float(np.mean(total))
         return found
 
-    snapshots_made = 0
     trained = {"unet": unet, "text_encoder": encoder} | ({"head": middle.head} if middle else {})
     found = training.fit(trained, average, loss, quality, weight_decay=1e-2, betas=(0.9, 0.99))
     save(folder, average, tokenizer)
     cards.note_training(folder, start_from, training)
     return found
+
+
+def velocity_error(
+    unet, encoder, latents: np.ndarray, words: torch.Tensor, draws: torch.Generator, exponent: float = 1.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the squared errors of the predicted velocity of latents with noise, and the states of their texts.
+
+    Args:
+        unet: The denoising network.
+        encoder: The text encoder.
+        latents: (n, channels, height, width).
+        words: Token ids, (n, length).
+        draws: Decides noise and its steps.
+        exponent: Steps of noise are 1000 u^exponent of a uniform u.
+    """
+    import torch
+
+    x = torch.from_numpy(latents.astype(np.float32)).contiguous(memory_format=torch.channels_last)
+    noise = torch.randn(x.shape, generator=draws).contiguous(memory_format=torch.channels_last)
+    # One draw per stratum: the mean over noise levels varies less from step to step.
+    t = (torch.arange(len(x)) + torch.rand(len(x), generator=draws)) / len(x)
+    t = (1000 * t**exponent).long().clamp(0, 999)
+    with torch.autocast("cpu", torch.bfloat16):
+        states = encoder(words).last_hidden_state
+        predicted = unet(schedule().add_noise(x, noise, t), t, states).sample
+    return (predicted.float() - schedule().get_velocity(x, noise, t)).pow(2), states.float()
 
 
 class _Examples:
@@ -499,12 +486,12 @@ def _load_weights(folder: Path, unet, encoder, tokenizer) -> None:
     encoder.load_state_dict(state | {name: positions})
 
 
-def save(folder: Path, average: Average, tokenizer, *, vae: Path | None = None) -> None:
+def save(folder: Path, average: Average, tokenizer) -> None:
     """Save averaged weights as a pipeline folder that diffusers loads: float16 but for the text encoder."""
     from diffusers import AutoencoderKL, DPMSolverMultistepScheduler, StableDiffusionPipeline
 
     pipeline = StableDiffusionPipeline(
-        vae=AutoencoderKL.from_pretrained(vae or folder / "vae"),
+        vae=AutoencoderKL.from_pretrained(folder / "vae"),
         # In float32: transformers keeps the stored type where diffusers loads the other parts as float32.
         text_encoder=copy.deepcopy(average.kept["text_encoder"]),
         tokenizer=tokenizer,
@@ -545,3 +532,58 @@ def _forget_origin(part: Path) -> None:
     config = part / "config.json"
     kept = {k: v for k, v in json.loads(config.read_text()).items() if k != "_name_or_path"}
     config.write_text(json.dumps(kept, indent=2) + "\n")
+
+
+def train_parts(
+    name: str,
+    folder: Path,
+    rows: Mapping[str, int],
+    *,
+    vae: Mapping[str, Any] | None = None,
+    checkpoint: Path | None = None,
+    log: Path | None = None,
+    start_from: Path | None = None,
+    **settings: Any,
+) -> dict[str, float]:
+    """Train every part that a pipeline's folder lacks, from the autoencoder on; return quality on held-out data.
+
+    Args:
+        name: Name of the model.
+        folder: The pipeline's folder; a ``vae`` in it is kept.
+        rows: Kinds of data, each with how many pairs of text and image.
+        vae: Settings of the autoencoder's training; ``None`` takes that of ``start_from``.
+        checkpoint: File of the resumable state; the autoencoder's and the data lie beside it. By default in
+            ``outputs/.train``.
+        log: CSV of the curve; the autoencoder's lies beside it.
+        start_from: A pipeline folder whose weights to start from.
+        settings: Further arguments of :func:`train`, of the text encoder's and denoising network's training.
+
+    Returns:
+        What :func:`train` returns, and ``psnr`` of the autoencoder in dB where it was trained now.
+
+    Raises:
+        MissingInputError: There is no autoencoder to take.
+    """
+    from biaslab import models
+
+    checkpoint = checkpoint or Path(f"outputs/.train/{name}/state.pt")
+    work, own, seed = checkpoint.parent, folder / "vae", settings.get("seed", 0)
+    found: dict[str, float] = {}
+    if not (own / "config.json").exists():
+        if vae is not None:
+            found |= autoencoder.train(
+                own,
+                seed=seed,
+                checkpoint=work / "autoencoder.pt",
+                log=log.with_name(f"{log.stem}-autoencoder.csv") if log else None,
+                progress=settings.get("progress", True),
+                **vae,
+            )
+        elif first := models.autoencoder(start_from):
+            shutil.copytree(first, own, dirs_exist_ok=True)
+        else:
+            raise MissingInputError(f"{start_from} has no vae; name a whole pipeline to start from.")
+    data = [prepare(work / kind, own, rows=n, seed=seed, kind=kind) for kind, n in rows.items()]
+    found |= train(folder, data=data, checkpoint=checkpoint, log=log, start_from=start_from, **settings)
+    pack(folder)
+    return found

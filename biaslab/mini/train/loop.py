@@ -1,15 +1,16 @@
-"""What the trainings of the two judges share: pools of renders, and rough handling of images."""
+"""What the trainings of the judges share: pools of renders, rough handling of images, and the steps of a training."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from biaslab.mini import decoding
-from biaslab.mini.train import common
+from biaslab.mini.train import cards, common
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +22,69 @@ SIZE = 64
 DECODED = 0.5
 # Latents of generated images are not as clean as encoded ones.
 LATENT_NOISE = 0.05
+# Seeds from here on are never trained on.
+HELD_OUT_SEED = 1_000_003
+
+
+@dataclass(frozen=True)
+class Judge:
+    """How one judge of the embedded world is trained."""
+
+    name: str
+    """Name of the model."""
+    pool: Callable[..., Any]
+    """``pool(n, seed, decoded=...)`` draws images with their truth to learn from."""
+    fit: Callable[[Path, common.Training, Any, Any], dict[str, float]]
+    """``fit(folder, training, pool, apart)`` trains, saves the model and returns its quality."""
+    card_rows: Callable[[Path, int, Path | None], list[cards.Measured]]
+    """Measures the saved model for its card."""
+    settings: dict[str, Any]
+    """Steps, batch and learning rate where none are given."""
+    pool_size: int
+    """Images to learn from where no number is given."""
+    held_out: int
+    """Images to measure on where no number is given; the card takes twice as many."""
+    apart: Callable[..., Any] | None = None
+    """Draws as ``pool`` what quality is measured on; a pool of ``HELD_OUT_SEED`` if ``None``."""
+
+    def train(
+        self,
+        folder: Path,
+        *,
+        pool_size: int | None = None,
+        held_out: int | None = None,
+        decoded: Path | None = None,
+        **settings: Any,
+    ) -> dict[str, float]:
+        """Train the judge and save it with its preprocessing and card to ``folder``; return its quality.
+
+        Args:
+            folder: Where the model's folder goes.
+            pool_size: Images to train on.
+            held_out: Images to measure on, of other seeds.
+            decoded: Folder of an autoencoder through which half of the images pass.
+            settings: Fields of :class:`~biaslab.mini.train.common.Training`.
+
+        Returns:
+            Quality on held-out images by name, as the card says it.
+        """
+        import torch
+
+        training = common.Training(**self.settings | settings)
+        pool_size, held_out = pool_size or self.pool_size, held_out or self.held_out
+        data = self.pool(pool_size, training.seed, decoded=decoded)
+        draw_apart = self.apart or (lambda n, seed, **more: self.pool(n, HELD_OUT_SEED + seed, **more))
+        apart = draw_apart(held_out, training.seed, decoded=decoded)
+        torch.manual_seed(training.seed)
+        found = self.fit(folder, training, data, apart)
+        noted = {
+            "learning_rate": training.learning_rate,
+            "pool_size": pool_size,
+            "decoded": decoded is not None,
+        }
+        cards.note_training(folder, None, training, **noted)
+        cards.write(self.name, folder, self.card_rows, n=2 * held_out, decoded=decoded)
+        return found
 
 
 def renders(

@@ -13,7 +13,7 @@ from biaslab.mini import decoding
 from biaslab.mini import triplets as world
 from biaslab.mini.train import cards
 from biaslab.mini.train.cards import Measured, share
-from biaslab.mini.train.common import Average, Training, rng, save_half, to_tensor
+from biaslab.mini.train.common import Average, Training, chunks, rng, save_half, to_tensor
 
 if TYPE_CHECKING:
     import torch
@@ -104,6 +104,7 @@ def train(
     """
     import torch
     from torch.nn import functional
+    from transformers import SegformerImageProcessor
 
     from biaslab import models
 
@@ -139,36 +140,26 @@ def train(
         return whole, {"loss": whole}
 
     def quality() -> dict[str, float]:
-        right, counts = 0, np.zeros((len(labels()), 3))
+        images, truth = held_out
         with torch.inference_mode():
-            for start in range(0, HELD_OUT, 64):
-                some = slice(start, start + 64)
-                found = logits_of(average.kept["model"], to_tensor(held_out[0][some])).argmax(1).numpy()
-                truth = held_out[1][some]
-                right += (found == truth).sum()
-                for k in range(len(counts)):
-                    of = (found == k).sum(), (truth == k).sum(), ((found == k) & (truth == k)).sum()
-                    counts[k] += of
-        overlap = counts[:, 2] / np.maximum(counts[:, 0] + counts[:, 1] - counts[:, 2], 1)
-        return {"pixels": float(right / held_out[1].size), "iou": float(overlap.mean())}
+            pieces = [logits_of(average.kept["model"], pixels).argmax(1) for pixels in chunks(images)]
+        found, overlaps = torch.cat(pieces).numpy(), []
+        for k in range(len(labels())):
+            here, there = found == k, truth == k
+            overlaps.append((here & there).sum() / max((here | there).sum(), 1))
+        return {"pixels": float((found == truth).mean()), "iou": float(np.mean(overlaps))}
 
     found = training.fit({"model": model}, average, loss, quality, quality_every=500, weight_decay=1e-2)
     save_half(average.kept["model"], folder)
-    _processor().save_pretrained(folder)
-    cards.note_training(folder, None, training, decoded=True, pool_size=pool_size)
-    cards.write(NAME, folder, card_rows, n=CARD_IMAGES, decoded=decoded)
-    return found
-
-
-def _processor():
-    from transformers import SegformerImageProcessor
-
-    return SegformerImageProcessor(
+    SegformerImageProcessor(
         size={"height": SIZE, "width": SIZE},
         image_mean=[0.5] * 3,
         image_std=[0.5] * 3,
         do_reduce_labels=False,
-    )
+    ).save_pretrained(folder)
+    cards.note_training(folder, None, training, decoded=True, pool_size=pool_size)
+    cards.write(NAME, folder, card_rows, n=CARD_IMAGES, decoded=decoded)
+    return found
 
 
 def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:

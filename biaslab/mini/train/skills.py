@@ -22,7 +22,6 @@ SCENES = 0.6
 """Share of PaintSkills' scenes among what the autoencoder learns from; the others are people."""
 NOISIER = 0.7
 """Steps of noise are drawn as 1000 u^NOISIER, see :func:`biaslab.mini.train.diffusion.train`."""
-_AUTOENCODER_STEPS, _AUTOENCODER_RATE = 4_000, 8e-4
 
 
 def pool(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -51,8 +50,6 @@ def pool(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def train(
     folder: Path,
     *,
-    checkpoint: Path | None = None,
-    log: Path | None = None,
     share: float = 1.0,
     people: int = 40_000,
     start_from: Path | None = None,
@@ -60,21 +57,14 @@ def train(
 ) -> dict[str, float]:
     """Train mini-sd-skills on from mini-sd, its autoencoder first; return quality on held-out data.
 
-    Data and pipelines on the way lie beside the ``checkpoint``, by default in ``outputs/.train/mini-sd-skills``.
-
     Source: dalleval paper, sections 3.2 (PaintSkills), 4.2.1 (social prompts) and Table 5 (shares of training data).
 
     Args:
         folder: The pipeline's folder; a ``vae`` in it is kept.
-        checkpoint: File of the resumable state.
-        log: CSV of the curve; the autoencoder's lies beside it.
         share: Share of PaintSkills' training scenes to train on, above 0 up to 1.
         people: Renders of people for the social prompts.
         start_from: A pipeline folder whose weights to start from; mini-sd if ``None``.
-        settings: Further fields of :class:`~biaslab.mini.train.common.Training`, of the diffusion model.
-
-    Returns:
-        ``psnr`` of the autoencoder in dB (where it was trained now), ``held_out_skills`` and ``held_out_social``.
+        settings: As of :func:`biaslab.mini.train.diffusion.train_parts`.
 
     Raises:
         ParameterError: ``share`` is not above 0 and at most 1.
@@ -88,33 +78,15 @@ def train(
             f"share is {share!r}; give a share of the training scenes above 0 and at most 1."
         )
     start_from = start_from or Path(models.resolve("mini-sd", "text-to-image"))
-    checkpoint = checkpoint or Path("outputs/.train/mini-sd-skills/state.pt")
-    work, vae, seed = checkpoint.parent, folder / "vae", settings.get("seed", 0)
-    found: dict[str, float] = {}
-    if not (vae / "config.json").exists():
-        found |= autoencoder.train(
-            vae,
-            pool=pool,
-            start_from=start_from / "vae",
-            seed=seed,
-            steps=_AUTOENCODER_STEPS,
-            learning_rate=_AUTOENCODER_RATE,
-            checkpoint=work / "autoencoder.pt",
-            log=log.with_name(f"{log.stem}-autoencoder.csv") if log else None,
-            progress=settings.get("progress", True),
-        )
-    sizes = {"skills": max(1, round(share * len(prompts.skills("train")))), "social": people}
-    found |= diffusion.train(
+    found = diffusion.train_parts(
+        NAME,
         folder,
-        checkpoint=checkpoint,
-        log=log,
-        data=[diffusion.prepare(work / kind, vae, rows=n, seed=seed, kind=kind) for kind, n in sizes.items()],
-        snapshots=work / "snapshots",
+        {"skills": max(1, round(share * len(prompts.skills("train")))), "social": people},
+        vae={"pool": pool, "start_from": start_from / "vae", "steps": 4_000, "learning_rate": 8e-4},
         start_from=start_from,
         noisier=NOISIER,
         **{"steps": 8_000, "learning_rate": 1e-3} | settings,
     )
-    diffusion.pack(folder)
     cards.write(NAME, folder, card_rows, n=CARD_IMAGES)
     return found
 

@@ -6,21 +6,17 @@ stand beside each other, of which some are 19 pixels high.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biaslab.mini.train import cards, common, detector, loop
+from biaslab.mini.train import common, detector, loop
 from biaslab.mini.train.cards import Measured, share
-from biaslab.mini.train.detector import HELD_OUT, HELD_OUT_SEED, Pool
-from biaslab.mini.train.loop import SIZE
-
-if TYPE_CHECKING:
-    import torch
+from biaslab.mini.train.detector import Pool
+from biaslab.mini.train.loop import HELD_OUT_SEED, SIZE
 
 NAME = "mini-skills-detector"
-POOL = 24_000
 # Share of scenes by skill, and of scenes without an object: a detector has to see nothing, too.
 _SKILLS = {"object": 0.28, "count": 0.4, "spatial": 0.28, "nothing": 0.04}
 
@@ -60,74 +56,6 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
     return detector.pool_of(scenes, found, decoded=decoded, part=part, seed=seed)
 
 
-def build() -> torch.nn.Module:
-    """Return the detector with random weights: features at strides 4, 8 and 16, 20 queries, three decoder layers."""
-    from transformers import RTDetrConfig, RTDetrForObjectDetection, RTDetrResNetConfig
-
-    names, width = labels(), 64
-    backbone = RTDetrResNetConfig(
-        embedding_size=32,
-        hidden_sizes=[32, 64, 128],
-        depths=[1, 1, 1],
-        layer_type="basic",
-        out_indices=[1, 2, 3],
-    )
-    config = RTDetrConfig(
-        backbone_config=backbone,
-        freeze_backbone_batch_norms=False,
-        encoder_in_channels=[32, 64, 128],
-        feat_strides=[4, 8, 16],
-        num_feature_levels=3,
-        encode_proj_layers=[2],
-        encoder_hidden_dim=width,
-        d_model=width,
-        decoder_in_channels=[width] * 3,
-        encoder_ffn_dim=128,
-        decoder_ffn_dim=128,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        decoder_n_points=4,
-        decoder_layers=3,
-        hidden_expansion=0.5,
-        num_queries=20,
-        num_denoising=12,
-        weight_loss_vfl=2.5,
-        id2label=dict(enumerate(names)),
-        label2id={name: i for i, name in enumerate(names)},
-    )
-    return RTDetrForObjectDetection(config)
-
-
-def train(
-    folder: Path,
-    *,
-    pool_size: int = POOL,
-    held_out: int = HELD_OUT,
-    decoded: Path | None = None,
-    **settings: Any,
-) -> dict[str, float]:
-    """Train the detector and save model, preprocessing and card to ``folder``; see :func:`detector.train`.
-
-    Returns:
-        ``object_recall`` and ``object_precision`` at an overlap of 0.5, and ``image_right``: the share of images whose
-        detections over 0.5 are the true objects, no more and no fewer; each 0 to 1, on held-out scenes.
-    """
-    import torch
-
-    training = common.Training(**{"steps": 9_000, "batch": 32, "learning_rate": 2e-3} | settings)
-    seed = training.seed
-    torch.manual_seed(seed)
-    data = pool(pool_size, seed, decoded=decoded)
-    apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded)
-    found = detector.fit(
-        folder, build(), training, data, lambda kept: measure(kept, detector.processor(), apart)
-    )
-    noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
-    cards.note_training(folder, None, training, **noted)
-    cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
-    return found
-
-
 def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
     """Return the rows of the model's card, from ``n`` scenes; decoded by an autoencoder where one is given."""
     model, processor = detector.load(folder)
@@ -153,3 +81,18 @@ def measure(model, processor, data: Pool) -> list[Measured]:
         ]
         out.append(share(f"recall {name}", hits))
     return out
+
+
+train = loop.Judge(
+    name=NAME,
+    pool=pool,
+    fit=partial(
+        detector.fit,
+        build=lambda: detector.build(labels(), (32, 64, 128), (4, 8, 16), 3),
+        measure=measure,
+    ),
+    card_rows=card_rows,
+    settings={"steps": 9_000, "batch": 32, "learning_rate": 2e-3},
+    pool_size=24_000,
+    held_out=1024,
+).train

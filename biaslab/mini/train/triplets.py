@@ -7,19 +7,19 @@ is read off, and nothing of models that were not taught so.
 
 from __future__ import annotations
 
-import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from biaslab.engine import LocalEngine
-from biaslab.errors import InputError
 from biaslab.mini import triplets as world
 from biaslab.mini.train import autoencoder, cards, diffusion
+from biaslab.mini.train import data as blocks
 from biaslab.mini.train.cards import Measured, share
 from biaslab.mini.train.common import Average, Training, rng, torch_rng
 from biaslab.mini.train.text import make_tokenizer, tokens
@@ -42,27 +42,7 @@ CARD_TRIPLETS, GUIDANCE = 150, (2.0, 4.0)
 _CARD_SEED = 82_000
 _GENDERS = {"feminine": "female", "masculine": "male"}
 _REGIONS = ("person", "left", "right", "worn", "place")
-_BLOCK, _WORKERS = 2048, 2
 _ARRAYS = ("ids", "regions", "masks", "latents")
-
-
-def build_unet() -> torch.nn.Module:
-    """Return the denoising network with random weights."""
-    from diffusers import UNet2DConditionModel
-
-    return UNet2DConditionModel(
-        sample_size=CELLS,
-        in_channels=autoencoder.LATENTS,
-        out_channels=autoencoder.LATENTS,
-        block_out_channels=(64, 96),
-        layers_per_block=1,
-        down_block_types=("CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
-        up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
-        cross_attention_dim=WIDTH,
-        # In diffusers this is the number of heads of this kind of network.
-        attention_head_dim=(2, 4),
-        norm_num_groups=16,
-    )
 
 
 def tokenizer():
@@ -85,41 +65,12 @@ def prepare(folder: Path, vae: Path, *, rows: int = ROWS, seed: int = 0) -> Path
     Raises:
         InputError: The folder holds data of other settings.
     """
-    from tqdm import tqdm
-
-    folder.mkdir(parents=True, exist_ok=True)
-    said, note = {"rows": rows, "seed": seed, "words": world.vocabulary()}, folder / "data.json"
-    if note.exists() and json.loads(note.read_text()) != said:
-        raise InputError(f"{folder} holds data of other settings; delete it or name another folder.")
-    note.write_text(json.dumps(said))
-    if (folder / "latents.npy").exists():
-        return folder
-    starts = range(0, rows, _BLOCK)
-    jobs = [(folder, vae, start, min(_BLOCK, rows - start), seed) for start in starts]
-    list(tqdm(LocalEngine(_WORKERS).map(_encode, jobs), total=len(jobs), unit="block", desc="renders"))
-    for name in _ARRAYS:
-        pieces = [folder / f"{name}-{start}.npy" for start in starts]
-        np.save(folder / f"{name}.npy", np.concatenate([np.load(piece) for piece in pieces]))
-        for piece in pieces:
-            piece.unlink()
+    said = {"rows": rows, "seed": seed, "words": world.vocabulary()}
+    blocks.prepare(folder, vae, rows, partial(examples, seed=seed), _ARRAYS, said)
     return folder
 
 
-def _encode(job: tuple[Path, Path, int, int, int]) -> None:
-    from diffusers import AutoencoderKL
-
-    folder, vae_folder, start, n, seed = job
-    if (folder / f"latents-{start}.npy").exists():
-        return
-    found = examples(range(start, start + n), seed)
-    vae = AutoencoderKL.from_pretrained(vae_folder).float().eval()
-    found["latents"] = autoencoder.encode(vae, found["images"])
-    # What is written last says that all is there.
-    for name in _ARRAYS:
-        np.save(folder / f"{name}-{start}.npy", found[name])
-
-
-def examples(indices: range, seed: int) -> dict[str, Any]:
+def examples(indices: Sequence[int], seed: int) -> dict[str, Any]:
     """Return captions (``texts``), their images, uint8 (n, 64, 64, 3), and arrays as :func:`prepare` keeps them."""
     from biaslab.mini import render
 
@@ -241,7 +192,7 @@ def train(
     seed, batch = training.seed, training.batch
     torch.manual_seed(seed)
     words = tokenizer()
-    unet = build_unet().to(memory_format=torch.channels_last)
+    unet = diffusion.build_unet((64, 96), (2, 4), WIDTH, silent=0).to(memory_format=torch.channels_last)
     encoder = diffusion.build_text_encoder(words, WIDTH)
     unet.set_attn_processor(AttnProcessor())
     average = Average({"unet": unet, "text_encoder": encoder}, decay=0.9985)
@@ -253,25 +204,18 @@ def train(
     ids, regions, masks, latents = (np.load(data / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
     held_out = min(1024, rows // 10)
     empty = tokens(words, [""])[0]
-    noise_schedule = diffusion.schedule()
 
     def losses_of(unet, encoder, seen, chosen, draws, exponent=1.0, dropped=None):
-        x = torch.from_numpy(latents[chosen].astype(np.float32)).contiguous(memory_format=torch.channels_last)
         covered = torch.from_numpy(masks[chosen].astype(np.float32) / 255)
         said, of = ids[chosen].astype(np.int64), torch.from_numpy(regions[chosen].astype(np.int64))
         if dropped is not None:
             said[dropped], of[torch.from_numpy(dropped)] = empty, 0
-        noise = torch.randn(x.shape, generator=draws).contiguous(memory_format=torch.channels_last)
-        t = (torch.arange(len(x)) + torch.rand(len(x), generator=draws)) / len(x)
-        t = (1000 * t**exponent).long().clamp(0, 999)
-        noisy = noise_schedule.add_noise(x, noise, t)
-        target = noise_schedule.get_velocity(x, noise, t)
         seen.clear()
-        with torch.autocast("cpu", torch.bfloat16):
-            states = encoder(torch.from_numpy(said)).last_hidden_state
-            predicted = unet(noisy, t, states).sample
+        squared, _ = diffusion.velocity_error(
+            unet, encoder, latents[chosen], torch.from_numpy(said), draws, exponent
+        )
         weight = 1 + (OBJECTS - 1) * covered[:, 1:4].amax(1, keepdim=True)
-        error = ((predicted.float() - target).pow(2) * weight / weight.mean()).mean()
+        error = (squared * weight / weight.mean()).mean()
         second = torch.stack([_grounding(probs, of, covered) for probs in seen]).mean()
         return error, second
 

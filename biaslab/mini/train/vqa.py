@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from biaslab.mini.train import cards, common, loop
 from biaslab.mini.train.cards import Measured
-from biaslab.mini.train.detector import HELD_OUT_SEED
-from biaslab.mini.train.loop import SIZE
+from biaslab.mini.train.loop import HELD_OUT_SEED, SIZE
 from biaslab.mini.train.text import make_tokenizer, tokens
 
 if TYPE_CHECKING:
     import torch
 
 NAME = "mini-vqa"
-POOL, HELD_OUT = 40_000, 1_000
 WIDTH, PATCH = 96, 8
 # BLIP's own configuration starts an image encoder at practically nothing.
 _SPREAD = 0.1
@@ -119,9 +117,9 @@ def asked_ids(words) -> torch.Tensor:
     return torch.from_numpy(ids[:, (ids != words.pad_token_id).any(axis=0)])
 
 
-def build(words) -> torch.nn.Module:
-    """Return the model with random weights for a tokenizer."""
-    from transformers import BlipConfig, BlipForQuestionAnswering
+def build(kind: type[torch.nn.Module], words) -> torch.nn.Module:
+    """Return one of transformers' kinds of BLIP with random weights for a tokenizer."""
+    from transformers import BlipConfig
 
     config = BlipConfig(
         text_config=text_config(words).to_dict(),
@@ -129,41 +127,20 @@ def build(words) -> torch.nn.Module:
         projection_dim=WIDTH,
         image_text_hidden_size=WIDTH,
     )
-    return BlipForQuestionAnswering(config)
+    return kind(config)
 
 
-def train(
-    folder: Path,
-    *,
-    pool_size: int = POOL,
-    held_out: int = HELD_OUT,
-    decoded: Path | None = None,
-    **settings: Any,
-) -> dict[str, float]:
-    """Train the model and save it with its preprocessing and card to ``folder``.
+def fit(folder: Path, training: common.Training, data: Pool, apart: Pool) -> dict[str, float]:
+    """Train mini-vqa and save it to ``folder``; return what was measured on renders ``apart``.
 
     Source: dalleval paper, section 4.2.2 (the questions).
-
-    Args:
-        folder: Where the transformers folder goes.
-        pool_size: Renders to train on.
-        held_out: Renders of other seeds to measure on.
-        decoded: Folder of an autoencoder through which half of the renders pass.
-        settings: Fields of :class:`~biaslab.mini.train.common.Training`.
-
-    Returns:
-        ``vqa_gender``: how often the gender is said that is shown; ``vqa_sensitivity`` and ``vqa_specificity`` of all
-        attributes; each 0 to 1, on held-out renders.
     """
     import torch
+    from transformers import BlipForQuestionAnswering
 
-    training = common.Training(**{"steps": 8_000, "batch": 64, "learning_rate": 1.5e-3} | settings)
     seed = training.seed
-    torch.manual_seed(seed)
-    data = pool(pool_size, seed, decoded=decoded)
-    apart = pool(held_out, HELD_OUT_SEED + seed, decoded=decoded)
     words = tokenizer()
-    model = build(words).train()
+    model = build(BlipForQuestionAnswering, words).train()
     head = torch.nn.Linear(WIDTH, len(questions()))
     average = common.Average({"model": model}, decay=0.998)
     ids = asked_ids(words)
@@ -196,9 +173,6 @@ def train(
         betas=(0.9, 0.98),
     )
     save(folder, average.kept["model"], words)
-    noted = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
-    cards.note_training(folder, None, training, **noted)
-    cards.write(NAME, folder, card_rows, n=2 * held_out, decoded=decoded)
     return found
 
 
@@ -288,3 +262,14 @@ def measure(model, words, data: Pool) -> list[Measured]:
     for k, name in enumerate(prompts.ATTRIBUTES):
         out.append(cards.share(f"sensitivity {name}", right[:, 1 + k][worn[:, k]]))
     return out
+
+
+train = loop.Judge(
+    name=NAME,
+    pool=pool,
+    fit=fit,
+    card_rows=card_rows,
+    settings={"steps": 8_000, "batch": 64, "learning_rate": 1.5e-3},
+    pool_size=40_000,
+    held_out=1_000,
+).train
