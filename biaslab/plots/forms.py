@@ -61,6 +61,11 @@ class Look:
         }
 
 
+def look(known: Mapping[str, tuple[str, ...]]) -> Look:
+    """Return the look of values with a name, a colour and, where it is given, a marker each."""
+    return Look(*(dict(zip(known, part, strict=True)) for part in zip(*known.values(), strict=True)))
+
+
 PLAIN = Look()
 
 

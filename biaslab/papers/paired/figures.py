@@ -25,12 +25,7 @@ if TYPE_CHECKING:
     from IPython.display import HTML
 
 
-def _look(known: Mapping[str, tuple[str, ...]]) -> forms.Look:
-    """Return the look of values with a name, a colour and, where it is given, a marker each."""
-    return forms.Look(*(dict(zip(known, part, strict=True)) for part in zip(*known.values(), strict=True)))
-
-
-SETTINGS = _look(
+SETTINGS = forms.look(
     {
         "single": ("one person", style.ORANGE, "s"),
         "paired": ("two people", style.BLUE, "o"),
@@ -44,7 +39,7 @@ SETTINGS = _look(
     }
 )
 ASPECTS = {"occupation": "Occupations", "power": "Power roles"}
-STEREOTYPES = _look(
+STEREOTYPES = forms.look(
     {
         "female": ("female-stereotyped", style.FEMALE, "o"),
         "male": ("male-stereotyped", style.MALE, "s"),
@@ -53,7 +48,7 @@ STEREOTYPES = _look(
 )
 MITIGATIONS = {"none": "no mitigation", "intervention": "intervention", "faircritic": "FairCritic"}
 JUDGES = {"annotators": "Annotators", "vqa": "BLIP (VQA)", "fairface": "FairFace"}
-OUTCOMES = _look(
+OUTCOMES = forms.look(
     {
         "judged": ("judged, as asked", style.LIGHT),
         "swapped": ("judged, in another order", style.VERMILION),
@@ -69,7 +64,7 @@ OUTCOMES = _look(
         "unrated": ("not rated", style.GREY),
     }
 )
-_TOLD = _look(
+_TOLD = forms.look(
     {
         "female": ("told to be a woman", style.FEMALE),
         "male": ("told to be a man", style.MALE),
@@ -188,7 +183,7 @@ def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     )
     limits = {end: whole[f"images_{end}"] for end in ("ci_low", "ci_high")}
     both = pd.concat([runs.assign(kind="run"), whole.assign(kind="all", **limits)])
-    look = _look(
+    look = forms.look(
         {
             "run": ("one sampling of images", style.ORANGE),
             "all": ("all images, with interval over images", style.BLUE),

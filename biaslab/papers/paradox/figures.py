@@ -29,53 +29,40 @@ APPROACH_NAMES = {
     "paraphrased": "Paraphrased captions",
     "paraphrased_no_indicators": "Paraphrased, no indicators",
 }
-DEFINITIONS = forms.Look(
+DEFINITIONS = forms.look(
     {
-        "published": "published rule (same lean only)",
-        "no_exclusion": "no exclusion",
-        "directional": "along the training lean",
-    },
-    {"published": style.VERMILION, "no_exclusion": style.BLUE, "directional": style.GREEN},
-    {"published": "o", "no_exclusion": "s", "directional": "D"},
+        "published": ("published rule (same lean only)", style.VERMILION, "o"),
+        "no_exclusion": ("no exclusion", style.BLUE, "s"),
+        "directional": ("along the training lean", style.GREEN, "D"),
+    }
 )
-_OUTCOMES = forms.Look(
+_OUTCOMES = forms.look(
     {
-        "judged": "judged female or male",
-        "uncertain": "judge not sure",
-        "no_face": "no face",
-        "several_faces": "several faces",
-        "face_too_small": "face too small",
-        "unreadable": "unreadable",
-        "blocked": "withheld by the safety checker",
-        "unrated": "not rated",
-    },
-    {
-        "judged": style.LIGHT,
-        "uncertain": style.ORANGE,
-        "no_face": style.BLUE,
-        "several_faces": style.GREEN,
-        "face_too_small": style.PURPLE,
-        "unreadable": style.BLACK,
-        "blocked": style.VERMILION,
-        "unrated": style.SKY,
-    },
+        "judged": ("judged female or male", style.LIGHT),
+        "uncertain": ("judge not sure", style.ORANGE),
+        "no_face": ("no face", style.BLUE),
+        "several_faces": ("several faces", style.GREEN),
+        "face_too_small": ("face too small", style.PURPLE),
+        "unreadable": ("unreadable", style.BLACK),
+        "blocked": ("withheld by the safety checker", style.VERMILION),
+        "unrated": ("not rated", style.SKY),
+    }
 )
-_COUNTED = forms.Look(
-    {"": "counted by the published rule", "out": "left out by it"},
-    {"": style.BLACK, "out": style.VERMILION},
-    {"": "o", "out": "X"},
+_COUNTED = forms.look(
+    {
+        "": ("counted by the published rule", style.BLACK, "o"),
+        "out": ("left out by it", style.VERMILION, "X"),
+    }
 )
 _GENDERS = forms.Look(
     colors={"female": style.FEMALE, "male": style.MALE}, markers={"female": "o", "male": "s"}
 )
-_FOUND = forms.Look(
+_FOUND = forms.look(
     {
-        "n_captions": "name the occupation",
-        "n_candidates": "searched for the nearest",
-        "n_sampled": "taken at random",
-    },
-    {"n_captions": style.BLUE, "n_candidates": style.ORANGE, "n_sampled": style.BLACK},
-    {"n_captions": "o", "n_candidates": "D", "n_sampled": "|"},
+        "n_captions": ("name the occupation", style.BLUE, "o"),
+        "n_candidates": ("searched for the nearest", style.ORANGE, "D"),
+        "n_sampled": ("taken at random", style.BLACK, "|"),
+    }
 )
 _SHARES = ("percent_training", "percent_generated")
 

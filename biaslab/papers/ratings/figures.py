@@ -40,10 +40,12 @@ _STATISTICS = {
     "fleiss_kappa": "Fleiss' κ",
     "cohen_kappa": "Cohen's κ",
 }
-_KINDS = forms.Look(
-    {"rule": "rule", "extreme": "undecided images of one gender", "rater": "one rater alone"},
-    {"rule": style.BLUE, "extreme": style.ORANGE, "rater": style.GREEN},
-    {"rule": "o", "extreme": "D", "rater": "^"},
+_KINDS = forms.look(
+    {
+        "rule": ("rule", style.BLUE, "o"),
+        "extreme": ("undecided images of one gender", style.ORANGE, "D"),
+        "rater": ("one rater alone", style.GREEN, "^"),
+    }
 )
 _RULES = {
     "ties_split": "ties split",

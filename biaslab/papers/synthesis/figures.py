@@ -44,49 +44,41 @@ SKEW_NAMES = {
     "prompts": "skewed prompts alone",
     "off": "off: no paradox",
 }
-_JUDGED = Look(
+_JUDGED = forms.look(
     {
-        "female": "judged female",
-        "male": "judged male",
-        "uncertain": "not sure",
-        "no_face": "no face",
-        "several_faces": "several faces",
-        "face_too_small": "face too small",
-        "unreadable": "unreadable",
-    },
+        "female": ("judged female", style.FEMALE),
+        "male": ("judged male", style.MALE),
+        "uncertain": ("not sure", style.ORANGE),
+        "no_face": ("no face", style.LIGHT),
+        "several_faces": ("several faces", style.LIGHT),
+        "face_too_small": ("face too small", style.LIGHT),
+        "unreadable": ("unreadable", style.BLACK),
+    }
+)
+_ANSWERS = forms.look(
     {
-        "female": style.FEMALE,
-        "male": style.MALE,
-        "uncertain": style.ORANGE,
-        "no_face": style.LIGHT,
-        "several_faces": style.LIGHT,
-        "face_too_small": style.LIGHT,
-        "unreadable": style.BLACK,
-    },
+        "likelier": ("likelier gender, all that pass the gate", style.BLUE, "o"),
+        "judged": ("sure answers only", style.GREEN, "D"),
+    }
 )
-_ANSWERS = Look(
-    {"likelier": "likelier gender, all that pass the gate", "judged": "sure answers only"},
-    {"likelier": style.BLUE, "judged": style.GREEN},
-    {"likelier": "o", "judged": "D"},
-)
-_MEASURES = Look(
-    {"sensitivity": "women judged female", "specificity": "men judged male"},
-    {"sensitivity": style.FEMALE, "specificity": style.MALE},
-    {"sensitivity": "o", "specificity": "s"},
-)
-_HELD = Look(
-    {"held": "interval holds the true share", "missed": "interval misses it"},
-    {"held": style.BLUE, "missed": style.VERMILION},
-    {"held": "o", "missed": "D"},
-)
-_PARTS = Look(
+_MEASURES = forms.look(
     {
-        "total": "model at this guidance, with interval",
-        "model": "the model at the lowest guidance",
-        "measurement": "measurement alone: no model",
-    },
-    {"total": style.BLACK, "model": style.BLUE, "measurement": style.GREEN},
-    {"total": "o", "model": "s", "measurement": "D"},
+        "sensitivity": ("women judged female", style.FEMALE, "o"),
+        "specificity": ("men judged male", style.MALE, "s"),
+    }
+)
+_HELD = forms.look(
+    {
+        "held": ("interval holds the true share", style.BLUE, "o"),
+        "missed": ("interval misses it", style.VERMILION, "D"),
+    }
+)
+_PARTS = forms.look(
+    {
+        "total": ("model at this guidance, with interval", style.BLACK, "o"),
+        "model": ("the model at the lowest guidance", style.BLUE, "s"),
+        "measurement": ("measurement alone: no model", style.GREEN, "D"),
+    }
 )
 _NO_MODEL = "world: no model"
 # Pictures are drawn larger than models see them.
