@@ -293,7 +293,7 @@ def stages(tmp_path, monkeypatch):
 def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeypatch):
     keys = stages(tmp_path, monkeypatch)
     needed = {
-        "search": "captions.search captions.corpus lexicons mini.captions mini.world",
+        "search": "captions.search lexicons mini.captions mini.world",
         "indicators": "captions.indicators lexicons pipeline.stages",
         "judgements": "judging.judge judging.faces judging.zero_shot judging.fairface judging.images "
         "judging.loaded judging.pixels",
@@ -305,7 +305,7 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
         "generation.texts generation.settings",
         "embeddings": "captions.neighbours",
         "image_embeddings": "pipeline.stages judging.zero_shot judging.loaded judging.pixels",
-        "matched_captions": "papers.synthesis.measure captions.corpus mini.captions mini.world",
+        "matched_captions": "papers.synthesis.measure mini.captions mini.world",
     }
     assert set(keys) == set(needed)
     for stage, modules in needed.items():

@@ -410,7 +410,7 @@ def of_my_own(tmp_path):
     corpus = world.Corpus(rows=12, seed=9)
     rows, images = corpus.rows_at(range(12)), tmp_path / "images"
     images.mkdir()
-    drawn = corpus.images(list(rows["caption_id"]))
+    drawn = corpus.read(rows["caption_id"])
     lines = []
     for k, text in enumerate(rows["text"]):
         lines += [{"image_id": f"photo-{k}", "text": text}] + [

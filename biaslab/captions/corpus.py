@@ -30,8 +30,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,9 +41,6 @@ import pyarrow.types as kinds
 
 from biaslab import shared, tables
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, near_matches
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _log = logging.getLogger(__name__)
 
@@ -59,8 +57,6 @@ _TAKEN = frozenset((
     "outcome", "gender", "p_female", "n_faces", "x0", "y0", "x1", "y1", "reason", "boxes", "paraphrase",
     "paraphrase_outcome", "caption",
 ))  # fmt: skip
-# Captions in a part of the embedded world: a multiple of the blocks that it draws.
-_MINI_PART = 16 * 4096
 # Bytes of a table of captions beside which no further row is put, of a line that is read, and of an id.
 _BATCH_BYTES, _LONGEST_LINE, _LONGEST_ID = 32 * 2**20, 16 * 2**20, 200
 # Characters of a row of a CSV file, which may go over several lines.
@@ -171,7 +167,9 @@ def open_corpus(
     columns = columns or {}
     _check_columns(columns)
     if name == "mini":
-        return MiniCorpus(rows, seed, skew)
+        from biaslab.mini.captions import Corpus as World
+
+        return World(**{"rows": rows} if rows else {}, seed=seed, skew=skew)
     if name == "depictions":
         from biaslab.mini.triplets import Depictions, skew_of
 
@@ -210,61 +208,6 @@ def _check_columns(columns: Mapping[str, str]) -> None:
             )
     if (schema := columns.get("schema", "laion")) not in SCHEMAS:
         raise ParameterError(f"columns has the schema {schema!r}. {name_help(schema, SCHEMAS)}")
-
-
-class MiniCorpus:
-    """The embedded world's captions; also carried: its truth, as columns ``truth_…``."""
-
-    name = "mini"
-
-    def __init__(self, rows: int, seed: int, skew: str):
-        """Use the world with this number of rows (0 for its own), seed and setting of its knobs."""
-        from biaslab.mini.captions import Corpus as World
-
-        size = {"rows": rows} if rows else {}
-        self.world = World(**size, seed=seed, skew=skew)
-        self.images = MiniImages(self.world)
-        self.parts = -(-len(self.world) // _MINI_PART)
-
-    @property
-    def digest(self) -> str:
-        """Digest of the world's settings and code."""
-        return self.world.digest
-
-    def batches(
-        self, size: int = BATCH, part: int | None = None, wanted: Wanted | None = None
-    ) -> Iterator[pd.DataFrame]:
-        """Yield captions with their truth."""
-        whole = range(len(self.world))
-        mine = whole if part is None else whole[part * _MINI_PART : (part + 1) * _MINI_PART]
-        for start in range(0, len(mine), size):
-            rows = self.world.rows_at(mine[start : start + size])
-            yield rows if wanted is None else rows.iloc[wanted(rows["text"])].reset_index(drop=True)
-
-
-class MiniImages:
-    """The embedded world's images, drawn when they are read: each is the scene of its caption."""
-
-    name = "mini"
-
-    def __init__(self, world):
-        """Draw the scenes of ``world``, a :class:`biaslab.mini.captions.Corpus`."""
-        self._world = world
-
-    @property
-    def digest(self) -> str:
-        """Digest of the world's settings and code."""
-        return self._world.digest
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        """One row per image: ``image_id``, the id of its caption."""
-        ids = [batch["caption_id"] for batch in self._world.batches()]
-        return pd.concat(ids, ignore_index=True).rename("image_id").to_frame()
-
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray]:
-        """Return the images in the order asked for, each uint8 RGB (height, width, 3)."""
-        return list(self._world.images(list(image_ids))) if len(image_ids) else []
 
 
 class _Columns(NamedTuple):

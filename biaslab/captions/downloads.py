@@ -28,6 +28,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from biaslab.captions.pictures import Decoder
 from biaslab.captions.settings import DownloadSettings
 from biaslab.errors import InputError, RunError
@@ -37,9 +40,6 @@ from biaslab.net.retry import Failed, pause, policy
 from biaslab.store import replace, telling_full_disk
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
     from biaslab.judging.images import Unreadable
 
 _log = logging.getLogger(__name__)
@@ -128,8 +128,6 @@ def download(
         InputError: A column is missing, or an id stands twice.
         RunError: This machine has no network, or the disk is full; what had an outcome keeps it.
     """
-    import pandas as pd
-
     wanted = _wanted(images)
     journal = Journal(Path(folder) / _JOURNAL, _KEPT, crc32)
     with journal.turn("fetching"):
@@ -140,8 +138,6 @@ def download(
 
 def _wanted(images: pd.DataFrame) -> list[tuple[str, str]]:
     """Return id and URL of each row."""
-    import pandas as pd
-
     for column in ("caption_id", "url"):
         if column not in images.columns:
             raise InputError(f"images has no column {column!r}; it needs caption_id and url.")
@@ -162,8 +158,6 @@ class DownloadedImages:
     """
 
     def __init__(self, folder: Path | str, outcomes: pd.DataFrame) -> None:
-        import pandas as pd
-
         self.folder = Path(folder)
         self.name = "downloaded images"
         self.table = pd.DataFrame({"image_id": outcomes["caption_id"].to_list()}, dtype=object)

@@ -32,13 +32,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import repeat
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import InputError, ParameterError, name_help
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NAMES = ("gazetteer", "spacy", "off")
 INDICATORS = ("none", "female", "male", "both")
@@ -118,8 +117,6 @@ def indicators(texts: Iterable[str | None], *, names: str = "gazetteer") -> pd.D
     Raises:
         ParameterError: ``names`` is unknown, or spaCy or its model is not installed.
     """
-    import pandas as pd
-
     if names not in NAMES:
         raise ParameterError(f"names is {names!r}. {name_help(names, NAMES)}")
     index = texts.index if isinstance(texts, pd.Series) else None

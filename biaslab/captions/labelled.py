@@ -13,13 +13,11 @@ import hashlib
 import re
 from collections.abc import Sequence
 from importlib import resources
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import InputError, ParameterError, name_help
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SPLITS = ("dev", "test")
 CAPITALS = ("none", "sentence", "headline")
@@ -48,8 +46,6 @@ def labels(split: str) -> pd.DataFrame:
     stand where a name has stood; ``any`` where the caption does not say whose) and ``capitals`` (indices of letters
     that English capitalises, but for sentences' first ones and I). Places count characters.
     """
-    import pandas as pd
-
     with (_DATA / "indicator_labels.csv").open(encoding="utf-8") as file:
         table = pd.read_csv(file, keep_default_na=False, dtype={"capitals": str})
     return table[table["split"] == _checked("split", split, SPLITS)].reset_index(drop=True)
@@ -78,8 +74,6 @@ def written(
         ParameterError: ``capitals`` is unknown.
         InputError: ``captions`` has fewer lines than the labels name.
     """
-    import pandas as pd
-
     _checked("capitals", capitals, CAPITALS)
     if len(table) and len(captions) < table["line"].max():
         raise InputError(
@@ -114,8 +108,6 @@ def evaluate(texts: Sequence[str], labels: pd.DataFrame, *, against: str = "labe
         indicator of either gender), ``female`` and ``male`` (a caption with both has each), and ``name``: a name is
         right where a labelled one of the same gender overlaps it.
     """
-    import pandas as pd
-
     from biaslab.captions.indicators import indicators, parse_spans
     from biaslab.stats.intervals import wilson_interval
 
@@ -149,8 +141,6 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
         :func:`evaluate`'s rows with ``split``, ``against``, ``capitals`` and ``persons`` before them. Against
         ``any_word`` only the captions as they are in the file are measured, and no names.
     """
-    import pandas as pd
-
     parts = []
     for split in SPLITS:
         table = labels(split)
@@ -165,8 +155,6 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
 
 def measured() -> pd.DataFrame:
     """Return what :func:`agreement` gave for the captions of the validation split."""
-    import pandas as pd
-
     with (_DATA / "indicator_agreement.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)
 

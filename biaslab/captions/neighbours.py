@@ -12,13 +12,13 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
 from biaslab import models
 from biaslab.errors import InputError, ParameterError, name_help
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
     from biaslab.engine import Engine
     from biaslab.store import Stage, Store
 
@@ -108,8 +108,6 @@ class Encoder:
                 with these numbers.
             ParameterError: The default model's package, or sentence-transformers, is not installed.
         """
-        import numpy as np
-
         model = _model(self.name, self.device, self.precision)
         if _has_plain_modules(model):
             vectors = _encoded(model, list(texts))
@@ -153,9 +151,6 @@ def embed(
     Raises:
         InputError: A text is missing, or the model cannot be loaded.
     """
-    import numpy as np
-    import pandas as pd
-
     codes, unique = pd.factorize(np.array(list(texts), dtype=object))
     if (codes < 0).any() or not all(isinstance(t, str) for t in unique):
         raise InputError("A text to embed is missing or no text; give '' for an empty caption.")
@@ -180,8 +175,6 @@ def embed(
 
 
 def _embed_rows(encoder: Encoder, rows: pd.DataFrame) -> pd.DataFrame:
-    import pandas as pd
-
     vectors = encoder.encode(rows["text"].tolist())
     return pd.DataFrame({"vector": [v.tobytes() for v in vectors]})
 
@@ -202,8 +195,6 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
         InputError: The widths differ, or a query or vector holds NaN or infinity.
         ParameterError: ``k`` is below 1.
     """
-    import numpy as np
-
     if k < 1:
         raise ParameterError(f"k is {k}; ask for at least 1 neighbour.")
     query, shape = np.atleast_2d(query), np.shape(vectors)
@@ -225,8 +216,6 @@ def _nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray
     Only what is above a query's k-th best so far is looked at closely: few of the scores, once some blocks are
     through.
     """
-    import numpy as np
-
     limits = np.full((len(query), 1), -np.inf, dtype=np.float32)
     best = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)) for _ in query]
     waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -257,8 +246,6 @@ def _nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray
 
 def _joined(best: list, waiting: list, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return each query's ``k`` best among those it has and those that wait, in the order of the vectors."""
-    import numpy as np
-
     rows, indices, cosines = (np.concatenate(some) for some in zip(*waiting, strict=True))
     # Stable, so that each query's stay in the order of the vectors.
     order = np.argsort(rows.astype(np.uint16), kind="stable")
@@ -273,8 +260,6 @@ def _joined(best: list, waiting: list, k: int) -> list[tuple[np.ndarray, np.ndar
 
 def _largest(row: np.ndarray, k: int) -> np.ndarray:
     """Return the places of the ``k`` largest values, largest first, equal ones in their order."""
-    import numpy as np
-
     if k >= len(row):
         return np.argsort(-row, kind="stable")
     least = np.partition(row, len(row) - k)[len(row) - k]
@@ -399,7 +384,6 @@ def _encoded(model, texts: list[str]) -> np.ndarray:
     Raises:
         InputError: A text has no token.
     """
-    import numpy as np
     import torch
 
     found = np.zeros((len(texts), model.get_embedding_dimension()), dtype=np.float32)

@@ -23,12 +23,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from biaslab import lexicons
 from biaslab.errors import ParameterError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from biaslab.net.chat import Answer
     from biaslab.net.settings import EndpointSettings
     from biaslab.store import Store
@@ -104,8 +104,6 @@ def paraphrases(
         ParameterError: An occupation is empty, or the endpoint does not accept the key or the model.
         RunError: The endpoint is out of order; what it answered before is kept.
     """
-    import pandas as pd
-
     pairs = list(zip(captions, occupations, strict=True))
     texts = [paraphrase(text, occupation, seed) for text, occupation in pairs]
     outcomes = ["by_rule"] * len(pairs)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
 from biaslab.captions.neighbours import Encoder, embed, nearest
 from biaslab.captions.settings import SELECTED
 from biaslab.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
     from biaslab.store import Stage
 
 # The name of the selection that serves all prompts.
@@ -54,9 +54,6 @@ def select(
         InputError: A column is missing, a prompt is given twice for an occupation, or one is called ``captions``.
         ParameterError: ``k`` is below 1.
     """
-    import numpy as np
-    import pandas as pd
-
     if k < 1:
         raise ParameterError(f"k is {k}; select at least 1 caption.")
     _check(captions, ("caption_id", "term", "text", "rank", "indicator"), "captions")

@@ -302,7 +302,7 @@ class WorldModel(ImageModel):
         """Look whether the captions are the world's, and whether it knows the occupations."""
         from biaslab.mini import world
 
-        if not hasattr(self._corpus, "world"):
+        if self._corpus.name != "mini":
             raise ParameterError(
                 f"model is {self.label!r}, which draws what the embedded captions ask, and captions.corpus is "
                 f"{self._corpus.name!r}; set captions.corpus to 'mini', or model to one that generates from any text."
@@ -321,10 +321,9 @@ class WorldModel(ImageModel):
             failures = {k.replace("_", " "): v for k, v in self._design.failures.model_dump().items()}
             return skills.generate(prompts, seed=seed, failures=failures, size=self._size)
         if self._of == "triplets":
-            skew = triplets.skew_of(getattr(self._corpus, "world", self._corpus).skew)
+            skew = triplets.skew_of(self._corpus.skew)
             return triplets.generate(prompts, seed=seed, skew=skew, size=self._size)
-        captions = self._corpus.world
         if self._of == "people":
-            strength = 0.0 if captions.skew == "off" else 1.0
+            strength = 0.0 if self._corpus.skew == "off" else 1.0
             return pairs.generate(prompts, seed=seed, size=self._size, strength=strength)
-        return truthful.generate(prompts, captions, seed=seed, size=self._size)
+        return truthful.generate(prompts, self._corpus, seed=seed, size=self._size)

@@ -13,14 +13,16 @@ import hashlib
 import re
 from bisect import bisect
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
 import yaml
 
 from biaslab import closure
@@ -29,9 +31,6 @@ from biaslab.mini.looks import look
 from biaslab.mini.world import SKEWS, occupations, skew_knobs, truth_table
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
     from biaslab.mini.scene import Scene
 
 BLOCK = 4096
@@ -277,8 +276,6 @@ def _write_short(w: _Writer, style: str) -> str:
 @lru_cache(maxsize=len(SKEWS))
 def _cell_table(skew: str) -> tuple[list, np.ndarray]:
     """Cells (style, indicator, gender) and their cumulative probabilities per occupation (62, cells)."""
-    import numpy as np
-
     cells: dict[tuple, list[float]] = {}
     for row in truth_table(skew_knobs(skew)).itertuples():
         if row.style == "other_sense":
@@ -291,8 +288,6 @@ def _cell_table(skew: str) -> tuple[list, np.ndarray]:
 
 
 def _draw_block(seed: int, block: int, skew: str) -> list[Row]:
-    import numpy as np
-
     rng = np.random.default_rng(np.random.SeedSequence([seed, block]))
     names = occupations()
     which = rng.integers(len(names), size=BLOCK)
@@ -326,8 +321,6 @@ def _draw_block(seed: int, block: int, skew: str) -> list[Row]:
 
 def build_scene(row: Row) -> Scene:
     """Return the scene that a row captions."""
-    import numpy as np
-
     from biaslab.mini import scene
 
     rng, facts = np.random.default_rng(row.seed), row.facts
@@ -349,10 +342,12 @@ def build_scene(row: Row) -> Scene:
 _CAPTION_ID = re.compile(r"mini-([a-z]+)-(\d+)-(\d{8,})")
 # Blocks kept in memory: more than the default corpus has.
 _KEPT_BLOCKS = 64
+# Captions in a part that is searched apart.
+_PART = 16 * BLOCK
 
 
 class Corpus:
-    """A stream of captions with their scenes; only the seed is stored.
+    """A stream of captions with their scenes, as :class:`biaslab.captions.corpus.Corpus` asks; only the seed is stored.
 
     Args:
         rows: Length of the corpus, at least 1.
@@ -364,13 +359,15 @@ class Corpus:
         UnknownNameError: No such skew.
     """
 
+    name = "mini"
+
     def __init__(self, rows: int = 200_000, seed: int = 0, skew: str = "default") -> None:
         for name, value, least in (("rows", rows, 1), ("seed", seed, 0)):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ParameterError(f"{name} is {value!r}; give a whole number, {least} or more.")
         skew_knobs(skew)
         self.rows, self.seed, self.skew = rows, seed, skew
-        self.name = "mini"
+        self.parts = -(-rows // _PART)
         self._blocks: OrderedDict[int, list[Row]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -384,16 +381,25 @@ class Corpus:
         """Sixteen hexadecimal digits that change with the settings and with the code that writes captions."""
         return _digest(self.rows, self.seed, self.skew)
 
-    def batches(self, size: int = 8192) -> Iterator[pd.DataFrame]:
-        """Yield the corpus in order as tables of ``size`` rows (the last may be shorter), columns ``COLUMNS``.
+    @property
+    def images(self) -> Corpus:
+        """The images behind the captions, drawn when they are read."""
+        return self
 
-        Raises:
-            ParameterError: ``size`` is below 1.
-        """
-        if size < 1:
-            raise ParameterError(f"size is {size!r}; give the rows of a batch, 1 or more.")
-        for start in range(0, self.rows, size):
-            yield self.rows_at(range(start, min(start + size, self.rows)))
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row per image: ``image_id``, the id of its caption."""
+        ids = [f"{self._head}{i:08d}" for i in range(self.rows)]
+        return pd.DataFrame({"image_id": pd.Series(ids, dtype=object)})
+
+    def batches(
+        self, size: int = 8192, part: int | None = None, wanted: Callable | None = None
+    ) -> Iterator[pd.DataFrame]:
+        """Yield captions in order with their truth, columns ``COLUMNS``."""
+        mine = range(self.rows) if part is None else range(self.rows)[part * _PART : (part + 1) * _PART]
+        for start in range(0, len(mine), size):
+            rows = self.rows_at(mine[start : start + size])
+            yield rows if wanted is None else rows.iloc[wanted(rows["text"])].reset_index(drop=True)
 
     def rows_at(self, indices: Iterable[int]) -> pd.DataFrame:
         """Return the rows at ``indices`` (0-based, any order, repetition allowed), columns ``COLUMNS``.
@@ -403,13 +409,10 @@ class Corpus:
         Raises:
             InputError: An index outside the corpus.
         """
-        import pandas as pd
-
-        head = f"mini-{self.skew}-{self.seed}-"
         indices = [int(i) for i in indices]
         rows = [self.row(i) for i in indices]
         table = {
-            "caption_id": [f"{head}{i:08d}" for i in indices],
+            "caption_id": [f"{self._head}{i:08d}" for i in indices],
             "text": [r.text for r in rows],
             "truth_occupation": [r.occupation for r in rows],
             "truth_style": [r.style for r in rows],
@@ -427,27 +430,27 @@ class Corpus:
         match = _CAPTION_ID.fullmatch(str(caption_id))
         if not match:
             raise InputError(
-                f"{caption_id!r} is no caption id of the embedded world; one is {self._example()!r}."
+                f"{caption_id!r} is no caption id of the embedded world; one is '{self._head}{0:08d}'."
             )
         skew, seed, index = match[1], int(match[2]), int(match[3])
         if (skew, seed) != (self.skew, self.seed) or index >= self.rows:
-            raise InputError(f"{caption_id!r} is not in {self!r}; its ids run from {self._example()!r} on.")
+            raise InputError(f"{caption_id!r} is not in {self!r}; its ids run from '{self._head}{0:08d}' on.")
         return index
 
     def scene(self, caption_id: str) -> Scene:
         """Return the scene that a caption describes. Raises like ``index``."""
         return build_scene(self.row(self.index(caption_id)))
 
-    def images(self, caption_ids: Sequence[str], size: int = 64) -> np.ndarray:
-        """Return the captions' images, uint8 RGB (n, size, size, 3), n at least 1. Raises like ``index``."""
-        import numpy as np
-
+    def read(self, caption_ids: Sequence[str], size: int = 64) -> list[np.ndarray]:
+        """Return the captions' images, each uint8 RGB (size, size, 3). Raises like ``index``."""
         from biaslab.mini.render import render
 
-        return np.stack([render(self.scene(c), size) for c in caption_ids])
+        return [render(self.scene(c), size) for c in caption_ids]
 
-    def _example(self) -> str:
-        return f"mini-{self.skew}-{self.seed}-{0:08d}"
+    @property
+    def _head(self) -> str:
+        """What ids begin with."""
+        return f"mini-{self.skew}-{self.seed}-"
 
     def row(self, index: int) -> Row:
         """Return what the row at ``index`` says.

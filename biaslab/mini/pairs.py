@@ -28,6 +28,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
 from biaslab import lexicons
 from biaslab.errors import InputError, unknown_name
 from biaslab.mini.looks import LOOKS
@@ -35,8 +38,6 @@ from biaslab.mini.world import pick
 from biaslab.prompts.paired import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from biaslab.mini.scene import Scene
     from biaslab.mini.truthful import Renders
 
@@ -255,8 +256,6 @@ def _draw_people(u: Sequence[float], count: int) -> tuple[Person, ...]:
 
 def draw(seed: int, index: int, *, count: int = 2, strength: float = 1.0) -> Row:
     """Return text ``index`` of an endless stream about ``count`` people, 1 or 2; the arguments alone decide it."""
-    import numpy as np
-
     u = np.random.default_rng([seed, count, index]).random(17).tolist()
     people, form = _draw_people(u, count), pick(FORMS, u[5])
     told = [""] * count
@@ -287,8 +286,6 @@ def draw(seed: int, index: int, *, count: int = 2, strength: float = 1.0) -> Row
 
 def build_scene(asked: Asked, genders: Sequence[str], seed: int) -> Scene:
     """Return the scene that shows people as asked, with ``genders`` from left to right; ``seed`` decides the rest."""
-    import numpy as np
-
     from biaslab.mini.scene import sample_scene
 
     rng = np.random.default_rng(seed)
@@ -328,8 +325,8 @@ def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: floa
         strength: Multiplies the log-odds of the stereotypes; 0 is a world without them.
 
     Returns:
-        Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
-        (always ``ok``) and ``truth_gender`` (of each person from left to right, such as ``female,male``).
+        Images as of :func:`biaslab.mini.truthful.renders`, with ``truth_gender`` (of each person from left to right,
+        such as ``female,male``).
 
     Raises:
         InputError: A text has another form, or names somebody whom this world does not know.
@@ -343,18 +340,13 @@ def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: floa
         drawn = [truthful.draw(seed, key, index, f"gender {k + 1}") / 2**64 for k in range(len(shares[key]))]
         return ",".join("female" if u < p else "male" for u, p in zip(drawn, shares[key], strict=True))
 
-    table = truthful.images_of(prompts, seed, genders)
-    shown = dict(zip(table["image_id"], table["truth_gender"], strict=True))
+    def scene(key: str, index: int) -> Scene:
+        drawn = truthful.draw(seed, key, index, "scene")
+        return build_scene(asked[key], genders(key, index).split(","), drawn)
 
-    def scene(image_id: str) -> Scene:
-        key, _, index = image_id.rpartition("/")
-        drawn = truthful.draw(seed, key, int(index), "scene")
-        return build_scene(asked[key], shown[image_id].split(","), drawn)
-
-    # Who is shown follows from code and tables that no digest covers, so it is told itself.
-    asks = prompts[["prompt_id", "text", "n_images"]].to_numpy().tolist()
-    whole = truthful.digest(__name__, seed, size, strength, asks, table["truth_gender"].tolist())
-    return truthful.Renders("renders true to the world of pairs", whole, table, scene, size)
+    name, texts = "renders true to the world of pairs", prompts[["prompt_id", "text"]].to_numpy().tolist()
+    truth = {"truth_gender": genders}
+    return truthful.renders(name, __name__, prompts, truth, scene, strength, texts, seed=seed, size=size)
 
 
 def held_out_pairs(n: int, *, seed: int = 0, size: int = 64) -> Renders:
@@ -369,8 +361,6 @@ def held_out_pairs(n: int, *, seed: int = 0, size: int = 64) -> Renders:
         empty), ``truth_gender``, ``posterior`` (exact P(female | the cues that can be seen), equal priors, 0–1),
         ``ambiguous`` (whether it lies between 0.01 and 0.99) and ``truth_skin_tone`` (Monk scale, 1–10).
     """
-    import pandas as pd
-
     from biaslab.mini import truthful
 
     def row(image_id: str) -> Row:

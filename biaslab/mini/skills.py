@@ -193,15 +193,14 @@ def generate(
         decoded: Folder of an autoencoder through which the images pass.
 
     Returns:
-        Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
-        (always ``ok``), ``truth_failure`` (one of :data:`FAILURES`, empty where the image shows what is asked) and
-        ``truth_n`` (how many objects of the class asked for it shows; of two of a class in relation, one).
+        Images as of :func:`biaslab.mini.truthful.renders`, with ``truth_failure`` (one of :data:`FAILURES`, empty where
+        the image shows what is asked) and ``truth_n`` (how many objects of the class asked for it shows; of two of a
+        class in relation, one).
 
     Raises:
         UnknownNameError: There is no such failure.
         ParameterError: A probability is not from 0 to 1, or they add up to more than 1.
     """
-    from biaslab import models
     from biaslab.mini import truthful
 
     for name, share in failures.items():
@@ -222,23 +221,22 @@ def generate(
             u -= share
         return ""
 
-    table = truthful.images_of(prompts, seed, failure).rename(columns={"truth_gender": "truth_failure"})
-    fails = dict(zip(table["image_id"], table["truth_failure"], strict=True))
-
-    def shown(image_id: str) -> tuple[np.random.Generator, Mapping[str, object]]:
-        prompt, _, index = image_id.rpartition("/")
-        rng = np.random.default_rng(truthful.draw(seed, prompt, int(index), "scene"))
-        how = fails[image_id]
+    def shown(prompt: str, index: int) -> tuple[np.random.Generator, Mapping[str, object]]:
+        rng = np.random.default_rng(truthful.draw(seed, prompt, index, "scene"))
+        how = failure(prompt, index)
         return rng, failed(rng, asked[prompt], how, classes) if how else asked[prompt]
 
-    def scene(image_id: str) -> Scene:
-        return skill_scene(*shown(image_id))
+    def number(prompt: str, index: int) -> int:
+        return 0 if failure(prompt, index) == "other class" else int(shown(prompt, index)[1]["n"])
 
-    table["truth_n"] = [
-        int(shown(image_id)[1]["n"]) if fails[image_id] != "other class" else 0
-        for image_id in table["image_id"]
-    ]
-    texts = prompts[["prompt_id", "text", "n_images"]].to_numpy().tolist()
-    weights = models.digest(str(decoded)) if decoded else ""
-    whole = truthful.digest(__name__, seed, size, texts, table["truth_failure"].tolist(), weights)
-    return truthful.Renders("renders of PaintSkills' scenes", whole, table, scene, size, decoded=decoded)
+    return truthful.renders(
+        "renders of PaintSkills' scenes",
+        __name__,
+        prompts,
+        {"truth_failure": failure, "truth_n": number},
+        lambda prompt, index: skill_scene(*shown(prompt, index)),
+        prompts[["prompt_id", "text"]].to_numpy().tolist(),
+        seed=seed,
+        size=size,
+        decoded=decoded,
+    )

@@ -15,7 +15,7 @@ import pandas as pd
 
 from biaslab import published
 from biaslab.errors import unknown_name
-from biaslab.mini.scene import Scene, sample_scene
+from biaslab.mini.scene import Person, Scene, sample_scene
 
 if TYPE_CHECKING:
     from biaslab.mini.truthful import Renders
@@ -188,20 +188,19 @@ def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None =
         return balanced_scene(np.random.default_rng([seed, int(image_id.rpartition("/")[2])]), asked)
 
     table = pd.DataFrame({"image_id": [f"drawing/{k}" for k in range(n)]}, dtype=object)
-    table = _with_truth(table.assign(prompt="", profession="", outcome="ok"), scene)
+    people = [scene(image_id).people[0] for image_id in table["image_id"]]
+    truth = {column: list(map(of, people)) for column, of in _TRUTH.items()}
+    table = table.assign(prompt="", profession="", outcome="ok", **truth)
     weights = models.digest(str(decoded)) if decoded else ""
     whole = truthful.digest(__name__, seed, n, prompts["profession"].tolist(), weights)
     return truthful.Renders("drawings of people", whole, table, scene, 64, decoded=decoded)
 
 
-def _with_truth(table: pd.DataFrame, scene: Callable[[str], Scene]) -> pd.DataFrame:
-    """Return images with who they show."""
-    people = [scene(image_id).people[0] for image_id in table["image_id"]]
-    return table.assign(
-        truth_gender=[person.gender for person in people],
-        truth_skin_tone=[person.skin_tone for person in people],
-        truth_attributes=[";".join(person.attributes) for person in people],
-    )
+_TRUTH: Mapping[str, Callable[[Person], object]] = {
+    "truth_gender": lambda person: person.gender,
+    "truth_skin_tone": lambda person: person.skin_tone,
+    "truth_attributes": lambda person: ";".join(person.attributes),
+}
 
 
 def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: int = 64) -> Renders:
@@ -214,8 +213,8 @@ def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: 
         size: Height in pixels.
 
     Returns:
-        Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
-        (always ``ok``), ``truth_gender``, ``truth_skin_tone`` (1–10) and ``truth_attributes`` (joined by semicolons).
+        Images as of :func:`biaslab.mini.truthful.renders`, with ``truth_gender``, ``truth_skin_tone`` (1–10) and
+        ``truth_attributes`` (joined by semicolons).
 
     Raises:
         UnknownNameError: As :func:`social_scene`.
@@ -225,16 +224,14 @@ def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: 
     asked = {row["prompt_id"]: row for row in prompts.to_dict("records")}
 
     @cache
-    def scene(image_id: str) -> Scene:
-        prompt, _, index = image_id.rpartition("/")
-        rng = np.random.default_rng(truthful.draw(seed, prompt, int(index), "scene"))
+    def scene(prompt: str, index: int) -> Scene:
+        rng = np.random.default_rng(truthful.draw(seed, prompt, index, "scene"))
         return social_scene(rng, asked[prompt], tones=tones)
 
-    table = truthful.images_of(
-        prompts, seed, lambda prompt, index: scene(f"{prompt}/{index}").people[0].gender
-    )
-    table = _with_truth(table, scene)
-    texts = prompts[["prompt_id", "text", "n_images"]].to_numpy().tolist()
-    shown = table[["truth_gender", "truth_skin_tone", "truth_attributes"]].to_numpy().tolist()
-    whole = truthful.digest(__name__, seed, size, tones, texts, shown)
-    return truthful.Renders(f"renders of the social prompts (tones {tones})", whole, table, scene, size)
+    truth = {
+        column: lambda prompt, index, of=of: of(scene(prompt, index).people[0])
+        for column, of in _TRUTH.items()
+    }
+    texts = prompts[["prompt_id", "text"]].to_numpy().tolist()
+    name = f"renders of the social prompts (tones {tones})"
+    return truthful.renders(name, __name__, prompts, truth, scene, tones, texts, seed=seed, size=size)

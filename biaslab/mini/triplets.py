@@ -322,8 +322,7 @@ def generate(prompts: pd.DataFrame, *, seed: int, skew: str = "default", size: i
         size: Height in pixels.
 
     Returns:
-        Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
-        (always ``ok``) and ``truth_gender``.
+        Images as of :func:`biaslab.mini.truthful.renders`, with ``truth_gender``.
 
     Raises:
         InputError: A text is none of this world's.
@@ -335,15 +334,14 @@ def generate(prompts: pd.DataFrame, *, seed: int, skew: str = "default", size: i
     asked = {key: read(text) for key, text in prompts[["prompt_id", "text"]].itertuples(index=False)}
 
     @cache
-    def scene(image_id: str) -> Scene:
-        prompt, _, index = image_id.rpartition("/")
-        rng = np.random.default_rng(truthful.draw(seed, noise[prompt], int(index), "scene"))
+    def scene(prompt: str, index: int) -> Scene:
+        rng = np.random.default_rng(truthful.draw(seed, noise[prompt], index, "scene"))
         return build_scene(asked[prompt], rng, skew)
 
-    table = truthful.images_of(prompts, seed, lambda key, index: scene(f"{key}/{index}").people[0].gender)
-    texts = prompts[["prompt_id", "text", "n_images"]].to_numpy().tolist()
-    whole = truthful.digest(__name__, seed, size, skew, texts, sorted(noise.items()))
-    return truthful.Renders(f"renders of depictions ({skew})", whole, table, scene, size)
+    truth = {"truth_gender": lambda prompt, index: scene(prompt, index).people[0].gender}
+    given = skew, prompts[["prompt_id", "text"]].to_numpy().tolist(), sorted(noise.items())
+    name = f"renders of depictions ({skew})"
+    return truthful.renders(name, __name__, prompts, truth, scene, *given, seed=seed, size=size)
 
 
 def name_of(thing: Thing) -> str:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from biaslab import closure
 from biaslab.errors import InputError
@@ -23,8 +25,6 @@ from biaslab.mini import captions, world
 from biaslab.mini.looks import look
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from biaslab.mini.scene import Person, Scene
 
 # The name by which the pipeline takes it for a model.
@@ -35,31 +35,26 @@ HELD_OUT = 1000
 _EITHER = 0.5
 
 
+@dataclass(eq=False)
 class Renders:
-    """Images drawn when they are read, with their truth: a source of images.
+    """Images drawn when they are read, with their truth: a source of images."""
 
-    Args:
-        name: What to call it in messages.
-        digest: Identifies the images.
-        table: One row per image, with ``image_id`` (unique).
-        scene: Returns the scene of an ``image_id``.
-        size: Height of the images in pixels.
-        decoded: Folder of an autoencoder through which the images pass.
-    """
+    name: str
+    """What to call it in messages."""
+    digest: str
+    """Identifies the images."""
+    table: pd.DataFrame
+    """One row per image, with ``image_id`` (unique)."""
+    drawn: Callable[[str], Scene]
+    """Returns the scene of an ``image_id``."""
+    size: int = 64
+    """Height of the images in pixels."""
+    decoded: Path | None = None
+    """Folder of an autoencoder through which the images pass."""
 
-    def __init__(
-        self,
-        name: str,
-        digest: str,
-        table: pd.DataFrame,
-        scene: Callable[[str], Scene],
-        size: int,
-        *,
-        decoded: Path | None = None,
-    ) -> None:
-        self.name, self.digest, self.table = name, digest, table
-        self._known = set(table["image_id"])
-        self._scene, self._size, self._decoded = scene, size, decoded
+    @cached_property
+    def _known(self) -> set[str]:
+        return set(self.table["image_id"])
 
     def scene(self, image_id: str) -> Scene:
         """Return the scene that an image shows.
@@ -69,7 +64,7 @@ class Renders:
         """
         if image_id not in self._known:
             raise InputError(f"{self.name} has no image {image_id!r}; its table lists those it has.")
-        return self._scene(image_id)
+        return self.drawn(image_id)
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray]:
         """Return the images in the order asked for, each uint8 RGB (height, width, 3).
@@ -79,12 +74,12 @@ class Renders:
         """
         from biaslab.mini.render import render
 
-        images = [render(self.scene(image_id), self._size) for image_id in image_ids]
-        if self._decoded is None or not images:
+        images = [render(self.scene(image_id), self.size) for image_id in image_ids]
+        if self.decoded is None or not images:
             return images
         from biaslab.mini.decoding import through_autoencoder
 
-        return list(through_autoencoder(self._decoded, np.stack(images)))
+        return list(through_autoencoder(self.decoded, np.stack(images)))
 
 
 def generate(prompts: pd.DataFrame, corpus: captions.Corpus, *, seed: int, size: int = 64) -> Renders:
@@ -99,9 +94,8 @@ def generate(prompts: pd.DataFrame, corpus: captions.Corpus, *, seed: int, size:
         size: Height in pixels.
 
     Returns:
-        Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
-        (always ``ok``), ``truth_gender`` (empty where nobody is shown) and ``truth_p_female`` (0–1, the share
-        that gender was drawn with; NaN where nobody is shown).
+        Images as of :func:`renders`, with ``truth_gender`` (empty where nobody is shown) and ``truth_p_female`` (0–1,
+        the share that gender was drawn with; NaN where nobody is shown).
 
     Raises:
         InputError: A prompt's id is given twice, or a caption is not of this corpus.
@@ -111,33 +105,68 @@ def generate(prompts: pd.DataFrame, corpus: captions.Corpus, *, seed: int, size:
         raise InputError(f"Prompt {twice.iloc[0]!r} is given twice; each may occur once.")
     told = {row["prompt_id"]: _told(row, corpus) for row in prompts.to_dict("records")}
 
-    def genders(prompt: str, index: int) -> str:
+    def gender(prompt: str, index: int) -> str:
         p = told[prompt][1]
         if math.isnan(p):
             return ""
         return "female" if draw(seed, prompt, index, "gender") < p * 2**64 else "male"
 
-    table = images_of(prompts, seed, genders)
-    table["truth_p_female"] = [told[prompt][1] for prompt in table["prompt_id"]]
-    shown = dict(zip(table["image_id"], table["truth_gender"], strict=True))
+    def scene(prompt: str, index: int) -> Scene:
+        drawn = draw(seed, prompt, index, "scene")
+        row = replace(told[prompt][0], gender=gender(prompt, index) or None, seed=drawn)
+        return captions.build_scene(row)
 
-    def scene(image_id: str) -> Scene:
-        prompt, _, index = image_id.rpartition("/")
-        drawn = draw(seed, prompt, int(index), "scene")
-        return captions.build_scene(replace(told[prompt][0], gender=shown[image_id] or None, seed=drawn))
-
-    whole = [(key, row.text, row.occupation, row.seed) for key, (row, _) in sorted(told.items())]
-    key = digest(__name__, corpus.digest, seed, size, prompts["n_images"].tolist(), whole)
-    return Renders(f"renders true to the world ({corpus.skew})", key, table, scene, size)
+    truth = {"truth_gender": gender, "truth_p_female": lambda prompt, _: told[prompt][1]}
+    asked = [(key, row.text, row.occupation, row.seed) for key, (row, _) in sorted(told.items())]
+    name = f"renders true to the world ({corpus.skew})"
+    return renders(name, __name__, prompts, truth, scene, corpus.digest, asked, seed=seed, size=size)
 
 
-def images_of(prompts: pd.DataFrame, seed: int, genders: Callable[[str, int], str]) -> pd.DataFrame:
-    """Return one row per image of ``prompts``, ``genders`` telling who is shown of a prompt's id and a number."""
+def renders(
+    name: str,
+    module: str,
+    prompts: pd.DataFrame,
+    truth: Mapping[str, Callable[[str, int], object]],
+    scene: Callable[[str, int], Scene],
+    *given: object,
+    seed: int,
+    size: int,
+    decoded: Path | None = None,
+) -> Renders:
+    """Return images of prompts that are drawn when they are read.
+
+    Args:
+        name: What to call them in messages.
+        module: Name of the module whose code draws them.
+        prompts: One row per prompt: ``prompt_id`` (unique) and ``n_images``.
+        truth: Columns that say what is true of an image, each by its prompt's id and its number.
+        scene: Returns the scene that an image shows, by the same.
+        given: What else the images depend on.
+        seed: Seed of the run.
+        size: Height in pixels.
+        decoded: Folder of an autoencoder through which the images pass.
+
+    Returns:
+        Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
+        (always ``ok``) and the columns of ``truth``.
+    """
+    from biaslab import models
+
     table = prompts.loc[prompts.index.repeat(prompts["n_images"]), ["prompt_id"]].reset_index(drop=True)
     table["index"] = table.groupby("prompt_id").cumcount()
     table.insert(0, "image_id", table["prompt_id"] + "/" + table["index"].astype(str))
-    shown = [genders(*key) for key in zip(table["prompt_id"], table["index"], strict=True)]
-    return table.assign(seed=seed, outcome="ok", truth_gender=shown)
+    keys = list(zip(table["prompt_id"], table["index"], strict=True))
+    known = {column: [of(*key) for key in keys] for column, of in truth.items()}
+    table = table.assign(seed=seed, outcome="ok", **known)
+
+    def drawn(image_id: str) -> Scene:
+        key, _, index = image_id.rpartition("/")
+        return scene(key, int(index))
+
+    weights = models.digest(str(decoded)) if decoded else ""
+    # Truth follows from tables, too, that no digest of code covers, so it is told itself.
+    whole = digest(module, seed, size, weights, prompts["n_images"].tolist(), *given, known)
+    return Renders(name, whole, table, drawn, size, decoded)
 
 
 def _told(prompt: Mapping, corpus: captions.Corpus) -> tuple[captions.Row, float]:
@@ -167,9 +196,6 @@ def held_out(n: int, *, seed: int = 0, size: int = 64) -> Renders:
         Images whose table has ``image_id``, ``occupation``, ``truth_gender``, ``posterior`` (exact P(female | the
         cues that can be seen), equal priors, 0–1) and ``ambiguous`` (whether it lies between 0.01 and 0.99).
     """
-    import numpy as np
-    import pandas as pd
-
     from biaslab.mini import scene as scenes
 
     names = world.occupations()

@@ -34,12 +34,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from biaslab.errors import ParameterError, unknown_name
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 INDICATORS = ("none", "female", "male", "both")
 
@@ -203,8 +201,6 @@ def truth_table(knobs: Knobs | None = None) -> pd.DataFrame:
     Raises:
         ParameterError: The knobs contradict each other.
     """
-    import pandas as pd
-
     columns = ["occupation", "style", "indicator", "p", "p_female"]
     return pd.DataFrame(list(_cells(knobs or Knobs.default())), columns=columns)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
+from biaslab.mini import looks, render, scene
 from biaslab.mini.train.common import Average, Training, chunks, rng, to_tensor, torch_rng
-
-if TYPE_CHECKING:
-    import torch
 
 SIZE = 64
 LATENTS = 8
@@ -41,8 +40,6 @@ def build() -> torch.nn.Module:
 
 def pool(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return ``n`` renders of one or two people, uint8 (n, 64, 64, 3), and where faces are, bool (n, 64, 64)."""
-    from biaslab.mini import looks, render, scene
-
     draw = np.random.default_rng([seed, 77])
     names = sorted(looks.LOOKS)
     images, faces = np.empty((n, SIZE, SIZE, 3), np.uint8), np.zeros((n, SIZE, SIZE), bool)
@@ -87,8 +84,6 @@ def train(
     Returns:
         ``psnr`` in dB on held-out renders, and ``psnr_faces`` within faces.
     """
-    import torch
-
     training = Training(**{"steps": 9_000, "batch": 16, "learning_rate": 2e-3} | settings)
     seed, batch = training.seed, training.batch
     torch.manual_seed(seed)
@@ -144,8 +139,6 @@ def train(
 
 def encode(vae: torch.nn.Module, images: np.ndarray, *, scaled: bool = True) -> np.ndarray:
     """Return the means of the latents of uint8 images (n, h, w, 3), float16 (n, 8, h/4, w/4)."""
-    import torch
-
     factor = vae.config.scaling_factor if scaled else 1.0
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
         found = [(vae.encode(x).latent_dist.mean.float() * factor).half().numpy() for x in chunks(images)]
@@ -157,8 +150,6 @@ def psnr(vae: torch.nn.Module, images: np.ndarray, faces: np.ndarray) -> tuple[f
 
     Images are uint8 (n, h, w, 3), faces bool (n, h, w).
     """
-    import torch
-
     errors = []
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
         for pixels in chunks(images):

@@ -8,19 +8,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
+from biaslab.mini import captions
+from biaslab.mini.looks import LOOKS, Look
 from biaslab.mini.train import cards, common, loop, vqa
 from biaslab.mini.train.cards import Measured
 from biaslab.mini.train.loop import HELD_OUT_SEED
 from biaslab.mini.train.text import make_tokenizer, tokens
-
-if TYPE_CHECKING:
-    import torch
-
-    from biaslab.mini.looks import Look
 
 NAME = "mini-captioner"
 # Weight of the image encoder's second task, see _direct.
@@ -41,9 +38,6 @@ class Pool:
 
 def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
     """Return the first ``n`` captions of the corpus of ``seed``; ``part`` of the renders through ``decoded``."""
-    from biaslab.mini import captions
-    from biaslab.mini.looks import LOOKS
-
     corpus = captions.Corpus(rows=n, seed=seed)
     rows = [corpus.row(i) for i in range(n)]
     scenes = [captions.build_scene(row) for row in rows]
@@ -53,8 +47,6 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
 
 def tokenizer():
     """Return the tokenizer of every word that a caption of the world can contain."""
-    from biaslab.mini import captions
-
     return make_tokenizer(captions.vocabulary())
 
 
@@ -66,7 +58,6 @@ def fit(folder: Path, training: common.Training, data: Pool, apart: Pool) -> dic
     Returns:
         ``held_out_words``: the mean cross-entropy of a word of captions ``apart``, in nats.
     """
-    import torch
     from transformers import BlipForConditionalGeneration
 
     seed = training.seed
@@ -104,8 +95,6 @@ def fit(folder: Path, training: common.Training, data: Pool, apart: Pool) -> dic
 
 def _error(model, seen: torch.Tensor, ids: torch.Tensor, words) -> torch.Tensor:
     """Return the cross-entropy of each next word of captions, given those before it and the encoded images."""
-    import torch
-
     given, wanted = ids[:, :-1], ids[:, 1:]
     decoded = model.text_decoder(
         input_ids=given,
@@ -122,8 +111,6 @@ def _direct(head, seen: torch.Tensor, ids: torch.Tensor, words) -> torch.Tensor:
 
     The head is trained with the model and not kept, as that of mini-vqa.
     """
-    import torch
-
     wanted = torch.zeros(len(ids), len(words)).scatter_(1, ids, 1.0)
     # The marks that every text has, or that stand for no word.
     wanted[:, :4] = 0
@@ -135,7 +122,6 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     """Return the rows of the model's card, from ``n`` captions; renders ``decoded`` by an autoencoder if given."""
     from biaslab.judging import blip
     from biaslab.measures.captioning import caption_scores
-    from biaslab.mini.looks import LOOKS
 
     data = pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0)
     model = blip.load(str(folder), "captioner", device="cpu")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from biaslab import models
 from biaslab.mini.train.common import Training
 
 
@@ -176,8 +177,6 @@ def write(
 
 def text(name: str, found: Sequence[Measured], trainings: Sequence[dict]) -> str:
     """Return the card of the model ``name``, Markdown: the committed one with these numbers and trainings."""
-    from biaslab import models
-
     listed = [
         f"{k}. " + ", ".join(f"`{key}` {value}" for key, value in one.items())
         for k, one in enumerate(trainings, 1)

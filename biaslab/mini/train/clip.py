@@ -11,19 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch.nn import functional
 
+from biaslab.mini import art, captions, looks, scene
+from biaslab.mini.captions import PLACE_PHRASES
+from biaslab.mini.scene import ATTRIBUTES, LOWER_ATTRIBUTES, Scene
 from biaslab.mini.train import common, loop
 from biaslab.mini.train.cards import Measured, share
 from biaslab.mini.train.loop import SIZE
 from biaslab.mini.train.text import MAX_LENGTH, make_tokenizer, tokens
-
-if TYPE_CHECKING:
-    import torch
-
-    from biaslab.mini.scene import Scene
 
 NAME = "mini-clip"
 HELD_OUT_SEED = 2_000_003
@@ -70,8 +69,6 @@ _FILLERS = 0.3
 @lru_cache(maxsize=1)
 def _lists() -> dict[str, tuple[str, ...]]:
     """Return the values of each field that texts can claim; ``look`` holds one name for each look."""
-    from biaslab.mini import art, looks, scene
-
     first: dict = {}
     for name in sorted(looks.LOOKS):
         first.setdefault(looks.LOOKS[name], name)
@@ -91,8 +88,6 @@ def _lists() -> dict[str, tuple[str, ...]]:
 @lru_cache(maxsize=512)
 def place_of(field: str, value: str) -> int:
     """Return the place of a value in its field's list; names of occupations with one look share one."""
-    from biaslab.mini import looks
-
     if field != "look":
         return _lists()[field].index(value)
     return next(i for i, name in enumerate(_lists()["look"]) if looks.LOOKS[name] == looks.LOOKS[value])
@@ -100,8 +95,6 @@ def place_of(field: str, value: str) -> int:
 
 @lru_cache(maxsize=1)
 def _names_of_looks() -> tuple[tuple[str, ...], ...]:
-    from biaslab.mini import looks
-
     names: list[list[str]] = [[] for _ in _lists()["look"]]
     for occupation in sorted(looks.LOOKS):
         names[place_of("look", occupation)].append(occupation)
@@ -131,8 +124,6 @@ def sample(draw: np.random.Generator, *, plain: bool = False) -> Scene:
 
     A ``plain`` one has one person with an occupation and nothing asked for, as a corpus has it.
     """
-    from biaslab.mini import art, looks, scene
-
     kind = "work" if plain else str(draw.choice(list(_CONTENT), p=list(_CONTENT.values())))
     occupation = str(draw.choice(looks.OCCUPATIONS))
     if plain:
@@ -155,8 +146,6 @@ def sample(draw: np.random.Generator, *, plain: bool = False) -> Scene:
 
 def _wear(draw: np.random.Generator) -> tuple[str, ...]:
     """Return what is asked to be worn: nothing for six in ten; one in five of the rest shows the full figure."""
-    from biaslab.mini.scene import ATTRIBUTES, LOWER_ATTRIBUTES
-
     if draw.random() < 0.6:
         return ()
     lower = draw.random() < 0.3
@@ -167,8 +156,6 @@ def pool(
     n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED, plain: bool = False
 ) -> Pool:
     """Return ``n`` scenes drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
-    from biaslab.mini import looks, scene
-
     draw = common.rng(seed, 0, 32)
     scenes = [sample(draw, plain=plain) for _ in range(n)]
     true = {field: np.zeros((n, len(values)), bool) for field, values in _lists().items()}
@@ -217,8 +204,6 @@ def _wearing(attribute: str) -> str:
 
 @lru_cache(maxsize=1)
 def _names() -> dict[str, tuple[str, ...]]:
-    from biaslab.mini import captions
-
     return {**captions.FIRST_NAMES, "last": tuple(captions.SURNAMES)}
 
 
@@ -232,8 +217,6 @@ def write(claim: dict[str, str], form: np.random.Generator, fillers: Sequence[st
     ``form`` chooses one of many forms: the same state the same one for another claim of the same fields. At times
     ``fillers`` are put in, words that say nothing of the image.
     """
-    from biaslab.mini.captions import PLACE_PHRASES
-
     u = [form.random() for _ in range(6)]
     options = [int(v) for v in form.integers(1 << 30, size=6)]
     if claim.get("count") == "2":
@@ -341,8 +324,6 @@ def matches(claims: Sequence[dict[str, str]], data: Pool, chosen: np.ndarray) ->
 @lru_cache(maxsize=1)
 def vocabulary() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return every word that texts can hold, and those among them that say nothing of an image."""
-    from biaslab.mini import captions, looks
-
     lists = _lists()
     meant = [
         *looks.LOOKS, *lists["age"], *lists["prop"], *lists["thing"], *lists["wears"], *_FRAMES, *_PRONOUN_ENDS,
@@ -390,7 +371,6 @@ _PREPROCESS = {"mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bicubic", 
 def build(vocabulary: int) -> torch.nn.Module:
     """Return the model with random weights; words start far enough apart to be told from each other."""
     import open_clip
-    import torch
 
     model = open_clip.CLIP(**configuration(vocabulary), init_logit_scale=float(np.log(20)))
     with torch.no_grad():
@@ -400,7 +380,6 @@ def build(vocabulary: int) -> torch.nn.Module:
 
 def save(folder: Path, model: torch.nn.Module, tokenizer) -> None:
     """Save model (float16 on disk), configuration and tokenizer as a folder that open_clip loads."""
-    import torch
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -441,11 +420,6 @@ def fit(folder: Path, training: common.Training, data: Pool, apart: tuple[Pool, 
     among all; one other question a step; and captions of true statements against the images and captions that
     they are not true of, one foil for each. Heads that name each gender cue help at first and are not saved.
     """
-    import torch
-    from torch.nn import functional
-
-    from biaslab.mini import scene
-
     seed, batch = training.seed, training.batch
     words, fillers = vocabulary()
     tokenizer = make_tokenizer(words)
@@ -513,8 +487,6 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
 
 def _said(model, ids: np.ndarray) -> torch.Tensor:
     """Return what ``model.encode_text`` returns, without computing the padding behind the longest text."""
-    import torch
-
     length = int((ids != 0).sum(1).max())
     words = torch.from_numpy(ids[:, :length])
     x = model.token_embedding(words) + model.positional_embedding[:length]
@@ -548,8 +520,6 @@ def _gender_questions(data: Pool, chosen: np.ndarray, draw: np.random.Generator)
 
 def _question(field: str, data: Pool, chosen: np.ndarray, draw: np.random.Generator) -> _Question:
     """Return a question whose answer is the value of ``field``."""
-    from biaslab.mini.captions import PLACE_PHRASES
-
     values, frame = _lists()[field], _pick(draw, _FRAMES)
     if field == "wears":
         k = int(draw.integers(len(values)))
@@ -587,8 +557,6 @@ def _caption_loss(logits: torch.Tensor, true: np.ndarray) -> torch.Tensor:
     Of ``logits`` (images, texts) text ``i`` is image ``i``'s own; more texts may follow. ``true`` (texts, images) is
     which texts are true of which images.
     """
-    import torch
-
     n = len(logits)
     others = torch.from_numpy(~true.T).logical_or(torch.eye(n, logits.shape[1], dtype=torch.bool))
     masked = logits.masked_fill(~others, -1e4)
@@ -599,9 +567,6 @@ def _caption_loss(logits: torch.Tensor, true: np.ndarray) -> torch.Tensor:
 
 
 def _cue_loss(named: torch.Tensor, cues: np.ndarray, sizes: list[int]) -> torch.Tensor:
-    import torch
-    from torch.nn import functional
-
     truth = torch.from_numpy(cues.astype(np.int64))
     parts = enumerate(named.split(sizes, 1))
     return sum(functional.cross_entropy(x, truth[:, k], ignore_index=-1) for k, x in parts) / len(sizes)
@@ -615,8 +580,6 @@ def logits(model, tokenizer, images: np.ndarray, texts: Sequence[str]) -> np.nda
 
     The model is as open_clip loads it, the tokenizer the plain one of transformers.
     """
-    import torch
-
     with torch.inference_mode():
         parts = [model.encode_image(x, normalize=True).numpy() for x in common.chunks(images, 256)]
         seen = np.concatenate(parts) if parts else np.empty((0, EMBEDDING), np.float32)
@@ -634,7 +597,6 @@ def _p_female(model, tokenizer, images: np.ndarray) -> np.ndarray:
 
 def calibrate(model, tokenizer, data: Pool) -> float:
     """Scale the logits so that P(female) fits ``data`` best (least log loss); return the factor."""
-    import torch
     from scipy.optimize import minimize_scalar
 
     z = logits(model, tokenizer, data.images, JUDGE_TEXTS).astype(np.float64)
@@ -692,8 +654,6 @@ def measure(
     ``n`` is the number of scenes of each kind; where ``decoded`` is the folder of an autoencoder, every image passes
     through it.
     """
-    from biaslab.mini import scene
-
     plain = pool(n, seed + 1, decoded=decoded, part=1.0, plain=True)
     varied = pool(n, seed + 2, decoded=decoded, part=1.0)
     p, female, clear = (

@@ -11,14 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
 from biaslab.errors import InputError, ParameterError
-
-if TYPE_CHECKING:
-    import torch
 
 WARM_UP = 0.02
 # A checkpoint is written this often (seconds), and at the end.
@@ -85,7 +83,6 @@ class Training:
             after_step: Called after the weights changed and before the average follows.
             adam: Settings of AdamW.
         """
-        import torch
         from tqdm import tqdm
 
         parameters = [p for module in trained.values() for p in module.parameters()]
@@ -128,8 +125,6 @@ class Training:
         return last or quality()
 
     def _save(self, parts: dict[str, Any]) -> None:
-        import torch
-
         if self.checkpoint is None:
             return
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
@@ -139,8 +134,6 @@ class Training:
         os.replace(temporary, self.checkpoint)
 
     def _resume(self, parts: dict[str, Any]) -> None:
-        import torch
-
         if self.checkpoint is None or not self.checkpoint.exists():
             return
         # weights_only: a checkpoint holds tensors and numbers, never code.
@@ -179,8 +172,6 @@ class Average:
 
     def update(self, step: int) -> None:
         """Move the average toward the present weights; faster at first."""
-        import torch
-
         decay = min(self.decay, (1 + step) / (10 + step))
         with torch.no_grad():
             for name, module in self.modules.items():
@@ -215,8 +206,6 @@ def rng(seed: int, step: int, stream: int = 0) -> np.random.Generator:
 
 def torch_rng(seed: int, step: int, stream: int = 1) -> torch.Generator:
     """Return torch's random numbers of one step."""
-    import torch
-
     return torch.Generator().manual_seed(int(rng(seed, step, stream).integers(2**63 - 1)))
 
 
@@ -232,15 +221,11 @@ def save_half(model: torch.nn.Module, folder: Path) -> None:
 
 def to_tensor(images: np.ndarray) -> torch.Tensor:
     """Return uint8 images (n, h, w, 3) as float (n, 3, h, w) in -1 to 1, channels last in memory."""
-    import torch
-
     tensor = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2)
     return tensor.float().div(127.5).sub(1)
 
 
 def chunks(images: np.ndarray, size: int = 64) -> Iterator[torch.Tensor]:
     """Yield uint8 images in pieces of ``size`` (the last may be smaller), as :func:`to_tensor` returns them."""
-    import torch
-
     for start in range(0, len(images), size):
         yield to_tensor(images[start : start + size]).contiguous(memory_format=torch.channels_last)

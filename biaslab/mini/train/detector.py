@@ -10,18 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
+from biaslab.mini import art, looks, scene
+from biaslab.mini.render import truth
+from biaslab.mini.scene import OBJECTS, Scene
 from biaslab.mini.train import common, loop
 from biaslab.mini.train.cards import Measured, share
 from biaslab.mini.train.loop import HELD_OUT_SEED, SIZE
-
-if TYPE_CHECKING:
-    import torch
-
-    from biaslab.mini.scene import Scene
 
 NAME = "mini-detector"
 # Objects of which fewer pixels are seen are no target.
@@ -34,8 +33,6 @@ _CONTENT = {"one": 0.46, "two": 0.24, "more": 0.02, "decoy": 0.13, "things": 0.1
 
 def labels() -> tuple[str, ...]:
     """Return the labels in the order of their ids: ``face`` and PaintSkills' 15 classes, ``person`` among them."""
-    from biaslab.mini.scene import OBJECTS
-
     return ("face", *OBJECTS)
 
 
@@ -55,8 +52,6 @@ class Pool:
 
 def sample(draw: np.random.Generator) -> Scene:
     """Return a scene at random: 0 to 4 people of any occupation, with objects beside them or alone."""
-    from biaslab.mini import art, looks, scene
-
     kind = str(draw.choice(list(_CONTENT), p=list(_CONTENT.values())))
 
     def place() -> str:
@@ -84,16 +79,14 @@ def sample(draw: np.random.Generator) -> Scene:
 
 def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
     """Return ``n`` scenes drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
-    from biaslab.mini.render import truth
-
     draw, names = common.rng(seed, 0, 31), labels()
     scenes = [sample(draw) for _ in range(n)]
     found = []
-    for scene in scenes:
-        whole = truth(scene, SIZE)
+    for one in scenes:
+        whole = truth(one, SIZE)
         regions = [(r, "face") for r in whole.faces] + [(r, r.name) for r in (*whole.people, *whole.objects)]
         kept = [(r.box, names.index(name)) for r, name in regions if r.mask.sum() >= LEAST_PIXELS]
-        size = np.array([SIZE * scene.aspect, SIZE] * 2, np.float32)
+        size = np.array([SIZE * one.aspect, SIZE] * 2, np.float32)
         found.append(
             (np.array([box for box, _ in kept], np.float32).reshape(-1, 4) / size, [k for _, k in kept])
         )
@@ -160,8 +153,6 @@ def processor():
 
 def targets(pool: Pool, chosen: np.ndarray, table: np.ndarray) -> list[dict[str, torch.Tensor]]:
     """Return what the detector is to find in the ``chosen`` images, moved by a ``table`` of ``loop.roughen``."""
-    import torch
-
     out = []
     for i, moved in zip(chosen.tolist(), table, strict=True):
         # From shares of the frame to -1 to 1, moved, and back; mirroring swaps left and right.
@@ -189,8 +180,6 @@ def fit(
     measure: Callable[..., list[Measured]],
 ) -> dict[str, float]:
     """Train a detector on a pool, save its averaged weights to ``folder`` and measure them on images ``apart``."""
-    import torch
-
     seed = training.seed
     model = build().to(memory_format=torch.channels_last).train()
     average = common.Average({"model": model}, decay=0.997)
@@ -236,8 +225,6 @@ def load(folder: Path) -> tuple[torch.nn.Module, Any]:
 
 def detect(model, processor, images: np.ndarray, *, threshold: float = 0.5, size: int = 64) -> list[dict]:
     """Return for each image ``scores``, ``labels`` and ``boxes`` (shares of the frame, left, top, right, bottom)."""
-    import torch
-
     out = []
     with torch.inference_mode():
         for start in range(0, len(images), size):
@@ -275,7 +262,6 @@ def matched(
     one: dict, boxes: np.ndarray, classes: np.ndarray, ids: list[int]
 ) -> tuple[list[bool], list[bool]]:
     """Return which true and which found boxes of ``ids`` have a partner of the same class, best scores first."""
-    import torch
     from torchvision.ops import box_iou
 
     mine, best_first = np.isin(classes, ids), np.argsort(-one["scores"])

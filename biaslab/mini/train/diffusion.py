@@ -10,21 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
+from biaslab import lexicons, models
 from biaslab.errors import MissingInputError
+from biaslab.mini import captions, pairs, render, skills, social
+from biaslab.mini import pairs as world
+from biaslab.mini.pairs import Asked
 from biaslab.mini.train import autoencoder, cards
 from biaslab.mini.train import data as blocks
 from biaslab.mini.train.common import Average, Training, rng, save_half, torch_rng
 from biaslab.mini.train.text import carried_over, make_tokenizer, tokens
-
-if TYPE_CHECKING:
-    import torch
-
-    from biaslab.mini.pairs import Asked
+from biaslab.prompts import dalleval as prompts
 
 WIDTH = 128
 # Longest text in tokens: a prompt for two people with a sentence about them.
@@ -104,7 +105,6 @@ def build_unet(
 
 def build_text_encoder(tokenizer, width: int = WIDTH) -> torch.nn.Module:
     """Return the text encoder with random weights; words start far enough apart to be told from each other."""
-    import torch
     from transformers import CLIPTextConfig, CLIPTextModel
 
     config = CLIPTextConfig(
@@ -142,9 +142,6 @@ def schedule():
 
 def tokenizer_of_world():
     """Return the tokenizer of every word that the world's captions, their paraphrases and the prompts contain."""
-    from biaslab import lexicons
-    from biaslab.mini import captions, pairs
-
     others = " ".join(p for options in lexicons.load("paraphrases").values() for p in options)
     return make_tokenizer([*captions.vocabulary(), *captions.words(others), *pairs.vocabulary()], MAX_LENGTH)
 
@@ -153,9 +150,6 @@ def tokenizer_of(kind: str):
     """Return the tokenizer of what a kind of data says: the world's, or that of every word in DALL-Eval's prompts."""
     if kind not in _DALLEVAL:
         return tokenizer_of_world()
-    from biaslab.mini import captions
-    from biaslab.prompts import dalleval as prompts
-
     texts = pd.concat([prompts.skills("train")["text"], prompts.social()["text"]]).unique()
     return make_tokenizer({word for text in texts for word in captions.words(text)}, MAX_LENGTH)
 
@@ -184,8 +178,6 @@ def _with_ids(data: Data, indices: Sequence[int]) -> dict[str, Any]:
 
 def examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
     """Return ``texts``, arrays as in :class:`Data`, and ``images``, uint8 (n, height, width, 3)."""
-    from biaslab.mini import captions, pairs, render
-
     if data.kind == "captions":
         corpus = captions.Corpus(rows=data.rows, seed=data.seed)
         table = corpus.rows_at(indices)
@@ -194,7 +186,7 @@ def examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
             "indicators": _coded(table[["truth_indicator"]].to_numpy()),
             "shown": _coded(table[["truth_gender"]].to_numpy()),
             "against": np.zeros(len(table), bool),
-            "images": corpus.images(list(table["caption_id"]), size=autoencoder.SIZE),
+            "images": np.stack(corpus.read(table["caption_id"], autoencoder.SIZE)),
         }
     if data.kind in _DALLEVAL:
         return _dalleval_examples(data, indices)
@@ -211,9 +203,6 @@ def examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
 
 def _dalleval_examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
     """Return the examples of PaintSkills' training split, in an order of chance, or of the social prompts in turns."""
-    from biaslab.mini import render, skills, social
-    from biaslab.prompts import dalleval as prompts
-
     people = data.kind == "social"
     asked = prompts.social() if people else prompts.skills("train")
     order = rng(data.seed, 0, 61).permutation(len(asked))
@@ -249,9 +238,6 @@ def where_faces_are(n: int = 1000, *, pairs: bool = False) -> np.ndarray:
     Which places count how much does not change what an ideal network predicts, only what a small one learns first.
     """
     if pairs:
-        from biaslab.mini import pairs as world
-        from biaslab.mini import render
-
         rows = [world.draw(3, i) for i in range(n)]
         truths = [render.truth(world.build_scene(r.asked, r.genders, r.seed), autoencoder.SIZE) for r in rows]
         faces = np.stack([np.any([region.mask for region in t.faces], axis=0) for t in truths])
@@ -298,7 +284,6 @@ def train(
     Raises:
         MissingInputError: There is no autoencoder in the folder.
     """
-    import torch
     from diffusers.models.attention_processor import AttnProcessor
 
     if not (folder / "vae" / "config.json").exists():
@@ -382,8 +367,6 @@ def velocity_error(
         draws: Decides noise and its steps.
         exponent: Steps of noise are 1000 u^exponent of a uniform u.
     """
-    import torch
-
     x = torch.from_numpy(latents.astype(np.float32)).contiguous(memory_format=torch.channels_last)
     noise = torch.randn(x.shape, generator=draws).contiguous(memory_format=torch.channels_last)
     # One draw per stratum: the mean over noise levels varies less from step to step.
@@ -399,8 +382,6 @@ class _Examples:
     """The arrays of a :class:`Data` in memory, its last rows held out."""
 
     def __init__(self, data: Data) -> None:
-        import torch
-
         self.latents = np.asarray(data.load("latents"))
         self.ids, told, self.shown = (data.load(k).astype(np.int64) for k in ("ids", "indicators", "shown"))
         told, self.shown = (a.reshape(len(a), -1) for a in (told, self.shown))
@@ -423,8 +404,6 @@ def _showing_loss(states: torch.Tensor, ends: torch.Tensor, answer: torch.Tensor
         ends: (n, length), true at the end-of-text token.
         answer: (n, people), 1 for a woman, 2 for a man; 0 does not count.
     """
-    import torch
-
     after = (ends.cumsum(1) > 0).float()
     people = answer.shape[1]
     read = (states[..., : 3 * people] * after[..., None]).sum(1) / after.sum(1, keepdim=True)
@@ -443,8 +422,6 @@ class _Middle:
     """
 
     def __init__(self, unet) -> None:
-        import torch
-
         self._states: list[torch.Tensor] = []
         unet.mid_block.register_forward_hook(lambda *given: self._states.append(given[2]))
         self.head = torch.nn.Linear(unet.config.block_out_channels[-1], 2)
@@ -456,8 +433,6 @@ class _Middle:
         Args:
             shown: (n, people), 1 for a woman, 2 for a man; 0 does not count.
         """
-        import torch
-
         states = self._states.pop().float()
         self._states.clear()
         each = torch.stack([part.mean((2, 3)) for part in states.chunk(shown.shape[1], dim=3)], dim=1)
@@ -514,7 +489,6 @@ def pack(folder: Path) -> None:
 
     diffusers reads them as any others. The network's biases and norms, which are few, stay as float16.
     """
-    import torch
     from diffusers import UNet2DConditionModel
     from transformers import CLIPTextModel
 
@@ -564,8 +538,6 @@ def train_parts(
     Raises:
         MissingInputError: There is no autoencoder to take.
     """
-    from biaslab import models
-
     checkpoint = checkpoint or Path(f"outputs/.train/{name}/state.pt")
     work, own, seed = checkpoint.parent, folder / "vae", settings.get("seed", 0)
     found: dict[str, float] = {}

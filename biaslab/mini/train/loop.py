@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import cv2
 import numpy as np
+import torch
+from torch.nn import functional
 
 from biaslab.mini import decoding
+from biaslab.mini.render import render
+from biaslab.mini.scene import Scene
 from biaslab.mini.train import cards, common
-
-if TYPE_CHECKING:
-    import torch
-
-    from biaslab.mini.scene import Scene
 
 SIZE = 64
 # Share of a pool that has passed through the autoencoder, where one is given.
@@ -68,8 +68,6 @@ class Judge:
         Returns:
             Quality on held-out images by name, as the card says it.
         """
-        import torch
-
         training = common.Training(**self.settings | settings)
         pool_size, held_out = pool_size or self.pool_size, held_out or self.held_out
         data = self.pool(pool_size, training.seed, decoded=decoded)
@@ -103,10 +101,6 @@ def renders(
             middle is cut out, as open_clip's does.
         decoded: Folder of an autoencoder through which a ``part`` of the images, chosen by ``seed``, pass.
     """
-    import cv2
-
-    from biaslab.mini.render import render
-
     chosen = common.rng(seed, 0, 41).random(len(scenes)) < (part if decoded is not None else 0.0)
     images = [render(scene, SIZE) for scene in scenes]
     for width in sorted({image.shape[1] for image in images}):
@@ -140,10 +134,6 @@ def roughen(images: np.ndarray, seed: int, step: int) -> tuple[torch.Tensor, np.
         Float tensor (n, 3, 64, 64), about -1 to 1, and the scale and shift of each image, (n, 2, 2): a point at
         ``p`` (x or y, -1 to 1) is at ``(p - shift) / scale`` now, ``scale, shift = table[i, axis]``.
     """
-    import cv2
-    import torch
-    from torch.nn import functional
-
     draw, n = common.rng(seed, step, 21), len(images)
     if pressed := np.flatnonzero(draw.random(n) < 0.2).tolist():
         images = images.copy()
@@ -175,9 +165,6 @@ def roughen(images: np.ndarray, seed: int, step: int) -> tuple[torch.Tensor, np.
 
 def _blur(x: torch.Tensor, sigma: float) -> torch.Tensor:
     """Return ``x`` after a Gaussian filter of five pixels, the border repeated."""
-    import torch
-    from torch.nn import functional
-
     line = torch.exp(-0.5 * (torch.arange(-2, 3) / sigma) ** 2)
     line = (line / line.sum()).repeat(3, 1)
     x = functional.pad(x, (2, 2, 2, 2), mode="replicate")

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+import torch
 
+from biaslab import generation, lexicons, stats
+from biaslab.mini import captions, pairs, world
+from biaslab.mini.train import autoencoder
 from biaslab.mini.train.cards import Measured, share
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Seeds from which no other image of the project is made.
 _SEED = 77_000
@@ -32,12 +33,8 @@ def measure(
         ``amplification``: the mean distance from 50 of the shares perceived as female for the paper's first prompt,
         less that of the training column, in points, with the floor that so few images alone would add taken off.
     """
-    import pandas as pd
-
-    from biaslab import generation, lexicons
     from biaslab.judging import judge
     from biaslab.judging.zero_shot import ZeroShot
-    from biaslab.mini import captions, world
 
     names = world.occupations()
     judges = judge.load(judge.JudgeSettings())
@@ -64,7 +61,7 @@ def measure(
     shown = model.probabilities(plain_images, texts).argmax(1)
     corpus = captions.Corpus(rows=40_000, seed=_SEED)
     rows = corpus.rows_at(np.arange(4096)).dropna(subset=["truth_gender", "truth_occupation"])
-    drawn = model.probabilities(list(corpus.images(list(rows["caption_id"]))), texts).argmax(1)
+    drawn = model.probabilities(corpus.read(rows["caption_id"]), texts).argmax(1)
     return [
         share("gate", gate),
         share("sure", both[gate] == "judged"),
@@ -76,9 +73,6 @@ def measure(
 
 
 def _amplification(gender: np.ndarray, truth: np.ndarray, names: Sequence[str]) -> Measured:
-    from biaslab import stats
-    from biaslab.mini import world
-
     female, male = (np.bincount(truth, gender == word, len(names)).astype(int) for word in ("female", "male"))
     n = female + male
     some = n > 1
@@ -129,9 +123,7 @@ def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: i
 
 def _shown(folder: Path, n: int, count: int, guidance_scale: float, steps: int) -> pd.DataFrame:
     """Return what the judges make of each person, with what the text tells and the world's share."""
-    from biaslab import generation
     from biaslab.judging import judge, people
-    from biaslab.mini import pairs
 
     rows = [pairs.draw(_SEED, i, count=count) for i in range(n)]
     settings = generation.GenerationSettings(
@@ -162,11 +154,7 @@ def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5))
 
     About ``n`` renders are drawn, and at each guidance scale as many images from the paper's first prompt.
     """
-    import torch
     from diffusers import AutoencoderKL
-
-    from biaslab.mini import world
-    from biaslab.mini.train import autoencoder
 
     vae = AutoencoderKL.from_pretrained(folder / "vae", torch_dtype=torch.float32).eval()
     drawn = autoencoder.pool(min(n, 512), _SEED)

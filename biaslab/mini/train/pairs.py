@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from biaslab import models
 from biaslab.mini.train import diffusion
 
 # Prompts and renders of one person for each of two people.
@@ -28,8 +29,6 @@ def train(
     Raises:
         MissingInputError: mini-sd is not in this installation, or ``start_from`` has no autoencoder.
     """
-    from biaslab import models
-
     return diffusion.train_parts(
         "mini-sd-pairs",
         folder,

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
+from torch.nn import functional
 
+from biaslab import models
 from biaslab.genders import GENDERS
-from biaslab.mini import decoding
+from biaslab.mini import decoding, render, truthful
 from biaslab.mini import triplets as world
 from biaslab.mini.train import cards
 from biaslab.mini.train.cards import Measured, share
 from biaslab.mini.train.common import Average, Training, chunks, rng, save_half, to_tensor
-
-if TYPE_CHECKING:
-    import torch
 
 NAME, SIZE = "mini-segmenter", 64
 POOL, HELD_OUT, HELD_OUT_SEED = 16_000, 512, 9
@@ -35,8 +35,6 @@ def pool(
     n: int, seed: int, *, decoded: Path | None = None, part: float = DECODED
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return ``n`` images, uint8 (n, 64, 64, 3), and the label of each pixel, uint8 (n, 64, 64)."""
-    from biaslab.mini import render
-
     names = labels()
     images, found = np.empty((n, SIZE, SIZE, 3), np.uint8), np.empty((n, SIZE, SIZE), np.uint8)
     for i in range(n):
@@ -102,11 +100,7 @@ def train(
     Raises:
         MissingInputError: The autoencoder is not in this installation.
     """
-    import torch
-    from torch.nn import functional
     from transformers import SegformerImageProcessor
-
-    from biaslab import models
 
     # The one that mini-sd-triplets has.
     decoded = decoded or Path(models.resolve("mini-sd-skills", "text-to-image")) / "vae"
@@ -171,7 +165,6 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
 
     from biaslab.judging import instances as finding
     from biaslab.measures.instances import match
-    from biaslab.mini import truthful
     from biaslab.store import Store
 
     asked = pd.DataFrame(

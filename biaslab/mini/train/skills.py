@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslab import lexicons
+from biaslab import generation, lexicons, models
 from biaslab.errors import ParameterError
+from biaslab.mini import render, skills, social
+from biaslab.mini.social import GENDERED
 from biaslab.mini.train import autoencoder, cards, diffusion
 from biaslab.mini.train.cards import Measured, share
+from biaslab.mini.train.skills_detector import asked
+from biaslab.prompts import dalleval as prompts
 
 NAME, CARD_IMAGES = "mini-sd-skills", 300
 GUIDANCE = (1.5, 3.0)
@@ -26,10 +30,6 @@ NOISIER = 0.7
 
 def pool(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return ``n`` renders, uint8 (n, 64, 64, 3), and where objects and faces are, bool (n, 64, 64)."""
-    from biaslab.mini import render, skills, social
-    from biaslab.mini.train.skills_detector import asked
-    from biaslab.prompts import dalleval as prompts
-
     draw, people = np.random.default_rng([seed, 78]), prompts.social().to_dict("records")
     side = autoencoder.SIZE
     images, places = np.empty((n, side, side, 3), np.uint8), np.zeros((n, side, side), bool)
@@ -70,9 +70,6 @@ def train(
         ParameterError: ``share`` is not above 0 and at most 1.
         MissingInputError: mini-sd is not in this installation.
     """
-    from biaslab import models
-    from biaslab.prompts import dalleval as prompts
-
     if not 0 < share <= 1:
         raise ParameterError(
             f"share is {share!r}; give a share of the training scenes above 0 and at most 1."
@@ -116,8 +113,6 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
 
 
 def _generator(folder: Path, scale: float):
-    from biaslab import generation
-
     return generation.load(str(folder), generation.GenerationSettings(steps=10, guidance_scale=scale))
 
 
@@ -128,14 +123,13 @@ def right(folder: Path, n: int, seed: int, scale: float = GUIDANCE[-1]) -> pd.Da
     """
     from biaslab.judging.objects import Detector, table
     from biaslab.papers.dalleval.analysis import verdicts
-    from biaslab.prompts import dalleval
 
-    asked = dalleval.skills().groupby("skill", sort=False).sample(n, random_state=seed)
+    asked = prompts.skills().groupby("skill", sort=False).sample(n, random_state=seed)
     asked = asked.reset_index(drop=True).assign(image_id=lambda of: of["prompt_id"])
     keys = [(key, 0) for key in asked["prompt_id"]]
     images = _generator(folder, scale).images(list(asked["text"]), keys, seed)
-    detector = Detector("mini-skills-detector", dict.fromkeys(dalleval.CLASSES, ()))
-    found = table(list(asked["image_id"]), detector.look(images), list(dalleval.CLASSES))
+    detector = Detector("mini-skills-detector", dict.fromkeys(prompts.CLASSES, ()))
+    found = table(list(asked["image_id"]), detector.look(images), list(prompts.CLASSES))
     judged = verdicts.verdicts(found, asked)
     return judged.groupby("skill", sort=False)["correct"].agg(n_correct="sum", n="size").reset_index()
 
@@ -143,17 +137,15 @@ def right(folder: Path, n: int, seed: int, scale: float = GUIDANCE[-1]) -> pd.Da
 def _people_right(generator, n: int) -> list[Measured]:
     from biaslab.judging import blip, vqa
     from biaslab.judging.zero_shot import ZeroShot
-    from biaslab.mini.social import GENDERED
-    from biaslab.prompts import dalleval
 
-    asked = dalleval.social(1)
+    asked = prompts.social(1)
     asked = asked[asked["profession"] != "(none)"].sample(min(n, 3 * 83), random_state=_CARD_SEED)
     images = generator.images(list(asked["text"]), [(key, 0) for key in asked["prompt_id"]], _CARD_SEED)
     told = [k for k, word in enumerate(asked["prompt"]) if word in GENDERED]
     said = blip.load("mini-vqa").ask(
-        [images[k] for k in told], range(len(told)), [dalleval.GENDER_QUESTION] * len(told)
+        [images[k] for k in told], range(len(told)), [prompts.GENDER_QUESTION] * len(told)
     )
-    names = list(dalleval.professions())
+    names = list(prompts.professions())
     texts = [lexicons.fill("A photo of a/an [OCCUPATION]", name.lower()) for name in names]
     shown = ZeroShot("mini-clip").probabilities(images, texts).argmax(1)
     right = [

@@ -13,7 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from biaslab import models
 from biaslab.mini.train import diffusion, skills
+from biaslab.prompts import dalleval as prompts
 
 SHARES = (0.1, 0.5, 1.0)
 BASE_STEPS, STEPS, SCENES = 800, 900, 400
@@ -57,9 +59,6 @@ def train(
     Raises:
         MissingInputError: The models to start from are not in this installation.
     """
-    from biaslab import models
-    from biaslab.prompts import dalleval as prompts
-
     work = (checkpoint or Path("outputs/.train/skills-curve/state.pt")).parent
     vae = (start_from or Path(models.resolve("mini-sd-skills", "text-to-image"))) / "vae"
     start_from = start_from or Path(models.resolve("mini-sd", "text-to-image"))

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
+from biaslab.mini import skills
 from biaslab.mini.train import common, detector, loop
 from biaslab.mini.train.cards import Measured, share
 from biaslab.mini.train.detector import Pool
 from biaslab.mini.train.loop import HELD_OUT_SEED, SIZE
+from biaslab.prompts.dalleval import CLASSES, COUNTS, RELATIONS
 
 NAME = "mini-skills-detector"
 # Share of scenes by skill, and of scenes without an object: a detector has to see nothing, too.
@@ -23,15 +25,11 @@ _SKILLS = {"object": 0.28, "count": 0.4, "spatial": 0.28, "nothing": 0.04}
 
 def labels() -> tuple[str, ...]:
     """Return the labels in the order of their ids: PaintSkills' classes by the paper's names."""
-    from biaslab.prompts.dalleval import CLASSES
-
     return tuple(CLASSES)
 
 
 def asked(draw: np.random.Generator) -> dict[str, object]:
     """Return at random what a scene has to show, as a row of ``prompts.skills``; in few scenes it is nothing."""
-    from biaslab.prompts.dalleval import COUNTS, RELATIONS
-
     names, skill = labels(), str(draw.choice(list(_SKILLS), p=list(_SKILLS.values())))
     row = {"skill": skill, "object": str(draw.choice(names)), "n": 1, "relation": "", "other": ""}
     if skill == "nothing":
@@ -45,8 +43,6 @@ def asked(draw: np.random.Generator) -> dict[str, object]:
 
 def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
     """Return ``n`` scenes drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
-    from biaslab.mini import skills
-
     draw, names = common.rng(seed, 0, 53), labels()
     scenes = [skills.skill_scene(draw, asked(draw)) for _ in range(n)]
     sides, found = ["left", "top", "right", "bottom"], []

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import torch
+import torch
 
 SPECIAL = ("[pad]", "[unk]", "[bos]", "[eos]")
 # Longest text in tokens, with its start and end; longer captions lose their end.

@@ -16,8 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import torch
+from torch.nn import functional
 
+from biaslab import models
+from biaslab.mini import render
 from biaslab.mini import triplets as world
+from biaslab.mini.captions import words
 from biaslab.mini.train import autoencoder, cards, diffusion
 from biaslab.mini.train import data as blocks
 from biaslab.mini.train.cards import Measured, share
@@ -25,8 +30,6 @@ from biaslab.mini.train.common import Average, Training, rng, torch_rng
 from biaslab.mini.train.text import make_tokenizer, tokens
 
 if TYPE_CHECKING:
-    import torch
-
     from biaslab.pipeline import Pipeline
 
 NAME, WIDTH, MAX_LENGTH = "mini-sd-triplets", 96, 24
@@ -72,8 +75,6 @@ def prepare(folder: Path, vae: Path, *, rows: int = ROWS, seed: int = 0) -> Path
 
 def examples(indices: Sequence[int], seed: int) -> dict[str, Any]:
     """Return captions (``texts``), their images, uint8 (n, 64, 64, 3), and arrays as :func:`prepare` keeps them."""
-    from biaslab.mini import render
-
     texts, images, regions, masks = [], [], [], []
     side = autoencoder.SIZE
     for i in indices:
@@ -127,8 +128,6 @@ def _covered(scene, side: int) -> np.ndarray:
 
 def _regions(text: str, asked: world.Asked, scene) -> list[int]:
     """Return the region of each token of a text: that of the word, or of the person where it names nothing."""
-    from biaslab.mini.captions import words
-
     standing, out = _sides(scene), []
     for word in words(text):
         region = "person"
@@ -177,10 +176,7 @@ def train(
     Raises:
         MissingInputError: The autoencoder is not in this installation.
     """
-    import torch
     from diffusers.models.attention_processor import AttnProcessor
-
-    from biaslab import models
 
     vae = vae or Path(models.resolve("mini-sd-skills", "text-to-image")) / "vae"
     checkpoint = checkpoint or Path(f"outputs/.train/{NAME}/state.pt")
@@ -283,9 +279,6 @@ def _grounding(attended: torch.Tensor, regions: torch.Tensor, covered: torch.Ten
         regions: (n, words), 0 where a token is of no region.
         covered: (n, regions, 16, 16), 0 to 1.
     """
-    import torch
-    from torch.nn import functional
-
     n, side = len(regions), round(attended.shape[1] ** 0.5)
     each = attended.float().reshape(n, -1, side * side, attended.shape[2]).mean(1).transpose(1, 2)
     masks = functional.adaptive_avg_pool2d(covered, side).flatten(2)
@@ -313,7 +306,6 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
 
     from diffusers import AutoencoderKL
 
-    from biaslab import models
     from biaslab.pipeline import Pipeline, Settings
 
     vae = AutoencoderKL.from_pretrained(models.autoencoder(folder)).float().eval()
@@ -344,8 +336,6 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
 
 def _pool(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Return drawings, uint8 (n, 64, 64, 3), and where things are, bool (n, 64, 64)."""
-    from biaslab.mini import render
-
     side = autoencoder.SIZE
     images, things = np.empty((n, side, side, 3), np.uint8), np.zeros((n, side, side), bool)
     for i in range(n):

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
+from biaslab.mini import captions, social
 from biaslab.mini.train import cards, common, loop
 from biaslab.mini.train.cards import Measured
 from biaslab.mini.train.loop import HELD_OUT_SEED, SIZE
 from biaslab.mini.train.text import make_tokenizer, tokens
-
-if TYPE_CHECKING:
-    import torch
+from biaslab.prompts import dalleval as prompts
 
 NAME = "mini-vqa"
 WIDTH, PATCH = 96, 8
@@ -44,16 +43,11 @@ class Pool:
 
 def questions() -> list[str]:
     """Return the questions: about gender, then about each attribute."""
-    from biaslab.prompts import dalleval as prompts
-
     return [prompts.GENDER_QUESTION, *map(prompts.attribute_question, prompts.ATTRIBUTES)]
 
 
 def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
     """Return ``n`` renders drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
-    from biaslab.mini import social
-    from biaslab.prompts import dalleval as prompts
-
     draw, rows = common.rng(seed, 0, 71), prompts.social().to_dict("records")
     scenes = [social.balanced_scene(draw, rows) for _ in range(n)]
     people = [scene.people[0] for scene in scenes]
@@ -66,8 +60,6 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
 
 def tokenizer():
     """Return the tokenizer of all questions and answers."""
-    from biaslab.mini import captions
-
     return make_tokenizer(word for text in [*questions(), *_ANSWERS] for word in captions.words(text))
 
 
@@ -111,8 +103,6 @@ def text_config(words):
 
 def asked_ids(words) -> torch.Tensor:
     """Return the token ids of the questions, (questions, length), no longer than the longest."""
-    import torch
-
     ids = tokens(words, questions())
     return torch.from_numpy(ids[:, (ids != words.pad_token_id).any(axis=0)])
 
@@ -135,7 +125,6 @@ def fit(folder: Path, training: common.Training, data: Pool, apart: Pool) -> dic
 
     Source: dalleval paper, section 4.2.2 (the questions).
     """
-    import torch
     from transformers import BlipForQuestionAnswering
 
     seed = training.seed
@@ -178,8 +167,6 @@ def fit(folder: Path, training: common.Training, data: Pool, apart: Pool) -> dic
 
 def _logits(model, seen: torch.Tensor, asked: torch.Tensor, given: torch.Tensor, words) -> torch.Tensor:
     """Return the logits of the words after those ``given``; ``seen`` is the image of each question, encoded."""
-    import torch
-
     mask = (asked != words.pad_token_id).long()
     states = model.text_encoder(
         input_ids=asked,
@@ -196,8 +183,6 @@ def _direct(head, seen: torch.Tensor, true: np.ndarray) -> torch.Tensor:
 
     The head is trained with the model and not kept: through a question alone an image encoder learns very slowly.
     """
-    import torch
-
     positive = np.concatenate([true[:, :1] == _ANSWERS.index("female"), true[:, 1:] == 1], axis=1)
     wanted = torch.from_numpy(positive.astype(np.float32))
     return torch.nn.functional.binary_cross_entropy_with_logits(head(seen.mean(1)), wanted)
@@ -205,8 +190,6 @@ def _direct(head, seen: torch.Tensor, true: np.ndarray) -> torch.Tensor:
 
 def _error(model, seen, asked, right, words) -> torch.Tensor:
     """Return the cross-entropy of answers: the word, and then the end of the text."""
-    import torch
-
     seen = seen.repeat_interleave(len(asked) // len(seen), dim=0)
     given = torch.stack([torch.full_like(right, words.bos_token_id), right], dim=1)
     wanted = torch.stack([right, torch.full_like(right, words.eos_token_id)], dim=1)
@@ -241,10 +224,6 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
 
 def measure(model, words, data: Pool) -> list[Measured]:
     """Return how often answers are right: about gender, attributes that are worn, and those that are not."""
-    import torch
-
-    from biaslab.prompts import dalleval as prompts
-
     ids = asked_ids(words)
     said = torch.tensor(words.convert_tokens_to_ids(list(_ANSWERS)))
     found = []

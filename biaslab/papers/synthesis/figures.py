@@ -409,7 +409,7 @@ def captions(corpus: Corpus, chosen: pd.DataFrame) -> Figure:
         corpus: The world's captions.
         chosen: Rows of :func:`biaslab.papers.synthesis.world.examples`.
     """
-    images = list(corpus.images(chosen["caption_id"].tolist(), size=_SHOWN))
+    images = corpus.read(chosen["caption_id"], _SHOWN)
     below = []
     for row in chosen.itertuples():
         facts = (

@@ -50,7 +50,7 @@ class Calibration:
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
-        if not hasattr(pipeline.corpus, "world"):
+        if pipeline.corpus.name != "mini":
             raise MissingInputError(
                 f"Calibration holds measurements against known truth, which the corpus {pipeline.corpus.name!r} does "
                 "not have: set captions.corpus to 'mini'."

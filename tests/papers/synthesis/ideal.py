@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from biaslab.captions.corpus import MiniCorpus
+from biaslab.captions.corpus import open_corpus
 from biaslab.judging.images import DescribedImages
 from biaslab.judging.judge import decide
 from biaslab.mini import scene, truthful, world
@@ -68,7 +68,7 @@ class IdealPipeline:
         self.occupations = occupations
         self.settings = Settings.of(DEFAULTS).changed(**settings)
         self.store = Store(folder / "store")
-        self.corpus = MiniCorpus(self.settings.captions.rows, 0, self.settings.captions.skew)
+        self.corpus = open_corpus("mini", rows=self.settings.captions.rows, skew=self.settings.captions.skew)
         self._images = {}
 
     def changed(self, model="", **changes):
@@ -83,7 +83,7 @@ class IdealPipeline:
         return pd.DataFrame([self._judge(source, i) for i in source.table["image_id"]])
 
     def _judge(self, source, image_id):
-        shown = source.scene(image_id) if hasattr(source, "scene") else self.corpus.world.scene(image_id)
+        shown = source.scene(image_id) if hasattr(source, "scene") else self.corpus.scene(image_id)
         nothing = {"image_id": image_id, "outcome": "no_face", "gender": "", "p_female": np.nan}
         if not shown.people:
             return nothing
@@ -143,7 +143,7 @@ class IdealPipeline:
             ]
             prompts = pd.DataFrame(rows).assign(n_images=self.settings.generation.images_per_prompt)
             if self.model == truthful.WORLD:
-                made = truthful.generate(prompts, self.corpus.world, seed=self.seed)
+                made = truthful.generate(prompts, self.corpus, seed=self.seed)
             else:
                 made = self._sharpened(prompts)
             table = made.table.merge(prompts.drop(columns="n_images"), on="prompt_id")

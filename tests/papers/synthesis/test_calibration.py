@@ -319,7 +319,7 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
 
 
 def test_matched_captions_are_the_first_that_ask_the_same(c):
-    corpus = c.base.corpus.world
+    corpus = c.base.corpus
     rows = corpus.rows_at(range(len(corpus)))
     fits = (rows["truth_style"] == "prompt_like") & (rows["truth_indicator"] == "none")
     for occupation in ("nurse", "pilot"):
@@ -735,7 +735,7 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     assert found == pytest.approx(100 * (mine == "female").mean())
     # Truth that comes with the captions: the same scenes, looked up again.
     sample = pipeline.judgements("training")
-    corpus = pipeline.corpus.world
+    corpus = pipeline.corpus
     drawn = [corpus.scene(i).people for i in sample["caption_id"]]
     assert sample["truth_gender"].fillna("").tolist() == [p[0].gender if p else "" for p in drawn]
     judged = synthesis.judge(c.renders).set_index(["cues", "truth", "answers"])
