@@ -17,7 +17,9 @@ from importlib import resources
 import pandas as pd
 
 from biaslab import lexicons
+from biaslab.captions.indicators import indicators, parse_spans
 from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.stats.intervals import wilson_interval
 
 SPLITS = ("dev", "test")
 CAPITALS = ("none", "sentence", "headline")
@@ -108,9 +110,6 @@ def evaluate(texts: Sequence[str], labels: pd.DataFrame, *, against: str = "labe
         indicator of either gender), ``female`` and ``male`` (a caption with both has each), and ``name``: a name is
         right where a labelled one of the same gender overlaps it.
     """
-    from biaslab.captions.indicators import indicators, parse_spans
-    from biaslab.stats.intervals import wilson_interval
-
     found = indicators(texts)
     says = {"any": ("female", "male", "both"), "female": ("female", "both"), "male": ("male", "both")}
     hits: dict[tuple[str, str], list[bool]] = {}

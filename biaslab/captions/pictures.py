@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from PIL import Image, ImageOps, UnidentifiedImageError
+
 from biaslab.net.retry import Failed
 
 if TYPE_CHECKING:
-    from PIL import Image
-
     from biaslab.captions.settings import DownloadSettings
 
 # Formats that browsers show and Pillow reads without a large library behind it; the content decides, not the header.
@@ -46,8 +46,6 @@ class Decoder:
         Raises:
             Failed: It is none.
         """
-        from PIL import Image, UnidentifiedImageError
-
         # Compressed data never hold this marker, so what is counted are the scans and the markers of a thumbnail.
         if data.startswith(b"\xff\xd8") and data.count(b"\xff\xda") > _MOST_SCANS:
             raise Failed("too_large", f"a JPEG of more than {_MOST_SCANS} scans")
@@ -75,8 +73,6 @@ class Decoder:
 
 def _made(image: Image.Image, settings: DownloadSettings) -> bytes:
     """Return an image as it is saved: small, upright, on white, without metadata."""
-    from PIL import Image, ImageOps
-
     deep = image.mode.startswith("I")  # 16 bits a pixel
     if deep:
         image = image.convert("I")

@@ -26,20 +26,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from biaslab import lexicons
+from biaslab import lexicons, published
 from biaslab.errors import InputError, unknown_name
+from biaslab.mini import truthful
+from biaslab.mini.captions import words
 from biaslab.mini.looks import LOOKS
+from biaslab.mini.scene import Scene, sample_scene
+from biaslab.mini.truthful import Renders
 from biaslab.mini.world import pick
 from biaslab.prompts.paired import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
-
-if TYPE_CHECKING:
-    from biaslab.mini.scene import Scene
-    from biaslab.mini.truthful import Renders
 
 # Width over height of a picture of two.
 ASPECT = 1.5
@@ -54,19 +53,12 @@ def look_of(person: Person) -> str:
     return (person.role or person.occupation).lower()
 
 
-def place_of(person: Person) -> str:
-    """Return where such a person is seen: a role at its occupation's place."""
-    return LOOKS[person.occupation].place
-
-
 # -- how likely a woman is ---------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
 def _printed() -> Mapping[tuple[str, str, str], float]:
     """Return P(female) by (occupation, level, ``single`` or ``paired``) from the printed tables."""
-    from biaslab import published
-
     found: dict[tuple[str, str, str], float] = {}
     table = published.load("paired_table_11")
     for row in table[table["setting"].isin(["single", "paired"])].itertuples():
@@ -286,10 +278,9 @@ def draw(seed: int, index: int, *, count: int = 2, strength: float = 1.0) -> Row
 
 def build_scene(asked: Asked, genders: Sequence[str], seed: int) -> Scene:
     """Return the scene that shows people as asked, with ``genders`` from left to right; ``seed`` decides the rest."""
-    from biaslab.mini.scene import sample_scene
-
     rng = np.random.default_rng(seed)
-    places = [place_of(p) for p in asked.people]
+    # A role is seen at its occupation's place.
+    places = [LOOKS[p.occupation].place for p in asked.people]
     place = places[int(rng.random() * len(places))] if rng.random() < 0.9 else None
     return sample_scene(
         rng,
@@ -302,8 +293,6 @@ def build_scene(asked: Asked, genders: Sequence[str], seed: int) -> Scene:
 
 def vocabulary() -> list[str]:
     """Return every word and mark that these texts can contain, lower case, sorted."""
-    from biaslab.mini.captions import words
-
     texts = [
         *_TEMPLATES,
         *_SINGLES,
@@ -331,8 +320,6 @@ def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: floa
     Raises:
         InputError: A text has another form, or names somebody whom this world does not know.
     """
-    from biaslab.mini import truthful
-
     asked = {key: read(text) for key, text in zip(prompts["prompt_id"], prompts["text"], strict=True)}
     shares = {key: [one.p_female(k, strength) for k in range(len(one.people))] for key, one in asked.items()}
 
@@ -361,7 +348,6 @@ def held_out_pairs(n: int, *, seed: int = 0, size: int = 64) -> Renders:
         empty), ``truth_gender``, ``posterior`` (exact P(female | the cues that can be seen), equal priors, 0–1),
         ``ambiguous`` (whether it lies between 0.01 and 0.99) and ``truth_skin_tone`` (Monk scale, 1–10).
     """
-    from biaslab.mini import truthful
 
     def row(image_id: str) -> Row:
         return draw(truthful.HELD_OUT + seed, int(image_id.rpartition("-")[2]), strength=0.0)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate, product
 from types import MappingProxyType
 
@@ -259,23 +258,6 @@ def is_ambiguous(person: Person, threshold: float = 0.99) -> bool:
     """Return whether neither gender's posterior reaches ``threshold``, given the cues that can be seen."""
     female = posterior_female(person.cues, hidden_cues(person))
     return max(female, 1 - female) < threshold
-
-
-@lru_cache(maxsize=1)
-def cue_ceiling(threshold: float = 0.99) -> tuple[float, float]:
-    """Return the best accuracy any judge of the cues can reach and the share that is ambiguous, both 0–1.
-
-    By enumerating every combination of cues, with as many women as men and nothing hidden. Whose posterior reaches
-    ``threshold`` counts as unambiguous.
-    """
-    female = male = np.ones(1)
-    for name in CUE_NAMES:
-        female = np.outer(female, list(CUES[name]["female"].values())).ravel()
-        male = np.outer(male, list(CUES[name]["male"].values())).ravel()
-    best, both = np.maximum(female, male), female + male
-    seen = both > 0
-    unclear = best[seen] < threshold * both[seen]
-    return float(best.sum() / 2), float(both[seen][unclear].sum() / 2)
 
 
 def _steps(table: Mapping) -> tuple[list[float], list]:

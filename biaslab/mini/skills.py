@@ -9,17 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from biaslab.errors import ParameterError, unknown_name
+from biaslab.mini import truthful
 from biaslab.mini.render import truth
 from biaslab.mini.scene import OBJECTS, PALETTES, Person, Scene, Thing, light_at, sample_person
-
-if TYPE_CHECKING:
-    from biaslab.mini.truthful import Renders
+from biaslab.mini.truthful import Renders
 
 PLACES = (
     "studio", "office", "lab", "kitchen", "bakery", "bar", "clinic", "theatre", "classroom", "library", "hall",
@@ -201,8 +199,6 @@ def generate(
         UnknownNameError: There is no such failure.
         ParameterError: A probability is not from 0 to 1, or they add up to more than 1.
     """
-    from biaslab.mini import truthful
-
     for name, share in failures.items():
         if name not in FAILURES:
             raise unknown_name("failure", name, FAILURES)

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from biaslab import published
+from biaslab import models, published
 from biaslab.errors import unknown_name
+from biaslab.mini import truthful
+from biaslab.mini.looks import LOOKS
 from biaslab.mini.scene import Person, Scene, sample_scene
-
-if TYPE_CHECKING:
-    from biaslab.mini.truthful import Renders
+from biaslab.mini.truthful import Renders
 
 MODEL = "Stable Diffusion"
 TONES = ("uniform", "skewed")
@@ -121,8 +120,6 @@ def social_scene(rng: np.random.Generator, asked: Mapping[str, object], *, tones
 
 @cache
 def _look(profession: str) -> str:
-    from biaslab.mini.looks import LOOKS
-
     known = {name.casefold(): name for name in LOOKS}
     if profession.casefold() not in known:
         raise unknown_name("profession", profession, LOOKS)
@@ -178,9 +175,6 @@ def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None =
         Images whose table has ``image_id``, ``prompt`` and ``profession`` (empty), ``outcome`` (``ok``) and the truth
         as of :func:`generate`.
     """
-    from biaslab import models
-    from biaslab.mini import truthful
-
     asked = prompts.to_dict("records")
 
     @cache
@@ -219,8 +213,6 @@ def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: 
     Raises:
         UnknownNameError: As :func:`social_scene`.
     """
-    from biaslab.mini import truthful
-
     asked = {row["prompt_id"]: row for row in prompts.to_dict("records")}
 
     @cache

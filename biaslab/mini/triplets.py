@@ -18,19 +18,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from biaslab import closure
 from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab.mini import render, truthful
 from biaslab.mini.looks import CASUAL
 from biaslab.mini.scene import Scene, Thing, light_at, sample_person
+from biaslab.mini.truthful import Renders
 from biaslab.mini.world import pick
-
-if TYPE_CHECKING:
-    from biaslab.mini.truthful import Renders
 
 THINGS = (
     "apple", "backpack", "bench", "bike", "bird", "book", "camera", "car", "cat", "cup", "dog", "flag", "globe",
@@ -263,8 +261,6 @@ class Depictions:
 
     def batches(self, size: int = 8192, part: int | None = None, wanted=None) -> Iterator[pd.DataFrame]:
         """Yield captions in order: caption_id and text. See :class:`biaslab.captions.corpus.Corpus`."""
-        from biaslab.mini import truthful
-
         for start in range(0, self.rows, size):
             places = range(start, min(start + size, self.rows))
             texts = [write(*draw(truthful.HELD_OUT + self.seed, i, self.skew)) for i in places]
@@ -327,8 +323,6 @@ def generate(prompts: pd.DataFrame, *, seed: int, skew: str = "default", size: i
     Raises:
         InputError: A text is none of this world's.
     """
-    from biaslab.mini import truthful
-
     noise = prompts["noise_id"] if "noise_id" in prompts else prompts["prompt_id"]
     noise = dict(zip(prompts["prompt_id"], noise, strict=True))
     asked = {key: read(text) for key, text in prompts[["prompt_id", "text"]].itertuples(index=False)}
@@ -357,8 +351,6 @@ def masks(scene: Scene, size: int = 64) -> list[tuple[str, np.ndarray]]:
 
     What is worn is not the person's; a pixel that two share by halves is of both.
     """
-    from biaslab.mini import render
-
     known = render.truth(scene, size)
     worn = np.logical_or.reduce(
         [region.mask for region in known.attributes] or [np.zeros((size, size), bool)]

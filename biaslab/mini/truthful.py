@@ -14,18 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from biaslab import closure
+from biaslab import closure, models
 from biaslab.errors import InputError
 from biaslab.mini import captions, world
+from biaslab.mini.decoding import through_autoencoder
 from biaslab.mini.looks import look
-
-if TYPE_CHECKING:
-    from biaslab.mini.scene import Person, Scene
+from biaslab.mini.scene import Person, Scene
 
 # The name by which the pipeline takes it for a model.
 WORLD = "world"
@@ -77,8 +75,6 @@ class Renders:
         images = [render(self.scene(image_id), self.size) for image_id in image_ids]
         if self.decoded is None or not images:
             return images
-        from biaslab.mini.decoding import through_autoencoder
-
         return list(through_autoencoder(self.decoded, np.stack(images)))
 
 
@@ -150,8 +146,6 @@ def renders(
         Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
         (always ``ok``) and the columns of ``truth``.
     """
-    from biaslab import models
-
     table = prompts.loc[prompts.index.repeat(prompts["n_images"]), ["prompt_id"]].reset_index(drop=True)
     table["index"] = table.groupby("prompt_id").cumcount()
     table.insert(0, "image_id", table["prompt_id"] + "/" + table["index"].astype(str))

@@ -37,6 +37,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
+from biaslab import published
 from biaslab.errors import ParameterError, unknown_name
 
 INDICATORS = ("none", "female", "male", "both")
@@ -87,11 +88,6 @@ class Knobs:
                 raise ParameterError(f"{name} is {value!r}; give {allowed}.")
 
     @classmethod
-    def default(cls) -> Knobs:
-        """Return the settings that follow the paradox paper's numbers."""
-        return cls()
-
-    @classmethod
     def off(cls) -> Knobs:
         """Return a world without the paradox: style and indicators say nothing about how gender leans."""
         return cls(naming=0.0, prompt_skew=0.0, other_sense=0.0)
@@ -100,7 +96,7 @@ class Knobs:
 # Settings by name: everything, nothing, and each cause alone.
 SKEWS: Mapping[str, Knobs] = MappingProxyType(
     {
-        "default": Knobs.default(),
+        "default": Knobs(),
         "off": Knobs.off(),
         "naming": replace(Knobs.off(), naming=Knobs.naming),
         "prompts": replace(Knobs.off(), prompt_skew=Knobs.prompt_skew),
@@ -122,8 +118,6 @@ def skew_knobs(skew: str) -> Knobs:
 @lru_cache(maxsize=1)
 def training_shares() -> Mapping[str, float]:
     """Return the percentage of women (0–100) per occupation, the published training column, 62 entries."""
-    from biaslab import published
-
     table = published.load("paradox_table_6")
     table = table[table["source"] == "training"]
     return MappingProxyType(
@@ -202,7 +196,7 @@ def truth_table(knobs: Knobs | None = None) -> pd.DataFrame:
         ParameterError: The knobs contradict each other.
     """
     columns = ["occupation", "style", "indicator", "p", "p_female"]
-    return pd.DataFrame(list(_cells(knobs or Knobs.default())), columns=columns)
+    return pd.DataFrame(list(_cells(knobs or Knobs())), columns=columns)
 
 
 def p_female(
@@ -210,7 +204,7 @@ def p_female(
 ) -> float:
     """Return P(female | occupation, style, indicator) among captions that show a person, 0–1.
 
-    Without a style or an indicator all of them count; without knobs it is ``Knobs.default()``'s world.
+    Without a style or an indicator all of them count; without knobs it is that of ``Knobs()``.
 
     Raises:
         UnknownNameError: A name that does not exist.
@@ -223,7 +217,7 @@ def p_female(
             raise unknown_name(what, given, known)
     rows = [
         (p, p * female)
-        for name, row_style, row_indicator, p, female in _cells(knobs or Knobs.default())
+        for name, row_style, row_indicator, p, female in _cells(knobs or Knobs())
         if name == occupation and style in (None, row_style) and indicator in (None, row_indicator)
         and not math.isnan(female)
     ]  # fmt: skip
@@ -233,13 +227,6 @@ def p_female(
             f"No caption of style {style!r} and indicator {indicator!r} shows a person in this world."
         )
     return sum(women for _, women in rows) / total
-
-
-def true_share(
-    occupation: str, *, style: str | None = None, indicator: str | None = None, knobs: Knobs | None = None
-) -> float:
-    """Return ``p_female`` in per cent, 0–100, as the papers' tables print shares; same arguments and errors."""
-    return 100 * p_female(occupation, style=style, indicator=indicator, knobs=knobs)
 
 
 def p_female_for_prompt(occupation: str, knobs: Knobs | None = None) -> float:

@@ -19,7 +19,6 @@ from biaslab.mini.world import (
     p_female_for_prompt,
     skew_knobs,
     style_shares,
-    true_share,
     truth_table,
 )
 
@@ -105,7 +104,7 @@ def test_naming_is_the_power_of_the_odds_ratio():
 @pytest.mark.parametrize("style", [None, *STYLES[:-1]])
 def test_without_knobs_style_and_silence_say_nothing_of_gender(style, indicator, printed):
     for occupation in ("ceo", "nurse", "photographer"):
-        found = true_share(occupation, style=style, indicator=indicator, knobs=Knobs.off())
+        found = 100 * p_female(occupation, style=style, indicator=indicator, knobs=Knobs.off())
         assert found == pytest.approx(printed[occupation], abs=1e-10)
 
 
@@ -119,18 +118,18 @@ def test_without_knobs_the_rate_of_indicators_is_the_same_for_both_genders():
 
 
 def test_silent_and_prompt_like_captions_lean_further_on_the_same_side(printed):
-    table = truth_table(Knobs.default())
+    table = truth_table(Knobs())
     silent = share(table[table["indicator"] == "none"])
     prompts = share(table[table["style"] == "prompt_like"])
     for found in (silent, prompts):
         assert (np.sign(found - 50) == np.sign(printed - 50)).all()
         assert ((found - 50).abs() > (printed - 50).abs()).all()
     # Less than half are prompt-like: rarer than the rest.
-    assert style_shares(Knobs.default())["prompt_like"] < 0.15
+    assert style_shares(Knobs())["prompt_like"] < 0.15
 
 
 def test_default_knobs_follow_the_printed_numbers(printed):
-    table = truth_table(Knobs.default())
+    table = truth_table(Knobs())
     people = table[table["p_female"].notna()]
     silent = people["indicator"] == "none"
     prompts = people["style"] == "prompt_like"

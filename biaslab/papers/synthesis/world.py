@@ -28,7 +28,9 @@ def true_shares(occupations: Sequence[str], kind: str, skew: str = "default") ->
     """Return the exact % female behind a kind of captions (a key of ``KINDS``), one number an occupation."""
     style, indicator = KINDS[kind]
     knobs = world.skew_knobs(skew)
-    return np.array([world.true_share(o, style=style, indicator=indicator, knobs=knobs) for o in occupations])
+    return np.array(
+        [100 * world.p_female(o, style=style, indicator=indicator, knobs=knobs) for o in occupations]
+    )
 
 
 _KNOBS = {
@@ -64,7 +66,7 @@ _KNOBS = {
 
 def knobs() -> pd.DataFrame:
     """Return the world's knobs with their settings and what they do."""
-    default, off = world.Knobs.default(), world.Knobs.off()
+    default, off = world.Knobs(), world.Knobs.off()
     rows = [[name, getattr(default, name), getattr(off, name), *words] for name, words in _KNOBS.items()]
     return tables.of(rows, "world_knobs")
 
