@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 
 FORKS = sys.platform == "linux"
 _SERVE = "import sys; del sys.path[0]; from biaslab import kernels; kernels.serve()"
-# Set while libraries are read: figures go to the notebook, as a kernel sets it; Arrow's allocator starts no thread.
+# Set while libraries are read: figures go to the notebook, as a kernel sets it; Arrow's allocator starts no thread; and
+# torch asks the driver's files for a GPU, since none can be used after a fork once it was started before.
 _WHILE_READING = {
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
 # jsonschema, which nbformat needs, imports it where it is installed: 1.5 s for a format that notebooks lack.
 _NEEDLESS = "rfc3987_syntax"

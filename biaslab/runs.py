@@ -68,6 +68,8 @@ _MODULES = """biaslab.report papermill nbconvert.exporters.html psutil ipykernel
     tornado.platform.asyncio IPython.core.debugger IPython.extensions.storemagic filelock pyarrow.dataset
     pyarrow.parquet pandas.io.formats.csvs pandas.io.formats.html scipy.stats seaborn
     matplotlib.backends.backend_agg matplotlib.backends.backend_svg PIL.JpegImagePlugin"""
+# Read once as well where many notebooks compute images or vectors: each would take ten seconds of a processor for it.
+MODEL_MODULES = ("sentence_transformers", "diffusers.pipelines.auto_pipeline", "open_clip")
 # Seconds that notebooks have for ending by themselves when the user stops the run.
 _GRACE = 1.5
 _KEPT = (
@@ -623,9 +625,14 @@ def _side_by_side(
         # The kernel of this environment, even where the user has one of the same name at home.
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
-    modules = closure.imported(line for job in jobs for cell in job.cells for line in cell.splitlines())
+    modules = sorted(
+        closure.imported(line for job in jobs for cell in job.cells for line in cell.splitlines())
+    )
+    compute = [job for job in jobs if not job.reason and job.parameters.get("source") in sources.PIPELINES]
+    if len(compute) > workers:
+        modules += MODEL_MODULES
     with (
-        kernels.Processes(environment, _read_libraries, sorted(modules)) as processes,
+        kernels.Processes(environment, _read_libraries, modules) as processes,
         ThreadPoolExecutor(workers) as pool,
     ):
         logs = {job.slug: Path(job.attempt) / job.slug / "kernel.log" for job in jobs}

@@ -5,6 +5,7 @@ import json
 import operator
 import os
 import signal
+from importlib.util import find_spec
 
 import pytest
 
@@ -44,17 +45,25 @@ def test_calls_are_made_in_processes_of_their_own(processes, tmp_path):
 
 @pytest.mark.skipif(not kernels.FORKS, reason="forks")
 def test_what_is_forked_has_started_no_thread(tmp_path, root):
-    """Nor read torch, whatever this project's notebooks import."""
+    """Nor read torch, whatever this project's notebooks import, unless libraries of models are asked for."""
+    models = runs.MODEL_MODULES if find_spec("torch") else ()
     cells = [cell for notebook in params.find_notebooks(root / "notebooks") for cell in notebook.cells]
     used = sorted(runs.closure.imported(line for cell in cells for line in cell.splitlines()))
     assert any(name.startswith("biaslab.") for name in used)
+    # Read between the two.
+    (tmp_path / "looked.py").write_text(
+        "import sys\nseen = [name in sys.modules for name in ('seaborn', 'torch')]\n"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     # BLAS starts as many threads as it may use, and ends them before a fork.
-    one = dict.fromkeys(runs.THREADS, "1")
-    with kernels.Processes(one, runs._read_libraries, used) as made:
-        code = "import os, sys; found = len(os.listdir(f'/proc/{os.getppid()}/task')), *map(sys.modules.get, names)"
+    one = dict.fromkeys(runs.THREADS, "1") | {"PYTHONPATH": path}
+    with kernels.Processes(one, runs._read_libraries, [*used, "looked", *models]) as made:
+        code = "import os, sys, looked; threads = len(os.listdir(f'/proc/{os.getppid()}/task'))"
+        code += "; found = threads, looked.seen, [name for name in names if name not in sys.modules]"
         # What exec finds is not handed back: an assertion is.
-        code += "; assert found[0] == 1 and found[1] and not found[2], found"
-        made.call(tmp_path / "log", exec, code, {"names": ["seaborn", "torch"]})
+        code += "; assert found == (1, [True, False], []), found"
+        code += "; torch = sys.modules.get('torch'); assert not (torch and torch.cuda.is_initialized())"
+        made.call(tmp_path / "log", exec, code, {"names": models})
 
 
 # What a notebook can find out about its process.
