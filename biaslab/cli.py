@@ -1,4 +1,4 @@
-"""The command line: ``biaslab audit``, ``run``, ``compare``, ``export``, ``models``, ``train`` and others."""
+"""The command line: ``biaslab audit``, ``run``, ``compare``, ``rate``, ``export``, ``models``, ``train`` and more."""
 
 from __future__ import annotations
 
@@ -120,6 +120,16 @@ def _parser() -> argparse.ArgumentParser:
     add = command("export", _export, "put a run into one zip file for a colleague", outputs)
     add("run", metavar="RUN", help="a run's folder, or its name below --outputs")
     add("--to", metavar="FILE.zip", help="where it goes (default: the run's name.zip in --outputs)")
+
+    add = command("rate", _rate, "write a page on which people rate images", outputs)
+    text = "a run's folder, its name below --outputs, or a folder of images, each named by its id"
+    add("images", metavar="RUN|FOLDER", help=text)
+    add("--sample", type=int, metavar="N", default=200, help="images to rate (default: 200)")
+    add("--seed", type=int, metavar="S", default=0, help="seed of the sample and of the orders (default: 0)")
+    text = "whose images of a run: paradox, paired or dalleval (default: the first that it has)"
+    add("--paper", metavar="PAPER", default="", help=text)
+    add("--show-faces", action="store_true", help="training images too, whose faces are real people's")
+    add("--to", metavar="FILE.html", help="where it goes (default: rate-NAME.html in --outputs)")
 
     add = command("published", _published, "list the papers' printed tables, or print one as CSV")
     add("name", metavar="NAME", nargs="?", help="a table's name, for example paradox_table_6")
@@ -248,6 +258,18 @@ def _export(given: argparse.Namespace) -> int:
     from biaslab import export
 
     print(export.export(given.run, outputs=given.outputs, to=given.to))
+    return 0
+
+
+def _rate(given: argparse.Namespace) -> int:
+    from biaslab import rate
+
+    how = {name: getattr(given, name) for name in ("outputs", "seed", "paper", "show_faces", "to")}
+    page = rate.rate(given.images, n=given.sample, **how)
+    for reason, n in sorted(page.left_out.items()):
+        print(f"Left out: {n} image{'' if n == 1 else 's'}, {reason}.", file=sys.stderr)
+    print(f"{page.images} image{'' if page.images == 1 else 's'}, {page.bytes:,} bytes.", file=sys.stderr)
+    print(page.path)
     return 0
 
 

@@ -57,11 +57,11 @@ def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] =
 
 
 def sample(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
-    """Draw ``n`` images, spread as evenly as they allow over sources, and within each over occupations.
+    """Draw ``n`` images, spread as evenly as they allow over sources, within each over models, then occupations.
 
-    Fewer are drawn where there are fewer, and an image that stands in several rows of a source at most once. Returned
-    are rows of ``images`` (image_id, source, occupation, …) with a new first column ``item`` (1, 2, …) in random order,
-    which says nothing of where an image comes from.
+    Fewer are drawn where there are fewer, and an image that stands in several rows of a source and model at most once.
+    Returned are rows of ``images`` (image_id, source, occupation, model where there are several, …) with a new first
+    column ``item`` (1, 2, …) in random order, which says nothing of where an image comes from.
 
     Raises:
         ParameterError: ``n`` is below 1.
@@ -73,13 +73,15 @@ def sample(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
         raise InputError("There is no image to rate: none was judged.")
     rng = np.random.default_rng(seed)
     images = images.sort_values(["source", "image_id"], kind="stable").reset_index(drop=True)
-    images = images.iloc[rng.permutation(len(images))].drop_duplicates(["source", "image_id"])
+    among = ["source", *(["model"] if "model" in images else [])]
+    images = images.iloc[rng.permutation(len(images))].drop_duplicates([*among, "image_id"])
     # An image's turn: which of its occupation it is, in shuffled order. Taking images by turn, and
-    # occupations at random within a turn, is a round-robin over occupations; sources then take turns, too.
-    turn = images.groupby(["source", "occupation"], sort=False).cumcount()
-    shuffled = images.assign(_turn=turn, _chance=rng.random(len(images))).sort_values(["_turn", "_chance"])
-    turn = shuffled.groupby("source").cumcount()
-    drawn = shuffled.assign(_turn=turn).sort_values(["_turn", "source"]).head(n)
+    # occupations at random within a turn, is a round-robin over occupations; models, then sources take turns, too.
+    drawn, of = images.assign(_chance=rng.random(len(images))), [*among, "occupation"]
+    for last in range(len(of), 0, -1):
+        turn = drawn.groupby(of[:last], sort=False).cumcount()
+        drawn = drawn.assign(_turn=turn).sort_values(["_turn", "_chance" if last > 1 else "source"])
+    drawn = drawn.head(n)
     drawn = drawn.sort_values(["source", "_turn"])[images.columns]
     drawn = drawn.iloc[rng.permutation(len(drawn))].reset_index(drop=True)
     return drawn.assign(item=np.arange(1, len(drawn) + 1))[["item", *drawn.columns]]

@@ -1,4 +1,4 @@
-"""The pages a run leaves behind: ``index.html``, one HTML page per executed notebook, and one page over all runs.
+"""The pages: a run's ``index.html``, one per executed notebook, one over all runs, one on which people rate images.
 
 All open from a file URL without a network and without a server. Everything that reaches them from a run
 (names, captions, occupations, table cells, notebook outputs) is treated as hostile: text is escaped, notebook
@@ -11,5 +11,6 @@ from __future__ import annotations
 from biaslab.report.all_runs import overview
 from biaslab.report.index import build
 from biaslab.report.notebook import render_notebook, warm_up
+from biaslab.report.rating import rating_page
 
-__all__ = ["build", "overview", "render_notebook", "warm_up"]
+__all__ = ["build", "overview", "rating_page", "render_notebook", "warm_up"]

@@ -50,6 +50,7 @@ def environment() -> Environment:
     )
     found.filters["seconds"] = format_seconds
     found.filters["ticked"] = _ticked
+    found.filters["thousands"] = "{:,}".format
     found.filters["rows"] = lambda count: f"{count:,} row{'' if count == 1 else 's'}"
     return found
 

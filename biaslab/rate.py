@@ -1,0 +1,298 @@
+"""A page on which people rate images: offline, in one file, whose answers come back as a file of ratings."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from biaslab import ratings, report, tables
+from biaslab.compare import find
+from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab.generation.images import OK
+from biaslab.judging import rating
+from biaslab.judging.images import FolderImages, ImageSource, Unreadable
+from biaslab.ratings import SOURCES
+from biaslab.store import telling_full_disk
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from biaslab.planning import Asked
+
+MOST_BYTES = 100_000_000
+"""Bytes of all images of a page; browsers open larger ones slowly or not at all."""
+SIDE = 512
+"""The longer side of an image on the page in pixels; smaller images are not enlarged."""
+PAPERS = {"paradox": "generated", "paired": "single", "dalleval": "social"}
+"""Whose images show one person at an occupation, and what the stages call these images."""
+# Drawings are kept as they are; photographs are smaller as JPEG.
+_DRAWING, _QUALITY = 128, 90
+_ANY = "all"
+
+
+class Page(NamedTuple):
+    """A rating page that was written."""
+
+    path: Path
+    images: int
+    """Images on the page."""
+    bytes: int
+    """Size of the page."""
+    left_out: dict[str, int]
+    """Images that were drawn and cannot be shown, counted by reason."""
+
+
+class _Images(NamedTuple):
+    """What can be rated: a table of images, and what reads those of a source and model."""
+
+    table: pd.DataFrame  # image_id, source, occupation, model; for people by position also position
+    sources: Mapping[tuple[str, str], ImageSource]
+
+
+def rate(
+    images: str | Path,
+    *,
+    outputs: str | Path = "outputs",
+    n: int = 200,
+    seed: int = 0,
+    paper: str = "",
+    show_faces: bool = False,
+    to: str | Path | None = None,
+) -> Page:
+    """Write a page on which people rate a sample of images, and return what it holds.
+
+    Raters see images alone, in an order of each rater's own. What they download is a file of ratings in long form
+    (:mod:`biaslab.ratings`); the page is not written where such a file could not be read.
+
+    Args:
+        images: A run's folder, its name below ``outputs``, or a folder of image files, each named by its id: files in
+            ``training/`` are training images, all others generated ones, and the folder right above a file names
+            its occupation.
+        outputs: The folder that holds runs.
+        n: Images to rate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
+        seed: Seed of the sample and of the raters' orders.
+        paper: Whose images of a run are rated, a key of :data:`PAPERS`; empty is the first that the run has.
+        show_faces: Whether training images are rated, too: their faces are real people's, unless the corpus is the
+            embedded one.
+        to: The file; by default ``rate-<name>.html`` in ``outputs``.
+
+    Raises:
+        ParameterError: There is no such run or folder, a number is out of its range, or the images take more than
+            :data:`MOST_BYTES`.
+        InputError: No image can be shown, or ratings of these images could not be read.
+        RunError: The disk is full.
+    """
+    try:
+        folder = find(images, Path(outputs))
+        found = _of_run(folder, paper, show_faces)
+    except ParameterError:
+        folder = Path(images).expanduser()
+        if not folder.is_dir() or (folder / "run.json").exists():
+            raise
+        if paper:
+            raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.") from None
+        found = _of_folder(folder, show_faces)
+    if seed < 0:
+        raise ParameterError(f"--seed is {seed}; it is 0 or above.")
+    drawn = rating.sample(found.table, n, seed).drop(columns="item")
+    pictures, reasons = _pictures(drawn, found.sources)
+    drawn = drawn[[picture is not None for picture in pictures]].drop(columns="_row")
+    if drawn.empty:
+        raise InputError(f"None of {len(pictures)} images of {images} can be shown: {_counted(reasons)}.")
+    cells = _readable(drawn.rename(columns={"image_id": "image"}))
+    target = Path(to) if to else Path(outputs) / f"rate-{folder.resolve().name}.html"
+    with telling_full_disk(target, "Nothing was written: free some space and make the page again."):
+        path = report.rating_page(target, cells, [picture for picture in pictures if picture], seed=seed)
+    return Page(path, len(drawn), path.stat().st_size, reasons)
+
+
+def _counted(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
+
+
+# -- what can be rated -------------------------------------------------------------------------------------
+
+
+def _of_folder(folder: Path, show_faces: bool) -> _Images:
+    import pandas as pd
+
+    source = FolderImages(folder)
+    rows = []
+    for name in source.table["image_id"]:
+        *above, file = Path(name).parts
+        training = above[:1] == ["training"]
+        above = above[1:] if above[:1] in ([s] for s in SOURCES) else above
+        rows.append(
+            {
+                "image_id": Path(file).stem,
+                "source": "training" if training else "generated",
+                "occupation": above[-1] if above else _ANY,
+                "model": "",
+                "_file": name,
+            }
+        )
+    table = pd.DataFrame(rows)
+    twice = table[table["image_id"].duplicated()]
+    if len(twice):
+        raise InputError(
+            f"{folder} holds two images named {twice['image_id'].iloc[0]!r} (again in {twice['_file'].iloc[0]!r}). "
+            "Name each file by the id of its image."
+        )
+    if not show_faces:
+        table = table[table["source"] != "training"]
+    if table.empty:
+        raise InputError(
+            f"{folder} holds training images alone, whose faces are those of real people. Show them with --show-faces."
+        )
+    files = dict(zip(table["image_id"], table.pop("_file"), strict=True))
+    return _Images(_numbered(table), {(s, ""): _Named(source, files) for s in SOURCES})
+
+
+class _Named:
+    """The files of a folder by their ids."""
+
+    def __init__(self, source: FolderImages, files: Mapping[str, str]) -> None:
+        self._source, self._files = source, files
+
+    def read(self, image_ids: list[str]) -> list[np.ndarray | Unreadable]:
+        return self._source.read([self._files[image_id] for image_id in image_ids])
+
+
+def _of_run(folder: Path, paper: str, show_faces: bool) -> _Images:
+    """Return the images of people at occupations that a run generated, and those behind its captions."""
+    import pandas as pd
+
+    from biaslab import params, planning, runs
+
+    if not (folder / runs.PARAMS).is_file():
+        raise ParameterError(f"{folder} has no {runs.PARAMS}, so its images are not known: run it again.")
+    if paper and paper not in PAPERS:
+        raise unknown_name("paper whose images are rated", paper, PAPERS)
+    asked = planning.asked(params.load(folder / runs.PARAMS))
+    by_paper = {p: [one for one in asked if (one.paper, one.kind) == (p, PAPERS[p])] for p in PAPERS}
+    there = [name for name, found in by_paper.items() if found]
+    if not there or paper not in ("", *there):
+        raise ParameterError(
+            f"The run {folder.name} generates no images of one person at an occupation"
+            f"{f' for {paper}' if paper else ''}. Papers that do: {', '.join(there) or 'none'}."
+        )
+    paper = paper or there[0]
+    frames, read = [], {}
+    for one in by_paper[paper]:
+        _check_there(one, folder.name)
+        if ("generated", one.model) in read:
+            raise ParameterError(
+                f"The run {folder.name} asks {one.model} for the same images in several ways (other settings or "
+                "seeds), so an id stands for several images. Rate a run without such a list."
+            )
+        images, table = _generated(one)
+        frames.append(table.assign(source="generated", model=one.model))
+        read["generated", one.model] = images
+    pipeline = by_paper[paper][0].pipeline
+    if (
+        paper == "paradox"
+        and pipeline.has_images
+        and (show_faces or pipeline.settings.captions.corpus == "mini")
+    ):
+        images = pipeline.images("training")
+        frames.append(images.table[["image_id", "occupation"]].assign(source="training", model=""))
+        read["training", ""] = images
+    return _Images(_numbered(pd.concat(frames, ignore_index=True)), read)
+
+
+def _check_there(one: Asked, run: str) -> None:
+    """Refuse images that would have to be made, or bought, now; drawings of known truth are made when they are read."""
+    from biaslab.mini.truthful import WORLD
+
+    if one.model != WORLD and one.there < one.images:
+        raise ParameterError(
+            f"Of {one.images:,} images that {run} asks of {one.model}, {one.there:,} are in the store "
+            f"{one.pipeline.store.root}. Name the store that has them as BIASLAB_STORE, or run {run} again first."
+        )
+
+
+def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
+    """Return the images of one kind and model, and their ids with the occupation that each was asked for."""
+    pipeline = one.pipeline
+    columns = ["image_id", "occupation"]
+    if one.paper == "paradox":
+        images = pipeline.images(one.kind)
+        table = images.table
+    elif one.paper == "paired":
+        images, table = pipeline.people.images(one.kind), pipeline.people.asked(one.kind)
+        columns = [*columns, "position"]
+    else:
+        images = pipeline.dalleval.images(one.kind)
+        # A prompt that names a gender asks for no perception of it.
+        table = images.table[images.table["prompt"] == "person"].rename(columns={"profession": "occupation"})
+    made = images.table.loc[images.table["outcome"] == OK, "image_id"]
+    return images, table.loc[table["image_id"].isin(made), columns]
+
+
+def _numbered(table: pd.DataFrame) -> pd.DataFrame:
+    return table.reset_index(drop=True).rename_axis("_row").reset_index()
+
+
+# -- what the page holds -----------------------------------------------------------------------------------
+
+
+def _pictures(
+    drawn: pd.DataFrame, sources: Mapping[tuple[str, str], ImageSource]
+) -> tuple[list[str | None], dict[str, int]]:
+    """Return the images drawn as ``data:`` URLs, ``None`` where one cannot be shown, and how often for what reason."""
+    found: list[str | None] = [None] * len(drawn)
+    reasons: Counter[str] = Counter()
+    size = 0
+    # In the order in which they are kept, so that each shard is read once; one at a time, for one may be large.
+    places = drawn.reset_index(drop=True).sort_values("_row")
+    for done, (place, row) in enumerate(places.iterrows()):
+        (image,) = sources[row["source"], row["model"]].read([row["image_id"]])
+        if isinstance(image, Unreadable):
+            reasons[image.reason] += 1
+            continue
+        found[place] = encoded(image)
+        size += len(found[place])
+        if size > MOST_BYTES:
+            raise ParameterError(
+                f"{done + 1} of {len(drawn)} images take {size:,} bytes; a page holds at most {MOST_BYTES:,}. Rate "
+                f"fewer with --sample, such as --sample {max(1, int(0.9 * done))}, or make several pages, each with a "
+                "--seed of its own."
+            )
+    return found, dict(reasons)
+
+
+def encoded(image: np.ndarray) -> str:
+    """Return an image (``uint8 (height, width, 3)`` RGB) as a ``data:`` URL: anew from its pixels, without metadata."""
+    from PIL import Image
+
+    picture = Image.fromarray(image)
+    picture.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    file, kind = io.BytesIO(), "png" if max(picture.size) <= _DRAWING else "jpeg"
+    picture.save(file, kind, **({"optimize": True} if kind == "png" else {"quality": _QUALITY}))
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _readable(drawn: pd.DataFrame) -> list[list[str]]:
+    """Return header and rows of the file that raters will download, without rater and label.
+
+    Cells are as tables are written, safe in a spreadsheet. A file that says something of every image is read here, so
+    that nobody rates images whose ratings cannot be.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = tables.write(drawn.assign(rater="1", label=ratings.LABELS[0]), Path(folder) / "ratings.csv")
+        try:
+            ratings.read_ratings(path)
+        except InputError as error:
+            raise InputError(
+                f"Ratings of these images could not be read: {str(error).replace(str(path), 'the file')} Rename the "
+                "images, or the folders that they lie in."
+            ) from None
+        with path.open(encoding="utf-8", newline="") as file:
+            return [row[:-2] for row in csv.reader(file)]
