@@ -9,8 +9,6 @@ import json
 import re
 import struct
 from collections import Counter, defaultdict
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -200,9 +198,11 @@ def _measures(run_dir: Path, run: dict[str, Any]) -> list[tuple[dict[str, Any], 
         return []
     with path.open(encoding="utf-8", newline="") as file:
         rows = [row | {key: _float(row.get(key)) for key in _MODELS_NUMBERS} for row in csv.DictReader(file)]
-    found = []
-    for measure, group in groupby(rows, itemgetter("measure")):
-        of = [row | {"name": row["model"]} for row in group]
+    found, groups = [], defaultdict(list)
+    for row in rows:
+        # Of a measure with a sign chance gives 0, where the line is.
+        groups[row["measure"]].append(row | {"name": row["model"], "floor": row["floor"] or None})
+    for measure, of in groups.items():
         marks = drawn(of, unit=of[0].get("unit", ""))
         if marks:
             models = [row["model"] for row in of if row["estimate"] is not None]

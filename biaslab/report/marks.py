@@ -42,7 +42,7 @@ def drawn(
     return {
         "rows": [_row(row, place, unit) for row in rows],
         "reference": place(line),
-        "reference_name": f"{spoken(line) if line else 0} = {reference_name}"
+        "reference_name": f"{_digits(line) if line else 0} = {reference_name}"
         if reference_name
         else _plain(line),
         "least": _plain(low),
@@ -67,12 +67,17 @@ def _scale(values: list[float]) -> tuple[float, float]:
     return ends if ends[0] < ends[1] else (ends[0], ends[0] + step)
 
 
+def _digits(value: float) -> str:
+    """Return a number with two digits that count, also where it is small."""
+    return f"{value:.2g}" if 0 < abs(value) < 0.095 else spoken(value)
+
+
 def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
     low, high = number(row.get("ci_low")), number(row.get("ci_high"))
     known = low is not None and high is not None
-    interval = f"{spoken(low)} to {spoken(high)}" if known else "no interval"
-    value, floor = spoken(row["estimate"]), number(row.get("floor"))
-    beside = f"; floor {spoken(floor)}" if floor is not None else ""
+    interval = f"{_digits(low)} to {_digits(high)}" if known else "no interval"
+    value, floor = _digits(row["estimate"]), number(row.get("floor"))
+    beside = f"; floor {_digits(floor)}" if floor is not None else ""
     return {
         "name": str(row.get("name") or ""),
         "x": place(row["estimate"]),

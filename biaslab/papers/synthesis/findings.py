@@ -357,8 +357,10 @@ def _lower(text: str) -> str:
 def model_differences(table: pd.DataFrame) -> list[Finding]:
     """Say of each two models in how many measures they differ, and in which (``synthesis_model_differences``)."""
 
-    def say(first: str, second: str, rows: pd.DataFrame) -> Finding:
+    def say(first: str, second: str, rows: pd.DataFrame) -> Finding | None:
         tested = rows[rows["p_holm"].notna()]
+        if tested.empty:
+            return None
         clear = tested[tested["p_holm"] < 0.05]
         named = [f"{row.measure}: {spoken(row.difference)} {row.unit}" for row in clear.itertuples()]
         return Finding(

@@ -35,6 +35,7 @@ def models(
     attributes: pd.DataFrame,
     gaps: pd.DataFrame,
     amplification: pd.DataFrame,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Return ``synthesis_models``: each model's main measures as the papers' own tables have them, one below the other.
 
@@ -50,6 +51,7 @@ def models(
         attributes: ``dalleval_attribute_mean_difference``.
         gaps: ``triplets_disparity_gap``.
         amplification: ``paradox_amplification``.
+        confidence: Level of intervals over several data sets, 0–1.
     """
     frames = []
 
@@ -83,8 +85,8 @@ def models(
     value = {"estimate": 100 * some["by_profession"], "floor": 100 * some["by_profession_floor"]}
     ends = {end: 100 * some[f"by_profession_{end}"] for end in ("ci_low", "ci_high")}
     add("dalleval", _fixed(some, ATTRIBUTES), POINTS, some, **value, **ends, of="professions")
-    some = gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")]
-    add("triplets", _gap(some), "similarity", some, estimate=some["gap"], floor=0.0, of="triplets")
+    some = _over_datasets(gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")], confidence)
+    add("triplets", _gap(some), "similarity", some, estimate=some["gap"], floor=0.0)
     some = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
     value = {"estimate": some["amplification"], "n": some["n_occupations"]}
     add("paradox", _amplified(some), POINTS, some, **value, floor=0.0, of="occupations")
@@ -112,9 +114,19 @@ def _skill(rows: pd.DataFrame) -> pd.Series:
 
 
 def _gap(rows: pd.DataFrame) -> pd.Series:
-    named = "Neutral nearer to masculine, " + rows["metric"].map(_METRICS)
-    several = rows["dataset"].nunique() > 1
-    return named + ", " + rows["dataset"] if several else named
+    return "Neutral nearer to masculine, " + rows["metric"].map(_METRICS)
+
+
+def _over_datasets(gaps: pd.DataFrame, confidence: float) -> pd.DataFrame:
+    """Return gaps by model and metric: of one data set as they are, of several their mean with its t interval."""
+    if gaps["dataset"].nunique() < 2:
+        return gaps.assign(of="triplets")
+    rows = []
+    for (model, metric), of in gaps.groupby(["model", "metric"], sort=False):
+        mean = stats.mean_interval(of["gap"], confidence, skip_nan=True)
+        ends = {"gap": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "n": mean.n}
+        rows.append({"model": model, "metric": metric, "of": "datasets"} | ends)
+    return pd.DataFrame(rows)
 
 
 def _amplified(rows: pd.DataFrame) -> pd.Series:
@@ -172,6 +184,7 @@ def units(
     signed = some.assign(value=sign * some["value"]).groupby(keys, sort=False)["value"]
     # Both pairs of a triplet, or it has no gap.
     gap = signed.sum(min_count=2).reset_index()
+    gap["case"] = gap["dataset"] + " " + gap["case"].astype(str)
     add(gap, _gap(gap), "similarity", "case", gap["value"])
     some = occupations[occupations["approach"] == "naive"]
     for definition, column in (("no_exclusion", "amplification"), ("directional", "directional")):

@@ -158,4 +158,4 @@ def test_a_gap_needs_both_pairs_and_follows_the_metrics_direction():
     empty = {k: tables.of([], name) for k, name in zip(names, of, strict=True)}
     none = pd.DataFrame(columns=["model", "category", "prompt", "deviation"])
     found = synthesis.units(**empty, deviations=none, similarity=tables.of(frame, "triplets_similarity"))
-    assert found[["unit", "value"]].values.tolist() == [["x", pytest.approx(0.3)]]
+    assert found[["unit", "value"]].values.tolist() == [["d x", pytest.approx(0.3)]]
