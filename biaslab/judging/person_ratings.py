@@ -141,8 +141,8 @@ def _persons(table: pd.DataFrame, people: pd.DataFrame, path: Path) -> pd.Series
     files.refuse((said == "") & (last > 1), path, "position is empty for an image of several people", fix)
     number = pd.to_numeric(said.replace("", "1"), errors="coerce").astype(float)
     bad = ~said.isin(PLACES) & ~(np.isfinite(number) & (number == number.round()))
-    shown = files.shortened(table["position"][bad].iloc[0]) if bad.any() else ""
-    files.refuse(bad, path, f"position is {shown}", f"give 1, 2, … from the left, or {', '.join(PLACES)}")
+    fix = f"give 1, 2, … from the left, or {', '.join(PLACES)}"
+    files.refuse(bad, path, "position is {}", fix, table["position"])
     # Of one person nobody stands left or right; the middle is one place among three only.
     for word, where, exists in (("left", 1, last > 1), ("middle", 2, last == 3), ("right", last, last > 1)):
         number = number.mask(said == word, exists * where)
