@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import tiny_blip
 
@@ -73,6 +74,21 @@ def t5(tmp_path_factory):
 @pytest.fixture
 def photos():
     return tiny_blip.photos()
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file of ratings: text, or a frame as Parquet."""
+
+    def _write(content, name="ratings.csv"):
+        path = tmp_path / name
+        if isinstance(content, pd.DataFrame):
+            content.to_parquet(path)
+        else:
+            path.write_text(content, encoding="utf-8")
+        return path
+
+    return _write
 
 
 @pytest.fixture

@@ -14,18 +14,15 @@ ROWS = [
 ]
 
 
-def written(tmp_path, rows, columns=("image_id", "object", "shown", "rater")):
-    path = tmp_path / "ratings.csv"
-    pd.DataFrame(rows, columns=list(columns)).to_csv(path, index=False)
-    return path
+def text(rows, columns=("image_id", "object", "shown", "rater")):
+    return pd.DataFrame(rows, columns=list(columns)).to_csv(index=False)
 
 
-def test_most_raters_decide_and_a_tie_is_no(tmp_path):
-    found = read(
-        written(tmp_path, [*ROWS, ("b", "hat", "yes", "1"), ("b", "hat", "no", "2")]), ["a", "b", "c"]
-    )
+def test_most_raters_decide_and_a_tie_is_no(write):
+    tied = [*ROWS, ("b", "hat", "yes", "1"), ("b", "hat", "no", "2")]
+    found = read(write(text(tied)), ["a", "b", "c"])
     assert found.to_numpy().tolist() == [["a", "coffee cup", "yes"], ["b", "dog", "no"], ["b", "hat", "no"]]
-    alone = read(written(tmp_path, [r[:3] for r in ROWS[:1]], ("image_id", "object", "shown")), ["a"])
+    alone = read(write(text([r[:3] for r in ROWS[:1]], ("image_id", "object", "shown"))), ["a"])
     assert alone["shown"].tolist() == ["yes"]
 
 
@@ -38,11 +35,11 @@ def test_most_raters_decide_and_a_tie_is_no(tmp_path):
         (("a", "coffee  cup", "no", "1"), "rated twice"),
     ],
 )
-def test_what_does_not_fit_is_named(row, said, tmp_path):
+def test_what_does_not_fit_is_named(row, said, write):
     with pytest.raises(InputError, match=said):
-        read(written(tmp_path, [*ROWS, row]), ["a", "b"])
+        read(write(text([*ROWS, row])), ["a", "b"])
 
 
-def test_a_missing_column_is_named(tmp_path):
+def test_a_missing_column_is_named(write):
     with pytest.raises(InputError, match="no column 'shown'"):
-        read(written(tmp_path, [r[:2] for r in ROWS], ("image_id", "object")), ["a", "b"])
+        read(write(text([r[:2] for r in ROWS], ("image_id", "object"))), ["a", "b"])

@@ -17,20 +17,6 @@ from biaslab.judging.person_ratings import (
 )
 from biaslab.measures import agreement
 
-
-@pytest.fixture
-def write(tmp_path):
-    def _write(content, name="ratings.csv"):
-        path = tmp_path / name
-        if isinstance(content, pd.DataFrame):
-            content.to_parquet(path)
-        else:
-            path.write_text(content)
-        return path
-
-    return _write
-
-
 # Image a shows one person, b two, c three, d one whom nobody rates, e one whom the file lacks.
 ASKED = pd.DataFrame(
     [("a", 1), ("b", 2), ("b", 1), ("c", 1), ("c", 2), ("c", 3), ("d", 1), ("e", 1)],

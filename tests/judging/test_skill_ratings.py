@@ -18,19 +18,6 @@ c,Ann,no,,
 """
 
 
-@pytest.fixture
-def write(tmp_path):
-    def _write(content, name="ratings.csv"):
-        path = tmp_path / name
-        if isinstance(content, pd.DataFrame):
-            content.to_parquet(path)
-        else:
-            path.write_text(content, encoding="utf-8")
-        return path
-
-    return _write
-
-
 def one(**cells):
     """Return a file of one row, empty where nothing is said."""
     row = {"image_id": "a", "rater": "Ann", "objects": "", "number": "", "relation": ""} | cells
