@@ -7,7 +7,7 @@ Source: triplets paper, sections 6.1 and 6.2. Objects are rows of ``triplets_obj
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -71,12 +71,8 @@ def covered(
         frames = []
         for image_id, objects in shard.itertuples(index=False):
             (maps,) = images.word_maps([image_id])
-
-            def values(some: slice, height: int, width: int, maps: np.ndarray = maps.maps) -> np.ndarray:
-                return on_image(maps[some], height, width)
-
             rows = pd.DataFrame(json.loads(objects))
-            found = coverages(rows, maps.words, values)
+            found = coverages(rows, maps.words, maps.maps)
             frames.append(
                 found.assign(image_id=image_id, instance=np.tile(rows["instance"], len(THRESHOLDS)))
             )
@@ -100,7 +96,7 @@ def covered(
 def coverages(
     instances: pd.DataFrame,
     words: Sequence[str],
-    values: Callable[[slice, int, int], np.ndarray],
+    maps: np.ndarray,
     thresholds: Sequence[float] = THRESHOLDS,
 ) -> pd.DataFrame:
     """Return how far words cover the objects of one image (eq. 7): the largest coverage is what guidance asks for.
@@ -108,8 +104,8 @@ def coverages(
     Args:
         instances: Rows of ``triplets_objects`` of one image. What has a box alone is compared by that.
         words: The words that have a map.
-        values: Returns the maps of some of the words, ``float32 (words, height, width)`` of 0–1, for a slice of them,
-            and a height and width in pixels: those of the masks, or 512 where none says them.
+        maps: Of these, ``uint8 (words, rows, columns)``; they are brought to the size of the masks, or where none says
+            it to 512 pixels a side.
         thresholds: Above what a place belongs to a word, 0–1.
 
     Returns:
@@ -133,9 +129,9 @@ def coverages(
         there[here] = objects.any(axis=(1, 2))
         for first in range(0, len(words), at_once):
             some = slice(first, first + at_once)
-            maps = values(some, height, width)
+            values = on_image(maps[some], height, width)
             for of, threshold in zip(covered, thresholds, strict=True):
-                of[here, some] = coverage(objects, maps > threshold)
+                of[here, some] = coverage(objects, values > threshold)
     best, of_humans = (
         np.where(there, np.nan_to_num(of).max(axis=2, initial=0), np.nan)
         for of in (covered, covered[..., human])

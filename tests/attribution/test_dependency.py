@@ -43,29 +43,21 @@ def test_the_largest_coverage(monkeypatch, held):
     monkeypatch.setattr(dependency, "_HELD", held)
     rng = np.random.default_rng(1)
     words = ("a", "Woman", "hat", "people")
-    values = rng.random((4, SIZE, SIZE)) * rng.uniform(0.6, 1, (4, 1, 1))
-    regions = values > 0.5
+    maps = rng.integers(0, 256, (4, 5, 5)).astype(np.uint8)
+    regions = word_masks(maps, SIZE, SIZE, 0.5)
     masks = [rng.random((SIZE, SIZE)) < share for share in (0.2, 0.6, 0, 0.1)]
     rows = pd.DataFrame(
         [instance("a", k, "x", mask) for k, mask in enumerate(masks)]
         + [instance("a", 4, "x", box=(0.1, 0.2, 0.6, 0.9))]
     )
-    asked = []
-
-    def some(part, height, width):
-        asked.append((height, width))
-        return values[part]
-
-    found = dependency.coverages(rows, words, some, (0.5, 0.8))
+    found = dependency.coverages(rows, words, maps, (0.5, 0.8))
     assert found["threshold"].tolist() == [0.5] * 5 + [0.8] * 5
     higher = found[5:].reset_index(drop=True)
-    np.testing.assert_allclose(
-        higher[["coverage", "human_coverage"]].to_numpy(float), brute_force(rows, words, values > 0.8)
-    )
+    expected = brute_force(rows, words, word_masks(maps, SIZE, SIZE, 0.8))
+    np.testing.assert_allclose(higher[["coverage", "human_coverage"]].to_numpy(float), expected)
     found = found[:5]
     expected = brute_force(rows, words, regions)
     np.testing.assert_allclose(found[["coverage", "human_coverage"]].to_numpy(float), expected)
-    assert set(asked) == {(SIZE, SIZE)}
     assert found["region"].tolist() == ["mask"] * 4 + ["box"]
     assert np.isnan(found["coverage"][2]) and found["word"][2] == ""
     for k in (0, 1, 3, 4):
@@ -76,17 +68,13 @@ def test_the_largest_coverage(monkeypatch, held):
 
 def test_boxes_without_a_size():
     rows = pd.DataFrame([instance("a", 0, "y", box=(0, 0.5, 0.75, 1), size=(np.nan, np.nan))])
-
-    def left_half(part, height, width):
-        return np.broadcast_to(1.0 * (np.arange(width) < width / 2), (1, height, width))[part]
-
+    left_half = np.array([[[255, 0]]], np.uint8)
     found = dependency.coverages(rows, ("x",), left_half, (0.5,))
     assert found["coverage"].tolist() == pytest.approx([2 / 3]) and found["region"].tolist() == ["box"]
     # Without a word there is nothing to cover it.
-    none = dependency.coverages(rows, (), left_half, (0.5,))
-    assert none["coverage"].tolist() == none["human_coverage"].tolist() == [0] and none["word"].tolist() == [
-        ""
-    ]
+    none = dependency.coverages(rows, (), left_half[:0], (0.5,))
+    assert none["coverage"].tolist() == none["human_coverage"].tolist() == [0]
+    assert none["word"].tolist() == [""]
 
 
 class Maps:
