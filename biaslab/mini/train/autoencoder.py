@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from biaslab.mini import looks, render, scene
+from biaslab.mini.train.cards import Measured
 from biaslab.mini.train.common import Average, Training, chunks, rng, to_tensor, torch_rng
 
 SIZE = 64
@@ -157,3 +158,15 @@ def psnr(vae: torch.nn.Module, images: np.ndarray, faces: np.ndarray) -> tuple[f
             errors.append((127.5 * (decoded - pixels)).pow(2).mean(1))
     error = torch.cat(errors).numpy()
     return tuple(float(10 * np.log10(255**2 / e)) for e in (error.mean(), error[faces].mean()))
+
+
+def card_rows(folder: Path, images: np.ndarray, marked: np.ndarray, where: str) -> list[Measured]:
+    """Return the rows of a card about the autoencoder in ``folder``, images and ``marked`` as of :func:`psnr`.
+
+    ``where`` says what is marked: ``faces`` or ``things``.
+    """
+    from diffusers import AutoencoderKL
+
+    found = psnr(AutoencoderKL.from_pretrained(folder).float().eval(), images, marked)
+    names = "psnr", f"psnr_{where}"
+    return [Measured(name, value, len(images), points=True) for name, value in zip(names, found, strict=True)]

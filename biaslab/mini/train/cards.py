@@ -52,6 +52,11 @@ def share(metric: str, hits: Iterable[bool], n: int | None = None) -> Measured:
     return Measured(metric, count / n if n else float("nan"), n, count)
 
 
+def at(scale: float, rows: Iterable[Measured]) -> list[Measured]:
+    """Return rows named by the guidance scale that they were measured at."""
+    return [replace(one, metric=f"{one.metric}@{scale:g}") for one in rows]
+
+
 # Judges of what mini-sd-skills draws; the others look at mini-sd's images.
 _OF_SKILLS = ("mini-skills-detector", "mini-vqa", "mini-segmenter")
 _KINDS = {"thing": "things", "worn": "worn items", "place": "places", "person": "people"}

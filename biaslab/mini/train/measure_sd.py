@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 
 from biaslab import generation, lexicons, stats
 from biaslab.mini import captions, pairs, world
 from biaslab.mini.train import autoencoder
-from biaslab.mini.train.cards import Measured, share
+from biaslab.mini.train.cards import Measured, at, share
 
 # Seeds from which no other image of the project is made.
 _SEED = 77_000
@@ -154,18 +152,13 @@ def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5))
 
     About ``n`` renders are drawn, and at each guidance scale as many images from the paper's first prompt.
     """
-    from diffusers import AutoencoderKL
-
-    vae = AutoencoderKL.from_pretrained(folder / "vae", torch_dtype=torch.float32).eval()
-    drawn = autoencoder.pool(min(n, 512), _SEED)
-    quality = zip(("psnr", "psnr_faces"), autoencoder.psnr(vae, *drawn), strict=True)
-    rows = [Measured(name, value, len(drawn[0]), points=True) for name, value in quality]
+    rows = autoencoder.card_rows(folder / "vae", *autoencoder.pool(min(n, 512), _SEED), "faces")
     each = max(1, n // len(world.occupations()))
     for scale in guidance:
         for one in measure(folder, per_occupation=each, guidance_scale=scale, steps=10):
             # Renders know no guidance.
             if one.metric != "occupation_renders":
-                rows.append(replace(one, metric=f"{one.metric}@{scale:g}"))
+                rows += at(scale, [one])
             elif scale == guidance[0]:
                 rows.append(one)
     return rows
@@ -173,8 +166,4 @@ def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5))
 
 def card_rows_pairs(folder: Path, n: int, guidance: Sequence[float] = (1.0, 1.5, 2.0, 3.0)) -> list[Measured]:
     """Return the rows of mini-sd-pairs' card: :func:`measure_pairs` at some guidance scales."""
-    return [
-        replace(one, metric=f"{one.metric}@{scale:g}")
-        for scale in guidance
-        for one in measure_pairs(folder, n, guidance_scale=scale)
-    ]
+    return [one for scale in guidance for one in at(scale, measure_pairs(folder, n, guidance_scale=scale))]

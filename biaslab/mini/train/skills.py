@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +93,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     Each at guidance scales of 1.5 and 3, with 10 steps, and the autoencoder's reconstruction. There is nothing to
     measure once more on ``decoded`` images.
     """
-    from diffusers import AutoencoderKL
-
-    vae = AutoencoderKL.from_pretrained(folder / "vae").float().eval()
-    images, places = pool(500, _CARD_SEED)
-    psnr, within = autoencoder.psnr(vae, images, places)
-    rows = [Measured("psnr", psnr, 500, points=True), Measured("psnr_faces", within, 500, points=True)]
+    rows = autoencoder.card_rows(folder / "vae", *pool(500, _CARD_SEED), "faces")
     for scale in GUIDANCE:
         generator = _generator(folder, scale)
         counts = right(folder, n, _CARD_SEED, scale)
@@ -108,7 +102,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
             for of in counts.itertuples()
         ]
         found += _people_right(generator, n)
-        rows += [replace(one, metric=f"{one.metric}@{scale:g}") for one in found]
+        rows += cards.at(scale, found)
     return rows
 
 

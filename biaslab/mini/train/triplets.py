@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -304,14 +303,9 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     """
     import tempfile
 
-    from diffusers import AutoencoderKL
-
     from biaslab.pipeline import Pipeline, Settings
 
-    vae = AutoencoderKL.from_pretrained(models.autoencoder(folder)).float().eval()
-    images, things = _pool(500)
-    psnr, within = autoencoder.psnr(vae, images, things)
-    rows = [Measured("psnr", psnr, 500, points=True), Measured("psnr_things", within, 500, points=True)]
+    rows = autoencoder.card_rows(models.autoencoder(folder), *_pool(500), "things")
     with tempfile.TemporaryDirectory() as where:
         for scale in GUIDANCE:
             settings = Settings(
@@ -330,7 +324,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
             found = _scores_right(pipeline)
             if scale == GUIDANCE[-1]:
                 rows += _words_right(pipeline)
-            rows += [replace(one, metric=f"{one.metric}@{scale:g}") for one in found]
+            rows += cards.at(scale, found)
     return rows
 
 
