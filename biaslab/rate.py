@@ -106,7 +106,9 @@ def rate(
     drawn = drawn[[picture is not None for picture in pictures]].drop(columns="_row")
     if drawn.empty:
         raise InputError(f"None of {len(pictures)} images of {images} can be shown: {_counted(reasons)}.")
-    cells = _readable(drawn.rename(columns={"image_id": "image"}))
+    drawn = drawn.rename(columns={"image_id": "image"})
+    first = ["image", "source", "occupation", "model"]
+    cells = _readable(drawn[[*first, *(c for c in drawn if c not in first)]])
     target = Path(to) if to else Path(outputs) / f"rate-{folder.resolve().name}.html"
     with telling_full_disk(target, "Nothing was written: free some space and make the page again."):
         path = report.rating_page(target, cells, [picture for picture in pictures if picture], seed=seed)

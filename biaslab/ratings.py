@@ -1,6 +1,7 @@
 """Read a user's own measurements: ratings of images, or shares that were already counted.
 
-Three formats, told apart by their columns; CSV (UTF-8, commas) or Parquet:
+Three formats, told apart by their columns; CSV (UTF-8, commas) or Parquet, or a folder of such files with the same
+columns, such as those that several raters send back (``biaslab rate``):
 
 - ratings, wide: ``image, source, occupation`` and one column per rater;
 - ratings, long: ``image, source, occupation, rater, label``, one row per image and rater;
@@ -58,6 +59,7 @@ _CELL = ["model", "occupation", "source", "prompt"]
 MOST_COLUMNS = 30
 _NARROWER = "With more raters, give one row per image and rater, with the columns rater and label."
 MOST_CELLS = 300_000_000
+_ENDINGS = (".csv", ".parquet", ".pq")
 _MOST_BYTES = 1_000_000_000
 _MOST_IMAGES = 1_000_000_000
 # What a spreadsheet would run as a formula is written with an apostrophe before it.
@@ -209,17 +211,27 @@ def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.Dat
 
 
 def located(path: str | Path) -> Path:
-    """Return the path of a file of ratings, with ``~`` as the home folder.
+    """Return the path of a file of ratings, or of a folder of such files, with ``~`` as the home folder.
 
     Raises:
-        InputError: It is neither CSV nor Parquet, or does not exist.
+        InputError: It is neither CSV nor Parquet, or does not exist; a folder holds no such file.
     """
     path = Path(os.path.expanduser(path))
-    if path.suffix.lower() not in (".csv", ".parquet", ".pq"):
+    if path.is_dir():
+        if not files(path):
+            raise InputError(f"{path} holds no file that ends in .csv or .parquet; put the ratings there.")
+        return path
+    if path.suffix.lower() not in _ENDINGS:
         raise InputError(f"{path} is neither CSV nor Parquet; give a file that ends in .csv or .parquet.")
     if not os.path.isfile(path):
         raise InputError(f"{path} does not exist; set ratings to a CSV or Parquet file.")
     return path
+
+
+def files(path: str | Path) -> list[Path]:
+    """Return the files behind the path of ratings: itself, or those of a folder by their names."""
+    path = Path(os.path.expanduser(path))
+    return sorted(p for p in path.glob("*") if p.suffix.lower() in _ENDINGS) if path.is_dir() else [path]
 
 
 def image_ids(column: pd.Series) -> pd.Series:
@@ -581,7 +593,21 @@ def listed(values: Iterable[object]) -> str:
 
 
 def load_table(path: Path, known: set[str]) -> pd.DataFrame:
-    """Return the file's cells as text, missing ones as ""; columns in ``known`` get their usual spelling."""
+    """Return a file's cells as text, missing ones as ""; columns in ``known`` get their usual spelling.
+
+    The files of a folder follow one another by their names, and so are their rows counted.
+    """
+    found = [_load_file(file, known) for file in files(path)]
+    for file, table in zip(files(path), found, strict=True):
+        if other := sorted(set(table).symmetric_difference(found[0])):
+            raise InputError(
+                f"{file} and {files(path)[0].name} do not have the same columns: only one has {other[0]!r}. Give the "
+                "files of a folder the same columns; in long form they are the same whoever rated."
+            )
+    return pd.concat(found, ignore_index=True)
+
+
+def _load_file(path: Path, known: set[str]) -> pd.DataFrame:
     size = path.stat().st_size
     if size > _MOST_BYTES:
         raise InputError(f"{path} has {size:,} bytes; at most {_MOST_BYTES:,} are read.")

@@ -299,7 +299,7 @@ def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapp
     if source == "ratings":
         from biaslab import ratings as rated
 
-        paths = [rated.located(ratings)]
+        paths = rated.files(rated.located(ratings))
     else:
         paths = [path for name in _readable() if (path := _file(Path(source), name))]
     whole = hashlib.sha256()

@@ -22,12 +22,11 @@ from biaslab.judging.faces import FaceDetector, gate, large_enough
 from biaslab.judging.faces import load as load_faces
 from biaslab.judging.fairface import FAIRFACE, FairFaceGender, cut_out
 from biaslab.judging.images import BLOCKED, ImageSource, Unreadable, check_image
-from biaslab.judging.names import files_digest
+from biaslab.judging.names import RATINGS, files_digest
 from biaslab.judging.settings import JudgeSettings
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
 from biaslab.store import Store
 
-RATINGS = "ratings:"
 JUDGED = "judged"
 OUTCOMES = (
     *(JUDGED, "uncertain", "no_face", "several_faces"),

@@ -6,11 +6,12 @@ import hashlib
 import re
 from pathlib import Path
 
-from biaslab import models
+from biaslab import models, ratings
 from biaslab.judging import plugins
 from biaslab.judging.plugins import PLUGIN
 
-FILES = ("mediapipe:", "fairface:", "ratings:")
+RATINGS = "ratings:"
+FILES = ("mediapipe:", "fairface:", RATINGS)
 """How names of models that judge by a file begin."""
 VQA = "vqa:"
 """How names of models begin that answer questions about people."""
@@ -34,6 +35,8 @@ def files_digest(name: str, kind: str) -> str:
     if prefix and path.is_file():
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
+    if prefix == RATINGS and path.is_dir():
+        return hashlib.sha256(b"".join(file.read_bytes() for file in ratings.files(path))).hexdigest()
     if prefix:
         return models.digest(path) if path.is_dir() else name
     if name == WHOLE or _ARCHITECTURE_AND_TAG.fullmatch(name):

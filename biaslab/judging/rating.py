@@ -345,21 +345,26 @@ def collect(
     file: str | Path = "",
     truth: pd.Series | None = None,
     *,
+    model: str = "all",
     simulated: int = 7,
     error: float = 0.02,
     unsure: float = 0.01,
 ) -> Collected:
     """Return the ratings to report: those in ``file``, else those given in the session, else simulated ones.
 
-    Simulated raters (:func:`simulate`; 0 are none) stand in only where no rater is named and the truth of some images
-    of the sample is known; their ratings are kept as ``simulated.csv`` in the session's folder.
+    Of ratings of several models' images those of ``model`` count, for models share the ids of their images. Simulated
+    raters (:func:`simulate`; 0 are none) stand in only where no rater is named and the truth of some images of the
+    sample is known; their ratings are kept as ``simulated.csv`` in the session's folder.
 
     Raises:
         InputError: The file cannot be read as ratings, or holds shares.
         ParameterError: A probability is out of its range.
+        UnknownNameError: The file rates images of several models, and none of ``model``.
     """
     if file or any(session.labels(rater) for rater in session.raters):
         rated = ratings.read_ratings(file or session.file)
+        if len(set(rated.percent_female["model"])) > 1:
+            rated = rated.of(model)
         where = Path(file).name if file else "this session"
         by = f"{rated.n_raters} rater{'' if rated.n_raters == 1 else 's'}"
         return Collected(rated, "ratings", f"Ratings come from {where}: {by}.")

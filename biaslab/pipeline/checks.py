@@ -20,7 +20,7 @@ from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import blip, faces, fairface, inception, instances, similarity, skill_ratings
 from biaslab.judging.images import CaptionImages, FolderImages
 from biaslab.judging.instances import GROUNDED
-from biaslab.judging.names import FILES, VQA, WHOLE, files_digest
+from biaslab.judging.names import FILES, RATINGS, VQA, WHOLE, files_digest
 from biaslab.mini.truthful import WORLD
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.stages import check_found
@@ -139,7 +139,9 @@ def check(model: str, settings: Settings) -> None:
 def _check_file(name: str) -> None:
     """Refuse the name of a judge whose file is not there."""
     path = os.path.expanduser(name.split(":", 1)[1])
-    if not os.path.isfile(path):
+    # Ratings may be a folder of files, one a rater.
+    there = os.path.exists if name.startswith(RATINGS) else os.path.isfile
+    if not there(path):
         where = {faces.MEDIAPIPE: faces.WHERE, fairface.FAIRFACE: fairface.WHERE}
         had = next((said for prefix, said in where.items() if name.startswith(prefix)), "")
         raise ParameterError(

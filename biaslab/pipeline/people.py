@@ -14,7 +14,7 @@ from biaslab.errors import unknown_name
 from biaslab.genders import GENDERS
 from biaslab.judging import person_ratings
 from biaslab.judging.images import DescribedImages, ImageSource
-from biaslab.judging.names import VQA
+from biaslab.judging.names import RATINGS, VQA
 from biaslab.judging.people import judge_people
 from biaslab.judging.person_ratings import judge_people_ratings
 from biaslab.judging.vqa import judge_people_vqa
@@ -29,7 +29,6 @@ KINDS = ("single", "paired", "controls", "three", "intervention")
 ROUND = "faircritic_"
 # Of each list, the occupations that section 5's intervention is tried on.
 TOP = 5
-RATINGS = "ratings:"
 
 
 class People(Part):

@@ -11,29 +11,6 @@ pytestmark = pytest.mark.browser
 NOTEBOOKS = ["notebooks/paradox/4_baseline.html", "notebooks/paradox/8_prompts.html"]
 
 
-@pytest.fixture
-def visit(browser):
-    """Open a page; at the end it must have asked for no network, logged nothing and run nothing foreign."""
-    contexts, seen = [], []
-
-    def open_page(path, **options):
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: seen.append(request.url))
-        page.on("console", lambda message: seen.append(f"console {message.type}: {message.text}"))
-        page.on("pageerror", lambda error: seen.append(f"error: {error}"))
-        page.goto(path.as_uri())
-        return page
-
-    yield open_page
-    for context in contexts:
-        for page in context.pages:
-            assert page.evaluate("window.hacked") is None
-        context.close()
-    assert [entry[:200] for entry in seen if not entry.startswith(("file:", "data:", "blob:"))] == []
-
-
 def _cells(page, table, column):
     return page.locator(f"#table-{table} .frame tbody tr td:nth-child({column})").all_text_contents()
 

@@ -1,0 +1,272 @@
+"""What comes onto a rating page, and what is refused before anybody rates."""
+
+import base64
+import io
+import json
+import re
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from biaslab import cli, rate, ratings
+from biaslab.errors import BiaslabError, InputError, ParameterError
+from biaslab.generation import generator
+from biaslab.judging import rating
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Return a function that saves an image below a folder."""
+
+    def write(name, size=(4, 4), **options):
+        path = tmp_path / "mine" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(len(name)).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(path, **options)
+        return path
+
+    return write
+
+
+def held(page):
+    """Return the data of a page, each row as a mapping, and its pictures."""
+    text = page.path.read_text(encoding="utf-8")
+    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    data = json.loads(block)
+    return [dict(zip(data["header"], row, strict=True)) for row in data["rows"]], data["pictures"]
+
+
+def opened(picture):
+    return Image.open(io.BytesIO(base64.b64decode(picture.partition(",")[2])))
+
+
+def test_a_folder_tells_ids_occupations_and_sources(save, tmp_path, capsys):
+    for name in ("nurse/a.png", "generated/pilot/b.jpg", "c.png", "training/nurse/d.png"):
+        save(name)
+    (tmp_path / "mine" / "broken.png").write_bytes(b"not an image")
+    assert cli.main(["rate", str(tmp_path / "mine"), "--outputs", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr()
+    assert said.out.strip() == str(tmp_path / "out" / "rate-mine.html") and "not an image" in said.err
+    page = rate.rate(tmp_path / "mine", outputs=tmp_path / "out", show_faces=True)
+    assert page.images == 4 and page.left_out == {"not an image": 1}
+    rows, pictures = held(page)
+    found = {row["image"]: (row["source"], row["occupation"]) for row in rows}
+    assert found == {
+        "a": ("generated", "nurse"),
+        "b": ("generated", "pilot"),
+        "c": ("generated", "all"),
+        "d": ("training", "nurse"),
+    }
+    of = dict(zip([row["image"] for row in rows], pictures, strict=True))
+    for name, path in (("a", "nurse/a.png"), ("d", "training/nurse/d.png")):
+        np.testing.assert_array_equal(
+            np.asarray(opened(of[name])), np.asarray(Image.open(tmp_path / "mine" / path))
+        )
+
+
+def test_faces_of_training_images_are_shown_when_asked_for(save, tmp_path):
+    save("training/nurse/a.png")
+    with pytest.raises(InputError, match="--show-faces"):
+        rate.rate(tmp_path / "mine", outputs=tmp_path)
+    save("nurse/b.png")
+    rows, _ = held(rate.rate(tmp_path / "mine", outputs=tmp_path))
+    assert [row["image"] for row in rows] == ["b"]
+
+
+def test_files_are_decoded_and_made_anew_from_their_pixels(save, tmp_path):
+    path = save("nurse/a.jpg", (1300, 900), comment=b"<script>window.hacked</script>")
+    path.write_bytes(path.read_bytes() + b"<script>behind</script>")
+    save("nurse/b.png", (40, 20))
+    rows, pictures = held(rate.rate(tmp_path / "mine", outputs=tmp_path))
+    large, small = (pictures[[row["image"] for row in rows].index(name)] for name in "ab")
+    with opened(large) as image:
+        assert image.format == "JPEG" and image.size == (512, 354) and "comment" not in image.info
+    with opened(small) as image:
+        assert image.format == "PNG" and image.size == (40, 20)
+    assert b"behind" not in base64.b64decode(large.partition(",")[2])
+
+
+def test_more_bytes_than_a_page_holds_are_refused_with_what_to_do(save, tmp_path, monkeypatch):
+    for k in range(6):
+        save(f"nurse/{k}.png", (20, 20))  # noise: 1,200 bytes of pixels that nothing makes smaller
+    monkeypatch.setattr(rate, "MOST_BYTES", 6000)
+    with pytest.raises(ParameterError, match=r"at most 6,000.*--sample 2\b"):
+        rate.rate(tmp_path / "mine", outputs=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert rate.rate(tmp_path / "mine", outputs=tmp_path / "out", n=2).images == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["a.png", "b/a.jpg"], "two images named 'a'"),
+        (["of\ntwo.png"], "of several lines"),
+        (["Nurse/a.png", "nurse/b.png"], "spell it one way"),
+    ],
+)
+def test_names_whose_ratings_could_not_be_read_are_refused_before_anybody_rates(save, tmp_path, names, told):
+    for name in names:
+        save(name)
+    with pytest.raises(InputError, match=told) as error:
+        rate.rate(tmp_path / "mine", outputs=tmp_path)
+    assert "/ratings.csv" not in str(error.value)
+    assert not list(tmp_path.glob("*.html"))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"n": 0}, "at least 1"),
+        ({"seed": -1}, "--seed is -1"),
+        ({"paper": "paradox"}, "--paper is 'paradox'"),
+    ],
+)
+def test_numbers_and_names_out_of_range(save, tmp_path, options, told):
+    save("a.png")
+    with pytest.raises(BiaslabError, match=told):
+        rate.rate(tmp_path / "mine", outputs=tmp_path, **options)
+
+
+def test_what_is_neither_run_nor_folder(tmp_path, capsys):
+    assert cli.main(["rate", "nothing", "--outputs", str(tmp_path)]) == 2
+    assert "no run 'nothing'" in capsys.readouterr().err
+
+
+def test_the_same_seed_draws_the_same_page(save, tmp_path):
+    for k in range(8):
+        save(f"nurse/{k}.png")
+    first, same, other = (rate.rate(tmp_path / "mine", outputs=tmp_path, n=4, seed=s) for s in (5, 5, 6))
+    assert first.path == same.path == other.path
+    pages = [
+        rate.rate(tmp_path / "mine", n=4, seed=s, to=tmp_path / f"{k}.html").path.read_bytes()
+        for k, s in enumerate((5, 5, 6))
+    ]
+    assert pages[0] == pages[1] != pages[2]
+
+
+def test_a_sample_is_even_over_models_then_occupations():
+    rows = [
+        {"image_id": f"{job}-{k}", "source": "generated", "occupation": job, "model": model}
+        for model in ("a", "b", "c")
+        for job in ("nurse", "pilot")
+        for k in range(5)
+    ]
+    training = [
+        {"image_id": f"t{k}", "source": "training", "occupation": "nurse", "model": ""} for k in range(30)
+    ]
+    drawn = rating.sample(pd.DataFrame(rows + training), 24, seed=0)
+    # Half of each source; of the generated 12 four a model, and of these two an occupation.
+    assert Counter(drawn["source"]) == {"training": 12, "generated": 12}
+    of = drawn[drawn["source"] == "generated"]
+    assert set(Counter(zip(of["model"], of["occupation"], strict=True)).values()) == {2}
+    # One id of three models is three images.
+    assert len(rating.sample(pd.DataFrame(rows), 1000, seed=0)) == 30
+
+
+# -- images of a run ---------------------------------------------------------------------------------------
+
+SMALL = """
+run: small
+source: pipeline
+model: {model}
+seed: 3
+settings:
+  compute: {{store: '{store}'}}
+  compare_with: none
+  captions: {{corpus: mini, occupations: [nurse, doctor], rows: 4000, per_occupation: 4, approaches: [naive]}}
+  generation: {{images_per_prompt: 2}}
+  people: {{occupations: 2, power_runs: 1, three_prompts: 2, single_images: 1}}
+  dalleval: {{professions: 1, social_images: 2}}
+notebooks: ["paradox/4_*", "paired/4_4_occupations", "dalleval/5_3_gender"]
+"""
+
+
+@pytest.fixture
+def run(tmp_path, root, monkeypatch):
+    """Return a function that leaves a run's folder with its parameters, as a run of these notebooks does."""
+    pytest.importorskip("torch", reason="models need the extra 'models'")
+    monkeypatch.chdir(root)
+
+    def leave(model="world"):
+        folder = tmp_path / "outputs" / "small"
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text("{}", encoding="utf-8")
+        text = SMALL.format(model=model, store=tmp_path / "store")
+        (folder / "params.yaml").write_text(text, encoding="utf-8")
+        return {"images": "small", "outputs": tmp_path / "outputs"}
+
+    return leave
+
+
+def test_a_run_is_rated_by_the_ids_that_its_tables_have(run):
+    rows, _ = held(rate.rate(**run(), n=1000))
+    found = pd.DataFrame(rows)
+    made = found[found["source"] == "generated"]
+    # 2 occupations, 4 templates, 2 images; 4 captions of each occupation, drawn, of which one may name both.
+    ids = {f"p{t}-{job}/{k}" for t in (1, 2, 3, 4) for job in ("nurse", "doctor") for k in (0, 1)}
+    assert set(made["image"]) == ids and set(made["model"]) == {"world"}
+    assert all(row.occupation in row.image for row in made.itertuples())
+    training = found[found["source"] == "training"]
+    assert len(training) in (7, 8) and set(training["model"]) == {""}
+
+
+@pytest.mark.parametrize(("paper", "columns"), [("paired", ["position"]), ("dalleval", [])])
+def test_images_of_one_person_of_the_other_papers(run, paper, columns):
+    given = run()
+    rows, _ = held(rate.rate(**given, n=1000, paper=paper))
+    found = pd.DataFrame(rows)
+    assert list(found) == ["image", "source", "occupation", "model", *columns]
+    assert set(found["source"]) == {"generated"} and found["image"].is_unique
+    if paper == "paired":
+        assert set(found["position"]) == {"1"} and found["image"].str.startswith("single").all()
+    else:
+        # One profession and none, two images each, of the prompt that names no gender.
+        assert len(found) == 4 and found["image"].str.startswith("social-person-").all()
+        assert Counter(found["occupation"])["(none)"] == 2
+    with pytest.raises(BiaslabError, match="triplets"):
+        rate.rate(**given, paper="triplets")
+
+
+def test_images_that_are_not_there_are_not_made(run, monkeypatch, tmp_path):
+    def load(*_, **__):
+        raise AssertionError("a model is loaded")
+
+    monkeypatch.setattr(generator, "load", load)
+    with pytest.raises(ParameterError, match=r"Of 16 images .* 0 are in the store"):
+        rate.rate(**run("mini"))
+    (tmp_path / "outputs" / "small" / "params.yaml").unlink()
+    with pytest.raises(ParameterError, match=r"has no params\.yaml"):
+        rate.rate("small", outputs=tmp_path / "outputs")
+
+
+# -- ratings that come back --------------------------------------------------------------------------------
+
+LONG = "image,source,occupation,model,rater,label\n"
+
+
+def test_the_files_of_several_raters_are_read_from_their_folder(tmp_path):
+    (tmp_path / "ana.csv").write_text(LONG + "a,generated,nurse,m,ana,female\nb,generated,nurse,m,ana,male\n")
+    (tmp_path / "ben.csv").write_text(LONG + "a,generated,nurse,m,ben,female\nb,generated,nurse,m,ben,f\n")
+    (tmp_path / "notes.txt").write_text("not read")
+    read = ratings.read_ratings(tmp_path)
+    assert read.raters == ("ana", "ben") and dict(read.votes()) == {"a": "female", "b": "tie"}
+    (tmp_path / "cid.csv").write_text("image,source,occupation,cid\na,generated,nurse,male\n")
+    with pytest.raises(InputError, match=r"cid\.csv and ana\.csv .* only one has 'cid'"):
+        ratings.read_ratings(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="holds no file"):
+        ratings.read_ratings(tmp_path / "empty")
+
+
+def test_of_several_models_the_judged_one_is_compared(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text(LONG + "a,generated,nurse,m,ana,female\na,generated,nurse,n,ana,male\n")
+    one = pd.DataFrame({"image_id": ["a"], "source": ["generated"], "occupation": ["nurse"]})
+    session = rating.Session({}, one, n=1, folder=tmp_path / "s")
+    for model, label in (("m", "female"), ("n", "male")):
+        assert dict(rating.votes(rating.collect(session, path, model=model).rated)) == {"a": label}
+    with pytest.raises(BiaslabError, match="no model in ratings named 'o'"):
+        rating.collect(session, path, model="o")
