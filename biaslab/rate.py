@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from biaslab.planning import Asked
 
-MOST_BYTES = 100_000_000
+MOST_BYTES = 200_000_000
 """Bytes of all images of a page; browsers open larger ones slowly or not at all."""
 SIDE = 512
 """The longer side of an image on the page in pixels; smaller images are not enlarged."""
@@ -89,18 +89,17 @@ def rate(
         InputError: No image can be shown, or ratings of these images could not be read.
         RunError: The disk is full.
     """
-    try:
-        folder = find(images, Path(outputs))
-        found = _of_run(folder, paper, show_faces)
-    except ParameterError:
-        folder = Path(images).expanduser()
-        if not folder.is_dir() or (folder / "run.json").exists():
-            raise
-        if paper:
-            raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.") from None
-        found = _of_folder(folder, show_faces)
     if seed < 0:
         raise ParameterError(f"--seed is {seed}; it is 0 or above.")
+    try:
+        folder, is_run = find(images, Path(outputs)), True
+    except ParameterError:
+        folder, is_run = Path(images).expanduser(), False
+        if not folder.is_dir():
+            raise
+    if paper and not is_run:
+        raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
+    found = _of_run(folder, paper, show_faces) if is_run else _of_folder(folder, show_faces)
     drawn = rating.sample(found.table, n, seed).drop(columns="item")
     pictures, reasons = _pictures(drawn, found.sources)
     drawn = drawn[[picture is not None for picture in pictures]].drop(columns="_row")

@@ -14,7 +14,8 @@ from PIL import Image
 from biaslab import cli, rate, ratings
 from biaslab.errors import BiaslabError, InputError, ParameterError
 from biaslab.generation import generator
-from biaslab.judging import rating
+from biaslab.judging import person_ratings, rating
+from biaslab.judging.names import files_digest
 
 
 @pytest.fixture
@@ -213,21 +214,25 @@ def test_a_run_is_rated_by_the_ids_that_its_tables_have(run):
     assert len(training) in (7, 8) and set(training["model"]) == {""}
 
 
-@pytest.mark.parametrize(("paper", "columns"), [("paired", ["position"]), ("dalleval", [])])
-def test_images_of_one_person_of_the_other_papers(run, paper, columns):
+def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
     given = run()
-    rows, _ = held(rate.rate(**given, n=1000, paper=paper))
+    rows, _ = held(rate.rate(**given, n=1000, paper="paired"))
     found = pd.DataFrame(rows)
-    assert list(found) == ["image", "source", "occupation", "model", *columns]
+    assert list(found) == ["image", "source", "occupation", "model", "position"]
     assert set(found["source"]) == {"generated"} and found["image"].is_unique
-    if paper == "paired":
-        assert set(found["position"]) == {"1"} and found["image"].str.startswith("single").all()
-    else:
-        # One profession and none, two images each, of the prompt that names no gender.
-        assert len(found) == 4 and found["image"].str.startswith("social-person-").all()
-        assert Counter(found["occupation"])["(none)"] == 2
+    found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
+    asked = pd.DataFrame({"image_id": found["image"], "position": 1})
+    read = person_ratings.read(tmp_path / "r.csv", asked)
+    assert len(asked) and (read.people["label"] == "female").all() and read.n_raters == 1
     with pytest.raises(BiaslabError, match="triplets"):
         rate.rate(**given, paper="triplets")
+
+
+def test_people_by_profession_are_those_whose_prompt_names_no_gender(run):
+    rows, _ = held(rate.rate(**run(), n=1000, paper="dalleval"))
+    # One profession and none, two images each.
+    assert len(rows) == 4 and all(row["image"].startswith("social-person-") for row in rows)
+    assert Counter(row["occupation"] for row in rows)["(none)"] == 2
 
 
 def test_images_that_are_not_there_are_not_made(run, monkeypatch, tmp_path):
@@ -259,6 +264,15 @@ def test_the_files_of_several_raters_are_read_from_their_folder(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no file"):
         ratings.read_ratings(tmp_path / "empty")
+
+
+def test_a_judge_of_ratings_is_another_when_a_file_of_the_folder_changes(tmp_path):
+    (tmp_path / "ana.csv").write_text(LONG + "a,generated,nurse,m,ana,female\n")
+    name = f"ratings:{tmp_path}"
+    before = files_digest(name, "clip")
+    assert before == files_digest(name, "clip")
+    (tmp_path / "ben.csv").write_text(LONG + "a,generated,nurse,m,ben,male\n")
+    assert files_digest(name, "clip") != before
 
 
 def test_of_several_models_the_judged_one_is_compared(tmp_path):

@@ -31,7 +31,7 @@
     }
   }
 
-  const isName = (text) => typeof text === "string" && /^[\p{L}\p{N}_][\p{L}\p{N}_-]{0,39}$/u.test(text);
+  const isName = (text) => typeof text === "string" && /^[\p{L}\p{N}_][\p{L}\p{M}\p{N}_-]{0,39}$/u.test(text);
 
   // -- the order: the same for a rater each time, another for each
 
