@@ -26,12 +26,22 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def quick():
-    """120 scenes to train on, but every word; nothing compiled, and data made in this process."""
+    """120 scenes to train on, but every word; weights judged once, nothing compiled, and data made in this process."""
     skills = functools.cache(prompts.skills)
     words = {kind: diffusion.tokenizer_of(kind) for kind in ("skills", "social")}
     few = skills("train").sample(120, random_state=1)
+    judge, judged = train_skills.right, {}
+
+    def right(folder, *given):
+        """The same weights are judged once."""
+        weights = tuple(file.read_bytes() for file in sorted(folder.rglob("*.safetensors")))
+        if (weights, given) not in judged:
+            judged[weights, given] = judge(folder, *given)
+        return judged[weights, given].copy()
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prompts, "skills", lambda split="test": few if split == "train" else skills(split))
+        patch.setattr(train_skills, "right", right)
         patch.setattr(diffusion, "tokenizer_of", words.__getitem__)
         patch.setattr(diffusion, "train", functools.partial(diffusion.train, compiled=False))
         patch.setattr(diffusion, "where_faces_are", functools.partial(diffusion.where_faces_are, 20))

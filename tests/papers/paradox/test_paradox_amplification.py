@@ -237,6 +237,9 @@ def test_shuffled_shares_by_a_plain_loop(shares):
     row = table.loc[("SD 1.4", "published", "1")]
     # 400 shuffles: the mean is good to about sd / 20.
     assert row["shuffled"] == pytest.approx(np.mean(drawn), abs=4 * np.std(drawn) / 20)
+    # Of a model whose images show nobody, nothing is known.
+    nobody = shares.assign(percent_female=shares["percent_female"].where(shares["source"] == "training"))
+    assert paradox.shuffled(nobody, **DRAWS)["shuffled"].isna().all()
 
 
 # -- one estimate, its interval and its test; captions as prompts --------------------------------------------

@@ -17,6 +17,7 @@ import pandas as pd
 from biaslab import measures, published, stats, tables
 from biaslab.captions.settings import SELECTED
 from biaslab.errors import MissingInputError
+from biaslab.measures.checks import mean_where
 from biaslab.papers.paradox.analysis.groups import (
     Estimates,
     Group,
@@ -148,10 +149,11 @@ def shuffled(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: fl
         for definition in measures.DEFINITIONS:
             observed = expected(group, group.training, group.generated, definition)
             drawn = expected(group, training, group.generated[order], definition)
+            mean, _ = mean_where(drawn, np.isfinite(drawn), axis=0)
             low, high = stats.percentile_interval(drawn, confidence)
             for j, prompt in enumerate(group.names):
                 head = [group.model, group.approach, definition, prompt]
-                rows.append([*head, observed[j], np.nanmean(drawn[:, j]), low[j], high[j], replicates])
+                rows.append([*head, observed[j], mean[j], low[j], high[j], replicates])
     return tables.of(rows, "paradox_shuffled")
 
 
