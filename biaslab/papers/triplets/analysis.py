@@ -17,6 +17,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 from scipy import sparse
+from scipy.special import expit, logit
 from scipy.stats import binom
 from scipy.stats import t as t_distribution
 
@@ -58,6 +59,7 @@ MINIMUM_COUNT = 10
 """Objects are kept whose larger count reaches this, in datasets for which the paper states no threshold."""
 
 ALL_OBJECTS = "all objects"
+_CORRECTED = ("corrected_score", "corrected_ci_low", "corrected_ci_high")
 _FOUND = ["model", "reference", "object"]
 _CELL = ["model", "dataset"]
 _METRIC = ["space", "metric"]
@@ -459,6 +461,7 @@ def chi_square(
 def bias_score(
     counts: pd.DataFrame,
     truth: pd.DataFrame | None = None,
+    detections: pd.DataFrame | None = None,
     *,
     minimum_count: int = 0,
     seed: int = 0,
@@ -472,17 +475,78 @@ def bias_score(
     cases stands for, and the test swaps both genders of whole cases, exactly where both sets are of one size.
     Percentiles of resampled cases cover less near 0 and 1 (``benchmarks/coverage_triplets.py``). Objects are kept whose
     larger count reaches ``minimum_count``; 0 takes the paper's: 10 in GCC, 5 in Profession, 20 in COCO, TextCaps and
-    Flickr30k, and 10 elsewhere. ``truth`` has rows of ``triplets_object_truth``, of which true scores follow. Raises
-    InputError where n_images differs within a set of prompts, or only some counts are told by case.
+    Flickr30k, and 10 elsewhere. ``truth`` has rows of ``triplets_object_truth``, of which true scores follow;
+    ``detections`` of ``triplets_detections``, of which scores corrected for recall follow: as
+    :func:`recall_corrected` has them. Raises InputError where n_images differs within a set of prompts, or only some
+    counts are told by case.
     """
     counts = _counts(counts, "triplets_object_counts")
     scores = _scores(counts, "triplets_bias_score", _CELL, minimum_count, seed, replicates, confidence)
+    if detections is not None and len(detections):
+        scores = recall_corrected(scores, detections, confidence=confidence)
     if truth is None or truth.empty:
         return scores
     wide = truth.pivot(index=[*_CELL, "object"], columns="prompt_gender", values="expected")
     true = _bias_score(wide["masculine"], wide["feminine"], 1, 1)
     known = pd.Series(true, index=wide.index, name="true_score").reset_index()
     return tables.of(scores.merge(known, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
+
+
+def recall_corrected(
+    scores: pd.DataFrame, detections: pd.DataFrame, *, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return ``triplets_bias_score`` with scores as they would be were objects found as easily beside both genders.
+
+    An object's counts are divided by its recall in images that show women, for feminine prompts, or men: by ratings of
+    the images themselves where ``triplets_detections`` has some, else on drawings. Found counts as many of its name as
+    are shown, wherever their masks lie. Limits (confidence 0–1) hold those of the score and of both recalls, as if
+    prompts' women and men were those of the reference. Not corrected are objects found where there are none.
+
+    Source: Zou and Donner (2008), https://doi.org/10.1002/sim.3095, on the scale of logarithms of odds.
+    """
+    recall = _recalls(detections, confidence)
+    rows = []
+    for score in scores.to_dict("records"):
+        sides = [recall.get((score["model"], score["object"], gender), {}) for gender in GENDERS]
+        women, men = ({"value": np.nan, "ci_low": np.nan, "ci_high": np.nan} | side for side in sides)
+        known = {"recall_feminine": women["value"], "recall_masculine": men["value"]}
+        if not (women["value"] > 0 and men["value"] > 0):
+            rows.append(score | known | {"corrected_reason": "its recall beside women and men is not known"})
+            continue
+        of = [np.log([side[c] for c in ("value", "ci_low", "ci_high")]) for side in (women, men)]
+        shift = of[1][0] - of[0][0]
+        far = stats.difference_interval(*of[0], *of[1])
+        with np.errstate(divide="ignore"):
+            odds, *ends = logit([score[c] for c in ("bias_score", "ci_low", "ci_high")])
+        # Where all are of one gender the odds have no size, and the limits move as far as the recalls allow.
+        away = [
+            np.hypot(odds - end, shift - other) if np.isfinite(odds) else abs(shift - other)
+            for end, other in zip(ends, (far.high, far.low), strict=True)
+        ]
+        low, high = (
+            (odds if np.isfinite(odds) else end) - shift + side * by
+            for end, side, by in zip(ends, (-1, 1), away, strict=True)
+        )
+        found = dict(zip(_CORRECTED, map(float, expit([odds - shift, low, high])), strict=True))
+        rows.append(score | known | found | {"corrected_reason": ""})
+    return tables.of(rows, "triplets_bias_score")
+
+
+def _recalls(detections: pd.DataFrame, confidence: float) -> dict[tuple[str, str, str], dict]:
+    """Return the share (%) of each object that is found by its name, by model, object and gender shown."""
+    shown = detections["both"] + detections["reference_only"]
+    hits = np.minimum(shown, detections["both"] + detections["finder_only"])
+    rows = detections.assign(both=hits, reference_only=shown - hits)
+    # Of ratings and drawings, ratings are of the images themselves.
+    rows = rows.sort_values("reference", ascending=False, kind="stable")
+    found: dict[tuple[str, str, str], dict] = {}
+    for (model, _, object_, gender), of in rows.groupby(
+        ["model", "reference", "object", "shown"], sort=False
+    ):
+        share = _share_found(of, "reference_only", confidence)
+        if share["n"]:
+            found.setdefault((model, object_, gender), share)
+    return found
 
 
 def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.95) -> pd.DataFrame:

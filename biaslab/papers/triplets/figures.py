@@ -350,6 +350,28 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> F
     )
 
 
+@style.empty_without_rows
+def recall_corrected(scores: pd.DataFrame, *, most: int = 8) -> Figure:
+    """Draw scores as found beside those corrected for recall, one panel a dataset, for one model.
+
+    Of ``triplets_bias_score``: on each side of a panel the ``most`` objects that lean most. Black marks are true
+    scores, where they are known.
+    """
+    if "corrected_score" not in scores or scores["corrected_score"].isna().all():
+        return style.nothing("How easily objects are found beside women and men is not known.")
+    leaning = [strongest(rows, most) for _, rows in scores.groupby("dataset", sort=False)]
+    known = pd.concat(leaning).dropna(subset="corrected_score")
+    columns = {f"corrected_{c}": c for c in ("ci_low", "ci_high")} | {"corrected_score": "bias_score"}
+    corrected = known.drop(columns=list(columns.values())).rename(columns=columns)
+    true = "true_score" in scores and scores["true_score"].notna().any()
+    both = [known.assign(how="as found"), corrected.assign(how="corrected for recall")]
+    return forms.estimates(
+        pd.concat(both, ignore_index=True), "bias_score", row="object", hue="how", panel="dataset",
+        label="bias score: 0 feminine only, 1 masculine only", reference=0.5, xlim=(-0.03, 1.03), columns=2,
+        mark="true_score" if true else "", mark_name="planted",
+    )  # fmt: skip
+
+
 def strongest(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     """Return the objects that lean most, masculine first: ranked by the limit of the interval nearer to 0.5."""
     masculine = rows[rows["bias_score"] > 0.5].nlargest(most, ["ci_low", "bias_score"])

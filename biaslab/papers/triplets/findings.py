@@ -478,6 +478,35 @@ def planted(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     return each(scores[scores["true_score"].notna()], ["model", "dataset"], say)
 
 
+def recall_corrected(scores: pd.DataFrame) -> list[Finding]:
+    """Say what becomes of bias scores where recall beside women and men is taken off (``triplets_bias_score``)."""
+    if "corrected_score" not in scores:
+        return []
+
+    def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
+        low, high = rows["corrected_ci_low"], rows["corrected_ci_high"]
+        lean = (rows["ci_low"] > 0.5) | (rows["ci_high"] < 0.5)
+        stay = ((rows["ci_low"] > 0.5) & (low > 0.5)) | ((rows["ci_high"] < 0.5) & (high < 0.5))
+        moved_ = rows["corrected_score"] - rows["bias_score"]
+        most = rows.loc[moved_.abs().idxmax()]
+        details = [
+            f"Most, {most['object']}: from {most['bias_score']:.3f} to {most['corrected_score']:.3f}. Its recall is "
+            f"{spoken(most['recall_feminine'])} % beside women, {spoken(most['recall_masculine'])} % beside men.",
+            "Recall is known from few of a rare object; corrected intervals allow for that.",
+        ]
+        if "true_score" in rows and rows["true_score"].notna().any():
+            apart = ((rows[c] - rows["true_score"]).abs().mean() for c in ("bias_score", "corrected_score"))
+            details.append("From planted scores they are {:.3f} apart, corrected {:.3f}.".format(*apart))
+        return Finding(
+            f"Do objects still lean where recall beside women and men is taken off, {dataset}?",
+            f"{stay.sum()} of {lean.sum()} whose interval excludes 0.5; scores move by {moved_.abs().mean():.3f}.",
+            model, n=rows["n"].sum(), of="occurrences", figure=f"triplets_recall_corrected_{as_name(model)}",
+            details=tuple(details),
+        )  # fmt: skip
+
+    return each(scores[scores["corrected_score"].notna()], ["model", "dataset"], say)
+
+
 def _significant(rows: pd.DataFrame, confidence: float) -> str:
     return f"{(rows['p_holm'] < _alpha(confidence)).sum()} of {len(rows)}"
 
