@@ -27,6 +27,9 @@ CAPTIONS = [
 ]
 
 
+BY_PIXELS = dict.fromkeys(("resnet", "clip", "dino", "split_product"), "")
+
+
 def settings(folder, captions=CAPTIONS, *, of=None, **design):
     folder.mkdir(exist_ok=True)
     (folder / "captions.txt").write_text("\n".join(captions) + "\n")
@@ -281,7 +284,7 @@ def test_attention_of_a_model_elsewhere_is_refused_before_any_work(tmp_path):
 
 
 def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
-    p = asked_of(folders("sd1"), tmp_path, seeds=2, similarity={"resnet": ""})
+    p = asked_of(folders("sd1"), tmp_path, seeds=2, similarity={"resnet": "", "split_product": ""})
     images = p.triplets.images()
     table = triplets.measure.similarity(p)
     assert set(table["space"]) == {"prompt", "denoising", "image"}
@@ -294,6 +297,7 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
         "diff_pix",
         "diff_pix_fixed",
         "clip",
+        "dino",
     }
     # One value of a triplet by hand: the mean over both seeds of the cosine of the last latents.
     ids = images.table.set_index(["triplet_id", "prompt_gender", "seed"])["image_id"]
@@ -319,11 +323,17 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
     floor = triplets.floor(table, triplets.measure.reference_similarity(p))
     assert set(floor["reference"]) == {"neutral-another_seed"} and "t" not in set(floor["metric"])
     networks = triplets.measure.networks(p)
-    assert networks[["metric", "network"]].to_numpy().tolist() == [["clip", "mini-clip"]]
+    assert networks[["metric", "network", "stands_in_for"]].to_numpy().tolist() == [
+        ["clip", "mini-clip", "ViT-B-32:openai"],
+        ["dino", "mini-segmenter", "vit_small_patch16_224.dino"],
+    ]
+    said = triplets.figures.stand_ins(networks)
+    assert said.endswith("CLIP by mini-clip; DINO by mini-segmenter.")
+    assert triplets.figures.stand_ins(triplets.printed.networks()) == ""
 
 
 def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
-    p = asked_of(folders("sd1"), tmp_path, seeds=1, one_triplet=3, similarity={"resnet": "", "clip": ""})
+    p = asked_of(folders("sd1"), tmp_path, seeds=1, one_triplet=3, similarity=BY_PIXELS)
     table = p.triplets.images().table
     one = table[table["dataset"] == "captions.txt (one triplet)"]
     assert len(one) == 9 and one["triplet_id"].nunique() == 1 and len(table) == 9 + 9
@@ -338,7 +348,7 @@ def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
 
 
 def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
-    design = {"triplets": 2, "seeds": 1, "similarity": {"resnet": "", "clip": ""}}
+    design = {"triplets": 2, "seeds": 1, "similarity": BY_PIXELS}
     given = Settings(captions={"rows": 2000}, triplets=design, compute={"store": str(tmp_path)})
     p = Pipeline("world", given, seed=5, progress=False)
     table = triplets.measure.similarity(p)
@@ -354,7 +364,6 @@ def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
 @pytest.mark.parametrize(
     ("design", "said"),
     [
-        ({"dino": "mini"}, "no embedded network for dino"),
         ({"resnet": "resnet5o.tv_in1k"}, "resnet5o"),
         ({"clip": "nowhere/at:all"}, "nowhere"),
     ],

@@ -23,7 +23,11 @@ SMALL = {
     "generation": {"images_per_prompt": 2, "caption_prompts_per_occupation": 3, "steps": 1},
     "people": {"occupations": 2, "power_runs": 1, "three_prompts": 2, "single_images": 1},
     "dalleval": {"scenes": 3, "professions": 1, "social_images": 1, "detector_renders": 6},
-    "triplets": {"triplets": 3, "detector_drawings": 6, "similarity": {"resnet": "", "clip": ""}},
+    "triplets": {
+        "triplets": 3,
+        "detector_drawings": 6,
+        "similarity": dict.fromkeys(("resnet", "clip", "dino", "split_product"), ""),
+    },
     "calibration": {"world_images": 3},
     "compare_with": "none",
 }

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import models
-from biaslab.errors import ParameterError, unknown_name
+from biaslab.errors import unknown_name
 from biaslab.judging import features, loaded
 from biaslab.judging.images import ImageSource, Unreadable
 from biaslab.judging.names import files_digest
@@ -35,8 +35,13 @@ NETWORKS = {
     "split_product": "vit_base_patch8_224.dino",
 }
 """The paper's networks: ResNet-50, CLIP ViT-B/32, DINO ViT-S/16 and, for split products, DINO ViT-B/8."""
-STAND_INS = {"resnet": "mini-detector", "clip": "mini-clip"}
-"""The embedded models that the name ``mini`` stands for."""
+STAND_INS = {
+    "resnet": "mini-detector",
+    "clip": "mini-clip",
+    "dino": "mini-segmenter",
+    "split_product": "mini-segmenter",
+}
+"""The embedded models that the name ``mini`` stands for; the last two by the segmenter's encoder."""
 _SHARD_PAIRS = 1024
 
 
@@ -69,7 +74,7 @@ def compare(
 
     Raises:
         UnknownNameError: Images are not compared by that.
-        ParameterError: The network is unknown, its weights are not to be had, or there is no embedded one.
+        ParameterError: The network is unknown, or its weights are not to be had.
     """
     if by not in METRICS:
         raise unknown_name("comparison of images", by, METRICS)
@@ -98,18 +103,9 @@ def compare(
 
 
 def network(by: str, name: str) -> str:
-    """Return the network that a name stands for, as for :func:`compare`; empty for pixels, which need none.
-
-    Raises:
-        ParameterError: There is no embedded one.
-    """
+    """Return the network that a name stands for, as for :func:`compare`; empty for pixels, which need none."""
     if by == "pixels":
         return ""
-    if name == "mini" and by not in STAND_INS:
-        raise ParameterError(
-            f"There is no embedded network for {by}; 'mini' stands for one of {', '.join(STAND_INS)}. Name a network, "
-            f"such as {NETWORKS[by]}."
-        )
     return STAND_INS[by] if name == "mini" else name or NETWORKS[by]
 
 

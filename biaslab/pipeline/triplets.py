@@ -126,11 +126,7 @@ class Triplets(Part):
 
     @property
     def networks(self) -> dict[str, str]:
-        """By what images are compared, and the network that does it: empty for pixels, which need none.
-
-        Raises:
-            ParameterError: There is no embedded network for it.
-        """
+        """By what images are compared, and the network that does it: empty for pixels, which need none."""
         asked = self._pipeline.settings.triplets.similarity.model_dump()
         named = {
             by: similarity.network(by, "" if name == "paper" else name) for by, name in asked.items() if name

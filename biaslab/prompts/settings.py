@@ -135,15 +135,15 @@ class DallEvalDesign(Group):
 class SimilarityNetworks(Group):
     """Which networks compare images (triplets paper), beside what compares their pixels.
 
-    Each is the name of a network, `paper` for the paper's, `mini` for the embedded one where there is one, or empty:
-    then there is no such measure.
+    Each is the name of a network, `paper` for the paper's, `mini` for the embedded one that stands in for it, or
+    empty: then there is no such measure.
     """
 
     resnet: str = field("mini", "Network with features of objects (paper: ResNet-50).")
     clip: str = field("mini", "CLIP model (paper: ViT-B/32).")
-    dino: str = field("", "Network trained without labels (paper: DINO ViT-S/16).")
+    dino: str = field("mini", "Network trained without labels (paper: DINO ViT-S/16).")
     split_product: str = field(
-        "", "Network whose features are compared place by place (paper: DINO ViT-B/8)."
+        "mini", "Network whose features are compared place by place (paper: DINO ViT-B/8)."
     )
 
 

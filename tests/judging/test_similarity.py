@@ -57,7 +57,7 @@ def test_pixels_of_each_pair(images, pairs, tmp_path):
     assert values.loc[[("a", "lost"), ("a", "small")]].isna().all(axis=None)
 
 
-@pytest.mark.parametrize("by", ["resnet", "clip"])
+@pytest.mark.parametrize("by", ["resnet", "clip", "dino"])
 def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(
     images, pairs, tmp_path, monkeypatch, by
 ):
@@ -82,10 +82,12 @@ def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(
     assert list(found.loc[found["value"].isna(), "second"]) == ["lost"]
 
 
-def test_split_products_by_a_named_network(images, pairs, tmp_path):
+@pytest.mark.parametrize("name", ["mini-detector", "mini"])
+def test_split_products_by_a_named_network(images, pairs, tmp_path, name):
     more = {"store": Store(tmp_path), "device": "cpu", "progress": False}
-    found = wide(compare(images, pairs, "split_product", "mini-detector", batch_size=3, **more))
-    places = {i: Features("mini-detector", device="cpu").places(images.read([i]))[0] for i in ("a", "b")}
+    found = wide(compare(images, pairs, "split_product", name, batch_size=3, **more))
+    network = similarity.network("split_product", name)
+    places = {i: Features(network, device="cpu").places(images.read([i]))[0] for i in ("a", "b")}
     a, b = places["a"].astype(float), places["b"].astype(float)
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     assert found.loc[("a", "b"), "split_product"] == pytest.approx(
@@ -101,8 +103,6 @@ def test_what_is_not_known_is_refused_before_any_image_is_read(images, pairs, tm
     more = {"store": Store(tmp_path), "device": "cpu", "progress": False}
     with pytest.raises(UnknownNameError, match="split_product"):
         compare(images, pairs, "split", **more)
-    with pytest.raises(ParameterError, match=r"no embedded network for dino.*vit_small_patch16_224"):
-        compare(images, pairs, "dino", "mini", **more)
     with pytest.raises(ParameterError, match="no features model named 'resnet5O'"):
         compare(images, pairs, "resnet", "resnet5O", **more)
     assert compare(images, pairs[:0], "pixels", **more).empty

@@ -44,6 +44,14 @@ GROUP_NAMES = {
 }
 
 
+def stand_ins(networks: pd.DataFrame) -> str:
+    """Return what captions say of networks that stand in for the paper's (``triplets_networks``); may be empty."""
+    other = networks[networks["stands_in_for"] != ""]
+    by = other.groupby("network", sort=False)["metric"].agg(lambda of: ", ".join(map(METRIC_NAMES.get, of)))
+    named = "; ".join(f"{metrics} by {network}" for network, metrics in by.items())
+    return f"In what is measured, others stand in for the paper's networks: {named}." if named else ""
+
+
 STEP_NAMES = {
     "captions": "captions of the corpus",
     "person or people": "with person or people",

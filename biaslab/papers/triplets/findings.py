@@ -13,7 +13,7 @@ import pandas as pd
 from biaslab import stats
 from biaslab.findings import Finding, Mark, away, count, each, interval, level, moved, none_could, spoken
 from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS
-from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, layer_name, strongest
+from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, layer_name, stand_ins, strongest
 from biaslab.texts import as_name
 
 _NEARER = ("Nearer to masculine.", "Nearer to feminine.", "Neither: the interval holds 0.")
@@ -214,11 +214,13 @@ def _relative(row) -> Mark:
     return Mark(_metric(row.metric), *(times * value for value in (row.gap, row.ci_low, row.ci_high)))
 
 
-def measured(gap: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+def measured(gap: pd.DataFrame, networks: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Count the metrics by which neutral is nearer to a gender over triplets, for each model and dataset.
 
-    Of ``triplets_disparity_gap``, of what has an interval over triplets: it is measured, and not a printed mean.
+    Of ``triplets_disparity_gap``, of what has an interval over triplets: it is measured, and not a printed mean. And
+    which networks stand in for the paper's (``triplets_networks``).
     """
+    other = stand_ins(networks)
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         masculine, feminine = (rows["ci_low"] > 0).sum(), (rows["ci_high"] < 0).sum()
@@ -238,6 +240,7 @@ def measured(gap: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
             details=(
                 f"{'; '.join(names)}.",
                 f"Sign flips tell {sure} apart at p < {alpha:g}, after Holm's correction.",
+                *([other] if other else []),
             ),
         )  # fmt: skip
 

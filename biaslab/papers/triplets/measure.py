@@ -9,7 +9,7 @@ import pandas as pd
 
 from biaslab import tables
 from biaslab.errors import MissingInputError
-from biaslab.judging.similarity import METRICS
+from biaslab.judging.similarity import METRICS, NETWORKS
 from biaslab.papers.triplets import cases
 from biaslab.papers.triplets.analysis import PROMPT_GENDERS
 from biaslab.prompts import depicted as rule
@@ -102,10 +102,14 @@ def layer_similarity(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def networks(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the networks that compare images, by metric (section 4.1.3)."""
-    named = pipeline.triplets.networks
-    rows = [(metric, name) for by, name in named.items() if name for metric in METRICS[by]]
-    found = pd.DataFrame(rows, columns=["metric", "network"]).assign(evidence="computed")
+    """Return the networks that compare images, by metric, and those of the paper that they stand in for (4.1.3)."""
+    named = {by: name for by, name in pipeline.triplets.networks.items() if name}
+    rows = [
+        (metric, name, NETWORKS[by] if name != NETWORKS[by] else "")
+        for by, name in named.items()
+        for metric in METRICS[by]
+    ]
+    found = pd.DataFrame(rows, columns=["metric", "network", "stands_in_for"]).assign(evidence="computed")
     return tables.of(found, "triplets_networks")
 
 

@@ -47,7 +47,7 @@ def similarity() -> pd.DataFrame:
 def networks() -> pd.DataFrame:
     """Return the networks that compare images in the paper (section 4.1.3)."""
     found = [(metric, NETWORKS[by]) for by in NETWORKS for metric in METRICS[by]]
-    return pd.DataFrame(found, columns=["metric", "network"]).assign(evidence="printed")
+    return pd.DataFrame(found, columns=["metric", "network"]).assign(evidence="printed", stands_in_for="")
 
 
 def object_similarity() -> pd.DataFrame:

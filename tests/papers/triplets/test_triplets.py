@@ -69,6 +69,7 @@ def printed():
 
 
 NO_TESTS = tables.of([], "triplets_printed_chi_square")
+NETWORKS = triplets.printed.networks()
 
 
 def similarity(feminine, masculine, *, metric="clip", dataset="D", model="M", higher=1, unit="1"):
@@ -746,11 +747,11 @@ def test_measured_models_stand_beside_the_printed_and_are_not_pooled_with_them(p
     pd.testing.assert_frame_equal(
         triplets.together(summary).drop(columns="model"), printed.together.drop(columns="model")
     )
-    (said,) = findings.measured(gap)
+    (said,) = findings.measured(gap, NETWORKS)
     assert said.model == "mini" and said.answer.startswith("To masculine in 2 of 2")
-    (turned,) = findings.measured(triplets.disparity_gap(measured(-0.05)))
+    (turned,) = findings.measured(triplets.disparity_gap(measured(-0.05)), NETWORKS)
     assert turned.answer.startswith("To masculine in 0 of 2 metrics, to feminine in 2")
-    (open_,) = findings.measured(triplets.disparity_gap(measured(0.0)))
+    (open_,) = findings.measured(triplets.disparity_gap(measured(0.0)), NETWORKS)
     assert "undecided in 2" in open_.answer
     # Every panel has the same rows, so that those of one data set are beside one another.
     axes = figures.disparity_gap(gap).axes
