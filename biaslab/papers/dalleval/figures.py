@@ -477,18 +477,18 @@ def detector_error(errors: pd.DataFrame) -> Figure:
     of, panel = forms.by_model(of.sort_values("object", kind="stable"))
     return forms.estimates(
         of, "value", row="object", hue="skill", panel=panel, columns=2, xlim=(-1, 101), reference=None,
-        label="Drawings of a class that the detector judges rightly (%)", inch=0.36,
+        label="Images of a class that the detector judges rightly (%)", inch=0.36,
     )  # fmt: skip
 
 
 @style.empty_without_rows
 def detector_thresholds(thresholds: pd.DataFrame) -> Figure:
-    """Draw how many drawings are judged rightly by threshold (``dalleval_detector_thresholds``)."""
+    """Draw how many images of known truth are judged rightly by threshold (``dalleval_detector_thresholds``)."""
     of = thresholds.assign(threshold=thresholds["threshold"].astype(float))
     of, panel = forms.by_model(of)
     return forms.trends(
         of, "threshold", "percent_right", hue="skill", panel=panel,
-        labels=("Score that a detection must pass", "Drawings judged rightly (%)"),
+        labels=("Score that a detection must pass", "Images judged rightly (%)"),
     )  # fmt: skip
 
 

@@ -336,8 +336,9 @@ def detector_error(errors: pd.DataFrame) -> list[Finding]:
         )
         answer = "Yes." if youden >= LEAST_YOUDEN else "No: this judge cannot tell."
         question = f"Can the detector tell whether an image is right in the skill {skill!r}?"
-        about = {"of": "drawings", "figure": "detector_error"}
-        return _finding(question, answer, of.loc["sensitivity"], "value", "%", why, **about)
+        right = of.loc["sensitivity"]
+        about = {"of": right.get("truth_images", "drawings"), "figure": "detector_error"}
+        return _finding(question, answer, right, "value", "%", why, **about)
 
     return each(errors, ["model", "skill"], say)
 

@@ -206,6 +206,17 @@ def _truth_is_known(pipeline: Pipeline) -> bool:
     )
 
 
+DRAWINGS, AUTHORS = "drawings", "PaintSkills' images"
+
+
+def truth(pipeline: Pipeline | None) -> str:
+    """Return what the images are that show what PaintSkills asks: :data:`DRAWINGS`, or :data:`AUTHORS` by the settings.
+
+    Without a pipeline, as for sources that have tables only, there are none; they are then called drawings.
+    """
+    return AUTHORS if pipeline is not None and pipeline.settings.dalleval.paintskills else DRAWINGS
+
+
 def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the detector makes of drawings whose truth is known: some show what is asked, others fail at it.
 
@@ -223,6 +234,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
         number=judged["n"],
         shown=judged["truth_n"],
         found=judging.counted(found, judged, pipeline.settings.dalleval.threshold),
+        truth_images=truth(pipeline),
     )
     return _table(pipeline, judged, "dalleval_detector_renders")
 

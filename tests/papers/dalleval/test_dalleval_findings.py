@@ -182,6 +182,9 @@ def test_what_the_detector_can_tell(renders):
     assert all(said in blind.details[0] for said in ("75.0", "66.7", "dog"))
     (sees,) = findings.detector_error(dalleval.detector_error(renders.query("failure != 'missing'")))
     assert sees.answer.startswith("Yes")
+    theirs = renders.assign(truth_images="PaintSkills' images")
+    (named,) = findings.detector_error(dalleval.detector_error(theirs))
+    assert (blind.of, named.of) == ("drawings", "PaintSkills' images")
 
 
 @pytest.mark.parametrize("kept", ["failure == 'none'", "failure != 'none'"])

@@ -62,7 +62,10 @@ def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
     failing = rows[~shows].assign(measure=lambda of: "specificity: " + of["failure"])
     parts = [rows.assign(object=ALL), failing.assign(object=ALL), rows]
     keys = ["model", "skill", "object", "measure"]
-    return tables.of(_shares(pd.concat(parts), keys, "right", confidence, "value"), "dalleval_detector_error")
+    shares = _shares(pd.concat(parts), keys, "right", confidence, "value")
+    if "truth_images" in renders:
+        shares["truth_images"] = shares["model"].map(renders.groupby("model")["truth_images"].first())
+    return tables.of(shares, "dalleval_detector_error")
 
 
 def detector_thresholds(thresholds: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
