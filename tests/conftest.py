@@ -101,6 +101,25 @@ def any_text(monkeypatch):
 
 
 @pytest.fixture(scope="session")
+def processes_of_all():
+    """Return what stands in the place of a run's own processes, and reads libraries once."""
+    from warm import Warm
+
+    warm = Warm()
+    yield warm
+    warm.close()
+
+
+@pytest.fixture
+def warm(processes_of_all, monkeypatch):
+    """Let runs share the process that reads their libraries, where it can be forked."""
+    from biaslab import kernels
+
+    if kernels.FORKS:
+        monkeypatch.setattr(kernels, "Processes", processes_of_all)
+
+
+@pytest.fixture(scope="session")
 def write_notebook():
     """Return a function that writes a notebook with a title, a cell of parameters and code cells."""
 

@@ -149,7 +149,7 @@ def test_wrong_arguments_end_with_status_2(tmp_path, monkeypatch, capsys):
     assert "'quick'" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
-def test_the_file_beside_a_report_gives_the_run_again(tmp_path, write_notebook):
+def test_the_file_beside_a_report_gives_the_run_again(tmp_path, write_notebook, warm):
     cell = 'output_dir = ""\nsource = "published"\nmodel = "all"\nsettings = {}\nshare = 0.5\n'
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", cell)
     given = {"run": "r", "title": "A: title", "description": "é", "model": "SD 1.4", "share": 0.25}

@@ -246,7 +246,7 @@ def test_what_is_reprinted_is_what_the_papers_print(folder):
         assert printed.size and not missing, (row, missing)
 
 
-def test_a_run_is_a_source_like_any_other(root, record, folder, outputs):
+def test_a_run_is_a_source_like_any_other(root, record, folder, outputs, warm):
     again = _run(
         root,
         outputs,
@@ -264,7 +264,7 @@ def test_a_run_is_a_source_like_any_other(root, record, folder, outputs):
     _same_tables(record, again, folder, outputs / "again")
 
 
-def test_the_same_seed_gives_the_same_tables(root, folder, outputs, record):
+def test_the_same_seed_gives_the_same_tables(root, folder, outputs, record, warm):
     notebooks = ["synthesis/spec*", "dalleval/5_3_gender", "triplets/4_disparities"]
     again = _run(root, outputs, "run=same", "bootstrap_replicates=300", notebooks=notebooks)
     _same_tables(record, again, folder, outputs / "same")

@@ -49,7 +49,7 @@ def run_project(folder, write_notebook, notebooks, text="run: mine\n", *, output
 
 
 @pytest.fixture
-def project(tmp_path, write_notebook):
+def project(tmp_path, write_notebook, warm):
     """Return a function that runs notebooks ``{id: code}`` with a parameters text, in ``tmp_path``."""
     return partial(run_project, tmp_path, write_notebook)
 
@@ -64,7 +64,7 @@ SEED = "run: mine\nseed: 3\n"
 
 @pytest.fixture(scope="module")
 def once(tmp_path_factory, write_notebook):
-    """Run two notebooks once for all tests that go on from there; return folder and record."""
+    """Run two notebooks once, in processes of their own, for all tests that go on from there: folder and record."""
     folder = tmp_path_factory.mktemp("once")
     return folder, run_project(folder, write_notebook, BOTH, SEED)
 

@@ -263,7 +263,7 @@ CELL = 'output_dir = ""\nsource = "mini"\nmodel = "all"\nseed = 0\nsettings = {}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("works", [True, False])
-def test_a_run_leaves_the_key_nowhere(server, tmp_path, write_notebook, works):
+def test_a_run_leaves_the_key_nowhere(server, tmp_path, write_notebook, warm, works):
     """Not in the store, the executed notebook, the record or the report: neither where it works nor where it fails."""
     from biaslab import params, runs
 
