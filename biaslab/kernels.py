@@ -128,12 +128,23 @@ def _answer_anew(connection: Connection, parent: int, environment: Mapping[str, 
     lifeline.begin(parent)
     os.environ.update(environment)
     sys.modules.setdefault(_NEEDLESS, None)
-    _answer(connection, *_question(connection))
+    if question := _question(connection):
+        _answer(connection, *question)
 
 
-def _question(connection: Connection) -> tuple[Callable[..., Any], tuple]:
-    """Return the call that a connection asks for, with standard error where it wants it."""
-    log, function, args = connection.recv()
+def _received(connection: Connection) -> Any:
+    """Return what a connection sends; None where it ends before that, because who would send it was stopped."""
+    try:
+        return connection.recv()
+    except (EOFError, OSError):
+        return None
+
+
+def _question(connection: Connection) -> tuple[Callable[..., Any], tuple] | None:
+    """Return the call that a connection asks for, with standard error where it wants it; None where it ends first."""
+    if not (asked := _received(connection)):
+        return None
+    log, function, args = asked
     # Where it cannot be written, the call says what to do about it.
     with contextlib.suppress(OSError):
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -159,7 +170,9 @@ def serve() -> None:
     connection, parent = map(int, sys.argv[1:])
     lifeline.begin(parent)
     with Connection(connection) as control:
-        _read(*control.recv())
+        if not (asked := _received(control)):
+            return
+        _read(*asked)
         work = _fork_when_asked(control)
     # Out of the loop, so that each process ends as any other does.
     work()
@@ -203,7 +216,8 @@ def _fork_when_asked(control: Connection) -> Callable[[], None]:
             connection.close()
             continue
         lifeline.follow(warm)
-        question = _question(connection)
+        if not (question := _question(connection)):
+            return lambda: None
         caller = os.getpid()
         ours, theirs = Pipe()
         if pid := os.fork():
@@ -283,10 +297,9 @@ def _become_kernel(connection: Connection, parent: int) -> None:
     """Wait for a command that starts a kernel and do as it would, but for reading libraries."""
     lifeline.follow(parent)
     with connection:
-        try:
-            command, folder, environment = connection.recv()
-        except EOFError:
+        if not (started := _received(connection)):
             return
+    command, folder, environment = started
     import ipykernel_launcher
     from ipykernel.kernelapp import IPKernelApp
 

@@ -5,6 +5,8 @@ import json
 import operator
 import os
 import signal
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -41,6 +43,24 @@ def test_calls_are_made_in_processes_of_their_own(processes, tmp_path):
     with pytest.raises(EOFError):
         processes.call(log, eval, f"__import__('os').kill(__import__('os').getpid(), {signal.SIGKILL})")
     assert processes.call(log, operator.add, 1, 1) == 2
+
+
+@posix
+def test_a_call_that_is_never_asked_ends_without_a_word(processes, tmp_path, capfd):
+    # What cannot be sent ends the call when its process is there, and so does Ctrl-C.
+    with pytest.raises(Exception, match="pickle"):
+        processes.call(tmp_path / "log", lambda: None)
+    assert processes.call(tmp_path / "log", operator.add, 1, 1) == 2
+    processes.__exit__(None)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(not kernels.FORKS, reason="forks")
+def test_what_never_hears_what_to_read_ends_without_a_word():
+    code = "from biaslab import kernels; kernels.Processes({}, lambda: None)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    # Its own error alone: both processes have ended when nobody holds their standard error any more.
+    assert done.stderr.count("Traceback") == 1 and "pickle" in done.stderr
 
 
 @pytest.mark.skipif(not kernels.FORKS, reason="forks")

@@ -11,16 +11,17 @@ def _named(labels=LABELS):
     return {"id2label": labels, "label2id": {v: k for k, v in labels.items()}}
 
 
-def _saved(folder, model, *parts, by=0.0):
+def _saved(folder, kind, config, *parts, by, seed=4):
+    """Save a random model of a kind, and what prepares its input; its weights are spread ``by`` so much."""
     import torch
 
-    if by:
-        with torch.no_grad():
-            for value in model.parameters():
-                if value.dim() > 1:
-                    value.normal_(0, by)
-    model.save_pretrained(folder)
-    for part in parts:
+    torch.manual_seed(seed)
+    model = kind(config)
+    with torch.no_grad():
+        for value in model.parameters():
+            if value.dim() > 1:
+                value.normal_(0, by)
+    for part in (model, *parts):
         part.save_pretrained(folder)
     return folder
 
@@ -44,24 +45,19 @@ def bert_tokenizer():
     return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=256, **special)
 
 
-def _swin(transformers, out):
+def _swin(heads):
+    import transformers
+
+    stages = {"depths": [1] * len(heads), "out_features": [f"stage{k + 1}" for k in range(len(heads))]}
     return transformers.SwinConfig(
-        image_size=32,
-        patch_size=4,
-        embed_dim=8,
-        depths=[1, 1],
-        num_heads=[1, 2],
-        window_size=4,
-        out_features=out,
+        image_size=32, patch_size=4, embed_dim=8, num_heads=heads, window_size=4, **stages
     )
 
 
 def segformer(folder, labels=LABELS, kind="SegformerForSemanticSegmentation"):
     """Save a SegFormer whose masks are a quarter of the image a side."""
-    import torch
     import transformers
 
-    torch.manual_seed(2)
     config = transformers.SegformerConfig(
         num_encoder_blocks=2,
         depths=[1, 1],
@@ -75,25 +71,15 @@ def segformer(folder, labels=LABELS, kind="SegformerForSemanticSegmentation"):
         **_named(labels),
     )
     processor = transformers.SegformerImageProcessor(size=SIZE)
-    return _saved(folder, getattr(transformers, kind)(config), processor, by=0.5)
+    return _saved(folder, getattr(transformers, kind), config, processor, by=0.5, seed=2)
 
 
 def mask2former(folder):
     """Save a Mask2Former of five queries."""
-    import torch
     import transformers
 
-    torch.manual_seed(2)
     config = transformers.Mask2FormerConfig(
-        backbone_config=transformers.SwinConfig(
-            image_size=32,
-            patch_size=4,
-            embed_dim=8,
-            depths=[1, 1, 1, 1],
-            num_heads=[1, 1, 2, 2],
-            window_size=4,
-            out_features=["stage1", "stage2", "stage3", "stage4"],
-        ),
+        backbone_config=_swin([1, 1, 2, 2]),
         feature_size=32,
         mask_feature_size=32,
         hidden_dim=32,
@@ -105,18 +91,14 @@ def mask2former(folder):
         num_queries=5,
         **_named(),
     )
-    model = transformers.Mask2FormerForUniversalSegmentation(config)
-    return _saved(
-        folder, model, transformers.Mask2FormerImageProcessor(size={"height": 64, "width": 64}), by=0.4
-    )
+    images = transformers.Mask2FormerImageProcessor(size={"height": 64, "width": 64})
+    return _saved(folder, transformers.Mask2FormerForUniversalSegmentation, config, images, by=0.4, seed=2)
 
 
 def grounding_dino(folder):
     """Save a Grounding DINO of five queries."""
-    import torch
     import transformers
 
-    torch.manual_seed(4)
     text = transformers.BertConfig(
         vocab_size=1030 + len(WORDS),
         hidden_size=16,
@@ -126,7 +108,7 @@ def grounding_dino(folder):
         max_position_embeddings=300,
     )
     config = transformers.GroundingDinoConfig(
-        backbone_config=_swin(transformers, ["stage1", "stage2"]),
+        backbone_config=_swin([1, 2]),
         text_config=text,
         num_queries=5,
         encoder_layers=1,
@@ -142,7 +124,7 @@ def grounding_dino(folder):
     )
     images = transformers.GroundingDinoImageProcessor(size=SIZE)
     processor = transformers.GroundingDinoProcessor(images, bert_tokenizer())
-    return _saved(folder, transformers.GroundingDinoForObjectDetection(config), processor, by=0.2)
+    return _saved(folder, transformers.GroundingDinoForObjectDetection, config, processor, by=0.2)
 
 
 _VISION = {
@@ -156,63 +138,46 @@ _VISION = {
 _CLIP_WORDS = ("a", "photo", "of", "dog", "cup", "red", "hat", "person", "skateboard")
 
 
-def _text(size=16):
-    return {
-        "vocab_size": len(_CLIP_WORDS) + 4,
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "max_position_embeddings": size,
-        "pad_token_id": 0,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
-    }
+_TEXT = {key: _VISION[key] for key in list(_VISION)[:4]} | {
+    "vocab_size": len(_CLIP_WORDS) + 4,
+    "max_position_embeddings": 16,
+    "pad_token_id": 0,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+}
+
+
+def _two_towers(folder, name, kind, *, by, size=SIZE, text=_TEXT, **more):
+    """Save a model that sees images and texts, of the transformers' classes of a name."""
+    import transformers
+
+    config = getattr(transformers, f"{name}Config")(text_config=text, vision_config=_VISION, **more)
+    crop = {"crop_size": SIZE} if size is not SIZE else {}
+    images = getattr(transformers, f"{name}ImageProcessor")(size=size, **crop)
+    words = tiny_blip.tokenizer(_CLIP_WORDS, length=16)
+    processor = getattr(transformers, f"{name}Processor")(images, words)
+    return _saved(folder, getattr(transformers, kind), config, processor, by=by)
 
 
 def owlv2(folder):
     """Save an OWLv2 that looks at sixteen places."""
-    import torch
-    import transformers
-
-    torch.manual_seed(4)
-    config = transformers.Owlv2Config(text_config=_text(), vision_config=_VISION, projection_dim=16)
-    images = transformers.Owlv2ImageProcessor(size=SIZE)
-    processor = transformers.Owlv2Processor(images, tiny_blip.tokenizer(_CLIP_WORDS, length=16))
-    return _saved(folder, transformers.Owlv2ForObjectDetection(config), processor, by=0.5)
+    return _two_towers(folder, "Owlv2", "Owlv2ForObjectDetection", by=0.5, projection_dim=16)
 
 
 def siglip(folder):
     """Save a SigLIP, which says of each text by itself how well it fits."""
-    import torch
-    import transformers
-
-    torch.manual_seed(4)
-    text = _text() | {"projection_size": 16}
-    config = transformers.SiglipConfig(text_config=text, vision_config=_VISION)
-    images = transformers.SiglipImageProcessor(size=SIZE)
-    processor = transformers.SiglipProcessor(images, tiny_blip.tokenizer(_CLIP_WORDS, length=16))
-    return _saved(folder, transformers.SiglipModel(config), processor, by=0.3)
+    return _two_towers(folder, "Siglip", "SiglipModel", by=0.3, text=_TEXT | {"projection_size": 16})
 
 
 def clip(folder):
     """Save a CLIP as transformers has it, which compares texts."""
-    import torch
-    import transformers
-
-    torch.manual_seed(4)
-    config = transformers.CLIPConfig(text_config=_text(), vision_config=_VISION, projection_dim=16)
-    images = transformers.CLIPImageProcessor(size={"shortest_edge": 32}, crop_size=SIZE)
-    processor = transformers.CLIPProcessor(images, tiny_blip.tokenizer(_CLIP_WORDS, length=16))
-    return _saved(folder, transformers.CLIPModel(config), processor, by=0.5)
+    return _two_towers(folder, "CLIP", "CLIPModel", by=0.5, size={"shortest_edge": 32}, projection_dim=16)
 
 
 def sam(folder):
     """Save a SAM that takes images of 64 x 64."""
-    import torch
     import transformers
 
-    torch.manual_seed(4)
     vision = transformers.SamVisionConfig(
         hidden_size=16,
         output_channels=16,
@@ -237,30 +202,15 @@ def sam(folder):
     images = transformers.SamImageProcessor(
         size={"longest_edge": 64}, pad_size={"height": 64, "width": 64}, mask_size={"longest_edge": 16}
     )
-    return _saved(folder, transformers.SamModel(config), transformers.SamProcessor(images), by=0.5)
+    return _saved(folder, transformers.SamModel, config, transformers.SamProcessor(images), by=0.5)
 
 
 def florence2(folder):
     """Save a Florence-2 whose words are those of an answer to ``<OD>``."""
-    import torch
     import transformers
 
-    torch.manual_seed(4)
-    words = (
-        "<image>",
-        "locate",
-        "the",
-        "objects",
-        "with",
-        "category",
-        "name",
-        "in",
-        "image",
-        "dog",
-        "cup",
-        ".",
-    )
-    plain = tiny_blip.tokenizer(words, length=64)
+    words = "<image> locate the objects with category name in image dog cup ."
+    plain = tiny_blip.tokenizer(tuple(words.split()), length=64)
     special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=plain.backend_tokenizer, extra_special_tokens={"image_token": "<image>"}, **special
@@ -304,7 +254,7 @@ def florence2(folder):
     processor = transformers.Florence2Processor(
         images, tokenizer, post_processor_config={"description_with_bboxes": {}}
     )
-    return _saved(folder, transformers.Florence2ForConditionalGeneration(config), processor, by=0.3)
+    return _saved(folder, transformers.Florence2ForConditionalGeneration, config, processor, by=0.3)
 
 
 SAVED = {f.__name__: f for f in (segformer, mask2former, grounding_dino, owlv2, siglip, clip, sam, florence2)}
