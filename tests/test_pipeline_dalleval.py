@@ -115,7 +115,7 @@ def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
     counts = renders[renders["skill"] == "count"]
     assert len(counts) == 24 and (counts["found"] == counts["shown"]).mean() > 0.7
     # Both go on to a correction that has the truth beside it.
-    table = dalleval.count_corrected(verdicts, renders, seed=1).set_index("asked")
+    table = dalleval.count_corrected(verdicts, renders).set_index("asked")
     of = chosen[chosen["skill"] == "count"]
     assert table.loc["all", "percent_true"] == pytest.approx(100 * (of["shown"] == of["n"]).mean())
     assert table.loc["all", "percent_found"] == pytest.approx(100 * (of["found"] == of["n"]).mean())

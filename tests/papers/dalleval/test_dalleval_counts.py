@@ -10,7 +10,6 @@ from scipy.stats import binom, norm
 from biaslab import tables
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, findings
-from biaslab.papers.dalleval.analysis import detector
 from biaslab.papers.dalleval.analysis.detector import CANNOT
 from biaslab.papers.dalleval.analysis.verdicts import counted
 
@@ -41,7 +40,7 @@ def join(*frames):
 
 
 def corrected(verdicts, renders, **how):
-    return dalleval.count_corrected(verdicts, renders, **{"seed": 1} | how).set_index(["model", "asked"])
+    return dalleval.count_corrected(verdicts, renders, **how).set_index(["model", "asked"])
 
 
 # -- what the detector counts ------------------------------------------------------------------------
@@ -89,7 +88,7 @@ def test_a_detector_without_error_leaves_all_shares():
     )
     assert table["percent_corrected"].tolist() == pytest.approx(table["percent_found"].tolist(), abs=1e-6)
     assert table["n"].tolist() == [10, 30, 40]
-    # Then the interval is that of the images alone: a bootstrap of 15 of 30.
+    # Then the interval is about that of the images alone, of 15 of 30.
     low, high = (100 * binom.ppf(q, 30, 0.5) / 30 for q in (0.025, 0.975))
     assert table.loc[("a", "3"), ["ci_low", "ci_high"]].tolist() == pytest.approx([low, high], abs=4)
     assert table["percent_true"].isna().all()
@@ -114,7 +113,7 @@ def test_two_numbers_are_told_apart_as_by_hand():
     )
 
 
-def test_a_delta_method_interval_is_about_that_of_the_bootstrap():
+def test_intervals_of_many_are_those_of_the_delta_method_by_hand():
     # 1,500 images and 1,000 drawings of each: p = (f - b) / (a - b) of three independent shares.
     f, a, b, n, m = 0.55, 0.8, 0.3, 1500, 1000
     p = (f - b) / (a - b)
@@ -123,13 +122,13 @@ def test_a_delta_method_interval_is_about_that_of_the_bootstrap():
     row = corrected(images({(1, 1): 825, (1, 2): 675}), drawings({k: 10 * v for k, v in TWO.items()}))
     row = row.loc[("a", "1")]
     assert row["percent_corrected"] == pytest.approx(50, abs=0.01)
-    # Of 500 replicates a limit is known to about a tenth of the half width.
-    assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([50 - half, 50 + half], abs=0.3 * half)
+    # A few images and drawings are added, which of so many is little.
+    assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([50 - half, 50 + half], abs=0.05 * half)
     narrow = corrected(
         images({(1, 1): 825, (1, 2): 675}), drawings({k: 10 * v for k, v in TWO.items()}), confidence=0.5
     ).loc[("a", "1")]
     ratio = (narrow["ci_high"] - narrow["ci_low"]) / (row["ci_high"] - row["ci_low"])
-    assert ratio == pytest.approx(norm.ppf(0.75) / norm.ppf(0.975), abs=0.12)
+    assert ratio == pytest.approx(norm.ppf(0.75) / norm.ppf(0.975), abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +171,7 @@ def test_images_that_were_never_seen_do_not_count():
 
 @pytest.mark.parametrize(("found", "share"), [({(1, 1): 10}, 100), ({(1, 2): 10}, 0), ({(3, 3): 4}, 100)])
 def test_limits_hold_the_estimate(found, share):
-    # At 0 and 100 % the middle of the posterior lies inwards of the estimate.
+    # At 0 and 100 % the middle of the interval lies inwards of the estimate.
     table = corrected(images(found), drawings({(k, k): 20 for k in range(5)}))
     assert table["percent_corrected"].tolist() == pytest.approx([share] * 2, abs=1e-6)
     assert (table["ci_low"] <= table["percent_corrected"]).all()
@@ -203,9 +202,8 @@ def test_a_planted_mix_is_found_again():
     assert row["percent_corrected"] == pytest.approx(55, abs=0.5)
 
 
-def test_intervals_hold_the_truth(monkeypatch):
-    # 120 studies of 150 images of two objects each, and 60 drawings of each number; fewer replicates are quicker.
-    monkeypatch.setattr(detector, "_REPLICATES", 200)
+def test_intervals_hold_the_truth():
+    # 120 studies of 150 images of two objects each, and 60 drawings of each number.
     rng, studies = np.random.default_rng(3), 120
     mix, verdicts, renders = np.array([0.05, 0.2, 0.6, 0.1, 0.05]), [], []
     for study in range(studies):
@@ -224,6 +222,22 @@ def test_intervals_hold_the_truth(monkeypatch):
     assert table["percent_found"].mean() == pytest.approx(100 * (mix @ CONFUSION)[2], abs=1.5)
 
 
+@pytest.mark.parametrize("share", [0, 0.02, 0.98, 1])
+def test_intervals_hold_the_truth_at_both_ends(share):
+    # 100 studies of 15 images of each of two numbers, and 40 drawings of each: what is not right is one off.
+    rng, held = np.random.default_rng(4), []
+    for _ in range(100):
+        known = {(k, j): int(n) for k in range(5) for j, n in enumerate(rng.multinomial(40, CONFUSION[k]))}
+        found = {}
+        for asked in (1, 2):
+            mix = share * np.eye(5)[asked] + (1 - share) * (np.eye(5)[asked - 1] + np.eye(5)[asked + 1]) / 2
+            found |= {(asked, j): int(n) for j, n in enumerate(rng.multinomial(15, mix @ CONFUSION))}
+        table = corrected(images(found), drawings(known))
+        held.append((table["ci_low"] <= 100 * share + 1e-9) & (table["ci_high"] >= 100 * share - 1e-9))
+    # Fewer than 88 of 100 come once in 500 where 95 % are held.
+    assert (pd.DataFrame(held).mean() >= 0.88).all()
+
+
 def test_truth_stands_beside_only_where_all_of_it_is_known():
     found = {(1, 1): 3, (2, 2): 1}
     known = images(found, shown=[1, 1, 0, 2])
@@ -233,7 +247,7 @@ def test_truth_stands_beside_only_where_all_of_it_is_known():
     assert corrected(part, drawings(TWO))["percent_true"].isna().all()
 
 
-def test_other_rules_and_skills_do_not_count_and_seeds_decide():
+def test_other_rules_and_skills_do_not_count():
     found = {(1, 1): 60, (1, 2): 40}
     more = join(
         images(found),
@@ -243,9 +257,6 @@ def test_other_rules_and_skills_do_not_count_and_seeds_decide():
     other = drawings({(1, 2): 500}, image_id=[f"o{k}" for k in range(500)], skill="object")
     first = corrected(images(found), drawings(TWO))
     pd.testing.assert_frame_equal(corrected(more, join(drawings(TWO), other)), first)
-    again = corrected(images(found), drawings(TWO), seed=2)
-    assert again["percent_corrected"].equals(first["percent_corrected"])
-    assert not again["ci_low"].equals(first["ci_low"])
 
 
 def test_without_drawings_of_a_model_nothing_is_corrected():
