@@ -364,8 +364,9 @@ def model_differences(table: pd.DataFrame) -> list[Finding]:
         clear = tested[tested["p_holm"] < 0.05]
         named = [f"{row.measure}: {spoken(row.difference)} {row.unit}" for row in clear.itertuples()]
         return Finding(
-            f"Where do {first} and {second} differ?",
-            f"In {len(clear)} of {len(tested)} measures, after Holm's adjustment.",
+            "In how many measures do models differ?",
+            f"In {len(clear)} of {len(tested)}, after Holm's adjustment.",
+            f"{first} and {second}",
             figure="synthesis_model_differences",
             details=(f"{first} less {second}: {'; '.join(named)}.",) if named else (),
         )
