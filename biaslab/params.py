@@ -30,6 +30,8 @@ from biaslab.values import dotted
 
 # Set by the runner for each notebook, never by a parameters file.
 _RESERVED = "output_dir"
+# What lays the measures of all papers side by side comes when they are there: a report fills in from the papers on.
+_LAST = ("synthesis/models",)
 _KINDS = {
     str: "a text",
     int: "a whole number",
@@ -185,7 +187,7 @@ def find_notebooks(folder: str | Path) -> list[Notebook]:
         raise ParameterError(f"There is no folder of notebooks at {folder}; name one with --notebooks-dir.")
     paths = [p for p in folder.rglob("*.ipynb") if not any(part.startswith(".") for part in p.parts)]
     found = [_read_notebook(p, p.relative_to(folder).with_suffix("").as_posix()) for p in paths]
-    return sorted(filter(None, found), key=lambda n: (paper_order(n.id), n.id))
+    return sorted(filter(None, found), key=lambda n: (n.id in _LAST, paper_order(n.id), n.id))
 
 
 def _read_notebook(path: Path, notebook_id: str) -> Notebook | None:
