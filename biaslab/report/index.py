@@ -48,6 +48,8 @@ _PAPERS: dict[str, dict[str, str]] = cards.words("papers")
 # The table of measures of models, and its columns of numbers.
 _MODELS_TABLE = "synthesis_models"
 _MODELS_NUMBERS = ("estimate", "ci_low", "ci_high", "floor")
+# Findings of a paper that the page shows unfolded, at most.
+_MAIN = 4
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -173,7 +175,7 @@ def _papers(
             # The picture of what the page says of the paper first.
             shown = [id(card["figure"]) for card in cards.first(part["cards"]) if card["figure"]]
             pictures = sorted(part["figures"], key=lambda item: id(item) not in shown[:1])
-            main = [card for card in part["cards"] if card["main"]] or part["cards"][:1]
+            main = ([card for card in part["cards"] if card["main"]] or part["cards"][:1])[:_MAIN]
             whole.append(
                 about
                 | {
