@@ -119,14 +119,16 @@ def _gap(rows: pd.DataFrame) -> pd.Series:
 
 def _over_datasets(gaps: pd.DataFrame, confidence: float) -> pd.DataFrame:
     """Return gaps by model and metric: of one data set as they are, of several their mean with its t interval."""
-    if gaps["dataset"].nunique() < 2:
-        return gaps.assign(of="triplets")
+    columns = ["model", "metric", "gap", "ci_low", "ci_high", "n", "of"]
     rows = []
     for (model, metric), of in gaps.groupby(["model", "metric"], sort=False):
+        if len(of) == 1:
+            rows += of.assign(of="triplets")[columns].to_dict("records")
+            continue
         mean = stats.mean_interval(of["gap"], confidence, skip_nan=True)
         ends = {"gap": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "n": mean.n}
         rows.append({"model": model, "metric": metric, "of": "datasets"} | ends)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _amplified(rows: pd.DataFrame) -> pd.Series:

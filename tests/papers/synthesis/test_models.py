@@ -1,6 +1,7 @@
 """Models side by side: estimates as the papers' tables have them, differences paired over what both were asked."""
 
 import itertools
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -81,6 +82,19 @@ def test_p_is_adjusted_over_all_measures_and_pairs_of_models():
     (said, *_) = synthesis.findings.model_differences(found)
     clear = ((found["p_holm"] < 0.05) & (found["model_b"] == "b") & (found["model_a"] == "a")).sum()
     assert f"{clear} of 2" in said.answer
+
+
+def test_gaps_of_several_data_sets_are_averaged_and_of_one_stay():
+    rows = pd.DataFrame(
+        {"model": ["a", "a", "b"], "dataset": ["x", "y", "x"], "metric": "clip", "gap": [0.1, 0.3, 0.5],
+         "ci_low": [0.0, 0.2, 0.4], "ci_high": [0.2, 0.4, 0.6], "n": [9, 9, 7]}
+    )  # fmt: skip
+    found = import_module("biaslab.papers.synthesis.models")._over_datasets(rows, 0.95)
+    # Student's t of two values: 0.2 plus and minus 12.706 times 0.1.
+    assert found.iloc[0][["gap", "ci_low", "ci_high", "n"]].tolist() == pytest.approx(
+        [0.2, -1.0706, 1.4706, 2], abs=1e-4
+    )
+    assert found.iloc[1][["gap", "ci_low", "ci_high", "n", "of"]].tolist() == [0.5, 0.4, 0.6, 7, "triplets"]
 
 
 def test_too_few_shared_prompts_have_no_test_and_say_so():
