@@ -76,20 +76,33 @@ class Attention:
         Raises:
             InputError: Nothing was kept of it.
         """
-        import torch
-
         chosen = [p for p in self.sums if (not layer or p.layer == layer) and (step < 0 or p.step == step)]
         if not chosen:
             raise InputError(
                 f"No attention was kept of {layer or 'any layer'}{f' at step {step}' * (step >= 0)}. Steps are kept "
                 f"apart where that is asked for; the layers are {', '.join(self.layers)}."
             )
-        total = 0
-        for part in chosen:
-            of_heads = self.sums[part]
-            on_grid = torch.nn.functional.interpolate(of_heads.flatten(0, 1), self.latent, mode="bicubic")
-            total = total + on_grid.clamp_(min=0).unflatten(0, of_heads.shape[:2]).sum(1)
-        return total / sum(self.n[part] * self.sums[part].shape[1] for part in chosen)
+        return sum(map(self._summed, chosen)) / sum(map(self._count, chosen))
+
+    def with_layers(self) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Return the maps of all layers together and of each, as :meth:`maps`; steps must not be kept apart.
+
+        Each sum is interpolated once, where calls for the one and the others would do it twice.
+        """
+        summed = {part: self._summed(part) for part in self.sums}
+        whole = sum(summed.values()) / sum(map(self._count, summed))
+        return whole, {part.layer: total / self._count(part) for part, total in summed.items()}
+
+    def _summed(self, part: Part) -> torch.Tensor:
+        """Return the sum of the heads' sums on the latents' grid."""
+        import torch
+
+        of_heads = self.sums[part]
+        on_grid = torch.nn.functional.interpolate(of_heads.flatten(0, 1), self.latent, mode="bicubic")
+        return on_grid.clamp_(min=0).unflatten(0, of_heads.shape[:2]).sum(1)
+
+    def _count(self, part: Part) -> int:
+        return self.n[part] * self.sums[part].shape[1]
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from biaslab.attribution.attention import Attention, capture, check
+from biaslab.attribution.attention import capture, check
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, unzipped, word_maps, zipped
-from biaslab.attribution.words import Columns, columns
+from biaslab.attribution.words import columns
 from biaslab.errors import InputError
 from biaslab.generation import GeneratedImages, Generator
 from biaslab.generation.generator import Follow, Watch, unwatched
@@ -71,20 +71,16 @@ def generate_with_attention(
         here = placed.of(chosen)
         with watch(chosen) as follow, capture(generator.pipe, here, softmax=softmax) as attention:
             yield follow
-        maps.extend(word_maps(attention.maps(), here.words, here.missing))
-        by_layer.extend(_of_layers(attention, here))
+        whole, of_layers = attention.with_layers()
+        maps.extend(word_maps(whole, here.words, here.missing))
+        by_layer.extend({} for _ in chosen)
+        for layer, (height, width) in attention.layers.items():
+            found = word_maps(of_layers[layer], here.words, here.missing, _MOST)
+            for of_image, one in zip(by_layer[-len(chosen) :], found, strict=True):
+                of_image[f"{height}x{width} {layer}"] = one.maps
 
     images = generator.images(texts, keys, seed, watch=attending)
     return images, maps, by_layer
-
-
-def _of_layers(attention: Attention, placed: Columns) -> list[dict[str, np.ndarray]]:
-    found: list[dict[str, np.ndarray]] = [{} for _ in placed.words]
-    for layer, (rows, columns_) in attention.layers.items():
-        here = word_maps(attention.maps(layer=layer), placed.words, placed.missing, _MOST)
-        for of_image, one in zip(found, here, strict=True):
-            of_image[f"{rows}x{columns_} {layer}"] = one.maps
-    return found
 
 
 class AttendedImages(GeneratedImages):
