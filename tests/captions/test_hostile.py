@@ -188,12 +188,12 @@ class Drawn(Pipeline):
 
     _encoder = Letters()
 
-    def _judge(self, images, progress):
+    def judged(self, images):
         ids = images.table["image_id"]
         gender = ["female" if hash_of(i) % 2 else "male" for i in ids]
         return pd.DataFrame({"image_id": ids, "outcome": "judged", "gender": gender, "p_female": 0.5})
 
-    def _generate(self, prompts, progress):
+    def made(self, prompts, *given, **more):
         return Made(prompts)
 
 

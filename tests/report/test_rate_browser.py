@@ -152,8 +152,11 @@ def test_hostile_ids_and_what_others_left_in_the_browser_run_nothing(visit, tmp_
         const bad = [[99, "male"], [1.5, "male"], [0, "<img src=x onerror=hacked=1>"], "x", null, [null, null]];
         localStorage.setItem(name, JSON.stringify([...bad, ...mine]));
     }""")
-    page.reload()
-    page.wait_for_selector("#rating:not([hidden])")
+    # Where a reload takes a new process, Chromium hands it what is kept a little later.
+    for _ in range(5):
+        page.reload()
+        if page.locator("#rating").is_visible():
+            break
     assert page.locator("#bar").evaluate("bar => bar.value") == 1
     for _ in HOSTILE[1:]:
         press(page, "f")
