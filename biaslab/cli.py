@@ -130,6 +130,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--paper", metavar="PAPER", default="", help=text)
     add("--show-faces", action="store_true", help="training images too, whose faces are real people's")
     add("--to", metavar="FILE.html", help="where it goes (default: rate-NAME.html in --outputs)")
+    text = "replace a parameter of the run, such as compute.store=FOLDER (repeatable)"
+    add("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
 
     add = command("published", _published, "list the papers' printed tables, or print one as CSV")
     add("name", metavar="NAME", nargs="?", help="a table's name, for example paradox_table_6")
@@ -264,7 +266,7 @@ def _export(given: argparse.Namespace) -> int:
 def _rate(given: argparse.Namespace) -> int:
     from biaslab import rate
 
-    how = {name: getattr(given, name) for name in ("outputs", "seed", "paper", "show_faces", "to")}
+    how = {name: getattr(given, name) for name in ("outputs", "seed", "paper", "show_faces", "overrides", "to")}
     page = rate.rate(given.images, n=given.sample, **how)
     for reason, n in sorted(page.left_out.items()):
         print(f"Left out: {n} image{'' if n == 1 else 's'}, {reason}.", file=sys.stderr)

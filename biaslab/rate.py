@@ -7,7 +7,7 @@ import csv
 import io
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,6 +64,7 @@ def rate(
     seed: int = 0,
     paper: str = "",
     show_faces: bool = False,
+    overrides: Sequence[str] = (),
     to: str | Path | None = None,
 ) -> Page:
     """Write a page on which people rate a sample of images, and return what it holds.
@@ -81,6 +82,8 @@ def rate(
         paper: Whose images of a run are rated, a key of :data:`PAPERS`; empty is the first that the run has.
         show_faces: Whether training images are rated, too: their faces are real people's, unless the corpus is the
             embedded one.
+        overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: what it keeps of its own names
+            no folders.
         to: The file; by default ``rate-<name>.html`` in ``outputs``.
 
     Raises:
@@ -99,7 +102,7 @@ def rate(
             raise
     if paper and not is_run:
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
-    found = _of_run(folder, paper, show_faces) if is_run else _of_folder(folder, show_faces)
+    found = _of_run(folder, paper, show_faces, overrides) if is_run else _of_folder(folder, show_faces)
     drawn = rating.sample(found.table, n, seed).drop(columns="item")
     pictures, reasons = _pictures(drawn, found.sources)
     drawn = drawn[[picture is not None for picture in pictures]].drop(columns="_row")
@@ -166,7 +169,7 @@ class _Named:
         return self._source.read([self._files[image_id] for image_id in image_ids])
 
 
-def _of_run(folder: Path, paper: str, show_faces: bool) -> _Images:
+def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
     """Return the images of people at occupations that a run generated, and those behind its captions."""
     import pandas as pd
 
@@ -176,7 +179,7 @@ def _of_run(folder: Path, paper: str, show_faces: bool) -> _Images:
         raise ParameterError(f"{folder} has no {runs.PARAMS}, so its images are not known: run it again.")
     if paper and paper not in PAPERS:
         raise unknown_name("paper whose images are rated", paper, PAPERS)
-    asked = planning.asked(params.load(folder / runs.PARAMS))
+    asked = planning.asked(params.load(folder / runs.PARAMS, overrides=overrides))
     by_paper = {p: [one for one in asked if (one.paper, one.kind) == (p, PAPERS[p])] for p in PAPERS}
     there = [name for name, found in by_paper.items() if found]
     if not there or paper not in ("", *there):
@@ -215,7 +218,8 @@ def _check_there(one: Asked, run: str) -> None:
     if one.model != WORLD and one.there < one.images:
         raise ParameterError(
             f"Of {one.images:,} images that {run} asks of {one.model}, {one.there:,} are in the store "
-            f"{one.pipeline.store.root}. Name the store that has them as BIASLAB_STORE, or run {run} again first."
+            f"{one.pipeline.store.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
+            f"parameters name no folders), or run {run} again first."
         )
 
 

@@ -202,6 +202,16 @@ def run(tmp_path, root, monkeypatch):
     return leave
 
 
+def test_the_store_of_a_run_is_named_where_its_parameters_name_no_folder(run, root, tmp_path):
+    given = run()
+    params = tmp_path / "outputs" / "small" / "params.yaml"
+    text = params.read_text(encoding="utf-8")
+    params.write_text(text.replace(str(tmp_path / "store"), "store"), encoding="utf-8")
+    overrides = [f"compute.store={tmp_path / 'store'}"]
+    rate.rate(**given, overrides=overrides)
+    assert (tmp_path / "store").is_dir() and not (root / "store").exists()
+
+
 def test_a_run_is_rated_by_the_ids_that_its_tables_have(run):
     rows, _ = held(rate.rate(**run(), n=1000))
     found = pd.DataFrame(rows)
