@@ -266,7 +266,9 @@ def _export(given: argparse.Namespace) -> int:
 def _rate(given: argparse.Namespace) -> int:
     from biaslab import rate
 
-    how = {name: getattr(given, name) for name in ("outputs", "seed", "paper", "show_faces", "overrides", "to")}
+    how = {
+        name: getattr(given, name) for name in ("outputs", "seed", "paper", "show_faces", "overrides", "to")
+    }
     page = rate.rate(given.images, n=given.sample, **how)
     for reason, n in sorted(page.left_out.items()):
         print(f"Left out: {n} image{'' if n == 1 else 's'}, {reason}.", file=sys.stderr)

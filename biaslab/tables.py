@@ -189,13 +189,16 @@ def check(
                 f"{where}: {column.name} is {said} in row {int(infinite.to_numpy().argmax()) + 1}; give a finite "
                 "number, or leave the cell empty where there is none."
             )
-        outside = (values < column.low) | (values > column.high)
+        within = values.clip(column.low, column.high)
+        # Floats pass a limit by their last digits (100 * x / x can be 100.00000000000001): those are at the limit.
+        past = (values < column.low) | (values > column.high)
+        outside = past & ~np.isclose(values, within, rtol=1e-10, atol=1e-10)
         if outside.any():
             raise InputError(
                 f"{where}: {column.name} is {values[outside].iloc[0]:g} in row {int(outside.to_numpy().argmax()) + 1}; "
                 f"allowed is {_range(column)}."
             )
-        out[column.name] = values
+        out[column.name] = within if past.any() else values
     keys = [k for k in dict.fromkeys([*declared.keys, *more_keys]) if k in out.columns]
     twice = out.duplicated(keys) if keys else None
     if twice is not None and twice.any():

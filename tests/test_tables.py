@@ -74,6 +74,15 @@ def test_what_does_not_fit_is_named(changes, message):
     assert message in str(error.value)
 
 
+def test_a_limit_passed_by_rounding_is_the_limit():
+    x = 200 * 7 / 9 - 100  # A score; 100 * x / x is the next number above 100.
+    shares = [100 * x / x, 0.1 + 0.2 - 0.3 - 1e-16]
+    assert shares[0] > 100 and shares[1] < 0
+    assert list(tables.check(rows(percent_female=shares), NAME)["percent_female"]) == [100, 0]
+    with pytest.raises(InputError, match="percent_female is 100 in row 1"):
+        tables.check(rows(percent_female=[100 + 1e-6, 0]), NAME)
+
+
 def test_a_missing_column_names_the_nearest():
     with pytest.raises(
         InputError, match=r"has no column 'occupation'\. Rename 'ocupation' to 'occupation'\."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -33,12 +34,17 @@ def files_digest(name: str, kind: str) -> str:
     prefix = next((prefix for prefix in (*FILES, VQA) if name.startswith(prefix)), "")
     path = Path(name.removeprefix(prefix)).expanduser()
     if prefix and path.is_file():
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return _digest(path)
     if prefix == RATINGS and path.is_dir():
-        return hashlib.sha256(b"".join(file.read_bytes() for file in ratings.files(path))).hexdigest()
+        each = [(file.name, _digest(file)) for file in ratings.files(path)]
+        return hashlib.sha256(json.dumps(each).encode()).hexdigest()
     if prefix:
         return models.digest(path) if path.is_dir() else name
     if name == WHOLE or _ARCHITECTURE_AND_TAG.fullmatch(name):
         return name
     return models.digest(models.resolve(name, kind))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

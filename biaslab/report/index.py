@@ -119,7 +119,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     measures = _measures(run_dir, run)
     lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes")}
     named = [str(row["model"]) for card in found for row in card["rows"]]
-    introduced = cards.introduced([*named, *(row["model"] for _, rows in measures for row in rows)])
+    introduced = cards.introduced([*named, *(name for measure in measures for name in measure["models"])])
     papers = _papers(found, figures, tables, notebooks)
     kinds = [paper["key"] for paper in papers]
     return lists | {
@@ -192,8 +192,8 @@ def _papers(
     return whole
 
 
-def _measures(run_dir: Path, run: dict[str, Any]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Return the measures of models as marks, each with its models, from the table that holds them."""
+def _measures(run_dir: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the measures of models, each with its name, marks and models, from the table that holds them."""
     named = [entry for entry in cards.entries(run, "tables") if entry["name"] == _MODELS_TABLE]
     path = file_inside(run_dir, named[0]["file"]) if named else None
     if path is None:
@@ -208,7 +208,7 @@ def _measures(run_dir: Path, run: dict[str, Any]) -> list[tuple[dict[str, Any], 
         marks = drawn(of, unit=of[0].get("unit", ""))
         if marks:
             models = [row["model"] for row in of if row["estimate"] is not None]
-            found.append(({"name": measure, "marks": marks}, [{"model": name} for name in models]))
+            found.append({"name": measure, "marks": marks, "models": models})
     return found
 
 

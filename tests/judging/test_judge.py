@@ -237,6 +237,24 @@ def test_ratings_judge_without_models_and_refuse_doubles(cases, tmp_path):
         from_ratings(path, ["0"])
 
 
+def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
+    def digest(**files):
+        folder = tmp_path / "-".join(files)
+        folder.mkdir(exist_ok=True)
+        for name, text in files.items():
+            (folder / f"{name}.csv").write_text(text)
+        return files_digest(f"ratings:{folder}", "clip")
+
+    # The same bytes one after the other, divided otherwise between files, and under another name.
+    found = [
+        digest(a="image,ana\n", b="0,female\n"),
+        digest(a="image,", b="ana\n0,female\n"),
+        digest(a="", c=""),
+    ]
+    assert len({*found, digest(a="", d="")}) == 4
+    assert digest(a="", d="") == digest(a="", d="")
+
+
 # -- the real loading path, on tiny random models ---------------------------------------------------------
 
 

@@ -93,7 +93,7 @@ def skin_tone_check(check: pd.DataFrame, reach: pd.DataFrame) -> list[Finding]:
     """Say what computations answer for swatches whose tone is known, and what they can answer at all."""
 
     def say(computation: str, of: pd.DataFrame) -> Finding:
-        right = (of["tone"].astype(int) == of["swatch"].astype(int)).sum()
+        right = _right(of)
         grid = reach[reach["computation"] == computation]
         can = ", ".join(grid.loc[grid["percent_of_colours"] > 0, "tone"])
         return Finding(
@@ -108,10 +108,7 @@ def skin_tone_check(check: pd.DataFrame, reach: pd.DataFrame) -> list[Finding]:
 
 def skin_tone_script(check: pd.DataFrame) -> list[Finding]:
     """Say how many of the Monk scale's own ten colours each computation reads rightly, in one answer."""
-    right = {
-        name: int((of["tone"].astype(int) == of["swatch"].astype(int)).sum())
-        for name, of in check.groupby("computation", sort=False)
-    }
+    right = {name: _right(of) for name, of in check.groupby("computation", sort=False)}
     n = check["swatch"].nunique()
     if not {"cielab", "released"} <= set(right):
         return []
@@ -123,6 +120,11 @@ def skin_tone_script(check: pd.DataFrame) -> list[Finding]:
             marks=tuple(Mark(name, right[key]) for key, name in _UNITS.items() if key in right), reference_name="none",
         )
     ]  # fmt: skip
+
+
+def _right(of: pd.DataFrame) -> int:
+    """Count the swatches of known tone that were given it."""
+    return int((of["tone"].astype(int) == of["swatch"].astype(int)).sum())
 
 
 def skin_tone_averages(reading: pd.DataFrame, overall: pd.DataFrame) -> list[Finding]:

@@ -5,7 +5,7 @@ Functions take the tables of the papers that they name; a table without rows lea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import combinations
 
 import numpy as np
@@ -199,16 +199,23 @@ def units(
 
 
 def model_differences(
-    units: pd.DataFrame, *, seed: int, replicates: int = 10_000, confidence: float = 0.95
+    units: pd.DataFrame,
+    *,
+    printed: Collection[str] = (),
+    seed: int,
+    replicates: int = 10_000,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Return ``synthesis_model_differences``: first minus second model, over the units that both have.
 
     The same prompts were asked of both, so units are paired: they are resampled for the interval, and for the two-sided
-    p the signs of their differences are flipped. Of a score over two lists of stereotypes the lists are taken to move
+    p the signs of their differences are flipped. A printed model is not compared with one that is measured here:
+    theirs were other images and other judges. Of a score over two lists of stereotypes the lists are taken to move
     together, which is the most that people who share an image can do. p is adjusted over all rows (Holm).
 
     Args:
         units: What :func:`units` returns.
+        printed: Models of which papers print the numbers; they are compared with one another alone.
         seed: Seed of resamples and flips.
         replicates: How many of each.
         confidence: Level of the intervals, 0–1.
@@ -217,6 +224,8 @@ def model_differences(
     rows = []
     for (measure, unit), of in units.groupby(["measure", "measure_unit"], sort=False):
         for first, second in combinations(of["model"].unique(), 2):
+            if (first in printed) != (second in printed):
+                continue
             sides = (of[of["model"] == name].set_index(["list", "unit"])["value"] for name in (first, second))
             a, b = next(sides).align(next(sides), join="inner")
             lists = [values.to_numpy() for _, values in (a - b).groupby(level="list", sort=False)]

@@ -64,11 +64,14 @@
       return (words[index] ??= [...row.cells].map((cell) => cell.textContent).join("\u0000").toLowerCase());
     };
 
-    function show() {
+    function matching() {
       const wanted = find.value.toLowerCase().split(/\s+/).filter(Boolean);
-      const rows = sorted.filter((row) =>
-        (!choice || row.dataset.status === choice) &&
-        (wanted.length === 0 || wanted.every((word) => wordsOf(row).includes(word))));
+      return sorted.filter((row) =>
+        (!choice || row.dataset.status === choice) && wanted.every((word) => wordsOf(row).includes(word)));
+    }
+
+    function show() {
+      const rows = matching();
       if (first >= rows.length) first = 0;
       const last = paged ? Math.min(first + PAGE, rows.length) : rows.length;
       body.replaceChildren(...rows.slice(first, last));
@@ -111,9 +114,7 @@
       button.addEventListener("click", () => sort(index));
     });
     frame.querySelectorAll("[data-as]").forEach((button) => button.addEventListener("click", () => {
-      const wanted = find.value.toLowerCase().split(/\s+/).filter(Boolean);
-      const rows = sorted.filter((row) => wanted.every((word) => wordsOf(row).includes(word)));
-      const text = button.dataset.as === "tex" ? latex(names, rows, heads) : markdown(names, rows, heads);
+      const text = (button.dataset.as === "tex" ? latex : markdown)(names, matching(), heads);
       save(new Blob([text], { type: "text/plain;charset=utf-8" }),
         button.dataset.name.replace(/\.csv$/, "") + "." + button.dataset.as);
     }));
@@ -176,12 +177,6 @@
     const actual = dialog.classList.toggle("actual");
     event.target.setAttribute("aria-pressed", String(actual));
   });
-  document.querySelectorAll("[data-open-all]").forEach((button) => button.addEventListener("click", () => {
-    const parts = [...document.querySelectorAll(button.dataset.openAll)];
-    const open = parts.some((part) => !part.open);
-    parts.forEach((part) => { part.open = open; });
-    button.textContent = open ? "Close all" : "Open all";
-  }));
   window.addEventListener("hashchange", reveal);
   reveal();
 })();

@@ -84,6 +84,18 @@ def test_p_is_adjusted_over_all_measures_and_pairs_of_models():
     assert f"{clear} of 2" in said.answer
 
 
+def test_printed_models_are_compared_with_one_another_alone():
+    rng = np.random.default_rng(6)
+    frames = [rows(model, rng.normal(0, 1, 9)) for model in ("mine", "theirs", "yours", "others")]
+    found = differences(*frames, printed={"theirs", "others"})
+    assert list(zip(found["model_a"], found["model_b"], strict=True)) == [
+        ("mine", "yours"),
+        ("theirs", "others"),
+    ]
+    # Tests that are not made are not adjusted for.
+    assert np.allclose(found["p_holm"], multipletests(found["p"], method="holm")[1])
+
+
 def test_gaps_of_several_data_sets_are_averaged_and_of_one_stay():
     rows = pd.DataFrame(
         {"model": ["a", "a", "b"], "dataset": ["x", "y", "x"], "metric": "clip", "gap": [0.1, 0.3, 0.5],
