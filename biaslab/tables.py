@@ -195,8 +195,8 @@ def check(
         outside = past & ~np.isclose(values, within, rtol=1e-10, atol=1e-10)
         if outside.any():
             raise InputError(
-                f"{where}: {column.name} is {values[outside].iloc[0]:g} in row {int(outside.to_numpy().argmax()) + 1}; "
-                f"allowed is {_range(column)}."
+                f"{where}: {column.name} is {values[outside].iloc[0]:.10g} in row "
+                f"{int(outside.to_numpy().argmax()) + 1}; allowed is {_range(column)}."
             )
         out[column.name] = within if past.any() else values
     keys = [k for k in dict.fromkeys([*declared.keys, *more_keys]) if k in out.columns]
