@@ -42,6 +42,7 @@ _OF_CAPTIONED = {"dalleval_alignment_quality", "dalleval_image_quality"}
 _OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_", "layer_", "object_")}
 _OF_TRIPLETS |= {f"triplets_{n}" for n in ("objects", "object_counts", "object_images", "object_truth")}
 _OF_TRIPLETS |= {f"triplets_{n}" for n in ("coverages", "group_images", "group_object_counts")}
+_OF_GUIDANCE = "triplets_guidance_similarity"
 # A corpus of so many captions is searched for the plan; of a larger one, what settings allow is the most that it asks.
 SEARCHED = 50_000
 # The share of a store's work that has none of it.
@@ -137,6 +138,8 @@ def of_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Asked]:
             yield _asked(pipeline, "dalleval", kind, pipeline.dalleval.prompts(kind), of="dalleval")
     if names & (_OF_TRIPLETS | ({"triplets_detections"} if s.triplets.ratings else set())):
         yield _of_triplets(pipeline)
+    if _OF_GUIDANCE in names:
+        yield from (_of_triplets(one) for one in pipeline.triplets.at_guidance().values())
 
 
 def _kinds_of_people(pipeline: Pipeline, names: set[str]) -> list[str]:
@@ -239,7 +242,9 @@ def cost(one: Asked) -> Cost:
             made.read(list(made.table["image_id"]))
             took = time.perf_counter() - began
             kept = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
-        if len(some) >= MOST or n >= groups.nunique() or 4 * took > TIMED:
+        # The first image takes what is prepared once as well, unless it takes so long that this plays no part.
+        enough = took > (TIMED / 4 if n > 1 else 4 * TIMED)
+        if enough or len(some) >= MOST or n >= groups.nunique():
             return Cost(took / len(some), kept / len(some), len(some))
         n *= 4
 

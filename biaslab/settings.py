@@ -84,6 +84,12 @@ class Settings(Group):
         min_length=1,
     )
 
+    measures: Texts = field(
+        (),
+        "Measures of other packages, by the names of their entry points `biaslab.measures`; models stand side by side "
+        "in them as in those of the papers.",
+    )
+
     @model_validator(mode="after")
     def _none_alone(self) -> Self:
         if NONE in self.compare_with and len(self.compare_with) > 1:

@@ -30,7 +30,7 @@ PIPELINE_PAPERS = ("paradox", "paired", "dalleval", "triplets")
 # Tables of DALL-Eval on images made from captions, and on drawings: they take none of its prompts.
 OF_CAPTIONS = {f"dalleval_{n}" for n in ("alignment_quality", "gender_judges", "image_quality", "references")}
 # Tables on images of triplets.
-OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_", "layer_")}
+OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_", "guidance_", "layer_")}
 # Tables of triplets for which objects are looked for in images.
 OF_OBJECTS = {
     f"triplets_{n}"

@@ -187,17 +187,31 @@ class Study:
             progress_file=self._progress_file,
         )
 
+    @property
+    def pipelines(self) -> dict[str, Pipeline]:
+        """The pipelines of this study's model and of those that stand beside it, by what tables call the model.
+
+        A source that has tables only has none.
+        """
+        if self.source not in sources.PIPELINES:
+            return {}
+        return {one.label: one for one in (self.pipeline, *self.pipeline.others)}
+
     def images(self, kind: str) -> ImageSource:
         """Return images of one of :data:`biaslab.pipeline.KINDS`, as :meth:`biaslab.pipeline.Pipeline.images`."""
         return self.pipeline.images(kind)
 
-    def judgements(self, kind: str, *, optional: bool = False) -> pd.DataFrame:
+    def judgements(self, kind: str, *, model: str = "", optional: bool = False) -> pd.DataFrame:
         """Return what gate and judge made of images of a kind, as :meth:`biaslab.pipeline.Pipeline.judgements`.
 
-        Where it is ``optional``, a source without these images gives a table without rows, and says why.
+        Args:
+            kind: One of :data:`biaslab.pipeline.KINDS`.
+            model: One of :attr:`pipelines`; empty is the study's own.
+            optional: Whether a source without these images gives a table without rows, and says why.
         """
         try:
-            return self.pipeline.judgements(kind)
+            pipeline = self.pipelines[model] if model else self.pipeline
+            return pipeline.judgements(kind)
         except MissingInputError as missing:
             if not optional:
                 raise
@@ -297,7 +311,16 @@ class Study:
             print(f"The source has no measurements for the table {name}.")
         return frame
 
-    def show(self, name: str, figure: Figure, *, text: str = "", main: bool = False, **facts: object) -> None:
+    def show(
+        self,
+        name: str,
+        figure: Figure,
+        *,
+        text: str = "",
+        model_shown: str = "",
+        main: bool = False,
+        **facts: object,
+    ) -> None:
         """Show a figure with its title and caption, write it for the report, and close it.
 
         A figure that draws nothing is no result: what it says instead is printed, and nothing is written.
@@ -306,6 +329,8 @@ class Study:
             name: ``<paper>_<what>``: lower-case words joined by underscores.
             figure: The figure.
             text: Name of its text in the paper's ``texts.yaml``; its own name where empty.
+            model_shown: One of :attr:`pipelines`, whose images it shows. Where there are several, the title names it;
+                of another than the first the figure's name does, too.
             main: Whether the report's first page shows it.
             facts: What the text names in braces; ``confidence`` (0–1) also gives ``level``, such as ``95 %``.
 
@@ -316,6 +341,10 @@ class Study:
         import matplotlib as mpl
         import matplotlib.pyplot as plt
 
+        text = text or name
+        several = list(self.pipelines) if model_shown else []
+        if model_shown in several[1:]:
+            name = f"{name}_{texts.as_name(model_shown)}"
         _check_name(name)
         folder = self.output_dir / "figures"
         if not _draws(figure):
@@ -326,7 +355,8 @@ class Study:
             return
         if "confidence" in facts:
             facts["level"] = f"{100 * facts['confidence']:g} %"
-        title, caption = texts.of_figure(text or name, facts)
+        title, caption = texts.of_figure(text, facts)
+        title = f"{title}: {model_shown}" if len(several) > 1 else title
         made = self.made if self._inputs or "pipeline" in vars(self) else ""
         caption = f"{caption} {made}".strip()
         page = _lay_out(figure)

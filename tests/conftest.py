@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -117,6 +118,21 @@ def warm(processes_of_all, monkeypatch):
 
     if kernels.FORKS:
         monkeypatch.setattr(kernels, "Processes", processes_of_all)
+
+
+@pytest.fixture(scope="session")
+def install(tmp_path_factory):
+    """Return a function that installs a package's folder as a user would, and returns where to."""
+
+    def installed(package: Path) -> Path:
+        folder = tmp_path_factory.mktemp("site")
+        quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-build-isolation"]
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", *quiet, "--target", folder, package], check=True
+        )
+        return folder
+
+    return installed
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from biaslab import published, sources, tables
@@ -403,3 +404,39 @@ def test_pictures_are_those_of_the_table(folders, tmp_path):
     ]
     np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), pictures[4])
     assert triplets.measure.pictures(None, triplets.measure.examples(None)) == []
+
+
+def test_gaps_at_several_guidance_scales_are_of_the_same_triplets_and_noise(folders, tmp_path):
+    given = {"seeds": 2, "one_triplet": 2, "similarity": BY_PIXELS}
+    p = asked_of(folders("sd1"), tmp_path, **given, guidance_scale=2.0, guidance_scales=[5.0])
+    table = triplets.measure.guidance_similarity(p)
+    assert list(dict.fromkeys(table["guidance_scale"])) == [2.0, 5.0]
+    keys = ["case", "metric", "pair"]
+    at = {scale: of.set_index(keys)["value"] for scale, of in table.groupby("guidance_scale")}
+    # At its own scale it is what the run's images give, at the other what a run at that scale would.
+    own = triplets.measure.step_similarity(p)
+    own = own[own["dataset"] == "captions.txt"].set_index(keys)["value"]
+    pd.testing.assert_series_equal(at[2.0], own)
+    alone = asked_of(folders("sd1"), tmp_path, seeds=1, similarity=BY_PIXELS, guidance_scale=5.0)
+    steps = triplets.measure.step_similarity(alone)
+    pd.testing.assert_series_equal(at[5.0], steps.set_index(keys)["value"])
+    assert set(at[2.0].index) == set(at[5.0].index) and not np.allclose(at[2.0], at[5.0].loc[at[2.0].index])
+    noise = [one.triplets.images().source.table for one in p.triplets.at_guidance().values()]
+    assert set(noise[1]["seed"]) < set(noise[0]["seed"])
+    gaps = triplets.guidance(table).set_index(["guidance_scale", "step"])["gap"]
+    expected = triplets.where(steps, triplets.measure.layer_similarity(alone))["gap"]
+    assert gaps.loc[5.0].tolist() == pytest.approx(expected.tolist())
+    # Two lines, one a scale; and a finding that names both ends.
+    (finding,) = triplets.findings.guidance(triplets.guidance(table))
+    assert "at guidance 2 to" in finding.answer and "at 5 hundredths" in finding.answer
+
+
+def test_guidance_is_left_out_where_no_scales_are_named_or_the_world_draws(folders, tmp_path):
+    plain = asked_of(folders("sd1"), tmp_path, seeds=1, similarity=BY_PIXELS)
+    assert (
+        triplets.measure.guidance_similarity(plain).empty
+        and triplets.guidance(triplets.measure.guidance_similarity(plain)).empty
+    )
+    design = {"triplets": 2, "seeds": 1, "similarity": BY_PIXELS, "guidance_scales": [5.0]}
+    given = Settings(captions={"rows": 2000}, triplets=design, compute={"store": str(tmp_path)})
+    assert Pipeline("world", given, seed=5, progress=False).triplets.at_guidance() == {}

@@ -1,5 +1,7 @@
 """What a study keeps for other notebooks is computed once, and again when anything that it comes from has changed."""
 
+import json
+
 import pandas as pd
 import pytest
 
@@ -156,3 +158,22 @@ def test_what_is_saved_is_checked_and_ordered(tmp_path):
         study.save("paradox_percent_female", shares.assign(percent_female=101.0))
     with pytest.raises(UnknownNameError):
         study.save("paradox_unheard_of", shares)
+
+
+def test_each_model_has_its_pipeline_and_figures_of_its_images(tmp_path, any_text):
+    import matplotlib.pyplot as plt
+
+    study = Study(tmp_path, source="mini", settings={"compare_with": ["world"]})
+    assert list(study.pipelines) == ["mini", "world"]
+    for model in study.pipelines:
+        figure, ax = plt.subplots()
+        ax.plot([0, 1])
+        study.show("paradox_pictures", figure, model_shown=model)
+    shown = json.loads((tmp_path / "records.json").read_text(encoding="utf-8"))["figures"]
+    assert [f["name"] for f in shown] == ["paradox_pictures", "paradox_pictures_world"]
+    assert [f["title"] for f in shown] == ["Title: mini", "Title: world"]
+    # Alone, a model is not named; tables alone have no pipeline.
+    alone = Study(tmp_path / "alone", source="mini")
+    alone.show("paradox_pictures", plt.figure().add_subplot().plot([0, 1])[0].figure, model_shown="mini")
+    assert "Title: " not in (tmp_path / "alone/records.json").read_text(encoding="utf-8")
+    assert Study(tmp_path).pipelines == {}

@@ -121,13 +121,16 @@ def detector(name: str, where):
     Raises:
         ParameterError: The name is unknown, or it is no object detector.
     """
+    import torch
     from transformers import AutoImageProcessor, AutoModelForObjectDetection
 
     folder, safe = models.resolve(name, "detector"), {"trust_remote_code": False}
     with loading(name, "object detector"), models.without_bars():
         folder = models.local(folder)
         model = AutoModelForObjectDetection.from_pretrained(folder, use_safetensors=True, **safe)
-        return model.eval().to(where), AutoImageProcessor.from_pretrained(folder, **safe)
+        # Convolutions are a quarter faster so, on a CPU too.
+        model = model.eval().to(where, memory_format=torch.channels_last)
+        return model, AutoImageProcessor.from_pretrained(folder, **safe)
 
 
 def writable(images: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -8,14 +8,14 @@ A package declares ``[project.entry-points."biaslab.judges"]`` with ``name = "mo
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 
-from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab import plugins
+from biaslab.errors import InputError, ParameterError
 from biaslab.judging.loaded import loading
 
 GROUP = "biaslab.judges"
@@ -27,10 +27,7 @@ _SEES = ("image", "face")
 def _named(name: str) -> tuple[metadata.EntryPoint, str]:
     """Return the entry point that a name means, and the argument behind it."""
     short, _, argument = name.removeprefix(PLUGIN).partition(":")
-    points = {point.name: point for point in metadata.entry_points(group=GROUP)}
-    if short not in points:
-        raise unknown_name(f"judge among the installed packages (entry points {GROUP!r})", short, points)
-    return points[short], argument
+    return plugins.point(GROUP, short, "judge"), argument
 
 
 def digest(name: str) -> str:
@@ -41,14 +38,7 @@ def digest(name: str) -> str:
         UnknownNameError: No installed package brings such a judge.
     """
     point, argument = _named(name)
-    with loading(name, "a judge"):
-        spec = importlib.util.find_spec(point.module)
-    if spec is None or not spec.origin:
-        raise ParameterError(
-            f"{name} names the module {point.module}, which is not there. Install its package again."
-        )
-    said = f"{point.dist.name if point.dist else ''} {point.dist.version if point.dist else ''} {point.value}"
-    whole = hashlib.sha256(f"{said} {argument} ".encode() + Path(spec.origin).read_bytes())
+    whole = hashlib.sha256(f"{plugins.digest(point)} {argument} ".encode())
     if argument and (path := Path(argument).expanduser()).is_file():
         whole.update(path.read_bytes())
     return whole.hexdigest()

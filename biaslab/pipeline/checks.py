@@ -21,6 +21,7 @@ from biaslab.judging import blip, faces, fairface, inception, instances, similar
 from biaslab.judging.images import CaptionImages, FolderImages
 from biaslab.judging.instances import GROUNDED
 from biaslab.judging.names import FILES, RATINGS, VQA, WHOLE, files_digest
+from biaslab.measures import plugins as own_measures
 from biaslab.mini.truthful import WORLD
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.stages import check_found
@@ -120,6 +121,8 @@ def check(model: str, settings: Settings) -> None:
         # open_clip itself knows architectures with weights, as in ViT-L-14:openai.
         elif name != WHOLE and ":" not in name:
             models.resolve(name, kind)
+    for name in settings.measures:
+        own_measures.load(name)
     _ = pipeline.engine, pipeline.corpus.digest
     s = settings
     if s.captions.paraphraser == "endpoint" and any(
@@ -340,6 +343,8 @@ def digest(model: str, settings: Settings) -> str:
                 whole.update(one.image_model(of).digest.encode())
     for name, kind in _judges(settings):
         whole.update(files_digest(name, kind).encode())
+    for name in settings.measures:
+        whole.update(own_measures.digest(name).encode())
     s = settings.triplets
     # Likewise of what finds objects, where it is not here.
     with contextlib.suppress(MissingInputError, ParameterError):

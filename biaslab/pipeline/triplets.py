@@ -17,7 +17,7 @@ from biaslab.generation import GeneratedImages, spaces
 from biaslab.judging import instances, object_ratings, similarity
 from biaslab.judging.images import DescribedImages, ImageSource
 from biaslab.mini import triplets as world
-from biaslab.mini.truthful import Renders
+from biaslab.mini.truthful import WORLD, Renders
 from biaslab.pipeline.dependency import Dependency
 from biaslab.pipeline.stages import Part, Stages, kept
 from biaslab.prompts import triplets as asking
@@ -121,6 +121,21 @@ class Triplets(Part):
         reason = table["outcome"].where(table["outcome"] != "ok", "")
         table = table.assign(model=pipeline.label, seed=table["index"], reason=reason)
         return DescribedImages(made, table[list(_IMAGE_COLUMNS)])
+
+    def at_guidance(self) -> dict[float, Stages]:
+        """Return pipelines of the same triplets by guidance scale: one image of each prompt, the run's own as it is.
+
+        None where the settings name no scales, or of the drawings of ``world``, which guidance does not reach.
+        """
+        pipeline, s = self._pipeline, self._pipeline.settings
+        own = s.generation.guidance_scale if s.triplets.guidance_scale is None else s.triplets.guidance_scale
+        if not s.triplets.guidance_scales or pipeline.model == WORLD:
+            return {}
+        once = {"seeds": 1, "one_triplet": 0, "placebo": False, "attention": False, "guidance_scales": ()}
+        return {
+            scale: pipeline if scale == own else pipeline.changed(triplets=once | {"guidance_scale": scale})
+            for scale in sorted({*s.triplets.guidance_scales, own})
+        }
 
     # -- how alike ----------------------------------------------------------------------------------
 

@@ -172,9 +172,10 @@ def _papers(
     for key, part in parts.items():
         if part:
             about = _PAPERS.get(key, {"name": key, "question": "", "bibtex": ""})
-            # The picture of what the page says of the paper first.
-            shown = [id(card["figure"]) for card in cards.first(part["cards"]) if card["figure"]]
-            pictures = sorted(part["figures"], key=lambda item: id(item) not in shown[:1])
+            # The picture of what the page says of the paper first, of those that can be read beside findings.
+            shown = [card["figure"] for card in cards.first(part["cards"]) if card["figure"]]
+            lead = next((item for item in [*shown, *part["figures"]] if not _tall(item)), None)
+            pictures = sorted(part["figures"], key=lambda item: item is not lead)
             main = ([card for card in part["cards"] if card["main"]] or part["cards"][:1])[:_MAIN]
             whole.append(
                 about
@@ -190,6 +191,11 @@ def _papers(
                 }
             )
     return whole
+
+
+def _tall(figure: dict[str, Any]) -> bool:
+    """Say whether a figure is too narrow for its height to be read in a page that limits heights."""
+    return bool(figure["size"]) and figure["size"][1] > 1.2 * figure["size"][0]
 
 
 def _measures(run_dir: Path, run: dict[str, Any]) -> list[dict[str, Any]]:

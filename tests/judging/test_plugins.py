@@ -1,7 +1,6 @@
 """Judges that other packages bring: an example package, installed as a user would, and what is refused."""
 
 import importlib
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,12 +18,9 @@ EXAMPLE = Path(__file__).parent / "example_judge"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def site(install):
     """A folder into which the example package is installed."""
-    folder = tmp_path_factory.mktemp("site")
-    quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-build-isolation"]
-    subprocess.run([sys.executable, "-m", "pip", "install", *quiet, "--target", folder, EXAMPLE], check=True)
-    return folder
+    return install(EXAMPLE)
 
 
 @pytest.fixture

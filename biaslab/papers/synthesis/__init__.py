@@ -18,7 +18,7 @@ from biaslab.papers.synthesis.calibration import (
 )
 from biaslab.papers.synthesis.curve import choice_effect, exclusion_by_measure, specification_curve
 from biaslab.papers.synthesis.measure import Calibration
-from biaslab.papers.synthesis.models import model_differences, models, units
+from biaslab.papers.synthesis.models import model_differences, models, own_units, units
 
 __all__ = [
     "Calibration",
@@ -35,6 +35,7 @@ __all__ = [
     "judge_by_occupation",
     "model_differences",
     "models",
+    "own_units",
     "quality",
     "reliability",
     "shares",

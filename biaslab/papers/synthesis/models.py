@@ -12,7 +12,9 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats, tables
-from biaslab.measures import stereotype_score_from_percent
+from biaslab.errors import InputError
+from biaslab.measures import plugins, stereotype_score_from_percent
+from biaslab.study import Study
 
 POINTS = "points"
 _RANGES = {"gender": "0 to 0.5", "skin_tone": "0 to 0.18"}
@@ -25,6 +27,34 @@ _DEFINITIONS = {"published": "published rule", "no_exclusion": "all occupations"
 COMPARISON = "woman - man"
 
 
+def own_units(study: Study) -> pd.DataFrame:
+    """Return what the measures of other packages that the setting ``measures`` names are means of.
+
+    Returns:
+        Columns model, measure, measure_unit, unit (what was asked), value, and floor (what chance alone gives).
+
+    Raises:
+        InputError: A measure returns another table, or two measures have one name.
+        ParameterError, UnknownNameError: A measure cannot be loaded, or no installed package brings it.
+    """
+    frames = [plugins.load(name)(study) for name in study.settings.measures]
+    whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=_OWN)
+    named = [
+        (name, said)
+        for name, f in zip(study.settings.measures, frames, strict=True)
+        for said in set(f["measure"])
+    ]
+    for name, said in named:
+        if others := [other for other, text in named if text == said and other != name]:
+            raise InputError(
+                f"The measures {name} and {others[0]} both return {said!r}; name one of them otherwise."
+            )
+    return whole
+
+
+_OWN = [*plugins.COLUMNS, plugins.FLOOR]
+
+
 def models(
     *,
     scores: pd.DataFrame,
@@ -35,6 +65,9 @@ def models(
     attributes: pd.DataFrame,
     gaps: pd.DataFrame,
     amplification: pd.DataFrame,
+    own: pd.DataFrame | None = None,
+    seed: int = 0,
+    replicates: int = 10_000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Return ``synthesis_models``: each model's main measures as the papers' own tables have them, one below the other.
@@ -51,7 +84,13 @@ def models(
         attributes: ``dalleval_attribute_mean_difference``.
         gaps: ``triplets_disparity_gap``.
         amplification: ``paradox_amplification``.
-        confidence: Level of intervals over several data sets, 0–1.
+        own: What :func:`own_units` returns; of each measure the mean over what was asked.
+        seed: Seed of the resamples of ``own``.
+        replicates: How many of them.
+        confidence: Level of intervals over several data sets, and of those of ``own``, 0–1.
+
+    Raises:
+        InputError: A measure of ``own`` has the name of one of the papers'.
     """
     frames = []
 
@@ -90,8 +129,26 @@ def models(
     some = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
     value = {"estimate": some["amplification"], "n": some["n_occupations"]}
     add("paradox", _amplified(some), POINTS, some, **value, floor=0.0, of="occupations")
+    if own is not None and len(own):
+        taken = set().union(*(frame["measure"] for frame in frames)) & set(own["measure"])
+        if taken:
+            raise InputError(
+                f"A measure of your own is called {min(taken)!r}, as one of the papers' is; name it otherwise."
+            )
+        frames.append(_means(own, seed=seed, replicates=replicates, confidence=confidence))
     whole = pd.concat(frames, ignore_index=True)
     return tables.of(whole.dropna(subset="estimate"), "synthesis_models")
+
+
+def _means(own: pd.DataFrame, *, seed: int, replicates: int, confidence: float) -> pd.DataFrame:
+    """Return the mean of each model and measure over what was asked; what was asked is resampled for the interval."""
+    rows = []
+    for (measure, unit, model), of in own.groupby(["measure", "measure_unit", "model"], sort=False):
+        mean = stats.bootstrap_mean(of["value"].to_numpy(), replicates, seed, confidence)
+        row = {"model": model, "measure": measure, "unit": unit, "floor": of[plugins.FLOOR].mean()}
+        ends = {"estimate": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "n": len(of)}
+        rows.append(row | ends | {"of": "prompts", "paper": "own"})
+    return pd.DataFrame(rows)
 
 
 AVERAGE, ATTRIBUTES = "Average gender, women above 0", "Attributes, women and men: mean difference"
@@ -144,6 +201,7 @@ def units(
     by_prompt: pd.DataFrame,
     similarity: pd.DataFrame,
     occupations: pd.DataFrame,
+    own: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Return what the measures are means of, one row a model, measure and unit: what the same prompts gave.
 
@@ -155,6 +213,7 @@ def units(
         by_prompt: ``dalleval_attribute_prompt_difference``.
         similarity: ``triplets_similarity``.
         occupations: ``paradox_occupation_amplification``.
+        own: What :func:`own_units` returns.
 
     Returns:
         Columns model, measure, measure_unit, list (of stereotypes, which a score is the mean of; else empty), unit
@@ -192,6 +251,8 @@ def units(
     for definition, column in (("no_exclusion", "amplification"), ("directional", "directional")):
         rows = some.assign(definition=definition)
         add(rows, _amplified(rows), POINTS, "occupation", rows[column])
+    if own is not None:
+        frames.append(own.drop(columns=plugins.FLOOR).assign(list=""))
     whole = pd.concat(frames, ignore_index=True).dropna(subset="value")
     keys = ["model", "measure", "measure_unit", "list", "unit"]
     # Of an occupation the mean: over its roles, or over the templates that name it.

@@ -153,6 +153,23 @@ def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     return tables.of(rows, "triplets_disparity")
 
 
+def guidance(
+    similarity: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return ``triplets_guidance``: the gap in latents after each denoising step at each guidance scale.
+
+    Of ``triplets_guidance_similarity``, as :func:`disparity_gap`; p is adjusted over steps and scales of a model and
+    data set.
+    """
+    cell = [*_CELL, "guidance_scale", *_METRIC]
+    rows = _checked(similarity, "triplets_guidance_similarity", cell)
+    found = [
+        row | {"step": int(row["metric"].removeprefix("z_"))}
+        for row in _gaps(rows, cell, seed, replicates, confidence)
+    ]
+    return _adjusted(tables.of(found, "triplets_guidance"), _CELL)
+
+
 def disparity_gap(
     similarity: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
 ) -> pd.DataFrame:

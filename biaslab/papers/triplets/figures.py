@@ -151,6 +151,18 @@ def where(where: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
+@style.empty_without_rows
+def guidance(gaps: pd.DataFrame) -> Figure:
+    """Draw the gap after each step, a line a guidance scale (``triplets_guidance``), one panel a model and dataset."""
+    scales = [f"guidance {scale:g}" for scale in gaps["guidance_scale"]]
+    panels = gaps["model"] + ", " + gaps["dataset"] if gaps["dataset"].nunique() > 1 else gaps["model"]
+    return forms.trends(
+        gaps.assign(scale=scales, panel=panels).sort_values("guidance_scale", kind="stable"), "step", "gap",
+        labels=("denoising step", "latents nearer to masculine (cosine) ↑"),
+        hue="scale", panel="panel", reference=0.0, sharey=False,
+    )  # fmt: skip
+
+
 def where_layers(where: pd.DataFrame) -> Figure:
     """Draw the gap in where each layer attends (``triplets_where``), layers in the order in which they run."""
     layers = where[where["part"] == "layer"]

@@ -298,6 +298,29 @@ def where(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     return each(steps, ["model", "dataset"], say)
 
 
+def guidance(gaps: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Say how the gap at the end differs between the least and the most guidance (``triplets_guidance``)."""
+
+    def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
+        last = rows[rows["step"] == rows["step"].max()].sort_values("guidance_scale")
+        least, most = last.iloc[0], last.iloc[-1]
+        sure = (last["p_holm"] < _alpha(confidence)).sum()
+        ends = f"{100 * least['gap']:.2f} at guidance {least['guidance_scale']:g}"
+        answer = (
+            f"From {ends} to {100 * most['gap']:.2f} at {most['guidance_scale']:g} hundredths of similarity."
+        )
+        return Finding(
+            f"How does the gap of last latents depend on guidance, {dataset}?", answer, model,
+            100 * most["gap"], 100 * most["ci_low"], 100 * most["ci_high"],
+            f"hundredths of similarity at guidance {most['guidance_scale']:g}", most["n"], "comparisons",
+            "triplets_guidance",
+            details=(f"Other than 0 after Holm's correction at {sure} of {len(last)} guidance scales.",),
+        )  # fmt: skip
+
+    known = gaps[gaps["gap"].notna()]
+    return each(known, ["model", "dataset"], say)
+
+
 def where_layers(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say in which layers attention to words tells the genders apart (``triplets_where``)."""
 

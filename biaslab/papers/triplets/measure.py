@@ -89,6 +89,18 @@ def step_similarity(pipeline: Pipeline) -> pd.DataFrame:
     return cases.similarity(_values(pipeline, steps=True), "triplets_step_similarity")
 
 
+def guidance_similarity(pipeline: Pipeline) -> pd.DataFrame:
+    """Return :func:`step_similarity` at the guidance scales of ``triplets.guidance_scales``, the run's own beside them.
+
+    At other scales there is one image of each prompt, from the first noise of its triplet; no rows without scales, or
+    of a model that guidance does not reach (the drawings of ``world``).
+    """
+    scales = pipeline.triplets.at_guidance()
+    frames = [step_similarity(one).assign(guidance_scale=scale) for scale, one in scales.items()]
+    rows = [frame[frame["sample"] == "triplets"] for frame in frames]
+    return tables.joined(rows, "triplets_guidance_similarity")
+
+
 def layer_similarity(pipeline: Pipeline) -> pd.DataFrame:
     """Return how alike neutral images are to feminine and masculine ones in where each layer attends to words.
 

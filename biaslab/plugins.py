@@ -1,0 +1,58 @@
+"""What other packages bring to this one, found by entry points."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from importlib import metadata
+from pathlib import Path
+
+from biaslab.errors import BiaslabError, ParameterError, unknown_name
+
+
+def point(group: str, name: str, what: str) -> metadata.EntryPoint:
+    """Return the entry point of a group by its name.
+
+    Raises:
+        UnknownNameError: No installed package brings ``what`` under this name.
+    """
+    points = {each.name: each for each in metadata.entry_points(group=group)}
+    if name not in points:
+        raise unknown_name(f"{what} among the installed packages (entry points {group!r})", name, points)
+    return points[name]
+
+
+def load(entry: metadata.EntryPoint, what: str):
+    """Return the object that an entry point names.
+
+    Raises:
+        ParameterError: It cannot be imported.
+    """
+    try:
+        return entry.load()
+    except BiaslabError:
+        raise
+    # A package of somebody else's may fail in any way.
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ParameterError(
+            f"{entry.name} ({entry.value}) cannot be loaded as {what}: {reason:.400}"
+        ) from error
+
+
+def digest(entry: metadata.EntryPoint) -> str:
+    """Return a digest of what stands behind an entry point: package, version, and the module that it names.
+
+    Raises:
+        ParameterError: The module is not there.
+    """
+    try:
+        spec = importlib.util.find_spec(entry.module)
+    except ImportError:
+        spec = None
+    if spec is None or not spec.origin:
+        raise ParameterError(
+            f"{entry.name} names the module {entry.module}, which is not there. Install its package again."
+        )
+    package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else ""
+    return hashlib.sha256(f"{package} {entry.value} ".encode() + Path(spec.origin).read_bytes()).hexdigest()

@@ -1,0 +1,152 @@
+"""Measures that other packages bring: an example package, installed as a user would, and what is refused."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from biaslab import sources, tables
+from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab.measures import plugins
+from biaslab.papers import paired, synthesis
+from biaslab.pipeline import checks
+from biaslab.settings import Settings
+from biaslab.study import Study
+
+EXAMPLE = Path(__file__).parent / "example_measure"
+OF_MODELS = {
+    "scores": "paired_stereotype_score",
+    "averages": "dalleval_overall_average",
+    "mads": "dalleval_mad",
+    "accuracy": "dalleval_skill_accuracy",
+    "references": "dalleval_references",
+    "attributes": "dalleval_attribute_mean_difference",
+    "gaps": "triplets_disparity_gap",
+    "amplification": "paradox_amplification",
+}
+OF_UNITS = {
+    "shares": "paired_percent_female",
+    "genders": "dalleval_average_gender",
+    "verdicts": "dalleval_skill_verdicts",
+    "by_prompt": "dalleval_attribute_prompt_difference",
+    "similarity": "triplets_similarity",
+    "occupations": "paradox_occupation_amplification",
+}
+DRAWS = {"seed": 3, "replicates": 500, "confidence": 0.95}
+
+
+@pytest.fixture(scope="module")
+def site(install):
+    return install(EXAMPLE)
+
+
+@pytest.fixture
+def installed(site, monkeypatch):
+    monkeypatch.syspath_prepend(site)
+    importlib.invalidate_caches()
+    yield site
+    sys.modules.pop("example_measure", None)
+
+
+@pytest.fixture
+def study(installed, tmp_path):
+    """The papers' printed numbers, of two models in which one occupation is added to another."""
+    study = Study(tmp_path, source="mini", settings={"measures": ["even"]})
+    shares = sources.measured("paired_percent_female", source="published")
+    other = shares.assign(model="other", percent_female=50.0)
+    study._inputs["paired_percent_female"] = pd.concat([shares, other], ignore_index=True)
+    return study
+
+
+def frame(**changed):
+    row = {"model": "a", "measure": "m", "measure_unit": "%", "unit": "u", "value": 1.0}
+    return pd.DataFrame([row | changed])
+
+
+def test_a_measure_of_another_package_stands_beside_the_papers(study):
+    own = synthesis.own_units(study)
+    shares = study.measured(paired.percent_female)
+    pairs = shares[(shares["setting"] == "paired") & (shares["model"] != "other")].dropna(
+        subset="percent_female"
+    )
+    by_occupation = pairs.groupby("occupation")["percent_female"].mean()
+    table = synthesis.models(**{k: tables.of([], name) for k, name in OF_MODELS.items()}, own=own, **DRAWS)
+    first = table[table["model"] != "other"].iloc[0]
+    assert first["estimate"] == pytest.approx((by_occupation - 50).abs().mean())
+    assert first["ci_low"] < first["estimate"] < first["ci_high"] and pd.isna(first["floor"])
+    assert (first["measure"], first["unit"], first["paper"]) == (
+        "Distance from even, two people",
+        "points",
+        "own",
+    )
+    assert first["n"] == len(by_occupation)
+    assert table[table["model"] == "other"]["estimate"].tolist() == [0.0]
+    # The same occupations of both: the difference is the first's distance.
+    empty = {k: tables.of([], name) for k, name in OF_UNITS.items()}
+    none = pd.DataFrame(columns=["model", "category", "prompt", "deviation"])
+    units = synthesis.units(**empty, deviations=none, own=own)
+    differences = synthesis.model_differences(units, **DRAWS)
+    assert differences["difference"].tolist() == [pytest.approx(first["estimate"])]
+    assert differences["measure"].tolist() == ["Distance from even, two people"]
+
+
+def test_a_measure_has_a_name_of_its_own(study):
+    own = synthesis.own_units(study)
+    empty = {k: tables.of([], name) for k, name in OF_MODELS.items()}
+    score = {
+        "model": "a",
+        "aspect": "power",
+        "setting": "paired",
+        "stereotype": "overall",
+        "score": 1.0,
+        "n": 7,
+    }
+    scores = tables.of([score], "paired_stereotype_score")
+    taken = own.assign(measure="Stereotype Score, roles of power, two people")
+    with pytest.raises(
+        InputError, match="of your own is called 'Stereotype Score, roles of power, two people'"
+    ):
+        synthesis.models(**empty | {"scores": scores}, own=taken, **DRAWS)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (3.0, "returns float; it must return a pandas DataFrame"),
+        (frame().drop(columns="unit"), r"returns no column 'unit' \(what was asked"),
+        (frame(value="much"), "returns value 'much'; it must be a finite number"),
+        (frame(value=float("inf")), r"returns value .*inf"),
+        (frame(floor="low"), "returns floor 'low'"),
+        (frame(model=3), "returns model 3; it must be a text"),
+        (frame(measure=" "), "returns measure ' '"),
+        (pd.concat([frame(), frame(value=2.0)]), "returns 'm' of 'a' and 'u' twice"),
+    ],
+)
+def test_what_is_no_measurement_is_refused_by_name(wrong, message):
+    with pytest.raises(InputError, match=f"The measure own {message}"):
+        plugins.checked(wrong, "own")
+
+
+def test_missing_values_are_left_out():
+    assert plugins.checked(pd.concat([frame(), frame(unit="v", value=None)]), "own")["unit"].tolist() == ["u"]
+
+
+def test_measures_are_looked_up_before_any_work(installed):
+    with pytest.raises(UnknownNameError, match="even"):
+        checks.check("mini", Settings.of({"measures": ["evn"]}))
+    with pytest.raises(
+        ParameterError, match="nothing is no measure: example_measure:NOTHING cannot be called"
+    ):
+        checks.check("mini", Settings.of({"measures": "nothing"}))
+
+
+def test_what_is_kept_depends_on_the_measures_code(installed):
+    first = checks.digest("mini", Settings.of({"measures": "even"}))
+    assert first != checks.digest("mini", Settings())
+    module = installed / "example_measure.py"
+    text = module.read_text(encoding="utf-8")
+    module.write_text(text.replace("- 50", "- 40"), encoding="utf-8")
+    assert checks.digest("mini", Settings.of({"measures": "even"})) != first
+    module.write_text(text, encoding="utf-8")
