@@ -1,13 +1,12 @@
 """A run that tests kill: search, indicators, embeddings and selections, slowly, in many small shards.
 
-``python survivor.py CORPUS STORE OUT ENGINE WORKERS SECONDS`` writes OUT/tables.pickle. Every shard that is computed
-leaves a line in OUT/log: the stage, the digest in the shard's name, and the process that computes it.
+``life(CORPUS, STORE, OUT, ENGINE, WORKERS, SECONDS)`` writes OUT/tables.pickle. Every shard that is computed leaves a
+line in OUT/log: the stage, the digest in the shard's name, and the process that computes it.
 """
 
 import hashlib
 import os
 import pickle
-import sys
 import time
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,6 +19,10 @@ from biaslab.pipeline import Pipeline, Settings, stages
 from biaslab.store import Stage
 
 OCCUPATIONS = ("nurse", "engineer", "chef", "prime minister")
+READY, ERR = "ready", "err"
+# What a run imports, read once for all of them.
+IMPORTS = ("survivor", "pandas", "pyarrow.parquet")
+IMPORTS += tuple(f"biaslab.captions.{name}" for name in ("indicators", "search", "selections"))
 compute_iter = Stage.compute_iter
 
 
@@ -101,16 +104,13 @@ def main(path, root, out, engine, workers, seconds):
 
     Stage.compute_iter = slowly
     run = pipeline_of(path, root, engine, workers)
-    print("ready", flush=True)
+    Path(out, READY).touch()
     tables = run.captions(), run.totals(), run.selections()
     Path(out, "tables.pickle").write_bytes(pickle.dumps(tables))
 
 
-if __name__ == "__main__":
-    import pandas  # noqa: F401
-    import pyarrow.parquet  # noqa: F401
-
-    from biaslab.captions import indicators, search, selections  # noqa: F401
-
-    path, root, out, engine, workers, seconds = sys.argv[1:]
-    main(path, root, out, engine, int(workers), float(seconds))
+def life(*words):
+    """Be a run in a process of its own, what it says on standard error going to OUT/err."""
+    with open(os.path.join(words[2], ERR), "w") as err:
+        os.dup2(err.fileno(), 2)
+    main(*words)

@@ -261,11 +261,11 @@ def test_ray_workers_give_the_same_in_order(cluster, tmp_path):
     assert list(RayEngine(2).map(partial(dies, tmp_path), [1, 2, 3, 4])) == [1, 4, 9, 16]
     assert (tmp_path / "met-2").read_text() == "x"
     with pytest.raises(RunError, match=r"lost at the same piece 4 times"):
-        list(RayEngine(2).map(partial(dies, tmp_path), [5]))
+        list(RayEngine(1).map(partial(dies, tmp_path), [5]))
     assert (tmp_path / "met-5").read_text() == "xxxx"
     # Errors of the function arrive as they are.
     with pytest.raises(InputError, match="three is no number"):
-        list(RayEngine(2).map(fails, range(6)))
+        list(RayEngine(1).map(fails, range(6)))
     with pytest.raises(RunError, match="OddError: this and that"):
         list(RayEngine(1).map(fails_oddly, [1]))
 

@@ -48,8 +48,10 @@ _PAPERS: dict[str, dict[str, str]] = cards.words("papers")
 # The table of measures of models, and its columns of numbers.
 _MODELS_TABLE = "synthesis_models"
 _MODELS_NUMBERS = ("estimate", "ci_low", "ci_high", "floor")
+# Sentences of a run's description that the page shows unfolded.
+_OPENING = 1
 # Findings of a paper that the page shows unfolded, at most.
-_MAIN = 4
+_MAIN = 3
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -125,9 +127,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     return lists | {
         "run": {key: run.get(key) for key in ("run", "status")},
         "title": str(run.get("title") or run.get("run") or "Report"),
-        "description": [
-            part for part in re.split(r"\n\s*\n", str(run.get("description") or "")) if part.strip()
-        ],
+        **_description(str(run.get("description") or "")),
         "sweep": {
             key: ", ".join(map(str, values)) if isinstance(values, list) else values
             for key, values in _mapping(run, "sweep").items()
@@ -155,6 +155,14 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "parameters": {key: _value(value) for key, value in _flat(_mapping(run, "parameters"))},
         "defaults": {key: _value(value) for key, value in _flat(_mapping(run, "notebook_defaults"))},
     }
+
+
+def _description(text: str) -> dict[str, Any]:
+    """Return how a run's description opens, and the paragraphs that follow, which the page folds."""
+    parts = [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
+    sentences = re.split(r"(?<=[.!?])\s+", parts[0]) if parts else []
+    rest = " ".join(sentences[_OPENING:])
+    return {"opening": " ".join(sentences[:_OPENING]), "description": [rest] * bool(rest) + parts[1:]}
 
 
 def _papers(

@@ -10,6 +10,7 @@ from html import unescape
 import pytest
 from bs4 import BeautifulSoup
 from fake_run import CLOSING, IMAGE, LARGE_ROWS, LONG, SCRIPT
+from matplotlib.figure import Figure
 
 from biaslab.errors import InputError
 from biaslab.report import build, index
@@ -547,3 +548,24 @@ def test_format_time():
     assert format_time("2025-11-21T02:48:09Z") == "21 November 2025, 02:48 UTC"
     assert format_time("2025-11-21T01:30:00+02:00") == "20 November 2025, 23:30 UTC"
     assert format_time("yesterday") == "yesterday"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "lead"), [({"a": (1, 3), "b": (3, 2)}, "b"), ({"a": (1, 3), "b": (1, 4)}, "a")]
+)
+def test_a_paper_opens_with_a_figure_that_is_not_tall_where_it_has_one(tmp_path, sizes, lead):
+    for name, size in sizes.items():
+        Figure(figsize=size).savefig(tmp_path / f"{name}.png")
+    figures = [{"name": n, "png": f"{n}.png", "main": True, "notebook": "paired/1"} for n in sizes]
+    found = [{"question": "Q?", "answer": "Yes.", "notebook": "paired/1"}]
+    page = _minimal(tmp_path, figures=figures, findings=found)
+    assert page.find("figure")["id"] == f"figure-{lead}" and len(page("figure")) == 2
+
+
+def test_a_description_opens_with_its_first_sentence_and_folds_the_rest(tmp_path):
+    about = _minimal(tmp_path, description="One thing. Two things.\nThree.\n\nAnother paragraph.").find(
+        id="about"
+    )
+    assert about.find("p", class_="lead").get_text() == "One thing."
+    assert [p.get_text() for p in about.details("p")] == ["Two things. Three.", "Another paragraph."]
+    assert not _minimal(tmp_path, description="One thing.").find(id="about").details
