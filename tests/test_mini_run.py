@@ -20,7 +20,7 @@ SMALL = {
         "candidates_per_occupation": 150,
         "nearest_per_prompt": 20,
     },
-    "generation": {"images_per_prompt": 4, "caption_prompts_per_occupation": 12, "steps": 6},
+    "generation": {"images_per_prompt": 4, "caption_prompts_per_occupation": 12, "steps": 4},
     "calibration": {
         "guidance_scales": [1.0],
         "guidance_images": 1,

@@ -29,6 +29,8 @@ def worlds(tmp_path_factory):
     """A function that opens studies on renders, with what is planted or without, which share one store."""
     root = tmp_path_factory.mktemp("worlds")
     opened = {}
+    few = pytest.MonkeyPatch()
+    few.setattr(measure, "RENDERS", 200)
 
     def study(skew):
         if skew not in opened:
@@ -45,7 +47,8 @@ def worlds(tmp_path_factory):
             )
         return opened[skew]
 
-    return study
+    yield study
+    few.undo()
 
 
 def _scores(study):
