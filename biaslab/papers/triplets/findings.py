@@ -305,10 +305,11 @@ def guidance(gaps: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
         last = rows[rows["step"] == rows["step"].max()].sort_values("guidance_scale")
         least, most = last.iloc[0], last.iloc[-1]
         sure = (last["p_holm"] < _alpha(confidence)).sum()
-        ends = f"{100 * least['gap']:.2f} at guidance {least['guidance_scale']:g}"
-        answer = (
-            f"From {ends} to {100 * most['gap']:.2f} at {most['guidance_scale']:g} hundredths of similarity."
-        )
+        said = [
+            f"{100 * end['gap']:.2f} hundredths at guidance {end['guidance_scale']:g}"
+            for end in (least, most)
+        ]
+        answer = f"{said[0]}, {said[1]}."
         return Finding(
             f"How does the gap of last latents depend on guidance, {dataset}?", answer, model,
             100 * most["gap"], 100 * most["ci_low"], 100 * most["ci_high"],
