@@ -440,3 +440,6 @@ def test_guidance_is_left_out_where_no_scales_are_named_or_the_world_draws(folde
     design = {"triplets": 2, "seeds": 1, "similarity": BY_PIXELS, "guidance_scales": [5.0]}
     given = Settings(captions={"rows": 2000}, triplets=design, compute={"store": str(tmp_path)})
     assert Pipeline("world", given, seed=5, progress=False).triplets.at_guidance() == {}
+    plain = Settings.of({"triplets": {"guidance_scales": [-1]}, "compute": {"store": str(tmp_path)}})
+    with pytest.raises(ParameterError, match="guidance_scale is -1"):
+        checks.check("mini", plain)

@@ -14,10 +14,11 @@ from biaslab.attribution import AttendedImages, compare_layers
 from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, ParameterError
 from biaslab.generation import GeneratedImages, spaces
+from biaslab.generation.models import DiffusersModel
 from biaslab.judging import instances, object_ratings, similarity
 from biaslab.judging.images import DescribedImages, ImageSource
 from biaslab.mini import triplets as world
-from biaslab.mini.truthful import WORLD, Renders
+from biaslab.mini.truthful import Renders
 from biaslab.pipeline.dependency import Dependency
 from biaslab.pipeline.stages import Part, Stages, kept
 from biaslab.prompts import triplets as asking
@@ -125,11 +126,14 @@ class Triplets(Part):
     def at_guidance(self) -> dict[float, Stages]:
         """Return pipelines of the same triplets by guidance scale: one image of each prompt, the run's own as it is.
 
-        None where the settings name no scales, or of the drawings of ``world``, which guidance does not reach.
+        None where the settings name no scales, or of a model that guidance does not reach: drawings, or an endpoint.
+
+        Raises:
+            ParameterError: A scale is not allowed.
         """
         pipeline, s = self._pipeline, self._pipeline.settings
         own = s.generation.guidance_scale if s.triplets.guidance_scale is None else s.triplets.guidance_scale
-        if not s.triplets.guidance_scales or pipeline.model == WORLD:
+        if not s.triplets.guidance_scales or not isinstance(pipeline.image_model("triplets"), DiffusersModel):
             return {}
         once = {"seeds": 1, "one_triplet": 0, "placebo": False, "attention": False, "guidance_scales": ()}
         return {

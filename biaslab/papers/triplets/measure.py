@@ -93,7 +93,7 @@ def guidance_similarity(pipeline: Pipeline) -> pd.DataFrame:
     """Return :func:`step_similarity` at the guidance scales of ``triplets.guidance_scales``, the run's own beside them.
 
     At other scales there is one image of each prompt, from the first noise of its triplet; no rows without scales, or
-    of a model that guidance does not reach (the drawings of ``world``).
+    of a model that guidance does not reach.
     """
     scales = pipeline.triplets.at_guidance()
     frames = [step_similarity(one).assign(guidance_scale=scale) for scale, one in scales.items()]
