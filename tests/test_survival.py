@@ -60,7 +60,7 @@ class Life:
 
     def end(self):
         """Wait for its end, and return its status and what it said."""
-        self._process.join(120)
+        self._process.join(600)
         return self._process.exitcode, (self._out / survivor.ERR).read_text()
 
 
