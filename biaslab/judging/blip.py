@@ -80,9 +80,7 @@ class _Model:
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
         self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
         with loaded.loading(name, f"a {self._class} model"), named.without_bars():
-            self._model, info = getattr(transformers, self._class).from_pretrained(
-                where, use_safetensors=True, trust_remote_code=False, output_loading_info=True
-            )
+            self._model, info = loaded.pretrained(getattr(transformers, self._class), where)
             self._processor = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=False)
         # A BLIP for captions loads as one for questions without an error, with weights drawn at random where it has
         # none; the other way round, a part of it is left out. Single weights too many are an old release's buffers.

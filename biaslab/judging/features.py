@@ -146,7 +146,7 @@ class _Encoder:
                 f"{folder} names the model {config.get('architectures')}, which transformers does not have; give a "
                 "detector or segmenter of its own classes."
             )
-        base = kind.from_pretrained(folder, use_safetensors=True, trust_remote_code=False).base_model
+        base = loaded.pretrained(kind, folder)[0].base_model
         # A detector keeps its backbone one level down, beside what makes boxes of it.
         backbone = getattr(base, "backbone", base)
         self.model = getattr(backbone, "model", backbone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 import numpy as np
 
@@ -115,6 +116,21 @@ def loading(name: str, what: str) -> Iterator[None]:
         raise ParameterError(f"{name} cannot be loaded as {what}: {reason:.400}") from error
 
 
+def pretrained(kind, folder):
+    """Return a model of transformers in a folder, loaded from safetensors, and what its class says of the loading.
+
+    transformers fills weights in threads; on a busy machine it was seen, rarely, to leave some without values. Then the
+    model is loaded again.
+    """
+    for _ in range(3):
+        model, info = kind.from_pretrained(
+            folder, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        )
+        if not any(values.is_meta for values in chain(model.parameters(), model.buffers())):
+            break
+    return model.eval(), info
+
+
 def detector(name: str, where):
     """Return an object detector of transformers on the device ``where``, and its processor.
 
@@ -124,13 +140,13 @@ def detector(name: str, where):
     import torch
     from transformers import AutoImageProcessor, AutoModelForObjectDetection
 
-    folder, safe = models.resolve(name, "detector"), {"trust_remote_code": False}
+    folder = models.resolve(name, "detector")
     with loading(name, "object detector"), models.without_bars():
         folder = models.local(folder)
-        model = AutoModelForObjectDetection.from_pretrained(folder, use_safetensors=True, **safe)
+        model, _ = pretrained(AutoModelForObjectDetection, folder)
         # Convolutions are a quarter faster so, on a CPU too.
-        model = model.eval().to(where, memory_format=torch.channels_last)
-        return model, AutoImageProcessor.from_pretrained(folder, **safe)
+        model = model.to(where, memory_format=torch.channels_last)
+        return model, AutoImageProcessor.from_pretrained(folder, trust_remote_code=False)
 
 
 def writable(images: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -148,17 +164,11 @@ def ready(auto: str, name: str, folder: str, what: str, where, processor: str = 
     import transformers
 
     with loading(name, what), models.without_bars():
-        for _ in range(2):
-            model, info = getattr(transformers, auto).from_pretrained(
-                folder, use_safetensors=True, trust_remote_code=False, output_loading_info=True
-            )
-            # transformers fills weights in threads; on a busy machine it was seen, once, to leave some empty.
-            if not any(weight.is_meta for weight in model.parameters()):
-                break
+        model, info = pretrained(getattr(transformers, auto), folder)
     if missing := sorted(info["missing_keys"]):
         raise ParameterError(
             f"{name} lacks {len(missing)} weights of {what}, such as {missing[0]}; it was trained for something else."
         )
     with loading(name, what):
         beside = getattr(transformers, processor).from_pretrained(folder, trust_remote_code=False)
-    return model.eval().to(where), beside
+    return model.to(where), beside
