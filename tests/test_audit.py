@@ -209,7 +209,7 @@ def test_an_audit_killed_at_five_random_moments_ends_with_the_same_tables(root, 
     began = time.monotonic()
     undisturbed = Audit(root, tmp_path / "calm").finish()
     whole = time.monotonic() - began
-    assert {"paired_stereotype_score.csv", "synthesis_model_differences.csv"} <= set(undisturbed)
+    assert {"paired_score_change.csv", "synthesis_model_differences.csv"} <= set(undisturbed)
     rng, kills = random.Random(20231), 0
     audited = Audit(root, tmp_path / "0")
     while kills < 5:

@@ -126,22 +126,17 @@ def same(found, expected):
 
 @pytest.mark.slow
 def test_killed_at_twenty_random_moments(corpus, forks, undisturbed, tmp_path):
-    # How long the work takes here and now, without the start of a process.
-    calm = Runs(tmp_path / "calm", corpus, forks)
-    process = calm.start(seconds=0.03)
-    process.ready()
-    start = time.monotonic()
-    same(calm.finish(process), undisturbed)
-    whole = time.monotonic() - start
-
     rng, kills, resumed, stages = random.Random(20231), 0, 0, Counter()
     runs = Runs(tmp_path / "0", corpus, forks)
     while kills < 20:
         before, already = runs.finished(), len(runs.computed())
         process = runs.start(seconds=0.03)
         process.ready()
-        # Twenty lives do the work once to twice, so that kills fall into every stage.
-        time.sleep(rng.uniform(0, whole / 7))
+        # Twenty lives do the work about once, so that kills fall into every stage, and into the midst of a shard.
+        shards = rng.randint(0, sum(SHARDS.values()) // 10)
+        while process.runs() and len(runs.computed()) < already + shards:
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0, 0.03))
         status = process.kill()
         work = [(stage, digest) for stage, digest, _ in runs.computed()[already:]]
         # What an earlier life finished is not computed again.
