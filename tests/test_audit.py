@@ -1,11 +1,6 @@
 """An audit is a parameters file made of arguments: what is asked fits, what cannot be is refused before any work."""
 
 import json
-import random
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
@@ -167,59 +162,3 @@ def test_the_file_beside_a_report_gives_the_run_again(tmp_path, write_notebook, 
     assert record["params_file"] == runs.PARAMS
     assert runs.run(again, outputs=tmp_path / "outputs", progress=False)["up_to_date"]
     assert json.loads((tmp_path / "outputs/r/run.json").read_text())["status"] == "ok"
-
-
-class Audit:
-    """One audit of few images, started in a process of its own again and again."""
-
-    def __init__(self, root, folder):
-        few = ("people.occupations=1", "people.power_runs=1", "people.single_images=1", "generation.steps=1")
-        few += ("dalleval.scenes=2", "notebooks=[paired/4_6_*, dalleval/5_2_*, synthesis/models]", "jobs=2")
-        given = [*few, "bootstrap_replicates=200", f"compute.store={folder / 'store'}"]
-        words = [
-            "audit",
-            "mini",
-            "world",
-            "--size",
-            "quick",
-            "--name",
-            "a",
-            "--outputs",
-            str(folder / "outputs"),
-        ]
-        words += ["--notebooks-dir", str(root / "notebooks"), *(w for one in given for w in ("--set", one))]
-        self.code = f"import sys; from biaslab.cli import main; sys.exit(main({words!r}))"
-        self.folder = folder / "outputs/a"
-
-    def start(self):
-        return subprocess.Popen(
-            [sys.executable, "-c", self.code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-
-    def finish(self):
-        process = self.start()
-        said, _ = process.communicate(timeout=600)
-        assert process.returncode == 0, said
-        assert json.loads((self.folder / "run.json").read_text())["status"] == "ok"
-        return {path.name: path.read_bytes() for path in self.folder.glob("tables/*.csv")}
-
-
-@pytest.mark.slow
-def test_an_audit_killed_at_five_random_moments_ends_with_the_same_tables(root, tmp_path):
-    began = time.monotonic()
-    undisturbed = Audit(root, tmp_path / "calm").finish()
-    whole = time.monotonic() - began
-    assert {"paired_score_change.csv", "synthesis_model_differences.csv"} <= set(undisturbed)
-    rng, kills = random.Random(20231), 0
-    audited = Audit(root, tmp_path / "0")
-    while kills < 5:
-        process = audited.start()
-        # Five lives do the work about once, so that kills fall anywhere in it.
-        time.sleep(rng.uniform(0, whole / 2))
-        process.kill()
-        process.communicate()
-        if process.returncode == -signal.SIGKILL:
-            kills += 1
-        else:
-            audited = Audit(root, tmp_path / str(kills))
-    assert audited.finish() == undisturbed
