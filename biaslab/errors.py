@@ -6,7 +6,8 @@ Every message names the value, what is allowed and the fix.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class BiaslabError(Exception):
@@ -54,3 +55,20 @@ def name_help(name: str, known: Iterable[str]) -> str:
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """Return the error for ``name``, a ``kind`` (for example ``"published table"``) that does not exist."""
     return UnknownNameError(f"There is no {kind} named {name!r}. {name_help(name, known)}")
+
+
+@contextmanager
+def loading(name: str, what: str) -> Iterator[None]:
+    """Turn what a library raises while it loads ``name`` into one clear error.
+
+    Raises:
+        ParameterError: It cannot be loaded as ``what``.
+    """
+    try:
+        yield
+    except BiaslabError:
+        raise
+    # Every library has its own errors for a missing file, another architecture or no network.
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ParameterError(f"{name} cannot be loaded as {what}: {reason:.400}") from error

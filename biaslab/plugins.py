@@ -7,7 +7,7 @@ import importlib.util
 from importlib import metadata
 from pathlib import Path
 
-from biaslab.errors import BiaslabError, ParameterError, unknown_name
+from biaslab.errors import ParameterError, unknown_name
 
 
 def point(group: str, name: str, what: str) -> metadata.EntryPoint:
@@ -20,24 +20,6 @@ def point(group: str, name: str, what: str) -> metadata.EntryPoint:
     if name not in points:
         raise unknown_name(f"{what} among the installed packages (entry points {group!r})", name, points)
     return points[name]
-
-
-def load(entry: metadata.EntryPoint, what: str):
-    """Return the object that an entry point names.
-
-    Raises:
-        ParameterError: It cannot be imported.
-    """
-    try:
-        return entry.load()
-    except BiaslabError:
-        raise
-    # A package of somebody else's may fail in any way.
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ParameterError(
-            f"{entry.name} ({entry.value}) cannot be loaded as {what}: {reason:.400}"
-        ) from error
 
 
 def digest(entry: metadata.EntryPoint) -> str:

@@ -208,7 +208,12 @@ class Study:
             kind: One of :data:`biaslab.pipeline.KINDS`.
             model: One of :attr:`pipelines`; empty is the study's own.
             optional: Whether a source without these images gives a table without rows, and says why.
+
+        Raises:
+            UnknownNameError: The study has no such model.
         """
+        if model and model not in self.pipelines:
+            raise unknown_name("model of this study", model, self.pipelines)
         try:
             pipeline = self.pipelines[model] if model else self.pipeline
             return pipeline.judgements(kind)

@@ -1,5 +1,6 @@
 """Shared pieces of the tests."""
 
+import importlib
 import json
 import os
 import shutil
@@ -121,18 +122,36 @@ def warm(processes_of_all, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def install(tmp_path_factory):
-    """Return a function that installs a package's folder as a user would, and returns where to."""
+def sites():
+    """The folders that packages of tests are installed into, by package."""
+    return {}
+
+
+@pytest.fixture
+def use(sites, tmp_path_factory, monkeypatch):
+    """Return a function that installs a package's folder as a user would, and lets it be imported in this test."""
+    used = []
 
     def installed(package: Path) -> Path:
-        folder = tmp_path_factory.mktemp("site")
-        quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-build-isolation"]
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", *quiet, "--target", folder, package], check=True
-        )
-        return folder
+        if package not in sites:
+            folder = sites[package] = tmp_path_factory.mktemp("site")
+            quiet = [
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+                "--no-index",
+                "--no-build-isolation",
+            ]
+            words = [sys.executable, "-m", "pip", "install", *quiet, "--target", folder, package]
+            subprocess.run(words, check=True)
+        monkeypatch.syspath_prepend(sites[package])
+        importlib.invalidate_caches()
+        used.append(package.name)
+        return sites[package]
 
-    return installed
+    yield installed
+    for name in used:
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="session")

@@ -172,6 +172,8 @@ def test_each_model_has_its_pipeline_and_figures_of_its_images(tmp_path, any_tex
     shown = json.loads((tmp_path / "records.json").read_text(encoding="utf-8"))["figures"]
     assert [f["name"] for f in shown] == ["paradox_pictures", "paradox_pictures_world"]
     assert [f["title"] for f in shown] == ["Title: mini", "Title: world"]
+    with pytest.raises(UnknownNameError, match="wrld"):
+        study.judgements("generated", model="wrld", optional=True)
     # Alone, a model is not named; tables alone have no pipeline.
     alone = Study(tmp_path / "alone", source="mini")
     alone.show("paradox_pictures", plt.figure().add_subplot().plot([0, 1])[0].figure, model_shown="mini")

@@ -33,7 +33,6 @@ def forks():
         patch.setenv("OMP_NUM_THREADS", "1")
         multiprocessing.forkserver.ensure_running()
         yield context
-    multiprocessing.forkserver._forkserver._stop()
 
 
 class Life:

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from biaslab import models
-from biaslab.errors import BiaslabError, ParameterError, name_help
-from biaslab.judging.loaded import loading
+from biaslab.errors import BiaslabError, ParameterError, loading, name_help
 
 # Arguments of a pipeline that needs more than text, and of one that makes something else than images.
 _IMAGE_INPUTS = {"image", "mask_image", "control_image", "video", "ip_image"}

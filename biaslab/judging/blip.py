@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from biaslab import models as named
-from biaslab.errors import ParameterError
+from biaslab.errors import ParameterError, loading
 from biaslab.judging import loaded
 from biaslab.judging.names import VQA
 
@@ -50,7 +50,7 @@ def load(name: str, kind: str = "vqa", *, device: str = "auto", batch_size: int 
     from transformers import AutoConfig
 
     where = located(name, kind)
-    with loaded.loading(name, "a BLIP or BLIP-2 model"):
+    with loading(name, "a BLIP or BLIP-2 model"):
         where = str(named.local(where))
         type_ = AutoConfig.from_pretrained(where, trust_remote_code=False).model_type
     known = _KINDS[kind]
@@ -79,7 +79,7 @@ class _Model:
         self._device = device
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
         self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-        with loaded.loading(name, f"a {self._class} model"), named.without_bars():
+        with loading(name, f"a {self._class} model"), named.without_bars():
             self._model, info = loaded.pretrained(getattr(transformers, self._class), where)
             self._processor = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=False)
         # A BLIP for captions loads as one for questions without an error, with weights drawn at random where it has

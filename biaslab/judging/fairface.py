@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from biaslab import models
-from biaslab.errors import MissingInputError
+from biaslab.errors import MissingInputError, loading
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
 
@@ -61,7 +61,7 @@ class FairFaceGender:
         self._batches = loaded.Batches(self._device, batch_size)
         self._model = resnet34(weights=None)
         self._model.fc = torch.nn.Linear(self._model.fc.in_features, _OUTPUTS)
-        with loaded.loading(str(path), f"FairFace's ResNet-34 with {_OUTPUTS} outputs"):
+        with loading(str(path), f"FairFace's ResNet-34 with {_OUTPUTS} outputs"):
             self._model.load_state_dict(load_file(path))
         self._model.eval().to(self._device, self._dtype)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from biaslab import models
-from biaslab.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError, loading
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
 
@@ -62,7 +62,7 @@ class Features:
 
     def __init__(self, name: str, *, device: str = "auto", batch_size: int = 0) -> None:
         where = find(name)
-        with loaded.loading(name, "a network of timm or transformers"), models.without_bars():
+        with loading(name, "a network of timm or transformers"), models.without_bars():
             folder = models.local(where)
             if not (folder / "config.json").is_file():
                 raise ParameterError(

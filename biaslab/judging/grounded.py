@@ -14,7 +14,7 @@ import numpy as np
 
 from biaslab import lexicons
 from biaslab import models as named
-from biaslab.errors import ParameterError
+from biaslab.errors import ParameterError, loading
 from biaslab.judging import loaded
 from biaslab.judging.seen import NONE, Instance, folded
 from biaslab.judging.segmenters import Segmenter
@@ -327,7 +327,7 @@ def _of_regions(segmenter: Segmenter, image: np.ndarray, boxes: np.ndarray) -> l
 
 def _found(name: str, kind: str, what: str) -> tuple[str, str]:
     """Return the folder of a model of transformers, and its kind."""
-    with loaded.loading(name, what):
+    with loading(name, what):
         folder = named.local(named.resolve(name, kind))
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return str(folder), str(config.get("model_type", ""))

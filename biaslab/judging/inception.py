@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError, loading
 from biaslab.judging import loaded
 
 INCEPTION = "inception:"
@@ -88,7 +88,7 @@ class Inception:
             ) from None
         from torchmetrics.image.fid import FrechetInceptionDistance
 
-        with loaded.loading(str(path), "Inception-v3's weights"):
+        with loading(str(path), "Inception-v3's weights"):
             made = FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=where)
         self._device = loaded.device(device)
         self._model = made.inception.eval().to(self._device)

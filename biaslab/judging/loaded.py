@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import numpy as np
 
 from biaslab import models
-from biaslab.errors import BiaslabError, ParameterError, name_help
+from biaslab.errors import ParameterError, loading, name_help
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
@@ -97,23 +96,6 @@ class Batches:
 def batch_on(where) -> int:
     """Return how many images are read at a time: a model's batch or more."""
     return 128 if where.type == "cpu" else 512
-
-
-@contextmanager
-def loading(name: str, what: str) -> Iterator[None]:
-    """Turn what a library raises while it loads the model ``name`` into one clear error.
-
-    Raises:
-        ParameterError: The model cannot be loaded as ``what``.
-    """
-    try:
-        yield
-    except BiaslabError:
-        raise
-    # Every library has its own errors for a missing file, another architecture or no network.
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ParameterError(f"{name} cannot be loaded as {what}: {reason:.400}") from error
 
 
 def pretrained(kind, folder):

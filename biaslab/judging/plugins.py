@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from biaslab import plugins
-from biaslab.errors import InputError, ParameterError
-from biaslab.judging.loaded import loading
+from biaslab.errors import InputError, ParameterError, loading
 
 GROUP = "biaslab.judges"
 PLUGIN = "plugin:"

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from biaslab import models as named
-from biaslab.errors import ParameterError
+from biaslab.errors import ParameterError, loading
 from biaslab.judging import loaded
 from biaslab.judging.seen import BACKGROUND, Instance, folded
 from biaslab.judging.settings import Thresholds
@@ -39,7 +39,7 @@ class Segmenter:
         from transformers.models.auto import modeling_auto
 
         where = named.resolve(name, "segmenter")
-        with loaded.loading(name, "a segmenter"):
+        with loading(name, "a segmenter"):
             where = str(named.local(where))
             kind = transformers.AutoConfig.from_pretrained(where, trust_remote_code=False).model_type
         self._semantic = kind in modeling_auto.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES

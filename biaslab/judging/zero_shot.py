@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from biaslab import models
-from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.errors import InputError, ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
 
@@ -41,7 +41,7 @@ class ZeroShot:
 
         where = loaded.device(device)
         model, tag, options, tokenizer = _named(name)
-        with loaded.loading(name, "an open_clip model"):
+        with loading(name, "an open_clip model"):
             made, _, transform = open_clip.create_model_and_transforms(
                 model, pretrained=tag, device=where, pretrained_text=False, **options
             )
@@ -188,7 +188,7 @@ def _named(name: str) -> tuple[str, str | None, dict, str]:
                 "transformers must be converted first."
             )
         return f"local-dir:{where}", None, {}, f"local-dir:{where}"
-    with loaded.loading(name, "an open_clip model"):
+    with loading(name, "an open_clip model"):
         folder = models.fetched(where, ("open_clip*.safetensors",))
         if not any(folder.glob("open_clip*.safetensors")):
             fix = "Choose a copy of the model that has weights which open_clip reads as .safetensors."
@@ -210,7 +210,7 @@ def _tagged(architecture: str, tag: str) -> tuple[str, str, dict, str]:
             f"{name_help(tag, tags)}"
         )
     settings = open_clip.get_pretrained_cfg(architecture, tag)
-    with loaded.loading(f"{architecture}:{tag}", "an open_clip model"):
+    with loading(f"{architecture}:{tag}", "an open_clip model"):
         file = Path(download_pretrained(settings))
         if file.suffix != ".safetensors":
             fix = "Choose weights that come as safetensors."

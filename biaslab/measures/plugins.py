@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from biaslab import plugins
-from biaslab.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError, loading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,8 @@ def load(name: str) -> Callable[..., pd.DataFrame]:
         UnknownNameError: No installed package brings such a measure.
     """
     point = plugins.point(GROUP, name, "measure")
-    measure = plugins.load(point, "a measure")
+    with loading(name, "a measure"):
+        measure = point.load()
     if not callable(measure):
         raise ParameterError(
             f"{name} is no measure: {point.value} cannot be called. Name a function of a study that returns a table."

@@ -1,7 +1,5 @@
 """Judges that other packages bring: an example package, installed as a user would, and what is refused."""
 
-import importlib
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +15,9 @@ from biaslab.store import Store
 EXAMPLE = Path(__file__).parent / "example_judge"
 
 
-@pytest.fixture(scope="module")
-def site(install):
-    """A folder into which the example package is installed."""
-    return install(EXAMPLE)
-
-
 @pytest.fixture
-def installed(site, monkeypatch):
-    monkeypatch.syspath_prepend(site)
-    importlib.invalidate_caches()
-    yield site
-    sys.modules.pop("example_judge", None)
+def installed(use):
+    return use(EXAMPLE)
 
 
 def grey(level):

@@ -37,19 +37,15 @@ def own_units(study: Study) -> pd.DataFrame:
         InputError: A measure returns another table, or two measures have one name.
         ParameterError, UnknownNameError: A measure cannot be loaded, or no installed package brings it.
     """
-    frames = [plugins.load(name)(study) for name in study.settings.measures]
-    whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=_OWN)
-    named = [
-        (name, said)
-        for name, f in zip(study.settings.measures, frames, strict=True)
-        for said in set(f["measure"])
-    ]
-    for name, said in named:
-        if others := [other for other, text in named if text == said and other != name]:
-            raise InputError(
-                f"The measures {name} and {others[0]} both return {said!r}; name one of them otherwise."
-            )
-    return whole
+    frames, by = [pd.DataFrame(columns=_OWN)], {}
+    for name in study.settings.measures:
+        frames.append(plugins.load(name)(study))
+        for said in frames[-1]["measure"].unique():
+            if by.setdefault(said, name) != name:
+                raise InputError(
+                    f"The measures {by[said]} and {name} both return {said!r}; name one of them otherwise."
+                )
+    return pd.concat(frames[1:] or frames, ignore_index=True)
 
 
 _OWN = [*plugins.COLUMNS, plugins.FLOOR]

@@ -7,21 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from statsmodels.stats.multitest import multipletests
+from without_rows import of_models, of_units
 
 from biaslab import sources, tables
 from biaslab.papers import dalleval, paired, synthesis, triplets
 
 DRAWS = {"seed": 1, "replicates": 4000, "confidence": 0.95}
-EMPTY = {
-    "scores": "paired_stereotype_score",
-    "averages": "dalleval_overall_average",
-    "mads": "dalleval_mad",
-    "accuracy": "dalleval_skill_accuracy",
-    "references": "dalleval_references",
-    "attributes": "dalleval_attribute_mean_difference",
-    "gaps": "triplets_disparity_gap",
-    "amplification": "paradox_amplification",
-}
 
 
 def rows(model, values, *, measure="m", unit="points", of=""):
@@ -31,10 +22,6 @@ def rows(model, values, *, measure="m", unit="points", of=""):
 
 def differences(*frames, **more):
     return synthesis.model_differences(pd.concat(frames, ignore_index=True), **DRAWS | more)
-
-
-def none_of(**given):
-    return {k: tables.of([], name) for k, name in EMPTY.items()} | given
 
 
 def test_a_difference_is_paired_over_what_both_models_have():
@@ -125,7 +112,7 @@ def test_estimates_are_those_of_the_papers_tables():
     skill |= {"images": "test", "training_percent": 100, "n": 5}
     shuffled = {"reference": "shuffled", "measure": "object", "judge": "detector", "value": 12.0, "n": 5}
     table = synthesis.models(
-        **none_of(
+        **of_models(
             scores=score,
             accuracy=tables.of(pd.DataFrame(skill), "dalleval_skill_accuracy"),
             references=tables.of([shuffled], "dalleval_references"),
@@ -133,7 +120,7 @@ def test_estimates_are_those_of_the_papers_tables():
     )
     assert table["estimate"].tolist() == [1.0, 2.0, 60.0] and table["floor"].tolist() == [0.0, 0.0, 12.0]
     assert table["unit"].tolist() == ["points", "points", "%"] and table["n"].tolist() == [7, 7, 5]
-    assert synthesis.models(**none_of()).empty
+    assert synthesis.models(**of_models()).empty
 
 
 def printed(what):
@@ -178,10 +165,5 @@ def test_a_gap_needs_both_pairs_and_follows_the_metrics_direction():
             for p, c, v in values
         ]
     )
-    names = ("shares", "genders", "verdicts", "by_prompt", "occupations")
-    of = ("paired_percent_female", "dalleval_average_gender", "dalleval_skill_verdicts")
-    of += ("dalleval_attribute_prompt_difference", "paradox_occupation_amplification")
-    empty = {k: tables.of([], name) for k, name in zip(names, of, strict=True)}
-    none = pd.DataFrame(columns=["model", "category", "prompt", "deviation"])
-    found = synthesis.units(**empty, deviations=none, similarity=tables.of(frame, "triplets_similarity"))
+    found = synthesis.units(**of_units(similarity=tables.of(frame, "triplets_similarity")))
     assert found[["unit", "value"]].values.tolist() == [["d x", pytest.approx(0.3)]]

@@ -1,11 +1,10 @@
 """Measures that other packages bring: an example package, installed as a user would, and what is refused."""
 
-import importlib
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from without_rows import of_models, of_units
 
 from biaslab import sources, tables
 from biaslab.errors import InputError, ParameterError, UnknownNameError
@@ -16,38 +15,12 @@ from biaslab.settings import Settings
 from biaslab.study import Study
 
 EXAMPLE = Path(__file__).parent / "example_measure"
-OF_MODELS = {
-    "scores": "paired_stereotype_score",
-    "averages": "dalleval_overall_average",
-    "mads": "dalleval_mad",
-    "accuracy": "dalleval_skill_accuracy",
-    "references": "dalleval_references",
-    "attributes": "dalleval_attribute_mean_difference",
-    "gaps": "triplets_disparity_gap",
-    "amplification": "paradox_amplification",
-}
-OF_UNITS = {
-    "shares": "paired_percent_female",
-    "genders": "dalleval_average_gender",
-    "verdicts": "dalleval_skill_verdicts",
-    "by_prompt": "dalleval_attribute_prompt_difference",
-    "similarity": "triplets_similarity",
-    "occupations": "paradox_occupation_amplification",
-}
 DRAWS = {"seed": 3, "replicates": 500, "confidence": 0.95}
 
 
-@pytest.fixture(scope="module")
-def site(install):
-    return install(EXAMPLE)
-
-
 @pytest.fixture
-def installed(site, monkeypatch):
-    monkeypatch.syspath_prepend(site)
-    importlib.invalidate_caches()
-    yield site
-    sys.modules.pop("example_measure", None)
+def installed(use):
+    return use(EXAMPLE)
 
 
 @pytest.fixture
@@ -72,7 +45,7 @@ def test_a_measure_of_another_package_stands_beside_the_papers(study):
         subset="percent_female"
     )
     by_occupation = pairs.groupby("occupation")["percent_female"].mean()
-    table = synthesis.models(**{k: tables.of([], name) for k, name in OF_MODELS.items()}, own=own, **DRAWS)
+    table = synthesis.models(**of_models(), own=own, **DRAWS)
     first = table[table["model"] != "other"].iloc[0]
     assert first["estimate"] == pytest.approx((by_occupation - 50).abs().mean())
     assert first["ci_low"] < first["estimate"] < first["ci_high"] and pd.isna(first["floor"])
@@ -84,9 +57,7 @@ def test_a_measure_of_another_package_stands_beside_the_papers(study):
     assert first["n"] == len(by_occupation)
     assert table[table["model"] == "other"]["estimate"].tolist() == [0.0]
     # The same occupations of both: the difference is the first's distance.
-    empty = {k: tables.of([], name) for k, name in OF_UNITS.items()}
-    none = pd.DataFrame(columns=["model", "category", "prompt", "deviation"])
-    units = synthesis.units(**empty, deviations=none, own=own)
+    units = synthesis.units(**of_units(), own=own)
     differences = synthesis.model_differences(units, **DRAWS)
     assert differences["difference"].tolist() == [pytest.approx(first["estimate"])]
     assert differences["measure"].tolist() == ["Distance from even, two people"]
@@ -94,7 +65,6 @@ def test_a_measure_of_another_package_stands_beside_the_papers(study):
 
 def test_a_measure_has_a_name_of_its_own(study):
     own = synthesis.own_units(study)
-    empty = {k: tables.of([], name) for k, name in OF_MODELS.items()}
     score = {
         "model": "a",
         "aspect": "power",
@@ -108,7 +78,7 @@ def test_a_measure_has_a_name_of_its_own(study):
     with pytest.raises(
         InputError, match="of your own is called 'Stereotype Score, roles of power, two people'"
     ):
-        synthesis.models(**empty | {"scores": scores}, own=taken, **DRAWS)
+        synthesis.models(**of_models(scores=scores), own=taken, **DRAWS)
 
 
 @pytest.mark.parametrize(
