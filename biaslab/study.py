@@ -490,7 +490,9 @@ def _lay_out(figure: Figure) -> Bbox:
     # At the PNG's resolution: glyphs are as wide as whole pixels, so at another one texts are longer or shorter.
     figure.set_dpi(_DPI)
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    # Without any engine, even one that does nothing, saving does not draw everything once more to lay it out.
+    with mpl.rc_context({"figure.autolayout": False, "figure.constrained_layout.use": False}):
+        figure.set_layout_engine(None)
     return figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
 
 

@@ -32,7 +32,7 @@ SMALL = {
     },
     "people": {"occupations": 2, "power_runs": 1, "single_images": 1, "three_prompts": 2},
     "dalleval": {"scenes": 6, "professions": 2, "social_images": 2, "detector_renders": 16},
-    "triplets": {"triplets": 3, "one_triplet": 3},
+    "triplets": {"triplets": 3, "one_triplet": 3, "detector_drawings": 60},
 }
 
 
