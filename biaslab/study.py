@@ -364,16 +364,15 @@ class Study:
         title = f"{title}: {model_shown}" if len(several) > 1 else title
         made = self.made if self._inputs or "pipeline" in vars(self) else ""
         caption = f"{caption} {made}".strip()
-        page = _lay_out(figure)
         # A fixed salt and no date make the same figure the same bytes; pictures in it stay as they are.
         how = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
-        with self._writing(folder / f"{name}.png"):
+        with self._writing(folder / f"{name}.png"), mpl.rc_context(how | _NO_LAYOUT):
             folder.mkdir(parents=True, exist_ok=True)
+            page = _lay_out(figure)
             _save_png(figure, folder / f"{name}.png", page)
-            with mpl.rc_context(how):
-                figure.savefig(
-                    folder / f"{name}.svg", bbox_inches=page, facecolor="white", metadata={"Date": None}
-                )
+            figure.savefig(
+                folder / f"{name}.svg", bbox_inches=page, facecolor="white", metadata={"Date": None}
+            )
         record = {"name": name, "title": title, "caption": caption, "alt": caption, "main": bool(main)}
         self._record("figures", record)
         _display(folder / f"{name}.png", caption)
@@ -481,18 +480,22 @@ def _is_data(artist: Artist, ax: Axes) -> bool:
 
 
 _DPI = 170
+# Once it has been laid out a figure has no engine: with one, even one that does nothing, each saving draws all of it
+# once more. After saving, matplotlib gives a figure without an engine the one that these name.
+_NO_LAYOUT = {"figure.autolayout": False, "figure.constrained_layout.use": False}
 
 
 def _lay_out(figure: Figure) -> Bbox:
-    """Place what is in a figure once, for all the formats it is saved in, and return what it takes up, in inches."""
+    """Place what is in a figure once, for all the formats it is saved in, and return what it takes up, in inches.
+
+    For use under :data:`_NO_LAYOUT`, as the savings that follow.
+    """
     import matplotlib as mpl
 
     # At the PNG's resolution: glyphs are as wide as whole pixels, so at another one texts are longer or shorter.
     figure.set_dpi(_DPI)
     figure.draw_without_rendering()
-    # Without any engine, even one that does nothing, saving does not draw everything once more to lay it out.
-    with mpl.rc_context({"figure.autolayout": False, "figure.constrained_layout.use": False}):
-        figure.set_layout_engine(None)
+    figure.set_layout_engine(None)
     return figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
 
 

@@ -48,7 +48,8 @@ def test_no_points_no_labels(axes):
 
 
 @pytest.mark.usefixtures("any_text")
-def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path):
+def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path, monkeypatch):
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
     from PIL import Image
 
     style.use()
@@ -57,12 +58,19 @@ def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path):
     ax.text(1.1, 0.5, "outside of the axes", transform=ax.transAxes)
     # So long that glyphs of whole pixels at another resolution would add up to more than the margin.
     ax.set_yticks([0.5], ["at least one of them " * 3])
-    laid_out = []
-    engine = figure.get_layout_engine()
-    execute = engine.execute
-    engine.execute = lambda fig: (laid_out.append(fig), execute(fig))
+    # By whichever engine: between savings matplotlib may give the figure another one.
+    laid_out, drawn = [], []
+    execute, draw = ConstrainedLayoutEngine.execute, mpl.figure.Figure.draw
+    monkeypatch.setattr(
+        ConstrainedLayoutEngine, "execute", lambda self, fig: (laid_out.append(fig), execute(self, fig))
+    )
+    monkeypatch.setattr(
+        mpl.figure.Figure, "draw", lambda self, renderer: (drawn.append(self), draw(self, renderer))
+    )
     Study(tmp_path).show("paired_shape", figure)
     assert len(laid_out) == 1
+    # To lay it out, as PNG and as SVG.
+    assert len(drawn) == 3
     assert not plt.fignum_exists(figure.number)
     page = np.asarray(Image.open(tmp_path / "figures" / "paired_shape.png").convert("L"))
     # 0.1 inches of white all round, at 170 dots an inch, and something right behind it.
