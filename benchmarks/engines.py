@@ -88,7 +88,7 @@ def main() -> None:
 
         def searching(store: str, workers: int) -> None:
             ray = engine.get("ray", workers=workers)
-            search(open_corpus(corpus), terms, store=Store(store), engine=ray, progress=False)
+            search(open_corpus(corpus), terms, store=Store(store, engine=ray), progress=False)
 
         of_workers(f"search of {options.rows * options.times:,} captions", searching)
 
@@ -96,7 +96,7 @@ def main() -> None:
 
         def embedding(store: str, workers: int) -> None:
             encoder, ray = Encoder(device="cpu"), engine.get("ray", workers=workers)
-            embed(texts, encoder, embedding_stage(Store(store), encoder), engine=ray, progress=False)
+            embed(texts, encoder, embedding_stage(Store(store, engine=ray), encoder), progress=False)
 
         of_workers(f"embedding of {options.texts:,} captions", embedding)
 

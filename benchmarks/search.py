@@ -45,8 +45,8 @@ if __name__ == "__main__":
     folder, workers, out = sys.argv[1:]
     with tempfile.TemporaryDirectory() as store:
         engine = LocalEngine(int(workers) if int(workers) > 1 else 0)
-        found = search(open_corpus(folder), lexicons.load("paradox_occupations"), store=Store(store), engine=engine,
-                       progress=False)
+        kept = Store(store, engine=engine)
+        found = search(open_corpus(folder), lexicons.load("paradox_occupations"), store=kept, progress=False)
     found.totals.to_csv(out, index=False)
     print(f"  {len(found.captions):,} captions sampled")
 """

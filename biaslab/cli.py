@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import shtab
@@ -83,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     values.add_argument("--notebooks-dir", metavar="DIR", help="where the notebooks are (default: nearby)")
     text = "say what would be made, how long that takes and what it costs, and stop"
     starts.add_argument("--dry-run", action="store_true", help=text)
+    text = "say also what that takes on many devices, such as gpus=64 or gpus=64,seconds=0.2 (an image), and stop"
+    starts.add_argument("--plan", metavar="GPUS", help=text)
     starts.add_argument("--overwrite", action="store_true", help="replace a folder that holds another run")
     text = "execute also notebooks of which nothing has changed since"
     starts.add_argument("--again", action="store_true", help=text)
@@ -106,9 +109,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--name", metavar="NAME", default="", help="name of the run (default: of models and size)")
     add("--corpus", metavar="PATTERN", default="", help="captions, for the paradox too; 'mini' or files")
 
-    text = "compute a share of a run's captions, for an array of jobs"
+    text = "compute a share of what a run searches, makes and judges, for an array of jobs"
     add = command("shard", _shard, text, of_run, values, bars, kept=_GOES_ON)
     add("--of", dest="share", metavar="I/N", required=True, help="which share: 0/10 to 9/10 make the whole")
+    add("--wait", action="store_true", help="wait for other shares, and go on, until nothing is left")
 
     add = command(
         "compare", _compare, "lay runs side by side: findings, and tables with differences", outputs
@@ -174,8 +178,8 @@ def _run(given: argparse.Namespace) -> int:
     checked = params.load(
         given.params, overrides=given.overrides, notebooks=given.notebooks, notebooks_dir=given.notebooks_dir
     )
-    if given.dry_run:
-        _say_plan(checked)
+    if _stops(given):
+        _say_plan(given, checked)
         return 0
     return _execute(given, checked)
 
@@ -186,15 +190,23 @@ def _audit(given: argparse.Namespace) -> int:
     how = {"size": given.size, "name": given.name, "corpus": given.corpus}
     asked = audit.params_of(given.models, **how)
     checked = params.of(asked, file=runs.PARAMS, overrides=given.overrides, notebooks_dir=given.notebooks_dir)
-    _say_plan(checked)
-    return 0 if given.dry_run else _execute(given, checked)
+    _say_plan(given, checked)
+    return 0 if _stops(given) else _execute(given, checked)
 
 
-def _say_plan(checked: RunParams) -> None:
-    from biaslab import planning
+def _stops(given: argparse.Namespace) -> bool:
+    return given.dry_run or given.plan is not None
 
+
+def _say_plan(given: argparse.Namespace, checked: RunParams) -> None:
+    from biaslab import planning, scaling
+
+    devices = None if given.plan is None else scaling.devices(given.plan)
     found = planning.asked(checked)
-    print(planning.said(found, planning.costs(found)), flush=True)
+    measured = planning.costs(found)
+    print(planning.said(found, measured), flush=True)
+    if devices is not None:
+        print(scaling.said(found, measured, devices), flush=True)
 
 
 def _execute(given: argparse.Namespace, checked: RunParams) -> int:
@@ -225,25 +237,24 @@ def _execute(given: argparse.Namespace, checked: RunParams) -> int:
     return 0 if record["status"] == "ok" else 1
 
 
+_ALL_THERE = "Nothing is left: `biaslab run {}` reads it all."
+
+
 def _shard(given: argparse.Namespace) -> int:
     import re
 
-    from biaslab import params, runs
+    from biaslab import params, shards
     from biaslab.errors import ParameterError
 
     share = re.fullmatch(r"(\d+)/(\d+)", given.share)
     if share is None:
         raise ParameterError(f"--of is {given.share!r}; it must be a share of a number, for example 0/10.")
     checked = params.load(given.params, overrides=given.overrides, notebooks_dir=given.notebooks_dir)
-    left = []
-    for pipeline in runs.pipelines(checked, progress=not given.no_progress):
-        left += pipeline.compute_share(int(share[1]), int(share[2]))
-    for sentence in left:
-        print(sentence)
-    print(
-        "Start all shares once more when they have ended."
-        if left
-        else f"Nothing is left: `biaslab run {given.params}` reads it all."
+    how = {"progress": not given.no_progress, "wait": given.wait}
+    told = partial(print, sep="\n", flush=True)
+    left = shards.compute(checked, (int(share[1]), int(share[2])), waiting=lambda left: told(*left), **how)
+    told(
+        *left, "Start all shares once more when they have ended." if left else _ALL_THERE.format(given.params)
     )
     return 0
 

@@ -2,8 +2,9 @@
 
 An engine has one method, ``map(function, items)``: a generator of ``function(item)`` in the order of ``items``. Beyond
 this process the function, the items and the results travel, so they must be picklable; the function travels once
-to each worker and stays there, so what it keeps (a model, say) is loaded once per worker. An item whose worker was
-killed is given to another one. Closing the generator ends its workers.
+to each worker and stays there, so what it keeps (a model, say, in a :class:`Memo`) is loaded once per worker. No worker
+has more than one item, and none is taken before a worker is free. An item whose worker was killed, or took longer than
+it may, is given to another one. Closing the generator ends its workers.
 
 ``local`` runs in this process, or in worker processes of this machine. ``ray`` runs in actors of a Ray cluster: the
 one at an address, else one that is started on this machine. All machines of a cluster must have biaslab installed
@@ -13,11 +14,13 @@ and see the store's folder under the same path.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pickle
 import socket
 import time
 import traceback
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import chain, islice
@@ -44,6 +47,10 @@ THREADS = (
     "RAYON_NUM_THREADS",
 )
 _ADDRESS = "RAY_ADDRESS"
+# Which GPUs a process sees.
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+# What an item on its way to a process begins with; what does not is a function.
+_ITEM = b"item:"
 
 
 class Engine(Protocol):
@@ -70,6 +77,22 @@ class Engine(Protocol):
             ParameterError: There are workers, and the function cannot be pickled.
             RunError: Workers were killed again and again at the same item.
         """
+
+
+class Memo:
+    """A function that computes once for each of its arguments, in each process: it travels without what it keeps."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Take the function; its arguments must be hashable."""
+        self.__wrapped__ = function
+        self._kept = functools.cache(function)
+
+    def __call__(self, *given: Any) -> Any:
+        """Return what the function gives."""
+        return self._kept(*given)
+
+    def __reduce__(self) -> tuple:
+        return Memo, (self.__wrapped__,)
 
 
 # -- how far a function is -------------------------------------------------------------------------------
@@ -99,98 +122,168 @@ def _heard_by(listener: Callable[[int], object] | None) -> Iterator[None]:
 class LocalEngine:
     """Runs on this machine: in this process, each item only when its result is asked for, or in worker processes.
 
-    Worker processes are started anew for each call of :meth:`map` and share this process's threads among them. They
-    end with this process, however it ends. A single item is not worth a process and runs here.
+    Worker processes share this process's threads among them, and its GPUs: each has one, in turn. They stay for the
+    next call of :meth:`map`, and end with the engine or with this process, however it ends. A single item is not worth
+    a process and runs here.
     """
 
-    def __init__(self, workers: int = 0) -> None:
-        """Use so many processes; 0 is this one, fewer are a ParameterError."""
-        self.workers = _checked(workers)
+    def __init__(self, workers: int = 0, timeout: float = 0) -> None:
+        """Use so many processes; 0 is this one, fewer are a ParameterError. ``timeout`` as in :func:`get`."""
+        self.workers, self.timeout = _checked(workers), timeout
+        self._idle: list[_Process] = []
+        weakref.finalize(self, _end, self._idle)
 
     def map(self, function, items, *, gpu=False, advanced=None) -> Generator[Any, None, None]:
-        """Do as :meth:`Engine.map`; a GPU is shared by all workers."""
+        """Do as :meth:`Engine.map`."""
         items = iter(items)
         first = list(islice(items, max(self.workers, 2))) if self.workers else []
         if len(first) > 1:
-            yield from _in_processes(function, first, items, self.workers, advanced)
+            yield from self._in_processes(
+                function, chain(first, items), min(self.workers, len(first)), gpu, advanced
+            )
             return
         for item in chain(first, items):
             with _heard_by(advanced):
                 result = function(item)
             yield result
 
+    def _in_processes(
+        self, function, items: Iterable, n: int, gpu: bool, advanced
+    ) -> Generator[Any, None, None]:
+        from multiprocessing.connection import wait
 
-def _in_processes(
-    function, first: list, more: Iterator, workers: int, advanced
-) -> Generator[Any, None, None]:
-    from multiprocessing.connection import wait
+        payload = _pickled(function)
+        todo = enumerate(items)
+        again: deque[tuple[int, Any]] = deque()
+        killed: Counter[int] = Counter()
+        done: dict[int, Any] = {}
+        due = 0
+        team = self._team(n, gpu)
+        try:
+            for member in team:
+                member.serve(payload)
+                member.take(next(todo, None))
+            while any(member.task for member in team):
+                busy = {member.pipe: member for member in team if member.task}
+                for pipe in wait(list(busy), _left(busy.values(), self.timeout)) or _late(busy, self.timeout):
+                    member = busy[pipe]
+                    index, item = member.task
+                    try:
+                        if not pipe.poll():
+                            raise EOFError
+                        kind, value = pipe.recv()
+                    except (EOFError, OSError):
+                        killed[index] += 1
+                        if killed[index] > RETRIES:
+                            raise RunError(_lost(killed[index], member, self.timeout)) from None
+                        again.append((index, item))
+                        member.end()
+                        team[team.index(member)] = member = _Process(member.environment)
+                        member.serve(payload)
+                    else:
+                        if kind == "advanced":
+                            if advanced is not None:
+                                advanced(value)
+                            continue
+                        if kind == "failed":
+                            raise value
+                        done[index] = value
+                    member.take(again.popleft() if again else next(todo, None))
+                while due in done:
+                    yield done.pop(due)
+                    due += 1
+        except BaseException:
+            _end(team)
+            raise
+        self._idle += team
 
-    payload = _pickled(function)
-    threads = max(1, _own_threads() // workers)
-    todo = enumerate(chain(first, more))
-    again: deque[tuple[int, Any]] = deque()
-    killed: Counter[int] = Counter()
-    done: dict[int, Any] = {}
-    due = 0
-    team = [_Process(payload, threads) for _ in range(min(workers, len(first)))]
-    try:
-        for member in team:
-            member.take(next(todo, None))
-        while any(member.task for member in team):
-            busy = {member.pipe: member for member in team if member.task}
-            for pipe in wait(list(busy)):
-                member = busy[pipe]
-                index, item = member.task
-                try:
-                    kind, value = pipe.recv()
-                except (EOFError, OSError):
-                    killed[index] += 1
-                    if killed[index] > RETRIES:
-                        raise RunError(_killed(killed[index], member.exit_code)) from None
-                    again.append((index, item))
-                    member.end()
-                    team[team.index(member)] = member = _Process(payload, threads)
-                else:
-                    if kind == "advanced":
-                        if advanced is not None:
-                            advanced(value)
-                        continue
-                    if kind == "failed":
-                        raise value
-                    done[index] = value
-                member.take(again.popleft() if again else next(todo, None))
-            while due in done:
-                yield done.pop(due)
-                due += 1
-    finally:
-        for member in team:
-            member.end()
+    def _team(self, n: int, gpu: bool) -> list[_Process]:
+        """Return so many processes: those that are idle, as far as they are what is needed, and new ones."""
+        shared = dict.fromkeys(THREADS, str(max(1, _own_threads() // self.workers)))
+        gpus = _gpus() if gpu else []
+        wanted = [shared | ({_VISIBLE: gpus[k % len(gpus)]} if gpus else {}) for k in range(n)]
+        team = []
+        for environment in wanted:
+            fits = (k for k, one in enumerate(self._idle) if one.environment == environment and one.alive)
+            k = next(fits, None)
+            team.append(_Process(environment) if k is None else self._idle.pop(k))
+        # Others would hold memory.
+        _end(self._idle)
+        return team
+
+
+def _end(team: list[_Process]) -> None:
+    """End processes and empty the list of them."""
+    while team:
+        team.pop().end()
+
+
+def _lost(times: int, member: _Process, timeout: float) -> str:
+    late = timeout and member.seconds >= timeout
+    return _hung(times, timeout) if late else _killed(times, member.exit_code)
+
+
+def _left(busy: Iterable[_Process], timeout: float) -> float | None:
+    """Return the seconds until the first of some workers is late; None where none ever is."""
+    return max(0.0, timeout - max(member.seconds for member in busy)) if timeout else None
+
+
+def _late(busy: Mapping[Any, _Process], timeout: float) -> list:
+    """Return the pipes of workers that have taken longer than they may."""
+    return [pipe for pipe, member in busy.items() if timeout and member.seconds >= timeout]
+
+
+def _gpus() -> list[str]:
+    """Return the GPUs that this process sees, as workers are told theirs."""
+    said = os.environ.get(_VISIBLE)
+    if said is not None:
+        return [name for name in said.split(",") if name]
+    import torch
+
+    return [str(k) for k in range(torch.cuda.device_count())]
 
 
 class _Process:
-    """A process that calls one function on items, one at a time."""
+    """A process that calls one function on items, one at a time, and after that another one."""
 
-    def __init__(self, function: bytes, threads: int) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         from multiprocessing import get_context
 
         # Not forked: threads of numpy, pyarrow and torch do not survive a fork.
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.task: tuple[int, Any] | None = None
+        self.environment = environment
+        self._since = 0.0
         self._process = context.Process(
-            target=_serve, args=(theirs, function, os.getpid()), name="biaslab worker", daemon=True
+            target=_serve, args=(theirs, os.getpid()), name="biaslab worker", daemon=True
         )
-        with _environment({name: str(threads) for name in THREADS}), lifeline.sheltered():
+        with _environment(environment), lifeline.sheltered():
             self._process.start()
         theirs.close()
 
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.is_alive()
+
+    def serve(self, function: bytes) -> None:
+        """Call this function from now on."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.pipe.send_bytes(function)
+
     def take(self, task: tuple[int, Any] | None) -> None:
         """Start on an item; None is nothing more to do."""
-        self.task = task
+        self.task, self._since = task, time.monotonic()
         if task is not None:
             # Where the process has died, the answer that does not come tells so.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self.pipe.send(task[1])
+                self.pipe.send_bytes(_ITEM + pickle.dumps(task[1]))
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been at its item."""
+        return time.monotonic() - self._since
 
     @property
     def exit_code(self) -> int | None:
@@ -208,25 +301,35 @@ class _Process:
             self._process.join()
 
 
-def _serve(pipe, function: bytes, parent: int) -> None:
-    """Be a worker process."""
+def _serve(pipe, parent: int) -> None:
+    """Be a worker process: after a function come, as pairs, the items that it is called on."""
     lifeline.begin(parent)
-    call = None
+    function, call = b"", None
     while True:
         try:
-            item = pipe.recv()
+            given = pipe.recv_bytes()
         except EOFError:
             return
+        if not given.startswith(_ITEM):
+            function, call = given, None
+            continue
         with _heard_by(lambda n: pipe.send(("advanced", n))):
             try:
                 call = call or pickle.loads(function)
-                answer = "done", call(item)
+                answer = "done", call(pickle.loads(given[len(_ITEM) :]))
             except Exception as error:
                 answer = "failed", _portable(error)
         try:
             pipe.send(answer)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             pipe.send(("failed", RunError(f"The result of a worker cannot be pickled: {error}")))
+
+
+def _hung(times: int, timeout: float) -> str:
+    return (
+        f"Workers were at the same piece for more than {timeout:g} seconds, {times} times, and were ended. Finished "
+        "pieces are kept. Set compute.timeout higher, or to 0 for no limit, if a piece can take so long."
+    )
 
 
 def _killed(times: int, exit_code: object) -> str:
@@ -238,12 +341,14 @@ def _killed(times: int, exit_code: object) -> str:
 
 
 def _pickled(function: Callable) -> bytes:
+    import cloudpickle
+
     try:
-        return pickle.dumps(function)
+        return cloudpickle.dumps(function)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ParameterError(
-            f"Worker processes cannot be given {function!r:.200}: {error}. Use a function of a module, or "
-            "functools.partial of one with arguments that can be pickled, or no workers."
+            f"Worker processes cannot be given {function!r:.200}: {error}. Use a function whose arguments and values "
+            "can be pickled, or no workers."
         ) from None
 
 
@@ -293,14 +398,16 @@ class RayEngine:
 
     A worker reserves half a processor, or a share of a GPU where the function uses one and the cluster has any. Work
     begins with the first worker that the cluster gives; those that come later join in. An actor that was killed is
-    started again and its item done again.
+    started again and its item done again. Workers stay for the next call of :meth:`map`, and end with the engine or
+    with this process.
     """
 
-    def __init__(self, workers: int = 0, address: str = "") -> None:
+    def __init__(self, workers: int = 0, address: str = "", timeout: float = 0) -> None:
         """Use so many workers; 0 is one for each processor (or GPU) of the cluster.
 
         Args:
             workers: How many.
+            timeout: As in :func:`get`.
             address: Of the cluster, as ``ray.init`` takes it; empty is ``$RAY_ADDRESS``, or without it a cluster of
                 this machine alone, which ends with this process.
 
@@ -309,7 +416,9 @@ class RayEngine:
         """
         from importlib.util import find_spec
 
-        self.workers = _checked(workers)
+        self.workers, self.timeout = _checked(workers), timeout
+        # Ray ends actors that nobody can call any more.
+        self._idle: tuple[dict[str, Any], list] = ({}, [])
         self.address = address or os.environ.get(_ADDRESS, "")
         if find_spec("ray") is None:
             raise ParameterError(
@@ -325,70 +434,109 @@ class RayEngine:
             return
         ray = self._joined()
         plan = self._plan(ray.cluster_resources(), gpu)
-        worker = ray.remote(
-            max_restarts=-1,
-            max_task_retries=RETRIES,
-            num_cpus=plan["cpu"],
-            num_gpus=plan["gpu"],
-            scheduling_strategy="SPREAD",
-        )(_RayWorker)
         try:
             stored = ray.put(function)
         except TypeError as error:
             raise ParameterError(f"Ray workers cannot be given {function!r:.200}: {error}") from None
-        team = [worker.remote(plan["threads"], bool(plan["gpu"])) for _ in range(plan["workers"])]
+        team = self._team(ray, plan)
         # In a list, Ray leaves it to the worker to fetch the function, which it does once.
-        tasks = ((i, [stored], item) for i, item in enumerate(chain(first, items)))
+        tasks = ((i, stored.hex(), [stored], item) for i, item in enumerate(chain(first, items)))
         try:
             yield from self._run(ray, team, tasks, plan, advanced)
-        finally:
-            for member in team:
-                with contextlib.suppress(Exception):
-                    ray.kill(member)
+        except BaseException:
+            _kill(ray, team)
+            raise
+        self._idle = plan, team
+
+    def _team(self, ray, plan: dict[str, Any]) -> list:
+        """Return the workers of a plan: those that are idle, where they were planned alike."""
+        (planned, team), self._idle = self._idle, ({}, [])
+        if planned == plan:
+            return team
+        _kill(ray, team)
+        worker = ray.remote(
+            max_restarts=-1,
+            num_cpus=plan["cpu"],
+            num_gpus=plan["gpu"],
+            scheduling_strategy="SPREAD",
+        )(_worker(ray))
+        return [worker.remote(plan["threads"], bool(plan["gpu"])) for _ in range(plan["workers"])]
 
     def _run(self, ray, team: list, todo: Iterator, plan: Mapping, advanced) -> Generator[Any, None, None]:
         # What is not answered yet, and by whom: whether a worker is there, or an item by its number.
         asked = {member.ready.remote(): (member, None) for member in team}
+        free: list = []
         done: dict[int, Any] = {}
-        due = given = 0
-        started, there = time.monotonic(), False
+        given: dict[int, tuple] = {}
+        again: deque[int] = deque()
+        since: dict[Any, float] = {}
+        late: set[int] = set()
+        lost: Counter[int] = Counter()
+        due, heard = 0, time.monotonic()
         task = next(todo, None)
-        while task is not None or given > due:
-            answered, _ = ray.wait(list(asked), num_returns=1, timeout=5)
+        while task is not None or given:
+            answered, _ = ray.wait(list(asked), num_returns=1, timeout=self._wait)
             for ref in answered:
                 member, index = asked.pop(ref)
+                since.pop(ref, None)
                 try:
                     kind, value, counted = ray.get(ref)
                 except ray.exceptions.RayError as error:
-                    raise RunError(
-                        f"Ray workers were lost at the same piece {RETRIES + 1} times, or could not start: {error}. "
-                        "Finished pieces are kept. Look at the cluster's memory, and at whether biaslab is installed "
-                        "on all its machines."
-                    ) from error
+                    # Ray would try again at once, sooner than it knows that a machine is gone.
+                    lost[index] += 1
+                    if index is None or lost[index] > RETRIES:
+                        raise RunError(self._gone(error, index in late)) from error
+                    again.append(index)
+                    asked[member.ready.remote()] = (member, None)
+                    continue
                 if kind == "failed":
                     raise value
-                there = True
+                heard = time.monotonic()
                 if index is not None:
                     done[index] = value
+                    del given[index]
                     if advanced is not None and counted:
                         advanced(counted)
-                if task is not None:
-                    asked[member.call.remote(*task[1:])] = (member, task[0])
-                    given += 1
-                    task = next(todo, None)
-            if not answered:
+                free.append(member)
+            while free and (again or task is not None):
+                if not again:
+                    again.append(task[0])
+                    given[task[0]], task = task[1:], next(todo, None)
+                member, index = free.pop(), again.popleft()
+                ref = member.call.remote(*given[index])
+                asked[ref], since[ref] = (member, index), time.monotonic()
+            for ref, began in list(since.items()) if self.timeout else ():
+                if time.monotonic() - began > self.timeout:
+                    member, index = asked[ref]
+                    late.add(index)
+                    del since[ref]
+                    ray.kill(member, no_restart=False)
+            if not since and not answered:
                 # Machines can leave a cluster, too.
-                total, free = ray.cluster_resources(), ray.available_resources()
+                total, left = ray.cluster_resources(), ray.available_resources()
                 self._check_fit(plan, total)
-                if not there and time.monotonic() - started > PATIENCE:
+                if time.monotonic() - heard > PATIENCE:
                     raise RunError(
                         f"{self._name} gave no worker within {PATIENCE:g} seconds: of its {_amounts(total)}, "
-                        f"{_amounts(free)} are free. End what holds them (`ray status` tells), add machines, or set "
+                        f"{_amounts(left)} are free. End what holds them (`ray status` tells), add machines, or set "
                         "engine to 'local'."
                     )
             while due in done:
                 yield done.pop(due)
                 due += 1
+
+    @property
+    def _wait(self) -> float:
+        """How long to wait for an answer before looking at the clock and the cluster, in seconds."""
+        return min(5.0, self.timeout or 5.0)
+
+    def _gone(self, error: Exception, late: bool) -> str:
+        if late:
+            return _hung(RETRIES + 1, self.timeout)
+        return (
+            f"Ray workers were lost at the same piece {RETRIES + 1} times, or could not start: {error}. Finished "
+            "pieces are kept. Look at the cluster's memory, and at whether biaslab is installed on all its machines."
+        )
 
     @property
     def _name(self) -> str:
@@ -444,32 +592,50 @@ class RayEngine:
             )
 
 
+def _kill(ray, team: list) -> None:
+    for member in team:
+        with contextlib.suppress(Exception):
+            ray.kill(member)
+
+
+def _worker(ray) -> type:
+    """Return the class of actors; an answer to whether one is there is waited for through its restarts."""
+
+    class Worker(_RayWorker):
+        ready = ray.method(max_task_retries=-1)(_RayWorker.ready)
+
+    return Worker
+
+
 class _RayWorker:
-    """The actor: calls one function on items, one at a time."""
+    """The actor: calls one function on items, one at a time, and after that another one."""
 
     def __init__(self, threads: int, gpu: bool) -> None:
         import sys
 
         if not gpu:  # One that it did not reserve is not its own.
-            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+            os.environ[_VISIBLE] = ""
         # Libraries that are not loaded yet read the variables; torch may be.
         os.environ.update({name: str(threads) for name in THREADS})
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(threads)
+        self._name = ""
         self._function: Callable[[Any], Any] | None = None
 
     def ready(self) -> tuple[str, None, int]:
-        """Answer."""
+        """Answer; asked for as long as the worker has not started again."""
         return "ready", None, 0
 
-    def call(self, function: list, item: Any) -> tuple[str, Any, int]:
+    def call(self, name: str, function: list, item: Any) -> tuple[str, Any, int]:
         """Return what became of an item, and how far the function said that it came."""
         import ray
 
         counted: list[int] = []
         with _heard_by(counted.append):
             try:
-                self._function = self._function or ray.get(function[0])
+                if self._function is None or self._name != name:
+                    self._function, self._name = None, name
+                    self._function = ray.get(function[0])
                 return "done", self._function(item), sum(counted)
             except Exception as error:
                 return "failed", _portable(error), 0
@@ -489,13 +655,15 @@ def _amounts(resources: Mapping[str, float]) -> str:
 # -- by name ---------------------------------------------------------------------------------------------
 
 
-def get(name: str = "local", *, workers: int = 0, address: str = "") -> Engine:
+def get(name: str = "local", *, workers: int = 0, address: str = "", timeout: float = 0) -> Engine:
     """Return the engine called ``name``.
 
     Args:
         name: ``local`` or ``ray``.
         workers: How many workers; 0 is this process for ``local``, and all that the cluster has for ``ray``.
         address: Of a Ray cluster; see :class:`RayEngine`.
+        timeout: Longest time that a worker may be at one item, in seconds; then it is ended and the item given to
+            another one. 0 is no limit.
 
     Raises:
         ParameterError: There is no such engine, it is not installed, or it has no workers or address.
@@ -503,13 +671,13 @@ def get(name: str = "local", *, workers: int = 0, address: str = "") -> Engine:
     if name not in ("local", "ray"):
         raise ParameterError(f"engine is {name!r}, which does not exist. {name_help(name, ['local', 'ray'])}")
     if name == "ray":
-        return RayEngine(workers, address)
+        return RayEngine(workers, address, timeout)
     if address:
         raise ParameterError(
             f"compute.address is {address!r} and compute.engine is 'local', which has no address. Set the engine to "
             "'ray', or the address to ''."
         )
-    return LocalEngine(workers)
+    return LocalEngine(workers, timeout)
 
 
 def _checked(workers: int) -> int:

@@ -73,7 +73,9 @@ class RunParams(Group):
     title: str = field("", "Heading of the report.")
     description: str = field("", "What is run and on what, for a reader who was not there.")
     notebooks: Texts = field(("*",), "Patterns of notebook ids to execute.", min_length=1)
-    jobs: Whole = field(0, "Notebooks executed side by side; 0 is one per processor.", ge=0)
+    jobs: Whole = field(
+        0, "Notebooks executed side by side; 0 is one per processor, or one where work runs in workers.", ge=0
+    )
     # Not keys of the file.
     values: dict[str, Any] = field({}, "Notebook parameters; a list means one execution a value.")
     file: str = field("", "The parameters file that they came from.")

@@ -82,23 +82,10 @@ def asked(params: RunParams) -> list[Asked]:
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used.
     """
-    jobs = [job for job in runs.plan(params, Path("unused")) if not job.reason]
-    takes = {notebook.id: notebook.takes for notebook in params.selected}
-    names: dict[int, set[str]] = {}
     found: dict[tuple, Asked] = {}
-    pipelines = [(job, runs.pipeline_of(job, params, progress=False)) for job in jobs]
-    opened: dict[str, Pipeline] = {}
-    for job, pipeline in pipelines:
-        if pipeline is None:
-            continue
-        one = opened.setdefault(repr((pipeline.model, pipeline.seed, pipeline.settings)), pipeline)
-        names.setdefault(id(one), set()).update(takes[job.notebook])
-        if any(_CALIBRATES in cell for cell in job.cells):
-            names[id(one)].add(_CALIBRATES)
-    for pipeline in opened.values():
-        wanted = names[id(pipeline)]
+    for pipeline, wanted, cells in runs.pipelines(params, progress=False):
         some = [asks for one in (pipeline, *pipeline.others) for asks in of_tables(one, wanted)]
-        if _CALIBRATES in wanted:
+        if any(_CALIBRATES in cell for cell in cells):
             made_by = Calibration(pipeline).generators
             some += [_of_captions(one, "synthesis", "generated") for one in made_by]
         for asks in some:
@@ -265,6 +252,11 @@ def _key(one: Asked) -> tuple:
     return one.made_by.alike, one.kept_as
 
 
+def cost_of(one: Asked, measured: dict[tuple, Cost]) -> Cost | None:
+    """Return what an image of a kind takes, as measured; None where none was made to find out."""
+    return measured.get(_key(one))
+
+
 def price(one: Asked) -> float | None:
     """Return what an image costs at an endpoint; None of a model that runs here."""
     return getattr(one.made_by, "price", None)
@@ -281,8 +273,7 @@ def said(found: list[Asked], measured: dict[tuple, Cost]) -> str:
 
     if not found:
         return "This run makes no images."
-    nothing = Cost(0.0, 0.0, 0)
-    costs_of = [measured.get(_key(one), nothing) for one in found]
+    costs_of = [cost_of(one, measured) or Cost(0.0, 0.0, 0) for one in found]
     rows = pd.DataFrame(
         [
             (one.paper, one.model, one.images, one.there, one.at_most, of.seconds, of.bytes)
@@ -302,12 +293,12 @@ def said(found: list[Asked], measured: dict[tuple, Cost]) -> str:
         seconds, size = (float((left * rows[c]).sum()) for c in ("seconds", "bytes"))
         n = sum(of.images for of in measured.values())
         lines.append(
-            f"Time here: {_duration(seconds)} to make them, as {n} images took that were made to find out; judging "
+            f"Time here: {duration(seconds)} to make them, as {n} images took that were made to find out; judging "
             "them comes on top"
         )
         free = shutil.disk_usage(_there(found[0].pipeline.store.root)).free
-        room = "" if size < free else f", and only {_bytes(free)} are free"
-        lines.append(f"Disk: {_bytes(size)}{room}")
+        room = "" if size < free else f", and only {bytes_in_words(free)} are free"
+        lines.append(f"Disk: {bytes_in_words(size)}{room}")
     lines += _prices(found)
     return "\n".join(lines)
 
@@ -333,10 +324,12 @@ def _most(rows: pd.DataFrame) -> str:
     return "at most " if rows["at_most"].any() else ""
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a time in words."""
     hours = f"{seconds / 3600:.2g} hours"
     return hours if seconds > 7200 else f"{hours} ({seconds / 60:.1f} minutes)"
 
 
-def _bytes(n: float) -> str:
+def bytes_in_words(n: float) -> str:
+    """Return a size in words."""
     return f"{n / 1e9:.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from biaslab import (
     __version__,
@@ -176,7 +176,7 @@ def run(
         note([])
         told = as_yaml(params.changed(values=public(dict(params.values))))
         store.replace(folder / PARAMS, told.encode())
-        done, stopped = _execute(jobs, params.jobs, progress, note)
+        done, stopped = _execute(jobs, _side_by_side(params), progress, note)
         shutil.rmtree(attempt.parent, ignore_errors=True)
         if stopped:
             # A second Ctrl-C may cut the report off.
@@ -213,16 +213,29 @@ def _some(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: values[name] for name in names if name in values}
 
 
-def pipelines(params: RunParams, *, progress: bool = True) -> list[Pipeline]:
-    """Return the pipelines that the notebooks of a run open, one for each seed and settings; errors as of a plan."""
-    found: dict[str, Pipeline] = {}
+class Opened(NamedTuple):
+    """A pipeline that notebooks of a run open."""
+
+    pipeline: Pipeline
+    tables: set[str]
+    """The measured tables that they take of it."""
+    cells: list[str]
+    """What they consist of."""
+
+
+def pipelines(params: RunParams, *, progress: bool = True) -> list[Opened]:
+    """Return the pipelines that the notebooks of a run open, one for each model, seed and settings.
+
+    Raises:
+        ParameterError, InputError: As of a plan.
+    """
+    takes = {notebook.id: notebook.takes for notebook in params.selected}
+    found: dict[str, Opened] = {}
     for job in plan(params, Path("unused")):
         if not job.reason and (made := pipeline_of(job, params, progress=progress)):
-            found.setdefault(repr((made.settings, made.seed)), made)
-    if not found:
-        raise ParameterError(
-            "The notebooks of this run search no captions; set source to 'mini' or 'pipeline'."
-        )
+            one = found.setdefault(repr((made.model, made.settings, made.seed)), Opened(made, set(), []))
+            one.tables.update(takes[job.notebook])
+            one.cells.extend(job.cells)
     return list(found.values())
 
 
@@ -562,6 +575,16 @@ def _only_one(folder: Path) -> Iterator[None]:
 
 
 # -- execution -------------------------------------------------------------------------------------------
+
+
+def _side_by_side(params: RunParams) -> int:
+    """Return how many notebooks are executed at a time; 0 is one per processor.
+
+    Each has workers of its own, of which one team can fill a cluster.
+    """
+    settings = params.values.get("settings")
+    compute = (settings.get("compute") if isinstance(settings, Mapping) else None) or {}
+    return params.jobs or int(bool(compute.get("workers")) or compute.get("engine") == "ray")
 
 
 def _execute(

@@ -30,12 +30,20 @@ class ComputeSettings(Group):
     )
     workers: Whole = field(
         0,
-        "Worker processes; 0 is none for `local`, and one for each processor of the cluster for `ray`.",
+        "Worker processes, each with a GPU in turn where there are any; 0 is none for `local`, and one for each "
+        "processor, or GPU, of the cluster for `ray`.",
         "processes",
         ge=0,
     )
     address: str = field(
         "", "Address of the Ray cluster; empty is `$RAY_ADDRESS`, or a cluster of this machine alone."
+    )
+    timeout: float = field(
+        0,
+        "Longest time that a worker may be at one piece of work, what it loads before included; then it is ended and "
+        "the piece given to another. 0 is no limit.",
+        "seconds",
+        ge=0,
     )
     store: str = field("", "Folder where stages keep results; empty is `outputs/.store`.")
 

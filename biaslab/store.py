@@ -49,13 +49,20 @@ class UnfinishedError(RunError):
 class Store:
     """A folder of stages."""
 
-    def __init__(self, root: Path | str | None = None, *, share: tuple[int, int] | None = None):
+    def __init__(
+        self,
+        root: Path | str | None = None,
+        *,
+        share: tuple[int, int] | None = None,
+        engine: engines.Engine | None = None,
+    ):
         """Use a folder, made when first written to.
 
         Args:
             root: The folder; :func:`biaslab.places.default_root` where it is None.
             share: Which shards of each stage are computed through this store: (i, n) are those whose number leaves
                 i when divided by n. All where it is None.
+            engine: Where the work of stages runs; this process where it is None.
 
         Raises:
             ParameterError: The share is not one of (0, n) to (n - 1, n).
@@ -67,6 +74,7 @@ class Store:
                 f"share is {share[0]}/{share[1]}; the shares of n are 0/n, 1/n, … up to n-1."
             )
         self.share = share
+        self.engine = engine
 
     def stage(
         self,
@@ -81,8 +89,8 @@ class Store:
             inputs: All that the result depends on beside the rows it is computed from and the code: parameters,
                 digests of models and corpora, seeds. Must fit in JSON; the order of keys does not matter.
             work: Takes consecutive rows (index from 0) and returns a table of any number of rows. It must depend
-                on nothing but these rows and the inputs. The code that it leads to is part of the stage's key. With
-                an engine of several workers it must be picklable. None for a stage that only lends its folder.
+                on nothing but these rows and the inputs. The code that it leads to is part of the stage's key. It
+                travels to the engine's workers. None for a stage that only lends its folder.
 
         Raises:
             ParameterError: The name or an input does not fit.
@@ -104,7 +112,8 @@ class Store:
         # Only workers elsewhere can have other code.
         _agreed.add(_canonical(code))
         key = {"name": name, "inputs": inputs, "code": code}
-        return Stage(self.root / name / _digest(_canonical(key))[:16], key, work, share=self.share)
+        folder = self.root / name / _digest(_canonical(key))[:16]
+        return Stage(folder, key, work, share=self.share, engine=self.engine)
 
     def notes(self, since: str = "") -> list[dict[str, str]]:
         """Return what was noted of damaged shards, oldest first: ``time`` (UTC), ``stage`` and ``text``.
@@ -136,12 +145,21 @@ class Stage:
         work: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
         *,
         share: tuple[int, int] | None = None,
+        engine: engines.Engine | None = None,
     ) -> None:
-        """Use ``folder`` for the shards; ``key`` is written there as ``stage.json``; share as in :class:`Store`."""
+        """Use ``folder`` for the shards; ``key`` is written there as ``stage.json``; the rest as in :class:`Store`."""
         self.folder = folder
         self.key = key
         self.work = work
         self.share = share
+        self.engine = engine
+
+    def within(self) -> Stage:
+        """Return this stage as one that the work of another asks for: all of it, in the process that works."""
+        return Stage(self.folder, self.key, self.work)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"share": None, "engine": None}
 
     @property
     def digest(self) -> str:
@@ -167,7 +185,6 @@ class Stage:
         unit: str = "images",
         advances: bool = False,
         progress: bool = True,
-        engine: engines.Engine | None = None,
         gpu: bool = False,
     ) -> Iterator[pd.DataFrame]:
         """Yield the stage's work applied to ``units``, shard by shard; shards that exist are read, not computed.
@@ -182,7 +199,6 @@ class Stage:
             advances: Whether the work says how far it is, with :func:`biaslab.engine.advance`; else the bar counts
                 rows of ``units``.
             progress: Whether to show a bar while something is computed; a finished stage shows nothing.
-            engine: Where the work runs; this process where it is None.
             gpu: Whether the work uses a GPU where there is one.
 
         Raises:
@@ -216,7 +232,7 @@ class Stage:
                 leave=False,
                 file=sys.stderr,
             ) as bar:
-                run = (engine or engines.get()).map
+                run = (self.engine or engines.get()).map
                 fill = partial(_fill_shard, self.work, self.key["code"])
                 tasks = ((i, paths[i], rows(i)) for i in mine)
                 # In the first pass, a shard that another process computes just now is left to it.
@@ -232,7 +248,7 @@ class Stage:
                             bar.update(n)
             for i in busy:
                 _log.info("Waiting for another process that computes %s.", paths[i])
-                with _locked(paths[i]):
+                with locked(paths[i]):
                     if not paths[i].exists():
                         _write(paths[i], self.work(rows(i)))
         left = [i for i in missing if i not in mine and not paths[i].exists()]
@@ -264,7 +280,7 @@ class Stage:
         with contextlib.suppress(_DamagedError, FileNotFoundError):
             return _read(path)
         self._begin()
-        with _locked(path):
+        with locked(path):
             # Another process may have repaired it meanwhile.
             try:
                 return _read(path)
@@ -315,7 +331,7 @@ def _fill_shard(
             f"{ROOT_VARIABLE}."
         )
     try:
-        with _locked(path, wait=False):
+        with locked(path, wait=False):
             if not path.exists():
                 _write(path, work(rows))
     except _BusyError:
@@ -352,7 +368,7 @@ def once(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     """
     with telling_full_disk(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path):
+    with locked(path):
         try:
             return _read(path)
         except (_DamagedError, FileNotFoundError):
@@ -361,8 +377,8 @@ def once(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the lock of the shard ``path``; the operating system frees it when the process ends, however."""
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of a shard or file; the operating system frees it when the process ends, however."""
     from filelock import FileLock, Timeout
 
     folder = path.parent / "locks"

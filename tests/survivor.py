@@ -1,12 +1,15 @@
-"""A run that tests kill: search, indicators, embeddings and selections, slowly, in many small shards.
+"""Runs that tests kill, slowly, in many small shards: of captions, and of images.
 
-``life(CORPUS, STORE, OUT, ENGINE, WORKERS, SECONDS)`` writes OUT/tables.pickle. Every shard that is computed leaves a
-line in OUT/log: the stage, the digest in the shard's name, and the process that computes it.
+``life(CORPUS, STORE, OUT, ENGINE, WORKERS, SECONDS)`` searches a corpus, looks for indicators, embeds and selects.
+Where CORPUS is ``images``, it makes the paradox's images and those of people alone and in pairs with the embedded
+models, and judges them. It writes OUT/tables.pickle. Every shard that is computed leaves a line in OUT/log: the stage,
+the digest in the shard's name, the process that computes it, and the node where it is Ray's.
 """
 
 import hashlib
 import os
 import pickle
+import sys
 import time
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,9 +18,12 @@ import numpy as np
 
 from biaslab import store
 from biaslab.captions import corpus, neighbours
+from biaslab.generation import images
+from biaslab.judging import judge, people
 from biaslab.pipeline import Pipeline, Settings, stages
 from biaslab.store import Stage
 
+IMAGES = "images"
 OCCUPATIONS = ("nurse", "engineer", "chef", "prime minister")
 READY, ERR = "ready", "err"
 # What a run imports, read once for all of them.
@@ -47,8 +53,10 @@ class Run(Pipeline):
 
 def watched(log, seconds, stage, work, rows):
     """Do some work, noted and slowly."""
+    ray = sys.modules.get("ray")
+    node = ray.get_runtime_context().get_node_id() if ray and ray.is_initialized() else "here"
     with open(log, "a") as file:
-        file.write(f"{stage} {store._rows_digest(rows)[:16]} {os.getpid()}\n")
+        file.write(f"{stage} {store._rows_digest(rows)[:16]} {os.getpid()} {node}\n")
     time.sleep(seconds)
     return work(rows)
 
@@ -86,9 +94,33 @@ def pipeline_of(path, root, engine="local", workers=0):
             "approaches": ["naive", "no_indicators", "nearest", "nearest_no_indicators"],
             "candidates_per_occupation": 0,
         },
-        "compute": {"store": str(root), "engine": engine, "workers": workers},
+        "compute": computed_by(root, engine, workers),
     }
     return Run("none", Settings.of(given), seed=1, progress=False)
+
+
+def computed_by(root, engine, workers):
+    """Return where work runs; ``ray@ADDRESS`` is a cluster that is there."""
+    name, _, address = engine.partition("@")
+    return {"store": str(root), "engine": name, "workers": workers, "address": address}
+
+
+def images_of(root, engine="local", workers=0):
+    """Return a pipeline that makes and judges a few images, with everything cut into small pieces."""
+    for module, name, value in (
+        (images, "SHARD", 8),
+        (judge, "_SHARD_ROWS", 16),
+        (people, "_SHARD_ROWS", 16),
+    ):
+        assert hasattr(module, name)
+        setattr(module, name, value)
+    given = {
+        "captions": {"occupations": ["nurse", "chef"], "rows": 2000, "approaches": ["naive"]},
+        "generation": {"images_per_prompt": 8, "steps": 1},
+        "people": {"occupations": 1, "power_runs": 1, "single_images": 2, "three_prompts": 2},
+        "compute": computed_by(root, engine, workers),
+    }
+    return Pipeline("mini", Settings.of(given), seed=1, progress=False)
 
 
 def main(path, root, out, engine, workers, seconds):
@@ -103,9 +135,14 @@ def main(path, root, out, engine, workers, seconds):
         return compute_iter(stage, units, **options)
 
     Stage.compute_iter = slowly
-    run = pipeline_of(path, root, engine, workers)
-    Path(out, READY).touch()
-    tables = run.captions(), run.totals(), run.selections()
+    if path == IMAGES:
+        run = images_of(root, engine, workers)
+        Path(out, READY).touch()
+        tables = run.judgements("generated"), *(run.people.people(kind) for kind in ("single", "paired"))
+    else:
+        run = pipeline_of(path, root, engine, workers)
+        Path(out, READY).touch()
+        tables = run.captions(), run.totals(), run.selections()
     Path(out, "tables.pickle").write_bytes(pickle.dumps(tables))
 
 

@@ -172,7 +172,7 @@ def test_shares_of_a_run_are_computed_apart(tmp_path, write_notebook, monkeypatc
     assert "--of is 'half'; it must be a share of a number, for example 0/10." in capsys.readouterr().err
     (tmp_path / "mine.yaml").write_text("run: mine\n")
     assert cli.main(["shard", *where, "--of", "0/2"]) == 2
-    assert "search no captions; set source to 'mini' or 'pipeline'" in capsys.readouterr().err
+    assert "make nothing that can be shared; set source to 'mini' or 'pipeline'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["published"], ["published", "paradox_table_6"], ["models"]])

@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -146,8 +148,8 @@ def test_errors_of_the_function_arrive():
 
 
 def test_what_cannot_travel_is_named():
-    with pytest.raises(ParameterError, match=r"cannot be given .*lambda.*Use a function of a module"):
-        list(LocalEngine(2).map(lambda x: x, [1, 2]))
+    with pytest.raises(ParameterError, match=r"cannot be given .*lock.*Use a function whose arguments"):
+        list(LocalEngine(2).map(partial(print, threading.Lock()), [1, 2]))
     with pytest.raises(RunError, match="result of a worker cannot be pickled"):
         list(LocalEngine(2).map(gives_a_lambda, [1, 2]))
 
@@ -163,6 +165,48 @@ def test_an_item_that_kills_every_worker_ends_the_work(tmp_path):
     assert (tmp_path / "met-5").read_text() == "xxxx"
 
 
+def hangs(folder, x):
+    """Give a square, but hang over 2 the first time and over 5 each time; take note of whoever was given these."""
+    if x in (2, 5):
+        with (folder / f"met-{x}").open("a") as file:
+            file.write("x")
+        if x == 5 or (folder / f"met-{x}").read_text() == "x":
+            time.sleep(600)
+    return x * x
+
+
+def test_a_worker_that_hangs_is_replaced(tmp_path):
+    hanging = LocalEngine(2, timeout=4)
+    assert list(hanging.map(partial(hangs, tmp_path), [1, 2, 3, 4])) == [1, 4, 9, 16]
+    assert (tmp_path / "met-2").read_text() == "xx"
+    hanging.timeout = 0.5
+    with pytest.raises(RunError, match=r"more than 0.5 seconds, 4 times, .*Set compute.timeout higher"):
+        list(hanging.map(partial(hangs, tmp_path), [5, 5]))
+
+
+def test_workers_stay_for_the_next_function_and_keep_no_other(tmp_path):
+    kept = LocalEngine(2)
+    first = {pid for _, pid, _ in kept.map(facts, range(6))}
+    assert list(kept.map(Counts(), "a" * 9)).count(1) == 2
+    assert {pid for _, pid, _ in kept.map(facts, range(6))} == first
+    # One that was killed between is not given anything.
+    os.kill(min(first), signal.SIGKILL)
+    assert gone({min(first)})
+    assert [square for square, _, _ in kept.map(facts, range(3))] == [0, 1, 4]
+    last = {pid for _, pid, _ in kept.map(facts, range(6))}
+    assert max(first) in last and len(last) == 2
+    del kept
+    assert gone(last)
+
+
+def test_each_worker_has_a_gpu_in_turn(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    found = list(LocalEngine(3).map(device, range(12), gpu=True))
+    assert Counter(dict(found).values()) == {"4": 2, "7": 1}
+    # Work that uses none sees what this process sees.
+    assert {seen for _, seen in LocalEngine(2).map(device, range(4))} == {"4,7"}
+
+
 def test_workers_end_when_nobody_asks_any_more(tmp_path):
     results = LocalEngine(2).map(partial(sleeps, tmp_path), range(4))
     assert next(results) == 0
@@ -175,6 +219,7 @@ def test_workers_end_when_nobody_asks_any_more(tmp_path):
 def test_workers_end_with_a_parent_that_was_killed(tmp_path):
     script = """
 import sys
+import threading
 sys.path[:0] = sys.argv[1:2]
 if __name__ == "__main__":
     from functools import partial
@@ -263,6 +308,11 @@ def test_ray_workers_give_the_same_in_order(cluster, tmp_path):
     with pytest.raises(RunError, match=r"lost at the same piece 4 times"):
         list(RayEngine(1).map(partial(dies, tmp_path), [5]))
     assert (tmp_path / "met-5").read_text() == "xxxx"
+    # So is one that hangs.
+    (hung := tmp_path / "hung").mkdir()
+    hanging = RayEngine(2, timeout=3)
+    assert list(hanging.map(partial(hangs, hung), [1, 2, 3, 4])) == [1, 4, 9, 16]
+    assert (hung / "met-2").read_text() == "xx"
     # Errors of the function arrive as they are.
     with pytest.raises(InputError, match="three is no number"):
         list(RayEngine(1).map(fails, range(6)))

@@ -313,9 +313,9 @@ def counted(monkeypatch):
 
 def test_workers_give_the_same(tmp_path, counted):
     alone = Store(tmp_path / "alone").stage("squares", {}, square)
-    shared = Store(tmp_path / "shared").stage("squares", {}, square)
+    shared = Store(tmp_path / "shared", engine=engine.get("local", workers=2)).stage("squares", {}, square)
     expected = alone.compute(UNITS, shard_rows=2)
-    found = shared.compute(UNITS, shard_rows=2, engine=engine.get("local", workers=2))
+    found = shared.compute(UNITS, shard_rows=2)
     pd.testing.assert_frame_equal(found, expected)
     for i in range(4):
         assert shards(alone)[i].name == shards(shared)[i].name

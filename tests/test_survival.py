@@ -1,6 +1,7 @@
 """Runs that are killed, doubled, starved of disk or of workers end with the tables of an undisturbed one.
 
-The run is that of ``survivor.py``: search, indicators, embeddings and selections in about a hundred shards.
+The runs are those of ``survivor.py``: search, indicators, embeddings and selections in about a hundred shards, and
+images of the embedded models with their judgements in some thirty.
 """
 
 import hashlib
@@ -10,6 +11,7 @@ import pickle
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from importlib.util import find_spec
@@ -19,7 +21,10 @@ import pandas as pd
 import pytest
 import survivor
 
+from biaslab import shards
+
 SHARDS = {"search": 30, "indicators": 26, "embeddings": 50}
+OF_IMAGES = {"generated": 28, "judgements": 4, "people": 10}
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +97,17 @@ class Runs:
     def computed(self, name="out"):
         """Return stage, digest and process of each shard that was computed, in order."""
         log = self.folder / name / "log"
-        # The last line of a process that was killed may be cut off.
+        # The last line of a process that was killed may be cut off. Files are made within the work that states facts.
         lines = (line.split() for line in log.read_text().splitlines()) if log.exists() else ()
-        return [(words[0], words[1], int(words[2])) for words in lines if len(words) == 3]
+        return [
+            (words[0], words[1], int(words[2]))
+            for words in lines
+            if len(words) == 4 and words[0] != "generated_files"
+        ]
+
+    def nodes(self):
+        """Return the nodes on which shards were computed."""
+        return {line.split()[3] for line in (self.folder / "out" / "log").read_text().splitlines()}
 
     def check(self):
         """Look at every file: whole ones fit their checksums, and nothing half written is left."""
@@ -115,6 +128,15 @@ def undisturbed(corpus, forks, tmp_path_factory):
     runs = Runs(tmp_path_factory.mktemp("undisturbed"), corpus, forks)
     tables = runs.finish(runs.start())
     assert Counter(stage for stage, _, _ in runs.computed()) == SHARDS
+    return tables
+
+
+@pytest.fixture(scope="module")
+def images(forks, tmp_path_factory):
+    runs = Runs(tmp_path_factory.mktemp("images"), survivor.IMAGES, forks)
+    tables = runs.finish(runs.start())
+    assert Counter(stage for stage, _, _ in runs.computed()) == OF_IMAGES
+    assert all(len(table) > 20 for table in tables)
     return tables
 
 
@@ -205,6 +227,66 @@ def test_a_killed_ray_worker(corpus, forks, undisturbed, tmp_path):
     assert sum(begun.values()) <= sum(SHARDS.values()) + 3
 
 
+# A cluster of two nodes of one processor each on this machine; told to, it loses the second. It ends with its input.
+NODES = """
+import os, sys
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+from ray.cluster_utils import Cluster
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+second = cluster.add_node(num_cpus=1)
+print(cluster.address, flush=True)
+for line in sys.stdin:
+    cluster.remove_node(second, allow_graceful=False)
+cluster.shutdown()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra 'ray'")
+def test_images_on_two_ray_nodes_of_which_one_is_lost(forks, images, tmp_path):
+    runs = Runs(tmp_path / "runs", survivor.IMAGES, forks)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", NODES], text=True, **pipes) as cluster:
+        address = cluster.stdout.readline().strip()
+        process = runs.start(engine=f"ray@{address}", workers=2, seconds=0.2)
+        while len(runs.computed()) < 6 or len(runs.nodes()) < 2:
+            time.sleep(0.05)
+            assert process.runs(), process.end()
+        print("lose", file=cluster.stdin, flush=True)
+        same(runs.finish(process), images)
+        cluster.stdin.close()
+    runs.check()
+    begun = Counter((stage, digest) for stage, digest, _ in runs.computed())
+    assert len(begun) == sum(OF_IMAGES.values())
+    # What the lost node had in hand is all that was begun again.
+    assert sum(begun.values()) <= sum(OF_IMAGES.values()) + 1
+
+
+@pytest.mark.slow
+def test_images_of_killed_workers_and_of_a_killed_run(forks, images, tmp_path):
+    runs = Runs(tmp_path / "runs", survivor.IMAGES, forks)
+    process = runs.start(workers=2, seconds=0.1)
+    while len(runs.computed()) < 4:
+        time.sleep(0.02)
+        assert process.runs(), process.end()
+    victim = runs.computed()[-1][2]
+    assert victim != process.pid
+    os.kill(victim, signal.SIGKILL)
+    while len(runs.computed()) < 10:
+        time.sleep(0.02)
+        assert process.runs(), process.end()
+    process.kill()
+    before, already = runs.finished(), len(runs.computed())
+    same(runs.finish(runs.start(workers=2)), images)
+    runs.check()
+    begun = Counter((stage, digest) for stage, digest, _ in runs.computed())
+    assert len(begun) == sum(OF_IMAGES.values())
+    assert not before.intersection((stage, digest) for stage, digest, _ in runs.computed()[already:])
+    # One worker was killed alone, and two with their run.
+    assert sum(begun.values()) <= sum(OF_IMAGES.values()) + 3
+
+
 @pytest.mark.slow
 def test_two_runs_at_once(corpus, forks, undisturbed, tmp_path):
     runs = Runs(tmp_path / "runs", corpus, forks)
@@ -238,10 +320,11 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_full_disk(corpus, forks, undisturbed, tmp_path, small_disk, workers):
+@pytest.mark.parametrize("of, workers", [("captions", 0), ("images", 2)])
+def test_a_full_disk(corpus, forks, undisturbed, images, tmp_path, small_disk, of, workers):
     disk, enlarge = small_disk
-    runs = Runs(tmp_path / "runs", corpus, forks)
+    undisturbed, pieces = (undisturbed, SHARDS) if of == "captions" else (images, OF_IMAGES)
+    runs = Runs(tmp_path / "runs", corpus if of == "captions" else survivor.IMAGES, forks)
     runs.store = disk / "store"
     process = runs.start(workers=workers)
     status, err = process.end()
@@ -249,7 +332,7 @@ def test_a_full_disk(corpus, forks, undisturbed, tmp_path, small_disk, workers):
     assert "RunError: No space left to write" in err.splitlines()[-1], err
     assert "Finished shards are kept" in err
     before, already = runs.finished(), len(runs.computed())
-    assert 0 < len(before) < sum(SHARDS.values())
+    assert 0 < len(before) < sum(pieces.values())
     runs.check()
     assert not list(disk.rglob("*.tmp"))
     assert enlarge().returncode == 0
@@ -268,7 +351,7 @@ def test_shares_of_an_array_make_the_run(corpus, undisturbed, tmp_path, monkeypa
         monkeypatch.setattr(module, name, getattr(module, name))
 
     def share(i):
-        return survivor.pipeline_of(corpus, tmp_path).compute_share(i, 3)
+        return shards.compute_of(survivor.pipeline_of(corpus, tmp_path), [], (i, 3))
 
     assert share(2) == ["search: this share is done; 20 of 30 pieces are left to the others."]
     assert share(0) == ["search: this share is done; 10 of 30 pieces are left to the others."]
@@ -282,3 +365,26 @@ def test_shares_of_an_array_make_the_run(corpus, undisturbed, tmp_path, monkeypa
     run = survivor.pipeline_of(corpus, tmp_path)
     monkeypatch.setattr("biaslab.store._write", lambda *_: pytest.fail("computed again"))
     same((run.captions(), run.totals(), run.selections()), undisturbed)
+
+
+@pytest.mark.slow
+def test_shares_of_images_make_the_run(images, tmp_path, monkeypatch):
+    for module, name in (
+        (survivor.images, "SHARD"),
+        (survivor.judge, "_SHARD_ROWS"),
+        (survivor.people, "_SHARD_ROWS"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    said = []
+    for i in (1, 0) * 9:
+        pipeline = survivor.images_of(tmp_path)
+        said.append(shards.compute_of(pipeline, ["paradox_judgement_outcomes"], (i, 2)))
+        if not said[-1]:
+            break
+    left = {text for one in said for text in one}
+    for stage, half, whole in (("generated", 4, 8), ("judgements", 2, 4)):
+        assert f"{stage}: this share is done; {half} of {whole} pieces are left to the others." in left
+    # Each share is called for each stage, at most.
+    assert len(said) <= 10
+    monkeypatch.setattr("biaslab.store._write", lambda *_: pytest.fail("computed again"))
+    same((survivor.images_of(tmp_path).judgements("generated"),), images[:1])

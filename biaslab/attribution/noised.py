@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -16,6 +15,7 @@ import pandas as pd
 from biaslab.attribution.attention import capture, check
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
 from biaslab.attribution.words import columns
+from biaslab.engine import Memo
 from biaslab.errors import InputError, ParameterError
 from biaslab.generation.generator import Generator, image_seed
 from biaslab.judging.images import ImageSource
@@ -145,7 +145,7 @@ class NoisedImages:
         store: Store,
         progress: bool = True,
     ) -> None:
-        ready = cache(load)
+        ready = Memo(load)
 
         def work(shard: pd.DataFrame) -> pd.DataFrame:
             words = [json.loads(of) for of in shard["words"]]
@@ -161,7 +161,11 @@ class NoisedImages:
         inputs = {"images": images.digest, "weights": weights, "levels": list(LEVELS), "seed": seed}
         stage = store.stage("noised", inputs, work)
         found = stage.compute(
-            units.astype(object), shard_rows=_SHARD_ROWS, label="looking at noised images", progress=progress
+            units.astype(object),
+            shard_rows=_SHARD_ROWS,
+            label="looking at noised images",
+            progress=progress,
+            gpu=True,
         )
         self.digest = stage.digest
         self._rows = found.set_index(["level", "image_id"])[list(PACKED)] if len(found) else found

@@ -19,7 +19,6 @@ from biaslab import models
 from biaslab.errors import InputError, ParameterError, name_help
 
 if TYPE_CHECKING:
-    from biaslab.engine import Engine
     from biaslab.store import Stage, Store
 
 DEFAULT = "all-MiniLM-L6-v2"
@@ -134,7 +133,6 @@ def embed(
     stage: Stage | None = None,
     *,
     progress: bool = True,
-    engine: Engine | None = None,
 ) -> np.ndarray:
     """Return a unit vector per text; equal texts are embedded once.
 
@@ -143,7 +141,6 @@ def embed(
         encoder: The model.
         stage: Where the vectors are kept (see :func:`embedding_stage`); nothing is kept where it is None.
         progress: Whether to show a bar; only where a stage is given.
-        engine: Where the work runs; this process where it is None.
 
     Returns:
         float32 (n, width), in the order of ``texts``.
@@ -165,7 +162,7 @@ def embed(
     else:
         options = {"label": "Embedding", "unit": "captions", "progress": progress}
         gpu = getattr(encoder, "device", "cpu") != "cpu"
-        kept = stage.compute_iter(units, shard_rows=_SHARD, engine=engine, gpu=gpu, **options)
+        kept = stage.compute_iter(units, shard_rows=_SHARD, gpu=gpu, **options)
     stacked = np.vstack(
         [np.frombuffer(b"".join(k["vector"]), dtype=np.float32).reshape(len(k), -1) for k in kept]
     )

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from biaslab.captions.corpus import Corpus
-    from biaslab.engine import Engine
     from biaslab.store import Store
 
 # Captions read at a time: what is done once for each batch takes as long as some 1,000 captions.
@@ -51,7 +50,6 @@ def search(
     plural: bool = True,
     progress: bool = True,
     store: Store | None = None,
-    engine: Engine | None = None,
 ) -> Found:
     """Find the captions that mention each term, all terms in one pass over the corpus (paradox, 3.2 and 4).
 
@@ -71,7 +69,6 @@ def search(
         progress: Whether to show a bar with the rate.
         store: Where to keep what each part of the corpus gave, so that a search goes on where it stopped; nothing
             is kept where it is None.
-        engine: Where the work runs; this process where it is None. Needs a store.
 
     Raises:
         ParameterError: A term cannot be searched (see :class:`Matcher`), ``per_term`` is below 1 or ``pool`` below 0.
@@ -85,7 +82,7 @@ def search(
     keep = max(per_term, pool)
     work = _Work(corpus, matcher, keep, seed)
     inputs = {"terms": list(terms), "keep": keep, "seed": seed, "plural": plural}
-    run = {"progress": progress, "store": store, "engine": engine}
+    run = {"progress": progress, "store": store}
     return _merge(over_parts(corpus, work, "search", inputs, **run), matcher.terms, keep)
 
 
@@ -97,7 +94,6 @@ def over_parts(
     *,
     progress: bool,
     store: Store | None,
-    engine: Engine | None,
 ) -> Iterator[pd.DataFrame]:
     """Yield what ``work`` makes of each part of a corpus (column ``part``), in order; one is held at a time.
 
@@ -115,7 +111,7 @@ def over_parts(
         return
     stage = store.stage(name, {"corpus": corpus.digest, **inputs}, work)
     options = {"label": label, "unit": "captions", "advances": True, "progress": progress}
-    yield from stage.compute_iter(parts, shard_rows=1, engine=engine, **options)
+    yield from stage.compute_iter(parts, shard_rows=1, **options)
 
 
 class Matcher:

@@ -118,15 +118,30 @@ class GeneratedImages(MadeImages):
             **self._also,
         }
         self._facts = store.stage("generated", inputs, self._without_files)
-        self._files = store.stage("generated_files", inputs, self._generate)
+        # Made by whoever states the facts of a shard, in the same process.
+        self._files = store.stage("generated_files", inputs, self._generate).within()
+        self._device = device
         whole = hashlib.sha256(self._facts.digest.encode())
         for row in units.itertuples(index=False):
             whole.update(f"{row.prompt_id}\0{row.text}\0{row.index_}\n".encode())
         if NOISE in units:
             whole.update("\n".join(units[NOISE]).encode())
         self.digest = whole.hexdigest()
-        self._by_id = {k: i for i, k in enumerate(image_ids_of(units))}
+        self._hold()
+
+    def _hold(self) -> None:
+        self._by_id = {k: i for i, k in enumerate(image_ids_of(self._units))}
         self._shard_at = lru_cache(_HELD)(self._read_shard)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # To other processes go what was asked and what makes it, and nothing that is read or loaded when needed.
+        return {
+            k: v for k, v in self.__dict__.items() if k not in ("_by_id", "_shard_at", "_generator", "table")
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        self._hold()
 
     def complete(self, *, progress: bool = True) -> Self:
         """Generate what is missing and set :attr:`table`.
@@ -138,7 +153,8 @@ class GeneratedImages(MadeImages):
         import pandas as pd
 
         label = f"generating with {self.name}"
-        found = self._facts.compute(self._units, shard_rows=self._shard_rows, label=label, progress=progress)
+        how = {"label": label, "progress": progress, "gpu": self._device != "cpu"}
+        found = self._facts.compute(self._units, shard_rows=self._shard_rows, **how)
         empty = pd.DataFrame({k: pd.Series(dtype=v) for k, v in _TYPES.items()})
         self.table = (found if len(found) else empty).astype(_TYPES)
         cut = self.table.loc[self.table["tokens_cut"] > 0, "prompt_id"].nunique()
@@ -220,8 +236,18 @@ class GeneratedImages(MadeImages):
 
     @cached_property
     def _generator(self) -> generator.Generator:
-        """The model, loaded with what an earlier run found for it, after a look at every prompt."""
-        said = self._written_down()
+        """The model, loaded with what an earlier run or another worker found for it, after a look at every prompt."""
+        from biaslab.store import locked, telling_full_disk
+
+        if said := self._written_down():
+            return self._loaded(said)
+        # The first of several workers finds it for all: of other types and batches come other roundings.
+        with telling_full_disk(self._note):
+            self._note.parent.mkdir(parents=True, exist_ok=True)
+        with locked(self._note):
+            return self._loaded(self._written_down())
+
+    def _loaded(self, said: Mapping[str, Any]) -> generator.Generator:
         own = self._settings
         open_ = {"dtype": own.dtype == "auto", "batch_size": not own.batch_size}
         found = {name: said[name] for name, is_open in open_.items() if is_open and name in said}

@@ -6,12 +6,13 @@ Source: triplets paper, sections 4.1.1 and 4.1.2.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from biaslab import models
+from biaslab.engine import Memo
 from biaslab.errors import ParameterError
 from biaslab.generation import generator, texts
 from biaslab.generation.images import GeneratedImages
@@ -57,7 +58,7 @@ def compare_prompts(
     where = models.resolve(model, "text-to-image")
     whole = {*pairs["first"], *pairs["second"]}
 
-    @cache
+    @Memo
     def ready() -> generator.Generator:
         # Compiling takes longer than reading.
         loaded = load(model, settings.changed(compile=False), device=device)

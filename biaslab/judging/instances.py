@@ -12,7 +12,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -21,6 +21,7 @@ import pandas as pd
 
 from biaslab import models as named
 from biaslab import ratings as files
+from biaslab.engine import Memo
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import grounded, judge, segmenters
 from biaslab.judging.images import ImageSource
@@ -90,7 +91,7 @@ def find(
         return read(name, ids)
     thresholds = thresholds or Thresholds()
     weights, asked = digest(name), words(vocabulary) if vocabulary else ()
-    ready = cache(lambda: (models or load)(name, thresholds, asked, device=device, batch_size=batch_size))
+    ready = Memo(partial(models or load, name, thresholds, asked, device=device, batch_size=batch_size))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows = []
@@ -113,6 +114,7 @@ def find(
         shard_rows=_SHARD_ROWS,
         label=f"finding objects in {images.name}",
         progress=progress,
+        gpu=device != "cpu",
     )
     kept = kept.reindex(columns=[*COLUMNS, "outcome", "reason"])
     of_images = kept["instance"] == -1

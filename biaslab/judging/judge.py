@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import ratings, stats
+from biaslab.engine import Memo
 from biaslab.genders import GENDERS
 from biaslab.judging import loaded, plugins
 from biaslab.judging.faces import FaceDetector, gate, large_enough
@@ -113,7 +114,7 @@ def judge(
         return from_ratings(settings.gender.removeprefix(RATINGS), ids)
     if not len(ids):
         return frame([])
-    ready = cache(lambda: models(settings, device))
+    ready = Memo(partial(models, settings, device))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         batches = read_ahead(images, list(shard["image_id"]), settings.batch_size, device)
@@ -124,6 +125,7 @@ def judge(
         shard_rows=_SHARD_ROWS,
         label=f"judging {images.name}",
         progress=progress,
+        gpu=device != "cpu",
     )
     return decided(seen, settings)
 

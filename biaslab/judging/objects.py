@@ -7,13 +7,14 @@ later upon what is stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 import pandas as pd
 
 from biaslab import models as named
+from biaslab.engine import Memo
 from biaslab.errors import ParameterError
 from biaslab.judging import judge, loaded
 from biaslab.judging.images import ImageSource
@@ -66,7 +67,7 @@ def detect(
         ParameterError: The model is unknown or no object detector, or it does not know one of the classes.
     """
     where = named.resolve(name, "detector")
-    ready = cache(lambda: (models or Detector)(name, classes, device=device, batch_size=batch_size))
+    ready = Memo(partial(models or Detector, name, classes, device=device, batch_size=batch_size))
     columns = [*BOX, *(f"p_{c}" for c in classes)]
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
@@ -89,7 +90,11 @@ def detect(
     }
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
     kept = store.stage("objects", inputs, work).compute(
-        units, shard_rows=_SHARD_ROWS, label=f"looking for objects in {images.name}", progress=progress
+        units,
+        shard_rows=_SHARD_ROWS,
+        label=f"looking for objects in {images.name}",
+        progress=progress,
+        gpu=device != "cpu",
     )
     # Of no images at all there is not even a column.
     kept = kept.reindex(columns=["image_id", "outcome", "reason", "found"])

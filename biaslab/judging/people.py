@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import partial
 from itertools import combinations, pairwise, permutations
 
 import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
+from biaslab.engine import Memo
 from biaslab.errors import InputError, ParameterError
 from biaslab.judging import judge as alone
 from biaslab.judging.faces import Face
@@ -106,7 +107,7 @@ def judge_people(
     if not by_image:
         return alone.frame([], COLUMNS)
     phrases = [json.dumps(told) for told in by_image.values()]
-    ready = cache(lambda: models(settings, device))
+    ready = Memo(partial(models, settings, device))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         told = dict(zip(shard["image_id"], map(json.loads, shard["phrases"]), strict=True))
@@ -118,6 +119,7 @@ def judge_people(
         shard_rows=_SHARD_ROWS,
         label=f"judging people of {images.name}",
         progress=progress,
+        gpu=device != "cpu",
     )
     order = pd.MultiIndex.from_arrays([asked["image_id"].astype(str), asked["position"].astype(int)])
     return _decided(seen.set_index(["image_id", "position"]).loc[order].reset_index(), settings)

@@ -6,12 +6,13 @@ Source: triplets paper, section 4.1.3.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from biaslab import models
+from biaslab.engine import Memo
 from biaslab.errors import unknown_name
 from biaslab.judging import features, loaded
 from biaslab.judging.images import ImageSource, Unreadable
@@ -79,7 +80,7 @@ def compare(
     if by not in METRICS:
         raise unknown_name("comparison of images", by, METRICS)
     name = network(by, name)
-    ready = cache(lambda: (ZeroShot if by == "clip" else features.Features)(name, device=device))
+    ready = Memo(partial(ZeroShot if by == "clip" else features.Features, name, device=device))
     where = loaded.device(device)
     at_once = batch_size or loaded.batch_on(where) // 4
 
@@ -95,6 +96,7 @@ def compare(
         label=f"comparing {images.name} by {by}",
         unit="pairs",
         progress=progress,
+        gpu=by != "pixels" and device != "cpu",
     )
     kept = kept.reindex(columns=["first", "second", *METRICS[by], "reason"])
     return kept.melt(["first", "second", "reason"], var_name="metric", value_name="value")[

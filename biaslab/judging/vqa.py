@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import pandas as pd
 
 from biaslab import lexicons
 from biaslab import models as named
+from biaslab.engine import Memo
 from biaslab.judging import blip, judge, people
 from biaslab.judging.images import ImageSource
 from biaslab.store import Store
@@ -155,7 +156,7 @@ def ask_about(
         ParameterError: The model is unknown or cannot be used.
     """
     inputs = {"images": images.digest, "kind": kind, "weights": named.digest(blip.located(name, kind))}
-    ready = cache(lambda: (models or blip.load)(name, kind, device=device, batch_size=batch_size))
+    ready = Memo(partial(models or blip.load, name, kind, device=device, batch_size=batch_size))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         return _ask_shard(shard, images, ready)
@@ -166,6 +167,7 @@ def ask_about(
         label=f"asking about {images.name}",
         unit=unit,
         progress=progress,
+        gpu=device != "cpu",
     )
     return judge.frame(seen, _ANSWERED)
 

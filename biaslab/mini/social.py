@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import models, published
+from biaslab.engine import Memo
 from biaslab.errors import unknown_name
 from biaslab.mini import truthful
 from biaslab.mini.looks import LOOKS
@@ -177,7 +178,7 @@ def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None =
     """
     asked = prompts.to_dict("records")
 
-    @cache
+    @Memo
     def scene(image_id: str) -> Scene:
         return balanced_scene(np.random.default_rng([seed, int(image_id.rpartition("/")[2])]), asked)
 
@@ -215,7 +216,7 @@ def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: 
     """
     asked = {row["prompt_id"]: row for row in prompts.to_dict("records")}
 
-    @cache
+    @Memo
     def scene(prompt: str, index: int) -> Scene:
         rng = np.random.default_rng(truthful.draw(seed, prompt, index, "scene"))
         return social_scene(rng, asked[prompt], tones=tones)

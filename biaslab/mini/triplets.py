@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import closure
+from biaslab.engine import Memo
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.mini import render, truthful
 from biaslab.mini.looks import CASUAL
@@ -327,7 +328,7 @@ def generate(prompts: pd.DataFrame, *, seed: int, skew: str = "default", size: i
     noise = dict(zip(prompts["prompt_id"], noise, strict=True))
     asked = {key: read(text) for key, text in prompts[["prompt_id", "text"]].itertuples(index=False)}
 
-    @cache
+    @Memo
     def scene(prompt: str, index: int) -> Scene:
         rng = np.random.default_rng(truthful.draw(seed, noise[prompt], index, "scene"))
         return build_scene(asked[prompt], rng, skew)

@@ -240,7 +240,7 @@ class DallEval(Part):
         pipeline, images = self._pipeline, self.people(kind)
         judged = pipeline.judged(images.source)
         whole = images.table.drop(columns="outcome").merge(judged, on="image_id", validate="one_to_one")
-        tones = judge_skin_tones(images.source, whole, store=pipeline.store)
+        tones = pipeline.run(judge_skin_tones, images.source, whole)
         colour = {name: tones[name].to_numpy() for name in ("tone", "red", "green", "blue")}
         return whole.assign(**colour, tone_reason=tones["reason"].to_numpy())
 

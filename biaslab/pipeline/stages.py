@@ -28,17 +28,15 @@ from biaslab.captions.search import search
 from biaslab.captions.selections import select
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
-from biaslab.generation.images import MadeImages
 from biaslab.generation.models import ImageModel, open_model
 from biaslab.judging import inception, judge
 from biaslab.judging.images import CaptionImages, DescribedImages, ImageSource, Subset
 from biaslab.judging.names import FILES, PLUGIN, VQA, files_digest
 from biaslab.judging.zero_shot import ZeroShot
-from biaslab.mini.truthful import Renders
 from biaslab.net.settings import EndpointSettings
 from biaslab.progress import BarFile
 from biaslab.settings import Settings
-from biaslab.store import Store, UnfinishedError
+from biaslab.store import Store
 
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
@@ -97,6 +95,8 @@ class Stages:
         self.seed = seed
         self.progress = progress
         self.progress_file = progress_file
+        # Which share of the work is this pipeline's, as in biaslab.store.Store.
+        self.share: tuple[int, int] | None = None
         self._kept: dict[Any, Any] = {}
 
     @property
@@ -115,7 +115,9 @@ class Stages:
             ParameterError: There is no such setting, or its value is not allowed.
         """
         progress = {"progress": self.progress, "progress_file": self.progress_file}
-        return type(self)(model or self.model, self.settings.changed(**changes), seed=self.seed, **progress)
+        made = type(self)(model or self.model, self.settings.changed(**changes), seed=self.seed, **progress)
+        made.share = self.share
+        return made
 
     @cached_property
     def others(self) -> tuple[Self, ...]:
@@ -139,8 +141,8 @@ class Stages:
 
     @cached_property
     def store(self):
-        """The store of stages' results."""
-        return Store(self.settings.compute.store)
+        """The store of stages' results, which this pipeline's engine computes."""
+        return Store(self.settings.compute.store, share=self.share, engine=self.engine)
 
     @cached_property
     def occupations(self) -> tuple[str, ...]:
@@ -184,34 +186,26 @@ class Stages:
         s = self.settings.captions
         # More captions than the sample are kept only where the nearest are asked for.
         pool = (s.candidates_per_occupation or _ALL) if self._asks_for_nearest else 0
-        how = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "engine": self.engine}
+        how = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed}
         return self.run(search, self.corpus, list(self.occupations), **how)
 
-    def compute_share(self, i: int, n: int) -> list[str]:
-        """Compute share ``i`` of ``n`` of the search, then of indicators and embeddings, as far as that can be.
+    def sharing(self, i: int, n: int) -> Self:
+        """Return a pipeline like this one that computes share ``i`` of ``n`` of each stage, and so do its others.
 
-        The shares may be computed one after the other or at once, by any machines that see the store. Indicators
-        and embeddings need the whole search, so they come with a second call, when all shares of it are done.
-
-        Returns:
-            What is left to other shares, a sentence a stage; nothing where all that a run needs of them is there.
+        A stage of which other shares are missing raises :class:`~biaslab.store.UnfinishedError` when its own is done.
+        The shares may be computed one after the other or at once, by any machines that see the store.
 
         Raises:
             ParameterError: ``i`` is not one of 0 to ``n`` - 1.
         """
         mine = self.changed()
-        mine.store = Store(self.store.root, share=(i, n))
-        try:
-            _ = mine._found
-        except UnfinishedError as error:
-            return [str(error)]
-        left = []
-        for compute in (mine.captions, *([mine._vectors] if self._asks_for_nearest else [])):
-            try:
-                compute()
-            except UnfinishedError as error:
-                left.append(str(error))
-        return left
+        mine.share = (i, n)
+        _ = mine.store
+        return mine
+
+    def on_captions(self) -> list[Callable[[], object]]:
+        """Return what looks for indicators and embeds, as the settings ask for it; both search first."""
+        return [self.captions, *([self._vectors] if self._asks_for_nearest else [])]
 
     # -- selections and prompts ----------------------------------------------------------------------
 
@@ -276,7 +270,7 @@ class Stages:
         texts = [*self._found.captions["text"], *self.filled()["text"]]
         stage = embedding_stage(self.store, self._encoder)
         with self.showing() as shown:
-            return embed(texts, self._encoder, stage, progress=shown, engine=self.engine)
+            return embed(texts, self._encoder, stage, progress=shown)
 
     @cached_property
     def _encoder(self):
@@ -520,10 +514,8 @@ class Stages:
         units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
         inputs = {"images": source.digest, "model": name, "weights": _weights(name)}
         stage = self.store.stage("image_embeddings", inputs, partial(_embed_images, source, name, device))
-        # Generated images are a source that may have to generate, which stays in this process.
-        engine = None if isinstance(source, MadeImages | Renders) else self.engine
-        more = {"engine": engine, "gpu": device != "cpu"}
-        return self.computed(stage, units, _SHARD_EMBEDDINGS, f"embedding {source.name}", "images", **more)
+        label = f"embedding {source.name}"
+        return self.computed(stage, units, _SHARD_EMBEDDINGS, label, "images", gpu=device != "cpu")
 
     def text_embeddings(self, texts: Iterable[str]) -> np.ndarray:
         """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by the same model.
@@ -553,7 +545,7 @@ class Stages:
     def engine(self):
         """What computes shards: this process, or several."""
         s = self.settings.compute
-        return engine.get(s.engine, workers=s.workers, address=s.address)
+        return engine.get(s.engine, workers=s.workers, address=s.address, timeout=s.timeout)
 
     def run(self, work: Callable, *given, **more):
         """Return what ``work`` gives, which takes this pipeline's store and shows its progress."""
@@ -561,8 +553,7 @@ class Stages:
             return work(*given, store=self.store, progress=shown, **more)
 
     def computed(self, stage, units, shard_rows: int, label: str, unit: str, **more) -> pd.DataFrame:
-        """Return the table of a stage, by this pipeline's engine and with its progress shown."""
-        more = {"engine": self.engine} | more
+        """Return the table of a stage, with its progress shown."""
         with self.showing() as shown:
             return stage.compute(units, shard_rows=shard_rows, label=label, unit=unit, progress=shown, **more)
 

@@ -53,7 +53,7 @@ class Triplets(Part):
         """
         pipeline, s = self._pipeline, self._pipeline.settings
         how = {"filter": s.triplets.filter, "sample": s.triplets.triplets, "names": s.captions.names}
-        how |= {"seed": pipeline.seed, "engine": pipeline.engine}
+        how |= {"seed": pipeline.seed}
         return pipeline.run(asking.neutral, self.corpus, self.dataset, **how)
 
     @kept

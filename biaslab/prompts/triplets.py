@@ -21,7 +21,7 @@ import pandas as pd
 
 from biaslab import lexicons, published
 from biaslab.captions.corpus import Corpus
-from biaslab.engine import Engine, advance
+from biaslab.engine import advance
 from biaslab.errors import ParameterError, name_help
 from biaslab.prompts.depicted import ascii_lower, shows_people
 from biaslab.store import Store
@@ -112,7 +112,6 @@ def neutral(
     names: str = "gazetteer",
     progress: bool = True,
     store: Store | None = None,
-    engine: Engine | None = None,
 ) -> Neutral:
     """Find the neutral captions of a corpus, in one pass (section 3.1).
 
@@ -131,7 +130,7 @@ def neutral(
         sample: Captions to draw at random; 0 is all. Which follows from seed and texts alone.
         seed: Seed of the sample.
         names: How the indicators find names: ``gazetteer``, ``spacy`` or ``off``.
-        progress, store, engine: As in :func:`biaslab.captions.search.search`.
+        progress, store: As in :func:`biaslab.captions.search.search`.
 
     Raises:
         ParameterError: ``filter`` or ``names`` is unknown, or ``sample`` below 0.
@@ -149,9 +148,7 @@ def neutral(
     work = _Work(corpus, **chosen)
     counts: Counter[tuple[str, str]] = Counter()
     held: list[pd.DataFrame] = []
-    for result in over_parts(
-        corpus, work, "neutral_captions", chosen, progress=progress, store=store, engine=engine
-    ):
+    for result in over_parts(corpus, work, "neutral_captions", chosen, progress=progress, store=store):
         of = result[result["what"] != "caption"]
         for row in of.itertuples():
             counts[row.what, row.caption_id] += row.n

@@ -359,7 +359,7 @@ def test_workers_find_the_same(tmp_path, texts, monkeypatch):
     alone = search(open_corpus(name), terms, per_term=20, store=Store(tmp_path / "alone"))
     assert sum(told) == 2000
     two = engine.get("local", workers=2)
-    shared = search(open_corpus(name), terms, per_term=20, store=Store(tmp_path / "shared"), engine=two)
+    shared = search(open_corpus(name), terms, per_term=20, store=Store(tmp_path / "shared", engine=two))
     pd.testing.assert_frame_equal(shared.captions, alone.captions)
     pd.testing.assert_frame_equal(shared.totals, alone.totals)
     assert sum(told) == 4000

@@ -14,7 +14,6 @@ from in_memory import InMemory
 from biaslab import lexicons, published
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
-from biaslab.engine import LocalEngine
 from biaslab.errors import ParameterError
 from biaslab.prompts import triplets
 from biaslab.prompts.settings import TripletsDesign
@@ -140,7 +139,7 @@ def test_a_search_is_kept_and_found_again(tmp_path):
     shards = sorted((tmp_path / "store").rglob("*.parquet"))
     assert len(shards) == 3
     stamps = [path.stat().st_mtime_ns for path in shards]
-    for one, other in zip(first, neutral(captions, store=store, engine=LocalEngine()), strict=True):
+    for one, other in zip(first, neutral(captions, store=store), strict=True):
         pd.testing.assert_frame_equal(one, other)
     assert [path.stat().st_mtime_ns for path in shards] == stamps
     for one, other in zip(first, neutral(captions), strict=True):

@@ -61,7 +61,7 @@ def _skin_tones(pipeline: Pipeline, source, people: pd.DataFrame) -> np.ndarray:
     """Return the Monk tone of each person's face as it appears; NaN where no face was found."""
     from biaslab.judging.skin_tone import judge_skin_tones
 
-    found = judge_skin_tones(source, people, store=pipeline.store)
+    found = pipeline.run(judge_skin_tones, source, people)
     return found["tone"].to_numpy(float)
 
 

@@ -1,0 +1,26 @@
+"""Shares of a run wait for one another."""
+
+import pytest
+
+from biaslab import params, runs, shards
+from biaslab.errors import ParameterError
+
+
+def test_a_share_waits_until_nothing_is_left_and_says_what_has_changed(monkeypatch):
+    answers = iter([["a", "b"], ["a", "b"], ["b"], []])
+    monkeypatch.setattr(runs, "pipelines", lambda *_, **__: [runs.Opened(None, {"one"}, [])])
+    monkeypatch.setattr(shards, "compute_of", lambda *_: next(answers))
+    slept, told = [], []
+    monkeypatch.setattr(shards.time, "sleep", slept.append)
+    assert shards.compute(None, (0, 2), wait=True, waiting=told.append) == []
+    assert told == [["a", "b"], ["b"]]
+    # Longer each time that nothing has changed.
+    assert slept == [1.0, 2.0, 1.0]
+    answers = iter([["a"]])
+    assert shards.compute(None, (0, 2)) == ["a"] and len(slept) == 3
+
+
+def test_a_run_that_makes_nothing_is_refused(pytestconfig):
+    loaded = params.load(pytestconfig.rootpath / "params" / "published.yaml", notebooks=["paradox/4_*"])
+    with pytest.raises(ParameterError, match="make nothing that can be shared; set source to 'mini'"):
+        shards.compute(loaded, (0, 2))
