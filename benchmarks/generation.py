@@ -9,7 +9,8 @@ CPU in float32 as diffusers loads it, on a GPU in float16. Ours: the same number
 of the same prompts with the same seeds; how far they are apart is printed as well.
 
 The model is mini-sd where it is installed. ``--arch`` builds another with random weights: ``mini`` (the architecture
-of mini-sd) or ``sd1`` (Stable Diffusion 1.x). Both are timed after a first batch.
+of mini-sd), ``sd1`` (Stable Diffusion 1.x), ``sdxl``, or ``small-sdxl`` (its parts, narrow). Both are timed after a
+first batch. ``benchmarks/gpu.py`` runs all that a GPU is for.
 """
 
 import argparse
@@ -26,15 +27,11 @@ import pandas as pd
 OCCUPATIONS = ("nurse", "pilot", "teacher", "lawyer", "cook", "mechanic", "doctor", "librarian")
 
 
-def build(arch: str, folder: Path) -> None:
-    """Save a pipeline with random weights and a tokenizer of the prompts' words."""
-    import torch
-    from diffusers import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
+def tokenizer_of(length: int):
+    """Return a tokenizer of the prompts' words."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import CLIPTextConfig, CLIPTextModel, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
-    torch.manual_seed(0)
-    length = 24 if arch == "mini" else 77
     names = [
         "[pad]",
         "[unk]",
@@ -48,7 +45,88 @@ def build(arch: str, folder: Path) -> None:
         single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
     )
     special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=length, **special)
+    return PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=length, **special)
+
+
+def autoencoder(blocks: tuple[int, ...], layers: int, channels: int, groups: int, **more):
+    """Return an autoencoder with random weights."""
+    from diffusers import AutoencoderKL
+
+    return AutoencoderKL(
+        block_out_channels=blocks,
+        down_block_types=("DownEncoderBlock2D",) * len(blocks),
+        up_block_types=("UpDecoderBlock2D",) * len(blocks),
+        layers_per_block=layers,
+        latent_channels=channels,
+        norm_num_groups=groups,
+        **more,
+    )
+
+
+BETAS = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
+
+
+def build_xl(folder: Path, *, small: bool) -> None:
+    """Save Stable Diffusion XL with random weights, in float16 where it is not ``small``."""
+    import torch
+    from diffusers import DDIMScheduler, StableDiffusionXLPipeline, UNet2DConditionModel
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+
+    torch.manual_seed(0)
+    tokenizer = tokenizer_of(77)
+    ids = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+
+    def text(width: int, layers: int, heads: int) -> CLIPTextConfig:
+        return CLIPTextConfig(
+            hidden_size=width,
+            intermediate_size=4 * width,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            projection_dim=width,
+            **ids,
+        )
+
+    # Widths as in the released model's configuration.
+    widths = (32, 64, 64) if small else (320, 640, 1280)
+    first, second = (text(32, 2, 2), text(64, 2, 2)) if small else (text(768, 12, 12), text(1280, 32, 20))
+    unet = UNet2DConditionModel(
+        sample_size=16 if small else 128,
+        block_out_channels=widths,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+        transformer_layers_per_block=(1, 1, 1) if small else (1, 2, 10),
+        attention_head_dim=tuple(width // (32 if small else 64) for width in widths),
+        cross_attention_dim=first.hidden_size + second.hidden_size,
+        use_linear_projection=True,
+        addition_embed_type="text_time",
+        addition_time_embed_dim=256,
+        projection_class_embeddings_input_dim=6 * 256 + second.projection_dim,
+    )
+    pipe = StableDiffusionXLPipeline(
+        vae=autoencoder((16, 32), 1, 4, 8) if small else autoencoder((128, 256, 512, 512), 2, 4, 32),
+        text_encoder=CLIPTextModel(first),
+        text_encoder_2=CLIPTextModelWithProjection(second),
+        tokenizer=tokenizer,
+        tokenizer_2=tokenizer,
+        unet=unet,
+        scheduler=DDIMScheduler(**BETAS, clip_sample=False, steps_offset=1),
+        add_watermarker=False,
+    )
+    pipe.to(dtype=torch.float32 if small else torch.float16).save_pretrained(folder)
+
+
+def build(arch: str, folder: Path) -> None:
+    """Save a pipeline with random weights and a tokenizer of the prompts' words."""
+    import torch
+    from diffusers import DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
+    from transformers import CLIPTextConfig, CLIPTextModel
+
+    if arch.endswith("sdxl"):
+        build_xl(folder, small=arch != "sdxl")
+        return
+    torch.manual_seed(0)
+    length = 24 if arch == "mini" else 77
+    tokenizer = tokenizer_of(length)
     if arch == "mini":
         text = {
             "hidden_size": 128,
@@ -79,19 +157,10 @@ def build(arch: str, folder: Path) -> None:
         # diffusers' defaults but for the text's width and the heads are those of Stable Diffusion 1.
         unet = UNet2DConditionModel(sample_size=64, cross_attention_dim=768, attention_head_dim=8)
         blocks, layers, channels, groups = (128, 256, 512, 512), 2, 4, 32
-    vae = AutoencoderKL(
-        block_out_channels=blocks,
-        down_block_types=("DownEncoderBlock2D",) * len(blocks),
-        up_block_types=("UpDecoderBlock2D",) * len(blocks),
-        layers_per_block=layers,
-        latent_channels=channels,
-        norm_num_groups=groups,
-        mid_block_add_attention=arch != "mini",
-    )
-    betas = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
+    vae = autoencoder(blocks, layers, channels, groups, mid_block_add_attention=arch != "mini")
     config = CLIPTextConfig(
         **text,
-        vocab_size=len(names),
+        vocab_size=len(tokenizer),
         max_position_embeddings=length,
         pad_token_id=0,
         bos_token_id=2,
@@ -102,7 +171,7 @@ def build(arch: str, folder: Path) -> None:
         text_encoder=CLIPTextModel(config),
         tokenizer=tokenizer,
         unet=unet,
-        scheduler=DDIMScheduler(**betas, clip_sample=False, steps_offset=1),
+        scheduler=DDIMScheduler(**BETAS, clip_sample=False, steps_offset=1),
         safety_checker=None,
         feature_extractor=None,
         requires_safety_checker=False,
@@ -147,7 +216,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--arch", choices=("mini", "sd1"), help="random weights instead of mini-sd")
+    parser.add_argument(
+        "--arch", choices=("mini", "sd1", "sdxl", "small-sdxl"), help="random weights instead of mini-sd"
+    )
     parser.add_argument("--size", type=int, default=0, help="pixels; 0 is the model's own")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--guidance", type=float, default=3.0)

@@ -1,9 +1,9 @@
 """Time two worker processes against one, on generation and on judging with the embedded models.
 
 Run: ``python benchmarks/workers.py`` on a machine with two free processors; some minutes. Each worker has one thread
-and is pinned to a processor of its own. Started and loaded on a few images before the clock starts, they make images of
-the templates, and then judge them; shards are written and read as in any run. ``--engine ray`` takes actors of Ray
-instead, which are not pinned. It also says whether one worker and two made the same bytes.
+and is pinned to a processor of its own. Started on a few images before the clock starts, they make images of the
+templates, and judge those behind captions; models are loaded, and shards written and read, as in any run. ``--engine
+ray`` takes actors of Ray instead, which are not pinned. It also says whether one worker and two made the same bytes.
 """
 
 import argparse
@@ -25,33 +25,44 @@ def pin(loop, processors: list[int]) -> None:
             os.sched_setaffinity(member._process.pid, {processor})
 
 
-def work(folder: Path, name: str, workers: int, images: int) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the seconds of each part, and the digests of shards that were made."""
+def work(
+    folder: Path, name: str, workers: int, images: int
+) -> tuple[dict[str, tuple[float, int]], dict[str, str]]:
+    """Return seconds and images of each part, and the digests of shards that were made."""
     from biaslab import lexicons
     from biaslab.pipeline import Pipeline, Settings
 
-    def pipeline(store: str, n: int) -> Pipeline:
+    def pipeline(store: str, occupations: int, n: int, steps: int) -> Pipeline:
         given = {
-            "captions": {"occupations": list(lexicons.load("paradox_occupations")), "approaches": ["naive"]},
-            "generation": {"images_per_prompt": n, "steps": 10},
+            "captions": {
+                "occupations": list(lexicons.load("paradox_occupations"))[:occupations],
+                "approaches": ["naive"],
+                "per_occupation": 200,
+            },
+            "generation": {"images_per_prompt": n, "steps": steps},
             "compute": {"engine": name, "workers": workers, "store": str(folder / store), "device": "cpu"},
         }
         return Pipeline("mini", Settings.of(given), seed=1, progress=False)
 
-    warm, timed = pipeline("warm", 1), pipeline("timed", images // (4 * 62))
+    # Two pieces, for two workers.
+    warm, timed = pipeline("warm", 16, 2, 1), pipeline("timed", 62, images // (4 * 62), n_steps)
     warm.judgements("generated")
     timed.__dict__["engine"] = warm.engine
     if name == "local":
         pin(warm.engine, sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [])
     began = time.perf_counter()
     timed.images("generated")
-    made = time.perf_counter()
-    timed.judgements("generated")
-    seconds = {"generation": made - began, "judging": time.perf_counter() - made}
+    made = time.perf_counter() - began
+    # The images behind captions are more, and drawn as they are read.
+    timed.images("training")
+    began = time.perf_counter()
+    judged = len(timed.judgements("training"))
+    seconds = {"generation": (made, images), "judging": (time.perf_counter() - began, judged)}
     root = folder / "timed"
     shards = {
         p.relative_to(root).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest()
-        for p in root.rglob("*.parquet")
+        for stage in ("generated", "generated_files", "judgements")
+        for p in root.glob(f"{stage}/*/*.parquet")
     }
     return seconds, shards
 
@@ -59,17 +70,20 @@ def work(folder: Path, name: str, workers: int, images: int) -> tuple[dict[str, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--engine", default="local", choices=["local", "ray"])
-    parser.add_argument("--images", type=int, default=4 * 62 * 8, help="made and judged, a multiple of 248")
+    parser.add_argument("--images", type=int, default=4 * 62 * 4, help="made and judged, a multiple of 248")
+    parser.add_argument("--steps", type=int, default=10)
     options = parser.parse_args()
     found, shards = {}, {}
     for workers in (1, 2):
         with tempfile.TemporaryDirectory() as folder:
-            found[workers], shards[workers] = work(Path(folder), options.engine, workers, options.images)
-    for part, one in found[1].items():
-        two = found[2][part]
+            found[workers], shards[workers] = work(
+                Path(folder), options.engine, workers, options.images, options.steps
+            )
+    for part, (one, n) in found[1].items():
+        two, _ = found[2][part]
         print(
-            f"{part:12} {options.images:,} images: one worker {one:6.1f} s ({options.images / one:5.1f}/s), "
-            f"two {two:6.1f} s ({options.images / two:5.1f}/s), ratio {one / two:.2f} (reach: 1.7)"
+            f"{part:12} {n:6,} images: one worker {one:6.1f} s ({n / one:6.1f}/s), two {two:6.1f} s "
+            f"({n / two:6.1f}/s), ratio {one / two:.2f} (reach: 1.7)"
         )
     same = shards[1] == shards[2]
     print(f"{len(shards[1])} shards, {'the same bytes' if same else 'OTHER BYTES'} by one worker and by two")

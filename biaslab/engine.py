@@ -20,7 +20,6 @@ import pickle
 import socket
 import time
 import traceback
-import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import chain, islice
@@ -131,7 +130,7 @@ class LocalEngine:
         """Use so many processes; 0 is this one, fewer are a ParameterError. ``timeout`` as in :func:`get`."""
         self.workers, self.timeout = _checked(workers), timeout
         self._idle: list[_Process] = []
-        weakref.finalize(self, _end, self._idle)
+        self._ends: object = None
 
     def map(self, function, items, *, gpu=False, advanced=None) -> Generator[Any, None, None]:
         """Do as :meth:`Engine.map`."""
@@ -199,6 +198,10 @@ class LocalEngine:
 
     def _team(self, n: int, gpu: bool) -> list[_Process]:
         """Return so many processes: those that are idle, as far as they are what is needed, and new ones."""
+        from multiprocessing.util import Finalize
+
+        # With this engine, or before multiprocessing itself ends them, less kindly.
+        self._ends = self._ends or Finalize(self, _end, (self._idle,), exitpriority=10)
         shared = dict.fromkeys(THREADS, str(max(1, _own_threads() // self.workers)))
         gpus = _gpus() if gpu else []
         wanted = [shared | ({_VISIBLE: gpus[k % len(gpus)]} if gpus else {}) for k in range(n)]

@@ -1,0 +1,75 @@
+"""All that a GPU is for, in one call: images and judgements a second, ours and the peers', with the ratio.
+
+Run: ``python benchmarks/gpu.py`` on a machine with a GPU; about a quarter of an hour, and 20 GB of disk for a while.
+Without a GPU it says so and ends. Weights are random, of the architectures of Stable Diffusion 1.x, of Stable Diffusion
+XL and of CLIP ViT-L/14: what an image takes does not depend on them. Each part is a run of ``benchmarks/generation.py``
+or ``benchmarks/judging.py``, which say what they compare; ours finds its batches, and computes with channels last where
+the network is one of convolutions. Goals on an H100 or H200: at least 5 images a second of Stable Diffusion 1.x (50
+steps, 512 x 512) and 2,000 judged.
+
+``--rehearse`` runs the same on a processor, with narrow networks and few images: to see that all of it works, for its
+figures say nothing.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+# What is run: a title, the file, its arguments on a GPU, and those of a rehearsal.
+RUNS = (
+    (
+        "Stable Diffusion 1.x",
+        "generation.py",
+        "--arch sd1 --size 512 --steps 50 --guidance 7.5 --images 128 --loop-images 8",
+        "--arch mini --steps 2 --images 8 --loop-images 2",
+    ),
+    (
+        "Stable Diffusion 1.x, compiled",
+        "generation.py",
+        "--arch sd1 --size 512 --steps 50 --guidance 7.5 --images 256 --loop-images 8 --compile",
+        "--arch mini --steps 2 --images 8 --loop-images 2 --compile",
+    ),
+    (
+        "Stable Diffusion XL",
+        "generation.py",
+        "--arch sdxl --size 1024 --steps 50 --guidance 7.5 --images 32 --loop-images 4",
+        "--arch small-sdxl --steps 2 --images 8 --loop-images 2",
+    ),
+    (
+        "Stable Diffusion XL, compiled",
+        "generation.py",
+        "--arch sdxl --size 1024 --steps 50 --guidance 7.5 --images 64 --loop-images 4 --compile",
+        "--arch small-sdxl --steps 2 --images 8 --loop-images 2 --compile",
+    ),
+    (
+        "Judging with CLIP ViT-L/14",
+        "judging.py",
+        "--arch ViT-L-14 --images 8192 --peer-images 256",
+        "--images 64 --peer-images 16",
+    ),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rehearse", action="store_true", help="on a processor, small")
+    options = parser.parse_args()
+    import torch
+
+    if not torch.cuda.is_available() and not options.rehearse:
+        print("skipped: torch finds no GPU here (torch.cuda.is_available() is False)")
+        return
+    failed = []
+    for title, file, on_gpu, rehearsed in RUNS:
+        given = rehearsed.split() if options.rehearse else ["--device", "cuda", *on_gpu.split()]
+        print(f"== {title}: {file} {' '.join(given)}", flush=True)
+        if subprocess.run([sys.executable, str(HERE / file), *given]).returncode:
+            failed.append(title)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
