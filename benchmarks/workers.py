@@ -26,7 +26,7 @@ def pin(loop, processors: list[int]) -> None:
 
 
 def work(
-    folder: Path, name: str, workers: int, images: int
+    folder: Path, name: str, workers: int, images: int, n_steps: int
 ) -> tuple[dict[str, tuple[float, int]], dict[str, str]]:
     """Return seconds and images of each part, and the digests of shards that were made."""
     from biaslab import lexicons

@@ -176,7 +176,7 @@ def run(
         note([])
         told = as_yaml(params.changed(values=public(dict(params.values))))
         store.replace(folder / PARAMS, told.encode())
-        done, stopped = _execute(jobs, _side_by_side(params), progress, note)
+        done, stopped = _execute(jobs, _at_a_time(params), progress, note)
         shutil.rmtree(attempt.parent, ignore_errors=True)
         if stopped:
             # A second Ctrl-C may cut the report off.
@@ -577,7 +577,7 @@ def _only_one(folder: Path) -> Iterator[None]:
 # -- execution -------------------------------------------------------------------------------------------
 
 
-def _side_by_side(params: RunParams) -> int:
+def _at_a_time(params: RunParams) -> int:
     """Return how many notebooks are executed at a time; 0 is one per processor.
 
     Each has workers of its own, of which one team can fill a cluster.
