@@ -1,0 +1,85 @@
+"""What workers are given travels: sources of images read the same elsewhere, and carry nothing that was loaded."""
+
+import pickle
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from biaslab import engine
+from biaslab.engine import Memo
+from biaslab.judging.images import FolderImages, Subset
+from biaslab.pipeline import Pipeline, Settings
+
+
+def travelled(source):
+    return pickle.loads(cloudpickle.dumps(source))
+
+
+def same_images(source, n=3):
+    ids = list(source.table["image_id"])[:n]
+    images, elsewhere = source.read(ids), travelled(source).read(ids)
+    assert len(images) == n and all(map(np.array_equal, images, elsewhere))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    given = {
+        "captions": {"occupations": ["nurse"], "rows": 2000, "per_occupation": 5, "approaches": ["naive"]},
+        "generation": {"images_per_prompt": 1},
+        "people": {"occupations": 1, "power_runs": 1, "single_images": 1},
+        "dalleval": {"scenes": 2, "professions": 1, "social_images": 2},
+        "triplets": {"triplets": 2},
+        "compute": {"store": str(tmp_path_factory.mktemp("store"))},
+    }
+    return Pipeline("world", Settings.of(given), seed=1, progress=False)
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        lambda world: world.images("generated").source,
+        lambda world: world.images("training").source,
+        lambda world: world.people.images("paired").source,
+        lambda world: world.dalleval.images("skills").source,
+        lambda world: world.dalleval.images("social").source,
+        lambda world: world.triplets.images().source,
+        lambda world: world.triplets.drawings(),
+    ],
+    ids=["templates", "captions", "pairs", "skills", "social", "triplets", "drawings"],
+)
+def test_renders_travel(world, images):
+    same_images(images(world))
+
+
+def test_files_travel(tmp_path):
+    from PIL import Image
+
+    for k in range(3):
+        Image.new("RGB", (8, 8), (k, 0, 0)).save(tmp_path / f"{k}.png")
+    folder = FolderImages(tmp_path)
+    same_images(folder)
+    same_images(Subset(folder, ["0.png", "1.png", "2.png"]))
+
+
+def test_generated_images_travel_without_what_was_read_and_loaded(world, tmp_path):
+    changed = {"generation": {"images_per_prompt": 1, "steps": 1}, "compute": {"store": str(tmp_path)}}
+    made = world.changed("mini", **changed).images("generated").source
+    same_images(made)
+    assert "_generator" in vars(made) and len(cloudpickle.dumps(made)) < 20_000
+    elsewhere = travelled(made)
+    assert not {"_generator", "table"} & set(vars(elsewhere)) and elsewhere.digest == made.digest
+
+
+def test_a_memo_computes_once_and_travels_empty():
+    calls = []
+
+    @Memo
+    def double(x):
+        calls.append(x)
+        return 2 * x
+
+    assert [double(k) for k in (1, 2, 1)] == [2, 4, 2] and calls == [1, 2]
+    # What travels holds a list of its own.
+    assert travelled(double)(1) == 2 and calls == [1, 2]
+    assert engine.Memo(int)() == 0
