@@ -586,3 +586,13 @@ def test_one_prompt_has_no_variation():
         paradox.prompt_variation(
             shares_of([("a", "training", "1", 30, 100), ("a", "generated", "1", 20, 100)]), confidence=0.95
         )
+
+
+def test_a_prompt_without_judged_images_plays_no_part_in_noise():
+    rows = [("a", "training", prompt, 30, 100) for prompt in "123"]
+    rows += [("a", "generated", prompt, 25.0 + 50 * k, 4) for k, prompt in enumerate("12")]
+    rows.append(("a", "generated", "3", np.nan, 0))
+    (row,) = paradox.prompt_variation(shares_of(rows), confidence=0.95).to_dict("records")
+    # Two shares around 50 % of 4 images each: half of 0.5 * 0.5 / 4.
+    assert row["sd_noise"] == pytest.approx(100 * (0.5 * 0.0625) ** 0.5)
+    assert (row["sd_prompts"], row["n"]) == (25, 8)

@@ -439,10 +439,12 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
 
 def _variation(group: Group, confidence: float) -> pd.DataFrame:
     g, n = group.generated, group.generated_n
-    pooled = np.nansum(g * n, axis=1) / np.nansum(n, axis=1) / 100
+    # A prompt of whose images none is judged has no share and no noise.
+    known = np.where(np.isnan(g), np.nan, n).astype(float)
+    pooled = np.nansum(g * known, axis=1) / np.nansum(known, axis=1) / 100
     # Mean population variance of k binomial shares around their own mean: (k-1)/k of the mean variance.
-    k = len(group.prompts)
-    noise = 100 * np.sqrt((k - 1) / k * np.nanmean(pooled[:, None] * (1 - pooled[:, None]) / n, axis=1))
+    k = np.isfinite(known).sum(axis=1)
+    noise = 100 * np.sqrt((k - 1) / k * np.nanmean((pooled * (1 - pooled))[:, None] / known, axis=1))
     tests = [_equal_shares(g[i], n[i]) for i in range(len(group.occupations))]
     p = np.array([t.p if t.valid else np.nan for t in tests])
     flips = (np.nanmin(g, axis=1) < 50) & (np.nanmax(g, axis=1) > 50)

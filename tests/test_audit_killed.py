@@ -1,0 +1,63 @@
+"""An audit that is killed again and again ends with the tables of one that was left alone."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("torch", reason="models need the extra 'models'")
+
+NOTEBOOKS = ("paired/4_6_*", "dalleval/5_2_*")
+FEW = ("people.occupations=1", "people.power_runs=1", "people.single_images=1", "dalleval.scenes=2")
+
+
+class Audit:
+    """One audit of few images, started in a process of its own again and again."""
+
+    def __init__(self, root, folder):
+        given = [*FEW, f"notebooks=[{', '.join(NOTEBOOKS)}]", "bootstrap_replicates=200", "jobs=2"]
+        given += [f"compute.store={folder / 'store'}"]
+        words = ["audit", "world", "--size", "quick", "--name", "a", "--outputs", str(folder / "outputs")]
+        words += ["--notebooks-dir", str(root / "notebooks"), *(w for one in given for w in ("--set", one))]
+        self.code = f"import sys; from biaslab.cli import main; sys.exit(main({words!r}))"
+        self.folder, self.store = folder / "outputs/a", folder / "store"
+
+    def start(self):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return subprocess.Popen([sys.executable, "-c", self.code], text=True, **pipes)
+
+    def finish(self):
+        process = self.start()
+        said, _ = process.communicate(timeout=600)
+        assert process.returncode == 0, said
+        assert json.loads((self.folder / "run.json").read_text())["status"] == "ok"
+        return {path.name: path.read_bytes() for path in self.folder.glob("tables/*.csv")}
+
+    def left(self):
+        """Return how many files the audit has left: shards, and what notebooks write."""
+        return sum(path.is_file() for of in (self.store, self.folder) for path in of.rglob("*"))
+
+
+@pytest.mark.slow
+def test_an_audit_killed_at_five_random_moments_ends_with_the_same_tables(root, tmp_path):
+    calm = Audit(root, tmp_path / "calm")
+    undisturbed, whole = calm.finish(), calm.left()
+    assert {"paired_score_change.csv", "dalleval_skill_accuracy.csv"} <= set(undisturbed)
+    audited, rng = Audit(root, tmp_path / "killed"), random.Random(20231)
+    # Moments in files, not in seconds, which depend on what else the machine does. Results come at the end, where a run
+    # that is killed is not done yet.
+    for moment in sorted(rng.uniform(0, 0.8) for _ in range(5)):
+        process = audited.start()
+        while audited.left() < moment * whole:
+            assert process.poll() is None, process.communicate()[0]
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0, 0.5))
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        assert not (audited.folder / "index.html").exists()
+    assert audited.finish() == undisturbed
