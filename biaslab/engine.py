@@ -164,7 +164,9 @@ class LocalEngine:
                 member.take(next(todo, None))
             while any(member.task for member in team):
                 busy = {member.pipe: member for member in team if member.task}
-                for pipe in wait(list(busy), _left(busy.values(), self.timeout)) or _late(busy, self.timeout):
+                answered = wait(list(busy), _left(busy.values(), self.timeout))
+                # One that hangs is seen while others go on, too.
+                for pipe in dict.fromkeys([*answered, *_late(busy, self.timeout)]):
                     member = busy[pipe]
                     index, item = member.task
                     try:
@@ -207,8 +209,9 @@ class LocalEngine:
         wanted = [shared | ({_VISIBLE: gpus[k % len(gpus)]} if gpus else {}) for k in range(n)]
         team = []
         for environment in wanted:
-            fits = (k for k, one in enumerate(self._idle) if one.environment == environment and one.alive)
-            k = next(fits, None)
+            # One that has a GPU does for work that uses none.
+            fits = (k for k, one in enumerate(self._idle) if environment.items() <= one.environment.items())
+            k = next((k for k in fits if self._idle[k].alive), None)
             team.append(_Process(environment) if k is None else self._idle.pop(k))
         # Others would hold memory.
         _end(self._idle)
@@ -305,7 +308,7 @@ class _Process:
 
 
 def _serve(pipe, parent: int) -> None:
-    """Be a worker process: after a function come, as pairs, the items that it is called on."""
+    """Be a worker process: after a function come the items that it is called on."""
     lifeline.begin(parent)
     function, call = b"", None
     while True:

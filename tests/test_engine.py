@@ -201,9 +201,11 @@ def test_workers_stay_for_the_next_function_and_keep_no_other(tmp_path):
 
 def test_each_worker_has_a_gpu_in_turn(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    found = list(LocalEngine(3).map(device, range(12), gpu=True))
+    three = LocalEngine(3)
+    found = list(three.map(device, range(12), gpu=True))
     assert Counter(dict(found).values()) == {"4": 2, "7": 1}
-    # Work that uses none sees what this process sees.
+    # Work that uses none goes to them, too; else it sees what this process sees.
+    assert {pid for pid, _ in three.map(device, range(12))} == {pid for pid, _ in found}
     assert {seen for _, seen in LocalEngine(2).map(device, range(4))} == {"4,7"}
 
 

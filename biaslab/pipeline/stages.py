@@ -97,6 +97,8 @@ class Stages:
         self.progress_file = progress_file
         # Which share of the work is this pipeline's, as in biaslab.store.Store.
         self.share: tuple[int, int] | None = None
+        # Workers of one pipeline would keep devices from those of another, so that pipelines like this one share them.
+        self._engines: dict[tuple, engine.Engine] = {}
         self._kept: dict[Any, Any] = {}
 
     @property
@@ -116,7 +118,7 @@ class Stages:
         """
         progress = {"progress": self.progress, "progress_file": self.progress_file}
         made = type(self)(model or self.model, self.settings.changed(**changes), seed=self.seed, **progress)
-        made.share = self.share
+        made.share, made._engines = self.share, self._engines
         return made
 
     @cached_property
@@ -545,7 +547,12 @@ class Stages:
     def engine(self):
         """What computes shards: this process, or several."""
         s = self.settings.compute
-        return engine.get(s.engine, workers=s.workers, address=s.address, timeout=s.timeout)
+        asked = s.engine, s.workers, s.address, s.timeout
+        if asked not in self._engines:
+            self._engines[asked] = engine.get(
+                s.engine, workers=s.workers, address=s.address, timeout=s.timeout
+            )
+        return self._engines[asked]
 
     def run(self, work: Callable, *given, **more):
         """Return what ``work`` gives, which takes this pipeline's store and shows its progress."""
