@@ -12,6 +12,7 @@ EXTRAS ?= dev,models,ray
 # The runs of a report, one after the other.
 PARAMS ?= params/published.yaml params/mini.yaml
 BIN := $(VENV)/bin
+runs = failed=0; $(foreach file,$(1),$(BIN)/biaslab run $(file) --overwrite || failed=1;) exit $$failed
 comma := ,
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
 
@@ -33,10 +34,10 @@ $(STAMP): pyproject.toml
 
 report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world and models beside them
 	@echo "Open outputs/index.html: the printed numbers stand there in about a minute, and it fills in while the rest runs."
-	@failed=0; $(foreach file,$(PARAMS),$(BIN)/biaslab run $(file) --overwrite || failed=1;) exit $$failed
+	@$(call runs,$(PARAMS))
 
-worlds:  ## Build reports of three papers on renders whose truth is known, without a model
-	@$(MAKE) report PARAMS="params/paired-world.yaml params/dalleval-world.yaml params/triplets-world.yaml"
+worlds: $(STAMP)  ## Build reports of three papers on renders whose truth is known, without a model
+	@$(call runs,params/paired-world.yaml params/dalleval-world.yaml params/triplets-world.yaml)
 
 test: $(STAMP)  ## Run the test suite
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder

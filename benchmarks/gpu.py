@@ -1,11 +1,10 @@
 """All that a GPU is for, in one call: images and judgements a second, ours and the peers', with the ratio.
 
-Run: ``python benchmarks/gpu.py`` on a machine with a GPU; about a quarter of an hour, and 20 GB of disk for a while.
-Without a GPU it says so and ends. Weights are random, of the architectures of Stable Diffusion 1.x, of Stable Diffusion
-XL and of CLIP ViT-L/14: what an image takes does not depend on them. Each part is a run of ``benchmarks/generation.py``
-or ``benchmarks/judging.py``, which say what they compare; ours finds its batches, and computes with channels last where
-the network is one of convolutions. Goals on an H100 or H200: at least 5 images a second of Stable Diffusion 1.x (50
-steps, 512 x 512) and 2,000 judged.
+Run: ``python benchmarks/gpu.py`` on a machine with a GPU. Without one it says so and ends. Weights are random, of the
+architectures of Stable Diffusion 1.x, of Stable Diffusion XL and of CLIP ViT-L/14: what an image takes does not depend
+on them. Each part is a run of ``benchmarks/generation.py`` or ``benchmarks/judging.py``, which say what they compare;
+ours finds its batches, and computes with channels last where the network is one of convolutions. Goals on an H100 or
+H200: at least 5 images a second of Stable Diffusion 1.x (50 steps, 512 x 512) and 2,000 judged.
 
 ``--rehearse`` runs the same on a processor, with narrow networks and few images: to see that all of it works, for its
 figures say nothing.

@@ -12,6 +12,7 @@ takes, each as long as a piece), what of it is the loop's own (its processor tim
 import argparse
 import math
 import os
+import pickle
 import sys
 import tempfile
 import threading
@@ -38,13 +39,13 @@ class Thread:
 
     def _serve(self, pipe):
         while self.alive:
-            index_and_item = pipe.recv()
-            if index_and_item is None:
+            item = pipe.recv()
+            if item is None:
                 return
-            pipe.send(("done", self.function(index_and_item)))
+            pipe.send(("done", self.function(item)))
 
     def serve(self, payload):
-        self.function = engine.pickle.loads(payload)
+        self.function = pickle.loads(payload)
 
     def take(self, task):
         self.task, self._since = task, time.monotonic()

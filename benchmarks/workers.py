@@ -32,22 +32,18 @@ def work(
     from biaslab import lexicons
     from biaslab.pipeline import Pipeline, Settings
 
-    def pipeline(store: str, occupations: int, n: int, steps: int) -> Pipeline:
-        given = {
-            "captions": {
-                "occupations": list(lexicons.load("paradox_occupations"))[:occupations],
-                "approaches": ["naive"],
-                "per_occupation": 200,
-            },
+    def some(store: str, occupations: int, n: int, steps: int) -> dict[str, dict]:
+        names = list(lexicons.load("paradox_occupations"))[:occupations]
+        return {
+            "captions": {"occupations": names, "approaches": ["naive"], "per_occupation": 200},
             "generation": {"images_per_prompt": n, "steps": steps},
             "compute": {"engine": name, "workers": workers, "store": str(folder / store), "device": "cpu"},
         }
-        return Pipeline("mini", Settings.of(given), seed=1, progress=False)
 
-    # Two pieces, for two workers.
-    warm, timed = pipeline("warm", 16, 2, 1), pipeline("timed", 62, images // (4 * 62), n_steps)
+    # Two pieces, for two workers, which the other pipeline shares.
+    warm = Pipeline("mini", Settings.of(some("warm", 16, 2, 1)), seed=1, progress=False)
     warm.judgements("generated")
-    timed.__dict__["engine"] = warm.engine
+    timed = warm.changed(**some("timed", 62, images // (4 * 62), n_steps))
     if name == "local":
         pin(warm.engine, sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [])
     began = time.perf_counter()

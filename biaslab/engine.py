@@ -485,6 +485,8 @@ class RayEngine:
             for ref in answered:
                 member, index = asked.pop(ref)
                 since.pop(ref, None)
+                # Also of a loss: from then on the cluster has its time to give another worker.
+                heard = time.monotonic()
                 try:
                     kind, value, counted = ray.get(ref)
                 except ray.exceptions.RayError as error:
@@ -497,7 +499,6 @@ class RayEngine:
                     continue
                 if kind == "failed":
                     raise value
-                heard = time.monotonic()
                 if index is not None:
                     done[index] = value
                     del given[index]

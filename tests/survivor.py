@@ -78,15 +78,21 @@ def write_corpus(path, rows=9000):
     pd.DataFrame({"text": texts}).to_parquet(path, row_group_size=300, index=False)
 
 
+# How small pieces are: modules, what they call it, and the value here.
+OF_CAPTIONS = ((corpus, "_PART_ROWS", 300), (stages, "_SHARD_CAPTIONS", 200), (neighbours, "_SHARD", 100))
+OF_IMAGES = ((images, "SHARD", 8), (judge, "_SHARD_ROWS", 16), (people, "_SHARD_ROWS", 16))
+
+
+def cut(pieces, put=setattr):
+    """Make pieces small."""
+    for module, name, value in pieces:
+        assert hasattr(module, name)
+        put(module, name, value)
+
+
 def pipeline_of(path, root, engine="local", workers=0):
     """Return the run's pipeline with everything cut into small pieces."""
-    for module, name, value in (
-        (corpus, "_PART_ROWS", 300),
-        (stages, "_SHARD_CAPTIONS", 200),
-        (neighbours, "_SHARD", 100),
-    ):
-        assert hasattr(module, name)
-        setattr(module, name, value)
+    cut(OF_CAPTIONS)
     given = {
         "captions": {
             "corpus": str(path),
@@ -107,13 +113,7 @@ def computed_by(root, engine, workers):
 
 def images_of(root, engine="local", workers=0):
     """Return a pipeline that makes and judges a few images, with everything cut into small pieces."""
-    for module, name, value in (
-        (images, "SHARD", 8),
-        (judge, "_SHARD_ROWS", 16),
-        (people, "_SHARD_ROWS", 16),
-    ):
-        assert hasattr(module, name)
-        setattr(module, name, value)
+    cut(OF_IMAGES)
     given = {
         "captions": {"occupations": ["nurse", "chef"], "rows": 2000, "approaches": ["naive"]},
         "generation": {"images_per_prompt": 8, "steps": 1},

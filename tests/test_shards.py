@@ -24,3 +24,13 @@ def test_a_run_that_makes_nothing_is_refused(pytestconfig):
     loaded = params.load(pytestconfig.rootpath / "params" / "published.yaml", notebooks=["paradox/4_*"])
     with pytest.raises(ParameterError, match="make nothing that can be shared; set source to 'mini'"):
         shards.compute(loaded, (0, 2))
+
+
+@pytest.mark.parametrize(
+    ("compute", "jobs", "at_a_time"),
+    [({}, 0, 0), ({"workers": 2}, 0, 1), ({"engine": "ray"}, 0, 1), ({"engine": "ray"}, 3, 3)],
+)
+def test_notebooks_run_one_at_a_time_where_work_runs_in_workers(compute, jobs, at_a_time):
+    run = params.RunParams(run="mine", jobs=jobs, values={"settings": {"compute": compute}})
+    assert runs._at_a_time(run) == at_a_time
+    assert runs._at_a_time(params.RunParams(run="mine", jobs=jobs)) == jobs

@@ -96,18 +96,18 @@ class Runs:
 
     def computed(self, name="out"):
         """Return stage, digest and process of each shard that was computed, in order."""
-        log = self.folder / name / "log"
-        # The last line of a process that was killed may be cut off. Files are made within the work that states facts.
-        lines = (line.split() for line in log.read_text().splitlines()) if log.exists() else ()
-        return [
-            (words[0], words[1], int(words[2]))
-            for words in lines
-            if len(words) == 4 and words[0] != "generated_files"
-        ]
+        # Files are made within the work that states facts.
+        return [(of, digest, int(pid)) for of, digest, pid, _ in self._log(name) if of != "generated_files"]
 
     def nodes(self):
         """Return the nodes on which shards were computed."""
-        return {line.split()[3] for line in (self.folder / "out" / "log").read_text().splitlines()}
+        return {node for _, _, _, node in self._log("out")}
+
+    def _log(self, name):
+        log = self.folder / name / "log"
+        lines = (line.split() for line in log.read_text().splitlines()) if log.exists() else ()
+        # The last line of a process that was killed may be cut off.
+        return [words for words in lines if len(words) == 4]
 
     def check(self):
         """Look at every file: whole ones fit their checksums, and nothing half written is left."""
@@ -343,12 +343,7 @@ def test_a_full_disk(corpus, forks, undisturbed, images, tmp_path, small_disk, o
 
 def test_shares_of_an_array_make_the_run(corpus, undisturbed, tmp_path, monkeypatch):
     # Set again to what they were when the test ends.
-    for module, name in (
-        (survivor.corpus, "_PART_ROWS"),
-        (survivor.stages, "_SHARD_CAPTIONS"),
-        (survivor.neighbours, "_SHARD"),
-    ):
-        monkeypatch.setattr(module, name, getattr(module, name))
+    survivor.cut(survivor.OF_CAPTIONS, monkeypatch.setattr)
 
     def share(i):
         return shards.compute_of(survivor.pipeline_of(corpus, tmp_path), [], (i, 3))
@@ -369,12 +364,7 @@ def test_shares_of_an_array_make_the_run(corpus, undisturbed, tmp_path, monkeypa
 
 @pytest.mark.slow
 def test_shares_of_images_make_the_run(images, tmp_path, monkeypatch):
-    for module, name in (
-        (survivor.images, "SHARD"),
-        (survivor.judge, "_SHARD_ROWS"),
-        (survivor.people, "_SHARD_ROWS"),
-    ):
-        monkeypatch.setattr(module, name, getattr(module, name))
+    survivor.cut(survivor.OF_IMAGES, monkeypatch.setattr)
     said = []
     for i in (1, 0) * 9:
         pipeline = survivor.images_of(tmp_path)

@@ -543,7 +543,7 @@ class Stages:
         """Where models run."""
         return self.settings.compute.device
 
-    @cached_property
+    @property
     def engine(self):
         """What computes shards: this process, or several."""
         s = self.settings.compute
