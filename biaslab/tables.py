@@ -167,38 +167,45 @@ def check(
     present = [c for c in declared.columns if c.name in out.columns]
     for column in present:
         if column.text:
-            out[column.name] = out[column.name].map(lambda v: "" if pd.isna(v) else str(v)).astype(object)
-            other = sorted(set(out[column.name]) - set(column.allowed)) if column.allowed else []
+            texts = ["" if v is None or v is pd.NA or v != v else str(v) for v in out[column.name].tolist()]
+            out[column.name] = pd.Series(texts, out.index, dtype=object)
+            other = sorted(set(texts) - set(column.allowed)) if column.allowed else []
             if other:
                 raise InputError(
                     f"{where}: {column.name} is {other[0]!r}. {name_help(other[0], column.allowed)}"
                 )
             continue
         values = pd.to_numeric(out[column.name], errors="coerce")
-        given = out[column.name].notna() & (out[column.name].astype(str).str.strip() != "")
-        if (values.isna() & given).any():
-            bad = out.loc[values.isna() & given, column.name].iloc[0]
-            raise InputError(
-                f"{where}: {column.name} holds {bad!r}, which is not a number. Leave the cell empty where there is "
-                "none."
-            )
-        infinite = np.isinf(values) & finite
+        plain = values.to_numpy(dtype=float, na_value=np.nan)
+        # Each pass over a column is a good part of what a small table takes: most need no more than these two.
+        unknown, infinite = np.isnan(plain), np.isinf(plain) & finite
+        if unknown.any():
+            given = out[column.name].notna() & unknown
+            if given.any():
+                given &= out[column.name].astype(str).str.strip() != ""
+            if given.any():
+                raise InputError(
+                    f"{where}: {column.name} holds {out.loc[given, column.name].iloc[0]!r}, which is not a number. "
+                    "Leave the cell empty where there is none."
+                )
         if infinite.any():
             said = str(out.loc[infinite, column.name].iloc[0])[:60]
             raise InputError(
-                f"{where}: {column.name} is {said} in row {int(infinite.to_numpy().argmax()) + 1}; give a finite "
-                "number, or leave the cell empty where there is none."
+                f"{where}: {column.name} is {said} in row {int(infinite.argmax()) + 1}; give a finite number, or leave "
+                "the cell empty where there is none."
             )
-        within = values.clip(column.low, column.high)
         # Floats pass a limit by their last digits (100 * x / x can be 100.00000000000001): those are at the limit.
-        past = (values < column.low) | (values > column.high)
-        outside = past & ~np.isclose(values, within, rtol=1e-10, atol=1e-10)
-        if outside.any():
-            raise InputError(
-                f"{where}: {column.name} is {values[outside].iloc[0]:.10g} in row "
-                f"{int(outside.to_numpy().argmax()) + 1}; allowed is {_range(column)}."
-            )
-        out[column.name] = within if past.any() else values
+        past = (plain < column.low) | (plain > column.high)
+        if past.any():
+            within = values.clip(column.low, column.high)
+            outside = past & ~np.isclose(values, within, rtol=1e-10, atol=1e-10)
+            if outside.any():
+                raise InputError(
+                    f"{where}: {column.name} is {plain[outside][0]:.10g} in row {int(outside.argmax()) + 1}; allowed "
+                    f"is {_range(column)}."
+                )
+            values = within
+        out[column.name] = values
     keys = [k for k in dict.fromkeys([*declared.keys, *more_keys]) if k in out.columns]
     twice = out.duplicated(keys) if keys else None
     if twice is not None and twice.any():

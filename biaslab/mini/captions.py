@@ -287,26 +287,29 @@ def _cell_table(skew: str) -> tuple[list, np.ndarray]:
     return list(cells), np.cumsum(np.array(list(cells.values())).T, axis=1)
 
 
-def _draw_block(seed: int, block: int, skew: str) -> list[Row]:
-    rng = np.random.default_rng(np.random.SeedSequence([seed, block]))
-    names = occupations()
-    which = rng.integers(len(names), size=BLOCK)
-    plain = (rng.random(BLOCK) < PLAIN).tolist()
-    cells, steps = _cell_table(skew)
-    chosen = (rng.random(BLOCK)[:, None] > steps[which]).sum(axis=1).clip(max=len(cells) - 1).tolist()
-    seeds = rng.integers(2**62, size=BLOCK).tolist()
-    uniform = rng.random((BLOCK, _ROW_DRAWS)).tolist()
-    rows = []
-    for o, is_plain, cell, scene_seed, values in zip(
-        which.tolist(), plain, chosen, seeds, uniform, strict=True
-    ):
+class _Block:
+    """The rows of a block. What they are drawn from is there at once, each caption is written when it is asked for."""
+
+    def __init__(self, seed: int, block: int, skew: str) -> None:
+        rng = np.random.default_rng(np.random.SeedSequence([seed, block]))
+        which = rng.integers(len(occupations()), size=BLOCK)
+        plain = rng.random(BLOCK) < PLAIN
+        self._cells, steps = _cell_table(skew)
+        chosen = (rng.random(BLOCK)[:, None] > steps[which]).sum(axis=1).clip(max=len(self._cells) - 1)
+        seeds = rng.integers(2**62, size=BLOCK)
+        self._kinds = list(zip(*(a.tolist() for a in (which, plain, chosen, seeds)), strict=True))
+        self._uniform = rng.random((BLOCK, _ROW_DRAWS))
+
+    def __getitem__(self, offset: int) -> Row:
+        o, is_plain, cell, scene_seed = self._kinds[offset]
+        values = self._uniform[offset].tolist()
         draws = iter(values)
         lower = next(draws) < 0.3
         if is_plain:
             gender = "female" if next(draws) < 0.5 else "male"
             occupation, style, told = None, "plain", gender if next(draws) < 0.7 else "none"
         else:
-            occupation, (style, told, gender) = names[o], cells[cell]
+            occupation, (style, told, gender) = occupations()[o], self._cells[cell]
         w = _Writer(occupation, gender, told, draws)
         text = _ARTICLE.sub(_article, _BARE.sub("", _write(w, style)))
         if text.count(" ") > 12 and len(words(text)) > LONGEST:
@@ -315,8 +318,7 @@ def _draw_block(seed: int, block: int, skew: str) -> list[Row]:
         # Names keep their capitals.
         lower = lower and style != "named" and (told == "none" or w.subject != "none")
         text = (text[0].lower() if lower else text[0].upper()) + text[1:]
-        rows.append(Row(text, occupation, style, told, gender, scene_seed, w.facts))
-    return rows
+        return Row(text, occupation, style, told, gender, scene_seed, w.facts)
 
 
 def build_scene(row: Row) -> Scene:
@@ -368,7 +370,7 @@ class Corpus:
         skew_knobs(skew)
         self.rows, self.seed, self.skew = rows, seed, skew
         self.parts = -(-rows // _PART)
-        self._blocks: OrderedDict[int, list[Row]] = OrderedDict()
+        self._blocks: OrderedDict[int, _Block] = OrderedDict()
 
     def __len__(self) -> int:
         return self.rows
@@ -463,7 +465,7 @@ class Corpus:
         number, offset = divmod(index, BLOCK)
         block = self._blocks.get(number)
         if block is None:
-            block = self._blocks[number] = _draw_block(self.seed, number, self.skew)
+            block = self._blocks[number] = _Block(self.seed, number, self.skew)
             if len(self._blocks) > _KEPT_BLOCKS:
                 self._blocks.popitem(last=False)
         return block[offset]
