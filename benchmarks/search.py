@@ -2,8 +2,8 @@
 
 Run: ``python benchmarks/search.py --captions FILE``, where the file holds real captions, one a line, ``.gz`` or not
 (the embedded world's where none is given). ``--rows`` says how many captions to make of them (10 million; some
-minutes and 3 GB of disk), ``--share`` in how many of them an occupation is put. The peers: ripgrep must be installed,
-duckdb too (``pip install duckdb``); one that is missing is left out.
+minutes and 3 GB of disk), ``--share`` in how many of them an occupation is put. The peers come with
+``pip install -e .[peers]``; one that is missing is left out, and that is said.
 
 Ours: ``biaslab.captions.search.search`` on Parquet (zstd) in worker processes of one thread each, with samples of 500
 captions per occupation, the start of the processes included, results in a store. ripgrep: ``-o -i -w`` with all forms
@@ -28,6 +28,8 @@ from pathlib import Path
 if __name__ == "__main__":
     # Before libraries start their threads.
     os.environ |= {"OMP_NUM_THREADS": "1", "LC_ALL": "C"}
+    # ripgrep as the extra installs it, beside the interpreter.
+    os.environ["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
 
 from _corpus import occupations, read_lines, told, write_corpus
 

@@ -495,7 +495,8 @@ def _lay_out(figure: Figure) -> Bbox:
 
     # At the PNG's resolution: glyphs are as wide as whole pixels, so at another one texts are longer or shorter.
     figure.set_dpi(_DPI)
-    figure.draw_without_rendering()
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
     figure.set_layout_engine(None)
     return figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
 
