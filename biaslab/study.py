@@ -509,10 +509,13 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     quick = {"compress_level": 1}
     figure.savefig(drawn, format="png", dpi=_DPI, bbox_inches=page, facecolor="white", pil_kwargs=quick)
     image = Image.open(drawn).convert("RGB")
-    # The colours of every third pixel of every third row are those of the whole, and found in a ninth of the time.
-    part = image.resize((-(-image.width // 3), -(-image.height // 3)), Image.Resampling.NEAREST)
-    colours = part.quantize(256, method=Image.Quantize.MEDIANCUT)
-    image.quantize(palette=colours, dither=Image.Dither.NONE).save(path)
+    # A median cut takes six times as long for colours that are nearer by half a level of 255.
+    few = image.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    # It takes the background together with what is nearly as light.
+    colours, corner = few.getpalette(), 3 * few.getpixel((0, 0))
+    colours[corner : corner + 3] = image.getpixel((0, 0))
+    few.putpalette(colours)
+    few.save(path)
 
 
 def _display(picture: Path, alt: str) -> None:

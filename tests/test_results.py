@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from biaslab import report, tables
 from biaslab.findings import Finding
@@ -79,6 +80,22 @@ def test_a_figure_with_a_single_mark_is_one(study, draw):
     draw(ax)
     study.show("paired_told", figure)
     assert [f["name"] for f in records(study)["figures"]] == ["paired_told"]
+
+
+def test_a_picture_keeps_its_ground_and_its_colours(study):
+    figure, ax = plt.subplots()
+    # Many colours, so that 256 are too few, and one that is written in thin letters alone.
+    ax.imshow(np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8))
+    ax.set_title("female 1.00", color="#9b4f7d", fontsize=20)
+    study.show("paired_told", figure)
+    with Image.open(study.output_dir / "figures" / "paired_told.png") as saved:
+        pixels = np.asarray(saved.convert("RGB")).astype(int)
+    assert (pixels[0] == 255).all() and (pixels[:, 0] == 255).all()
+    # The title is above the axes, and its letters are as dark as nothing else there.
+    title = pixels[: len(pixels) // 12].reshape(-1, 3)
+    title = title[title.sum(axis=1) < 500]
+    assert len(title) > 100
+    assert np.abs(np.median(title, axis=0) - [0x9B, 0x4F, 0x7D]).max() < 24
 
 
 def test_a_figure_is_withdrawn_where_other_data_leave_nothing_to_draw(study, capsys):
