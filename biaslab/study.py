@@ -509,7 +509,7 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     quick = {"compress_level": 1}
     figure.savefig(drawn, format="png", dpi=_DPI, bbox_inches=page, facecolor="white", pil_kwargs=quick)
     image = Image.open(drawn).convert("RGB")
-    # A median cut takes six times as long for colours that are nearer by half a level of 255.
+    # A median cut takes six times as long for colours that are nearer by about one level of 255.
     few = image.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     # It takes the background together with what is nearly as light.
     colours, corner = few.getpalette(), 3 * few.getpixel((0, 0))
