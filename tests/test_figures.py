@@ -69,8 +69,8 @@ def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path, monkey
     )
     Study(tmp_path).show("paired_shape", figure)
     assert len(laid_out) == 1
-    # To lay it out, as PNG and as SVG.
-    assert len(drawn) == 3
+    # As PNG and as SVG; to lay it out nothing is drawn.
+    assert len(drawn) == 2
     assert not plt.fignum_exists(figure.number)
     page = np.asarray(Image.open(tmp_path / "figures" / "paired_shape.png").convert("L"))
     # 0.1 inches of white all round, at 170 dots an inch, and something right behind it.
