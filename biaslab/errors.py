@@ -6,6 +6,7 @@ Every message names the value, what is allowed and the fix.
 from __future__ import annotations
 
 import difflib
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -57,15 +58,21 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
     return UnknownNameError(f"There is no {kind} named {name!r}. {name_help(name, known)}")
 
 
+# transformers, diffusers and accelerate make modules without values while they load, for every thread of the process:
+# a model that another thread makes meanwhile has none.
+_LOADING = threading.RLock()
+
+
 @contextmanager
 def loading(name: str, what: str) -> Iterator[None]:
-    """Turn what a library raises while it loads ``name`` into one clear error.
+    """Turn what a library raises while it loads ``name`` into one clear error; one thread loads at a time.
 
     Raises:
         ParameterError: It cannot be loaded as ``what``.
     """
     try:
-        yield
+        with _LOADING:
+            yield
     except BiaslabError:
         raise
     # Every library has its own errors for a missing file, another architecture or no network.
