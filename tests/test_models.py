@@ -3,11 +3,13 @@
 import json
 import math
 import shutil
+import threading
+import time
 
 import pytest
 
 from biaslab import models
-from biaslab.errors import MissingInputError, ParameterError, UnknownNameError
+from biaslab.errors import MissingInputError, ParameterError, UnknownNameError, loading
 
 
 @pytest.fixture
@@ -148,3 +150,22 @@ def test_pipelines_of_one_autoencoder_share_it(installed):
         (folder / "vae").mkdir()
         (folder / "vae" / "config.json").write_text("{}")
         assert models.autoencoder(folder) == folder / "vae"
+
+
+def test_one_thread_loads_at_a_time():
+    inside, seen = [], []
+
+    def load():
+        with loading("a model", "a model"):
+            inside.append(1)
+            seen.append(len(inside))
+            # Long enough for the other threads to come in, if they could.
+            time.sleep(0.02)
+            inside.pop()
+
+    threads = [threading.Thread(target=load) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [1, 1, 1, 1]
