@@ -48,7 +48,9 @@ class ZeroShot:
                 made, _, transform = make(device=where, **options)
             except NotImplementedError:
                 # Weights without values: seen on a busy machine, as with transformers (:func:`loaded.pretrained`).
-                made, _, transform = make(device=where, **options)
+                # Whatever device is the default then, they are made on their own one.
+                with where:
+                    made, _, transform = make(device=where, **options)
             words = open_clip.get_tokenizer(tokenizer)
         self._start(name, made, transform, words, dtype, batch_size)
 
