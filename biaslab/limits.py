@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from biaslab import sources, tables
@@ -47,13 +48,19 @@ _STRANGE_JUDGE = (
 )
 
 
-def of_run(measured: Path, results: Iterable[Mapping], source: object = "") -> list[str]:
+def of_run(
+    measured: Path,
+    results: Iterable[Mapping],
+    source: object = "",
+    printed: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> list[str]:
     """Return the limits of a run: those of all runs first, then those of the models and papers that it holds.
 
     Args:
         measured: The folder of the run's inputs, a CSV file each.
         results: The run's tables as ``run.json`` lists them: ``name`` and ``models`` of each.
         source: Its source, for runs whose notebooks ask for no settings.
+        printed: By input, its models whose rows are what a paper prints, as far as that is known; else it is found out.
     """
     inputs = {path.stem: tables.read(path, path.stem) for path in sorted(measured.glob("*.csv"))}
     shown: dict[str, set[str]] = {}
@@ -65,10 +72,10 @@ def of_run(measured: Path, results: Iterable[Mapping], source: object = "") -> l
         found += _of_settings(settings)
     elif source == "mini":
         found += [_EMBEDDED["mini"], _EMBEDDED_JUDGE]
-    printed, others = _printed(inputs, shown)
-    if not printed:
+    models, others = _printed(inputs, shown, printed)
+    if not models:
         return found
-    listed = "; ".join(f"{_PAPERS[p]}: {', '.join(printed[p])}" for p in _PAPERS if p in printed)
+    listed = "; ".join(f"{_PAPERS[p]}: {', '.join(models[p])}" for p in _PAPERS if p in models)
     if others:
         text = (
             "Rows of models that a paper reports on are numbers as it prints them, rounded, with the number of images "
@@ -97,7 +104,9 @@ def _of_settings(settings: pd.DataFrame) -> list[str]:
 
 
 def _printed(
-    inputs: Mapping[str, pd.DataFrame], shown: Mapping[str, set[str]]
+    inputs: Mapping[str, pd.DataFrame],
+    shown: Mapping[str, set[str]],
+    known: Mapping[str, Collection[str]],
 ) -> tuple[dict[str, list[str]], bool]:
     """Return the models shown whose measurements are printed ones, by paper, and whether there are others."""
     printed: dict[str, list[str]] = {}
@@ -106,11 +115,11 @@ def _printed(
         if "model" not in frame or name == "pipeline_settings":
             continue
         paper = _paper(name)
-        known = sources.printed_models(name, frame)
+        as_printed = known[name] if name in known else sources.printed_models(name, frame)
         for model in dict.fromkeys(frame["model"]):
             if model not in shown.get(paper, ()):
                 continue
-            if model not in known:
+            if model not in as_printed:
                 others = True
             elif model not in printed.setdefault(paper, []):
                 printed[paper].append(model)

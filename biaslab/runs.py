@@ -529,7 +529,7 @@ def _take_in(folder: Path, job: Job, record: Mapping) -> dict:
     notes = _notes(folder, record)
     files = [folder / record[kind] for kind in ("notebook", "html") if record[kind]]
     files += [part / "tables" / f"{note['name']}.csv" for note in notes["tables"]]
-    files += [part / "figures" / f"{note['name']}.{k}" for note in notes["figures"] for k in ("png", "svg")]
+    files += [part / "figures" / f"{note['name']}.{k}" for note in notes["figures"] for k in note["kinds"]]
     files += [part / "records.json"] if (part / "records.json").exists() else []
     return {**record, "files": digests(folder, files)}
 
@@ -851,6 +851,12 @@ def gather(
         _copy(folder / PARTS / sources.MEASURED, folder / sources.MEASURED)
     figures = _gather_figures(folder, notebooks)
     gathered = _gather_tables(folder, notebooks, swept, problems)
+    # What notebooks found out as they read their inputs: to compare them takes libraries that this process lacks.
+    printed: dict[str, list[str]] = {}
+    for notebook in notebooks:
+        for name, of in _notes(folder, notebook)["printed"].items():
+            # Variants of other sources have other models of the same table.
+            printed[name] = [m for m in of if m in printed.get(name, of)]
     ended = {n["status"] for n in notebooks}
     stopped = "stopped" if "stopped" in ended else "ok"
     record = {
@@ -861,7 +867,7 @@ def gather(
         "findings": _gather_notes(folder, notebooks, "findings"),
         "figures": figures,
         "tables": gathered,
-        "limits": limits.of_run(folder / PARTS / sources.MEASURED, gathered, source),
+        "limits": limits.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
         "coverage": []
         if source != "published" or record["inputs"]
         else coverage.of_run(notebooks, gathered, figures),
@@ -889,7 +895,7 @@ def _store_notes(record: Mapping) -> list[str]:
 def _notes(folder: Path, notebook: dict) -> dict[str, list]:
     path = folder / PARTS / notebook["slug"] / "records.json"
     if not path.exists():
-        return {"figures": [], "tables": [], "findings": []}
+        return {"figures": [], "tables": [], "findings": [], "printed": {}}
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -907,10 +913,10 @@ def _gather_figures(folder: Path, notebooks: list[dict]) -> list[dict]:
     for notebook in notebooks:
         for note in _notes(folder, notebook)["figures"]:
             files = {}
-            for kind in ("png", "svg"):
+            for kind in note.pop("kinds"):
                 target = folder / "figures" / f"{note['name']}{notebook['suffix']}.{kind}"
                 shutil.copy2(folder / PARTS / notebook["slug"] / "figures" / f"{note['name']}.{kind}", target)
-                files[kind] = target.relative_to(folder).as_posix()
+                files[kind.removesuffix(".png")] = target.relative_to(folder).as_posix()
             order = {"order": len(found), "notebook": notebook["id"], "variant": notebook["variant"]}
             found.append({**note, **files, **order})
     return found

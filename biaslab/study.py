@@ -90,9 +90,9 @@ class Study:
         self.ratings = str(ratings)
         self.seed = int(seed)
         self._inputs: dict[str, pd.DataFrame] = {}
-        # By table: its models, and those whose rows are printed ones.
-        self._printed: dict[str, tuple[set[str], set[str]]] = {}
         self._records: dict[str, list] = {"figures": [], "tables": [], "findings": []}
+        # By measured table: its models whose rows are what a paper prints.
+        self._printed: dict[str, list[str]] = {}
 
     # -- inputs and tables ---------------------------------------------------------------------------
 
@@ -157,6 +157,8 @@ class Study:
             path = (self._attempt or self._common) / sources.MEASURED / f"{name}.csv"
             with self._writing(path):
                 tables.write(self._inputs[name], path)
+            self._printed[name] = sources.printed_models(name, self._inputs[name])
+            self._write_records()
         return self._inputs[name].copy()
 
     # -- images --------------------------------------------------------------------------------------
@@ -338,7 +340,7 @@ class Study:
             text: Name of its text in the paper's ``texts.yaml``; its own name where empty.
             model_shown: One of :attr:`pipelines`, whose images it shows. Where there are several, the title names it;
                 of another than the first the figure's name does, too.
-            main: Whether the report's first page shows it.
+            main: Whether the report's first page shows it; then narrow screens have a tall form of it where it has one.
             facts: What the text names in braces; ``confidence`` (0–1) also gives ``level``, such as ``95 %``.
 
         Raises:
@@ -347,6 +349,8 @@ class Study:
         """
         import matplotlib as mpl
         import matplotlib.pyplot as plt
+
+        from biaslab.plots import phone
 
         text = text or name
         several = list(self.pipelines) if model_shown else []
@@ -375,7 +379,12 @@ class Study:
             figure.savefig(
                 folder / f"{name}.svg", bbox_inches=page, facecolor="white", metadata={"Date": None}
             )
+            tall = bool(main) and phone.restack(figure)
+            (folder / f"{name}.tall.png").unlink(missing_ok=True)
+            if tall:
+                _save_png(figure, folder / f"{name}.tall.png", _page(figure))
         record = {"name": name, "title": title, "caption": caption, "alt": caption, "main": bool(main)}
+        record |= {"kinds": ["png", "svg", *["tall.png"] * tall]}
         self._record("figures", record)
         _display(folder / f"{name}.png", caption)
         plt.close(figure)
@@ -401,12 +410,13 @@ class Study:
     @property
     def printed_models(self) -> set[str]:
         """Models of which every measurement read so far is what a paper prints."""
-        for name, frame in self._inputs.items():
-            # Measurements are read once and stay as they are, and findings ask again and again.
-            if name not in self._printed and "model" in frame.columns and name != "pipeline_settings":
-                self._printed[name] = set(frame["model"]), set(sources.printed_models(name, frame))
-        models = set().union(*(of for of, _ in self._printed.values()))
-        return models.difference(*(of - printed for of, printed in self._printed.values()))
+        by_table = {
+            name: set(frame["model"])
+            for name, frame in self._inputs.items()
+            if "model" in frame.columns and name != "pipeline_settings"
+        }
+        models = set().union(*by_table.values())
+        return models.difference(*(of.difference(self._printed[name]) for name, of in by_table.items()))
 
     @cached_property
     def made(self) -> str:
@@ -430,7 +440,7 @@ class Study:
 
     def _withdraw_figure(self, name: str) -> None:
         """Take away what an earlier call with other data left of a figure."""
-        for kind in ("png", "svg"):
+        for kind in ("png", "svg", "tall.png"):
             (self.output_dir / "figures" / f"{name}.{kind}").unlink(missing_ok=True)
         self._records["figures"] = [r for r in self._records["figures"] if r["name"] != name]
         self._write_records()
@@ -442,7 +452,7 @@ class Study:
         self._write_records()
 
     def _write_records(self) -> None:
-        whole = json.dumps(self._records, ensure_ascii=False, indent=1)
+        whole = json.dumps({**self._records, "printed": self._printed}, ensure_ascii=False, indent=1)
         path = self.output_dir / "records.json"
         with self._writing(path):
             self.output_dir.mkdir(parents=True, exist_ok=True)
@@ -491,13 +501,18 @@ def _lay_out(figure: Figure) -> Bbox:
 
     For use under :data:`_NO_LAYOUT`, as the savings that follow.
     """
-    import matplotlib as mpl
-
     # At the PNG's resolution: glyphs are as wide as whole pixels, so at another one texts are longer or shorter.
     figure.set_dpi(_DPI)
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
     figure.set_layout_engine(None)
+    return _page(figure)
+
+
+def _page(figure: Figure) -> Bbox:
+    """Return what a figure that is laid out takes up, in inches."""
+    import matplotlib as mpl
+
     return figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
 
 

@@ -483,7 +483,8 @@ def _name_rows(ax: Axes, names: list[str], at: float = 0.0) -> None:
     axes, column = ax.figure.axes, ax.get_subplotspec().colspan.start
     first = axes[axes.index(ax) - column]
     again = column > 0 and [text.get_text() for text in first.get_yticklabels()] == names
-    ax.set_yticks(np.arange(len(names)) + at, [""] * len(names) if again else names, rotation=0)
+    ax.set_yticks(np.arange(len(names)) + at, names, rotation=0)
+    ax.tick_params(labelleft=not again)
 
 
 def _beside(count: int) -> np.ndarray:

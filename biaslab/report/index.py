@@ -271,6 +271,10 @@ def _figures(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
         source, size, taken = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
         left -= taken
+        tall, _, taken = _embedded(
+            run_dir, entry | {"png": entry["tall"], "svg": ""}, min(left, FIGURE_BYTES)
+        )
+        left -= taken
         figures.append(
             entry
             | {
@@ -286,6 +290,7 @@ def _figures(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any
                 "svg": href(run_dir, entry["svg"]),
                 "source": source,
                 "size": size,
+                "tall": tall,
             }
         )  # fmt: skip
     return figures
