@@ -282,6 +282,17 @@ def gap_summary(gap: pd.DataFrame, *, seed: int, replicates: int, confidence: fl
     return _summary(gap, "triplets_gap_summary", _METRIC, seed, replicates, confidence)
 
 
+def relative(gap: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of ``triplets_disparity_gap`` that have an interval over triplets, with it in percent.
+
+    ``percent_ci_low`` and ``percent_ci_high`` are its ends in % of the distance between neutral and feminine, as
+    ``percent_nearer`` is the gap.
+    """
+    known = gap[(gap["sample"] == "triplets") & gap["ci_low"].notna()]
+    times = (known["percent_nearer"] / known["gap"]).where(known["gap"] != 0, 0.0)
+    return known.assign(percent_ci_low=times * known["ci_low"], percent_ci_high=times * known["ci_high"])
+
+
 def together(summary: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a summary that are of all models together, or of the only model."""
     return summary[summary["model"].isin(summary["model"].head(1))].reset_index(drop=True)

@@ -10,8 +10,11 @@ import pandas as pd
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from biaslab.papers.triplets.analysis import ALL_MODELS, relative
 from biaslab.plots import forms, style
 from biaslab.plots.gallery import gallery
+
+_NEARER = "How much nearer neutral is to masculine (% of its distance to feminine)"
 
 METRIC_NAMES = {
     "t": "Text embedding",
@@ -117,6 +120,24 @@ def disparity_gap(gap: pd.DataFrame) -> Figure:
     whole = whole.merge(known, on=["metric", "dataset"], how="left")
     named = whole["model"].fillna("".join(known["model"].head(1)))
     return _gaps(whole.assign(model=named), "metric", "nearer to masculine →")
+
+
+def relative_gap(gap: pd.DataFrame) -> Figure:
+    """Draw measured gaps (``triplets_disparity_gap``) in % of the distance to feminine, with their intervals.
+
+    A row a metric, colours by model, a panel a dataset. What has no interval over triplets is left out.
+    """
+    return forms.estimates(
+        relative(gap).dropna(subset="percent_nearer"),
+        "percent_nearer",
+        row="metric",
+        row_names=METRIC_NAMES,
+        hue="model",
+        panel="dataset",
+        label=_NEARER,
+        limits=("percent_ci_low", "percent_ci_high"),
+        inch=0.36,
+    )
 
 
 @style.empty_without_rows
@@ -226,20 +247,24 @@ def _gaps(gap: pd.DataFrame, panel: str, label: str) -> Figure:
 def gap_summary(summary: pd.DataFrame, gap: pd.DataFrame) -> Figure:
     """Draw the relative gap of each metric over datasets with its interval, and the datasets behind it.
 
-    ``summary`` has rows of ``triplets_gap_summary`` of one model, or of all together, ``gap`` the
-    ``triplets_disparity_gap`` that it summarises.
+    ``summary`` has rows of ``triplets_gap_summary`` of one model, or of several together, ``gap`` the
+    ``triplets_disparity_gap`` that it summarises. Of one dataset there is nothing to summarise.
     """
+    if summary["percent_ci_low"].isna().all():
+        return style.nothing("Without several datasets there is no interval over them.")
     figure = forms.estimates(
         summary,
         "percent_nearer",
         row="metric",
         row_names=METRIC_NAMES,
-        label="How much nearer neutral is to masculine (% of its distance to feminine)",
+        label=_NEARER,
         limits=("percent_ci_low", "percent_ci_high"),
         inch=0.5,
     )
     (ax,) = figure.axes
     many = gap[(gap["sample"] == "triplets") & gap["percent_nearer"].notna()]
+    named = summary["model"].iloc[0]
+    many = many if named == ALL_MODELS else many[many["model"].isin(named.split(", "))]
     means = many.groupby(["metric", "dataset"], sort=False)["percent_nearer"].mean()
     looks = forms.PLAIN.of(list(dict.fromkeys(many["dataset"])))
     for dataset, (color, marker, _) in looks.items():

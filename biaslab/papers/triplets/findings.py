@@ -12,7 +12,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.findings import Finding, Mark, away, count, each, interval, level, moved, none_could, spoken
-from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS
+from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS, relative
 from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, layer_name, stand_ins, strongest
 from biaslab.texts import as_name
 
@@ -208,12 +208,6 @@ def by_cell(gap: pd.DataFrame) -> list[Finding]:
     return [counted, *alone]
 
 
-def _relative(row) -> Mark:
-    """Return a gap with its interval in percent of the distance between neutral and feminine."""
-    times = row.percent_nearer / row.gap if row.gap else 0.0
-    return Mark(_metric(row.metric), *(times * value for value in (row.gap, row.ci_low, row.ci_high)))
-
-
 def measured(gap: pd.DataFrame, networks: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Count the metrics by which neutral is nearer to a gender over triplets, for each model and dataset.
 
@@ -235,8 +229,12 @@ def measured(gap: pd.DataFrame, networks: pd.DataFrame, *, confidence: float = 0
             f"Are neutral prompts and their images of {dataset} nearer to masculine or to feminine ones?",
             f"To masculine in {masculine} of {count(len(rows), 'metric', 'metrics')}, to feminine in {feminine}, "
             f"undecided in {len(rows) - masculine - feminine}.",
-            model, n=rows["n"].max(), of="comparisons", figure="triplets_disparity_gap", unit="% nearer",
-            marks=tuple(_relative(row) for row in rows.itertuples()), reference_name="as near",
+            model, n=rows["n"].max(), of="comparisons", figure="triplets_relative_gap", unit="% nearer",
+            marks=tuple(
+                Mark(_metric(row.metric), row.percent_nearer, row.percent_ci_low, row.percent_ci_high)
+                for row in rows.itertuples()
+            ),
+            reference_name="as near",
             details=(
                 f"{'; '.join(names)}.",
                 f"Sign flips tell {sure} apart at p < {alpha:g}, after Holm's correction.",
@@ -244,7 +242,7 @@ def measured(gap: pd.DataFrame, networks: pd.DataFrame, *, confidence: float = 0
             ),
         )  # fmt: skip
 
-    return each(_many(gap, "ci_low"), ["model", "dataset"], say)
+    return each(relative(gap), ["model", "dataset"], say)
 
 
 def floor(floor: pd.DataFrame) -> list[Finding]:

@@ -756,6 +756,28 @@ def test_measured_models_stand_beside_the_printed_and_are_not_pooled_with_them(p
     # Every panel has the same rows, so that those of one data set are beside one another.
     axes = figures.disparity_gap(gap).axes
     assert {len(ax.get_yticks()) for ax in axes} == {7}
+    # The figure of what is pooled shows no dataset of another model.
+    (ax,) = figures.gap_summary(triplets.together(summary), gap).axes
+    shown = gap[(gap["model"] != "mini") & (gap["sample"] == "triplets")].dropna(subset="percent_nearer")
+    means = shown.groupby(["metric", "dataset"])["percent_nearer"].mean()
+    pooled = triplets.together(summary)["percent_nearer"].dropna()
+    assert marks(ax) == pytest.approx(np.sort([*means, *pooled]))
+
+
+def test_gaps_of_several_models_on_one_dataset_are_drawn_apart_and_not_pooled():
+    rows = [measured(0.05, model="one"), measured(-0.02, model="two")]
+    gap = triplets.disparity_gap(pd.concat(rows, ignore_index=True))
+    (ax,) = figures.relative_gap(gap).axes
+    assert marks(ax) == pytest.approx(np.sort(gap["percent_nearer"]))
+    # The ends of intervals are to gaps as the marks are to them.
+    ends = triplets.analysis.relative(gap)
+    for of in ("low", "high"):
+        assert (ends[f"percent_ci_{of}"] * ends["gap"]).to_numpy() == pytest.approx(
+            (ends[f"ci_{of}"] * ends["percent_nearer"]).to_numpy()
+        )
+    assert (ends["percent_ci_low"] < ends["percent_nearer"]).all()
+    summary = triplets.gap_summary(gap, **DRAWS)
+    assert not any(ax.axison for ax in figures.gap_summary(triplets.together(summary), gap).axes)
 
 
 def test_floors_and_steps_are_drawn_and_said():
