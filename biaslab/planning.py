@@ -218,7 +218,7 @@ def cost(one: Asked) -> Cost:
     made_by = one.made_by.ready()
     # Prompts that share noise are asked together.
     groups = one.prompts["noise_id" if "noise_id" in one.prompts else "prompt_id"]
-    n = 1
+    n, spent, found = 1, 0.0, []
     while True:
         some = one.prompts[groups.isin(groups.unique()[:n])].assign(n_images=1)
         with tempfile.TemporaryDirectory() as folder:
@@ -229,11 +229,14 @@ def cost(one: Asked) -> Cost:
             made.read(list(made.table["image_id"]))
             took = time.perf_counter() - began
             kept = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
-        # The first image takes what is prepared once as well, unless it takes so long that this plays no part.
-        enough = took > (TIMED / 4 if n > 1 else 4 * TIMED)
-        if enough or len(some) >= MOST or n >= groups.nunique():
-            return Cost(took / len(some), kept / len(some), len(some))
-        n *= 4
+        spent += took
+        found.append(Cost(took / len(some), kept / len(some), len(some)))
+        many = n > 1 and (took > TIMED / 4 or len(some) >= MOST)
+        if (many and len(found) > 2) or spent > 4 * TIMED or n >= groups.nunique():
+            # Preparation, which the first images take as well, and other work of the machine make images slower, and
+            # nothing makes them faster.
+            return min(found, key=lambda cost: cost.seconds)
+        n *= 1 if many else 4
 
 
 def costs(found: Iterable[Asked]) -> dict[tuple, Cost]:
