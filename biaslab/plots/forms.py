@@ -186,11 +186,11 @@ def estimates(
         for k in range(0, len(names) if len(names) > 1 else 0, 2):
             ax.axhspan(k - 0.5, k + 0.5, color=style.LIGHT, alpha=0.35, lw=0, zorder=0)
     handles = _keys(looks)
-    if floor:
+    if floor and table[floor].notna().any():
         handles.append(Line2D([], [], color=style.GREY, lw=4, alpha=0.5, label=floor_name))
     if band:
         handles.append(Patch(color=style.GREY, alpha=0.22, lw=0, label=band_name))
-    if mark:
+    if mark and table[mark].notna().any():
         handles.append(Line2D([], [], color=style.BLACK, marker="|", ms=12, mew=1.4, ls="", label=mark_name))
     legend(figure, handles + _filled_keys(table, filled, filled_names))
     return figure
