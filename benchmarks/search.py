@@ -147,7 +147,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--captions", default="", help="a file of one caption a line, .gz or not")
     parser.add_argument("--rows", type=int, default=10_000_000, help="captions to make")
-    parser.add_argument("--share", type=float, default=0.05, help="of captions that get an occupation")
+    parser.add_argument("--share", type=float, default=0.0, help="of captions that get an occupation")
     parser.add_argument("--threads", type=int, default=2, help="of ours, ripgrep and DuckDB")
     parser.add_argument("--pandas-rows", type=int, default=200_000, help="captions that pandas looks through")
     parser.add_argument("--runs", type=int, default=1, help="of ours, ripgrep and DuckDB; the fastest counts")
