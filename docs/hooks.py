@@ -32,7 +32,9 @@ def on_files(files: Files, config) -> Files:
     def add(path: str, text: str) -> None:
         files.append(File.generated(config, path, content=text))
 
-    five_minutes, guide = (ROOT / "README.md").read_text(encoding="utf-8").split(GUIDE)
+    # Its picture lies beside the site's pages.
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    five_minutes, guide = readme.split(GUIDE)
     add("index.md", five_minutes)
     add("guide.md", f"# Guide\n\n{GUIDE}{guide}")
     add("contributing.md", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
