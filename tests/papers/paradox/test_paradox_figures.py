@@ -84,7 +84,7 @@ def test_definitions_stand_beside_one_another(amplified):
     assert {x for x, _ in points(ax)} == {3, 2, -1} and ax.get_xlim()[0] < -0.9
     # Names of rows stand once beside panels of the same rows.
     first, second = figures.by_definition(pd.concat([rows, rows.assign(model="N")])).axes
-    assert names(first) == ["Mean of prompts", "Prompt 1"] and names(second) == ["", ""]
+    assert names(first) == ["Mean of prompts", "Prompt 1"] and names(second) == []
 
 
 def test_changes_by_definition_and_reference():
