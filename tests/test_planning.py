@@ -1,6 +1,7 @@
 """What a run will make is told from the prompts that it will ask, without making any of it."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -125,6 +126,14 @@ def test_an_image_is_measured_with_the_model_itself_and_leaves_nothing(tmp_path)
     assert not list(tmp_path.rglob("*.parquet"))
     (drawn,) = planning.of_tables(pipeline(tmp_path), ["dalleval_social_images"])
     assert planning.cost(drawn).bytes == 0  # the world's drawings are kept nowhere
+
+
+def test_what_else_the_machine_does_makes_no_image_slower(tmp_path, monkeypatch):
+    (one,) = planning.of_tables(pipeline(tmp_path), ["dalleval_social_images"])
+    # Seconds of three batches: of one image with what is prepared once, of four beside other work, of four alone.
+    clock = iter([0, 2, 10, 16, 20, 22])
+    monkeypatch.setattr(planning, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert planning.cost(one).seconds == 0.5
 
 
 def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):

@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import MaxNLocator
 
+from biaslab.plots import forms
+
 WIDTH = 4.6
 """Inches of a tall form: on a screen of 360 px, words of 11 points are some 12 px high."""
 # Of another width it is no tall form; and what is longer is not read.
@@ -94,10 +96,8 @@ def _legend_again(figure: Figure) -> int:
     lines = 0
     for legend in list(figure.legends):
         handles = legend.legend_handles
-        names = [text.get_text() for text in legend.get_texts()]
-        longest = 0.6 + 0.075 * max(map(len, names), default=1)
-        columns = max(1, min(len(names), int(WIDTH / longest)))
+        for handle, text in zip(handles, legend.get_texts(), strict=True):
+            handle.set_label(text.get_text())
         legend.remove()
-        figure.legend(handles, names, loc="outside upper center", ncols=columns)
-        lines += -(-len(names) // columns)
+        lines += forms.legend(figure, handles, len(handles), WIDTH)
     return lines
