@@ -47,8 +47,9 @@ _OF_GUIDANCE = "triplets_guidance_similarity"
 SEARCHED = 50_000
 # The share of a store's work that has none of it.
 _NOTHING = (10**9 - 1, 10**9)
-# Seconds that a model is timed for, about, and images that it is timed on at most.
-TIMED, MOST = 4.0, 64
+# Seconds that a model is timed for, about; images in a batch that it is timed on at most; and the share of the images
+# that are left to be made after which nobody waits for a better estimate.
+TIMED, MOST, ENOUGH = 4.0, 64, 0.1
 
 
 @dataclass(frozen=True)
@@ -209,8 +210,12 @@ def _of_triplets(pipeline: Pipeline) -> Asked:
     return _asked(pipeline, "triplets", "triplets", pipeline.texts(), of="triplets", at_most=most)
 
 
-def cost(one: Asked) -> Cost:
+def cost(one: Asked, left: int = 10**9) -> Cost:
     """Return what an image takes here, from some that are made for it and thrown away.
+
+    Args:
+        one: What is asked.
+        left: Images of its kind that are left to be made: of few, fewer are made to find out.
 
     Raises:
         ParameterError: The model cannot be loaded.
@@ -232,7 +237,8 @@ def cost(one: Asked) -> Cost:
         spent += took
         found.append(Cost(took / len(some), kept / len(some), len(some)))
         many = n > 1 and (took > TIMED / 4 or len(some) >= MOST)
-        if (many and len(found) > 2) or spent > 4 * TIMED or n >= groups.nunique():
+        few = sum(cost.images for cost in found) >= ENOUGH * left
+        if (many and len(found) > 2) or spent > 4 * TIMED or n >= groups.nunique() or few:
             # Preparation, which the first images take as well, and other work of the machine make images slower, and
             # nothing makes them faster.
             return min(found, key=lambda cost: cost.seconds)
@@ -244,11 +250,11 @@ def costs(found: Iterable[Asked]) -> dict[tuple, Cost]:
 
     Images of an endpoint are not among them: none is bought to find out.
     """
-    measured: dict[tuple, Cost] = {}
+    alike: dict[tuple, list[Asked]] = {}
     for one in found:
-        if one.images > one.there and price(one) is None and (key := _key(one)) not in measured:
-            measured[key] = cost(one)
-    return measured
+        if one.images > one.there and price(one) is None:
+            alike.setdefault(_key(one), []).append(one)
+    return {key: cost(some[0], sum(one.images - one.there for one in some)) for key, some in alike.items()}
 
 
 def _key(one: Asked) -> tuple:

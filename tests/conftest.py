@@ -90,7 +90,7 @@ def server(monkeypatch):
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def root() -> Path:
     """Return the project's folder."""
     return ROOT

@@ -1,8 +1,9 @@
 """Runs that tests kill, slowly, in many small shards: of captions, and of images.
 
 ``life(CORPUS, STORE, OUT, ENGINE, WORKERS, SECONDS)`` searches a corpus, looks for indicators, embeds and selects.
-Where CORPUS is ``images``, it makes the paradox's images and those of people alone and in pairs with the embedded
-models, and judges them. It writes OUT/tables.pickle. Every shard that is computed leaves a line in OUT/log: the stage,
+Where CORPUS is ``images``, it makes the paradox's images and those of people alone and in pairs, and judges them: with
+the embedded models, or where CORPUS is ``drawings``, with stand-ins that need no library of models, so that processes
+start in a second. It writes OUT/tables.pickle. Every shard that is computed leaves a line in OUT/log: the stage,
 the digest in the shard's name, the process that computes it, and the node where it is Ray's.
 """
 
@@ -19,16 +20,20 @@ import numpy as np
 from biaslab import store
 from biaslab.captions import corpus, neighbours
 from biaslab.generation import images
+from biaslab.generation.generator import image_seed
+from biaslab.generation.models import DiffusersModel
 from biaslab.judging import judge, people
+from biaslab.judging.faces import Face
 from biaslab.pipeline import Pipeline, Settings, stages
 from biaslab.store import Stage
 
-IMAGES = "images"
+IMAGES, DRAWINGS = "images", "drawings"
 OCCUPATIONS = ("nurse", "engineer", "chef", "prime minister")
 READY, ERR = "ready", "err"
 # What a run imports, read once for all of them.
 IMPORTS = ("survivor", "pandas", "pyarrow.parquet")
 IMPORTS += tuple(f"biaslab.captions.{name}" for name in ("indicators", "search", "selections"))
+IMPORTS += ("PIL.Image", "biaslab.mini.captions", "biaslab.pipeline.people")
 compute_iter = Stage.compute_iter
 
 
@@ -49,6 +54,60 @@ class Run(Pipeline):
     @cached_property
     def _encoder(self):
         return Hashes()
+
+
+FACES = Face(1, 2, 9, 14, 1.0), Face(13, 2, 21, 14, 1.0)
+
+
+class Drawing:
+    """A model whose images follow from their seeds: noise, as wide as one person or two."""
+
+    batch_size = 4
+
+    def __init__(self, settings):
+        self._size = 16, round(16 * settings.aspect), 3
+
+    def check(self, prompts):
+        assert all(prompts)
+
+    def description(self):
+        return {"batch_size": self.batch_size}
+
+    def tokens_cut(self, prompts):
+        return np.zeros(len(prompts), dtype=int)
+
+    def images(self, prompts, keys, seed, *, watch):
+        rngs = (np.random.default_rng(image_seed(seed, *key)) for key in keys)
+        return [rng.integers(0, 256, self._size, dtype=np.uint8) for rng in rngs]
+
+
+def drawn(model, settings, *, device):
+    return Drawing(settings)
+
+
+class Looks:
+    """Both judges, by two pixels: no face or as many as it is wide enough for, and who it looks like."""
+
+    sees = "image"
+
+    def faces(self, images):
+        return [[FACES[k] for k in range(1 + (i.shape[1] > 16))] if i[0, 0, 0] > 40 else [] for i in images]
+
+    def p_female(self, images):
+        return np.array([float(image[0, 0, 1] > 127) for image in images])
+
+
+def looked(settings, device):
+    return judge.Judge(Looks(), Looks())
+
+
+class Light(Pipeline):
+    def run(self, work, *given, **more):
+        if isinstance(getattr(work, "__self__", None), DiffusersModel):
+            more["load"] = drawn
+        elif work in (judge.judge, people.judge_people):
+            more["models"] = looked
+        return super().run(work, *given, **more)
 
 
 def watched(log, seconds, stage, work, rows):
@@ -111,16 +170,17 @@ def computed_by(root, engine, workers):
     return {"store": str(root), "engine": name, "workers": workers, "address": address}
 
 
-def images_of(root, engine="local", workers=0):
+def images_of(root, engine="local", workers=0, of=Pipeline):
     """Return a pipeline that makes and judges a few images, with everything cut into small pieces."""
     cut(OF_IMAGES)
     given = {
         "captions": {"occupations": ["nurse", "chef"], "rows": 2000, "approaches": ["naive"]},
         "generation": {"images_per_prompt": 8, "steps": 1},
         "people": {"occupations": 1, "power_runs": 1, "single_images": 2, "three_prompts": 2},
+        "judging": {"batch_size": 16},
         "compute": computed_by(root, engine, workers),
     }
-    return Pipeline("mini", Settings.of(given), seed=1, progress=False)
+    return of("mini", Settings.of(given), seed=1, progress=False)
 
 
 def main(path, root, out, engine, workers, seconds):
@@ -135,8 +195,8 @@ def main(path, root, out, engine, workers, seconds):
         return compute_iter(stage, units, **options)
 
     Stage.compute_iter = slowly
-    if path == IMAGES:
-        run = images_of(root, engine, workers)
+    if path in (IMAGES, DRAWINGS):
+        run = images_of(root, engine, workers, Light if path == DRAWINGS else Pipeline)
         Path(out, READY).touch()
         tables = run.judgements("generated"), *(run.people.people(kind) for kind in ("single", "paired"))
     else:

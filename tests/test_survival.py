@@ -1,7 +1,7 @@
 """Runs that are killed, doubled, starved of disk or of workers end with the tables of an undisturbed one.
 
 The runs are those of ``survivor.py``: search, indicators, embeddings and selections in about a hundred shards, and
-images of the embedded models with their judgements in some thirty.
+images with their judgements in some forty: of the embedded models on a cluster, of stand-ins elsewhere.
 """
 
 import hashlib
@@ -131,13 +131,22 @@ def undisturbed(corpus, forks, tmp_path_factory):
     return tables
 
 
-@pytest.fixture(scope="module")
-def images(forks, tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("images"), survivor.IMAGES, forks)
+def undisturbed_of(of, forks, folder):
+    runs = Runs(folder, of, forks)
     tables = runs.finish(runs.start())
     assert Counter(stage for stage, _, _ in runs.computed()) == OF_IMAGES
-    assert all(len(table) > 20 for table in tables)
+    assert all(table["gender"].isin(["female", "male"]).sum() > 20 for table in tables)
     return tables
+
+
+@pytest.fixture(scope="module")
+def images(forks, tmp_path_factory):
+    return undisturbed_of(survivor.IMAGES, forks, tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture(scope="module")
+def drawings(forks, tmp_path_factory):
+    return undisturbed_of(survivor.DRAWINGS, forks, tmp_path_factory.mktemp("drawings"))
 
 
 def same(found, expected):
@@ -264,8 +273,8 @@ def test_images_on_two_ray_nodes_of_which_one_is_lost(forks, images, tmp_path):
 
 
 @pytest.mark.slow
-def test_images_of_killed_workers_and_of_a_killed_run(forks, images, tmp_path):
-    runs = Runs(tmp_path / "runs", survivor.IMAGES, forks)
+def test_images_of_killed_workers_and_of_a_killed_run(forks, drawings, tmp_path):
+    runs = Runs(tmp_path / "runs", survivor.DRAWINGS, forks)
     process = runs.start(workers=2, seconds=0.1)
     while len(runs.computed()) < 4:
         time.sleep(0.02)
@@ -278,7 +287,7 @@ def test_images_of_killed_workers_and_of_a_killed_run(forks, images, tmp_path):
         assert process.runs(), process.end()
     process.kill()
     before, already = runs.finished(), len(runs.computed())
-    same(runs.finish(runs.start(workers=2)), images)
+    same(runs.finish(runs.start(workers=2)), drawings)
     runs.check()
     begun = Counter((stage, digest) for stage, digest, _ in runs.computed())
     assert len(begun) == sum(OF_IMAGES.values())
@@ -320,11 +329,11 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("of, workers", [("captions", 0), ("images", 2)])
-def test_a_full_disk(corpus, forks, undisturbed, images, tmp_path, small_disk, of, workers):
+@pytest.mark.parametrize("of, workers", [("captions", 0), ("drawings", 2)])
+def test_a_full_disk(corpus, forks, undisturbed, drawings, tmp_path, small_disk, of, workers):
     disk, enlarge = small_disk
-    undisturbed, pieces = (undisturbed, SHARDS) if of == "captions" else (images, OF_IMAGES)
-    runs = Runs(tmp_path / "runs", corpus if of == "captions" else survivor.IMAGES, forks)
+    undisturbed, pieces = (undisturbed, SHARDS) if of == "captions" else (drawings, OF_IMAGES)
+    runs = Runs(tmp_path / "runs", corpus if of == "captions" else survivor.DRAWINGS, forks)
     runs.store = disk / "store"
     process = runs.start(workers=workers)
     status, err = process.end()
@@ -363,11 +372,11 @@ def test_shares_of_an_array_make_the_run(corpus, undisturbed, tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_shares_of_images_make_the_run(images, tmp_path, monkeypatch):
+def test_shares_of_images_make_the_run(drawings, tmp_path, monkeypatch):
     survivor.cut(survivor.OF_IMAGES, monkeypatch.setattr)
     said = []
     for i in (1, 0) * 9:
-        pipeline = survivor.images_of(tmp_path)
+        pipeline = survivor.images_of(tmp_path, of=survivor.Light)
         said.append(shards.compute_of(pipeline, ["paradox_judgement_outcomes"], (i, 2)))
         if not said[-1]:
             break
@@ -377,4 +386,4 @@ def test_shares_of_images_make_the_run(images, tmp_path, monkeypatch):
     # Each share is called for each stage, at most.
     assert len(said) <= 10
     monkeypatch.setattr("biaslab.store._write", lambda *_: pytest.fail("computed again"))
-    same((survivor.images_of(tmp_path).judgements("generated"),), images[:1])
+    same((survivor.images_of(tmp_path, of=survivor.Light).judgements("generated"),), drawings[:1])
