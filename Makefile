@@ -39,7 +39,7 @@ report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world 
 worlds: $(STAMP)  ## Build reports of three papers on renders whose truth is known, without a model
 	@$(call runs,params/paired-world.yaml params/dalleval-world.yaml params/triplets-world.yaml)
 
-test: $(STAMP)  ## Run the test suite
+test: $(STAMP)  ## Run the test suite, on the reports among others, which it builds where they are not there
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 docs: $(STAMP)  ## Build the site of README, notebooks and docstrings -> site/index.html

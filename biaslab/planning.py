@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from biaslab.params import RunParams
     from biaslab.pipeline import Pipeline
 
-# What a notebook calls that makes images for no measured table.
-_CALIBRATES = "synthesis.Calibration("
 # Measured tables by the images that they take; a test measures each and counts.
 _OF_TEMPLATES = {f"paradox_{n}" for n in ("judgement_outcomes", "percent_female", "similarity")}
 _OF_AS_PROMPTS = {
@@ -84,9 +82,10 @@ def asked(params: RunParams) -> list[Asked]:
         ParameterError, InputError: A parameter or an input cannot be used.
     """
     found: dict[tuple, Asked] = {}
-    for pipeline, wanted, cells in runs.pipelines(params, progress=False):
-        some = [asks for one in (pipeline, *pipeline.others) for asks in of_tables(one, wanted)]
-        if any(_CALIBRATES in cell for cell in cells):
+    for opened in runs.pipelines(params, progress=False):
+        pipeline = opened.pipeline
+        some = [asks for one in (pipeline, *pipeline.others) for asks in of_tables(one, opened.tables)]
+        if opened.calibrates:
             made_by = Calibration(pipeline).generators
             some += [_of_captions(one, "synthesis", "generated") for one in made_by]
         for asks in some:

@@ -61,6 +61,8 @@ PARAMS = "params.yaml"
 # Where, among the parts, each start of a run has a folder of its own: what an earlier one left alive writes there, and
 # finds it gone.
 _ATTEMPTS = ".attempts"
+# What a notebook calls that makes images for no measured table.
+_CALIBRATES = "synthesis.Calibration("
 # The file of a part with the id of the process that executes its notebook.
 _KERNEL = "kernel.pid"
 # Read once for all notebooks of a run and their pages.
@@ -221,6 +223,11 @@ class Opened(NamedTuple):
     """The measured tables that they take of it."""
     cells: list[str]
     """What they consist of."""
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether they hold it against the embedded world's truth, for which images of no measured table are made."""
+        return any(_CALIBRATES in cell for cell in self.cells)
 
 
 def pipelines(params: RunParams, *, progress: bool = True) -> list[Opened]:

@@ -8,6 +8,7 @@ from functools import partial
 
 from biaslab import runs, sources
 from biaslab.errors import MissingInputError, ParameterError
+from biaslab.papers.synthesis import Calibration
 from biaslab.params import RunParams
 from biaslab.pipeline import Pipeline
 from biaslab.store import UnfinishedError
@@ -24,7 +25,7 @@ def compute(
     wait: bool = False,
     waiting: Callable[[list[str]], object] = print,
 ) -> list[str]:
-    """Compute a share of all that a run's measured tables take: captions, images and what judges say of them.
+    """Compute a share of all that a run's notebooks take: captions, images and what judges say of them.
 
     Args:
         params: The run.
@@ -46,7 +47,9 @@ def compute(
         )
     told: list[str] = []
     pause, longest = _WAITS
-    while left := [text for one in opened for text in compute_of(one.pipeline, one.tables, share)]:
+    while left := [
+        text for one in opened for text in compute_of(one.pipeline, one.tables, share, one.calibrates)
+    ]:
         if not wait:
             return left
         if left != told:
@@ -57,13 +60,16 @@ def compute(
     return []
 
 
-def compute_of(pipeline: Pipeline, tables: Iterable[str], share: tuple[int, int]) -> list[str]:
+def compute_of(
+    pipeline: Pipeline, tables: Iterable[str], share: tuple[int, int], calibrates: bool = False
+) -> list[str]:
     """Compute a share of what a pipeline's measured tables take; without any, of what it does with captions.
 
-    Each stage goes as far as what it needs is there. Arguments and result are those of :func:`compute`.
+    Each stage goes as far as what it needs is there. ``calibrates`` says whether calibration against the embedded
+    world's truth is wanted, too; other arguments and the result are those of :func:`compute`.
     """
     left: dict[str, None] = {}
-    for work in _works(pipeline.sharing(*share), sorted(tables)):
+    for work in _works(pipeline.sharing(*share), sorted(tables), calibrates):
         try:
             work()
         except UnfinishedError as error:
@@ -74,9 +80,11 @@ def compute_of(pipeline: Pipeline, tables: Iterable[str], share: tuple[int, int]
     return list(left)
 
 
-def _works(mine: Pipeline, tables: list[str]) -> Iterator[Callable[[], object]]:
+def _works(mine: Pipeline, tables: list[str], calibrates: bool) -> Iterator[Callable[[], object]]:
     if not tables or any(name.startswith("paradox_") for name in tables):
         yield from mine.on_captions()
     for name in tables:
         if sources.has(name, source="pipeline", beside=()):
             yield partial(sources.measured, name, source="pipeline", pipeline=mine)
+    if calibrates:
+        yield from Calibration(mine).stages()

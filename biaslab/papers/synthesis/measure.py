@@ -7,7 +7,7 @@ measurement finds on it has no model as its cause.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -98,6 +98,20 @@ class Calibration:
         """The pipelines that generate images for the templates."""
         off = [self.off] if self.settings.captions.skew != "off" else []
         return [self.world, *self.scales.values(), *off]
+
+    def stages(self) -> list[Callable[[], object]]:
+        """Return what takes long, apart: images of each generator with their judgements, and all that is made of them.
+
+        Each may raise :class:`~biaslab.store.UnfinishedError` where the pipeline computes a share.
+        """
+        parts = [
+            lambda: self.renders,
+            lambda: self.training,
+            lambda: self.generated,
+            lambda: self.truth,
+            self.named,
+        ]
+        return [*(partial(made.judgements, "generated") for made in self.generators), *parts]
 
     # -- images and what is true of them -------------------------------------------------------------------------
 
